@@ -1,0 +1,101 @@
+"""The contract of a data set: named splits of raw examples, and the one preprocessing object.
+
+A data-set plug-in is a function ``open_dataset(value, *, base, options) -> Dataset`` in the registry:
+``value`` is what stands behind its name in the suite (a path, or None for ``dataset: digits``), ``base`` the
+suite's folder that relative paths start from, ``options`` the remaining keys. It must not read the examples yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """Turns raw examples into what the model takes: ``(x * scale - mean) / std``, float32.
+
+    ``mean`` and ``std`` are one number or one per channel (axis 1 of a batch). Integer inputs of models that
+    take integers (token ids) pass unchanged with ``to_float=False``. The same object serves calibration,
+    evaluation and timing.
+    """
+
+    scale: float = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    to_float: bool = True
+
+    def __call__(self, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
+        """One contiguous array per model input, first axis = example."""
+        return tuple(self._one(array) for array in inputs)
+
+    def _one(self, array: Array) -> Array:
+        if not self.to_float:
+            return np.ascontiguousarray(array)
+        shape = (1, -1) + (1,) * (array.ndim - 2) if len(self.mean) > 1 or len(self.std) > 1 else ()
+        mean = np.asarray(self.mean, dtype=np.float32).reshape(shape)
+        std = np.asarray(self.std, dtype=np.float32).reshape(shape)
+        scaled = array.astype(np.float32) * np.float32(self.scale)
+        return np.ascontiguousarray((scaled - mean) / std, dtype=np.float32)
+
+    def digest(self) -> str:
+        """The sha256 of the parameters, as 64 hex digits."""
+        return hashlib.sha256(repr(sorted(asdict(self).items())).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """Raw examples of one split: ``inputs`` one array per model input, all with the same first axis n;
+    ``labels`` of length n, or None where there are none; ``ids`` names each example for a reader."""
+
+    inputs: tuple[Array, ...]
+    labels: Array | None
+    ids: tuple[str, ...] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.inputs[0])
+
+    def take(self, index: Array) -> Examples:
+        """The examples at the given positions, in that order."""
+        return Examples(
+            inputs=tuple(array[index] for array in self.inputs),
+            labels=None if self.labels is None else self.labels[index],
+            ids=tuple(self.ids[int(i)] for i in index) if self.ids else (),
+        )
+
+    def digest(self) -> str:
+        """The sha256 of every input and label, as 64 hex digits."""
+        sha = hashlib.sha256()
+        for array in (*self.inputs, *(() if self.labels is None else (self.labels,))):
+            sha.update(f"{array.dtype}{array.shape}".encode())
+            sha.update(np.ascontiguousarray(array).data)
+        return sha.hexdigest()
+
+
+class Dataset(ABC):
+    """Named splits of examples. ``classes`` is the number of classes, None for regression or unknown."""
+
+    name: str
+    splits: tuple[str, ...]
+    classes: int | None = None
+    preprocessing: Preprocessing = Preprocessing()
+
+    @abstractmethod
+    def load(self, split: str) -> Examples:
+        """All raw examples of one of ``splits``; raises ``DataError`` naming the file when it cannot."""
+
+
+class OpenDataset(Protocol):
+    """What the registry holds for the kind ``dataset``."""
+
+    def __call__(self, value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
+        """The data set; raises ``DataError`` with what to do when it cannot be opened."""

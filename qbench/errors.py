@@ -1,0 +1,102 @@
+"""The exceptions that qbench raises on purpose, and the exit code of each.
+
+    QbenchError                 a user can cause it; shown as one message, without a traceback
+    ├── UsageError        (2)   the command line, an option, a path, an unknown name
+    │   ├── SuiteError    (2)   a suite file: carries every problem found, each with file:line:col
+    │   └── UnknownName   (2)   a plug-in name that is not registered
+    ├── CaseError         (1)   one case cannot go on: becomes a failed record, the run goes on
+    │   ├── ModelError          the model cannot be loaded or does not fit
+    │   ├── DataError           the data set cannot be read or does not fit
+    │   ├── BuildError          quantization, export, saving or the proof that int8 ran failed
+    │   ├── EvaluateError       predictions or scores could not be made
+    │   ├── MeasureError        latency could not be measured
+    │   └── WorkerError         a child process died, hung or ran out of memory
+    ├── CaseSkipped       (0)   a case that cannot exist here: becomes a skipped record with a reason
+    └── NotComparable     (3)   two records must not be compared; names the field that differs
+
+Anything else that escapes is a bug and shows its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class QbenchError(Exception):
+    """Something that the user can mend; its text says where, what, and what to do."""
+
+    exit_code = 1
+
+
+class UsageError(QbenchError):
+    """A wrong option, path or name."""
+
+    exit_code = 2
+
+
+class UnknownName(UsageError):
+    """A name that no plug-in has."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Problem:
+    """One thing that is wrong in a file: where and what. ``line`` and ``column`` count from 1."""
+
+    file: str
+    line: int
+    column: int
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        return f"{self.file}:{self.line}:{self.column}: {where}{self.what}"
+
+
+class SuiteError(UsageError):
+    """A suite file with one or more problems; the message lists all of them, one per line."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class CaseError(QbenchError):
+    """One case cannot go on; the run records the text as the reason and continues."""
+
+
+class ModelError(CaseError):
+    """The model cannot be loaded, or does not fit the data or the metric."""
+
+
+class DataError(CaseError):
+    """The data set cannot be read, or does not fit the model or the metric."""
+
+
+class BuildError(CaseError):
+    """A variant could not be built, or is not what it claims to be."""
+
+
+class EvaluateError(CaseError):
+    """Predictions or scores could not be made."""
+
+
+class MeasureError(CaseError):
+    """Latency could not be measured."""
+
+
+class WorkerError(CaseError):
+    """A child process died, hung or ran out of memory."""
+
+
+class CaseSkipped(QbenchError):
+    """The case cannot exist on this machine or for this model; the text is the reason."""
+
+    exit_code = 0
+
+
+class NotComparable(QbenchError):
+    """Two records or runs must not be compared; the text names the field that differs."""
+
+    exit_code = 3

@@ -1,0 +1,262 @@
+"""Records and JSON Lines: all that is known of one case, one line each.
+
+History of the schema number:
+
+    1  the first one (qbench 0.1)
+
+A reader takes every number up to its own; a newer one is refused by name. Keys may be added within a number,
+never renamed. Real files of every number are fixtures in tests/data/records/.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from qbench.errors import UsageError
+
+SCHEMA = 1
+RECORDS = "records.jsonl"
+Status = Literal["ok", "failed", "skipped"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseKey:
+    """Which case: ``id`` is ``model/mode/backend/t<threads>/b<batch size>``."""
+
+    id: str
+    model: str
+    mode: str
+    backend: str
+    threads: int
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """An estimate with its confidence limits; limits are null where the samples support none."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """What really runs in int8: ``macs_int8`` is the share of multiply-accumulates, read from the artifact."""
+
+    macs_int8: float
+    layers_int8: int
+    layers_total: int
+    float_layers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactFacts:
+    """The files of a variant; ``size_bytes`` counts exactly what is shipped. ``coverage`` is null for fp32."""
+
+    format: str
+    sha256: str
+    size_bytes: int
+    coverage: Coverage | None = None
+    key: str | None = None
+    cached: bool | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """Closed-loop service time of one call, seconds; percentiles are null where ``n`` does not support them."""
+
+    p50_seconds: float | None
+    p50_low: float | None
+    p50_high: float | None
+    p90_seconds: float | None
+    p99_seconds: float | None
+    mean_seconds: float | None
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speedup:
+    """Baseline time over this case's time, measured in one run; ``control`` is a second copy of the baseline
+    measured the same way, whose true value is 1. ``stopped`` is ``precision``, ``max_seconds`` or ``fixed``."""
+
+    baseline: str
+    value: float
+    low: float | None
+    high: float | None
+    level: float = 0.95
+    processes: int = 1
+    control: Interval | None = None
+    protocol: str = "paired"
+    stopped: str | None = None
+    steady: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColdStart:
+    """Seconds to load the artifact in a fresh process, and of the first call after it."""
+
+    load_seconds: float
+    first_call_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Resident set of the measuring process, bytes: after loading, and its peak."""
+
+    loaded_rss_bytes: int
+    peak_rss_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flips:
+    """Examples whose correctness changed against fp32: right to wrong, and wrong to right."""
+
+    harmful: int
+    beneficial: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """The score on ``n`` evaluation examples, and its paired change against the like-for-like fp32."""
+
+    metric: str
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    delta: Interval | None = None
+    agreement: float | None = None
+    flips: Flips | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roofline:
+    """Multiply-accumulates of one call, and the share of this core's measured peak (null: not measured)."""
+
+    macs: int
+    peak_fraction: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """All that is known of one case; failures and skips are records too."""
+
+    case: CaseKey
+    status: Status
+    schema: int = SCHEMA
+    stage: str | None = None
+    reason: str | None = None
+    reference: bool = False
+    recipe: dict[str, Any] | None = None
+    artifact: ArtifactFacts | None = None
+    observed: dict[str, Any] | None = None
+    latency: Latency | None = None
+    speedup: Speedup | None = None
+    throughput_per_second: float | None = None
+    cold_start: ColdStart | None = None
+    memory: Memory | None = None
+    accuracy: Accuracy | None = None
+    roofline: Roofline | None = None
+    samples: str | None = None
+    predictions: str | None = None
+    started: str | None = None
+    elapsed_seconds: dict[str, float] = field(default_factory=dict)
+
+
+_ADAPTER: TypeAdapter[Record] = TypeAdapter(Record)
+
+
+def to_line(record: Record) -> str:
+    """The record as one line of strict JSON, without the newline; NaN and infinity are refused."""
+    return json.dumps(asdict(record), ensure_ascii=False, allow_nan=False)
+
+
+def from_line(line: str, *, file: str = "<text>", number: int = 1) -> Record:
+    """The record of one line; raises ``UsageError`` with file, line and field when it is not one."""
+    where = f"{file}:{number}"
+    try:
+        data = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{where}:{error.colno}: not JSON: {error.msg}") from error
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if not isinstance(schema, int) or schema < 1:
+        raise UsageError(f"{where}: not a qbench record: it has no schema number")
+    if schema > SCHEMA:
+        raise UsageError(
+            f"{where}: the record has schema {schema}, this qbench reads up to {SCHEMA}; install a newer qbench"
+        )
+    try:
+        return _ADAPTER.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{where}: {place}: {first['msg']}") from error
+
+
+def read(path: Path) -> list[Record]:
+    """All records of a ``.jsonl`` file (or of a run's directory), the last one winning for each case.
+
+    A last line without a newline is what a killed run leaves: it is dropped. Any other bad line is an error.
+    """
+    file = path / RECORDS if path.is_dir() else path
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot read records: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not a records file: {error.reason} at byte {error.start}") from error
+    whole, _, _torn = text.rpartition("\n")
+    lines = enumerate(whole.split("\n"), start=1)
+    by_case = {
+        record.case.id: record
+        for record in (from_line(line, file=str(file), number=n) for n, line in lines if line.strip())
+    }
+    return list(by_case.values())
+
+
+def append(path: Path, record: Record) -> None:
+    """Adds one record to a file and forces it to disk, mending a torn last line first."""
+    with path.open("ab+") as file:
+        file.seek(0, os.SEEK_END)
+        if file.tell():
+            file.seek(0)
+            whole = file.read()
+            file.truncate(whole.rfind(b"\n") + 1)
+        file.write(to_line(record).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write(path: Path, records: Iterable[Record]) -> None:
+    """Writes a whole file of records atomically."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text("".join(to_line(record) + "\n" for record in records), encoding="utf-8")
+    temporary.replace(path)
+
+
+def finite(value: float | None) -> float | None:
+    """The value, or None where it is not a finite number: null is not 0, and NaN is not JSON."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def flatten(record: Record) -> Iterator[tuple[str, Any]]:
+    """Dotted key and value of every leaf, for tables: ``("latency.p50_seconds", 0.0013)``."""
+    yield from _leaves("", asdict(record))
+
+
+def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, child in value.items():
+            yield from _leaves(f"{prefix}.{key}" if prefix else str(key), child)
+    else:
+        yield prefix, value

@@ -1,0 +1,143 @@
+"""Plug-ins by kind and name, without importing them: built-ins here, others by entry points.
+
+A built-in is one line in ``BUILT_IN``. A package of your own adds one by an entry point in the group
+``qbench.<kind>``, for example ``[project.entry-points."qbench.backend"] mine = "my_package:BACKEND"``.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.metadata
+import importlib.util
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import UnknownName, UsageError
+
+BUILT_IN: dict[str, dict[str, str]] = {
+    "model": {
+        "digits-cnn": "qbench.models.digits_cnn:MODEL",
+        "digits-lstm": "qbench.models.digits_lstm:MODEL",
+    },
+    "source": {
+        "python": "qbench.models.python:load",
+        "onnx": "qbench.models.onnx:load",
+        "torchscript": "qbench.models.torchscript:load",
+    },
+    "dataset": {
+        "digits": "qbench.datasets.digits:open_dataset",
+        "npz": "qbench.datasets.npz:open_dataset",
+        "image-folder": "qbench.datasets.image_folder:open_dataset",
+        "idx": "qbench.datasets.idx:open_dataset",
+        "python": "qbench.datasets.python:open_dataset",
+    },
+    "metric": {
+        "top1": "qbench.metrics.topk:TOP1",
+        "top5": "qbench.metrics.topk:TOP5",
+        "balanced_accuracy": "qbench.metrics.classes:BALANCED_ACCURACY",
+        "f1": "qbench.metrics.classes:F1",
+        "precision": "qbench.metrics.classes:PRECISION",
+        "recall": "qbench.metrics.classes:RECALL",
+        "mae": "qbench.metrics.regression:MAE",
+        "r2": "qbench.metrics.regression:R2",
+    },
+    "backend": {
+        "torch": "qbench.backends.torchscript:BACKEND",
+        "fbgemm": "qbench.backends.torch_ao:FBGEMM",
+        "x86": "qbench.backends.torch_ao:X86",
+        "onednn": "qbench.backends.torch_ao:ONEDNN",
+        "qnnpack": "qbench.backends.torch_ao:QNNPACK",
+        "onnxruntime": "qbench.backends.onnxruntime:BACKEND",
+        "fake": "qbench.backends.fake:BACKEND",
+    },
+}
+KINDS = tuple(BUILT_IN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One registered plug-in: ``target`` is ``module:attribute``; ``distribution`` is who brings it."""
+
+    kind: str
+    name: str
+    target: str
+    distribution: str
+
+
+def entries(kind: str) -> dict[str, Entry]:
+    """Every plug-in of a kind by name, built-ins first, names sorted; nothing is imported."""
+    found = {
+        name: Entry(kind=kind, name=name, target=target, distribution="qbench")
+        for name, target in BUILT_IN[kind].items()
+    }
+    for point in importlib.metadata.entry_points(group=f"qbench.{kind}"):
+        owner = point.dist.name if point.dist else "unknown"
+        if point.name in found:
+            taken = found[point.name]
+            raise UsageError(
+                f"two packages register the {kind} '{point.name}': {taken.distribution} ({taken.target}) and "
+                f"{owner} ({point.value}); uninstall one or rename its entry point"
+            )
+        found[point.name] = Entry(kind=kind, name=point.name, target=point.value, distribution=owner)
+    return dict(sorted(found.items()))
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """The sorted names of a kind."""
+    return tuple(entries(kind))
+
+
+def unknown(kind: str, name: str, available: Iterable[str]) -> str:
+    """The message for a name that does not exist: a near match if there is one, and what there is."""
+    options = sorted(available)
+    near = difflib.get_close_matches(name, options, n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    return f"no {kind} named '{name}'{hint} available: {', '.join(options)}"
+
+
+def entry(kind: str, name: str) -> Entry:
+    """The plug-in of that name; raises ``UnknownName`` with a suggestion."""
+    known = entries(kind)
+    if name not in known:
+        raise UnknownName(unknown(kind, name, known))
+    return known[name]
+
+
+def load(kind: str, name: str) -> Any:
+    """The plug-in object itself (imports its module, which must not import a heavy library at top level)."""
+    found = entry(kind, name)
+    module, _, attribute = found.target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{kind} '{name}' from {found.distribution} cannot be loaded: {error}") from error
+
+
+def origin(found: Entry) -> str:
+    """``file:line`` where a plug-in is defined, read from its source without importing it."""
+    module, _, attribute = found.target.partition(":")
+    try:
+        spec = importlib.util.find_spec(module)
+    except ImportError:
+        spec = None
+    if spec is None or spec.origin is None:
+        return f"{module} (not found)"
+    return f"{spec.origin}:{_line_of(Path(spec.origin), attribute)}"
+
+
+def _line_of(path: Path, attribute: str) -> int:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        bound: list[str] = []
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            bound = [node.name]
+        elif isinstance(node, ast.Assign):
+            bound = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            bound = [node.target.id]
+        if attribute in bound:
+            return node.lineno
+    return 1
