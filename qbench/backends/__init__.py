@@ -1,0 +1,1 @@
+"""Backends: what builds and runs an artifact; ``base`` is the contract."""

@@ -1,0 +1,1 @@
+"""How latency is measured: workers, rounds of short blocks, the stopping rule, estimates."""

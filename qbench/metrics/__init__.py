@@ -1,0 +1,1 @@
+"""Metrics: scores of outputs against labels; ``base`` is the contract."""

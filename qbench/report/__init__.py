@@ -1,0 +1,1 @@
+"""Records of a run turned into tables, plots and one HTML file."""
