@@ -41,7 +41,8 @@ class UnknownName(UsageError):
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Problem:
-    """One thing that is wrong in a file: where and what. ``line`` and ``column`` count from 1."""
+    """One thing that is wrong in a file: where and what. ``line`` and ``column`` count from 1; ``line`` is 0
+    for what stands on no line (``--set KEY``)."""
 
     file: str
     line: int
@@ -51,7 +52,8 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
-        return f"{self.file}:{self.line}:{self.column}: {where}{self.what}"
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {where}{self.what}"
 
 
 class SuiteError(UsageError):

@@ -8,33 +8,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qbench.models.base import Network, NetworkKind
+from qbench.quant.coverage import Layer
 from qbench.quant.recipe import Recipe
 
-Array = NDArray[Any]
-Inputs = tuple[Array, ...]
+if TYPE_CHECKING:  # importing numpy costs 0.1 s, a third of what `qbench list` may take
+    from numpy.typing import NDArray
 
-
-@dataclass(frozen=True, kw_only=True)
-class Layer:
-    """One layer that multiplies and accumulates, in execution order, at batch size 1."""
-
-    name: str
-    operator: str
-    macs: int
-    int8: bool
+Array: TypeAlias = "NDArray[Any]"
+Inputs: TypeAlias = "tuple[Array, ...]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildJob:
-    """Everything a backend needs to build a variant. ``calibration`` is preprocessed; ``labels`` belong to it
-    (QAT trains on ``training`` inputs and labels instead)."""
+    """Everything a backend needs to build a variant into ``folder``. ``calibration`` is preprocessed, one array
+    per model input; ``training`` (inputs, labels) is there for QAT only."""
 
     network: Network
     mode: str
@@ -44,20 +37,36 @@ class BuildJob:
     folder: Path
     progress: Callable[[str, float], None] = field(default=lambda text, share: None)
 
+    @property
+    def probes(self) -> Inputs:
+        """A few preprocessed examples, on which an artifact must give what its module gives."""
+        return tuple(array[:8] for array in self.calibration)
+
+    @property
+    def example(self) -> Inputs:
+        """One preprocessed example, as a batch of 1."""
+        return tuple(array[:1] for array in self.calibration)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
     """What a build left in its folder: ``file`` is the one that is shipped and whose bytes count; ``layers``
-    were read from that file while it ran; ``note`` says what a reader must know of this variant."""
+    were read from that file while it ran; ``fixed_batch`` is the only batch size it takes (None: any);
+    ``note`` says what a reader must know of this variant."""
 
     format: str
     file: str
     layers: tuple[Layer, ...]
+    fixed_batch: int | None = None
     note: str | None = None
 
 
 class Runner(ABC):
     """A loaded artifact. ``prepare`` is outside the timed region, calling is the timed region."""
+
+    def context(self) -> AbstractContextManager[Any]:
+        """What must hold around calls (for torch: inference mode); entered once, not per call."""
+        return nullcontext()
 
     @abstractmethod
     def prepare(self, inputs: Inputs) -> Any:
@@ -83,6 +92,8 @@ class Backend(ABC):
     name: str
     runtime: str
     modes: tuple[str, ...]
+    # Whether int8 variants are made from the fp32 artifact of the same runtime, not from the network itself.
+    builds_from_baseline: bool = False
 
     @abstractmethod
     def missing(self) -> str | None:
@@ -91,6 +102,10 @@ class Backend(ABC):
     @abstractmethod
     def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
         """Why this backend cannot build that mode from that kind of network; None if it can."""
+
+    def resolve(self, mode: str, recipe: Recipe) -> Recipe:
+        """The recipe with every choice that was left open (None) filled in."""
+        return recipe
 
     @abstractmethod
     def libraries(self) -> tuple[str, ...]:

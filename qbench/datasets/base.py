@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from qbench.errors import DataError
 
 Array = NDArray[Any]
 
@@ -24,8 +26,8 @@ Array = NDArray[Any]
 class Preprocessing:
     """Turns raw examples into what the model takes: ``(x * scale - mean) / std``, float32.
 
-    ``mean`` and ``std`` are one number or one per channel (axis 1 of a batch). Integer inputs of models that
-    take integers (token ids) pass unchanged with ``to_float=False``. The same object serves calibration,
+    ``mean`` and ``std`` are one number or one per channel (``channel_axis`` of a batch). Integer inputs of models
+    that take integers (token ids) pass unchanged with ``to_float=False``. The same object serves calibration,
     evaluation and timing.
     """
 
@@ -33,6 +35,7 @@ class Preprocessing:
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     to_float: bool = True
+    channel_axis: int = 1
 
     def __call__(self, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
         """One contiguous array per model input, first axis = example."""
@@ -41,9 +44,12 @@ class Preprocessing:
     def _one(self, array: Array) -> Array:
         if not self.to_float:
             return np.ascontiguousarray(array)
-        shape = (1, -1) + (1,) * (array.ndim - 2) if len(self.mean) > 1 or len(self.std) > 1 else ()
-        mean = np.asarray(self.mean, dtype=np.float32).reshape(shape)
-        std = np.asarray(self.std, dtype=np.float32).reshape(shape)
+        shape: list[int] = []
+        if max(len(self.mean), len(self.std)) > 1:
+            shape = [1] * array.ndim
+            shape[self.channel_axis] = -1
+        mean = np.asarray(self.mean, dtype=np.float32).reshape(shape if len(self.mean) > 1 else [])
+        std = np.asarray(self.std, dtype=np.float32).reshape(shape if len(self.std) > 1 else [])
         scaled = array.astype(np.float32) * np.float32(self.scale)
         return np.ascontiguousarray((scaled - mean) / std, dtype=np.float32)
 
@@ -81,6 +87,33 @@ class Examples:
         return sha.hexdigest()
 
 
+def positions(n: int, samples: int, seed: int) -> Array:
+    """Which ``samples`` of ``n`` a seed draws without replacement, ascending; fewer are a subset of more.
+
+    Raises ``DataError`` when there are not that many.
+    """
+    if not 1 <= samples <= n:
+        raise DataError(f"samples: {samples} were asked for, there are {n}; choose 1 to {n} or leave it out for all")
+    # The old generator: its stream is frozen for good (NEP 19), that of default_rng may change.
+    return np.sort(np.random.RandomState(seed % 2**32).permutation(n)[:samples])
+
+
+def subset(examples: Examples, samples: int, seed: int) -> Examples:
+    """The examples at ``positions``: the same for the same seed, stratified by nothing."""
+    return examples.take(positions(len(examples), samples, seed))
+
+
+def overlap(a: Examples, b: Examples) -> int:
+    """How many examples of ``b`` are also in ``a``, by the sha256 of their inputs (labels do not count)."""
+    known = set(_hashes(a))
+    return sum(content in known for content in _hashes(b))
+
+
+def _hashes(examples: Examples) -> Iterator[bytes]:
+    for i in range(len(examples)):
+        yield hashlib.sha256(b"".join(np.ascontiguousarray(array[i]).tobytes() for array in examples.inputs)).digest()
+
+
 class Dataset(ABC):
     """Named splits of examples. ``classes`` is the number of classes, None for regression or unknown."""
 
@@ -92,6 +125,14 @@ class Dataset(ABC):
     @abstractmethod
     def load(self, split: str) -> Examples:
         """All raw examples of one of ``splits``; raises ``DataError`` naming the file when it cannot."""
+
+    def sample(self, split: str, samples: int | None, seed: int) -> Examples:
+        """``samples`` examples of a split drawn by ``seed`` (None: all); a data set of files reads only those."""
+        examples = self.load(split)
+        try:
+            return examples if samples is None else subset(examples, samples, seed)
+        except DataError as error:
+            raise DataError(f"{self.name}: split '{split}': {error}") from error
 
 
 class OpenDataset(Protocol):

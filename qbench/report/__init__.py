@@ -1,1 +1,9 @@
-"""Records of a run turned into tables, plots and one HTML file."""
+"""Records of a run turned into tables, plots and one HTML file.
+
+build       a run's folder -> report.html, summary.md, results.csv
+answer      which int8 variant to ship, per model, threads and batch size
+table       records -> a DataFrame with raw values; the cells that a reader sees
+text        the terminal's table, summary.md, a comparison as rows
+figures     which plots, and what they say; plots draws them as inline SVG
+page        what the HTML page shows; html renders it with page.jinja, page.css and page.js
+"""

@@ -1,0 +1,81 @@
+"""Runs TorchScript artifacts; shared by the backends of the torch runtime."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from qbench.backends.base import Array, Inputs, Runner
+
+
+def torch_missing() -> str | None:
+    """Why torch cannot be used, or None; torch is not imported."""
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed; pip install 'torch>=2.13,<2.14'"
+    return None
+
+
+def tensors(inputs: Inputs) -> tuple[Any, ...]:
+    """The arrays as tensors of their own memory (a memory-mapped array is read-only, so it is copied)."""
+    import torch
+
+    return tuple(torch.from_numpy(array.copy()) for array in inputs)
+
+
+class TorchScriptRunner(Runner):
+    """One loaded TorchScript file; ``engine`` is None for fp32."""
+
+    def __init__(self, file: Path, *, threads: int, engine: str | None) -> None:
+        import torch
+
+        from qbench.quant import torch_ao, torchscript
+
+        torch.set_num_threads(threads)
+        # The number can be set once in a process, before the pool starts: then the read-back decides.
+        with contextlib.suppress(RuntimeError):
+            torch.set_num_interop_threads(1)
+        if engine is not None:
+            torch_ao.set_engine(engine)
+        self._engine = engine
+        self._module = torchscript.load(file)
+
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """Inference mode, as a deployed model runs."""
+        import torch
+
+        mode: contextlib.AbstractContextManager[Any] = torch.inference_mode()
+        return mode
+
+    def prepare(self, inputs: Inputs) -> tuple[Any, ...]:
+        """The inputs as tensors."""
+        return tensors(inputs)
+
+    def __call__(self, prepared: tuple[Any, ...]) -> Any:
+        """One inference."""
+        return self._module(*prepared)
+
+    def outputs(self, result: Any) -> Array:
+        """The first output as float numpy."""
+        first = result[0] if isinstance(result, tuple | list) else result
+        array: Array = first.detach().numpy()
+        return array
+
+    def observed(self) -> dict[str, Any]:
+        """Thread counts and engine as torch tells them."""
+        import torch
+
+        return {
+            "threads": torch.get_num_threads(),
+            "interop_threads": torch.get_num_interop_threads(),
+            "engine": torch.backends.quantized.engine if self._engine is not None else None,
+            "denormals_flushed": _denormals_flushed(),
+        }
+
+
+def _denormals_flushed() -> bool:
+    """Whether the smallest denormal times one is zero on this thread."""
+    import torch
+
+    return float(torch.tensor([1e-45]) * 1.0) == 0.0

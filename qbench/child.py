@@ -1,0 +1,150 @@
+"""Inside a child process: what it does first, how it answers, and what its errors become on the way home."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import CaseError, CaseSkipped, QbenchError, WorkerError
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def serve(
+    connection: Connection, log: str, memory_bytes: int | None, cores: tuple[int, ...] | None, fresh: bool
+) -> None:
+    """The child's life: set itself up, make the session, answer requests until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    _quiet(log)
+    if not fresh:
+        _die_with_parent()
+    _offer_to_the_oom_killer()
+    _limit_memory(memory_bytes)
+    if cores is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+    session: Any = None
+    while True:
+        try:
+            message = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            if message[0] == "start":
+                _, factory, args = message
+                session = factory(*args)
+                value = None
+            else:
+                method, args = message
+                value = _invoke(session, method, args, connection)
+            answer = ("result", value)
+        except BaseException as error:
+            traceback.print_exc()
+            answer = ("error", _portable(error))
+        try:
+            connection.send(answer)
+        except (BrokenPipeError, ConnectionError):
+            return
+
+
+def _invoke(session: Any, method: str, args: tuple[Any, ...], connection: Connection) -> Any:
+    function = getattr(session, method)
+    if isinstance(session, Function):
+        return function(*args, progress=lambda text, share: connection.send(("progress", (text, share))))
+    return function(*args)
+
+
+def _portable(error: BaseException) -> QbenchError:
+    """The error in a form that travels: qbench's own as they are, any other as one line with its place."""
+    if isinstance(error, CaseError | CaseSkipped):
+        return type(error)(str(error))
+    if isinstance(error, QbenchError):
+        return CaseError(str(error))
+    if isinstance(error, MemoryError) or "bad_alloc" in str(error) or "can't allocate memory" in str(error):
+        return WorkerError(
+            f"ran out of memory ({_first_line(error)}); free some, raise limits.memory_bytes, "
+            "or ask for fewer samples or a smaller batch"
+        )
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return WorkerError(f"{type(error).__name__}: {_first_line(error)}{place}")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:500] if lines else "no message"
+
+
+def _quiet(log: str) -> None:
+    """Libraries write to stdout and stderr as they like: it goes to the log, whose end tells why a child died."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    faulthandler.enable()
+
+
+def _die_with_parent() -> None:
+    """A killed qbench leaves no child behind (Linux; elsewhere a child ends when it next reads its pipe).
+
+    The server ends when no one holds its lifeline any more, and its children die with it. multiprocessing hands
+    the lifeline to every child, so that it could start children of its own; ours never do, and let go of it.
+    """
+    from multiprocessing import forkserver
+
+    server: Any = forkserver._forkserver
+    lifeline = getattr(server, "_forkserver_alive_fd", None)
+    if lifeline is not None:
+        os.close(lifeline)
+        server._forkserver_alive_fd = None
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _offer_to_the_oom_killer() -> None:
+    with contextlib.suppress(OSError):  # not Linux, or not allowed: the kernel then chooses by size
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _limit_memory(memory_bytes: int | None) -> None:
+    """Private memory is limited, so that running out is an error message and not a killed machine."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    import psutil
+
+    limit = memory_bytes if memory_bytes is not None else int(psutil.virtual_memory().available * 0.9)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+class Function:
+    """The session of a one-shot call."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def run(self, args: tuple[Any, ...], *, progress: Callable[[str, float], None]) -> Any:
+        """What the function returns."""
+        return self._function(*args, progress=progress)
+
+
+def freeze_garbage_collector() -> None:
+    """No collection inside a timed region; what exists is never scanned again."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()

@@ -1,0 +1,312 @@
+"""The command line: argv -> one short function per subcommand -> text on stdout and an exit code.
+
+Nothing else in qbench prints or ends the process. Each command imports what it needs, so that `qbench --help` and
+`qbench list` start no heavy library. Results go to stdout, progress and errors to stderr.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from qbench.errors import QbenchError, UsageError
+from qbench.find import BASELINES, committed_baseline, find_run
+
+if TYPE_CHECKING:
+    from qbench.baseline import Baseline
+    from qbench.live import Silent
+    from qbench.report.text import TextTable
+    from qbench.run import RunResult
+    from qbench.stored import StoredRun
+
+INTERRUPTED = 130  # what a shell says of a command ended by SIGINT
+
+app = typer.Typer(
+    name="qbench",
+    help="Decide which int8 neural network to ship on CPUs, and let CI keep it that way.",
+    epilog="Start with: qbench run suites/quickstart.yaml",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # rich's help costs 0.1 s
+    pretty_exceptions_enable=False,  # a bug shows Python's own traceback
+)
+
+Suite = Annotated[Path, typer.Argument(metavar="SUITE", help="A suite file.", show_default=False)]
+Run = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="A run's folder, or a suite's name for its latest run.", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Filter = Annotated[
+    str | None,
+    typer.Option("--filter", metavar="GLOB", help="Only cases whose id matches, e.g. '*/static/*'; comma-separated."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the suite; repeatable."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from qbench import __version__
+
+        print(f"qbench {__version__}")
+        raise typer.Exit
+
+
+@app.command(epilog="Example: qbench run suites/quickstart.yaml --filter '*/static/*' --set measure.precision=1%")
+def run(
+    suite: Suite,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where runs land, as DIR/<suite>/<time>-<id>/; default: reports.")
+    ] = None,
+    only: Filter = None,
+    overrides: Set = None,
+    resume: Annotated[str | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Builds at once; default: the usable cores.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Build, evaluate and measure every case of a suite, and write a report.
+
+    Exit code: 0 every case is ok or skipped with a reason, 1 a case failed, 2 usage or suite error, 130 interrupted.
+    """
+    from qbench import run as story
+    from qbench import run_words
+    from qbench import suite as suites
+    from qbench.live import live
+
+    read = suites.read(suite, overrides or ())
+    stopped = None if resume is None else find_run(resume)
+    with live(sys.stderr, quiet=quiet) as progress:
+        result = story.run(read, out=out, only=only, resume=stopped, jobs=jobs, progress=progress)
+        page, seconds = _report(result, progress)
+    elapsed = {**result.elapsed_seconds, "report": seconds}
+    if as_json:
+        print(run_words.as_json(result, page, elapsed), end="")
+    else:
+        _show_run(result, page, elapsed)
+    raise typer.Exit(result.exit_code)
+
+
+@app.command(epilog="Example: qbench plan suites/quickstart.yaml --filter '*/onednn/*'")
+def plan(suite: Suite, only: Filter = None, overrides: Set = None, as_json: Json = False) -> None:
+    """Show what would run, and what is skipped and why; builds nothing."""
+    from qbench import machine, plan_words
+    from qbench import plan as plans
+    from qbench import suite as suites
+
+    read = suites.read(suite, overrides or ())
+    made = plans.make_plan(read, plans.load_backends(read), cores=len(machine.allowed_cores()), only=only)
+    print(plan_words.as_json(made).rstrip() if as_json else plan_words.text(made))
+
+
+@app.command(epilog="Example: qbench report quickstart --compare reports/quickstart/20260101T000000Z-ab12")
+def report(
+    run: Run,
+    compare: Annotated[str | None, typer.Option(metavar="RUN", help="An older run to show the change from.")] = None,
+) -> None:
+    """Rebuild report.html, summary.md and results.csv of a run from its records alone."""
+    from qbench.report.build import build_report
+
+    print(build_report(find_run(run), other=None if compare is None else find_run(compare)))
+
+
+@app.command(epilog="Example: qbench compare reports/baselines/quickstart.jsonl quickstart")
+def compare(
+    base: Annotated[str, typer.Argument(metavar="BASE", help="A run, or a baseline's .jsonl.", show_default=False)],
+    contender: Annotated[str, typer.Argument(metavar="CONTENDER", help="The run to judge.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Show what changed from one run to another, with intervals."""
+    from qbench import compare as comparing
+    from qbench import compare_words, machine
+    from qbench.report import text
+
+    old, new = _stored(base), _stored(contender)
+    field = machine.comparable(old.info.environment, new.info.environment)
+    deltas = comparing.compare(old.records, new.records, incomparable=field)
+    if as_json:
+        print(compare_words.as_json(base, contender, deltas, incomparable=field), end="")
+    else:
+        print(_table(text.comparison(deltas, new.info.metric)))
+
+
+@app.command(epilog="Example: qbench baseline quickstart")
+def baseline(
+    run: Run,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="A .jsonl file, or a folder for <suite>.jsonl.")
+    ] = BASELINES,
+    allow_failed: Annotated[bool, typer.Option("--allow-failed", help="Also with failed cases.")] = False,
+) -> None:
+    """Keep a run as the baseline that later runs are gated against; commit what it writes."""
+    from qbench.baseline import info_file, write_baseline
+
+    file = write_baseline(find_run(run), out, allow_failed=allow_failed)
+    print(f"wrote {file} and {info_file(file)}; commit both")
+
+
+@app.command(epilog="Example: qbench gate quickstart --markdown gate.md")
+def gate(
+    run: Run,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Default: reports/baselines/<suite>.jsonl if it is there.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write Markdown for a pull request.")] = None,
+    github: Annotated[bool, typer.Option("--github", help="Annotate the suite's lines in GitHub Actions.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Judge a run by its suite's gate, against the baseline.
+
+    Exit code: 0 pass, 1 fail, 2 usage, 3 invalid (not comparable, no baseline), 4 inconclusive.
+    """
+    from qbench import gate as gates
+    from qbench import gate_words
+    from qbench.stored import read_run
+
+    folder = find_run(run)
+    gated = gates.gate_run(folder, baseline or committed_baseline(read_run(folder).info.suite.name))
+    if junit is not None:
+        _write(junit, gate_words.junit(gated))
+    if markdown is not None:
+        _write(markdown, gate_words.markdown(gated))
+    print(gate_words.as_json(gated).rstrip() if as_json else gate_words.text(gated))
+    if github:
+        print(gate_words.github(gated), end="", file=sys.stderr if as_json else sys.stdout)
+    raise typer.Exit(gated.exit_code)
+
+
+@app.command(epilog="Example: qbench doctor --json")
+def doctor(quiet: Quiet = False, as_json: Json = False) -> None:
+    """Examine this machine: what its CPU can do for int8, how noisy it is, what is missing. Takes about 2 s."""
+    from qbench import doctor as doctors
+    from qbench.live import live
+
+    with live(sys.stderr, quiet=quiet) as progress:
+        progress.note("listening to this machine's noise for 2 s")
+        found = doctors.examine()
+    print(doctors.to_json(found) if as_json else doctors.to_text(found, _width()))
+
+
+@app.command("list", epilog="Example: qbench list --json")
+def list_(as_json: Json = False) -> None:
+    """List every plug-in: where it is defined, and what is missing to use it."""
+    from dataclasses import asdict
+
+    from qbench import list as plugins
+
+    rows = plugins.listing()
+    print(json.dumps([asdict(row) for row in rows], indent=1) if as_json else plugins.to_text(rows))
+
+
+@app.command(epilog="Example: qbench schema > suites/schema.json")
+def schema() -> None:
+    """Print the JSON Schema of a suite file, for editors."""
+    from qbench.suite import json_schema
+
+    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+@app.command(epilog="Example: qbench clean --older-than 30 --dry-run")
+def clean(
+    older_than: Annotated[
+        float | None, typer.Option(metavar="DAYS", min=0, help="Only what was made more than DAYS days ago.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, remove nothing.")] = False,
+) -> None:
+    """Empty the cache of built variants and trained weights; runs in reports/ are not touched."""
+    from qbench import clean as cleaning
+
+    done = cleaning.clean(older_than_days=older_than, dry_run=dry_run)
+    print(cleaning.to_text(done, dry_run=dry_run))
+
+
+def _report(result: RunResult, progress: Silent) -> tuple[Path | None, float]:
+    """The report of a run that recorded anything, and the seconds that it took."""
+    if not result.records:
+        return None, 0.0
+    from qbench.report.build import build_report
+
+    progress.stage("report", 1)
+    started = time.monotonic()
+    page = build_report(result.folder)
+    progress.advance(page.name)
+    return page, time.monotonic() - started
+
+
+def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, float]) -> None:
+    """The table, what failed or was skipped, the answer, the report's path, and last where the time went."""
+    from qbench import run_words
+    from qbench.report import answer, build, text
+    from qbench.stored import read_run
+
+    judged = build.judge(read_run(result.folder))
+    if result.records:
+        print(_table(text.terminal(judged)))
+    for line in run_words.problems(result.records):
+        print(line)
+    for one in answer.answers(judged):
+        print(f"{text.setting_name(one.setting)}: {one.headline} {text.facts(one, judged)}".rstrip())
+    print(f"report: {page or 'none, since nothing was recorded'}")
+    print(run_words.times(elapsed_seconds))
+
+
+def _table(content: TextTable) -> str:
+    """Aligned where it fits or where the output is no terminal, else a block of lines for each row."""
+    from qbench import terminal
+    from qbench.report.text import align
+
+    aligned, width = align(content), _width()
+    if width is None or max(map(len, aligned.splitlines())) <= width:
+        return aligned
+    return terminal.blocks(content.columns, content.rows, width)
+
+
+def _stored(name: str) -> StoredRun | Baseline:
+    """A run, or a baseline where the name is that of a ``.jsonl`` file."""
+    from qbench.baseline import SUFFIX, read_baseline
+    from qbench.stored import read_run
+
+    return read_baseline(Path(name)) if name.endswith(SUFFIX) else read_run(find_run(name))
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+
+
+def _width() -> int | None:
+    """The terminal's width; None where the output is no terminal and must not be cut."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def main() -> NoReturn:
+    """Runs the command line and ends the process with its exit code; what a user can cause shows no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end a run
+    try:
+        app()
+    except QbenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    sys.exit(0)

@@ -1,0 +1,110 @@
+"""Image files as uint8 arrays of one shape: decoded, resized, centre-cropped."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from qbench.datasets.base import Array
+from qbench.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# 64 million pixels decode to 192 MB; a larger image is a mistake or an attack on memory.
+MAX_PIXELS = 64_000_000
+DEEP_MODES = ("I", "F")
+MAX_NAMED = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What an image becomes: the short side ``resize`` (None: just cover ``size``), then the centre of ``size``
+    (height, width; None: as it is), ``channels`` 3 (RGB) or 1 (grey), ``layout`` of the batch."""
+
+    size: tuple[int, int] | None
+    resize: int | None
+    channels: int
+    layout: Literal["nchw", "nhwc"]
+
+
+def read_images(files: Sequence[Path], shape: Shape, where: str) -> Array:
+    """uint8 of shape (n, channels, height, width), or channels last; one error lists all unreadable files."""
+    images: list[Array] = []
+    problems: list[str] = []
+    for file in files:
+        try:
+            images.append(_read(file, shape))
+        except DataError as error:
+            problems.append(f"{file}: {error}")
+    if problems:
+        more = f"\n  and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
+        named = "\n  ".join(problems[:MAX_NAMED])
+        raise DataError(f"{where}: {len(problems)} of {len(files)} images cannot be used:\n  {named}{more}")
+    sizes = {image.shape: file for image, file in zip(images, files, strict=True)}
+    if len(sizes) > 1:
+        (one, a), (other, b), *_ = sizes.items()
+        raise DataError(
+            f"{where}: images have different sizes: {a.name} is {one[1]}x{one[0]}, {b.name} is "
+            f"{other[1]}x{other[0]} pixels; set size"
+        )
+    batch = np.stack(images)
+    return batch if shape.layout == "nhwc" else np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
+
+
+def _read(file: Path, shape: Shape) -> Array:
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            # Pillow only warns below twice its limit; here the limit is a limit.
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(file) as image:
+                return _pixels(image, shape)
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise DataError("too many pixels, refused as a decompression bomb") from error
+    # What Pillow's decoders raise for damaged files (UnidentifiedImageError is an OSError).
+    except (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error) as error:
+        raise DataError(f"unreadable: {error}") from error
+
+
+def _pixels(image: Image, shape: Shape) -> Array:
+    if image.width * image.height > MAX_PIXELS:
+        raise DataError(
+            f"{image.width}x{image.height} is more than {MAX_PIXELS} pixels, refused as a decompression bomb"
+        )
+    if image.mode.partition(";")[0] in DEEP_MODES:  # Pillow would clip, not scale
+        raise DataError(f"more than 8 bits a channel (mode {image.mode}); convert it to 8 bits first")
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    image = _cropped(image.convert("RGB" if shape.channels == 3 else "L"), shape)
+    pixels: Array = np.array(image, dtype=np.uint8)
+    return pixels.reshape(image.height, image.width, shape.channels)
+
+
+def _cropped(image: Image, shape: Shape) -> Image:
+    from PIL.Image import Resampling
+
+    if shape.size is None:
+        return image
+    height, width = shape.size
+    ratio = (
+        max(height / image.height, width / image.width)
+        if shape.resize is None
+        else shape.resize / min(image.height, image.width)
+    )
+    # The long side is cut down, as torchvision does; the small term undoes float error in an exact product.
+    resized = (max(1, int(image.width * ratio + 1e-6)), max(1, int(image.height * ratio + 1e-6)))
+    if resized[0] < width or resized[1] < height:
+        raise DataError(f"{resized[0]}x{resized[1]} after resize, smaller than size {width}x{height}")
+    if resized != image.size:
+        image = image.resize(resized, Resampling.BICUBIC)
+    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+    return image.crop((left, top, left + width, top + height))

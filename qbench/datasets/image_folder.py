@@ -1,0 +1,146 @@
+"""Images in class folders: ``<dir>/<split>/<class>/*.png`` or ``<dir>/<class>/*.png``.
+
+Class folders in sorted order are the labels 0, 1, 2 …, the same for every split. Without split folders, images
+are split into train and test by ``seed`` and ``test_share``, every class in its proportion.
+
+Options: ``size`` (one number or [height, width]; without it all images must have one size), ``resize`` (the short
+side before the centre crop; by default the image just covers ``size``), ``channels`` 3 or 1, ``layout`` nchw or
+nhwc (what the model takes), ``scale`` (default 1/255), ``mean``, ``std``, ``seed``, ``test_share``.
+As in torchvision's evaluation transforms: bicubic with antialiasing, centre crop, no rotation by EXIF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbench.datasets import options as opt
+from qbench.datasets.base import Array, Dataset, Examples, positions
+from qbench.datasets.check import check, require_split
+from qbench.datasets.image import Shape, read_images
+from qbench.datasets.splits import SPLITS, by_share
+from qbench.errors import DataError
+
+OPTIONS = ("size", "resize", "channels", "layout", *opt.PREPROCESSING, "seed", "test_share")
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+
+
+class ImageFolder(Dataset):
+    """Images found when opened, read when asked for; raw inputs are uint8."""
+
+    def __init__(self, folder: Path, name: str, options: Mapping[str, Any]) -> None:
+        self.name = name
+        self.folder = folder
+        self.shape = _shape(options)
+        axis = 1 if self.shape.layout == "nchw" else 3
+        self.preprocessing = opt.preprocessing("image-folder", options, scale=1 / 255, channel_axis=axis)
+        found = _find(folder)
+        self.class_names = tuple(sorted({name for classes in found.values() for name in classes}))
+        self.classes = len(self.class_names)
+        self.files = {split: self._labelled(classes) for split, classes in found.items()}
+        if "" in self.files:
+            self.files = _split(self.files[""], options)
+        self.splits = tuple(self.files)
+
+    def load(self, split: str) -> Examples:
+        """All images of one split; ids are paths below the folder. Lists every image that cannot be read."""
+        return self._read(split, None)
+
+    def sample(self, split: str, samples: int | None, seed: int) -> Examples:
+        """``samples`` images drawn by ``seed``; the others are not read."""
+        require_split(self, split)
+        try:
+            index = None if samples is None else positions(len(self.files[split]), samples, seed)
+        except DataError as error:
+            raise DataError(f"{self.name}: split '{split}': {error}") from error
+        return self._read(split, index)
+
+    def _read(self, split: str, index: Array | None) -> Examples:
+        require_split(self, split)
+        chosen = self.files[split] if index is None else [self.files[split][i] for i in index]
+        images = read_images([file for file, _ in chosen], self.shape, f"{self.name}: split '{split}'")
+        labels = np.array([label for _, label in chosen], dtype=np.int64)
+        ids = tuple(file.relative_to(self.folder).as_posix() for file, _ in chosen)
+        examples = Examples(inputs=(images,), labels=labels, ids=ids)
+        check(self, split, examples)
+        return examples
+
+    def _labelled(self, classes: Mapping[str, list[Path]]) -> list[tuple[Path, int]]:
+        return [(file, self.class_names.index(name)) for name in sorted(classes) for file in classes[name]]
+
+
+def _find(folder: Path) -> dict[str, dict[str, list[Path]]]:
+    """Files by split and class; the split is ``""`` where class folders lie directly in ``folder``."""
+    below = {place.name: place for place in _folders(folder)}
+    as_classes = {name: _images(place) for name, place in below.items()}
+    as_splits = {name: {inner.name: _images(inner) for inner in _folders(place)} for name, place in below.items()}
+    as_splits = {name: classes for name, classes in as_splits.items() if any(classes.values())}
+    direct = [name for name, files in as_classes.items() if files]
+    if direct and as_splits:
+        raise DataError(
+            f"image-folder: {folder}: images lie both in {direct[0]}/ and one level deeper in "
+            f"{next(iter(as_splits))}/; use either <split>/<class>/image or <class>/image"
+        )
+    found = as_splits or ({"": as_classes} if direct else {})
+    if not found:
+        raise DataError(
+            f"image-folder: {folder}: no images in <split>/<class>/ or <class>/; read are {', '.join(ENDINGS)}"
+        )
+    for split, classes in found.items():
+        empty = sorted(name for name, files in classes.items() if not files)
+        if empty:
+            raise DataError(f"image-folder: {folder / split}: no images in the class folders {', '.join(empty)}")
+    return found
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted(
+        file
+        for file in folder.iterdir()
+        if file.suffix.lower() in ENDINGS and file.is_file() and not file.name.startswith(".")
+    )
+
+
+def _split(files: Sequence[tuple[Path, int]], options: Mapping[str, Any]) -> dict[str, list[tuple[Path, int]]]:
+    if len(files) < 2:
+        raise DataError("image-folder: one image cannot be split into train and test")
+    test_share = opt.share("image-folder", options, "test_share", 0.25)
+    seed = opt.whole("image-folder", options, "seed", 0, low=0) or 0
+    index = by_share(np.array([label for _, label in files]), test_share=test_share, seed=seed)
+    return {split: [files[i] for i in index[split]] for split in SPLITS}
+
+
+def _shape(options: Mapping[str, Any]) -> Shape:
+    size = options.get("size")
+    pair = size if isinstance(size, list | tuple) else [size, size]
+    sides = [opt.whole("image-folder", {"size": side}, "size", None) for side in pair]
+    if len(sides) != 2 or (None in sides and size is not None):
+        raise DataError(f"image-folder: size: expected a whole number or [height, width], got {size!r}")
+    height, width = sides
+    resize = opt.whole("image-folder", options, "resize", None)
+    if resize is not None and (height is None or width is None):
+        raise DataError("image-folder: resize needs size, the height and width of the crop after it")
+    if resize is not None and height and width and height == width and resize < height:
+        raise DataError(f"image-folder: resize: the short side ({resize}) must be at least size ({height})")
+    return Shape(
+        size=(height, width) if height and width else None,
+        resize=resize,
+        channels=opt.choice("image-folder", options, "channels", (3, 1), 3),
+        layout=opt.choice("image-folder", options, "layout", ("nchw", "nhwc"), "nchw"),
+    )
+
+
+def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
+    """The folder's splits and classes; lists the files, reads no image."""
+    opt.known("image-folder", options, OPTIONS)
+    folder = opt.path("image-folder", value, base)
+    if not folder.is_dir():
+        raise DataError(f"image-folder: {folder} is not a folder")
+    return ImageFolder(folder, f"image-folder:{value}", options)

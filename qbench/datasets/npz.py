@@ -1,0 +1,144 @@
+"""Arrays in an ``.npz`` file, as ``numpy.savez`` and Keras write them.
+
+Keys: ``<split>_inputs`` (or ``x_<split>``) and ``<split>_labels`` (or ``y_<split>``); several inputs of a model
+are ``<split>_inputs_0``, ``<split>_inputs_1`` and so on. A file with ``inputs`` and ``labels`` alone is split into
+train and test by ``seed`` and ``test_share``.
+
+Options: ``classes``; ``scale``, ``mean``, ``std``; ``to_float: false`` for models that take whole numbers;
+``stored_layout``: how images lie in the file, ``nhwc`` and ``hw`` are turned into (n, channels, height, width).
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbench.datasets import options as opt
+from qbench.datasets.base import Array, Dataset, Examples
+from qbench.datasets.check import check, inputs_of, labels_of, require_split
+from qbench.datasets.splits import SPLITS, by_share
+from qbench.errors import DataError
+
+OPTIONS = ("classes", *opt.PREPROCESSING, "to_float", "stored_layout", "test_share", "seed")
+INPUT = re.compile(r"(?:(?P<split>.+)_)?inputs(?:_(?P<position>\d+))?|x_(?P<keras>.+)")
+LAYOUTS = ("as-is", "nchw", "nhwc", "hw")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """Which keys of the file hold a split; ``labels`` is None where there are none."""
+
+    inputs: tuple[str, ...]
+    labels: str | None
+
+
+class Npz(Dataset):
+    """The splits of one file; arrays are read when asked for."""
+
+    def __init__(self, file: Path, name: str, options: Mapping[str, Any]) -> None:
+        self.name = name
+        self.file = file
+        self.keys = split_keys(_names(file), file)
+        self.lone = self.keys.get("")
+        self.splits = SPLITS if self.lone else tuple(sorted(self.keys))
+        self.classes = opt.whole("npz", options, "classes", None, low=2)
+        self.layout = opt.choice("npz", options, "stored_layout", LAYOUTS, "as-is")
+        self.test_share = opt.share("npz", options, "test_share", 0.25)
+        self.seed = opt.whole("npz", options, "seed", 0, low=0) or 0
+        self.preprocessing = replace(
+            opt.preprocessing("npz", options), to_float=opt.choice("npz", options, "to_float", (True, False), True)
+        )
+
+    def load(self, split: str) -> Examples:
+        """All examples of one split; ids are ``<split>[<position>]``."""
+        require_split(self, split)
+        keys = self.lone or self.keys[split]
+        with self.file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            inputs = tuple(self._input(archive, key) for key in keys.inputs)
+            labels = labels_of(self._array(archive, keys.labels), self._at(keys.labels)) if keys.labels else None
+        name = "inputs" if self.lone else split
+        examples = Examples(inputs=inputs, labels=labels, ids=tuple(f"{name}[{i}]" for i in range(len(inputs[0]))))
+        check(self, split, examples)  # before a split is taken out of it: lengths must agree
+        if self.lone:
+            stratify = labels is not None and labels.dtype.kind != "f"
+            groups = labels if labels is not None and stratify else np.zeros(len(examples))
+            examples = examples.take(by_share(groups, test_share=self.test_share, seed=self.seed)[split])
+        return examples
+
+    def _at(self, key: str) -> str:
+        return f"{self.file}: {key}"
+
+    def _input(self, archive: Any, key: str) -> Array:
+        return _laid_out(inputs_of(self._array(archive, key), self._at(key)), self.layout, self._at(key))
+
+    def _array(self, archive: Any, key: str) -> Any:
+        try:
+            return archive[key]
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+            raise DataError(f"{self._at(key)}: the file is damaged here: {error}") from error
+        except ValueError as error:  # numpy's only sign of an array that needs pickle
+            raise DataError(
+                f"{self._at(key)}: cannot be read without pickle, which could run code ({error}); save it as "
+                "numbers, for example np.asarray(values, dtype='float32')"
+            ) from error
+
+
+def split_keys(names: tuple[str, ...], file: Path) -> dict[str, Keys]:
+    """The keys of each split; a file without splits has the one split ``""``."""
+    found: dict[str, dict[int, str]] = {}
+    for name in names:
+        match = INPUT.fullmatch(name)
+        if match:
+            split = match["keras"] or match["split"] or ""
+            found.setdefault(split, {})[int(match["position"] or 0)] = name
+    if not found:
+        raise DataError(
+            f"{file}: no inputs in it; name the arrays train_inputs, train_labels, test_inputs, test_labels (or "
+            f"x_train, y_train …); it has: {', '.join(names) or 'nothing'}"
+        )
+    if "" in found and len(found) > 1:
+        splits = ", ".join(sorted(filter(None, found)))
+        raise DataError(f"{file}: both 'inputs' and the splits {splits}; rename or remove 'inputs'")
+    return {split: _keys(split, inputs, names, file) for split, inputs in found.items()}
+
+
+def _keys(split: str, inputs: dict[int, str], names: tuple[str, ...], file: Path) -> Keys:
+    if sorted(inputs) != list(range(len(inputs))):
+        raise DataError(f"{file}: inputs are numbered from 0 without gaps, found {', '.join(inputs.values())}")
+    candidates = (f"{split}_labels", f"y_{split}") if split else ("labels",)
+    labels = next((name for name in candidates if name in names), None)
+    return Keys(inputs=tuple(inputs[i] for i in sorted(inputs)), labels=labels)
+
+
+def _names(file: Path) -> tuple[str, ...]:
+    try:
+        # Opened here, since numpy leaves a damaged file open.
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return tuple(archive.files)
+    except (OSError, EOFError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise DataError(f"{file}: not an .npz file (write it with numpy.savez): {error}") from error
+
+
+def _laid_out(array: Array, layout: str, where: str) -> Array:
+    dimensions = {"nchw": 4, "nhwc": 4, "hw": 3}.get(layout, array.ndim)
+    if array.ndim != dimensions:
+        raise DataError(f"{where}: stored_layout '{layout}' has {dimensions} dimensions, this array {array.shape}")
+    if layout == "nhwc":
+        return np.ascontiguousarray(array.transpose(0, 3, 1, 2))
+    return array[:, None] if layout == "hw" else array
+
+
+def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
+    """The file's splits; reads the names in the file, not the arrays."""
+    opt.known("npz", options, OPTIONS)
+    file = opt.path("npz", value, base)
+    if file.is_dir():
+        raise DataError(f"npz: {file} is a folder; for folders of images use image-folder")
+    return Npz(file, f"npz:{value}", options)

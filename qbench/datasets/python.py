@@ -1,0 +1,109 @@
+"""A function of the user's own: ``{python: file.py:load, args: {...}}``.
+
+``load(split, **args)`` returns ``(inputs, labels)`` or a dict with ``inputs``, ``labels`` and perhaps ``ids``.
+A tuple as inputs means one array per model input; labels may be None. The function may carry attributes:
+``load.splits = ("train", "val")`` (default train and test), ``load.classes = 10`` and
+``load.preprocessing = {"scale": "1/255", "mean": [...], "std": [...], "to_float": True}``; the options
+``classes``, ``scale``, ``mean`` and ``std`` in the suite go before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbench import python_file
+from qbench.datasets import options as opt
+from qbench.datasets.base import Dataset, Examples, Preprocessing
+from qbench.datasets.check import check, inputs_of, labels_of, require_split
+from qbench.datasets.splits import SPLITS
+from qbench.errors import DataError
+
+OPTIONS = ("args", "classes", *opt.PREPROCESSING)
+
+
+class PythonData(Dataset):
+    """What a user's function returns for each split."""
+
+    def __init__(self, file: Path, attribute: str, name: str, options: Mapping[str, Any]) -> None:
+        self.name = name
+        self.file = file
+        self.function = _function(file, attribute)
+        self.args = _mapping(options.get("args", {}), "args", "python")
+        where = f"{file}:{attribute}"
+        self.splits = _splits(getattr(self.function, "splits", SPLITS), where)
+        own = {"classes": getattr(self.function, "classes", None)}
+        classes = options if "classes" in options else own
+        self.classes = opt.whole("python", classes, "classes", None, low=2)
+        self.preprocessing = _preprocessing(getattr(self.function, "preprocessing", {}), options, where)
+
+    def load(self, split: str) -> Examples:
+        """What the function returns for the split; ids are ``<split>[<position>]`` unless it gives some."""
+        require_split(self, split)
+        result = python_file.call(self.function, split, path=self.file, error=DataError, **self.args)
+        where = f"{self.name}: split '{split}'"
+        inputs, labels, ids = _parts(result, where)
+        several = inputs if isinstance(inputs, tuple) else (inputs,)
+        arrays = tuple(np.atleast_1d(inputs_of(one, f"{where}: inputs")) for one in several)
+        count = len(arrays[0]) if arrays else 0
+        examples = Examples(
+            inputs=arrays,
+            labels=None if labels is None else np.atleast_1d(labels_of(labels, f"{where}: labels")),
+            ids=tuple(f"{split}[{i}]" for i in range(count)) if ids is None else tuple(map(str, ids)),
+        )
+        check(self, split, examples)
+        return examples
+
+
+def _function(file: Path, attribute: str) -> Callable[..., Any]:
+    function = python_file.attribute(file, attribute, error=DataError)
+    if not callable(function):
+        raise DataError(f"{file}: '{attribute}' is {type(function).__name__}, not a function load(split, **args)")
+    return function  # type: ignore[no-any-return]  # callable() narrows Any to a callable of nothing known
+
+
+def _parts(result: Any, where: str) -> tuple[Any, Any, Any]:
+    if isinstance(result, Mapping):
+        extra = sorted(set(map(str, result)) - {"inputs", "labels", "ids"})
+        if "inputs" not in result or extra:
+            found = ", ".join(map(str, result)) or "nothing"
+            raise DataError(f"{where}: the dict needs 'inputs' and may have 'labels' and 'ids'; it has {found}")
+        return result["inputs"], result.get("labels"), result.get("ids")
+    if isinstance(result, tuple) and len(result) == 2:
+        return result[0], result[1], None
+    got = f"a tuple of {len(result)}" if isinstance(result, tuple) else type(result).__name__
+    raise DataError(f"{where}: expected (inputs, labels) or a dict with these keys, got {got}")
+
+
+def _splits(value: Any, where: str) -> tuple[str, ...]:
+    splits = tuple(value) if isinstance(value, list | tuple) else ()
+    if not splits or not all(isinstance(split, str) and split for split in splits):
+        raise DataError(f"{where}: splits: expected names such as ('train', 'test'), got {value!r}")
+    return splits
+
+
+def _preprocessing(value: Any, options: Mapping[str, Any], where: str) -> Preprocessing:
+    own = dict(_mapping(value, "preprocessing", where))
+    to_float = own.pop("to_float", True)
+    if not isinstance(to_float, bool):
+        raise DataError(f"{where}: preprocessing: to_float: expected True or False, got {to_float!r}")
+    opt.known(f"{where}: preprocessing", own, opt.PREPROCESSING)
+    chosen = {key: options.get(key, own.get(key)) for key in opt.PREPROCESSING if key in options or key in own}
+    return replace(opt.preprocessing(where, chosen), to_float=to_float)
+
+
+def _mapping(value: Any, key: str, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise DataError(f"{where}: {key}: expected a mapping of names to values, got {value!r}")
+    return value
+
+
+def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
+    """The function's data; imports the user's file, does not call the function yet."""
+    opt.known("python", options, OPTIONS)
+    file, attribute = python_file.parse(value, base=base, error=DataError)
+    return PythonData(file, attribute, f"python:{value}", options)

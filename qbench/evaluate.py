@@ -1,0 +1,125 @@
+"""Stage 4: artifact + data set -> predictions of every example -> scores with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench import registry, stats
+from qbench.backends.base import Backend
+from qbench.build import Artifact, outputs_digest
+from qbench.errors import EvaluateError
+from qbench.inputs import Data
+from qbench.metrics.base import Metric
+from qbench.process import Limits, call
+from qbench.record import Accuracy, Flips, Interval
+
+Array = NDArray[Any]
+Progress = Callable[[str, float], None]
+BATCH = 64
+LEVEL = 0.95
+
+
+def predict(artifact: Artifact, data: Data, batch_size: int, file: Path, *, limits: Limits, progress: Progress) -> None:
+    """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, labels, ids), from a fresh process.
+
+    Dynamic models choose activation scales per batch, so they are evaluated at the batch size of the case;
+    others in batches of 64, since their outputs do not depend on it.
+    """
+    size = artifact.fixed_batch or (batch_size if artifact.mode == "dynamic" else BATCH)
+    call(predict_here, artifact, data, size, file, limits=limits, progress=progress)
+
+
+def predict_here(artifact: Artifact, data: Data, size: int, file: Path, *, progress: Progress) -> None:
+    """``predict`` in this process, after proving that the artifact gives here what it gave where it was built."""
+    backend: Backend = registry.load("backend", artifact.backend)
+    if outputs_digest(backend, artifact.file, data, artifact.fixed_batch or 1) != artifact.expected:
+        raise EvaluateError(
+            "reloaded in a fresh process, the artifact gives other outputs than where it was built; "
+            "`qbench clean` and run again, and report it if it stays"
+        )
+    runner = backend.load(artifact.file, threads=1)
+    rows: list[Array] = []
+    count = data.evaluation_count
+    with runner.context():
+        for start in range(0, count, size):
+            # A model of one fixed batch size takes whole batches only: the last one is filled from its own end.
+            first = max(0, min(start, count - size)) if artifact.fixed_batch else start
+            inputs = data.evaluation(first, first + size)
+            outputs = runner.outputs(runner(runner.prepare(inputs)))
+            rows.append(np.asarray(outputs[start - first :], dtype=np.float32))
+            progress("evaluate", (start + len(rows[-1])) / count)
+    labels = data.evaluation_labels()
+    arrays: dict[str, Any] = {"outputs": np.concatenate(rows), "ids": np.asarray(data.evaluation_ids())}
+    if labels is not None:
+        arrays["labels"] = labels
+    with file.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)
+
+
+def load_predictions(file: Path) -> dict[str, Array]:
+    """What ``predict`` wrote."""
+    with np.load(file, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def score(metric: Metric, own: dict[str, Array], baseline: dict[str, Array] | None, classes: int | None) -> Accuracy:
+    """The score with its interval, and against the baseline's predictions the paired delta, agreement and flips.
+
+    Raises ``EvaluateError`` where the outputs do not fit the metric (NaN, another shape, no labels).
+    """
+    outputs, labels = own["outputs"], own.get("labels")
+    problem = metric.problem(outputs, labels, classes)
+    if problem or labels is None:
+        raise EvaluateError(problem or f"{metric.name} needs labels")
+    values = metric.per_example(outputs, labels)
+    interval = _interval(metric, outputs, labels, values)
+    accuracy = Accuracy(metric=metric.name, value=interval.value, low=interval.low, high=interval.high, n=len(labels))
+    if baseline is None:
+        return accuracy
+    return Accuracy(
+        metric=metric.name,
+        value=interval.value,
+        low=interval.low,
+        high=interval.high,
+        n=len(labels),
+        delta=_delta(metric, outputs, baseline["outputs"], labels, values),
+        agreement=_agreement(outputs, baseline["outputs"]),
+        flips=_flips(outputs, baseline["outputs"], labels),
+    )
+
+
+def _interval(metric: Metric, outputs: Array, labels: Array, values: Array | None) -> Interval:
+    if values is not None:
+        return stats.mean(values, LEVEL)
+    return stats.paired_bootstrap(lambda index: metric.value(outputs[index], labels[index]), len(labels), level=LEVEL)
+
+
+def _delta(metric: Metric, outputs: Array, baseline: Array, labels: Array, values: Array | None) -> Interval:
+    if values is not None:
+        theirs = metric.per_example(baseline, labels)
+        if theirs is not None:
+            return stats.paired_delta(values, theirs, LEVEL)
+    return stats.paired_bootstrap(
+        lambda index: metric.value(outputs[index], labels[index]) - metric.value(baseline[index], labels[index]),
+        len(labels),
+        level=LEVEL,
+    )
+
+
+def _agreement(outputs: Array, baseline: Array) -> float | None:
+    """The share of examples with the same top-1 class; None where outputs are not scores of classes."""
+    if outputs.ndim != 2 or outputs.shape[1] < 2:
+        return None
+    return float(np.mean(outputs.argmax(axis=1) == baseline.argmax(axis=1)))
+
+
+def _flips(outputs: Array, baseline: Array, labels: Array) -> Flips | None:
+    if outputs.ndim != 2 or outputs.shape[1] < 2 or labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return None
+    ours, theirs = outputs.argmax(axis=1) == labels, baseline.argmax(axis=1) == labels
+    return Flips(harmful=int(np.sum(theirs & ~ours)), beneficial=int(np.sum(ours & ~theirs)))

@@ -1,0 +1,152 @@
+"""Verdicts in words: text, Markdown, JUnit XML, GitHub annotations, JSON; pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from xml.etree import ElementTree
+
+from qbench import wording
+from qbench.gate import EXIT_CODES, Gated, Outcome, Verdict
+from qbench.wording import clean
+
+SCHEMA = 1
+_ORDER = {outcome: rank for rank, outcome in enumerate(EXIT_CODES)}
+_MEANING: dict[Outcome, str] = {
+    "FAIL": "a rule is broken",
+    "INVALID": "the run cannot be compared with the baseline",
+    "MISSING": "something that was asked for is not there",
+    "INCONCLUSIVE": "the samples cannot tell",
+    "PASS": "every rule holds",
+}
+
+
+def outcome_of(verdicts: Iterable[Verdict]) -> Outcome:
+    """The worst outcome."""
+    return min((verdict.outcome for verdict in verdicts), key=_ORDER.__getitem__)
+
+
+def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """The verdicts, the worst outcome first, else in their own order."""
+    return sorted(verdicts, key=lambda verdict: _ORDER[verdict.outcome])
+
+
+def text(gated: Gated) -> str:
+    """One line per verdict, its reason under it, and the count last; columns aligned, no trailing newline."""
+    verdicts = worst_first(gated.verdicts)
+    widths = [max(len(clean(cell)) for cell in column) for column in zip(*map(_head, verdicts), strict=True)]
+    lines = []
+    for verdict in verdicts:
+        head = "  ".join(clean(cell).ljust(width) for cell, width in zip(_head(verdict), widths, strict=True))
+        lines.append(clean(f"{head}  {verdict.text}  {verdict.place}"))
+        if verdict.reason is not None:
+            lines.append(clean(f"{'':{widths[0]}}  {wording.one_line(verdict.reason)}"))
+    return "\n".join([*lines, "", summary(gated)])
+
+
+def _head(verdict: Verdict) -> tuple[str, str, str]:
+    return verdict.outcome, verdict.case, verdict.rule
+
+
+def summary(gated: Gated) -> str:
+    """The worst outcome, what it means, the counts and the exit code, in one line."""
+    worst = outcome_of(gated.verdicts)
+    counts = Counter(verdict.outcome for verdict in gated.verdicts)
+    listed = ", ".join(f"{counts[outcome]} {outcome}" for outcome in EXIT_CODES if counts[outcome])
+    return f"{worst}: {_MEANING[worst]} ({listed}); exit code {gated.exit_code}"
+
+
+def markdown(gated: Gated) -> str:
+    """For a pull request: what is wrong in a table, what passed folded away."""
+    verdicts = worst_first(gated.verdicts)
+    wrong = [verdict for verdict in verdicts if verdict.outcome != "PASS"]
+    right = [verdict for verdict in verdicts if verdict.outcome == "PASS"]
+    against = f"held against `{wording.code(gated.baseline.name)}`" if gated.baseline else "without a baseline"
+    parts = [
+        f"## qbench gate: {outcome_of(verdicts)}",
+        f"Suite `{wording.code(gated.suite)}`, {against}. {summary(gated)}.",
+    ]
+    if wrong:
+        parts.append(_markdown_table(wrong))
+    if right:
+        parts.append(f"<details><summary>{len(right)} passed</summary>\n\n{_markdown_table(right)}\n\n</details>")
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(verdicts: Iterable[Verdict]) -> str:
+    rows = ["| outcome | case | rule | measured | why | where |", "|---|---|---|---|---|---|"]
+    for verdict in verdicts:
+        cells = (verdict.rule, verdict.text, verdict.reason or "", verdict.place)
+        tail = " | ".join(wording.markdown(cell) for cell in cells)
+        rows.append(f"| **{verdict.outcome}** | `{wording.code(verdict.case)}` | {tail} |")
+    return "\n".join(rows)
+
+
+def junit(gated: Gated) -> str:
+    """JUnit XML: a FAIL is a failure; INVALID, MISSING and INCONCLUSIVE are errors, so that no reader calls them
+    passed."""
+    suites = ElementTree.Element("testsuites", name="qbench gate")
+    bad = [verdict for verdict in gated.verdicts if verdict.outcome not in ("PASS", "FAIL")]
+    suite = ElementTree.SubElement(
+        suites,
+        "testsuite",
+        name=clean(gated.suite),
+        tests=str(len(gated.verdicts)),
+        failures=str(sum(verdict.outcome == "FAIL" for verdict in gated.verdicts)),
+        errors=str(len(bad)),
+    )
+    for verdict in gated.verdicts:
+        case = ElementTree.SubElement(suite, "testcase", classname=clean(verdict.case), name=clean(verdict.rule))
+        said = clean(f"{verdict.text}  {verdict.place}")
+        if verdict.outcome == "PASS":
+            ElementTree.SubElement(case, "system-out").text = said
+            continue
+        kind = "failure" if verdict.outcome == "FAIL" else "error"
+        found = ElementTree.SubElement(
+            case, kind, type=verdict.outcome, message=clean(wording.one_line(verdict.reason or ""))
+        )
+        found.text = said
+    ElementTree.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+
+
+def github(gated: Gated) -> str:
+    """Workflow commands that annotate the suite's lines: errors, and warnings for INCONCLUSIVE; empty if all pass.
+
+    Format: docs.github.com, "Workflow commands for GitHub Actions".
+    """
+    lines = []
+    for verdict in worst_first(gated.verdicts):
+        if verdict.outcome == "PASS":
+            continue
+        kind = "warning" if verdict.outcome == "INCONCLUSIVE" else "error"
+        file, _, line = verdict.place.rpartition(":")
+        where = f"file={_property(file)},line={_property(line)}" if file and line.isdigit() else ""
+        title = _property(f"qbench {verdict.outcome}: {verdict.case} {verdict.rule}")
+        said = _message(f"{verdict.text}\n{verdict.reason or ''}".rstrip())
+        lines.append(f"::{kind} {where}{',' if where else ''}title={title}::{said}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _message(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def as_json(gated: Gated) -> str:
+    """Everything, for a program; numbers raw."""
+    data = {
+        "schema": SCHEMA,
+        "suite": gated.suite,
+        "run": str(gated.folder),
+        "baseline": None if gated.baseline is None else str(gated.baseline),
+        "outcome": outcome_of(gated.verdicts),
+        "exit_code": gated.exit_code,
+        "verdicts": [asdict(verdict) for verdict in gated.verdicts],
+    }
+    return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"

@@ -1,0 +1,115 @@
+"""Samples -> latency and speed-up; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench import stats
+from qbench.measure.samples import Samples
+from qbench.record import Interval, Latency, Speedup
+
+LEVEL = 0.95
+UNKNOWN = ("p50_seconds", "p50_low", "p50_high", "p90_seconds", "p99_seconds", "mean_seconds")
+
+
+def latency(samples: Samples) -> Latency:
+    """Percentiles of the kept calls (seconds); null where n supports none.
+
+    The limits of p50 are distribution-free over the calls of one process; with several they are t limits over the
+    processes' medians, since these differ by some per cent and the calls within one do not show it.
+    """
+    seconds = samples.calls_ns / 1e9
+    if not len(seconds):
+        return Latency(**dict.fromkeys(UNKNOWN), n=0)
+    p50, p90, p99 = (stats.quantile_interval(seconds, q, LEVEL) for q in (0.5, 0.9, 0.99))
+    p50 = _over_processes(seconds, samples) or p50
+    return Latency(
+        p50_seconds=p50.value if p50 else None,
+        p50_low=p50.low if p50 else None,
+        p50_high=p50.high if p50 else None,
+        p90_seconds=p90.value if p90 else None,
+        p99_seconds=p99.value if p99 else None,
+        mean_seconds=float(np.mean(seconds)),
+        n=len(seconds),
+    )
+
+
+def _over_processes(seconds: NDArray[np.float64], samples: Samples) -> Interval | None:
+    """The median of all calls with the limits that the medians of the processes support; None for one process."""
+    numbers = np.unique(samples.process)
+    if len(numbers) < 2:
+        return None
+    process = samples.process[samples.block]
+    spread = stats.ratio_over_processes(
+        [float(np.log(np.median(seconds[process == number]))) for number in numbers], LEVEL
+    )
+    return Interval(value=float(np.median(seconds)), low=spread.low, high=spread.high)
+
+
+def half_width(log_ratios: Sequence[float]) -> float | None:
+    """Half the width of the interval on a ratio, as a share of the ratio; None where there is no interval yet."""
+    interval = stats.ratio_over_blocks(log_ratios, LEVEL)
+    if interval.low is None or interval.high is None:
+        return None
+    return (interval.high - interval.low) / 2 / interval.value
+
+
+def speedup(samples: Samples, baseline: str, baseline_samples: Samples | None) -> Speedup | None:
+    """Baseline time over this case's; from neighbouring blocks (paired), or of the means (sequential)."""
+    if len(samples.log_ratios):
+        ratio = _ratio(samples.log_ratios, samples.process)
+        control = _ratio(samples.control_log_ratios, samples.control_process)
+        return Speedup(
+            baseline=baseline,
+            value=1 / ratio.value,
+            low=None if ratio.high is None else 1 / ratio.high,
+            high=None if ratio.low is None else 1 / ratio.low,
+            level=LEVEL,
+            processes=len(np.unique(samples.process)),
+            control=control if len(samples.control_log_ratios) else None,
+            protocol=samples.protocol,
+            stopped=samples.stopped,
+            steady=steady(samples),
+        )
+    if baseline_samples is None or not len(samples.calls_ns) or not len(baseline_samples.calls_ns):
+        return None
+    value = float(np.mean(baseline_samples.calls_ns) / np.mean(samples.calls_ns))
+    return Speedup(
+        baseline=baseline, value=value, low=None, high=None, protocol=samples.protocol, stopped=samples.stopped
+    )
+
+
+def _ratio(log_ratios: np.ndarray, process: np.ndarray) -> Interval:
+    """With several processes the interval is over their medians; with one, over its blocks."""
+    numbers = np.unique(process)
+    if len(numbers) > 1:
+        medians = [float(np.median(log_ratios[process == number])) for number in numbers]
+        return stats.ratio_over_processes(medians, LEVEL)
+    if not len(log_ratios):
+        return Interval(value=math.nan)
+    return stats.ratio_over_blocks(log_ratios, LEVEL)
+
+
+def steady(samples: Samples) -> bool | None:
+    """Whether the first and the last third of each process's block log ratios agree: their intervals overlap.
+
+    Judged on the paired series about its own process's median, since absolute latency drifts with the host and
+    ratios differ from one process to the next. None where a third has fewer than the 6 blocks of an interval.
+    """
+    first, last = [], []
+    for number in np.unique(samples.process):
+        mine = samples.log_ratios[samples.process == number]
+        third = len(mine) // 3
+        centred = mine - np.median(mine)
+        first.append(centred[:third])
+        last.append(centred[len(mine) - third :])
+    if sum(map(len, first)) < 6:
+        return None
+    a, b = (stats.ratio_over_blocks(np.concatenate(part), LEVEL) for part in (first, last))
+    if a.low is None or a.high is None or b.low is None or b.high is None:
+        return None
+    return a.low <= b.high and b.low <= a.high

@@ -1,0 +1,66 @@
+"""What metrics ask of outputs and labels, in one place; each answer names what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qbench.metrics.base import Array
+
+SHOWN = 5
+
+
+def numbers_problem(outputs: Array, labels: Array | None) -> str | None:
+    """Why outputs and labels are not comparable numbers, one row per example; None if they are."""
+    if labels is None:
+        return "the data set has no labels, which the metric needs; evaluate on a split that has them"
+    if outputs.ndim == 0 or len(outputs) != len(labels):
+        rows = len(outputs) if outputs.ndim else 1
+        return f"the model gave {rows} outputs for {len(labels)} labels; its first axis must be the example"
+    if len(labels) == 0:
+        return "there are no examples"
+    bad = np.flatnonzero(~np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1))
+    if bad.size:
+        first = ", ".join(map(str, bad[:SHOWN]))
+        return f"{bad.size} of {len(outputs)} outputs are NaN or infinite, first at examples {first}"
+    return None
+
+
+def classes_problem(outputs: Array, labels: Array | None, classes: int | None) -> str | None:
+    """Why these are not class scores of shape (n, classes) with whole labels; None if they are.
+
+    One output per example, shape (n,) or (n, 1), is taken as the logit of class 1 of two (``scores``). Outputs
+    that all lie between 0 and 1 look like probabilities, for which that threshold is wrong, and are refused.
+    """
+    problem = numbers_problem(outputs, labels)
+    if problem or labels is None:
+        return problem
+    if outputs.ndim > 2 or outputs[0].size == 0:
+        return f"outputs have the shape {outputs.shape}; expected (n, classes)"
+    single = outputs[0].size == 1
+    columns = 2 if single else outputs.shape[1]
+    if classes is not None and columns != classes:
+        return f"outputs have the shape {outputs.shape}, but the data set has {classes} classes"
+    if single and outputs.min() >= 0 and outputs.max() <= 1:
+        return (
+            "one output per example, all between 0 and 1: probabilities? One output is taken as a logit "
+            "(class 1 if above 0); return the logit, or one column per class"
+        )
+    return _labels_problem(labels, columns)
+
+
+def _labels_problem(labels: Array, columns: int) -> str | None:
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return f"labels are {labels.dtype} of shape {labels.shape}; expected one whole number per example"
+    outside = (labels < 0) | (labels >= columns)
+    if outside.any():
+        value = int(labels[outside][0])
+        return f"{outside.sum()} labels are outside the model's {columns} classes 0 to {columns - 1}, first: {value}"
+    return None
+
+
+def scores(outputs: Array) -> Array:
+    """Outputs as (n, classes); one logit z becomes the columns 0 and z, so that class 1 wins above 0."""
+    if outputs.ndim == 2 and outputs.shape[1] > 1:
+        return outputs
+    logit = outputs.reshape(len(outputs))
+    return np.stack([np.zeros_like(logit), logit], axis=1)

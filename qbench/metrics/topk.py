@@ -1,0 +1,43 @@
+"""Top-k accuracy: the share of examples whose label is among the k highest outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qbench.metrics.base import Array, Metric
+from qbench.metrics.check import classes_problem, scores
+
+
+class TopK(Metric):
+    """Ties go to the lower class, as ``argmax`` decides them. A single output is a logit (``check.scores``)."""
+
+    def __init__(self, k: int) -> None:
+        self.name = f"top{k}"
+        self.k = k
+
+    def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
+        """Why the outputs are not class scores, or are of fewer classes than k."""
+        problem = classes_problem(outputs, labels, classes)
+        if problem:
+            return problem
+        columns = scores(outputs).shape[1]
+        if self.k >= columns > 1:
+            return f"{self.name} of {columns} classes is always 100 %; choose top1"
+        return None
+
+    def value(self, outputs: Array, labels: Array) -> float:
+        """The share between 0 and 1."""
+        return float(self.per_example(outputs, labels).mean())
+
+    def per_example(self, outputs: Array, labels: Array) -> Array:
+        """1.0 where the label is among the k highest outputs, else 0.0."""
+        table = scores(outputs)
+        own = np.take_along_axis(table, labels[:, None], axis=1)
+        earlier = np.arange(table.shape[1]) < labels[:, None]
+        ahead = (table > own) | ((table == own) & earlier)
+        hits: Array = (ahead.sum(axis=1) < self.k).astype(np.float64)
+        return hits
+
+
+TOP1 = TopK(1)
+TOP5 = TopK(5)

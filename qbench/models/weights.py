@@ -1,0 +1,201 @@
+"""Weights: read from a user's file without running code, saved as safetensors, and digested."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import pickle
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench import python_file, registry
+from qbench.errors import ModelError
+from qbench.models import training
+from qbench.models.base import ModelReference, Network
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+# Where training scripts put the state dict beside the optimizer's.
+NESTED = ("state_dict", "model_state_dict", "model", "net", "weights")
+# What DataParallel and torch.compile put before every name.
+WRAPPERS = ("module.", "_orig_mod.")
+SHOWN = 5
+BLOCK = 1 << 20
+
+
+def save_weights(module: nn.Module, path: Path) -> None:
+    """Writes parameters and buffers as safetensors, atomically; a tensor with two names is stored once."""
+    from safetensors.torch import save_model
+
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save_model(module, str(temporary))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_weights(module: nn.Module, path: Path) -> None:
+    """Puts the weights of a ``.safetensors`` or state-dict ``.pt``/``.pth`` file into the module.
+
+    Raises ``ModelError`` that names missing, unexpected and misshapen weights, or says how to convert the file.
+    """
+    state = read_state(path)
+    own = module.state_dict()
+    missing = [name for name in own if name not in state and not _derived(name, own, state)]
+    unexpected = [name for name in state if name not in own]
+    misshapen = [
+        f"{name} {tuple(state[name].shape)} instead of {tuple(own[name].shape)}"
+        for name in own
+        if name in state and state[name].shape != own[name].shape
+    ]
+    wrong = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
+    if missing or unexpected or misshapen:
+        text = "; ".join(f"{len(names)} {kind}: {_first(names)}" for kind, names in wrong.items() if names)
+        raise ModelError(f"{path}: the weights do not fit the model: {text}")
+    module.load_state_dict(dict(state), strict=False)
+
+
+def read_state(path: Path) -> Mapping[str, Tensor]:
+    """The state dict in a file; a pickle that could run code is refused with the way to convert it."""
+    if not path.is_file():
+        raise ModelError(f"{path}: no such weights file")
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    if path.suffix in (".pt", ".pth", ".bin", ".ckpt"):
+        return _state_in(_read_torch(path), path)
+    raise ModelError(f"{path}: weights must be .safetensors, or a state dict in .pt or .pth")
+
+
+def weights_digest(network: Network) -> str:
+    """The sha256, as 64 hex digits, of names, dtypes, shapes and bytes of all weights, or of the network's file
+    (an ONNX file with its external data) where it has one."""
+    sha = hashlib.sha256()
+    if network.path is not None:
+        for file in (network.path, *(_external_files(network.path) if network.kind == "onnx" else ())):
+            _add_file(sha, file)
+        return sha.hexdigest()
+    import torch
+
+    for name, tensor in sorted(network.module.state_dict().items()):
+        sha.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        sha.update(flat.view(torch.uint8).numpy().data)
+    return sha.hexdigest()
+
+
+def code_digest(reference: ModelReference) -> str | None:
+    """The sha256 of the Python code that makes (and for a built-in trains) the network; None where it is a file.
+
+    Imports no torch. Call it after the model was loaded, so that everything it imported counts.
+    """
+    if reference.source is None:
+        model = registry.load("model", reference.name)
+        files = (inspect.getfile(model.build), inspect.getfile(training))
+        return hashlib.sha256(b"\0".join(Path(file).read_bytes() for file in files)).hexdigest()
+    if reference.source == "python" and reference.path is not None:
+        return python_file.digest(reference.path)
+    return None
+
+
+def _read_safetensors(path: Path) -> Mapping[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        state: Mapping[str, Tensor] = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path}: not a safetensors file, or damaged: {error}") from error
+    return state
+
+
+def _read_torch(path: Path) -> Any:
+    import torch
+
+    if _is_torchscript(path):
+        raise ModelError(f"{path}: this is a TorchScript model, not weights; use it as source: {{torchscript: file}}")
+    try:
+        with warnings.catch_warnings():
+            # A remark on how the pickle was written; whether it can be read shows in the next moment.
+            warnings.filterwarnings("ignore", message="Detected pickle protocol", category=UserWarning)
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = str(error).split("\n", 1)[0]
+        raise ModelError(
+            f"{path}: this pickle holds more than tensors and could run code, so qbench does not load it ({reason}). "
+            "Where you trust it, convert it once: torch.save(model.state_dict(), 'weights.pt'), or "
+            "safetensors.torch.save_model(model, 'weights.safetensors')"
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        raise ModelError(f"{path}: cannot read these weights, the file is damaged: {error}") from error
+
+
+def _is_torchscript(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(name.endswith("/constants.pkl") for name in archive.namelist())
+
+
+def _state_in(loaded: Any, path: Path) -> Mapping[str, Tensor]:
+    """The state dict itself, out of a checkpoint and without the names of wrappers."""
+    import torch
+
+    for key in NESTED:
+        if isinstance(loaded, Mapping) and isinstance(loaded.get(key), Mapping):
+            loaded = loaded[key]
+    if not isinstance(loaded, Mapping) or not loaded:
+        raise ModelError(f"{path}: expected a state dict (name -> tensor), found {type(loaded).__name__}")
+    others = [str(name) for name, value in loaded.items() if not isinstance(value, torch.Tensor)]
+    if others:
+        raise ModelError(
+            f"{path}: expected a state dict (name -> tensor), but these are no tensors: {_first(others)}; save "
+            "model.state_dict() alone, or under the key 'state_dict'"
+        )
+    state = {str(name): value for name, value in loaded.items()}
+    for wrapper in WRAPPERS:
+        if all(name.startswith(wrapper) for name in state):
+            state = {name.removeprefix(wrapper): value for name, value in state.items()}
+    return state
+
+
+def _derived(name: str, own: Mapping[str, Tensor], state: Mapping[str, Any]) -> bool:
+    """Whether a name needs no entry: it shares its memory with one that has, or is BatchNorm's counter, which
+    old files lack and inference does not use."""
+    shared = any(
+        other in state and own[other].data_ptr() == own[name].data_ptr() and own[other].shape == own[name].shape
+        for other in own
+        if other != name
+    )
+    return name.endswith("num_batches_tracked") or (shared and own[name].numel() > 0)
+
+
+def _external_files(path: Path) -> list[Path]:
+    import onnx
+    from onnx.external_data_helper import uses_external_data
+
+    model = onnx.load(str(path), load_external_data=False)
+    tensors = onnx.external_data_helper._get_all_tensors(model)
+    places = {
+        entry.value
+        for tensor in tensors
+        if uses_external_data(tensor)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    return [path.parent / place for place in sorted(places)]
+
+
+def _add_file(sha: hashlib._Hash, file: Path) -> None:
+    with file.open("rb") as stream:
+        while block := stream.read(BLOCK):
+            sha.update(block)
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

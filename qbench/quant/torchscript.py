@@ -1,0 +1,194 @@
+"""TorchScript artifacts: trace, freeze, save, reload, prove; and what really ran, read from the loaded file."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import BuildError
+from qbench.quant.coverage import Layer
+
+# Freezing folds BatchNorm into convolutions: other roundings, and in a dynamic model other activation scales.
+FREEZE_TOLERANCE = 1e-2
+
+
+def save(module: Any, probes: tuple[Any, ...], file: Path) -> None:
+    """Traces (on the first probe), freezes and saves a module; ``probes``: one tensor per input, first axis = example.
+
+    Raises ``BuildError`` unless, on every probe, the reloaded file gives bit-equal outputs to what was saved, and
+    those are the module's own within ``FREEZE_TOLERANCE`` of the largest output.
+    """
+    import torch
+
+    examples = [tuple(tensor[i : i + 1] for tensor in probes) for i in range(len(probes[0]))]
+    with torch.inference_mode(), _known_warnings():
+        script = module if isinstance(module, torch.jit.ScriptModule) else torch.jit.trace(module, examples[0])
+        if hasattr(script, "training"):  # a frozen module has lost the attribute
+            script = torch.jit.freeze(script.eval())
+        # Through memory: the name of the file would otherwise be part of its bytes.
+        buffer = io.BytesIO()
+        torch.jit.save(script, buffer)
+        file.write_bytes(buffer.getvalue())
+        original, saved, loaded = (
+            torch.cat([_first(part(*example)) for example in examples]) for part in (module, script, load(file))
+        )
+    if not torch.equal(saved, loaded):
+        worst = float((saved - loaded).abs().max())
+        raise BuildError(f"the saved artifact differs from what was converted (largest difference {worst:g})")
+    worst, largest = float((original - saved).abs().max()), float(original.abs().max())
+    if not worst <= FREEZE_TOLERANCE * max(1.0, largest):
+        raise BuildError(
+            f"the traced artifact differs from the module it came from (largest difference {worst:g} at outputs up "
+            f"to {largest:g}): does its forward depend on values, on randomness or on state?"
+        )
+
+
+def load(file: Path) -> Any:
+    """The ScriptModule of a file, ready to call."""
+    import torch
+
+    with _known_warnings():
+        return torch.jit.load(str(file))
+
+
+def _first(result: Any) -> Any:
+    return result[0] if isinstance(result, tuple | list) else result
+
+
+@contextmanager
+def _known_warnings() -> Iterator[None]:
+    """torch.jit says that it is deprecated; torch.ao's int8 models have no other form that is saved and fast."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*torch.jit.*", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch\.jit.*")
+        # Scales that FX keeps as tensors become constants, as they should. Control flow on values is found by
+        # comparing outputs on several examples, which a warning cannot do.
+        warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
+        yield
+
+
+def layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
+    """The operators that multiply and accumulate in one call of a module, in the order in which they ran.
+
+    Read by watching the dispatcher, so it is what really runs: quantized operators carry their packed weights.
+    Names are the submodules' where the module has them, else operator and position.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: list[Layer] = []
+    stack: list[str] = []
+
+    class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            found = _multiply_accumulates(function, args, kwargs or {}, result)
+            if found is not None:
+                macs, int8 = found
+                operator = str(function.overloadpacket).replace(".", "::", 1)
+                name = stack[-1] if stack and stack[-1] else f"{operator}#{len(seen)}"
+                seen.append(Layer(name=name, operator=operator, macs=macs, int8=int8))
+            return result
+
+    hooks = [] if isinstance(module, torch.jit.ScriptModule) else _name_hooks(module, stack)
+    try:
+        with torch.inference_mode(), Watch():
+            module(*example)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return tuple(seen)
+
+
+def _name_hooks(module: Any, stack: list[str]) -> list[Any]:
+    hooks = []
+    for name, part in module.named_modules():
+        hooks.append(part.register_forward_pre_hook(lambda *_, name=name: stack.append(name)))
+        hooks.append(part.register_forward_hook(lambda *_: stack.pop() and None))
+    return hooks
+
+
+def _multiply_accumulates(function: Any, args: Any, kwargs: Any, result: Any) -> tuple[int, bool] | None:
+    """(multiply-accumulates, in int8?) of one operator call; None for one that has none."""
+    namespace, _, name = str(function.overloadpacket).partition(".")
+    if namespace == "quantized":
+        return _quantized(name, args, result)
+    if namespace != "aten":
+        return None
+    if name in ("quantized_lstm", "quantized_gru"):
+        return _quantized_recurrent(name, args)
+    if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and function._overloadname == "input":
+        positions = args[0].numel() // args[0].shape[-1]
+        return positions * sum(weight.numel() for weight in args[2] if weight.dim() == 2), False
+    if name == "linear":
+        return result.numel() * int(args[1].shape[-1]), False
+    if name in _CONVOLUTIONS:
+        transposed = "transpose" in name or (name in ("convolution", "_convolution") and bool(args[6]))
+        elements = args[0].numel() if transposed else result.numel()
+        return elements * args[1][0].numel(), False
+    return _counted_by_torch(function, args, kwargs, result)
+
+
+_CONVOLUTIONS = {
+    "convolution", "_convolution", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "mkldnn_convolution",
+}  # fmt: skip
+
+
+def _quantized(name: str, args: Any, result: Any) -> tuple[int, bool] | None:
+    """Operators of the ``quantized`` namespace: the weight's shape is inside the packed parameters."""
+    import torch
+
+    if "fp16" in name or name.endswith(("_prepack", "_unpack")):
+        return None
+    if name.startswith("linear"):
+        weight = torch.ops.quantized.linear_unpack(args[1])[0]
+        return result.numel() * int(weight.shape[-1]), True
+    if name.startswith("conv"):
+        base = next((kind for kind in _PACKED_CONVOLUTIONS if name.startswith(kind)), None)
+        if base is None:
+            return None
+        weight = getattr(torch.ops.quantized, f"{base}_unpack")(args[1])[0]
+        elements = args[0].numel() if "transpose" in base else result.numel()
+        return elements * weight[0].numel(), True
+    return None
+
+
+_PACKED_CONVOLUTIONS = (
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv1d", "conv2d", "conv3d"
+)  # fmt: skip
+_QINT8_CODE = 12  # c10::ScalarType::QInt8, as the graph of a saved quantized LSTM holds it
+
+
+def _quantized_recurrent(name: str, args: Any) -> tuple[int, bool]:
+    """Gates x hidden x (input + hidden) for each position, layer and direction."""
+    import torch
+
+    gates = 4 if name == "quantized_lstm" else 3
+    state = args[1][0] if isinstance(args[1], list | tuple) else args[1]
+    hidden = int(state.shape[-1])
+    layer_count, bidirectional = int(args[4]), bool(args[7])
+    directions = 2 if bidirectional else 1
+    positions, width = args[0].numel() // args[0].shape[-1], int(args[0].shape[-1])
+    macs = 0
+    for layer in range(layer_count):
+        inputs = width if layer == 0 else hidden * directions
+        macs += directions * gates * hidden * (inputs + hidden)
+    int8 = name == "quantized_gru" or len(args) < 10 or args[9] in (torch.qint8, _QINT8_CODE)
+    return positions * macs, int8
+
+
+def _counted_by_torch(function: Any, args: Any, kwargs: Any, result: Any) -> tuple[int, bool] | None:
+    """torch's own flop counter for what is left (mm, bmm, attention); a flop is half a multiply-accumulate."""
+    from torch.utils.flop_counter import flop_registry
+
+    count = flop_registry.get(function.overloadpacket)
+    if count is None:
+        return None
+    return int(count(*args, **kwargs, out_val=result)) // 2, False

@@ -1,0 +1,248 @@
+"""The answer of a report: per model, threads and batch size, which int8 variant to ship; pure.
+
+A variant qualifies if int8 really runs in it (coverage above 0) and its accuracy is not inferior to its
+like-for-like fp32's within the suite's margin, by the same test as the gate's. Of those that qualify the fastest
+is shipped. Where samples cannot tell, the answer says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from qbench import compare, decide, wording
+from qbench.record import Interval, Record
+from qbench.stored import MetricInfo
+
+Verdict = Literal["ship", "keep fp32", "undecided", "none qualifies", "no answer"]
+# Absolute latency differs by 16 to 22 % from one process to the next, so a smaller lead of one p50 is no lead.
+ABSOLUTE_SPREAD = 0.22
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is decided apart: a model with a number of threads and a batch size."""
+
+    model: str
+    threads: int
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What to do in one setting: ``pick`` is the int8 variant meant, ``headline`` one sentence, ``notes`` what a
+    decider should know besides."""
+
+    setting: Setting
+    verdict: Verdict
+    headline: str
+    pick: Record | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The records of a run with each int8 case's accuracy test (absent where there is none to make)."""
+
+    records: Sequence[Record]
+    metric: MetricInfo | None
+    margin: float | None
+    tests: Mapping[str, decide.NonInferiority] = field(default_factory=dict)
+
+    def outcome(self, record: Record) -> decide.Outcome | None:
+        """PASS, FAIL or INCONCLUSIVE of the case's accuracy; None where it was not tested."""
+        test = self.tests.get(record.case.id)
+        return None if test is None else test.outcome
+
+
+def variant(record: Record) -> str:
+    """``static · onednn``."""
+    return f"{record.case.mode} · {record.case.backend}"
+
+
+def is_int8(record: Record) -> bool:
+    """Whether the case is measured and of an int8 mode."""
+    return record.status == "ok" and record.case.mode != "fp32"
+
+
+def runs_in_int8(record: Record) -> bool:
+    """Whether any multiply-accumulate of the artifact runs in int8."""
+    coverage = record.artifact.coverage if record.artifact else None
+    return coverage is not None and coverage.macs_int8 > 0
+
+
+def p50(record: Record) -> float | None:
+    """The median call in seconds, the mean where there is no median."""
+    if record.latency is None:
+        return None
+    return record.latency.p50_seconds or record.latency.mean_seconds
+
+
+def settings(records: Sequence[Record]) -> tuple[Setting, ...]:
+    """Every setting, in the order of the records."""
+    keys = (record.case for record in records)
+    return tuple(
+        dict.fromkeys(Setting(model=key.model, threads=key.threads, batch_size=key.batch_size) for key in keys)
+    )
+
+
+def of_setting(setting: Setting, records: Sequence[Record]) -> list[Record]:
+    """The records of one setting."""
+    wanted = (setting.model, setting.threads, setting.batch_size)
+    return [r for r in records if (r.case.model, r.case.threads, r.case.batch_size) == wanted]
+
+
+def fastest_fp32(records: Sequence[Record]) -> Record | None:
+    """The fp32 case with the smallest p50, whatever its backend."""
+    return _fastest([record for record in records if record.status == "ok" and record.case.mode == "fp32"])
+
+
+def _fastest(records: Sequence[Record]) -> Record | None:
+    timed = [(seconds, record) for record in records if (seconds := p50(record)) is not None]
+    return min(timed, key=lambda pair: pair[0])[1] if timed else None
+
+
+def answers(judged: Judged) -> tuple[Answer, ...]:
+    """One answer for each setting."""
+    return tuple(_answer(setting, judged) for setting in settings(judged.records))
+
+
+def _answer(setting: Setting, judged: Judged) -> Answer:
+    records = of_setting(setting, judged.records)
+    candidates = [record for record in records if is_int8(record) and p50(record) is not None]
+    if not candidates:
+        return Answer(setting=setting, verdict="no answer", headline=_why_nothing(records))
+    real = [record for record in candidates if runs_in_int8(record)]
+    good = [record for record in real if judged.outcome(record) == "PASS"]
+    open_ = [record for record in real if judged.outcome(record) in ("INCONCLUSIVE", None)]
+    pick = _fastest(good)
+    if pick is not None:
+        return _ship(setting, pick, records, good, judged)
+    if (hope := _fastest(open_)) is not None:
+        return Answer(
+            setting=setting,
+            verdict="undecided",
+            headline=f"Undecided on {variant(hope)}, the fastest candidate.",
+            pick=hope,
+            notes=(f"It {_why_open(hope, judged)}.", *_doubts(hope)),
+        )
+    return Answer(setting=setting, verdict="none qualifies", headline=_why_none(real, judged))
+
+
+def _why_nothing(records: Sequence[Record]) -> str:
+    counts = {status: sum(record.status == status for record in records) for status in ("failed", "skipped")}
+    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    return f"No answer: no int8 case was measured ({said})." if said else "No answer: no int8 case was measured."
+
+
+def _why_open(record: Record, judged: Judged) -> str:
+    test = judged.tests.get(record.case.id)
+    if judged.margin is None:
+        return "cannot be judged, since the run's suite, which holds the margin, cannot be read"
+    if test is None:
+        return "has no accuracy to compare with its fp32's"
+    if test.examples is None or record.accuracy is None:
+        return "may or may not lose more accuracy than the margin"
+    needed = max(test.examples, record.accuracy.n + 1)
+    return (
+        f"may or may not lose more accuracy than the margin: about {needed:,} examples would decide, there are "
+        f"{record.accuracy.n:,}"
+    )
+
+
+def _why_none(real: Sequence[Record], judged: Judged) -> str:
+    if not real:
+        return "None qualifies: in no candidate does any multiply-accumulate run in int8."
+    lossy = f"all {len(real)} candidates lose" if len(real) > 1 else f"{variant(real[0])} loses"
+    return f"None qualifies: {lossy} more accuracy than the margin of {_margin(judged)}."
+
+
+def _margin(judged: Judged) -> str:
+    if judged.metric is None or judged.margin is None:
+        return wording.DASH
+    return f"{judged.margin:g} {judged.metric.unit}".strip()
+
+
+def _ship(setting: Setting, pick: Record, records: Sequence[Record], good: Sequence[Record], judged: Judged) -> Answer:
+    fp32 = fastest_fp32(records)
+    notes = [*_rivals(pick, good), *_tempting(pick, records, judged), *_doubts(pick)]
+    own, full = p50(pick), None if fp32 is None else p50(fp32)
+    if own is not None and fp32 is not None and full is not None and own >= full:
+        headline = (
+            f"Keep fp32 on {fp32.case.backend} ({wording.duration(full)} a call) unless size decides: the fastest "
+            f"int8 that holds its accuracy, {variant(pick)}, takes {wording.duration(own)}."
+        )
+        return Answer(setting=setting, verdict="keep fp32", headline=headline, pick=pick, notes=tuple(notes))
+    return Answer(setting=setting, verdict="ship", headline=f"Ship {variant(pick)}.", pick=pick, notes=tuple(notes))
+
+
+def _rivals(pick: Record, good: Sequence[Record]) -> list[str]:
+    close = [variant(record) for record in good if record is not pick and not _clearly_faster(pick, record)]
+    if not close:
+        return []
+    return [f"Too close to call on latency: {', '.join(close)}. Size, accuracy or deployment may decide between them."]
+
+
+def _clearly_faster(pick: Record, other: Record) -> bool:
+    """Apart by their speed-ups' intervals where both have the same fp32, else by more than processes differ."""
+    a, b = pick.speedup, other.speedup
+    if a is not None and b is not None and a.baseline == b.baseline and a.low is not None and b.high is not None:
+        return a.low > b.high
+    own, its = p50(pick), p50(other)
+    return own is not None and its is not None and its > own * (1 + ABSOLUTE_SPREAD)
+
+
+def _tempting(pick: Record, records: Sequence[Record], judged: Judged) -> list[str]:
+    """Faster variants that were passed over, and why."""
+    own = p50(pick)
+    why: list[tuple[str, Callable[[Record], bool]]] = [
+        ("lose more accuracy than the margin", lambda r: runs_in_int8(r) and judged.outcome(r) == "FAIL"),
+        ("are undecided on accuracy", lambda r: runs_in_int8(r) and judged.outcome(r) in ("INCONCLUSIVE", None)),
+        ("run nothing in int8", lambda r: not runs_in_int8(r)),
+    ]
+    faster = [r for r in records if is_int8(r) and own is not None and (p50(r) or own) < own]
+    found = [(reason, [variant(r) for r in faster if holds(r)]) for reason, holds in why]
+    return [f"Faster, but passed over since they {reason}: {', '.join(names)}." for reason, names in found if names]
+
+
+def _doubts(pick: Record) -> list[str]:
+    found = pick.speedup
+    if found is None:
+        return ["Its speed-up was not measured."]
+    if found.protocol != "paired":
+        return [f"Measured with protocol {found.protocol}, which has no control: see how it was measured."]
+    notes = []
+    control = found.control
+    if control is None or control.low is None or control.high is None:
+        notes.append("Its control was not measured, so noise cannot be told from change.")
+    elif not control.low <= 1 <= control.high:
+        notes.append(f"Its control is {wording.with_limits(control)} where 1 is true: measure on a quieter machine.")
+    if found.steady is False:
+        notes.append("Its series was not steady: measure longer or on a quieter machine.")
+    return notes
+
+
+def judge(
+    records: Sequence[Record],
+    metric: MetricInfo | None,
+    margin: float | None,
+    pairs: compare.Pairs = lambda record, fp32: None,
+) -> Judged:
+    """The records with the accuracy test of each int8 case; ``pairs`` looks up per-example values."""
+    tests: dict[str, decide.NonInferiority] = {}
+    for record in records:
+        fp32 = compare.like_for_like(record, records)
+        if metric is None or margin is None or not is_int8(record):
+            continue
+        pair = None if fp32 is None else pairs(record, fp32)
+        test = compare.accuracy_test(record, metric, margin, pair)
+        if test is not None:
+            tests[record.case.id] = test
+    return Judged(records=records, metric=metric, margin=margin, tests=tests)
+
+
+def speedup_interval(record: Record) -> Interval | None:
+    """The speed-up as a plain interval."""
+    found = record.speedup
+    return None if found is None else Interval(value=found.value, low=found.low, high=found.high)

@@ -1,0 +1,69 @@
+"""A run's folder -> report.html, summary.md and results.csv in it, from what is stored alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from qbench import compare, machine
+from qbench.compare import Delta
+from qbench.errors import SuiteError, UsageError
+from qbench.report import answer, html, table, text
+from qbench.report.answer import Judged
+from qbench.report.page import page
+from qbench.stored import StoredRun, read_run
+
+REPORT, SUMMARY, RESULTS = "report.html", "summary.md", "results.csv"
+
+
+def build_report(folder: Path, *, other: Path | None = None) -> Path:
+    """Writes the three files and returns the path of ``report.html``.
+
+    ``other`` is the folder of an earlier run that this one is compared with. Works on a run without records, and
+    on one that is not finished. Raises ``UsageError`` where the folder is no run or cannot be written.
+    """
+    run = read_run(folder)
+    judged = judge(run)
+    found = answer.answers(judged)
+    deltas = None if other is None else compared(read_run(other), run)
+    shown = page(run, judged, found, deltas, "" if other is None else other.name)
+    files = {
+        RESULTS: table.frame(run.records).to_csv(index=False, lineterminator="\n"),
+        SUMMARY: text.summary(run, judged, found, deltas),
+        REPORT: html.render(shown),
+    }
+    for name, content in files.items():
+        _write(folder / name, content)
+    return folder / REPORT
+
+
+def judge(run: StoredRun) -> Judged:
+    """The run's records with their accuracy tests at the margin of its own suite."""
+    return answer.judge(run.records, run.info.metric, margin(run), run.pairs)
+
+
+def margin(run: StoredRun) -> float | None:
+    """The accuracy margin of the run's suite; None where this qbench cannot read that suite."""
+    from qbench import suite as suites
+
+    stored = run.info.suite
+    try:
+        return suites.parse(stored.text, file=stored.file, overrides=stored.overrides).gate.accuracy.margin
+    except SuiteError:
+        return None
+
+
+def compared(base: StoredRun, contender: StoredRun) -> Sequence[Delta]:
+    """The deltas of two runs, latency only where their machines are comparable."""
+    field = machine.comparable(base.info.environment, contender.info.environment)
+    return compare.compare(base.records, contender.records, incomparable=field)
+
+
+def _write(file: Path, content: str) -> None:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        temporary.write_text(content, encoding="utf-8", newline="\n")
+        temporary.replace(file)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,236 @@
+"""What the HTML page shows, gathered from a run into plain values; the template only arranges them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qbench import wording
+from qbench.compare import Delta
+from qbench.record import Record
+from qbench.report import answer, figures, table, text
+from qbench.report.answer import Answer, Judged
+from qbench.report.figures import Figure
+from qbench.report.text import TextTable
+from qbench.stored import StoredRun
+
+CONTROL = (
+    "The control is a second copy of the fp32 baseline, measured like any contender. Its true speed-up is 1. Where "
+    "its interval leaves 1, or is wide, the machine was too noisy for small differences, whatever the other columns "
+    "say. A dash means that the protocol has no control."
+)
+SERVICE_TIME = (
+    "Every latency is closed-loop service time: one call after the other from one caller, without a queue, without "
+    "preprocessing. It is no response time under load."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """One answer as the page shows it."""
+
+    title: str
+    verdict: str
+    headline: str
+    facts: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One table of measured cases: a setting, its columns and rows, and the case id that the answer picks."""
+
+    title: str
+    columns: tuple[table.Column, ...]
+    rows: tuple[table.Row, ...]
+    pick: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """A case without a result, and why."""
+
+    case: str
+    status: str
+    stage: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """All that the template needs."""
+
+    suite: str
+    file: str
+    suite_text: str
+    overrides: tuple[str, ...]
+    started: str
+    state: str
+    counts: str
+    cards: tuple[Card, ...]
+    sections: tuple[Section, ...]
+    figures: tuple[Figure, ...]
+    left: tuple[Left, ...]
+    layers: TextTable
+    method: tuple[tuple[str, str], ...]
+    machine: tuple[tuple[str, str], ...]
+    versions: tuple[tuple[str, str], ...]
+    plan_notes: tuple[str, ...]
+    elapsed: tuple[tuple[str, str], ...]
+    comparison: TextTable | None
+    compared_with: str
+
+
+def page(
+    run: StoredRun,
+    judged: Judged,
+    found: Sequence[Answer],
+    deltas: Sequence[Delta] | None = None,
+    compared_with: str = "",
+) -> Page:
+    """The page of a run; ``deltas`` against another run add a comparison."""
+    info = run.info
+    return Page(
+        suite=info.suite.name,
+        file=info.suite.file,
+        suite_text=info.suite.text,
+        overrides=info.suite.overrides,
+        started=info.started or wording.DASH,
+        state=_state(run),
+        counts=_counts(run),
+        cards=tuple(_card(one, judged) for one in found),
+        sections=tuple(_sections(judged, found)),
+        figures=figures.figures(run, judged),
+        left=tuple(_left(run)),
+        layers=_layers(run.records),
+        method=tuple(_method(run.records, judged)),
+        machine=tuple(_fact(name, value) for name, value in info.environment.items()),
+        versions=tuple((name, _value(value)) for name, value in info.versions.items()),
+        plan_notes=info.plan.notes,
+        elapsed=tuple((name, wording.duration(seconds)) for name, seconds in info.elapsed_seconds.items()),
+        comparison=None if deltas is None else text.comparison(deltas, judged.metric),
+        compared_with=compared_with,
+    )
+
+
+def _state(run: StoredRun) -> str:
+    missing = [case for case in run.info.plan.cases if case not in run.by_id]
+    if run.info.finished and not missing:
+        return ""
+    return f"This run is not complete: {len(missing)} of {len(run.info.plan.cases)} planned cases have no record yet."
+
+
+def _counts(run: StoredRun) -> str:
+    counts = Counter(record.status for record in run.records)
+    return ", ".join(f"{counts[status]} {status}" for status in ("ok", "failed", "skipped") if counts[status]) or "none"
+
+
+def _card(one: Answer, judged: Judged) -> Card:
+    return Card(
+        title=text.setting_name(one.setting),
+        verdict=one.verdict,
+        headline=one.headline,
+        facts=text.facts(one, judged),
+        notes=one.notes,
+    )
+
+
+def _sections(judged: Judged, found: Sequence[Answer]) -> Iterable[Section]:
+    picks = {one.setting: one.pick.case.id for one in found if one.pick is not None and one.verdict == "ship"}
+    for setting in answer.settings(judged.records):
+        records = answer.of_setting(setting, judged.records)
+        unit = table.latency_unit(records)
+        rows = table.rows(judged, records, unit)
+        if rows:
+            yield Section(
+                title=text.setting_name(setting),
+                columns=table.columns(judged, unit[1]),
+                rows=tuple(rows),
+                pick=picks.get(setting),
+            )
+
+
+def _left(run: StoredRun) -> Iterable[Left]:
+    for status in ("failed", "skipped"):
+        for record in run.records:
+            if record.status == status:
+                yield Left(case=record.case.id, status=status, stage=record.stage or "", reason=record.reason or "")
+    skipped = (skip for skip in run.info.plan.skipped if skip.id not in run.by_id)
+    yield from (Left(case=skip.id, status="skipped", stage="plan", reason=skip.reason) for skip in skipped)
+    for case in run.info.plan.cases:
+        if case not in run.by_id:
+            yield Left(case=case, status="no record", stage="", reason="the run did not reach it; resume the run")
+
+
+def _layers(records: Sequence[Record]) -> TextTable:
+    """What stayed in float, and how the variant was made, for each int8 case."""
+    rows = []
+    for record in records:
+        coverage = record.artifact.coverage if record.artifact else None
+        if record.status != "ok" or coverage is None:
+            continue
+        rows.append(
+            (
+                record.case.id,
+                f"{coverage.layers_int8} of {coverage.layers_total}",
+                wording.share(coverage.macs_int8),
+                ", ".join(coverage.float_layers) or "none",
+                ", ".join(
+                    f"{key} {_value(value)}" for key, value in (record.recipe or {}).items() if value is not None
+                ),
+                (record.artifact.note if record.artifact else None) or "",
+            )
+        )
+    titles = ("case", "int8 layers", "coverage", "float layers", "recipe", "note")
+    return TextTable(columns=titles, rows=tuple(rows))
+
+
+def _method(records: Sequence[Record], judged: Judged) -> Iterable[tuple[str, str]]:
+    speedups = [record.speedup for record in records if record.speedup is not None]
+    yield "latency", SERVICE_TIME
+    yield "protocol", _tally(speedup.protocol for speedup in speedups)
+    yield "processes per case", _tally(speedup.processes for speedup in speedups)
+    yield "stopped by", _tally(speedup.stopped for speedup in speedups)
+    yield "not steady", ", ".join(r.case.id for r in records if r.speedup and r.speedup.steady is False) or "none"
+    yield "threads", _tally(record.case.threads for record in records)
+    yield "batch size", _tally(record.case.batch_size for record in records)
+    yield "calls kept per case", _range([record.latency.n for record in records if record.latency is not None])
+    yield "examples scored", _range([record.accuracy.n for record in records if record.accuracy is not None])
+    if judged.metric is not None and judged.margin is not None:
+        yield (
+            "accuracy margin",
+            f"{judged.margin:g} {judged.metric.unit} of {judged.metric.name}, non-inferiority at 5 %",
+        )
+
+
+def _tally(values: Iterable[object]) -> str:
+    counts = Counter(wording.DASH if value is None else str(value) for value in values)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{value} ({count} cases)" for value, count in counts.items()) or wording.DASH
+
+
+def _range(counts: Sequence[int]) -> str:
+    if not counts:
+        return wording.DASH
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _fact(name: str, value: Any) -> tuple[str, str]:
+    """An entry of the fingerprint for a reader: words for underscores, a unit for bytes."""
+    if name.endswith("_bytes") and isinstance(value, int):
+        return name.removesuffix("_bytes").replace("_", " "), wording.size(value)
+    return name.replace("_", " "), _value(value)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return wording.DASH
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value) or "none"
+    return str(value)

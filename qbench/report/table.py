@@ -1,0 +1,264 @@
+"""Records as tables: ``frame`` with raw values in SI units, ``presentation`` as a reader sees them."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from qbench import compare, wording
+from qbench import record as records_file
+from qbench.record import Interval, Record
+from qbench.report import answer
+from qbench.report.answer import Judged
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Tone = Literal["", "good", "bad", "unsure", "muted"]
+
+
+def frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One row per case; dotted columns such as ``latency.p50_seconds``, in the record's order, units in the names.
+
+    The columns of the record's own fields are always there; those of free mappings (``recipe``, ``observed``,
+    ``elapsed_seconds``) as the records have them. What was not measured is None.
+    """
+    import pandas as pd
+
+    rows = [dict(records_file.flatten(record)) for record in records]
+    fixed = list(_columns(Record, ""))
+    free = sorted({key for row in rows for key in row} - set(fixed) - _parents(fixed) - set(_mappings(Record)))
+    columns = fixed + free
+    return pd.DataFrame([{name: _plain(row.get(name)) for name in columns} for row in rows], columns=columns)
+
+
+def _columns(kind: type, prefix: str) -> Iterator[str]:
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        nested = _dataclass_of(hints[field.name])
+        if nested is not None:
+            yield from _columns(nested, f"{prefix}{field.name}.")
+        elif f"{prefix}{field.name}" not in _mappings(Record):
+            yield f"{prefix}{field.name}"
+
+
+def _dataclass_of(hint: Any) -> Any:
+    """``X`` of ``X`` or ``X | None`` where X is a dataclass."""
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    return next((option for option in options if dataclasses.is_dataclass(option)), None)
+
+
+def _mappings(kind: type) -> tuple[str, ...]:
+    hints = typing.get_type_hints(kind)
+    return tuple(field.name for field in dataclasses.fields(kind) if "dict" in str(hints[field.name]))
+
+
+def _parents(columns: Sequence[str]) -> set[str]:
+    return {".".join(column.split(".")[:depth]) for column in columns for depth in range(1, column.count(".") + 1)}
+
+
+def _plain(value: Any) -> Any:
+    return ";".join(str(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What stands in one cell: ``text`` with ``limits`` under or behind it; ``sort`` orders the column (None last);
+    ``hint`` says more; ``tone`` is never the only bearer of a meaning."""
+
+    text: str = wording.DASH
+    limits: str = ""
+    sort: float | None = None
+    hint: str = ""
+    tone: Tone = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.limits}".rstrip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column: its key, title, and what it means."""
+
+    key: str
+    title: str
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One case with its cells by column key."""
+
+    record: Record
+    cells: Mapping[str, Cell]
+
+
+def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
+    """The columns of the presentation; ``unit`` is that of the latencies."""
+    metric = judged.metric.name if judged.metric else "accuracy"
+    percent = ", %" if judged.metric is None or judged.metric.percent else ""
+    change = judged.metric.unit if judged.metric and judged.metric.unit else "change"
+    return (
+        Column(key="p50", title=f"p50, {unit}", hint="median closed-loop service time of one call, 95 % limits"),
+        Column(key="p90", title=f"p90, {unit}", hint="nine calls in ten are at least this fast"),
+        Column(key="speedup", title="speed-up", hint="like-for-like fp32 time over this case's, 95 % limits"),
+        Column(key="best", title="vs fastest fp32", hint="p50 of the fastest fp32 of any backend over this p50"),
+        Column(key="control", title="control (A/A)", hint="a second copy of the fp32, measured alike; 1 is true"),
+        Column(key="size", title="size", hint="exact bytes of what is shipped"),
+        Column(key="ratio", title="size ratio", hint="bytes over those of the like-for-like fp32"),
+        Column(key="accuracy", title=f"{metric}{percent}", hint=f"{metric} on the evaluation examples, 95 % limits"),
+        Column(key="delta", title=f"change, {change}", hint="paired change against the like-for-like fp32"),
+        Column(key="flips", title="flips", hint="examples whose correctness changed: right to wrong / wrong to right"),
+        Column(key="coverage", title="coverage", hint="share of multiply-accumulates that run in int8"),
+        Column(key="judged", title="accuracy is", hint="non-inferiority test at the suite's margin"),
+    )
+
+
+def latency_unit(records: Sequence[Record]) -> tuple[float, str]:
+    """One unit for a whole column: that of the smallest p50, so that no value falls below 1 of it."""
+    found = [seconds for record in records if (seconds := answer.p50(record)) is not None]
+    return wording.time_unit(min(found)) if found else (1e-3, "ms")
+
+
+def rows(judged: Judged, records: Sequence[Record], unit: tuple[float, str]) -> list[Row]:
+    """The measured cases, fp32 first, then the fastest first."""
+    measured = [record for record in records if record.status == "ok"]
+    best = answer.fastest_fp32(measured)
+    measured.sort(key=lambda r: (r.case.mode != "fp32", answer.p50(r) or float("inf"), r.case.id))
+    return [Row(record=record, cells=_cells(judged, record, best, unit[0])) for record in measured]
+
+
+def _cells(judged: Judged, record: Record, best: Record | None, unit: float) -> dict[str, Cell]:
+    fp32 = compare.like_for_like(record, judged.records)
+    return {
+        **_latency_cells(record, unit),
+        "best": _against_best(record, best),
+        **_size_cells(record, fp32),
+        **_accuracy_cells(judged, record),
+        "coverage": _coverage_cell(record),
+        "judged": _judged_cell(judged, record),
+    }
+
+
+def _latency_cells(record: Record, unit: float) -> dict[str, Cell]:
+    latency, speedup = record.latency, record.speedup
+    cells = {"p50": Cell(), "p90": Cell(), "speedup": Cell(), "control": Cell()}
+    if latency is not None and latency.p50_seconds is not None:
+        p50 = Interval(value=latency.p50_seconds, low=latency.p50_low, high=latency.p50_high)
+        cells["p50"] = _interval_cell(p50, scale=1 / unit)
+    if latency is not None and latency.p90_seconds is not None:
+        text = wording.number(Interval(value=latency.p90_seconds), scale=1 / unit)
+        cells["p90"] = Cell(text=text, sort=latency.p90_seconds)
+    if speedup is not None:
+        found = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
+        hint = f"{speedup.protocol}, {speedup.processes} process(es), against {speedup.baseline}"
+        cells["speedup"] = dataclasses.replace(_interval_cell(found), hint=hint, tone=_side(found))
+        cells["control"] = _control_cell(speedup.control)
+    return cells
+
+
+def _side(speedup: Interval) -> Tone:
+    if speedup.low is not None and speedup.low > 1:
+        return "good"
+    return "bad" if speedup.high is not None and speedup.high < 1 else ""
+
+
+def _control_cell(control: Interval | None) -> Cell:
+    if control is None:
+        return Cell()
+    cell = _interval_cell(control)
+    off = control.low is not None and control.high is not None and not control.low <= 1 <= control.high
+    return dataclasses.replace(cell, tone="unsure", hint="1 is outside: biased by noise") if off else cell
+
+
+def _interval_cell(interval: Interval, *, scale: float = 1.0, signed: bool = False, least: int = 0) -> Cell:
+    return Cell(
+        text=wording.number(interval, scale=scale, signed=signed, least=least),
+        limits=wording.limits(interval, scale=scale, signed=signed, least=least),
+        sort=interval.value,
+    )
+
+
+def _against_best(record: Record, best: Record | None) -> Cell:
+    own, full = answer.p50(record), None if best is None else answer.p50(best)
+    if own is None or full is None or record is best:
+        return Cell(hint="is the fastest fp32") if record is best else Cell()
+    tone: Tone = "bad" if own > full and answer.is_int8(record) else ""
+    return Cell(text=f"{full / own:.2f}", sort=full / own, tone=tone)
+
+
+def _size_cells(record: Record, fp32: Record | None) -> dict[str, Cell]:
+    if record.artifact is None:
+        return {"size": Cell(), "ratio": Cell()}
+    own = record.artifact.size_bytes
+    cells = {"size": Cell(text=wording.size(own), sort=own, hint=f"{own:,} bytes"), "ratio": Cell()}
+    if fp32 is not None and fp32 is not record and fp32.artifact is not None and fp32.artifact.size_bytes:
+        ratio = own / fp32.artifact.size_bytes
+        cells["ratio"] = Cell(text=f"{ratio:.3f}", sort=ratio)
+    return cells
+
+
+def _accuracy_cells(judged: Judged, record: Record) -> dict[str, Cell]:
+    cells = {"accuracy": Cell(), "delta": Cell(), "flips": Cell()}
+    scores = record.accuracy
+    if scores is None:
+        return cells
+    scale, least = (judged.metric.scale, judged.metric.least) if judged.metric else (1.0, 0)
+    value = Interval(value=scores.value, low=scores.low, high=scores.high)
+    cells["accuracy"] = dataclasses.replace(
+        _interval_cell(value, scale=scale, least=least), hint=f"{scores.n:,} examples"
+    )
+    if scores.delta is not None:
+        cells["delta"] = _interval_cell(scores.delta, scale=scale, signed=True, least=least)
+    if scores.flips is not None:
+        harmful, beneficial = scores.flips.harmful, scores.flips.beneficial
+        hint = f"{harmful} right to wrong, {beneficial} wrong to right"
+        cells["flips"] = Cell(text=f"{harmful} / {beneficial}", sort=harmful, hint=hint)
+    return cells
+
+
+def _coverage_cell(record: Record) -> Cell:
+    coverage = record.artifact.coverage if record.artifact else None
+    if coverage is None:
+        return Cell()
+    layers = f"{coverage.layers_int8} of {coverage.layers_total} layers"
+    tone: Tone = "bad" if coverage.macs_int8 == 0 else ""
+    return Cell(text=wording.share(coverage.macs_int8), sort=coverage.macs_int8, hint=layers, tone=tone)
+
+
+def _judged_cell(judged: Judged, record: Record) -> Cell:
+    if not answer.is_int8(record):
+        return Cell()
+    test = judged.tests.get(record.case.id)
+    if test is None:
+        return Cell(text="not judged", tone="muted", sort=0)
+    words: dict[str, tuple[str, Tone, float]] = {
+        "PASS": ("within margin", "good", 3),
+        "INCONCLUSIVE": ("undecided", "unsure", 2),
+        "FAIL": ("worse", "bad", 1),
+    }
+    text, tone, order = words[test.outcome]
+    hint = f"about {test.examples:,} examples would decide" if test.examples else ""
+    return Cell(text=text, tone=tone, sort=order, hint=hint)
+
+
+def presentation(judged: Judged, render: Callable[[Cell], str] = str) -> pd.DataFrame:
+    """What a reader sees, one row per measured case, indexed by case id: text with limits, titles as columns."""
+    import pandas as pd
+
+    unit = latency_unit(judged.records)
+    titles = columns(judged, unit[1])
+    found = [row for setting in answer.settings(judged.records) for row in rows(judged, _of(judged, setting), unit)]
+    return pd.DataFrame(
+        [[render(row.cells[column.key]) for column in titles] for row in found],
+        columns=[column.title for column in titles],
+        index=pd.Index([row.record.case.id for row in found], name="case", dtype=object),
+    )
+
+
+def _of(judged: Judged, setting: answer.Setting) -> list[Record]:
+    return answer.of_setting(setting, judged.records)

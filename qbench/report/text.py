@@ -1,0 +1,187 @@
+"""A run in plain text: the rows of the terminal's table, and ``summary.md``; pure but for what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qbench import wording
+from qbench.compare import Delta
+from qbench.record import Interval, Record
+from qbench.report import answer, table
+from qbench.report.answer import Answer, Judged
+from qbench.stored import MetricInfo, StoredRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextTable:
+    """Plain strings: column titles, and rows of the same length; ``words`` are the positions of columns that are
+    aligned to the left."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: tuple[int, ...] = (0,)
+
+
+_TERMINAL = ("p50", "speedup", "ratio", "accuracy", "delta", "coverage", "judged")
+
+
+def terminal(judged: Judged) -> TextTable:
+    """What `qbench run` prints: measured cases by setting, then what failed and what was skipped."""
+    unit = table.latency_unit(judged.records)
+    titles = {column.key: column.title for column in table.columns(judged, unit[1])}
+    shown = [row for setting in answer.settings(judged.records) for row in _rows(judged, setting, unit)]
+    lines = [(row.record.case.id, *(wording.clean(str(row.cells[key])) for key in _TERMINAL)) for row in shown]
+    lines += [
+        (wording.clean(record.case.id), record.status, *[""] * (len(_TERMINAL) - 1))
+        for status in ("failed", "skipped")
+        for record in judged.records
+        if record.status == status
+    ]
+    return TextTable(columns=("case", *(titles[key] for key in _TERMINAL)), rows=tuple(lines))
+
+
+def _rows(judged: Judged, setting: answer.Setting, unit: tuple[float, str]) -> list[table.Row]:
+    return table.rows(judged, answer.of_setting(setting, judged.records), unit)
+
+
+def align(content: TextTable) -> str:
+    """The table as lines of text: columns of words to the left, the others to the right."""
+    everything = [content.columns, *content.rows]
+    widths = [max(len(row[index]) for row in everything) for index in range(len(content.columns))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if index in content.words else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in everything
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def setting_name(setting: answer.Setting) -> str:
+    """``digits-cnn, 1 thread, batch 1``."""
+    plural = "" if setting.threads == 1 else "s"
+    return f"{setting.model}, {setting.threads} thread{plural}, batch {setting.batch_size}"
+
+
+def facts(found: Answer, judged: Judged) -> str:
+    """The numbers behind an answer's pick, in one sentence; empty where it has none."""
+    record = found.pick
+    if record is None:
+        return ""
+    seconds = answer.p50(record)
+    parts = [] if seconds is None else [f"{wording.duration(seconds)} a call"]
+    if (speedup := answer.speedup_interval(record)) is not None and record.speedup is not None:
+        parts.append(f"{wording.with_limits(speedup)} times as fast as {_fp32_name(record.speedup.baseline)}")
+    parts += _size_part(record, judged) + _accuracy_part(record, judged.metric)
+    coverage = record.artifact.coverage if record.artifact else None
+    if coverage is not None:
+        parts.append(f"{wording.share(coverage.macs_int8)} of its multiply-accumulates in int8")
+    return ", ".join(parts) + "." if parts else ""
+
+
+def _fp32_name(case: str) -> str:
+    parts = case.split("/")
+    return f"fp32 on {parts[2]}" if len(parts) == 5 else case
+
+
+def _size_part(record: Record, judged: Judged) -> list[str]:
+    ratio = table.rows(judged, [record], (1.0, "s"))[0].cells["ratio"]
+    return [] if ratio.sort is None else [f"{wording.share(ratio.sort, 0)} of its size"]
+
+
+def _accuracy_part(record: Record, metric: MetricInfo | None) -> list[str]:
+    if record.accuracy is None or record.accuracy.delta is None or metric is None:
+        return []
+    change = wording.with_limits(record.accuracy.delta, scale=metric.scale, signed=True, least=metric.least)
+    return [f"{metric.name} {change} {metric.unit}".rstrip()]
+
+
+def summary(run: StoredRun, judged: Judged, found: Sequence[Answer], deltas: Sequence[Delta] | None = None) -> str:
+    """``summary.md``: the answer, the tables, what failed, how it was measured; for a pull request."""
+    parts = [f"# qbench: {wording.markdown(run.info.suite.name)}", *_answers(found, judged), *_tables(judged)]
+    parts += _left(run) + _footnotes(run, judged)
+    if deltas is not None:
+        parts += ["## Compared", _markdown(comparison(deltas, judged.metric))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _answers(found: Sequence[Answer], judged: Judged) -> list[str]:
+    if not found:
+        return ["No answer: the run has no record yet."]
+    lines = []
+    for one in found:
+        name, said = wording.markdown(setting_name(one.setting)), f"{one.headline} {facts(one, judged)}"
+        lines += [f"- **{name}**: {wording.markdown(said)}", *(f"  - {wording.markdown(note)}" for note in one.notes)]
+    return ["\n".join(lines)]
+
+
+def _tables(judged: Judged) -> list[str]:
+    parts = []
+    for setting in answer.settings(judged.records):
+        unit = table.latency_unit(answer.of_setting(setting, judged.records))
+        rows = _rows(judged, setting, unit)
+        if not rows:
+            continue
+        columns = table.columns(judged, unit[1])
+        lines = tuple((answer.variant(row.record), *(str(row.cells[column.key]) for column in columns)) for row in rows)
+        content = TextTable(columns=("variant", *(column.title for column in columns)), rows=lines)
+        parts += [f"## {wording.markdown(setting_name(setting))}", _markdown(content)]
+    return parts
+
+
+def _left(run: StoredRun) -> list[str]:
+    lines = []
+    for status in ("failed", "skipped"):
+        for record in run.records:
+            if record.status == status:
+                stage = f" ({wording.markdown(record.stage)})" if record.stage else ""
+                lines.append(
+                    f"- {status}{stage}: `{wording.code(record.case.id)}`: {wording.markdown(record.reason or '')}"
+                )
+    lines += [f"- no record: `{wording.code(case)}`" for case in run.info.plan.cases if case not in run.by_id]
+    return ["## Failed and skipped", "\n".join(lines)] if lines else []
+
+
+def _footnotes(run: StoredRun, judged: Judged) -> list[str]:
+    cpu = run.info.environment.get("cpu")
+    margin = (
+        "" if judged.margin is None or judged.metric is None else f" Margin: {judged.margin:g} {judged.metric.unit}."
+    )
+    machine = f" Measured on {wording.markdown(str(cpu))}." if cpu else ""
+    return [
+        "Latency is closed-loop service time of one call; in brackets 95 % intervals; "
+        f"control (A/A) is a second copy of the fp32, whose true value is 1.{margin}{machine}"
+    ]
+
+
+def comparison(deltas: Sequence[Delta], metric: MetricInfo | None) -> TextTable:
+    """One row per case of two runs: slowdown, size, accuracy, and what limits them."""
+    columns = ("case", "change", "time", "size", "accuracy", "notes")
+    return TextTable(columns=columns, rows=tuple(_delta_row(delta, metric) for delta in deltas), words=(0, 1, 5))
+
+
+def _delta_row(delta: Delta, metric: MetricInfo | None) -> tuple[str, ...]:
+    scale, unit, least = (metric.scale, metric.unit, metric.least) if metric else (1.0, "", 0)
+    time = wording.DASH
+    if (slow := delta.slowdown) is not None:
+        low, high = (None if limit is None else limit - 1 for limit in (slow.low, slow.high))
+        change = Interval(value=slow.value - 1, low=low, high=high)
+        number, limits = (make(change, scale=100, signed=True) for make in (wording.number, wording.limits))
+        time = f"{number} % {limits}".rstrip()
+    size = (
+        wording.DASH if delta.size_ratio is None else f"{wording.fixed((delta.size_ratio - 1) * 100, 1, signed=True)} %"
+    )
+    accuracy = wording.DASH
+    if delta.accuracy is not None:
+        accuracy = f"{wording.with_limits(delta.accuracy, scale=scale, signed=True, least=least)} {unit}".rstrip()
+    return wording.clean(delta.case), delta.change, time, size, accuracy, wording.clean("; ".join(delta.notes))
+
+
+def _markdown(content: TextTable) -> str:
+    lines = [content.columns, *content.rows]
+    drawn = ["| " + " | ".join(wording.markdown(text) for text in line) + " |" for line in lines]
+    rule = ("---" if index in content.words else "---:" for index in range(len(content.columns)))
+    drawn.insert(1, f"|{'|'.join(rule)}|")
+    return "\n".join(drawn)

@@ -1,0 +1,361 @@
+"""The story of a run: plan, prepare, build, evaluate, measure, record; it resumes where it was stopped."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from qbench import cache, machine, registry, run_folder
+from qbench.backends.base import Backend
+from qbench.build import Artifact, build
+from qbench.errors import CaseError, CaseSkipped
+from qbench.inputs import Data, Model, prepare_data, prepare_model, request_of
+from qbench.measure.stage import CaseLatency
+from qbench.measure.stage import Stage as MeasureStage
+from qbench.metrics.base import Metric
+from qbench.models.base import ModelReference
+from qbench.plan import Case, Plan, PlannedCase, Variant, load_backends, make_plan
+from qbench.process import Limits, call, end_all
+from qbench.record import Record, Roofline, Status
+from qbench.run_folder import RunFolder
+from qbench.run_ledger import Ledger, plain
+from qbench.suite import Suite
+
+
+class Progress(Protocol):
+    """Who hears how a run goes."""
+
+    def stage(self, name: str, total: int | None) -> None:
+        """A stage begins, with that many steps if they are known."""
+
+    def advance(self, text: str, share: float | None = None) -> None:
+        """A step is done (``share`` None), or is that far (0 to 1)."""
+
+    def note(self, text: str) -> None:
+        """Something that the user should know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """A run's folder and records; ``elapsed_seconds`` by stage; the exit code of design.md section 4."""
+
+    folder: Path
+    records: list[Record]
+    elapsed_seconds: dict[str, float]
+    interrupted: bool
+
+    @property
+    def exit_code(self) -> int:
+        """0: all cases ok or skipped with a reason; 1: some case failed; 130: interrupted."""
+        if self.interrupted:
+            return 130
+        return 1 if any(one.status == "failed" for one in self.records) else 0
+
+
+def run(
+    suite: Suite,
+    *,
+    out: Path | None,
+    only: str | None,
+    resume: Path | None,
+    jobs: int | None,
+    progress: Progress,
+) -> RunResult:
+    """Runs a suite; every case ends as a record. Ctrl-C keeps what is known and tells how to resume."""
+    cores = machine.allowed_cores()
+    plan = make_plan(suite, load_backends(suite), cores=len(cores), only=only)
+    root = cache.open_cache()
+    folder = run_folder.reopen(resume, suite) if resume else run_folder.create(suite, out)
+    started, interrupted = _now(), False
+    story = _Story(
+        suite=suite,
+        plan=plan,
+        folder=folder,
+        ledger=Ledger(plan, folder, started=started),
+        root=root,
+        cores=cores,
+        jobs=jobs or len(cores),
+        progress=progress,
+        started=started,
+    )
+    folder.write_info(suite, plan, started=started, finished=None, elapsed_seconds={})
+    try:
+        story.tell()
+    except KeyboardInterrupt:
+        interrupted = True
+        progress.note(f"interrupted; what is known is kept. Go on with: {folder.resume_command(suite, only)}")
+    folder.write_info(
+        suite, plan, started=started, finished=None if interrupted else _now(), elapsed_seconds=story.elapsed
+    )
+    return RunResult(
+        folder=folder.path, records=folder.records(), elapsed_seconds=story.elapsed, interrupted=interrupted
+    )
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+@dataclass(kw_only=True)
+class _Story:
+    """One run as it goes: what is known so far, by variant and by case."""
+
+    suite: Suite
+    plan: Plan
+    folder: RunFolder
+    ledger: Ledger
+    root: Path
+    cores: tuple[int, ...]
+    jobs: int
+    progress: Progress
+    started: str
+    elapsed: dict[str, float] = field(default_factory=dict)
+    data: Data | None = None
+    models: dict[str, Model] = field(default_factory=dict)
+    predicted: dict[str, Path] = field(default_factory=dict)
+    seconds: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def tell(self) -> None:
+        """All stages in order."""
+        if self.ledger.done:
+            self.progress.note(f"{len(self.ledger.done)} of {len(self.plan.cases)} cases are done already")
+        self.ledger.skip()
+        with self._timed("prepare"):
+            self._prepare()
+        with self._timed("build"):
+            self._build()
+        with self._timed("evaluate"):
+            self._evaluate()
+        with self._timed("measure"):
+            self._measure()
+
+    # --- what is already there ---------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Data and networks, each checked in a process of its own; what fails here fails every case that needs it."""
+        references: dict[str, ModelReference] = {
+            one.case.variant.model.name: one.case.variant.model for one in self.ledger.open_cases()
+        }
+        if not references:
+            return
+        self.progress.stage("prepare", 1 + len(references))
+        try:
+            request = request_of(
+                self.suite.data, self.suite.base, train=any(one.case.variant.mode == "qat" for one in self.plan.cases)
+            )
+            self.data = call(prepare_data, request, self.root, limits=self.limits, progress=self.progress.advance)
+        except CaseError as error:
+            self.ledger.break_([one.case for one in self.plan.cases], "data", error)
+            return
+        for note in self.data.notes:
+            self.progress.note(note)
+        self.progress.advance("data")
+        metric = self.suite.gate.accuracy.metric
+        self._each(
+            "prepare",
+            list(references.values()),
+            lambda reference: self._prepare_one(reference, metric),
+        )
+
+    def _prepare_one(self, reference: ModelReference, metric: str) -> None:
+        def report(text: str, share: float) -> None:
+            self.progress.advance(f"{reference.name}: {text}", share)
+
+        try:
+            model: Model = call(
+                prepare_model, reference, self.data, metric, self.root, limits=self.limits, progress=report
+            )
+            self.models[reference.name] = model
+            for note in model.notes:
+                self.progress.note(note)
+        except CaseError as error:
+            cases = [one.case for one in self.plan.cases if one.case.variant.model.name == reference.name]
+            self.ledger.break_(cases, "model", error)
+        self.progress.advance(reference.name)
+
+    def _build(self) -> None:
+        """fp32 first: int8 files of some runtimes are made from the fp32 file of the same runtime."""
+        variants = {one.case.variant.id: one.case.variant for one in self.ledger.open_cases()}
+        self.progress.stage("build", len(variants))
+        for first in (True, False):
+            chosen = [one for one in variants.values() if (one.mode == "fp32") == first]
+            self._each("build", chosen, self._build_one)
+
+    def _build_one(self, variant: Variant) -> None:
+        cases = [one.case for one in self.plan.cases if one.case.variant.id == variant.id]
+        backend: Backend = registry.load("backend", variant.backend)
+        baseline = self.ledger.artifacts.get(f"{variant.model.name}/fp32/{backend.runtime}")
+        started = time.monotonic()
+
+        def report(text: str, share: float) -> None:
+            self.progress.advance(f"{variant.id}: {text}", share)
+
+        try:
+            if variant.mode != "fp32" and baseline is None:
+                raise CaseError(f"its baseline {variant.model.name}/fp32/{backend.runtime} could not be built")
+            assert self.data is not None
+            artifact = build(
+                variant,
+                model=self.models[variant.model.name],
+                data=self.data,
+                baseline=baseline,
+                root=self.root,
+                limits=self.limits,
+                progress=report,
+            )
+            self.ledger.artifacts[variant.id] = artifact
+            for note in artifact.notes:
+                if "damaged" in note:
+                    self.progress.note(f"{variant.id}: {note}")
+            self._refuse_other_batches(artifact, cases)
+        except (CaseError, CaseSkipped) as error:
+            self.ledger.break_(cases, "build", error)
+        self._took(cases, "build", started)
+        self.progress.advance(variant.id)
+
+    def _refuse_other_batches(self, artifact: Artifact, cases: Sequence[Case]) -> None:
+        if artifact.fixed_batch is None:
+            return
+        wrong = [case for case in cases if case.batch_size != artifact.fixed_batch]
+        reason = f"the model takes batches of {artifact.fixed_batch} only; export it with a dynamic batch axis"
+        self.ledger.break_(wrong, "build", CaseSkipped(reason))
+
+    def _evaluate(self) -> None:
+        """Predictions are shared by the cases of a variant, but for dynamic ones, whose outputs depend on the batch."""
+        wanted: dict[str, list[Case]] = {}
+        for one in self.ledger.open_cases():
+            wanted.setdefault(_prediction_name(one.case), []).append(one.case)
+        self.progress.stage("evaluate", len(wanted))
+        self._each("evaluate", list(wanted.items()), lambda item: self._evaluate_one(*item))
+
+    def _evaluate_one(self, name: str, cases: list[Case]) -> None:
+        from qbench.evaluate import predict
+
+        file = self.folder.path / "predictions" / f"{name}.npz"
+        artifact = self.ledger.artifacts[cases[0].variant.id]
+        started = time.monotonic()
+        try:
+            assert self.data is not None
+            predict(
+                artifact,
+                self.data,
+                cases[0].batch_size,
+                file,
+                limits=self.limits,
+                progress=lambda text, share: self.progress.advance(f"{name}: {text}", share),
+            )
+            self.predicted.update({case.id: file for case in cases})
+        except CaseError as error:
+            self.ledger.break_(cases, "evaluate", error)
+        self._took(cases, "evaluate", started)
+        self.progress.advance(name)
+
+    def _measure(self) -> None:
+        """One group after the other, nothing beside it; each case is recorded as soon as it is known."""
+        assert self.data is not None or not self.ledger.open_cases()
+        open_cases = self.ledger.open_cases()
+        self.progress.stage("measure", sum(one.baseline is not None for one in open_cases))
+        if self.data is None:
+            return
+        stage = MeasureStage(
+            suite=self.suite, data=self.data, cores=self.cores, folder=self.folder.path, limits=self.limits
+        )
+        for baseline, contenders in _groups(open_cases):
+            started = time.monotonic()
+            arms = {one.case.id: self.ledger.artifacts[one.case.variant.id] for one in (baseline, *contenders)}
+            measured = stage.measure(
+                baseline.case, [one.case for one in contenders], arms, lambda case: self.progress.advance(case)
+            )
+            share = (time.monotonic() - started) / (1 + len(contenders))
+            for one in (baseline, *contenders):
+                self.seconds[one.case.id, "measure"] = share
+                self.ledger.finish(self._record_of(one, measured[one.case.id]))
+
+    # --- records -----------------------------------------------------------------------------------------
+
+    def _record_of(self, planned: PlannedCase, measured: CaseLatency) -> Record:
+        from qbench.evaluate import load_predictions, score
+
+        case, artifact = planned.case, self.ledger.artifacts[planned.case.variant.id]
+        status: Status = "ok"
+        stage = reason = accuracy = None
+        metric: Metric = registry.load("metric", self.suite.gate.accuracy.metric)
+        assert self.data is not None
+        try:
+            own = load_predictions(self.predicted[case.id])
+            base = load_predictions(self.predicted[planned.baseline]) if planned.baseline else None
+            accuracy = score(metric, own, base, self.data.classes)
+        except CaseError as error:
+            status, stage, reason = "failed", "evaluate", str(error)
+        if measured.reason is not None:
+            status, stage, reason = "failed", "measure", measured.reason
+        return Record(
+            case=case.key,
+            status=status,
+            stage=stage,
+            reason=reason,
+            reference=planned.reference,
+            recipe=plain(artifact.recipe),
+            artifact=artifact.facts(),
+            accuracy=accuracy,
+            roofline=Roofline(macs=artifact.macs * case.batch_size),
+            predictions=f"predictions/{self.predicted[case.id].name}",
+            started=self.started,
+            elapsed_seconds=self._elapsed_of(case),
+            **measured.known(),
+        )
+
+    def _elapsed_of(self, case: Case) -> dict[str, float]:
+        return {stage: round(s, 3) for (name, stage), s in self.seconds.items() if name == case.id}
+
+    # --- small things ------------------------------------------------------------------------------------
+
+    @property
+    def limits(self) -> Limits:
+        """What one request to a child may take."""
+        return Limits(seconds=self.suite.limits.stage_seconds, memory_bytes=self.suite.limits.memory_bytes)
+
+    def _took(self, cases: Sequence[Case], stage: str, started: float) -> None:
+        for case in cases:
+            self.seconds[case.id, stage] = time.monotonic() - started
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.elapsed[stage] = time.monotonic() - started
+
+    def _each(self, name: str, things: Sequence[Any], work: Callable[[Any], None]) -> None:
+        """Several at a time, one core each, while nothing is being timed."""
+        with ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix=name) as pool:
+            futures = [pool.submit(work, thing) for thing in things]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                self.ledger.stopping = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                end_all()  # else leaving the pool would wait for what the children are at
+                raise
+
+
+def _groups(cases: Sequence[PlannedCase]) -> list[tuple[PlannedCase, list[PlannedCase]]]:
+    """Each baseline with the contenders that are compared with it."""
+    groups = {one.case.id: (one, list[PlannedCase]()) for one in cases if one.baseline is None}
+    for one in cases:
+        if one.baseline is not None:
+            groups[one.baseline][1].append(one)
+    return list(groups.values())
+
+
+def _prediction_name(case: Case) -> str:
+    name = case.variant.id if case.variant.mode != "dynamic" else f"{case.variant.id}/b{case.batch_size}"
+    return name.replace("/", "__")

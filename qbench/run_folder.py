@@ -1,0 +1,131 @@
+"""A run on disk: its folder, ``run.json``, the records as they come, and where ``latest`` points."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import secrets
+import shlex
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from qbench import machine, record, registry
+from qbench.errors import QbenchError, UsageError
+from qbench.metrics.base import Metric
+from qbench.plan import Plan
+from qbench.record import Record
+from qbench.suite import Suite
+
+REPORTS = Path("reports")
+PARTS = ("samples", "predictions")
+VERSIONS = ("qbench", "torch", "onnxruntime", "onnx", "onnxscript", "numpy", "scipy", "scikit-learn")
+
+
+class RunFolder:
+    """``reports/<suite>/<UTC time>-<short id>/``; records are appended from several threads, one at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    def records(self) -> list[Record]:
+        """Everything recorded so far."""
+        return record.read(self.path) if (self.path / record.RECORDS).exists() else []
+
+    def append(self, one: Record) -> None:
+        """Adds one record and forces it to disk."""
+        with self._lock, self._writing():
+            record.append(self.path / record.RECORDS, one)
+
+    def resume_command(self, suite: Suite, only: str | None) -> str:
+        """The command that goes on with this run: the same suite, filter and overrides."""
+        words = ["qbench", "run", suite.file]
+        words += ["--filter", only] if only else []
+        for override in suite.overrides:
+            words += ["--set", override]
+        return shlex.join([*words, "--resume", str(self.path)])
+
+    def write_info(
+        self, suite: Suite, plan: Plan, *, started: str, finished: str | None, elapsed_seconds: Mapping[str, float]
+    ) -> None:
+        """``run.json``: the suite as read, the plan, the machine, versions, where time went."""
+        metric: Metric = registry.load("metric", suite.gate.accuracy.metric)
+        content = {
+            "schema": record.SCHEMA,
+            "suite": {
+                "name": suite.suite,
+                "file": suite.file,
+                "text": suite.text,
+                "overrides": list(suite.overrides),
+            },
+            "started": started,
+            "finished": finished,
+            "environment": machine.fingerprint(),
+            "versions": machine.versions(VERSIONS),
+            "plan": {
+                "cases": [one.case.id for one in plan.cases],
+                "skipped": [{"id": skip.case.id, "reason": skip.reason} for skip in plan.skipped],
+                "notes": list(plan.notes),
+            },
+            "metric": {"name": metric.name, "percent": metric.percent, "higher_is_better": metric.higher_is_better},
+            "elapsed_seconds": dict(elapsed_seconds),
+        }
+        temporary = self.path / f".run.json.{os.getpid()}"
+        with self._writing():
+            temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+            temporary.replace(self.path / "run.json")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise QbenchError(
+                f"{self.path}: cannot be written ({error.strerror or error}); what was recorded before is kept: "
+                "make room and go on with --resume"
+            ) from error
+
+
+def create(suite: Suite, out: Path | None) -> RunFolder:
+    """A new run's folder, ``latest`` pointing at it; ``UsageError`` before anything runs if it cannot be made."""
+    stamp = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    folder = (out or REPORTS) / suite.suite / stamp
+    try:
+        for part in PARTS:
+            (folder / part).mkdir(parents=True)
+        _point_latest_at(folder)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another place with --out") from error
+    return RunFolder(folder)
+
+
+def _point_latest_at(folder: Path) -> None:
+    link = folder.parent / "latest"
+    temporary = folder.parent / f".latest-{folder.name}"
+    try:
+        temporary.symlink_to(folder.name)
+        temporary.replace(link)
+    except OSError:  # no symbolic links here (or a folder of that name): a text file serves instead
+        link.with_suffix(".txt").write_text(folder.name + "\n", encoding="utf-8")
+
+
+def reopen(folder: Path, suite: Suite) -> RunFolder:
+    """The folder of a stopped run; ``UsageError`` unless it is of this very suite and this kind of machine."""
+    try:
+        content: Any = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        text, overrides = content["suite"]["text"], content["suite"]["overrides"]
+        environment = content["environment"]
+    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder}: not a run that can be resumed: {error}") from error
+    if text != suite.text or overrides != list(suite.overrides):
+        raise UsageError(f"{folder}: was made from another text of the suite, or other --set; start a new run")
+    differs = machine.comparable(environment, machine.fingerprint())
+    if differs is not None:
+        raise UsageError(f"{folder}: was made on another machine ({differs} differs); start a new run")
+    for part in PARTS:
+        (folder / part).mkdir(exist_ok=True)
+    return RunFolder(folder)

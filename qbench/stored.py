@@ -1,0 +1,187 @@
+"""A run as it lies on disk, read back: what ``run.json`` says, the records, samples and predictions.
+
+Folders are read as they are: a run that was killed, one without a record, one whose files were pruned.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from qbench import record as records_file
+from qbench.errors import UsageError
+from qbench.record import Record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+SCHEMA = 1
+RUN = "run.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteInfo:
+    """The suite as it was read: its name, file, YAML text and ``KEY=VALUE`` overrides."""
+
+    name: str
+    file: str = "<text>"
+    text: str = ""
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipInfo:
+    """A case that the plan left out, and why."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanInfo:
+    """The ids of the planned cases, those skipped, and what the plan had to say."""
+
+    cases: tuple[str, ...] = ()
+    skipped: tuple[SkipInfo, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricInfo:
+    """How the suite's metric is shown (``percent``) and which way is better."""
+
+    name: str
+    percent: bool = True
+    higher_is_better: bool = True
+
+    @property
+    def scale(self) -> float:
+        """What a stored value is multiplied by to be shown."""
+        return 100.0 if self.percent else 1.0
+
+    @property
+    def sign(self) -> float:
+        """1 where a higher value is better, else -1."""
+        return 1.0 if self.higher_is_better else -1.0
+
+    @property
+    def least(self) -> int:
+        """Decimals that are always shown, so that a column of percentages reads evenly."""
+        return 1 if self.percent else 0
+
+    @property
+    def unit(self) -> str:
+        """The unit of a difference, in words; empty where the metric has none."""
+        return "points" if self.percent else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """``run.json``: all that concerns the whole run. ``finished`` is null while it runs or once it was killed."""
+
+    suite: SuiteInfo
+    schema: int = SCHEMA
+    started: str | None = None
+    finished: str | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str | None] = field(default_factory=dict)
+    plan: PlanInfo = PlanInfo()
+    elapsed_seconds: dict[str, float] = field(default_factory=dict)
+    metric: MetricInfo | None = None
+
+
+_INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRun:
+    """A run's folder with what was read of it; arrays are read when asked for."""
+
+    folder: Path
+    info: RunInfo
+    records: tuple[Record, ...]
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Record]:
+        """The records by case id."""
+        return {record.case.id: record for record in self.records}
+
+    def samples(self, record: Record) -> dict[str, Array]:
+        """The timing arrays of a case (``calls_ns``, ``log_ratios``, …); empty where none are stored."""
+        return _arrays(self.folder, record.samples)
+
+    def predictions(self, record: Record) -> dict[str, Array]:
+        """``outputs`` (n x …) and ``labels`` (n) of a case; empty where none are stored."""
+        return _arrays(self.folder, record.predictions)
+
+    def values(self, record: Record) -> Array | None:
+        """The metric of each example (length n), or None where it has none or no predictions are stored."""
+        stored = self.predictions(record)
+        if self.info.metric is None or "outputs" not in stored or "labels" not in stored:
+            return None
+        from qbench import registry
+
+        try:
+            metric = registry.load("metric", self.info.metric.name)
+        except UsageError:
+            return None  # the plug-in that measured it is not installed here; the stored interval still stands
+        values: Array | None = metric.per_example(stored["outputs"], stored["labels"])
+        return values
+
+    def pairs(self, record: Record, fp32: Record) -> tuple[Array, Array] | None:
+        """The metric of each example for a case and for its fp32, or None where not both are stored."""
+        new, old = self.values(record), self.values(fp32)
+        return None if new is None or old is None or len(new) != len(old) else (new, old)
+
+
+def read_info(file: Path) -> RunInfo:
+    """What a ``run.json`` says; raises ``UsageError`` naming the file and the field."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: cannot be read: {error}; is {file.parent} the folder of a run?") from error
+    try:
+        schema = json.loads(text).get("schema")
+    except (json.JSONDecodeError, AttributeError) as error:
+        raise UsageError(f"{file}: not the description of a run: {error}") from error
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise UsageError(f"{file}: has schema {schema}, this qbench reads up to {SCHEMA}; install a newer qbench")
+    try:
+        return _INFO.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{file}: {where}: {first['msg']}") from error
+
+
+def read_run(folder: Path) -> StoredRun:
+    """The run in a folder; one without any record yet has none. Raises ``UsageError`` where it is no run."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder; a run lies in reports/<suite>/<time>-<id>/ or …/latest")
+    info = read_info(folder / RUN)
+    has_records = (folder / records_file.RECORDS).exists()
+    return StoredRun(folder=folder, info=info, records=tuple(records_file.read(folder)) if has_records else ())
+
+
+def _arrays(folder: Path, name: str | None) -> dict[str, Array]:
+    import numpy as np
+
+    if name is None:
+        return {}
+    file = (folder / name).resolve()
+    if not file.is_relative_to(folder.resolve()) or not file.is_file():
+        return {}
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{file}: cannot be read as stored arrays: {error}; delete it to go on without") from error

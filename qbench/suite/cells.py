@@ -1,0 +1,58 @@
+"""The matrix of a suite, multiplied out. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+from qbench.errors import UsageError
+from qbench.suite.file import Suite
+
+# A plan of this size takes about 9 s and 400 MB; a larger one is a slip in the matrix.
+MAX_CELLS = 1_000_000
+
+# (model, mode, backend, threads, batch size): the five axes of the matrix, in this order.
+Cell = tuple[str, str, str, int, int]
+
+
+def case_id(cell: Cell) -> str:
+    """The id of the case that a cell stands for."""
+    model, mode, backend, threads, batch_size = cell
+    return f"{model}/{mode}/{backend}/t{threads}/b{batch_size}"
+
+
+def requested(suite: Suite) -> tuple[list[Cell], list[str]]:
+    """The cells of the matrix without the excluded ones, then the included ones; what had no effect, as notes."""
+    matrix = suite.matrix
+    models = tuple(model.name for model in suite.models)
+    axes = (models, matrix.modes, matrix.backends, matrix.threads, matrix.batch_sizes)
+    limits = [tuple(dict(cell).values()) for cell in matrix.exclude]
+    added = [tuple(dict(cell).values()) for cell in matrix.include]
+    most = math.prod(len(axis) for axis in axes)
+    most += sum(math.prod(len(axis) for axis in _given(axes, cell)) for cell in added)
+    if most > MAX_CELLS:
+        raise UsageError(f"{suite.place('matrix')}: the matrix has {most:,} cells; qbench plans up to {MAX_CELLS:,}")
+    notes = []
+    cells: dict[Cell, None] = dict.fromkeys(itertools.product(*axes))
+    for index, limit in enumerate(limits):
+        before = len(cells)
+        for cell in itertools.product(*_given(axes, limit)):
+            cells.pop(cell, None)
+        if len(cells) == before:
+            notes.append(_idle(suite, f"matrix.exclude[{index}]", "takes out no cell"))
+    for index, cell_keys in enumerate(added):
+        before = len(cells)
+        cells |= dict.fromkeys(itertools.product(*_given(axes, cell_keys)))
+        if len(cells) == before:
+            notes.append(_idle(suite, f"matrix.include[{index}]", "adds no cell"))
+    return list(cells), notes
+
+
+def _given(axes: tuple[tuple[Any, ...], ...], keys: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The axes, each cut down to the value that a cell of include or exclude gives for it."""
+    return [axis if key is None else (key,) for axis, key in zip(axes, keys, strict=True)]
+
+
+def _idle(suite: Suite, key: str, what: str) -> str:
+    return f"{suite.place(key)}: {key} {what}"

@@ -1,0 +1,214 @@
+"""What goes into a suite: models (built in or your own) and the data set with its splits.
+
+Docstrings and descriptions go to the JSON Schema that editors read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo, WithJsonSchema, model_validator
+
+from qbench import registry
+from qbench.models.base import ModelReference
+from qbench.suite.values import (
+    Count,
+    ModelName,
+    PythonTarget,
+    Section,
+    Seed,
+    Text,
+    known,
+    near,
+    shown,
+    wrong,
+)
+
+SOURCES = ("python", "onnx", "torchscript")
+WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth")
+# What needs a path behind its name: `dataset: {npz: file.npz}`. A package's own loader may need none.
+PATH_LOADERS = ("npz", "idx", "image-folder", "python")
+
+
+class SourceSpec(Section):
+    """Where a model of your own comes from: exactly one of python, onnx and torchscript."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in SOURCES]})
+
+    python: PythonTarget | None = Field(None, description="`file.py:function`; calling it gives the nn.Module.")
+    args: dict[str, Any] = Field({}, description="Keyword arguments for the Python function.")
+    onnx: Text | None = Field(None, description="An ONNX file.")
+    torchscript: Text | None = Field(None, description="A TorchScript file saved with torch.jit.save.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> SourceSpec:
+        given = self._given()
+        if len(given) != 1:
+            got = " and ".join(given) or "none of them"
+            raise wrong(f"expected exactly one of python, onnx and torchscript, got {got}")
+        if self.args and self.python is None:
+            raise wrong(f"only a python source takes arguments; remove args or {given[0]}", "args")
+        return self
+
+    def _given(self) -> list[str]:
+        return [kind for kind in SOURCES if getattr(self, kind) is not None]
+
+    @property
+    def loader(self) -> str:
+        """The registry's name of the source: python, onnx or torchscript."""
+        return self._given()[0]
+
+    @property
+    def file(self) -> str:
+        """The path as written, without the function's name."""
+        value: str = getattr(self, self.loader)
+        return value.rpartition(":")[0] if self.loader == "python" else value
+
+    @property
+    def attribute(self) -> str | None:
+        """The name of the Python function, None for a file."""
+        return self.python.rpartition(":")[2] if self.python else None
+
+
+class ModelSpec(Section):
+    """One model: a built-in by name, or your own by source."""
+
+    name: ModelName = Field(description="The built-in's name, or the name that your own model gets in every case.")
+    source: SourceSpec | None = Field(None, description="Where a model of your own comes from.")
+    weights: Text | None = Field(
+        None, description="A state dict for the module, .safetensors or .pt/.pth (read with weights_only)."
+    )
+
+    @model_validator(mode="after")
+    def _can_be_found(self, info: ValidationInfo) -> ModelSpec:
+        if self.source is None:
+            options = known(info).of("model")
+            if self.name not in options:
+                hint = "; a model of your own needs a source"
+                raise wrong(registry.unknown("model", self.name, options) + hint, "name")
+        elif self.weights is not None and self.source.loader != "python":
+            raise wrong(f"an {self.source.loader} file holds its own weights; remove this key", "weights")
+        if self.weights is not None and PurePath(self.weights).suffix not in WEIGHT_SUFFIXES:
+            raise wrong(
+                f"expected a .safetensors, .pt or .pth file, got {shown(self.weights)}; "
+                "other files may hold a pickle, which runs code when it is read",
+                "weights",
+            )
+        return self
+
+    def reference(self, base: Path) -> ModelReference:
+        """What the later stages take, with absolute paths."""
+
+        def absolute(path: str) -> Path:
+            return (base / Path(path).expanduser()).resolve()
+
+        source = self.source
+        return ModelReference(
+            name=self.name,
+            source=source.loader if source else None,
+            path=absolute(source.file) if source else None,
+            attribute=source.attribute if source else None,
+            args=dict(source.args) if source else {},
+            weights=absolute(self.weights) if self.weights else None,
+        )
+
+
+def _model_shorthand(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+ModelItem = Annotated[ModelSpec, BeforeValidator(_model_shorthand, json_schema_input_type=ModelName | ModelSpec)]
+
+
+class CalibrateSpec(Section):
+    """The examples that static quantization calibrates on; never those of the evaluation."""
+
+    split: Text = Field("train", description="A split of the data set.")
+    samples: Count = Field(256, description="How many examples to draw.")
+    seed: Seed = Field(0, description="Seed of the draw.")
+
+
+class EvaluateSpec(Section):
+    """The examples that predictions and scores are made on."""
+
+    split: Text = Field("test", description="A split of the data set.")
+    samples: Count | None = Field(None, description="How many examples to draw; null takes the whole split.")
+    seed: Seed = Field(0, description="Seed of the draw.")
+
+
+def _dataset(value: Any, info: ValidationInfo) -> str | dict[str, Any]:
+    """A loader's name, or a mapping with exactly one loader as a key."""
+    loaders = known(info).of("dataset")
+    if isinstance(value, str):
+        if value not in loaders:
+            raise wrong(registry.unknown("dataset", value, loaders))
+        if value in PATH_LOADERS:
+            raise wrong(f"'{value}' needs a path; write {{{value}: path}}")
+        return value
+    if not isinstance(value, dict):
+        raise wrong(f"expected a data set's name or a mapping such as {{npz: file.npz}}, got {shown(value)}")
+    given = [key for key in value if key in loaders]
+    if len(given) > 1:
+        raise wrong(f"expected one data set, got {' and '.join(given)}")
+    if not given:
+        hint = next((text for text in (near(key, loaders) for key in value) if text), "")
+        raise wrong(f"none of the keys is a data set{hint or ';'} available: {', '.join(loaders)}")
+    return _dataset_value(given[0], value)
+
+
+def _dataset_value(loader: str, value: dict[str, Any]) -> dict[str, Any]:
+    target = value[loader]
+    if loader in PATH_LOADERS and (not isinstance(target, str) or not target.strip()):
+        raise wrong(f"expected a path, got {shown(target)}", loader)
+    if loader == "python":
+        file, _, attribute = str(target).rpartition(":")
+        if not file or not attribute.isidentifier():
+            raise wrong(f"expected file.py:function, got {shown(target)}", loader)
+    return value
+
+
+_PLAIN_LOADERS = sorted(set(registry.BUILT_IN["dataset"]) - set(PATH_LOADERS))
+_DATASET_SCHEMA = {
+    "anyOf": [
+        {"enum": _PLAIN_LOADERS},
+        {"type": "string"},
+        {"type": "object", "minProperties": 1, "properties": {name: {"type": "string"} for name in PATH_LOADERS}},
+    ]
+}
+
+
+class DataSpec(Section):
+    """The data set, and which of its examples serve calibration and evaluation."""
+
+    dataset: Annotated[
+        str | dict[str, Any],
+        PlainValidator(_dataset),
+        WithJsonSchema(_DATASET_SCHEMA),
+        Field(
+            description="A built-in's name (`digits`), or one loader with its value and options: `{npz: file}`, "
+            "`{image-folder: dir, size: 32}`, `{idx: path}`, `{python: file.py:function}`.",
+        ),
+    ]
+    calibrate: CalibrateSpec = Field(CalibrateSpec(), description="Examples for calibration.")
+    evaluate: EvaluateSpec = Field(EvaluateSpec(), description="Examples for predictions and scores.")
+
+    @property
+    def loader(self) -> str:
+        """The registry's name of the data set."""
+        if isinstance(self.dataset, str):
+            return self.dataset
+        loaders = registry.names("dataset")
+        return next(key for key in self.dataset if key in loaders)
+
+    @property
+    def value(self) -> Any:
+        """What stands behind the loader's name; None for a plain name."""
+        return None if isinstance(self.dataset, str) else self.dataset[self.loader]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keys beside the loader."""
+        if isinstance(self.dataset, str):
+            return {}
+        return {key: value for key, value in self.dataset.items() if key != self.loader}

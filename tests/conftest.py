@@ -1,0 +1,19 @@
+"""What all tests share: a cache of their own, and tiny networks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+# A deadline is a timed assertion: on a busy machine it fails for no reason of the code's.
+settings.register_profile("qbench", deadline=None)
+settings.load_profile("qbench")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory):
+    """No test reads or writes the user's cache; trained weights are shared within one session."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("QBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+    yield
+    patch.undo()

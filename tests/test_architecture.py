@@ -1,0 +1,296 @@
+"""The house: imports go towards the ground, only the command line speaks, and starting up stays light.
+
+``LEVELS`` is the order. A module may import what stands on a lower line, and its own room (a package); two rooms on
+one line do not import each other. A module that stands nowhere fails the first test: place it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import graphlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qbench.registry import BUILT_IN
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "qbench"
+
+LEVELS: tuple[tuple[str, ...], ...] = (
+    ("errors", "live", "noise", "machine", "terminal"),
+    ("child",),
+    ("registry", "record", "cache", "process", "python_file", "find"),
+    ("stats", "wording"),
+    ("decide",),
+    # the core quantization pipeline
+    ("quant",),
+    # plug-ins: contracts first, then what implements them and what those share
+    ("models.base", "datasets.base", "metrics.base"),
+    ("backends.base",),
+    ("models", "datasets", "metrics", "backends"),
+    # the path of the data
+    ("suite",),
+    ("plan",),
+    ("plan_words",),
+    ("inputs",),
+    ("build",),
+    ("evaluate", "measure"),
+    ("stored",),
+    ("run_folder",),
+    ("run_ledger",),
+    ("run",),
+    ("run_words",),
+    ("compare",),
+    ("compare_words",),
+    ("baseline",),
+    ("gate_rules",),
+    ("gate",),
+    ("gate_words",),
+    ("report",),
+    # what stands beside it
+    ("list", "clean"),
+    ("doctor",),
+    ("cli",),
+    ("__main__",),
+)
+HEAVY = (
+    "torch",
+    "torchao",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "pandas",
+    "matplotlib",
+    "sklearn",
+    "scipy",
+    "statsmodels",
+)
+VAGUE = ("utils", "util", "common", "helpers", "helper", "manager", "core", "misc", "base_utils")
+
+
+def modules() -> dict[str, Path]:
+    """Every module of qbench by its dotted name below it; a package is its ``__init__``, qbench itself is empty."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+# What is registered, as opposed to what the plug-ins of a kind share.
+IMPLEMENTATIONS = {
+    target.partition(":")[0].removeprefix("qbench.") for kind in BUILT_IN.values() for target in kind.values()
+}
+
+
+@functools.cache
+def tree(module: str) -> ast.Module:
+    """A module's syntax."""
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    """Is this ``if TYPE_CHECKING:``, whose body never runs?"""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def imported(module: str, nodes: Iterator[ast.AST] | None = None) -> set[str]:
+    """The full names that a module imports, wherever in it; of qbench the modules, not the things in them."""
+    found = set()
+    for node in nodes or ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports relatively"
+            within = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name.removeprefix("qbench.") in MODULES else str(node.module) for name in within}
+    return found
+
+
+def qbench_imports(module: str) -> set[str]:
+    """What a module imports of qbench, as names below it; qbench itself (its version) is left out."""
+    names = {name.removeprefix("qbench.") for name in imported(module) if name.startswith("qbench.")}
+    return names - {module}
+
+
+def running(module: str) -> Iterator[ast.AST]:
+    """The nodes of a module that run when it is imported: not function bodies, not ``if TYPE_CHECKING``."""
+    pending: list[ast.AST] = [tree(module)]
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or is_type_checking(node):
+            continue
+        pending += ast.iter_child_nodes(node)
+
+
+def room(module: str) -> str:
+    """The longest placed name that a module is or lies in; the empty name where it is not placed."""
+    rooms = [name for level in LEVELS for name in level if module == name or module.startswith(f"{name}.")]
+    return max(rooms, key=len, default="")
+
+
+HEIGHT = {name: height for height, level in enumerate(LEVELS) for name in level}
+
+
+def test_every_module_is_placed() -> None:
+    """A new module must be given its place in LEVELS, or nobody knows what it may import."""
+    assert [module for module in MODULES if module and not room(module)] == []
+
+
+def test_every_place_is_taken() -> None:
+    """LEVELS holds no name that is no module."""
+    assert [name for name in HEIGHT if name not in MODULES] == []
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module])
+def test_imports_go_towards_the_ground(module: str) -> None:
+    """A module imports only rooms on lower levels, and its own, also inside functions and for types."""
+    own = room(module)
+    wrong = [name for name in qbench_imports(module) if room(name) != own and HEIGHT[room(name)] >= HEIGHT[own]]
+    assert wrong == []
+
+
+def test_no_import_goes_round_in_a_circle() -> None:
+    """Inside a room, too, imports have an order."""
+    order = graphlib.TopologicalSorter({module: qbench_imports(module) for module in MODULES if module})
+    order.prepare()  # raises CycleError, which names the circle
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name])
+def test_only_the_registry_reaches_a_plug_in(module: str) -> None:
+    """A stage knows a kind's contract and what its plug-ins share, never one of them; nor does another plug-in,
+    which would not work with the user's own."""
+    assert qbench_imports(module) & IMPLEMENTATIONS == set()
+
+
+def test_only_the_command_line_prints_and_exits() -> None:
+    """Text and exit codes are values until ``cli`` shows them."""
+    wrong = []
+    for module in MODULES:
+        for node in ast.walk(tree(module)):
+            called = node.func if isinstance(node, ast.Call) else None
+            raised = node.exc if isinstance(node, ast.Raise) else None
+            named = raised.func if isinstance(raised, ast.Call) else raised
+            if (isinstance(called, ast.Name) and called.id in ("print", "exit", "quit")) or (
+                isinstance(called, ast.Attribute) and ast.unparse(called) == "sys.exit"
+            ):
+                wrong.append(f"{module}: {ast.unparse(called)}")
+            elif isinstance(named, ast.Name) and named.id == "SystemExit":
+                wrong.append(f"{module}: SystemExit")
+    assert [line for line in wrong if not line.startswith("cli:")] == []
+
+
+def test_torch_ao_is_known_to_one_module() -> None:
+    """torch.ao.quantization is announced for removal: one file is the one to change."""
+    users = set()
+    for module in MODULES:
+        if any(name == "torch.ao" or name.startswith("torch.ao.") for name in imported(module)):
+            users.add(module)
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.ImportFrom) and node.module == "torch" and "ao" in {a.name for a in node.names}:
+                users.add(module)
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == "torch.ao":
+                users.add(module)
+    assert users == {"quant.torch_ao"}
+
+
+def test_every_test_states_its_rule() -> None:
+    """A test's docstring says what it proves."""
+    silent = [
+        f"{path.name}:{node.lineno} {node.name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and not ast.get_docstring(node)
+    ]
+    assert silent == []
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    """utils, common, helpers, manager and core invite everything."""
+    assert [module for module in MODULES if set(module.split(".")) & set(VAGUE)] == []
+
+
+def test_no_exception_is_swallowed() -> None:
+    """``except:`` and ``except Exception: pass`` hide bugs."""
+    wrong = []
+    for module in MODULES:
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.ExceptHandler):
+                broad = node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
+                empty = all(isinstance(line, ast.Pass) for line in node.body)
+                if node.type is None or (broad and empty):
+                    wrong.append(f"{module}:{node.lineno}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name and room(name) != "report"])
+def test_no_heavy_import_at_the_top_of_a_module(module: str) -> None:
+    """Whoever needs a heavy library imports it inside the function that does; only child processes and reports do."""
+    top = {name.partition(".")[0] for name in imported(module, running(module))}
+    assert top & set(HEAVY) == set()
+
+
+LOADED = """
+import json, os, sys
+os.environ.pop("COLUMNS", None)
+sys.argv = ["qbench", *json.loads(sys.argv[1])]
+code = None
+try:
+    if sys.argv[1:] == ["import every plug-in"]:
+        from qbench import registry
+        for kind in registry.KINDS:
+            for name in registry.names(kind):
+                registry.load(kind, name)
+    elif sys.argv[1:] == ["import only"]:
+        import qbench.cli
+    else:
+        from qbench.cli import main
+        main()
+except SystemExit as error:
+    code = error.code
+print(json.dumps({"code": code, "modules": sorted(sys.modules)}), file=sys.stderr)
+"""
+
+
+def loaded(arguments: list[str]) -> set[str]:
+    """The top-level modules that a fresh process has after a command that ended well."""
+    command = [sys.executable, "-c", LOADED, json.dumps(arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert told["code"] in (None, 0), done.stderr
+    return {name.partition(".")[0] for name in told["modules"]}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["import only"],
+        ["import every plug-in"],
+        ["--help"],
+        ["run", "--help"],
+        ["list"],
+        ["schema"],
+        ["plan", "suites/quickstart.yaml"],
+    ],
+    ids=" ".join,
+)
+def test_starting_up_loads_no_heavy_library(arguments: list[str]) -> None:
+    """What answers at once stays light: no torch, onnxruntime, pandas, matplotlib, sklearn or scipy is loaded."""
+    assert loaded(arguments) & set(HEAVY) == set()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["import only"], ["--help"], ["list"], ["schema"], ["plan", "suites/quickstart.yaml"]], ids=" ".join
+)
+def test_what_answers_at_once_needs_no_numpy(arguments: list[str]) -> None:
+    """Importing numpy costs 0.1 s, a third of what `qbench list` may take."""
+    assert "numpy" not in loaded(arguments)

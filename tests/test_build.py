@@ -1,0 +1,158 @@
+"""Variants to artifacts: proven int8, keyed by everything that decides their bytes, the same bytes every time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qbench import build as stage
+from qbench import cache, inputs
+from qbench.build import build
+from qbench.errors import BuildError
+from qbench.models.base import ModelReference
+from qbench.plan import Variant
+from qbench.process import Limits
+from qbench.quant.coverage import Layer
+from qbench.quant.recipe import Recipe
+
+NETWORKS = Path(__file__).parent / "networks.py"
+RECIPE = Recipe(calibrator="histogram", epochs=1, learning_rate=1e-3, batch_size=64, seed=0)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return cache.open_cache(tmp_path_factory.mktemp("build") / "cache")
+
+
+@pytest.fixture(scope="module")
+def data(root):
+    request = inputs.DataRequest(
+        loader="digits",
+        value=None,
+        options={},
+        base=Path(),
+        calibrate_split="train",
+        calibrate_samples=32,
+        calibrate_seed=0,
+        evaluate_split="test",
+        evaluate_samples=50,
+        evaluate_seed=0,
+        train=False,
+    )
+    return inputs.prepare_data(request, root, progress=lambda *_: None)
+
+
+def model(root, data, attribute="residual_cnn"):
+    reference = ModelReference(name="mine", source="python", path=NETWORKS, attribute=attribute)
+    return inputs.prepare_model(reference, data, "top1", root, progress=lambda *_: None)
+
+
+def make(root, data, mode, backend, *, attribute="residual_cnn", baseline=None, recipe=RECIPE):
+    known = model(root, data, attribute)
+    variant = Variant(model=known.reference, mode=mode, backend=backend, recipe=recipe)
+    return build(
+        variant,
+        model=known,
+        data=data,
+        baseline=baseline,
+        root=root,
+        limits=Limits(seconds=120),
+        progress=lambda *_: None,
+    )
+
+
+@pytest.mark.parametrize(("mode", "backend"), [("static", "onednn"), ("qat", "qnnpack"), ("dynamic", "onednn")])
+def test_two_builds_give_the_same_bytes(root, data, tmp_path, mode, backend):
+    """Built twice in separate processes from separate caches: equal files, equal outputs."""
+    other = cache.open_cache(tmp_path / "other")
+    first, second = make(root, data, mode, backend), make(other, data, mode, backend)
+    assert first.fresh
+    assert second.fresh
+    assert (first.sha256, first.expected) == (second.sha256, second.expected)
+
+
+def test_the_second_build_is_a_hit(root, data):
+    """Nothing is built twice; the facts are the same either way."""
+    first, again = make(root, data, "fp32", "torch"), make(root, data, "fp32", "torch")
+    assert not again.fresh
+    assert replace(first, fresh=False) == again
+
+
+def test_size_and_coverage_are_exact(root, data):
+    """The size is the file's; static quantizes everything, and the facts say so."""
+    artifact = make(root, data, "static", "onednn")
+    facts = artifact.facts()
+    assert facts.size_bytes == artifact.file.stat().st_size
+    assert (facts.coverage.macs_int8, facts.coverage.layers_int8, facts.coverage.float_layers) == (1.0, 3, ())
+    assert make(root, data, "fp32", "torch").facts().coverage is None
+
+
+def test_onnx_int8_is_made_from_the_fp32_file(root, data):
+    """The network is exported once; the int8 file's key depends on that file."""
+    fp32 = make(root, data, "fp32", "onnxruntime")
+    static = make(root, data, "static", "onnxruntime", baseline=fp32)
+    assert static.facts().coverage.macs_int8 == 1.0
+    assert static.macs == fp32.macs == make(root, data, "fp32", "torch").macs
+
+
+def test_an_int8_variant_that_runs_in_float_is_a_failure(root, data):
+    """Coverage 0 is not a fast fp32: the message names the layers that stayed float."""
+    recipe = replace(RECIPE, skip_layers=("stem", "body", "head"))
+    with pytest.raises(BuildError, match=r"nothing runs in int8: all 3 layers stay float: stem .*body .*head"):
+        make(root, data, "static", "onednn", recipe=recipe)
+
+
+def test_what_failed_is_not_cached(root, data):
+    """A failure is tried again, not remembered."""
+    recipe = replace(RECIPE, skip_layers=("nowhere",))
+    for _ in range(2):
+        with pytest.raises(BuildError, match="no layer named nowhere"):
+            make(root, data, "static", "onednn", recipe=recipe)
+
+
+def test_every_ingredient_is_in_the_key(root, data, monkeypatch):
+    """Model, mode, backend, recipe, calibration data, versions, ISA, pipeline code: each changes the key alone."""
+    known = model(root, data)
+    backend = stage.registry.load("backend", "onednn")
+    variant = Variant(model=known.reference, mode="static", backend="onednn", recipe=RECIPE)
+
+    def key(variant=variant, known=known, data=data):
+        return stage._key(variant, backend, known, data, None)
+
+    keys = [
+        key(),
+        key(known=replace(known, weights_digest="other")),
+        key(known=replace(known, code_digest="other")),
+        key(variant=replace(variant, mode="dynamic")),
+        key(variant=replace(variant, backend="x86")),
+        key(variant=replace(variant, recipe=replace(RECIPE, per_channel=False))),
+        key(data=replace(data, calibration_digest="other")),
+    ]
+    for name, value in {"versions": {"torch": "0"}, "isa": ("sse2",)}.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(stage.machine, name, lambda *_, value=value: value)
+            keys.append(key())
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, "_pipeline_digest", lambda: "other")
+        keys.append(key())
+    assert len(set(keys)) == len(keys)
+
+
+def test_dynamic_does_not_depend_on_calibration(root, data):
+    """What a mode does not look at is not in its key: other calibration data, the same artifact."""
+    known = model(root, data)
+    variant = Variant(model=known.reference, mode="dynamic", backend="onednn", recipe=RECIPE)
+    backend = stage.registry.load("backend", "onednn")
+    other = replace(data, calibration_digest="other")
+    assert stage._key(variant, backend, known, data, None) == stage._key(variant, backend, known, other, None)
+
+
+def test_coverage_counts_work_not_layers():
+    """The share is of multiply-accumulates; float layers are named in order."""
+    layers = tuple(
+        Layer(name=name, operator="x", macs=macs, int8=int8) for name, macs, int8 in [("a", 90, True), ("b", 10, False)]
+    )
+    found = stage.coverage(layers)
+    assert (found.macs_int8, found.layers_int8, found.layers_total, found.float_layers) == (0.9, 1, 2, ("b",))

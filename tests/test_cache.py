@@ -1,0 +1,142 @@
+"""The cache: full keys, verified hits, atomic writes, one maker at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench import cache
+from qbench.errors import CaseError, UsageError
+
+KEY = cache.key_of({"a": 1})
+
+
+@pytest.fixture
+def root(tmp_path):
+    return cache.open_cache(tmp_path / "cache")
+
+
+def fill(folder):
+    (folder / "model").write_bytes(b"weights")
+    return {"layers": (1, 2)}
+
+
+def test_the_first_fetch_makes_and_the_second_finds(root):
+    """One make per key; facts read the same either way (tuples become lists, as JSON has them)."""
+    first = cache.fetch(root, "artifacts", KEY, fill)
+    second = cache.fetch(root, "artifacts", KEY, lambda folder: pytest.fail("made twice"))
+    assert (first.fresh, second.fresh) == (True, False)
+    assert first.facts == second.facts == {"layers": [1, 2]}
+    assert (second.folder / "model").read_bytes() == b"weights"
+
+
+def test_the_root_is_private_and_tagged(root):
+    """Mode 0700, since an artifact can hold native code; the tag keeps backups out."""
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    assert (root / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
+
+
+@pytest.mark.parametrize("damage", ["change", "delete", "manifest", "manifest-shape"])
+def test_a_damaged_entry_is_made_again_and_said_so(root, damage):
+    """Every hit is verified against the manifest; what differs is rebuilt with a note."""
+    folder = cache.fetch(root, "artifacts", KEY, fill).folder
+    if damage == "change":
+        (folder / "model").write_bytes(b"weightz")
+    elif damage == "delete":
+        (folder / "model").unlink()
+    elif damage == "manifest":
+        (folder / "manifest.json").write_text("{")
+    else:
+        (folder / "manifest.json").write_text(json.dumps({"files": 3}))
+    again = cache.fetch(root, "artifacts", KEY, fill)
+    assert again.fresh
+    assert "was damaged" in (again.note or "")
+    assert (again.folder / "model").read_bytes() == b"weights"
+
+
+def test_a_failed_make_leaves_nothing(root):
+    """No half-made entry and no temporary folder stays behind."""
+
+    def broken(folder):
+        (folder / "half").write_text("x")
+        raise CaseError("no")
+
+    with pytest.raises(CaseError, match="^no$"):
+        cache.fetch(root, "artifacts", KEY, broken)
+    assert list((root / "artifacts").iterdir()) == []
+
+
+def test_two_at_once_make_once(root):
+    """The second waits for the first and finds its entry."""
+    made = []
+    inside = threading.Event()
+    let_go = threading.Event()
+
+    def slow(folder):
+        made.append(folder)
+        inside.set()
+        let_go.wait(10)
+        return fill(folder)
+
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(cache.fetch(root, "artifacts", KEY, slow))) for _ in range(2)
+    ]
+    threads[0].start()
+    inside.wait(10)
+    threads[1].start()
+    let_go.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(made) == 1
+    assert sorted(entry.fresh for entry in found) == [False, True]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_an_unwritable_root_says_what_to_do(tmp_path):
+    """Before anything runs: exit code 2 and the variable to set."""
+    tmp_path.chmod(0o500)
+    with pytest.raises(UsageError, match="QBENCH_CACHE"):
+        cache.open_cache(tmp_path / "cache")
+
+
+def test_a_root_that_is_a_file_says_what_to_do(tmp_path):
+    """The same for a path that cannot be a folder."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="QBENCH_CACHE"):
+        cache.open_cache(tmp_path / "file" / "cache")
+
+
+def test_a_full_disk_is_one_case_not_the_run(root):
+    """No space left while making becomes a CaseError with what to do."""
+
+    def full(folder):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(CaseError, match="No space left on device.*qbench clean"):
+        cache.fetch(root, "artifacts", KEY, full)
+
+
+def test_the_variable_wins(monkeypatch, tmp_path):
+    """QBENCH_CACHE is the folder, else the user's cache folder."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "here"))
+    assert cache.cache_folder() == tmp_path / "here"
+    monkeypatch.delenv("QBENCH_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.cache_folder().name == "qbench"
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text() | st.none()), st.randoms())
+def test_keys_are_full_digests_of_content_not_of_order(parts, random):
+    """64 hex digits; equal mappings in any order give equal keys, another value another key."""
+    items = list(parts.items())
+    random.shuffle(items)
+    assert cache.key_of(parts) == cache.key_of(dict(items))
+    assert len(cache.key_of(parts)) == 64
+    assert cache.key_of({**parts, "one more": 1}) != cache.key_of(parts)

@@ -1,0 +1,63 @@
+"""qbench.errors: the tree of exceptions, its exit codes, and how problems read."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from qbench import errors
+
+CLASSES = [
+    value
+    for value in vars(errors).values()
+    if inspect.isclass(value) and issubclass(value, Exception) and value.__module__ == errors.__name__
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_the_docstring_draws_every_class(kind: type[Exception]) -> None:
+    """The tree in the module's docstring is the tree in the code: no class is missing from it."""
+    assert kind.__name__ in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.UsageError, 2),
+        (errors.UnknownName, 2),
+        (errors.SuiteError, 2),
+        (errors.CaseError, 1),
+        (errors.WorkerError, 1),
+        (errors.CaseSkipped, 0),
+        (errors.NotComparable, 3),
+    ],
+)
+def test_exit_codes_are_a_contract(kind: type[errors.QbenchError], code: int) -> None:
+    """2 is usage, 1 a failed case, 0 a skip, 3 not comparable: scripts rely on them."""
+    assert kind.exit_code == code
+
+
+def test_every_class_is_one_that_the_command_line_catches() -> None:
+    """Whatever qbench raises on purpose is shown as one message, so all derive from QbenchError."""
+    assert all(issubclass(kind, errors.QbenchError) for kind in CLASSES)
+
+
+def test_problems_read_as_file_line_column_in_the_order_of_the_file() -> None:
+    """All problems are in the message, one a line, sorted by place; a problem of the whole file names no key."""
+    second = errors.Problem(file="s.yaml", line=9, column=14, where="matrix.modes", what="expected a list")
+    first = errors.Problem(file="s.yaml", line=5, column=1, where="", what="not YAML")
+    error = errors.SuiteError([second, first])
+    assert str(error) == "s.yaml:5:1: not YAML\ns.yaml:9:14: matrix.modes: expected a list"
+    assert error.problems == (first, second)
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in CLASSES if kind is not errors.SuiteError], ids=lambda kind: kind.__name__
+)
+def test_errors_travel_between_processes(kind: type[errors.QbenchError]) -> None:
+    """A child process sends its error to the parent, so class and text survive pickling."""
+    back = pickle.loads(pickle.dumps(kind("why, and what to do")))
+    assert type(back) is kind
+    assert str(back) == "why, and what to do"

@@ -1,0 +1,197 @@
+"""qbench.machine: what is read of a machine, fed from fixture trees of other machines."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from qbench import machine
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    """A folder that stands for another machine's root."""
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return root
+
+
+X86 = (
+    "processor\t: {n}\nmodel name\t: AMD EPYC 9B14\n"
+    "flags\t\t: fpu sse4_2 avx avx2 fma avx512f avx512_vnni hypervisor {more}\n\n"
+)
+ARM = "processor\t: {n}\nFeatures\t: fp asimd asimddp i8mm sve\nCPU implementer\t: 0x41\nCPU part\t: {part}\n\n"
+
+
+def test_isa_is_what_every_core_has_in_known_words_sorted(tmp_path: Path) -> None:
+    """The usable instruction sets are those of all cores; flags that do not matter to int8 are left out."""
+    root = tree(tmp_path, {"proc/cpuinfo": X86.format(n=0, more="amx_int8") + X86.format(n=1, more="")})
+    assert machine.isa(root) == ("avx", "avx2", "avx512_vnni", "avx512f", "fma", "sse4_2")
+
+
+def test_isa_of_arm_reads_features(tmp_path: Path) -> None:
+    """ARM writes `Features`, not `flags`."""
+    root = tree(tmp_path, {"proc/cpuinfo": ARM.format(n=0, part="0xd0c")})
+    assert machine.isa(root) == ("asimd", "asimddp", "i8mm", "sve")
+
+
+def test_other_sources_words_become_linux_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where py-cpuinfo is asked, its spelling (avx512vnni) becomes the one that Linux uses."""
+    monkeypatch.setattr(machine, "_cpuinfo", lambda root: [])
+    monkeypatch.setattr(machine, "_py_cpuinfo", lambda: {"flags": ["avx512vnni", "AVX2", "rdtscp"], "brand_raw": "M"})
+    assert machine.isa() == ("avx2", "avx512_vnni")
+    assert machine.cpu_model() == "M"
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        (("0xd0c", "0xd0c"), "Neoverse-N1"),
+        (("0xd05", "0xd0b"), "Cortex-A55 + Cortex-A76"),
+        (("0xfff",), "ARM implementer 0x41 part 0xfff"),
+    ],
+)
+def test_arm_cores_get_their_names(tmp_path: Path, parts: tuple[str, ...], name: str) -> None:
+    """ARM gives numbers: known ones are named, every kind of core once, an unknown one shown as it is."""
+    cores = "".join(ARM.format(n=n, part=part) for n, part in enumerate(parts))
+    assert machine.cpu_model(tree(tmp_path, {"proc/cpuinfo": cores})) == name
+
+
+def test_what_cannot_be_read_is_null_and_never_zero(tmp_path: Path) -> None:
+    """A machine without /proc and /sys gives None for every fact, and still a fingerprint that is JSON."""
+    seen = machine.fingerprint(tmp_path)
+    unknown = {"cpu", "isa", "cpu_quota", "hypervisor", "memory_bytes"}
+    assert {key for key, value in seen.items() if value is None} == unknown
+    assert json.loads(json.dumps(seen)) == seen
+    assert machine.governors(tmp_path) is None
+    assert machine.transparent_hugepages(tmp_path) is None
+    assert machine.load_average(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({"proc/self/cgroup": "0::/\n"}, None),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, None),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "150000 100000\n"}, 1.5),
+        (
+            {
+                "proc/self/cgroup": "0::/a/b\n",
+                "sys/fs/cgroup/a/cpu.max": "50000 100000\n",
+                "sys/fs/cgroup/a/b/cpu.max": "200000 100000\n",
+            },
+            0.5,
+        ),
+        ({"proc/self/cgroup": "0::/../other\n", "sys/fs/cgroup/cpu.max": "300000 100000\n"}, 3.0),
+        (
+            {
+                "proc/self/cgroup": "5:memory:/x\n4:cpu,cpuacct:/docker/1\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "250000\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            },
+            2.5,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:cpu:/\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            None,
+        ),
+    ],
+    ids=[
+        "no limit file",
+        "max",
+        "v2",
+        "the tightest level",
+        "outside the namespace",
+        "v1 in a container",
+        "v1 none",
+    ],
+)
+def test_quota_is_the_tightest_of_all_levels(tmp_path: Path, files: dict[str, str], quota: float | None) -> None:
+    """A cgroup's limit holds for all below it, so the tightest of v1 or v2 counts; no limit is None."""
+    assert machine.cpu_quota(tree(tmp_path, files)) == quota
+
+
+@pytest.mark.parametrize(
+    ("limit", "cores"), [("150000", (4,)), ("50000", (4,)), ("200000", (4, 7)), ("max", (4, 7, 9))]
+)
+def test_allowed_cores_are_the_affinity_cut_to_whole_cores_of_the_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, cores: tuple[int, ...]
+) -> None:
+    """1.5 cores allow one busy thread, and there is always at least one."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {9, 4, 7}, raising=False)
+    root = tree(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": f"{limit} 100000\n"})
+    assert machine.allowed_cores(root) == cores
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        ({"proc/cpuinfo": "flags\t: fpu avx2\n"}, "none"),
+        ({"proc/cpuinfo": "flags\t: fpu avx2 hypervisor\n"}, "unnamed"),
+        ({"proc/cpuinfo": "flags\t: fpu hypervisor\n", "sys/hypervisor/type": "xen\n"}, "xen"),
+        ({"proc/cpuinfo": "flags\t: fpu hypervisor\n", "sys/class/dmi/id/sys_vendor": "QEMU\n"}, "kvm"),
+        ({"proc/cpuinfo": "Features\t: asimd\n", "sys/class/dmi/id/sys_vendor": "Amazon EC2\n"}, "nitro"),
+        (
+            {
+                "proc/cpuinfo": "Features\t: asimd\n",
+                "sys/class/dmi/id/sys_vendor": "Amazon EC2\n",
+                "sys/class/dmi/id/product_name": "c7g.metal\n",
+            },
+            "none",
+        ),
+        ({"proc/cpuinfo": "Features\t: asimd\n"}, None),
+    ],
+)
+def test_hypervisor_is_named_where_something_tells(tmp_path: Path, files: dict[str, str], name: str | None) -> None:
+    """The CPU's flag says whether there is one, /sys says which; ARM without DMI tells nothing: None."""
+    assert machine.hypervisor(tree(tmp_path, files)) == name
+
+
+def test_governor_hugepages_load_and_memory(tmp_path: Path) -> None:
+    """The settings that decide steadiness are read as the kernel shows them; every governor once."""
+    cpus = "sys/devices/system/cpu"
+    root = tree(
+        tmp_path,
+        {
+            f"{cpus}/cpu0/cpufreq/scaling_governor": "powersave\n",
+            f"{cpus}/cpu1/cpufreq/scaling_governor": "performance\n",
+            f"{cpus}/cpu10/cpufreq/scaling_governor": "powersave\n",
+            "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+            "proc/loadavg": "1.25 0.18 0.10 1/85 6130\n",
+            "proc/meminfo": "MemFree: 1 kB\nMemTotal:       2048 kB\n",
+        },
+    )
+    assert machine.governors(root) == ("performance", "powersave")
+    assert machine.transparent_hugepages(root) == "madvise"
+    assert machine.load_average(root) == 1.25
+    assert machine.memory_bytes(root) == 2048 * 1024
+
+
+def test_comparable_names_the_first_field_that_differs() -> None:
+    """Equal machines may be compared, also when something is unknown in both; else the field is named."""
+    here = machine.fingerprint()
+    assert machine.comparable(here, dict(here)) is None
+    assert machine.comparable(here, {**here, "kernel": "other", "python": "3.99"}) is None
+    assert machine.comparable(here, {**here, "isa": ["avx2"]}) == "isa"
+    assert machine.comparable(here, {**here, "cores_allowed": -1, "cpu": "other"}) == "cpu"
+    assert machine.comparable({**here, "hypervisor": None}, {**here, "hypervisor": "kvm"}) == "hypervisor"
+    assert machine.comparable({}, {}) is None
+
+
+def test_a_fingerprint_read_back_from_json_is_comparable_with_itself() -> None:
+    """What a run stored must equal what the same machine gives again."""
+    assert machine.comparable(machine.fingerprint(), json.loads(json.dumps(machine.fingerprint()))) is None
+
+
+def test_versions_are_null_for_what_is_not_installed() -> None:
+    """A distribution that is not there has no version, and that is no error."""
+    found = machine.versions(("pytest", "no-such-distribution"))
+    assert found == {"pytest": pytest.__version__, "no-such-distribution": None}

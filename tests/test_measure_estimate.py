@@ -1,0 +1,111 @@
+"""Samples to figures: what n supports is given, what it does not is null."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.measure import estimate, samples
+from qbench.measure.samples import Samples
+
+
+def of(calls=(), ratios=(), control=(), process=None, protocol="paired"):
+    ratios = np.asarray(ratios, dtype=float)
+    return Samples(
+        protocol=protocol,
+        stopped="precision",
+        calls_ns=np.asarray(calls, dtype=np.int64),
+        log_ratios=ratios,
+        process=np.zeros(len(ratios), dtype=np.int64) if process is None else np.asarray(process),
+        control_log_ratios=np.asarray(control, dtype=float),
+        control_process=np.zeros(len(control), dtype=np.int64),
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "known"), [(0, ()), (5, ()), (6, ("p50",)), (36, ("p50", "p90")), (368, ("p50", "p90", "p99"))]
+)
+def test_percentiles_appear_where_n_supports_them(n, known):
+    """Two-sided 95 %: 6 calls for p50, 36 for p90, 368 for p99; below that null, never 0."""
+    latency = estimate.latency(of(np.arange(1, n + 1) * 1000))
+    found = tuple(name for name in ("p50", "p90", "p99") if getattr(latency, f"{name}_seconds") is not None)
+    assert found == known
+    assert latency.n == n
+    assert (latency.mean_seconds is None) == (n == 0)
+
+
+def test_seconds_are_seconds():
+    """Nanoseconds in, seconds out."""
+    latency = estimate.latency(of([2_000_000] * 40))
+    assert latency.p50_seconds == pytest.approx(2e-3)
+    assert latency.mean_seconds == pytest.approx(2e-3)
+
+
+def test_p50_over_processes_shows_their_spread():
+    """Three processes at 1.00, 1.03 and 0.97 ms: the calls within each are equal, the limits still differ."""
+    calls = np.repeat([1_000_000, 1_030_000, 970_000], 60)
+    several = Samples(
+        protocol="paired", stopped="precision", calls_ns=calls, block=np.repeat([0, 1, 2], 60), process=np.arange(3)
+    )
+    found = estimate.latency(several)
+    assert found.p50_seconds == pytest.approx(1e-3)
+    assert found.p50_low < 0.95e-3
+    assert found.p50_high > 1.05e-3
+
+
+def test_the_speedup_is_the_inverse_of_the_ratio_with_its_limits_swapped():
+    """A contender of half the time is 2x; low and high enclose it."""
+    ratios = math.log(0.5) + np.linspace(-0.01, 0.01, 21)
+    found = estimate.speedup(of([1] * 50, ratios, control=[0.0] * 21), "base", None)
+    assert found.value == pytest.approx(2.0)
+    assert 1.97 < found.low < 2.0 < found.high < 2.03
+    assert found.control.value == pytest.approx(1.0)
+    assert found.processes == 1
+
+
+def test_with_several_processes_the_interval_is_over_them():
+    """Three processes that differ by 3 % give a wider interval than the blocks of one."""
+    process = np.repeat([0, 1, 2], 20)
+    ratios = np.choose(process, [0.0, 0.03, -0.03])
+    found = estimate.speedup(of([1] * 50, ratios, process=process), "base", None)
+    assert found.processes == 3
+    assert found.high - found.low > 0.1
+
+
+def test_sequential_has_a_value_and_no_interval():
+    """Means of two separate series say nothing of their own error."""
+    found = estimate.speedup(of([100] * 9, protocol="sequential"), "base", of([250] * 9, protocol="sequential"))
+    assert (found.value, found.low, found.high, found.control) == (2.5, None, None, None)
+
+
+def test_nothing_measured_is_null():
+    """Neither ratios nor calls: no speed-up."""
+    assert estimate.speedup(of(), "base", of()) is None
+
+
+def test_a_shift_between_first_and_last_third_is_not_steady():
+    """A series that jumps is found; a stationary one is not accused; a short one is not judged."""
+    noise = np.tile([-0.002, 0.0, 0.002], 10)
+    assert estimate.steady(of(ratios=noise)) is True
+    assert estimate.steady(of(ratios=noise + np.repeat([0.0, 0.0, 0.1], 10))) is False
+    assert estimate.steady(of(ratios=noise[:12])) is None
+
+
+@given(st.lists(st.integers(1, 10**12), max_size=50), st.lists(st.floats(-3, 3), max_size=30))
+def test_samples_survive_the_disk(calls, ratios):
+    """What is saved is what is read, empty arrays included."""
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "s.npz"
+        one = of(calls, ratios)
+        samples.save(path, one)
+        back = samples.load(path)
+    assert back.protocol == "paired"
+    assert back.calls_ns.tolist() == one.calls_ns.tolist()
+    assert back.log_ratios.tolist() == one.log_ratios.tolist()

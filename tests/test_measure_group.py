@@ -1,0 +1,138 @@
+"""Arms in real processes: pinned, read back, and each dying alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from qbench.backends import fake
+from qbench.errors import CaseError, MeasureError
+from qbench.measure import arm
+from qbench.measure.arm import ArmSpec, LocalArm
+from qbench.measure.estimate import half_width
+from qbench.measure.group import chunks, measure_group
+from qbench.measure.protocol import Paired, Sequential
+from qbench.process import Limits
+
+CORE = sorted(os.sched_getaffinity(0))[-1]
+
+
+def spec(tmp_path, case, seconds=1e-4, **changes):
+    file = tmp_path / f"{case}.json"
+    file.write_text(json.dumps({"seconds": seconds, "mode": "fp32"}))
+    values = {"case": case, "backend": "fake", "file": file, "threads": 1, "batch_size": 1, "cores": (CORE,)}
+    return ArmSpec(**values | {"inputs": (np.zeros((3, 1, 8, 8), np.float32),)} | changes)
+
+
+def paired(**changes):
+    settings = {"precision": 0.05, "max_seconds": 2.0, "least_rounds": 6, "warmup_seconds": 0.0, **changes}
+    return Paired(half_width=half_width, seconds=time.monotonic, **settings)
+
+
+def test_a_group_is_measured_in_processes_of_its_own(tmp_path):
+    """Contenders of known speed are found at that speed, pinned to their core, with memory and cold start."""
+    base, contender = spec(tmp_path, "base", 1e-3), spec(tmp_path, "fast", 5e-4)
+    found = measure_group(base, [contender], protocol=paired(), limits=Limits(seconds=60))
+    ratio = np.exp(np.median(found["fast"].samples.log_ratios))
+    assert ratio == pytest.approx(0.5, rel=0.1)
+    facts = found["fast"].facts
+    assert facts.observed["affinity"] == [CORE]
+    assert facts.load_seconds >= 0
+    assert facts.first_call_seconds >= 5e-4
+    assert facts.loaded_rss_bytes > 10**6
+    assert found["fast"].peak_rss_bytes >= facts.loaded_rss_bytes * 0.5
+
+
+def test_an_arm_that_is_killed_inside_a_round_ends_alone(tmp_path):
+    """SIGKILL from outside ends that case with the signal's name; the others are measured to the end."""
+    specs = [spec(tmp_path, name) for name in ("base", "victim", "other")]
+    opened = {}
+
+    def open_remote(one, **options):
+        from qbench.measure.group import RemoteArm
+
+        opened[one.case] = RemoteArm(one, **options)
+        if one.case == "victim":
+            os.kill(opened[one.case]._worker.pid, signal.SIGKILL)
+        return opened[one.case]
+
+    found = measure_group(specs[0], specs[1:], protocol=paired(), limits=Limits(seconds=60), open_remote=open_remote)
+    assert "SIGKILL" in str(found["victim"].error)
+    assert found["other"].samples is not None
+    assert found["base"].samples is not None
+
+
+def test_an_arm_that_hangs_ends_alone(tmp_path):
+    """A call that never returns is stopped at the limit."""
+    slow = spec(tmp_path, "slow", seconds=3600)
+    found = measure_group(
+        spec(tmp_path, "base"), [slow, spec(tmp_path, "other")], protocol=paired(), limits=Limits(seconds=4)
+    )
+    assert "took longer than 4 s" in str(found["slow"].error)
+    assert found["other"].samples is not None
+
+
+def test_a_file_that_cannot_be_loaded_ends_alone(tmp_path):
+    """The error names what is wrong with it."""
+    broken = spec(tmp_path, "broken")
+    broken.file.write_text("{")
+    found = measure_group(spec(tmp_path, "base"), [broken], protocol=Sequential(calls=5), limits=Limits(seconds=60))
+    assert isinstance(found["broken"].error, CaseError)
+    assert found["base"].samples is not None
+
+
+def test_what_differs_from_what_was_set_is_not_measured(tmp_path):
+    """A mismatch of threads, affinity or spinning is an error that names both values."""
+    one = spec(tmp_path, "a")
+    good = {"threads": 1, "interop_threads": 1, "affinity": [CORE], "spinning": False}
+    arm.require_as_set(good, one)
+    arm.require_as_set({**good, "affinity": None}, one)  # where the system cannot tell
+    for name, wrong in {"threads": 2, "interop_threads": 4, "affinity": [0, 1, 2], "spinning": True}.items():
+        with pytest.raises(MeasureError, match=f"set {name} to .* but {name} is"):
+            arm.require_as_set({**good, name: wrong}, one)
+
+
+def test_the_timed_region_reads_the_clock_around_the_call_and_nothing_else():
+    """With an injected clock that only calls move, each sample is exactly the call."""
+    now = [0]
+
+    def call(prepared):
+        now[0] += prepared
+
+    seen = arm.timed_calls(call, [1000, 2000, 3000], 7, lambda: now[0])
+    assert seen.tolist() == [1000, 2000, 3000, 1000, 2000, 3000, 1000]
+
+
+def test_an_injected_clock_serves_the_whole_arm(tmp_path, monkeypatch):
+    """Load and first call are read from the same clock, without time passing."""
+    ticks = iter(range(0, 10**9, 500))
+    monkeypatch.setattr(fake, "busy", lambda seconds: None)
+    monkeypatch.setattr("qbench.child.freeze_garbage_collector", lambda: None)
+    local = LocalArm(spec(tmp_path, "a", cores=tuple(sorted(os.sched_getaffinity(0)))), clock=lambda: next(ticks))
+    facts = local.facts()
+    assert (facts.load_seconds, facts.first_call_seconds) == (5e-7, 5e-7)
+    assert local.block(3).tolist() == [500, 500, 500]
+
+
+def test_batches_rotate_real_examples():
+    """Eight batches of the asked size; too few examples are used again, none is invented."""
+    inputs = (np.arange(5, dtype=np.float32).reshape(5, 1),)
+    made = arm.batches(inputs, 2)
+    assert len(made) == arm.INPUTS
+    assert [batch[0].ravel().tolist() for batch in made[:3]] == [[0, 1], [2, 3], [4, 0]]
+
+
+def test_groups_fit_the_free_memory(tmp_path):
+    """Few arms where memory is short, all together where it is not; none is lost."""
+    specs = [spec(tmp_path, str(i)) for i in range(7)]
+    wide = chunks(specs, file_bytes=lambda one: 10**6, free_bytes=64 * 2**30)
+    assert [len(group) for group in wide] == [7]
+    narrow = chunks(specs, file_bytes=lambda one: 10**8, free_bytes=2**31)
+    assert [one.case for group in narrow for one in group] == [str(i) for i in range(7)]
+    assert len(narrow) > 1
+    assert all(narrow)

@@ -1,0 +1,206 @@
+"""Metrics: one contract for all that are registered, then what each one counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from qbench import registry
+from qbench.metrics.base import Metric
+from qbench.metrics.classes import BALANCED_ACCURACY, F1, PRECISION, RECALL
+from qbench.metrics.regression import MAE, R2
+from qbench.metrics.topk import TOP1, TOP5, TopK
+
+NAMES = registry.names("metric")
+CLASSES = 8
+LABELS = np.arange(40) % CLASSES
+
+
+def metric_of(name: str) -> Metric:
+    """The registered metric."""
+    metric = registry.load("metric", name)
+    assert isinstance(metric, Metric)
+    return metric
+
+
+def fitting(metric: Metric, *, perfect: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs and labels that fit the metric: class scores for percentages, numbers otherwise."""
+    random = np.random.default_rng(0)
+    if metric.percent:
+        noise = random.normal(size=(len(LABELS), CLASSES))
+        return (np.eye(CLASSES)[LABELS] if perfect else noise).astype(np.float32), LABELS
+    values = LABELS.astype(np.float64)
+    return (values if perfect else values + random.normal(size=len(values)))[:, None].astype(np.float32), values
+
+
+@pytest.mark.parametrize("name", NAMES)
+class TestContract:
+    """What every registered metric keeps."""
+
+    def test_it_has_the_name_it_is_registered_under(self, name: str) -> None:
+        """A record names the metric by the name in the suite."""
+        assert metric_of(name).name == name
+
+    def test_perfect_outputs_fit_and_get_the_best_score(self, name: str) -> None:
+        """Outputs equal to the labels have no problem and score 1, or 0 where less is better."""
+        metric = metric_of(name)
+        outputs, labels = fitting(metric)
+        assert metric.problem(outputs, labels, CLASSES if metric.percent else None) is None
+        assert metric.value(outputs, labels) == pytest.approx(1.0 if metric.higher_is_better else 0.0, abs=1e-6)
+
+    def test_worse_outputs_score_worse(self, name: str) -> None:
+        """`higher_is_better` says in which direction a worse model moves."""
+        metric = metric_of(name)
+        best, worse = (metric.value(*fitting(metric, perfect=perfect)) for perfect in (True, False))
+        assert worse < best if metric.higher_is_better else worse > best
+
+    def test_the_value_is_the_mean_of_the_examples_where_it_has_them(self, name: str) -> None:
+        """`per_example` is None or n numbers whose mean is the value."""
+        metric = metric_of(name)
+        outputs, labels = fitting(metric, perfect=False)
+        each = metric.per_example(outputs, labels)
+        if each is not None:
+            assert each.shape == (len(labels),)
+            assert metric.value(outputs, labels) == pytest.approx(each.mean())
+
+    def test_the_value_is_a_plain_number(self, name: str) -> None:
+        """A record is JSON, so a numpy number would not do."""
+        metric = metric_of(name)
+        assert type(metric.value(*fitting(metric, perfect=False))) is float
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_nan_outputs_are_a_problem_with_the_examples(self, name: str, bad: float) -> None:
+        """A network that overflows is told by its first bad examples, not scored."""
+        metric = metric_of(name)
+        outputs, labels = fitting(metric)
+        outputs[[3, 5]] = bad
+        assert metric.problem(outputs, labels, None) == ("2 of 40 outputs are NaN or infinite, first at examples 3, 5")
+
+    def test_missing_labels_and_lengths_that_differ_are_problems(self, name: str) -> None:
+        """Without one label for each output there is no score."""
+        metric = metric_of(name)
+        outputs, labels = fitting(metric)
+        assert "has no labels" in str(metric.problem(outputs, None, None))
+        assert "39 outputs for 40 labels" in str(metric.problem(outputs[1:], labels, None))
+        assert "no examples" in str(metric.problem(outputs[:0], labels[:0], None))
+
+
+@pytest.mark.parametrize("metric", [TOP1, TOP5, F1, PRECISION, RECALL, BALANCED_ACCURACY], ids=lambda m: m.name)
+class TestClassProblems:
+    """What class metrics refuse, with the words a user reads."""
+
+    def test_another_number_of_classes(self, metric: Metric) -> None:
+        """Outputs for 8 classes on data of 10 are a mismatch, not a low score."""
+        outputs, labels = fitting(metric)
+        assert metric.problem(outputs, labels, 10) == "outputs have the shape (40, 8), but the data set has 10 classes"
+
+    def test_images_as_outputs(self, metric: Metric) -> None:
+        """A network that gives a map per example does not classify."""
+        problem = metric.problem(np.ones((40, CLASSES, 2, 2)), LABELS, CLASSES)
+        assert problem == "outputs have the shape (40, 8, 2, 2); expected (n, classes)"
+
+    def test_labels_outside_the_outputs(self, metric: Metric) -> None:
+        """Labels 1 to 8 for outputs 0 to 7 are the classic off-by-one."""
+        outputs, labels = fitting(metric)
+        expected = "5 labels are outside the model's 8 classes 0 to 7, first: 8"
+        assert metric.problem(outputs, labels + 1, None) == expected
+
+    def test_labels_that_are_not_whole(self, metric: Metric) -> None:
+        """Regression targets are no classes."""
+        outputs, labels = fitting(metric)
+        assert "expected one whole number per example" in str(metric.problem(outputs, labels * 0.5, None))
+
+
+@given(
+    outputs=hnp.arrays(np.float32, (12, 6), elements=st.floats(-3, 3, width=16)),
+    labels=hnp.arrays(np.int64, 12, elements=st.integers(0, 5)),
+)
+def test_top1_is_argmax_also_with_ties(outputs: np.ndarray, labels: np.ndarray) -> None:
+    """The highest output wins, the lower class at a tie, exactly as argmax decides."""
+    assert (TOP1.per_example(outputs, labels) == (outputs.argmax(axis=1) == labels)).all()
+
+
+@given(
+    outputs=hnp.arrays(np.float32, (12, 6), elements=st.floats(-3, 3, width=16)),
+    labels=hnp.arrays(np.int64, 12, elements=st.integers(0, 5)),
+    k=st.integers(1, 5),
+)
+def test_topk_is_the_first_k_of_a_stable_sort(outputs: np.ndarray, labels: np.ndarray, k: int) -> None:
+    """Exactly k classes are hits, however many outputs are equal."""
+    best = np.argsort(-outputs, axis=1, kind="stable")[:, :k]
+    assert (TopK(k).per_example(outputs, labels) == (best == labels[:, None]).any(axis=1)).all()
+
+
+def test_top5_of_five_classes_is_refused() -> None:
+    """A score that cannot be below 100 % would pass every gate."""
+    problem = TOP5.problem(np.eye(5), np.arange(5), 5)
+    assert problem == "top5 of 5 classes is always 100 %; choose top1"
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+@pytest.mark.parametrize("metric", [TOP1, F1, BALANCED_ACCURACY], ids=lambda m: m.name)
+def test_one_output_is_a_logit_of_class_1(shape: tuple[int, ...], metric: Metric) -> None:
+    """A binary model may give one logit: class 1 above 0, class 0 otherwise."""
+    logits = np.array([-2.0, 3.0, 0.5, -0.1]).reshape(shape)
+    labels = np.array([0, 1, 1, 0])
+    assert metric.problem(logits, labels, 2) is None
+    assert metric.value(logits, labels) == 1.0
+    assert metric.value(-logits, labels) == 0.0
+
+
+def test_one_output_between_0_and_1_is_refused_as_a_probability() -> None:
+    """A sigmoid's output with a logit's threshold would call everything class 1."""
+    problem = TOP1.problem(np.array([0.2, 0.9, 0.4]), np.array([0, 1, 0]), 2)
+    assert problem is not None
+    assert "return the logit, or one column per class" in problem
+
+
+def test_one_output_on_more_than_two_classes_does_not_fit() -> None:
+    """A single logit cannot tell ten classes apart."""
+    assert "data set has 10 classes" in str(TOP1.problem(np.array([-1.0, 2.0]), np.array([0, 1]), 10))
+
+
+@given(labels=hnp.arrays(np.int64, 30, elements=st.integers(0, 3)), seed=st.integers(0, 99))
+def test_class_scores_equal_scikit_learns_when_all_classes_occur(labels: np.ndarray, seed: int) -> None:
+    """Over data that has every class, macro scores are scikit-learn's own."""
+    from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
+
+    labels[:4] = np.arange(4)
+    outputs = np.random.default_rng(seed).normal(size=(30, 4))
+    predicted = outputs.argmax(axis=1)
+    options = {"average": "macro", "zero_division": 0.0}
+    assert F1.value(outputs, labels) == pytest.approx(f1_score(labels, predicted, **options))
+    assert PRECISION.value(outputs, labels) == pytest.approx(precision_score(labels, predicted, **options))
+    assert RECALL.value(outputs, labels) == pytest.approx(recall_score(labels, predicted, **options))
+    assert BALANCED_ACCURACY.value(outputs, labels) == pytest.approx(balanced_accuracy_score(labels, predicted))
+
+
+def test_a_stray_prediction_does_not_change_what_is_averaged() -> None:
+    """The mean is over the classes of the labels, so that two variants are averaged over the same ones."""
+    labels = np.array([0, 0, 1, 1])
+    clean, stray = np.eye(3)[[0, 0, 1, 1]], np.eye(3)[[0, 0, 1, 2]]
+    assert RECALL.value(clean, labels) == 1.0
+    assert RECALL.value(stray, labels) == pytest.approx(0.75)  # (2/2 + 1/2) / 2, not / 3
+
+
+def test_mae_known_answer_and_several_values_for_an_example() -> None:
+    """The mean absolute difference, averaged over an example's values first."""
+    assert MAE.value(np.array([[1.0], [4.0]]), np.array([2.0, 2.0])) == 1.5
+    outputs, labels = np.array([[1.0, 3.0], [5.0, 5.0]]), np.array([[1.0, 1.0], [5.0, 1.0]])
+    assert MAE.per_example(outputs, labels).tolist() == [1.0, 2.0]
+
+
+def test_r2_of_the_mean_is_0_and_of_constant_labels_undefined() -> None:
+    """The labels' own mean scores 0; labels that do not vary give no score."""
+    labels = np.array([1.0, 2.0, 3.0])
+    assert R2.value(np.full((3, 1), 2.0), labels) == pytest.approx(0.0)
+    problem = R2.problem(labels, np.ones(3), None)
+    assert problem == "all labels are the same, so r2 is undefined; choose mae"
+
+
+def test_regression_needs_as_many_values_as_labels() -> None:
+    """Class scores against one number per example do not fit."""
+    assert "expected the same numbers of values" in str(MAE.problem(np.ones((3, 10)), np.ones(3), None))

@@ -1,0 +1,473 @@
+"""Models: one contract for all built-ins and sources, training, and weights from files."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from qbench import registry
+from qbench.errors import ModelError
+from qbench.metrics.topk import TOP1
+from qbench.models import training
+from qbench.models.base import KIND_OF_SOURCE, BuiltIn, ModelReference, Network, Training
+from qbench.models.weights import code_digest, load_weights, save_weights, weights_digest
+
+USER = Path(__file__).parent / "data" / "user"
+BUILT_INS = registry.names("model")
+SOURCES = registry.names("source")
+
+
+@pytest.fixture(autouse=True)
+def _clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Users' files put folders on the import path; no test sees another's."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = dict(sys.modules)
+    yield
+    for name in {name for name in set(sys.modules) - set(before) if name.startswith("qbench_user_")}:
+        del sys.modules[name]
+
+
+def built_in(name: str) -> BuiltIn:
+    """The registered built-in."""
+    model = registry.load("model", name)
+    assert isinstance(model, BuiltIn)
+    return model
+
+
+def data_of(model: BuiltIn, split: str) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """Preprocessed inputs and labels of the data set that the model is made for."""
+    dataset = registry.load("dataset", model.dataset)(None, base=Path(), options={})
+    examples = dataset.load(split)
+    return dataset.preprocessing(examples.inputs), examples.labels
+
+
+def small() -> nn.Module:
+    """A network with a convolution, BatchNorm's buffers and a linear layer."""
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(2 * 6 * 6, 3))
+    return net.eval()
+
+
+def saved_onnx(module: nn.Module, path: Path) -> Path:
+    """The module's linear layer as an ONNX file, written with onnx itself: y = x W^T + b."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    linear = module[-1]
+    assert isinstance(linear, nn.Linear)
+    weights = [numpy_helper.from_array(linear.weight.detach().numpy(), "w")]
+    weights.append(numpy_helper.from_array(linear.bias.detach().numpy(), "b"))
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1)],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", linear.in_features])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", linear.out_features])],
+        weights,
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    return path
+
+
+def saved_torchscript(module: nn.Module, path: Path) -> Path:
+    """The module traced and saved."""
+    with warnings.catch_warnings():
+        # torch 2.13 announces the end of TorchScript; these files are what the loader is for.
+        warnings.filterwarnings("ignore", message=r"`torch\.jit\.", category=DeprecationWarning)
+        torch.jit.trace(module, torch.zeros(1, 1, 8, 8)).save(str(path))
+    return path
+
+
+def reference_of(source: str, folder: Path, **changes: Any) -> ModelReference:
+    """A small valid model of every registered source; a new source is added here with its first commit."""
+    known: dict[str, dict[str, Any]] = {
+        "python": {"path": USER / "my_model.py", "attribute": "build", "args": {"width": 4}},
+        "onnx": {"path": folder / "net.onnx"},
+        "torchscript": {"path": folder / "net.pt"},
+    }
+    assert source in known, f"add a small example of the source '{source}'"
+    saved_onnx(small(), folder / "net.onnx")
+    saved_torchscript(small(), folder / "net.pt")
+    return ModelReference(**{"name": "mine", "source": source, **known[source], **changes})
+
+
+def load(reference: ModelReference) -> Network:
+    """The network of a reference with a source."""
+    assert reference.source is not None
+    network = registry.load("source", reference.source)(reference)
+    assert isinstance(network, Network)
+    return network
+
+
+# --- the contract of built-ins ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BUILT_INS)
+class TestBuiltIns:
+    """What every registered model keeps."""
+
+    def test_it_has_the_name_it_is_registered_under(self, name: str) -> None:
+        """A record names the model by the name in the suite; its data set exists."""
+        assert built_in(name).name == name
+        assert built_in(name).dataset in registry.names("dataset")
+
+    def test_it_maps_its_data_to_one_output_per_class(self, name: str) -> None:
+        """The fresh network takes its data set's inputs and gives (n, classes)."""
+        module = training.fresh(built_in(name)).eval()
+        inputs, labels = data_of(built_in(name), "test")
+        with torch.no_grad():
+            outputs = module(*(torch.from_numpy(array[:3]) for array in inputs))
+        assert outputs.shape == (3, labels.max() + 1)
+
+    def test_fx_can_trace_it_to_the_same_numbers(self, name: str) -> None:
+        """FX quantization needs a symbolic trace, which must be equal to the bit."""
+        module = training.fresh(built_in(name)).eval()
+        x = torch.from_numpy(data_of(built_in(name), "test")[0][0][:4])
+        with torch.no_grad():
+            assert torch.equal(torch.fx.symbolic_trace(module)(x), module(x))
+
+    def test_no_activation_module_is_used_twice(self, name: str) -> None:
+        """FX does not fuse a shared activation, so each use has its own."""
+        traced = torch.fx.symbolic_trace(training.fresh(built_in(name)))
+        called = [node.target for node in traced.graph.nodes if node.op == "call_module"]
+        assert len(called) == len(set(called))
+
+    def test_fresh_weights_follow_from_the_seed_alone(self, name: str) -> None:
+        """Two fresh networks are equal, and making one leaves the process's random state alone."""
+        before = torch.random.get_rng_state()
+        digests = {weights_digest(Network(kind="torch", module=training.fresh(built_in(name)))) for _ in range(2)}
+        assert len(digests) == 1
+        assert torch.equal(torch.random.get_rng_state(), before)
+
+    def test_saved_weights_come_back_to_the_bit(self, name: str, tmp_path: Path) -> None:
+        """Parameters and buffers survive a file; the digest proves it."""
+        module, other = training.fresh(built_in(name)), built_in(name).build()
+        save_weights(module, tmp_path / "w.safetensors")
+        load_weights(other, tmp_path / "w.safetensors")
+        assert digest(other) == digest(module)
+
+    def test_trained_as_shipped_it_reaches_its_accuracy(self, name: str) -> None:
+        """The built-in training gives the top-1 that the documentation claims, on data it did not see."""
+        model = built_in(name)
+        seen: list[tuple[str, float]] = []
+        module = training.trained(model, *data_of(model, "train"), lambda text, share: seen.append((text, share)))
+        inputs, labels = data_of(model, "test")
+        with torch.no_grad():
+            outputs = module(*map(torch.from_numpy, inputs)).numpy()
+        assert not module.training
+        assert TOP1.value(outputs, labels) >= {"digits-cnn": 0.975, "digits-lstm": 0.96}.get(name, 0.9)
+        assert [share for _, share in seen] == sorted(share for _, share in seen)
+        assert seen[-1][1] == 1.0
+        assert seen[-1][0].startswith(f"epoch {model.training.epochs}/{model.training.epochs}: loss 0.0")
+
+
+def digest(module: nn.Module) -> str:
+    """The weights digest of a torch module."""
+    return weights_digest(Network(kind="torch", module=module))
+
+
+def test_the_network_for_sizes_has_more_than_a_megabyte() -> None:
+    """digits-cnn is large enough that the size of an int8 file means something."""
+    module = training.fresh(built_in("digits-cnn"))
+    assert 1_000_000 < sum(p.numel() * p.element_size() for p in module.parameters()) < 2_000_000
+    kinds = {type(part) for part in module.modules()}
+    assert {nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.Linear} <= kinds
+    assert any("add" in str(node.target) for node in torch.fx.symbolic_trace(module).graph.nodes)
+
+
+# --- training ---------------------------------------------------------------------------------------------------
+
+
+def trained_small(seed: int, epochs: int = 2) -> nn.Module:
+    """A small network after training on 65 noisy images (the last batch would hold a single one)."""
+    random = np.random.default_rng(0)
+    labels = np.arange(65) % 3
+    images = (random.normal(size=(65, 1, 8, 8)) + labels[:, None, None, None]).astype(np.float32)
+    module = small()
+    schedule = Training(epochs=epochs, batch_size=32, learning_rate=0.01, seed=seed)
+    training.train(module, (images,), labels, schedule, lambda text, share: None)
+    return module
+
+
+def test_training_repeats_with_its_seed_and_differs_with_another() -> None:
+    """Same seed, same weights to the bit; another seed shuffles otherwise."""
+    assert digest(trained_small(0)) == digest(trained_small(0)) != digest(trained_small(1))
+
+
+def test_training_leaves_threads_and_random_state_as_they_were() -> None:
+    """Process-global settings are put back."""
+    threads, state = torch.get_num_threads(), torch.random.get_rng_state()
+    trained_small(0)
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_training_that_diverges_is_an_error() -> None:
+    """A loss that is not finite stops training with what to change."""
+    images = np.ones((4, 1, 8, 8), dtype=np.float32)
+    schedule = Training(epochs=9, batch_size=4, learning_rate=1e38)
+    with pytest.raises(ModelError, match=r"training diverged: the loss is (nan|inf); lower learning_rate"):
+        training.train(small(), (images,), np.zeros(4, dtype=int), schedule, lambda text, share: None)
+
+
+# --- sources ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", SOURCES)
+class TestSources:
+    """What every registered source keeps."""
+
+    def test_it_loads_what_the_plan_expects(self, source: str, tmp_path: Path) -> None:
+        """The network's kind is the one that planning assumed without loading it."""
+        reference = reference_of(source, tmp_path)
+        network = load(reference)
+        assert network.kind == reference.kind == KIND_OF_SOURCE[source]
+        assert network.module is not None or network.path is not None
+
+    def test_torch_networks_are_in_eval_mode(self, source: str, tmp_path: Path) -> None:
+        """Dropout and BatchNorm must not act as in training."""
+        module = load(reference_of(source, tmp_path)).module
+        assert module is None or not any(part.training for part in module.modules())
+
+    def test_loading_twice_gives_the_same_weights(self, source: str, tmp_path: Path) -> None:
+        """The digest is part of the cache key, also of a network without a weights file."""
+        reference = reference_of(source, tmp_path)
+        first = weights_digest(load(reference))
+        assert first == weights_digest(load(reference))
+        assert len(first) == 64
+
+    def test_a_missing_file_is_named(self, source: str, tmp_path: Path) -> None:
+        """The path stands in the message."""
+        with pytest.raises(ModelError, match=r"nowhere\.file"):
+            load(reference_of(source, tmp_path, path=tmp_path / "nowhere.file"))
+
+    def test_a_damaged_file_is_a_model_error(self, source: str, tmp_path: Path) -> None:
+        """Random bytes are refused with the file's name, not with a crash."""
+        file = tmp_path / "damaged.bin"
+        file.write_bytes(bytes(range(256)) * 4)
+        with pytest.raises(ModelError, match=r"damaged\.bin"):
+            load(reference_of(source, tmp_path, path=file))
+
+
+@pytest.mark.parametrize("source", ["onnx", "torchscript"])
+def test_files_that_carry_their_weights_take_no_others(source: str, tmp_path: Path) -> None:
+    """`weights` or `args` beside such a file would be ignored, so they are refused."""
+    for changes in ({"weights": tmp_path / "w.safetensors"}, {"args": {"width": 3}}):
+        with pytest.raises(ModelError, match="carries its weights; remove `weights` and `args`"):
+            load(reference_of(source, tmp_path, **changes))
+
+
+def test_an_onnx_file_that_onnx_runtime_cannot_load_is_refused(tmp_path: Path) -> None:
+    """An operator that passes the checker but that nobody implements is found before the build."""
+    from onnx import TensorProto, helper, save
+
+    node = helper.make_node("Frobnicate", ["x"], ["y"], domain="no.such.domain")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("no.such.domain", 1)]
+    graph = helper.make_graph([node], "net", values[:1], values[1:])
+    save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "odd.onnx")
+    with pytest.raises(ModelError, match=r"odd\.onnx: ONNX Runtime cannot load it: .*Frobnicate"):
+        load(ModelReference(name="odd", source="onnx", path=tmp_path / "odd.onnx"))
+
+
+def test_the_digest_of_an_onnx_file_counts_its_external_data(tmp_path: Path) -> None:
+    """Weights beside the file are part of the model; another byte there is another model."""
+    import onnx
+
+    model = onnx.load(saved_onnx(small(), tmp_path / "in.onnx"))
+    onnx.save(model, tmp_path / "out.onnx", save_as_external_data=True, location="out.data", size_threshold=0)
+    network = load(ModelReference(name="mine", source="onnx", path=tmp_path / "out.onnx"))
+    before = weights_digest(network)
+    data = bytearray((tmp_path / "out.data").read_bytes())
+    data[0] ^= 1
+    (tmp_path / "out.data").write_bytes(data)
+    assert weights_digest(network) != before
+
+
+# --- the user's own network -----------------------------------------------------------------------------------------
+
+
+def user_model(**changes: Any) -> ModelReference:
+    """The worked example of the README."""
+    path = USER / "my_model.py"
+    return ModelReference(**{"name": "mine", "source": "python", "path": path, "attribute": "build", **changes})
+
+
+def test_the_worked_example_is_a_good_model() -> None:
+    """my_model.py with its weights classifies my_data.py's test split well."""
+    network = load(user_model(weights=USER / "my_model.safetensors"))
+    dataset = registry.load("dataset", "python")("my_data.py:load", base=USER, options={})
+    examples = dataset.load("test")
+    with torch.no_grad():
+        outputs = network.module(torch.from_numpy(dataset.preprocessing(examples.inputs)[0])).numpy()
+    assert TOP1.value(outputs, examples.labels) >= 0.96
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "expected"),
+    [
+        ("def build(): return None", {}, r"build\(\) returned nothing \(is a `return` missing\?\); expected a torch"),
+        ("def build(): return 3", {}, r"build\(\) returned an object of type int; expected a torch\.nn\.Module"),
+        ("build = 3", {}, "'build' is int, not a function that returns a network"),
+        ("import torch\nbuild = torch.nn.ReLU()", {}, "'build' is ReLU, not a function that returns a network"),
+        ("def build(): ...", {"width": 3}, r"net\.py: TypeError: build\(\) got an unexpected keyword argument 'width'"),
+        ("def build():\n    raise ValueError('no')", {}, r"net\.py:2: ValueError: no"),
+    ],
+)
+def test_what_a_users_factory_can_do_wrong(text: str, args: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    """Each mistake names the user's file and what is expected."""
+    (tmp_path / "net.py").write_text(text, encoding="utf-8")
+    with pytest.raises(ModelError, match=expected):
+        load(user_model(path=tmp_path / "net.py", args=args))
+
+
+def test_the_code_digest_is_that_of_the_code_and_needs_no_weights(tmp_path: Path) -> None:
+    """Built-ins and users' files have one, network files none; an edit changes it."""
+    assert code_digest(ModelReference(name="digits-cnn")) != code_digest(ModelReference(name="digits-lstm"))
+    assert code_digest(ModelReference(name="x", source="onnx", path=tmp_path / "x.onnx")) is None
+    file = tmp_path / "net.py"
+    file.write_text("a = 1", encoding="utf-8")
+    before = code_digest(user_model(path=file))
+    file.write_text("a = 2", encoding="utf-8")
+    assert before != code_digest(user_model(path=file))
+
+
+# --- weights files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [lambda s: s, lambda s: {"state_dict": s, "epoch": 3}, lambda s: {"model": s}])
+@pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod."])
+def test_state_dicts_are_found_in_checkpoints_and_without_wrappers(wrap: Any, prefix: str, tmp_path: Path) -> None:
+    """What training scripts save loads as it is: nested, from DataParallel, from torch.compile."""
+    state = {f"{prefix}{name}": value for name, value in small().state_dict().items()}
+    torch.save(wrap(state), tmp_path / "w.pt")
+    torch.manual_seed(5)
+    other = small()
+    nn.init.zeros_(other[0].weight)
+    load_weights(other, tmp_path / "w.pt")
+    assert digest(other) == digest(small())
+
+
+def test_weights_that_do_not_fit_are_listed(tmp_path: Path) -> None:
+    """Missing, unexpected and misshapen weights are told at once, the first few by name."""
+    state = small().state_dict()
+    del state["4.bias"]
+    state["4.weight"] = torch.zeros(2, 2)
+    state.update({f"extra{i}": torch.zeros(1) for i in range(7)})
+    save_file(state, tmp_path / "w.safetensors")
+    with pytest.raises(ModelError) as caught:
+        load_weights(small(), tmp_path / "w.safetensors")
+    assert str(caught.value) == (
+        f"{tmp_path}/w.safetensors: the weights do not fit the model: 1 missing: 4.bias; "
+        "7 unexpected: extra0, extra1, extra2, extra3, extra4 and 2 more; "
+        "1 of another shape: 4.weight (2, 2) instead of (3, 72)"
+    )
+
+
+def test_a_weight_of_another_shape_alone_is_listed(tmp_path: Path) -> None:
+    """All names may fit and one shape not, as with another number of classes."""
+    save_file({**small().state_dict(), "4.bias": torch.zeros(5)}, tmp_path / "w.safetensors")
+    with pytest.raises(
+        ModelError, match=r"do not fit the model: 1 of another shape: 4\.bias \(5,\) instead of \(3,\)$"
+    ):
+        load_weights(small(), tmp_path / "w.safetensors")
+
+
+def test_a_failed_load_leaves_the_module_alone(tmp_path: Path) -> None:
+    """Half of the weights of a file that does not fit must not remain in the network."""
+    state = {name: value + 1 for name, value in small().state_dict().items() if name != "4.bias"}
+    save_file(state, tmp_path / "w.safetensors")
+    module = small()
+    with pytest.raises(ModelError):
+        load_weights(module, tmp_path / "w.safetensors")
+    assert digest(module) == digest(small())
+
+
+class Harmful:
+    """A pickle of this runs a command when it is loaded."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("write", [lambda v, f: torch.save(v, f), lambda v, f: f.write_bytes(pickle.dumps(v))])
+def test_a_pickle_that_could_run_code_is_refused_and_does_not_run(write: Any, tmp_path: Path) -> None:
+    """The message says why and how to convert; the code in the file was not run."""
+    write({"state_dict": Harmful(f"touch {tmp_path}/ran")}, tmp_path / "w.pt")
+    with pytest.raises(ModelError, match=r"could run code, so qbench does not load it .*convert it once: torch.save"):
+        load_weights(small(), tmp_path / "w.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_files_that_are_no_weights_say_so(tmp_path: Path) -> None:
+    """A TorchScript file, a list, a dict of other things, damaged files, an unknown ending, no file."""
+    torch.save([1, 2], tmp_path / "list.pt")
+    torch.save({"epoch": 3, "lr": 0.1}, tmp_path / "dict.pt")
+    (tmp_path / "damaged.pt").write_bytes(b"PK\x03\x04 damaged")
+    (tmp_path / "damaged.safetensors").write_bytes(b"\xff" * 100)
+    (tmp_path / "w.h5").write_bytes(b"")
+    saved_torchscript(small(), tmp_path / "script.pt")
+    expected = {
+        "script.pt": "this is a TorchScript model, not weights; use it as source",
+        "list.pt": "expected a state dict .*, found list",
+        "dict.pt": "these are no tensors: epoch, lr; save model.state_dict",
+        "damaged.pt": "",
+        "damaged.safetensors": "not a safetensors file, or damaged",
+        "w.h5": r"weights must be \.safetensors, or a state dict in \.pt or \.pth",
+        "none.pt": "no such weights file",
+    }
+    for name, text in expected.items():
+        with pytest.raises(ModelError, match=f"{name}: .*{text}"):
+            load_weights(small(), tmp_path / name)
+
+
+def test_tied_weights_are_stored_once_and_stay_tied(tmp_path: Path) -> None:
+    """A tensor with two names (an embedding and its output layer) is written once and read for both."""
+
+    def tied() -> nn.ModuleDict:
+        net = nn.ModuleDict({"embed": nn.Embedding(50, 8), "out": nn.Linear(8, 50, bias=False)})
+        net["out"].weight = net["embed"].weight
+        return net
+
+    first, second = tied(), tied()
+    save_weights(first, tmp_path / "w.safetensors")
+    load_weights(second, tmp_path / "w.safetensors")
+    assert (tmp_path / "w.safetensors").stat().st_size < 2 * 50 * 8 * 4
+    assert digest(first) == digest(second)
+    assert second["out"].weight is second["embed"].weight
+    assert [file.name for file in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+def test_old_files_without_batch_counters_load(tmp_path: Path) -> None:
+    """BatchNorm's counter came with torch 0.4.1 and does not matter in eval mode."""
+    state = {name: value for name, value in small().state_dict().items() if "num_batches" not in name}
+    save_file(state, tmp_path / "w.safetensors")
+    load_weights(small(), tmp_path / "w.safetensors")
+
+
+def test_the_weights_digest_sees_names_types_shapes_and_buffers() -> None:
+    """Anything that could make another network makes another digest."""
+    linear = nn.Linear(2, 2, bias=False)
+    nn.init.ones_(linear.weight)
+    variants = [linear, nn.Linear(2, 2, bias=False).double(), nn.Linear(4, 1, bias=False), nn.Module()]
+    for module in variants[1:3]:
+        nn.init.ones_(module.weight)
+    variants[3].register_buffer("weight2", torch.ones(2, 2))
+    digests = [digest(module) for module in variants]
+    assert len(set(digests)) == len(digests)
+    batch_norm = nn.BatchNorm1d(2)
+    before = digest(batch_norm)
+    batch_norm.running_mean.add_(1)
+    assert digest(batch_norm) != before

@@ -1,0 +1,175 @@
+"""Records and JSON Lines: one line a case, strict JSON, old files readable, newer ones refused by name."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench import record
+from qbench.errors import UsageError
+from qbench.record import CaseKey, Interval, Latency, Record, Speedup
+
+OLD = sorted((Path(__file__).parent / "data/records").glob("*/records.jsonl"))
+
+
+def key(name="m/static/x86/t1/b1"):
+    model, mode, backend, _, _ = name.split("/")
+    return CaseKey(id=name, model=model, mode=mode, backend=backend, threads=1, batch_size=1)
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+latencies = st.builds(
+    Latency,
+    **{
+        name: st.none() | finite
+        for name in ("p50_seconds", "p50_low", "p50_high", "p90_seconds", "p99_seconds", "mean_seconds")
+    },
+    n=st.integers(0, 10**6),
+)
+speedups = st.builds(
+    Speedup,
+    baseline=st.text(),
+    value=finite,
+    low=st.none() | finite,
+    high=st.none() | finite,
+    control=st.none() | st.builds(Interval, value=finite),
+)
+records = st.builds(
+    Record,
+    case=st.just(key()),
+    status=st.sampled_from(["ok", "failed", "skipped"]),
+    reason=st.none() | st.text(),
+    latency=st.none() | latencies,
+    speedup=st.none() | speedups,
+    observed=st.none() | st.dictionaries(st.text(), st.integers() | st.text() | st.none()),
+    elapsed_seconds=st.dictionaries(st.sampled_from(["build", "measure"]), finite),
+)
+
+
+@given(records)
+def test_a_record_survives_its_line(one):
+    """Written and read again it is equal, whatever the text in it; the line has no line break."""
+    line = record.to_line(one)
+    assert "\n" not in line
+    assert record.from_line(line) == one
+
+
+def test_the_keys_are_the_contract():
+    """design.md section 5, by name and place; what is unknown is null."""
+    found = json.loads(record.to_line(Record(case=key(), status="ok")))
+    assert list(found)[:2] == ["case", "status"]
+    assert found["schema"] == record.SCHEMA == 1
+    assert found["case"] == {
+        "id": "m/static/x86/t1/b1",
+        "model": "m",
+        "mode": "static",
+        "backend": "x86",
+        "threads": 1,
+        "batch_size": 1,
+    }
+    unknown = {"stage", "reason", "recipe", "artifact", "observed", "latency", "speedup", "throughput_per_second"}
+    unknown |= {"cold_start", "memory", "accuracy", "roofline", "samples", "predictions", "started"}
+    assert all(found[name] is None for name in unknown)
+
+
+@pytest.mark.parametrize("file", OLD, ids=lambda path: path.parent.name)
+def test_files_of_every_schema_are_read(file):
+    """Real files of every version that was ever written stay readable, line by line."""
+    found = record.read(file)
+    assert len(found) == sum(1 for line in file.read_text().splitlines() if line)
+    assert all(one.schema <= record.SCHEMA for one in found)
+
+
+def test_every_schema_number_has_a_file():
+    """A new number needs a fixture of the old one first."""
+    assert {one.schema for file in OLD for one in record.read(file)} == set(range(1, record.SCHEMA + 1))
+
+
+def test_added_keys_are_ignored():
+    """Keys may be added within a schema number: an older reader passes over them."""
+    data = json.loads(record.to_line(Record(case=key(), status="ok")))
+    data["new"] = {"a": 1}
+    data["case"]["new"] = 2
+    assert record.from_line(json.dumps(data)) == Record(case=key(), status="ok")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", r"f\.jsonl:3:2: not JSON"),
+        ("[]", "no schema number"),
+        ('{"schema": 99}', "has schema 99, this qbench reads up to 1"),
+        ('{"schema": 1, "status": "ok"}', r"f\.jsonl:3: case: "),
+        ('{"schema": 1, "status": "fine", "case": {}}', r"f\.jsonl:3: "),
+    ],
+)
+def test_a_line_that_is_no_record_is_named(line, words):
+    """File, line and field, and for a newer schema what to do."""
+    with pytest.raises(UsageError, match=words):
+        record.from_line(line, file="f.jsonl", number=3)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_nan_is_refused(value):
+    """NaN is not JSON and not a measurement; null is for what is unknown."""
+    with pytest.raises(ValueError, match="JSON"):
+        record.to_line(Record(case=key(), status="ok", throughput_per_second=value))
+    assert record.finite(value) is None
+    assert record.finite(1.5) == 1.5
+
+
+def test_the_last_record_of_a_case_wins(tmp_path):
+    """A case that was tried again has one record."""
+    file = tmp_path / "records.jsonl"
+    for status in ("failed", "ok"):
+        record.append(file, Record(case=key(), status=status))
+    assert [one.status for one in record.read(tmp_path)] == ["ok"]
+
+
+def test_a_torn_last_line_is_dropped_and_mended(tmp_path):
+    """What a kill leaves is passed over when reading and cut off when writing."""
+    file = tmp_path / "records.jsonl"
+    record.append(file, Record(case=key(), status="ok"))
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[:50])
+    assert len(record.read(file)) == 1
+    record.append(file, Record(case=key("m/qat/x86/t1/b1"), status="ok"))
+    assert len(record.read(file)) == 2
+    assert len(file.read_bytes().splitlines()) == 2
+
+
+def test_a_damaged_line_inside_is_an_error(tmp_path):
+    """Only the end can be torn; anything else is damage that nobody should overlook."""
+    file = tmp_path / "records.jsonl"
+    line = record.to_line(Record(case=key(), status="ok"))
+    file.write_text(f"{line}\n{line[:40]}\n{line}\n")
+    with pytest.raises(UsageError, match=r"records\.jsonl:2:"):
+        record.read(file)
+
+
+def test_a_missing_file_is_a_message(tmp_path):
+    """No traceback for a wrong path."""
+    with pytest.raises(UsageError, match="cannot read records"):
+        record.read(tmp_path / "nowhere")
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    """write() replaces; nothing temporary stays."""
+    file = tmp_path / "r.jsonl"
+    record.write(file, [Record(case=key(), status="ok")])
+    record.write(file, [Record(case=key(), status="failed")])
+    assert [one.status for one in record.read(file)] == ["failed"]
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_every_leaf_has_a_dotted_name():
+    """Tables see one flat row, with null where nothing is known."""
+    row = dict(record.flatten(Record(case=key(), status="ok", throughput_per_second=2.0)))
+    assert row["case.id"] == "m/static/x86/t1/b1"
+    assert row["throughput_per_second"] == 2.0
+    assert row["latency"] is None
