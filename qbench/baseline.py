@@ -1,17 +1,23 @@
-"""A stored baseline: a run's records and its machine, as two small files to commit.
+"""A stored baseline: a run's records and its machine, as two small files to commit, and the artifacts to run again.
 
 ``<suite>.jsonl`` holds the records, sorted by case; ``<suite>.run.json`` beside it the suite, environment and
 versions. The same run always gives the same bytes.
+
+The gate runs the int8 artifacts of the baseline again. They lie in the cache, where the run put them; since they may
+be large, they are copied to ``<suite>/<sha256>/`` beside the baseline only when asked for. What the gate loads has
+the sha256 of its record.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from qbench import cache, wording
 from qbench import record as records_file
 from qbench.errors import UsageError
 from qbench.record import Record
@@ -22,10 +28,22 @@ SUFFIX = ".jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The records of a stored baseline, and what its run was."""
+    """The records of a stored baseline, and what its run was; ``file`` is where it was read from."""
 
     info: RunInfo
     records: tuple[Record, ...]
+    file: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifacts:
+    """Which of the baseline's int8 artifacts a gate on this machine will find. ``folder`` holds copies, where they
+    were asked for; ``missing`` are the cases whose artifact is gone from the cache."""
+
+    found: int
+    missing: tuple[str, ...]
+    size_bytes: int
+    folder: Path | None
 
 
 def write_baseline(run_folder: Path, target: Path, *, allow_failed: bool = False) -> Path:
@@ -53,12 +71,94 @@ def read_baseline(file: Path) -> Baseline:
         raise UsageError(f"{file}: no such baseline; write one with `qbench baseline RUN`")
     if not info_file(file).is_file():
         raise UsageError(f"{info_file(file)}: missing: it says on which machine the baseline was measured")
-    return Baseline(info=read_info(info_file(file)), records=tuple(records_file.read(file)))
+    return Baseline(info=read_info(info_file(file)), records=tuple(records_file.read(file)), file=file)
 
 
 def info_file(file: Path) -> Path:
     """``x.jsonl`` -> ``x.run.json``."""
     return file.with_name(f"{file.name.removesuffix(SUFFIX)}.run.json")
+
+
+def artifacts_folder(file: Path) -> Path:
+    """``x.jsonl`` -> ``x``, where copies of the artifacts lie."""
+    return file.with_name(file.name.removesuffix(SUFFIX))
+
+
+def artifacts(file: Path, *, keep: bool) -> Artifacts:
+    """Looks for the int8 artifacts of the baseline in ``file``; ``keep`` copies them beside it and removes the copies
+    of former baselines. Raises ``UsageError`` where they cannot be written."""
+    records = [one for one in read_baseline(file).records if one.status == "ok" and one.case.mode != "fp32"]
+    where = {one.case.id: artifact_file(one, beside=file) for one in records}
+    folders = {_sha256(one): found.parent for one in records if (found := where[one.case.id]) is not None}
+    if keep:
+        try:
+            _copy(folders, artifacts_folder(file))
+        except OSError as error:
+            raise UsageError(f"{artifacts_folder(file)}: cannot be written: {error.strerror or error}") from error
+    return Artifacts(
+        found=len(records) - sum(found is None for found in where.values()),
+        missing=tuple(case for case, found in where.items() if found is None),
+        size_bytes=sum(
+            path.stat().st_size for folder in folders.values() for path in folder.rglob("*") if path.is_file()
+        ),
+        folder=artifacts_folder(file) if keep else None,
+    )
+
+
+def to_text(found: Artifacts) -> str:
+    """Which artifacts a gate will run again, and where they lie; one line for each case that it cannot."""
+    count = found.found + len(found.missing)
+    if found.folder is None:
+        where = "in the cache; --keep-artifacts copies them beside the baseline, for a machine without this cache"
+    else:
+        where = f"in {found.folder} ({wording.size(found.size_bytes)}); commit them, or let CI cache them"
+    lines = [f"artifacts that `qbench gate` runs again: {found.found} of {count}, {where}"]
+    lines += [f"  {case}: its artifact is gone from the cache: its stored speed-up will do" for case in found.missing]
+    return "\n".join(lines)
+
+
+def artifact_file(record: Record, *, beside: Path | None) -> Path | None:
+    """The file of a record's artifact: beside the baseline ``beside``, else in the cache; None where neither has it.
+
+    Only a file whose sha256 is the record's is one, its other files being those that its manifest lists.
+    """
+    facts = record.artifact
+    if facts is None:
+        return None
+    folders = [] if beside is None else [artifacts_folder(beside) / facts.sha256]
+    folders += [] if facts.key is None else [cache.cache_folder() / "artifacts" / facts.key]
+    return next((file for folder in folders if (file := _sound(folder, facts.sha256)) is not None), None)
+
+
+def _sound(folder: Path, sha256: str) -> Path | None:
+    """The artifact's file in a folder of the cache or in a copy of one; None where anything is not as recorded."""
+    try:
+        manifest = json.loads((folder / cache.MANIFEST).read_text(encoding="utf-8"))
+        name, listed = manifest["facts"]["file"], manifest["files"]
+        whole = all(cache.file_digest(folder / other) == digest for other, digest in listed.items())
+        return folder / name if whole and listed.get(name) == sha256 else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _sha256(record: Record) -> str:
+    assert record.artifact is not None
+    return record.artifact.sha256
+
+
+def _copy(folders: dict[str, Path], target: Path) -> None:
+    """Each folder as ``target/<sha256>``, and no other artifact there."""
+    target.mkdir(parents=True, exist_ok=True)
+    for sha256, folder in folders.items():
+        if folder.parent == target:
+            continue
+        temporary = target / f".{sha256}.{os.getpid()}"
+        shutil.rmtree(target / sha256, ignore_errors=True)  # damaged, or it would have been found there
+        shutil.copytree(folder, temporary)
+        temporary.replace(target / sha256)
+    for former in target.iterdir():
+        if former.name not in folders and (former / cache.MANIFEST).is_file():
+            shutil.rmtree(former)
 
 
 def _check(run: StoredRun, *, allow_failed: bool) -> None:

@@ -168,18 +168,14 @@ def _nothing_in_int8(layers: tuple[Layer, ...]) -> str:
 
 
 def outputs_digest(backend: Backend, file: Path, data: Data, batch: int) -> str:
-    """The sha256 of an artifact's outputs on the first evaluation examples, on one thread."""
+    """The sha256 of an artifact's outputs on made-up inputs, on one thread: the same whatever the data set."""
     import hashlib
 
     import numpy as np
 
     runner = backend.load(file, threads=ONE_THREAD)
-    index = np.arange(batch) % data.evaluation_count
-    inputs = tuple(
-        np.ascontiguousarray(array[index]) for array in data.evaluation(0, min(batch, data.evaluation_count))
-    )
     with runner.context():
-        outputs = runner.outputs(runner(runner.prepare(inputs)))
+        outputs = runner.outputs(runner(runner.prepare(data.probe(batch))))
     return hashlib.sha256(np.ascontiguousarray(outputs).tobytes()).hexdigest()
 
 

@@ -134,12 +134,13 @@ def _damage(folder: Path) -> str | None:
     if not folder.exists():
         return ""
     try:
-        files = _manifest(folder)["files"]
+        manifest = _manifest(folder)
+        files, _ = manifest["files"], manifest["facts"]
         for name, digest in files.items():
             if file_digest(folder / name) != digest:
                 return f"{name} has changed"
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):  # not JSON, not UTF-8, or not what was written
         return f"{MANIFEST} cannot be read"
     return None

@@ -17,6 +17,8 @@ from typing import Any
 from qbench.errors import CaseError, CaseSkipped, QbenchError, WorkerError
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+# How C++, torch and ONNX Runtime say it, in lower case.
+OUT_OF_MEMORY = ("bad_alloc", "can't allocate memory", "cannot allocate memory", "failed to allocate memory")
 
 
 def serve(
@@ -68,7 +70,7 @@ def _portable(error: BaseException) -> QbenchError:
         return type(error)(str(error))
     if isinstance(error, QbenchError):
         return CaseError(str(error))
-    if isinstance(error, MemoryError) or "bad_alloc" in str(error) or "can't allocate memory" in str(error):
+    if isinstance(error, MemoryError) or any(words in str(error).lower() for words in OUT_OF_MEMORY):
         return WorkerError(
             f"ran out of memory ({_first_line(error)}); free some, raise limits.memory_bytes, "
             "or ask for fewer samples or a smaller batch"

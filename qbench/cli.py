@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from qbench.errors import QbenchError, UsageError
+from qbench.errors import NotComparable, QbenchError, UsageError
 from qbench.find import BASELINES, committed_baseline, find_run
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def run(
         print(run_words.as_json(result, page, elapsed), end="")
     else:
         _show_run(result, page, elapsed)
-    raise typer.Exit(result.exit_code)
+    raise typer.Exit(result.exit_code or int(page is None and bool(result.records)))
 
 
 @app.command(epilog="Example: qbench plan suites/quickstart.yaml --filter '*/onednn/*'")
@@ -137,6 +137,11 @@ def compare(
     from qbench.report import text
 
     old, new = _stored(base), _stored(contender)
+    if old.info.suite.name != new.info.suite.name:
+        raise NotComparable(
+            f"{base} is of the suite '{old.info.suite.name}', {contender} of '{new.info.suite.name}': what differs "
+            "between suites is no change; compare two runs of one suite"
+        )
     field = machine.comparable(old.info.environment, new.info.environment)
     deltas = comparing.compare(old.records, new.records, incomparable=field)
     if as_json:
@@ -152,12 +157,20 @@ def baseline(
         Path, typer.Option(metavar="FILE", help="A .jsonl file, or a folder for <suite>.jsonl.")
     ] = BASELINES,
     allow_failed: Annotated[bool, typer.Option("--allow-failed", help="Also with failed cases.")] = False,
+    keep_artifacts: Annotated[
+        bool, typer.Option("--keep-artifacts", help="Copy the int8 artifacts beside it, not only leave them cached.")
+    ] = False,
 ) -> None:
-    """Keep a run as the baseline that later runs are gated against; commit what it writes."""
-    from qbench.baseline import info_file, write_baseline
+    """Keep a run as the baseline that later runs are gated against; commit what it writes.
 
-    file = write_baseline(find_run(run), out, allow_failed=allow_failed)
-    print(f"wrote {file} and {info_file(file)}; commit both")
+    The gate runs the baseline's artifacts again. They stay in the cache; with --keep-artifacts they also lie beside
+    the baseline, to be committed or cached by CI.
+    """
+    from qbench import baseline as baselines
+
+    file = baselines.write_baseline(find_run(run), out, allow_failed=allow_failed)
+    print(f"wrote {file} and {baselines.info_file(file)}; commit both")
+    print(baselines.to_text(baselines.artifacts(file, keep=keep_artifacts)))
 
 
 @app.command(epilog="Example: qbench gate quickstart --markdown gate.md")
@@ -169,18 +182,24 @@ def gate(
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write Markdown for a pull request.")] = None,
     github: Annotated[bool, typer.Option("--github", help="Annotate the suite's lines in GitHub Actions.")] = False,
+    stored: Annotated[bool, typer.Option("--stored", help="Run nothing: compare the stored speed-ups.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Judge a run by its suite's gate, against the baseline.
+    """Judge a run by its suite's gate, against the baseline, whose artifacts are run again beside the run's.
 
     Exit code: 0 pass, 1 fail, 2 usage, 3 invalid (not comparable, no baseline), 4 inconclusive.
     """
     from qbench import gate as gates
     from qbench import gate_words
+    from qbench.gate_live import Rerunner
+    from qbench.live import live
     from qbench.stored import read_run
 
     folder = find_run(run)
-    gated = gates.gate_run(folder, baseline or committed_baseline(read_run(folder).info.suite.name))
+    against = baseline or committed_baseline(read_run(folder).info.suite.name)
+    with live(sys.stderr, quiet=quiet) as progress:
+        gated = gates.gate_run(folder, against, rerun=None if stored else Rerunner(progress=progress))
     if junit is not None:
         _write(junit, gate_words.junit(gated))
     if markdown is not None:
@@ -191,16 +210,39 @@ def gate(
     raise typer.Exit(gated.exit_code)
 
 
-@app.command(epilog="Example: qbench doctor --json")
-def doctor(quiet: Quiet = False, as_json: Json = False) -> None:
-    """Examine this machine: what its CPU can do for int8, how noisy it is, what is missing. Takes about 2 s."""
-    from qbench import doctor as doctors
+@app.command(epilog="Example: qbench doctor --json, or qbench doctor --control --seconds 600")
+def doctor(
+    seconds: Annotated[
+        float | None,
+        typer.Option(metavar="N", min=0, help="Length of the noise test (default 5), or of the control (600)."),
+    ] = None,
+    control: Annotated[
+        bool, typer.Option("--control", help="Measure how often the gate errs on this machine, quiet and under noise.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Examine this machine: what its CPU can do for int8, how noisy it is, what is missing.
+
+    Takes some 7 s longer than the noise test the first time, since the fp32 and int8 peak of one core is measured.
+    """
     from qbench.live import live
 
     with live(sys.stderr, quiet=quiet) as progress:
-        progress.note("listening to this machine's noise for 2 s")
-        found = doctors.examine()
-    print(doctors.to_json(found) if as_json else doctors.to_text(found, _width()))
+        if control:
+            from qbench import control as gates
+            from qbench.report.text import TextTable
+
+            rates = [*gates.simulations(), *gates.real(600.0 if seconds is None else seconds, progress=progress)]
+            table = TextTable(columns=gates.TITLES, rows=tuple(gates.rows(rates)), words=(0, 4))
+            said = gates.as_json(rates) if as_json else _table(table)
+        else:
+            from qbench import doctor as doctors
+            from qbench import doctor_words
+
+            found = doctors.examine(noise_seconds=5.0 if seconds is None else seconds, tell=progress.note)
+            said = doctor_words.as_json(found) if as_json else doctor_words.text(found, _width())
+    print(said)
 
 
 @app.command("list", epilog="Example: qbench list --json")
@@ -244,7 +286,11 @@ def _report(result: RunResult, progress: Silent) -> tuple[Path | None, float]:
 
     progress.stage("report", 1)
     started = time.monotonic()
-    page = build_report(result.folder)
+    try:
+        page = build_report(result.folder)
+    except QbenchError as error:  # the table below is worth as much: show it
+        progress.note(f"error: {error}")
+        return None, time.monotonic() - started
     progress.advance(page.name)
     return page, time.monotonic() - started
 
@@ -262,7 +308,7 @@ def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, f
         print(line)
     for one in answer.answers(judged):
         print(f"{text.setting_name(one.setting)}: {one.headline} {text.facts(one, judged)}".rstrip())
-    print(f"report: {page or 'none, since nothing was recorded'}")
+    print(f"report: {page or ('none, see above' if result.records else 'none, since nothing was recorded')}")
     print(run_words.times(elapsed_seconds))
 
 

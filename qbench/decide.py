@@ -13,6 +13,8 @@ from qbench import stats
 from qbench.record import Interval
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+# The error that the gate's rules share.
+FAMILY_ERROR = 0.05
 # The accuracy gate tests one side at 5 %, so it reads the two-sided 90 % interval.
 NON_INFERIORITY_LEVEL = 0.90
 # z(95 %) + z(80 %): a one-sided 5 % test that decides four times in five.
@@ -161,3 +163,8 @@ def p_beyond(
         return 0.0 if distance > 0 else 1.0
     law = norm if freedom is None else t(freedom)
     return float(law.sf(law.ppf((1 + level) / 2) * distance / reach))
+
+
+def scaled(p_value: float, level: float) -> float:
+    """A one-sided p-value as that of a 5 % test: 0.05 exactly where the interval of ``level`` touches its threshold."""
+    return min(1.0, p_value * FAMILY_ERROR / ((1 - level) / 2))

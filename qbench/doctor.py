@@ -2,77 +2,116 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from qbench import cache, inside, machine, noise, peak, process, wording
 from qbench import list as plugins
-from qbench import machine, wording
-from qbench.cache import cache_folder
 from qbench.clean import size_bytes
-from qbench.noise import Noise, noise
+from qbench.errors import QbenchError
 
 LIBRARIES = ("torch", "torchao", "onnx", "onnxruntime", "onnxscript", "openvino", "numpy")
 # What the runtimes read when they are imported, and what thus changes a measurement.
 VARIABLES = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "ORT_", "ATEN_", "MALLOC_")
-# Those that can hide an instruction set from a runtime.
-HIDING = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
-ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
+# Those that bind threads to cores, which is what qbench does itself.
+BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 COMPILERS = ("g++", "clang++", "c++", "cl")
+NOISE_SECONDS = 5.0
 
 _LOAD_OF_ONE = 0.7  # the one-minute average that a single busy thread reaches after about 70 s
-_NOISY_PAIR = 0.05  # the gate's default tolerance
+_LIMITS = process.Limits(seconds=120.0)  # for each child, beside what it was asked to take
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What was found; what this system does not tell is None.
+    """What was found; what this system does not tell, or what could not be measured, is None.
 
-    ``machine`` is the fingerprint, ``backends`` says of each what is missing (None: usable), ``compiler`` is a C++
-    compiler's path, ``allocator`` the one that LD_PRELOAD puts in place.
+    ``machine`` is the fingerprint, ``inside`` what a child process sees of itself, ``backends`` says of each what is
+    missing (None: usable), ``compiler`` is a C++ compiler's path, ``preloaded`` what LD_PRELOAD names, ``notes`` why
+    something could not be measured.
     """
 
     machine: Mapping[str, Any]
     int8: str
+    inside: inside.Inside | None
+    peak: peak.Peak | None
     governors: tuple[str, ...] | None
     transparent_hugepages: str | None
     load_average: float | None
-    noise: Noise
+    noise: noise.Noise | None
     versions: Mapping[str, str | None]
     variables: Mapping[str, str]
-    allocator: str
+    preloaded: str | None
     compiler: str | None
     cache: str
     cache_bytes: int
     backends: Mapping[str, str | None]
+    notes: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
 
 
-def examine(root: Path = machine.ROOT, environ: Mapping[str, str] = os.environ, noise_seconds: float = 2.0) -> Findings:
-    """All findings of this machine; takes about ``noise_seconds`` and imports no runtime."""
+def examine(
+    root: Path = machine.ROOT,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    noise_seconds: float = NOISE_SECONDS,
+    effort: peak.Effort = peak.FULL,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Findings:
+    """All findings of this machine; takes about ``noise_seconds``, and some 7 s more the first time.
+
+    Whatever needs a runtime happens in child processes, pinned to the core that a measured case would have.
+    """
     facts = machine.fingerprint(root)
-    folder = cache_folder()
+    load = machine.load_average(root)  # read before the measurements add to it
+    core = machine.allowed_cores()[-1]
+    notes: list[str] = []
+    tell("reading back what a measuring process sees")
+    seen = _tried("what a process sees", lambda: inside.look_inside(limits=_LIMITS, cores=(core,)), notes)
+    tell("measuring the fp32 and int8 peak of one core, unless that was done before")
+    top = _tried("the peak of one core", lambda: _peak(core, effort), notes)
+    tell(f"listening to this machine's noise for {noise_seconds:g} s")
+    listen = replace(_LIMITS, seconds=_LIMITS.seconds + noise_seconds)
+    heard = _tried("noise", lambda: noise.noise(noise_seconds, limits=listen, core=core), notes)
+    folder = cache.cache_folder()
     found = Findings(
         machine=facts,
         int8=int8_meaning(facts["isa"] or ()),
+        inside=seen,
+        peak=top,
         governors=machine.governors(root),
         transparent_hugepages=machine.transparent_hugepages(root),
-        load_average=machine.load_average(root),  # read before the noise test adds to it
-        noise=noise(noise_seconds),
+        load_average=load,
+        noise=heard,
         versions=machine.versions(LIBRARIES),
         variables={key: environ[key] for key in sorted(environ) if key.startswith(VARIABLES)},
-        allocator=allocator(environ),
+        preloaded=environ.get("LD_PRELOAD") or None,
         compiler=compiler(environ),
         cache=str(folder),
         cache_bytes=size_bytes(folder) if folder.exists() else 0,
         backends={row.name: row.missing for row in plugins.listing(("backend",))},
+        notes=tuple(notes),
     )
     return replace(found, advice=advice(found))
+
+
+def _peak(core: int, effort: peak.Effort) -> peak.Peak:
+    return peak.measured(cache.open_cache(), limits=_LIMITS, cores=(core,), effort=effort)
+
+
+def _tried(what: str, measure: Callable[[], Result], notes: list[str]) -> Result | None:
+    """What was measured; where it cannot be, None and a note: a doctor tells the rest."""
+    try:
+        return measure()
+    except QbenchError as error:
+        notes.append(f"{what} could not be measured: {error}")
+        return None
 
 
 def int8_meaning(isa: Sequence[str]) -> str:
@@ -98,12 +137,6 @@ def int8_meaning(isa: Sequence[str]) -> str:
     if "asimd" in isa:
         return "no dot product: int8 products are widened to 16 bits, at most about twice the peak of fp32"
     return "unknown: this system does not tell which of the instruction sets that matter it has"
-
-
-def allocator(environ: Mapping[str, str]) -> str:
-    """The memory allocator that LD_PRELOAD puts in place, or ``system``."""
-    preloaded = environ.get("LD_PRELOAD", "")
-    return next((name for name in ALLOCATORS if name in preloaded), "system")
 
 
 def compiler(environ: Mapping[str, str]) -> str | None:
@@ -141,83 +174,41 @@ def _advice_on_noise(found: Findings) -> Iterator[str]:
             f"the load average of the last minute is {found.load_average:.1f}: "
             "if something else still runs, stop it before you measure"
         )
-    if found.noise.pair_spread > _NOISY_PAIR:
+    heard = found.noise
+    if heard is not None and not heard.decidable:
         yield (
-            f"two blocks of the same loop differ by up to {wording.share(found.noise.pair_spread)}: "
+            f"a {wording.share(heard.tolerance, 0)} gate cannot be decided here in {heard.seconds:.0f} s: raise "
+            "measure.max_seconds and measure.processes, allow a larger max_regression, or gate on a quieter machine"
+        )
+    elif heard is not None and heard.pair_spread > heard.tolerance:
+        yield (
+            f"two blocks of the same loop differ by up to {wording.share(heard.pair_spread)}: "
             "keep `protocol: paired`, and raise measure.max_seconds where a run stops before its precision"
         )
 
 
 def _advice_on_software(found: Findings) -> Iterator[str]:
-    hiding = [name for name in HIDING if name in found.variables]
+    hiding = [name for name in machine.HIDING_VARIABLES if name in found.variables]
     if hiding:
         yield f"{' and '.join(hiding)} can hide instruction sets from a runtime: unset it unless you mean to"
+    elif not _uses_amx(found):
+        yield (
+            "the CPU has AMX, but no process here may or does use it: "
+            "Linux 5.16 or newer and a sandbox that allows arch_prctl are needed"
+        )
+    binding = [name for name in BINDING if name in found.variables]
+    if binding:
+        yield f"{' and '.join(binding)} can move threads off the cores that qbench pins them to: unset it"
+    named = next((name for name in inside.ALLOCATORS if name in (found.preloaded or "")), None)
+    if named and found.inside is not None and found.inside.allocator not in (named, None):
+        yield f"LD_PRELOAD names {named}, but no process has it: correct the path"
     if found.compiler is None:
         yield "no C++ compiler: backends that generate code are skipped; install one (Debian: apt install g++)"
 
 
-def to_json(found: Findings) -> str:
-    """The findings as an indented JSON object with the fields of ``Findings``."""
-    return json.dumps(asdict(found), indent=2, ensure_ascii=False)
-
-
-def to_text(found: Findings, width: int | None = None) -> str:
-    """The findings as labelled lines, wrapped at ``width`` columns (None: not at all)."""
-    lines: list[str] = []
-    for label, values in _rows(found):
-        for value in values or ("not told by this system",):
-            lines += _wrapped(f"{label:<13} ", value, width)
-            label = ""
-    return "\n".join(lines)
-
-
-def _wrapped(prefix: str, value: str, width: int | None) -> list[str]:
-    if width is None:
-        return [prefix + value]
-    return textwrap.wrap(
-        value,
-        max(width, 40),
-        initial_indent=prefix,
-        subsequent_indent=" " * len(prefix),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _rows(found: Findings) -> Iterator[tuple[str, tuple[str, ...]]]:
-    facts = found.machine
-    yield "CPU", _told(facts["cpu"])
-    yield "int8", (found.int8,)
-    yield "ISA", _told(" ".join(facts["isa"] or ()))
-    yield "cores", (_cores(facts),)
-    yield "governor", found.governors or ()
-    yield "huge pages", _told(found.transparent_hugepages)
-    yield "hypervisor", _told(facts["hypervisor"])
-    yield "memory", (wording.size(facts["memory_bytes"]),) if facts["memory_bytes"] else ()
-    yield "system", (f"{facts['os']} {facts['kernel']}, Python {facts['python']}",)
-    yield "load", _told(found.load_average)
-    yield "noise", (_noise(found.noise),)
-    yield "libraries", tuple(f"{name} {version or 'not installed'}" for name, version in found.versions.items())
-    yield "variables", tuple(f"{key}={value}" for key, value in found.variables.items()) or ("none is set",)
-    yield "allocator", (found.allocator,)
-    yield "C++ compiler", (found.compiler or "none",)
-    yield "cache", (f"{found.cache}, {wording.size(found.cache_bytes)}",)
-    yield "backends", tuple(f"{name}: {missing or 'usable'}" for name, missing in found.backends.items())
-    yield "advice", found.advice or ("none: nothing here stands in the way of a good measurement",)
-
-
-def _told(value: object) -> tuple[str, ...]:
-    return (str(value),) if value not in (None, "") else ()
-
-
-def _cores(facts: Mapping[str, Any]) -> str:
-    quota = "no quota" if facts["cpu_quota"] is None else f"a quota of {facts['cpu_quota']:g}"
-    return f"{facts['cores_allowed']} allowed of {facts['cores_total']}, {quota}"
-
-
-def _noise(seen: Noise) -> str:
-    return (
-        f"{seen.pairs} pairs of blocks of one loop against itself: median ratio {seen.ratio:.4f}, "
-        f"95 % of pairs within {wording.share(seen.pair_spread)}; "
-        f"the slowest 5 % of single calls take {wording.share(seen.call_spread)} more than the median"
-    )
+def _uses_amx(found: Findings) -> bool:
+    """Whether AMX is used as far as one can tell, or absent."""
+    if found.inside is None or "amx_int8" not in (found.machine["isa"] or ()):
+        return True
+    said = found.inside.onednn_isa
+    return found.inside.amx_granted is not False and (said is None or "AMX" in said)

@@ -67,7 +67,23 @@ def load_predictions(file: Path) -> dict[str, Array]:
         return {name: archive[name] for name in archive.files}
 
 
-def score(metric: Metric, own: dict[str, Array], baseline: dict[str, Array] | None, classes: int | None) -> Accuracy:
+def score(
+    metric: str, file: Path, baseline: Path | None, classes: int | None, *, limits: Limits, progress: Progress
+) -> Accuracy:
+    """``scored`` of two files of predictions, in a process of its own: a bootstrap takes seconds."""
+    found: Accuracy = call(_score_files, metric, file, baseline, classes, limits=limits, progress=progress)
+    return found
+
+
+def _score_files(
+    metric: str, file: Path, baseline: Path | None, classes: int | None, *, progress: Progress
+) -> Accuracy:
+    progress("score", 0.9)
+    base = None if baseline is None else load_predictions(baseline)
+    return scored(registry.load("metric", metric), load_predictions(file), base, classes)
+
+
+def scored(metric: Metric, own: dict[str, Array], baseline: dict[str, Array] | None, classes: int | None) -> Accuracy:
     """The score with its interval, and against the baseline's predictions the paired delta, agreement and flips.
 
     Raises ``EvaluateError`` where the outputs do not fit the metric (NaN, another shape, no labels).

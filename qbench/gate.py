@@ -8,6 +8,7 @@
     size growth   bytes / bytes in the baseline <= 1.01              a baseline
     <metric>      non-inferior to the like-for-like fp32             accuracy, or labels in the data
 
+Latency is judged on both artifacts run again (``gate_live``, which ``gate_run`` is handed), else on stored speed-ups.
 What cannot be judged is MISSING or INVALID, never PASS. The rules that rest on samples (latency, speed-up, metric)
 share one error budget: a FAIL must survive Holm's correction over all of them, else it is INCONCLUSIVE.
 ``gate`` is pure; ``gate_run`` reads the folder for it.
@@ -15,20 +16,23 @@ share one error budget: a FAIL must survive Holm's correction over all of them, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qbench import compare, decide, gate_rules, machine, stored
+from qbench import compare, decide, gate_latency, gate_rules, machine, stored
+from qbench.decide import FAMILY_ERROR
 from qbench.errors import NotComparable
-from qbench.gate_rules import FAMILY_ERROR, Evidence, Outcome, Verdict, needs_baseline
+from qbench.gate_evidence import Evidence, Outcome, Verdict
+from qbench.gate_latency import needs_baseline
+from qbench.gate_looks import NotRun, Rerun
 from qbench.record import Record
-from qbench.stored import RunInfo
+from qbench.stored import RunInfo, StoredRun
 
 if TYPE_CHECKING:
     from qbench.baseline import Baseline
-    from qbench.suite import GateSpec
+    from qbench.suite import GateSpec, Suite
 
 __all__ = ["Gated", "Outcome", "Verdict", "exit_code", "gate", "gate_run", "needs_baseline"]
 
@@ -38,12 +42,14 @@ EXIT_CODES: dict[Outcome, int] = {"FAIL": 1, "INVALID": 3, "MISSING": 3, "INCONC
 
 @dataclass(frozen=True, kw_only=True)
 class Gated:
-    """The verdicts on a run, and what was judged: ``baseline`` is the file it was held against, None without."""
+    """The verdicts on a run, and what was judged: ``baseline`` is the file it was held against, None without;
+    ``reruns`` the raw observations of artifacts that were run again, by case."""
 
     suite: str
     folder: Path
     baseline: Path | None
     verdicts: tuple[Verdict, ...]
+    reruns: Mapping[str, Rerun | NotRun] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -51,9 +57,14 @@ class Gated:
         return exit_code(self.verdicts)
 
 
-def gate_run(folder: Path, baseline: Path | None = None) -> Gated:
+def gate_run(
+    folder: Path,
+    baseline: Path | None = None,
+    rerun: Callable[[StoredRun, Suite, Baseline], Mapping[str, Rerun | NotRun]] | None = None,
+) -> Gated:
     """The verdicts on the run in ``folder`` by the gate of its own suite, against a baseline's ``.jsonl`` file.
 
+    ``rerun`` runs the artifacts of both again (``gate_live.Rerunner``); without it stored speed-ups are compared.
     Raises ``SuiteError`` where this qbench cannot read the run's suite, ``NotComparable`` where the baseline is of
     another suite or metric, ``UsageError`` where a file cannot be read.
     """
@@ -67,8 +78,11 @@ def gate_run(folder: Path, baseline: Path | None = None) -> Gated:
         raise NotComparable(
             f"{baseline}: the baseline is of suite '{against.info.suite.name}', the run of '{run.info.suite.name}'"
         )
-    verdicts = gate(run.records, run.info, suite.gate, place=suite.place, baseline=against, pairs=run.pairs)
-    return Gated(suite=run.info.suite.name, folder=folder, baseline=baseline, verdicts=verdicts)
+    reruns = {} if rerun is None or against is None else rerun(run, suite, against)
+    verdicts = gate(
+        run.records, run.info, suite.gate, place=suite.place, baseline=against, pairs=run.pairs, reruns=reruns
+    )
+    return Gated(suite=run.info.suite.name, folder=folder, baseline=baseline, verdicts=verdicts, reruns=reruns)
 
 
 def gate(
@@ -79,10 +93,12 @@ def gate(
     place: Callable[[str], str],
     baseline: Baseline | None = None,
     pairs: compare.Pairs = lambda record, fp32: None,
+    reruns: Mapping[str, Rerun | NotRun] | None = None,
 ) -> tuple[Verdict, ...]:
     """Every verdict in the order of the records, at least one; pure.
 
     ``place`` turns a key of the suite (``gate.accuracy.margin``) into file:line. ``baseline`` None: there is none.
+    ``reruns``: by case, what running both artifacts again gave, or why that could not be.
     """
     deltas: dict[str, compare.Delta] = {}
     if baseline is not None:
@@ -96,6 +112,7 @@ def gate(
         baseline=baseline,
         deltas=deltas,
         pairs=pairs,
+        reruns=reruns or {},
     )
     verdicts = [verdict for record in records for verdict in _of_record(evidence, record)] + _absent(evidence)
     nothing = _case(evidence, info.suite.name, "MISSING", "nothing to judge", "no int8 case was measured")
@@ -119,8 +136,8 @@ def _of_record(evidence: Evidence, record: Record) -> list[Verdict]:
     if record.case.mode == "fp32":
         return []
     rules = (
-        gate_rules.latency,
-        gate_rules.speedup,
+        gate_latency.latency,
+        gate_latency.speedup,
         gate_rules.size,
         gate_rules.size_growth,
         gate_rules.accuracy,

@@ -148,5 +148,6 @@ def as_json(gated: Gated) -> str:
         "outcome": outcome_of(gated.verdicts),
         "exit_code": gated.exit_code,
         "verdicts": [asdict(verdict) for verdict in gated.verdicts],
+        "reruns": {case: asdict(rerun) for case, rerun in gated.reruns.items()},
     }
     return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"

@@ -6,6 +6,7 @@ the very same weights, so a factory that draws random weights still gives one ne
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,11 +20,12 @@ from qbench import cache, machine, registry
 from qbench.backends.base import Inputs
 from qbench.datasets import check
 from qbench.datasets.base import Dataset, Examples, Preprocessing, overlap
-from qbench.errors import DataError, ModelError
+from qbench.errors import CaseError, DataError, ModelError
 from qbench.metrics.base import Metric
-from qbench.models import training
+from qbench.models import training, trial
 from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network
+from qbench.quant.forward import out_of_memory
 from qbench.suite import DataSpec
 
 Array = NDArray[Any]
@@ -91,6 +93,17 @@ class Data:
     def evaluation(self, start: int, stop: int) -> Inputs:
         """Preprocessed evaluation examples from ``start`` up to ``stop``."""
         return self.preprocessing(tuple(array[start:stop] for array in self._raw("evaluate")))
+
+    def probe(self, batch: int) -> Inputs:
+        """Made-up inputs of the examples' shapes and types, the same for every data set that has these: seeded noise,
+        or zeros and ones where the model takes whole numbers. What a network gives for them tells it from others."""
+        random = np.random.RandomState(0)
+        made = []
+        for array in self.evaluation(0, 1):
+            shape = (batch, *array.shape[1:])
+            noise = random.standard_normal(shape) if array.dtype.kind == "f" else random.randint(0, 2, shape)
+            made.append(np.ascontiguousarray(noise.astype(array.dtype)))
+        return tuple(made)
 
     def evaluation_labels(self) -> Array | None:
         """The labels of the evaluation examples; None where there are none."""
@@ -196,11 +209,24 @@ def prepare_model(reference: ModelReference, data: Data, metric: str, root: Path
     code = cache.key_of(
         {
             "code": weights_file.code_digest(reference),
+            "behaviour": _behaviour(network, data),
             "factory": reference.attribute,
             "args": dict(reference.args),
         }
     )
     return Model(reference=reference, weights=file, weights_digest=digest, code_digest=code, notes=notes)
+
+
+def _behaviour(network: Network, data: Data) -> str | None:
+    """The digest of what the network gives for made-up inputs: a factory may read a configuration that is neither
+    code nor weight. None where it does not take them (its file, code and weights then name it alone)."""
+    try:
+        outputs = _try(network, data.probe(1))
+    except (CaseError, RuntimeError, TypeError, ValueError, IndexError) as error:
+        if out_of_memory(error):
+            raise
+        return None
+    return hashlib.sha256(np.ascontiguousarray(outputs).tobytes()).hexdigest()
 
 
 def load_network(reference: ModelReference, weights: Path | None) -> Network:
@@ -252,17 +278,15 @@ def _save(module: Any, folder: Path) -> Mapping[str, Any]:
 def _require_fit(network: Network, data: Data, metric_name: str, name: str) -> None:
     probes = min(PROBES, data.evaluation_count)
     inputs = data.evaluation(0, probes)
-    shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in inputs)
     try:
         outputs = _try(network, inputs)
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        first = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ModelError(f"{name} does not take this data ({shapes}): {first}") from error
-    if outputs.ndim == 0 or len(outputs) != probes:
-        raise ModelError(
-            f"{name}: a batch of {probes} gives an output of shape {list(outputs.shape)}: its first axis must be "
-            "the example"
-        )
+    except trial.Misfit as error:
+        shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in inputs)
+        raw = tuple(array[:probes] for array in data._raw("evaluate"))
+        hint = trial.hint(network, raw) if data.preprocessing.to_float else ""
+        raise ModelError(f"{name} does not take this data ({shapes}): {error}{hint}") from error
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from error
     metric: Metric = registry.load("metric", metric_name)
     labels = data.evaluation_labels()
     if labels is not None:
@@ -275,27 +299,5 @@ def _require_fit(network: Network, data: Data, metric_name: str, name: str) -> N
 
 
 def _try(network: Network, inputs: Inputs) -> Array:
-    """The first output for a few examples, one at a time (a network may take only batches of one)."""
-    from qbench.quant import onnx_model
-
-    if network.kind == "onnx" and network.path is not None:
-        path = network.path
-        fixed = onnx_model.fixed_batch(path) or 1
-        rows = [onnx_model.run(path, _repeated(inputs, i, fixed))[:1] for i in range(len(inputs[0]))]
-        return np.concatenate(rows)
-    import torch
-
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        result = network.module(*(torch.from_numpy(np.array(array)) for array in inputs))
-    first = result[0] if isinstance(result, tuple | list) else result
-    if not isinstance(first, torch.Tensor):
-        raise ModelError(
-            f"the network returns {type(first).__name__}; expected a tensor, or a tuple that starts with one"
-        )
-    array: Array = first.numpy()
-    return array
-
-
-def _repeated(inputs: Inputs, i: int, times: int) -> Inputs:
-    return tuple(np.repeat(array[i : i + 1], times, axis=0) for array in inputs)
+    """The first output for a few examples; raises ``ModelError`` where the network does not take them."""
+    return trial.outputs(network, inputs)

@@ -61,6 +61,9 @@ _ARM_CORES = {
     ("0x41", "0xd4f"): "Neoverse-V2",
 }
 
+# Environment variables that can hide an instruction set from a runtime.
+HIDING_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
+
 # A latency means something only beside these; the order is the order in which a difference is named.
 COMPARED = ("cpu", "arch", "isa", "cores_allowed", "cores_total", "hypervisor", "os")
 
@@ -143,6 +146,12 @@ def allowed_cores(root: Path = ROOT) -> tuple[int, ...]:
     cores = sorted(os.sched_getaffinity(0)) if has_affinity else list(range(os.cpu_count() or 1))
     quota = cpu_quota(root)
     return tuple(cores if quota is None else cores[: max(1, int(quota))])
+
+
+def pinned_core() -> int | None:
+    """The one core that this process is pinned to, or None where it may run on several or nothing is told."""
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    return min(cores) if len(cores) == 1 else None
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:

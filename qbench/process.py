@@ -32,15 +32,6 @@ THREAD_VARIABLES = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",  # an idle worker must not spin on the core of the one that is measured
 }
-PRELOADED = (
-    "numpy",
-    "torch",
-    "onnxruntime",
-    "safetensors.torch",
-    "threadpoolctl",
-    "qbench.evaluate",
-    "qbench.measure.arm",
-)
 _starting = threading.Lock()
 _alive: weakref.WeakSet[Worker] = weakref.WeakSet()
 
@@ -81,7 +72,7 @@ class Worker:
         )
         with _starting, _environment(THREAD_VARIABLES), _without_main():
             if not fresh:
-                multiprocessing.set_forkserver_preload(list(PRELOADED))
+                multiprocessing.set_forkserver_preload(["qbench.preload"])
             self._process.start()
         theirs.close()
         _alive.add(self)
@@ -155,8 +146,7 @@ class Worker:
     def _died(self) -> WorkerError:
         self._process.join(timeout=5.0)
         code = self._process.exitcode
-        lines = self._log.read_text(errors="replace").strip().splitlines() if self._log.exists() else []
-        said = f"; its last words: {lines[-1][:300]}" if lines else ""
+        said = _last_words(self._log)
         if code is not None and code < 0:
             name = signal.Signals(-code).name
             cause = " (most often: the system ran out of memory)" if name == "SIGKILL" else ""
@@ -167,6 +157,16 @@ class Worker:
         if self._process.is_alive():
             self._process.kill()
             self._process.join(timeout=5.0)
+
+
+def _last_words(log: Path) -> str:
+    """What a dead child wrote last; of a fatal error where in Python it was, not the list of modules behind it."""
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    fatal = [i for i, line in enumerate(lines) if line.startswith("Fatal Python error")]
+    if fatal:
+        place = next((line.strip() for line in lines[fatal[-1] :] if line.strip().startswith("File ")), "")
+        return f"; its last words: {lines[fatal[-1]]} {place}".rstrip()[:300]
+    return f"; its last words: {lines[-1][:300]}" if lines else ""
 
 
 def call(

@@ -73,7 +73,8 @@ class ArtifactFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """Closed-loop service time of one call, seconds; percentiles are null where ``n`` does not support them."""
+    """Closed-loop service time of one call, seconds; percentiles and limits are null where ``n`` does not support
+    them. ``effective_n``: how many independent calls the ``n`` are worth."""
 
     p50_seconds: float | None
     p50_low: float | None
@@ -82,6 +83,40 @@ class Latency:
     p99_seconds: float | None
     mean_seconds: float | None
     n: int
+    p90_low: float | None = None
+    p90_high: float | None = None
+    p99_low: float | None = None
+    p99_high: float | None = None
+    effective_n: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequential:
+    """What the literature's protocol says beside the paired one: mean seconds of ``n`` calls in a process of its own,
+    and the baseline's mean over it. It has no interval."""
+
+    mean_seconds: float
+    n: int
+    speedup: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fastest:
+    """Time of the run's fastest fp32 of any backend (same model, threads, batch) over this case's."""
+
+    baseline: str
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interference:
+    """What the system did to the case's process while its blocks ran: totals over ``blocks`` (null: not told)."""
+
+    blocks: int
+    involuntary_switches: int | None
+    page_faults: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +138,17 @@ class Speedup:
 
 @dataclass(frozen=True, kw_only=True)
 class ColdStart:
-    """Seconds to load the artifact in a fresh process, and of the first call after it."""
+    """Seconds to load the artifact in a fresh process (libraries imported), of the first call, and the median of calls
+    2 to 5: medians over ``processes``, with order-statistic limits where these support them (6 at 95 %)."""
 
     load_seconds: float
     first_call_seconds: float
+    next_calls_seconds: float | None = None
+    processes: int = 1
+    load_low: float | None = None
+    load_high: float | None = None
+    first_call_low: float | None = None
+    first_call_high: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +204,9 @@ class Record:
     observed: dict[str, Any] | None = None
     latency: Latency | None = None
     speedup: Speedup | None = None
+    speedup_fastest: Fastest | None = None
+    sequential: Sequential | None = None
+    interference: Interference | None = None
     throughput_per_second: float | None = None
     cold_start: ColdStart | None = None
     memory: Memory | None = None
@@ -187,7 +232,9 @@ def from_line(line: str, *, file: str = "<text>", number: int = 1) -> Record:
     try:
         data = json.loads(line)
     except json.JSONDecodeError as error:
-        raise UsageError(f"{where}:{error.colno}: not JSON: {error.msg}") from error
+        raise UsageError(
+            f"{where}:{error.colno}: not JSON: {error.msg}; remove the line, or its case is lost to every command"
+        ) from error
     schema = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(schema, int) or schema < 1:
         raise UsageError(f"{where}: not a qbench record: it has no schema number")

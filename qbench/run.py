@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from qbench import cache, machine, registry, run_folder
+from qbench import cache, machine, peak, registry, run_folder
 from qbench.backends.base import Backend
 from qbench.build import Artifact, build
-from qbench.errors import CaseError, CaseSkipped
+from qbench.errors import CaseError, CaseSkipped, UsageError
 from qbench.inputs import Data, Model, prepare_data, prepare_model, request_of
 from qbench.measure.stage import CaseLatency
 from qbench.measure.stage import Stage as MeasureStage
-from qbench.metrics.base import Metric
 from qbench.models.base import ModelReference
+from qbench.peak import Peak
 from qbench.plan import Case, Plan, PlannedCase, Variant, load_backends, make_plan
 from qbench.process import Limits, call, end_all
-from qbench.record import Record, Roofline, Status
+from qbench.record import Accuracy, Record, Roofline, Status
 from qbench.run_folder import RunFolder
 from qbench.run_ledger import Ledger, plain
 from qbench.suite import Suite
@@ -70,6 +70,8 @@ def run(
     """Runs a suite; every case ends as a record. Ctrl-C keeps what is known and tells how to resume."""
     cores = machine.allowed_cores()
     plan = make_plan(suite, load_backends(suite), cores=len(cores), only=only)
+    if not plan.cases and not plan.skipped:
+        raise UsageError(f"{suite.file}: nothing to run: {'; '.join(plan.notes) or 'the matrix holds no case'}")
     root = cache.open_cache()
     folder = run_folder.reopen(resume, suite) if resume else run_folder.create(suite, out)
     started, interrupted = _now(), False
@@ -119,6 +121,8 @@ class _Story:
     data: Data | None = None
     models: dict[str, Model] = field(default_factory=dict)
     predicted: dict[str, Path] = field(default_factory=dict)
+    accuracy: dict[str, Accuracy] = field(default_factory=dict)
+    peak: Peak | None = None
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def tell(self) -> None:
@@ -157,11 +161,14 @@ class _Story:
             self.progress.note(note)
         self.progress.advance("data")
         metric = self.suite.gate.accuracy.metric
-        self._each(
-            "prepare",
-            list(references.values()),
-            lambda reference: self._prepare_one(reference, metric),
-        )
+        self._each("prepare", list(references.values()), lambda reference: self._prepare_one(reference, metric))
+        self.folder.require_same_inputs(self._digests())
+
+    def _digests(self) -> dict[str, str]:
+        """What names the data and the networks of this run: a resumed run must have the same."""
+        assert self.data is not None
+        named = {f"model {name}": f"{one.weights_digest}+{one.code_digest}" for name, one in self.models.items()}
+        return {"data": f"{self.data.calibration_digest}+{self.data.evaluation_digest}", **named}
 
     def _prepare_one(self, reference: ModelReference, metric: str) -> None:
         def report(text: str, share: float) -> None:
@@ -227,29 +234,38 @@ class _Story:
         self.ledger.break_(wrong, "build", CaseSkipped(reason))
 
     def _evaluate(self) -> None:
-        """Predictions are shared by the cases of a variant, but for dynamic ones, whose outputs depend on the batch."""
-        wanted: dict[str, list[Case]] = {}
+        """Predictions are shared by the cases of a variant, but for dynamic ones, whose outputs depend on the batch.
+
+        fp32 first: the others are scored against its predictions. What an earlier part of the run has is kept.
+        """
+        wanted: dict[str, list[PlannedCase]] = {}
         for one in self.ledger.open_cases():
-            wanted.setdefault(_prediction_name(one.case), []).append(one.case)
+            wanted.setdefault(_prediction_name(one.case), []).append(one)
         self.progress.stage("evaluate", len(wanted))
-        self._each("evaluate", list(wanted.items()), lambda item: self._evaluate_one(*item))
+        for first in (True, False):
+            chosen = [item for item in wanted.items() if (item[1][0].baseline is None) == first]
+            self._each("evaluate", chosen, lambda item: self._evaluate_one(*item))
 
-    def _evaluate_one(self, name: str, cases: list[Case]) -> None:
-        from qbench.evaluate import predict
+    def _evaluate_one(self, name: str, planned: list[PlannedCase]) -> None:
+        from qbench.evaluate import predict, score
 
+        cases = [one.case for one in planned]
         file = self.folder.path / "predictions" / f"{name}.npz"
         artifact = self.ledger.artifacts[cases[0].variant.id]
+        base = self.predicted.get(planned[0].baseline) if planned[0].baseline else None
         started = time.monotonic()
+
+        def report(text: str, share: float) -> None:
+            self.progress.advance(f"{name}: {text}", share)
+
         try:
             assert self.data is not None
-            predict(
-                artifact,
-                self.data,
-                cases[0].batch_size,
-                file,
-                limits=self.limits,
-                progress=lambda text, share: self.progress.advance(f"{name}: {text}", share),
-            )
+            kept = file.exists() and all(case.id in self.ledger.done for case in cases)
+            if not kept:
+                predict(artifact, self.data, cases[0].batch_size, file, limits=self.limits, progress=report)
+                metric = self.suite.gate.accuracy.metric
+                found = score(metric, file, base, self.data.classes, limits=self.limits, progress=report)
+                self.accuracy.update({case.id: found for case in cases})
             self.predicted.update({case.id: file for case in cases})
         except CaseError as error:
             self.ledger.break_(cases, "evaluate", error)
@@ -260,39 +276,39 @@ class _Story:
         """One group after the other, nothing beside it; each case is recorded as soon as it is known."""
         assert self.data is not None or not self.ledger.open_cases()
         open_cases = self.ledger.open_cases()
-        self.progress.stage("measure", sum(one.baseline is not None for one in open_cases))
+        wanted = {one.case.id for one in open_cases if one.baseline is not None}
+        self.progress.stage("measure", len(wanted))
         if self.data is None:
             return
+        self.peak = self._measured_peak()
         stage = MeasureStage(
             suite=self.suite, data=self.data, cores=self.cores, folder=self.folder.path, limits=self.limits
         )
         for baseline, contenders in _groups(open_cases):
             started = time.monotonic()
-            arms = {one.case.id: self.ledger.artifacts[one.case.variant.id] for one in (baseline, *contenders)}
+            rivals = [one for one in open_cases if _is_rival(one, baseline)]
+            arms = {one.case.id: self.ledger.artifacts[one.case.variant.id] for one in (baseline, *contenders, *rivals)}
             measured = stage.measure(
-                baseline.case, [one.case for one in contenders], arms, lambda case: self.progress.advance(case)
+                baseline.case,
+                [one.case for one in contenders],
+                [one.case for one in rivals],
+                arms,
+                lambda case: self.progress.advance(case) if case in wanted else None,
+                done=self.ledger.done,
             )
             share = (time.monotonic() - started) / (1 + len(contenders))
             for one in (baseline, *contenders):
-                self.seconds[one.case.id, "measure"] = share
-                self.ledger.finish(self._record_of(one, measured[one.case.id]))
+                if one.case.id in measured:
+                    self.seconds[one.case.id, "measure"] = share
+                    self.ledger.finish(self._record_of(one, measured[one.case.id]))
+            stage.forget_partial()
 
     # --- records -----------------------------------------------------------------------------------------
 
     def _record_of(self, planned: PlannedCase, measured: CaseLatency) -> Record:
-        from qbench.evaluate import load_predictions, score
-
         case, artifact = planned.case, self.ledger.artifacts[planned.case.variant.id]
         status: Status = "ok"
-        stage = reason = accuracy = None
-        metric: Metric = registry.load("metric", self.suite.gate.accuracy.metric)
-        assert self.data is not None
-        try:
-            own = load_predictions(self.predicted[case.id])
-            base = load_predictions(self.predicted[planned.baseline]) if planned.baseline else None
-            accuracy = score(metric, own, base, self.data.classes)
-        except CaseError as error:
-            status, stage, reason = "failed", "evaluate", str(error)
+        stage = reason = None
         if measured.reason is not None:
             status, stage, reason = "failed", "measure", measured.reason
         return Record(
@@ -303,13 +319,30 @@ class _Story:
             reference=planned.reference,
             recipe=plain(artifact.recipe),
             artifact=artifact.facts(),
-            accuracy=accuracy,
-            roofline=Roofline(macs=artifact.macs * case.batch_size),
+            accuracy=self.accuracy[case.id],
+            roofline=self._roofline(case, artifact, measured),
             predictions=f"predictions/{self.predicted[case.id].name}",
             started=self.started,
             elapsed_seconds=self._elapsed_of(case),
             **measured.known(),
         )
+
+    def _measured_peak(self) -> Peak | None:
+        """What this core can do at most: from the cache, or measured now in a few seconds."""
+        try:
+            return peak.measured(self.root, limits=self.limits, progress=self.progress.advance)
+        except CaseError as error:
+            self.progress.note(f"the peak of this core is not known: {error}")
+            return None
+
+    def _roofline(self, case: Case, artifact: Artifact, measured: CaseLatency) -> Roofline:
+        """Multiply-accumulates of one call, and its share of the peak of the cores and the precision that it has."""
+        macs = artifact.macs * case.batch_size
+        typical = measured.latency.p50_seconds if measured.latency else None
+        if self.peak is None or not typical or not macs:
+            return Roofline(macs=macs)
+        most = self.peak.of(case.variant.mode) * case.threads
+        return Roofline(macs=macs, peak_fraction=peak.fraction(macs, typical, most))
 
     def _elapsed_of(self, case: Case) -> dict[str, float]:
         return {stage: round(s, 3) for (name, stage), s in self.seconds.items() if name == case.id}
@@ -354,6 +387,17 @@ def _groups(cases: Sequence[PlannedCase]) -> list[tuple[PlannedCase, list[Planne
         if one.baseline is not None:
             groups[one.baseline][1].append(one)
     return list(groups.values())
+
+
+def _is_rival(one: PlannedCase, baseline: PlannedCase) -> bool:
+    """Whether a case is the fp32 of another backend with the same model, threads and batch."""
+    ours, theirs = baseline.case, one.case
+    same = (ours.variant.model.name, ours.threads, ours.batch_size) == (
+        theirs.variant.model.name,
+        theirs.threads,
+        theirs.batch_size,
+    )
+    return same and one.baseline is None and theirs.id != ours.id
 
 
 def _prediction_name(case: Case) -> str:

@@ -28,9 +28,10 @@ VERSIONS = ("qbench", "torch", "onnxruntime", "onnx", "onnxscript", "numpy", "sc
 class RunFolder:
     """``reports/<suite>/<UTC time>-<short id>/``; records are appended from several threads, one at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, digests: dict[str, str] | None = None) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._digests: dict[str, str] = digests or {}
 
     def records(self) -> list[Record]:
         """Everything recorded so far."""
@@ -48,6 +49,19 @@ class RunFolder:
         for override in suite.overrides:
             words += ["--set", override]
         return shlex.join([*words, "--resume", str(self.path)])
+
+    def require_same_inputs(self, digests: Mapping[str, str]) -> None:
+        """Raises ``UsageError`` where the data or a network is not what an earlier part of this run had."""
+        other = [name for name, digest in digests.items() if self._digests.get(name, digest) != digest]
+        if other:
+            raise UsageError(
+                f"{self.path}: {' and '.join(other)} changed since this run was started; start a new run, "
+                "or its cases would not belong together"
+            )
+        self._digests |= digests
+        with self._writing():
+            content = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
+            self._write_info(content | {"digests": self._digests})
 
     def write_info(
         self, suite: Suite, plan: Plan, *, started: str, finished: str | None, elapsed_seconds: Mapping[str, float]
@@ -73,11 +87,15 @@ class RunFolder:
             },
             "metric": {"name": metric.name, "percent": metric.percent, "higher_is_better": metric.higher_is_better},
             "elapsed_seconds": dict(elapsed_seconds),
+            "digests": self._digests,
         }
-        temporary = self.path / f".run.json.{os.getpid()}"
         with self._writing():
-            temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-            temporary.replace(self.path / "run.json")
+            self._write_info(content)
+
+    def _write_info(self, content: Mapping[str, Any]) -> None:
+        temporary = self.path / f".run.json.{os.getpid()}"
+        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        temporary.replace(self.path / "run.json")
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -128,4 +146,4 @@ def reopen(folder: Path, suite: Suite) -> RunFolder:
         raise UsageError(f"{folder}: was made on another machine ({differs} differs); start a new run")
     for part in PARTS:
         (folder / part).mkdir(exist_ok=True)
-    return RunFolder(folder)
+    return RunFolder(folder, content.get("digests"))

@@ -56,9 +56,11 @@ class Ledger:
         status: Status = "skipped" if isinstance(error, CaseSkipped) else "failed"
         with self._lock:
             for case in cases:
-                if not self.stopping and case.id not in self.done and case.id not in self._broken:
+                if not self.stopping and case.id not in self._broken:
                     self._broken[case.id] = (status, str(error))
-                    self._folder.append(self._broken_record(case, status, stage, str(error)))
+                    # A case that an earlier part of the run has measured keeps its record, but serves no other now.
+                    if case.id not in self.done:
+                        self._folder.append(self._broken_record(case, status, stage, str(error)))
             self._break_dependents({case.id for case in cases}, stage)
 
     def _break_dependents(self, baselines: set[str], stage: str) -> None:

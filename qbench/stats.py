@@ -57,6 +57,28 @@ def quantile_interval(samples: ArrayLike, q: float, level: float = 0.95) -> Inte
     return Interval(value=float(np.quantile(array, q)), low=low, high=high)
 
 
+def effective_size(values: ArrayLike) -> float | None:
+    """How many independent values a time series is worth: n / (1 + 2 sum of its autocorrelations).
+
+    The sum ends at the first pair of lags whose sum is not positive (Geyer, Statistical Science 7 (1992), 473-483).
+    Between 1 and n; None for fewer than 8 values. A constant series is worth all its values.
+    """
+    array = _floats(values)
+    n = array.size
+    if n < 8:
+        return None
+    centred = array - array.mean()
+    spectrum = np.abs(np.fft.rfft(centred, 2 * n)) ** 2
+    correlation = np.fft.irfft(spectrum)[:n]
+    if correlation[0] <= 0:
+        return float(n)
+    correlation = correlation / correlation[0]
+    pairs = correlation[1 : n - n % 2 : 2][: (n - 1) // 2] + correlation[2:n:2][: (n - 1) // 2]
+    ends = np.flatnonzero(pairs <= 0)
+    total = float(pairs[: ends[0]].sum()) if ends.size else float(pairs.sum())
+    return float(min(n, max(1.0, n / (1 + 2 * max(0.0, total)))))
+
+
 def ratio_over_blocks(log_ratios: ArrayLike, level: float = 0.95) -> Interval:
     """exp of the median log ratio over the blocks of one process, with exact order-statistic limits.
 

@@ -77,6 +77,95 @@ class Branching(nn.Module):
         return self.head(x)
 
 
+class Loud(nn.Module):
+    """Control flow on values that most examples do not show: a pixel above 5 turns the outputs round."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = self.head(torch.flatten(x, 1))
+        return -x if float(x.detach().abs().max()) > 50 else x
+
+
+class Crowded(nn.Module):
+    """Another function for a batch of several than for one example."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = self.head(torch.flatten(x, 1))
+        return -x if x.shape[0] > 1 else x
+
+
+class NeverAlone(nn.Module):
+    """A forward that raises for a batch of 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        if len(x) < 2:
+            raise ValueError("expected several examples")
+        return self.head(torch.flatten(x, 1))
+
+
+class Forgetful(nn.Module):
+    """Dropout that nobody turned off."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.head(nn.functional.dropout(torch.flatten(x, 1), 0.5))
+
+
+class Tokens(nn.Module):
+    """Token ids (n, 6) in, 10 scores and the hidden state out."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(16, 8)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, ids):
+        hidden = self.embedding(ids).mean(1)
+        return self.head(hidden), hidden
+
+
+class Masked(nn.Module):
+    """Two inputs and one that may be left out."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(6, 10)
+
+    def forward(self, values, mask, scale=None):
+        return self.head(values * mask)
+
+
+class Head(nn.Module):
+    """A small trunk, and outputs in one of the forms that users give."""
+
+    def __init__(self, outputs=1, form="plain"):
+        super().__init__()
+        self.trunk = nn.Linear(4, 16)
+        self.head = nn.Linear(16, outputs)
+        self.form = form
+
+    def forward(self, x):
+        hidden = torch.relu(self.trunk(x))
+        found = self.head(hidden)
+        if self.form == "flat":
+            return found.squeeze(1)
+        return (found, hidden) if self.form == "tuple" else found
+
+
 class NothingToQuantize(nn.Module):
     """No layer with weights."""
 
@@ -97,6 +186,16 @@ def lstm():
 def perceptron():
     torch.manual_seed(0)
     return Perceptron().eval()
+
+
+def tokens():
+    torch.manual_seed(0)
+    return Tokens().eval()
+
+
+def masked():
+    torch.manual_seed(0)
+    return Masked().eval()
 
 
 def unseeded():

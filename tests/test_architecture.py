@@ -23,10 +23,13 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
 
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("errors", "live", "noise", "machine", "terminal"),
-    ("child",),
+    ("errors", "live", "machine", "terminal"),
+    ("child", "preload"),
     ("registry", "record", "cache", "process", "python_file", "find"),
     ("stats", "wording"),
+    # this machine, measured
+    ("gemm",),
+    ("inside", "noise", "peak"),
     ("decide",),
     # the core quantization pipeline
     ("quant",),
@@ -49,13 +52,18 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("compare",),
     ("compare_words",),
     ("baseline",),
-    ("gate_rules",),
+    ("gate_looks",),
+    ("gate_evidence",),
+    ("gate_rules", "gate_latency"),
+    ("gate_live",),
     ("gate",),
     ("gate_words",),
+    ("control",),
     ("report",),
     # what stands beside it
     ("list", "clean"),
     ("doctor",),
+    ("doctor_words",),
     ("cli",),
     ("__main__",),
 )

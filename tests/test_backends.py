@@ -8,10 +8,11 @@ import sys
 import numpy as np
 import pytest
 import torch
-from networks import residual_cnn
+from networks import Branching, Head, Loud, NeverAlone, residual_cnn, tokens
 
 from qbench import registry
 from qbench.backends.base import BuildJob
+from qbench.errors import BuildError
 from qbench.models.base import Network
 from qbench.quant.coverage import share
 from qbench.quant.recipe import Recipe
@@ -38,17 +39,18 @@ def usable(name):
     return backend
 
 
-def build(backend, mode, folder, network=None):
+def build(backend, mode, folder, network=None, calibration=None, labels=None):
     folder.mkdir(exist_ok=True)
-    labels = np.arange(64) % 10
+    inputs = calibration or images()
+    labels = np.arange(64) % 10 if labels is None else labels
     job = BuildJob(
         network=network or Network(kind="torch", module=residual_cnn()),
         mode=mode,
         recipe=backend.resolve(
             mode, Recipe(calibrator="histogram", epochs=1, learning_rate=1e-3, batch_size=32, seed=0)
         ),
-        calibration=images(),
-        training=(images(), labels) if mode == "qat" else None,
+        calibration=inputs,
+        training=(inputs, labels) if mode == "qat" else None,
         folder=folder,
     )
     return backend.build(job)
@@ -109,6 +111,94 @@ def outputs(backend, file):
     runner = backend.load(file, threads=torch.get_num_threads())
     with runner.context():
         return np.array(runner.outputs(runner(runner.prepare(images()))))
+
+
+def torch_network(module):
+    torch.manual_seed(0)
+    return Network(kind="torch", module=module.eval())
+
+
+TRACED = [("torch", "fp32"), ("onednn", "dynamic")]
+
+
+@pytest.mark.parametrize(("name", "mode"), TRACED)
+def test_a_frozen_decision_is_tried_on_every_calibration_example(name, mode, tmp_path):
+    """What the first examples do not show is found on a later one; what none shows is noted."""
+    backend = usable(name)
+    built = build(backend, mode, tmp_path / "quiet", torch_network(Loud()))
+    assert "the trace froze a decision at networks.py:" in built.note
+    assert "equal on 64 calibration examples" in built.note
+    (x,) = images()
+    x[40] *= 1000
+    with pytest.raises(BuildError, match="another model on calibration example 40"):
+        build(backend, mode, tmp_path / "loud", torch_network(Loud()), (x,))
+
+
+@pytest.mark.parametrize(("name", "mode"), [*TRACED, ("onednn", "static"), ("onednn", "qat"), ("onnxruntime", "fp32")])
+def test_a_network_that_takes_no_single_example_says_so(name, mode, tmp_path):
+    """On every path from a network to an artifact."""
+    with pytest.raises(BuildError, match="does not take a batch of 1"):
+        build(usable(name), mode, tmp_path / "x", torch_network(NeverAlone()))
+
+
+def test_an_int8_path_that_loses_the_randomness_is_refused_too(tmp_path):
+    """FX turns a functional dropout off, so the int8 model would be another than the network."""
+    from networks import Forgetful
+
+    with pytest.raises(BuildError, match="is dropout or randomness left on"):
+        build(usable("onednn"), "static", tmp_path / "x", torch_network(Forgetful()))
+
+
+@pytest.mark.parametrize(
+    ("form", "labels", "loss"),
+    [
+        ("plain", np.linspace(-0.3, 0.3, 64), "mse_loss"),
+        ("flat", np.linspace(-0.3, 0.3, 64).astype(np.float32), "mse_loss"),
+        ("tuple", np.arange(64) % 2, "binary_cross_entropy_with_logits"),
+        ("flat", np.arange(64) % 2, "binary_cross_entropy_with_logits"),
+    ],
+)
+def test_qat_notes_the_loss_that_fits_the_labels(form, labels, loss, tmp_path):
+    """Float labels stay floats on their way to the loss."""
+    x = np.random.default_rng(0).random((64, 4), dtype=np.float32)
+    built = build(usable("onednn"), "qat", tmp_path / "qat", torch_network(Head(1, form)), (x,), labels)
+    assert built.note == f"trained on {loss}"
+
+
+def test_qat_refuses_labels_that_fit_no_loss(tmp_path):
+    """Quantities for a classifier."""
+    with pytest.raises(
+        BuildError, match=r"QAT cannot train: float32 labels of shape \(n,\) and outputs of shape \(n, 10\)"
+    ):
+        build(usable("onednn"), "qat", tmp_path / "qat", labels=np.linspace(0, 1, 64))
+
+
+def test_token_ids_go_through_every_torch_path(tmp_path):
+    """Whole numbers in, several outputs out."""
+    ids = (np.random.default_rng(0).integers(0, 16, (64, 6)),)
+    for name, mode in [*TRACED, ("onednn", "static"), ("onnxruntime", "fp32")]:
+        built = build(usable(name), mode, tmp_path / f"{name}-{mode}", Network(kind="torch", module=tokens()), ids)
+        assert [layer.macs for layer in built.layers] == [80]
+
+
+def test_a_branch_that_the_first_examples_show_is_refused(tmp_path):
+    """By the trace's own comparison, with the line."""
+    (x,) = images()
+    x[1::2] *= -1
+    with pytest.raises(BuildError, match=r"froze a decision at networks\.py:\d+ \(if float"):
+        build(usable("torch"), "fp32", tmp_path / "x", torch_network(Branching()), (x,))
+
+
+@pytest.mark.parametrize("mode", ["fp32", "dynamic", "static"])
+def test_a_fixed_batch_builds_in_every_mode(mode, tmp_path):
+    """An ONNX file for batches of 4: the artifact says so, its layers count for one example."""
+    from test_quant_onnx import CONV, PRODUCT, by_hand
+
+    network = Network(kind="onnx", path=by_hand(tmp_path / "m.onnx", batch=4))
+    built = build(usable("onnxruntime"), mode, tmp_path / mode, network)
+    assert built.fixed_batch == 4
+    assert [layer.macs for layer in built.layers] == [CONV, PRODUCT]
+    assert (share(built.layers) == 1) == (mode != "fp32")
 
 
 @pytest.mark.parametrize("name", NAMES)

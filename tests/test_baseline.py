@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from made_records import CASE, FP32, RUN_V1, failed, fp32, info, int8, skipped
 
+from qbench import cache
 from qbench import record as records_file
-from qbench.baseline import info_file, read_baseline, write_baseline
+from qbench.baseline import artifact_file, artifacts, info_file, read_baseline, to_text, write_baseline
 from qbench.errors import UsageError
-from qbench.record import Record
+from qbench.record import ArtifactFacts, Record
 from qbench.stored import RunInfo, read_run
 
 
@@ -75,6 +78,122 @@ def test_a_missing_baseline_says_what_to_do(tmp_path: Path) -> None:
     records_file.write(tmp_path / "demo.jsonl", [int8()])
     with pytest.raises(UsageError, match=r"demo\.run\.json: missing"):
         read_baseline(tmp_path / "demo.jsonl")
+
+
+# --- the artifacts that a gate runs again --------------------------------------------------------------------
+
+
+@pytest.fixture
+def cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Record, str], Record]:
+    """Puts an artifact of two files into a cache of the test's own; the record that names it."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+
+    def put(record: Record, text: str) -> Record:
+        def fill(folder: Path) -> dict[str, str]:
+            (folder / "model.onnx").write_text(text)
+            (folder / "weights.bin").write_text(f"weights of {text}")
+            return {"file": "model.onnx"}
+
+        key = cache.key_of({"artifact": text})
+        entry = cache.fetch(cache.open_cache(), "artifacts", key, fill)
+        sha256 = cache.file_digest(entry.folder / "model.onnx")
+        return replace(record, artifact=ArtifactFacts(format="onnx", sha256=sha256, size_bytes=len(text), key=key))
+
+    return put
+
+
+Cached = Callable[[Record, str], Record]
+
+
+def written(tmp_path: Path, records: list[Record]) -> Path:
+    """A baseline of those records."""
+    folder = tmp_path / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    return write_baseline(run_folder(folder, records, info()), tmp_path / "baselines")
+
+
+def test_artifacts_stay_in_the_cache_unless_asked_for(tmp_path: Path, cached: Cached) -> None:
+    """They may be large: nothing is put beside the baseline, and they are found where the run left them."""
+    record = cached(int8(), "one")
+    file = written(tmp_path, [fp32(), record])
+    found = artifacts(file, keep=False)
+    assert (found.found, found.missing, found.folder) == (1, (), None)
+    assert sorted(path.name for path in file.parent.iterdir()) == ["demo.jsonl", "demo.run.json"]
+    assert artifact_file(record, beside=file) is not None
+    assert "1 of 1, in the cache" in to_text(found)
+
+
+def test_kept_artifacts_outlive_the_cache(tmp_path: Path, cached: Cached) -> None:
+    """Copies lie under their sha256 with every file of theirs; fp32 is never run again and not copied."""
+    record = cached(int8(), "one")
+    file = written(tmp_path, [cached(fp32(), "fp32"), record])
+    found = artifacts(file, keep=True)
+    assert record.artifact is not None
+    assert [path.name for path in (file.parent / "demo").iterdir()] == [record.artifact.sha256]
+    shutil.rmtree(tmp_path / "cache")
+    copy = artifact_file(record, beside=file)
+    assert copy is not None
+    assert copy.read_text() == "one"
+    assert (copy.parent / "weights.bin").read_text() == "weights of one"
+    assert found.folder == file.parent / "demo"
+    assert found.size_bytes == sum(path.stat().st_size for path in copy.parent.iterdir())
+    assert artifacts(file, keep=True) == found
+
+
+def test_a_new_baseline_takes_its_former_artifacts_away(tmp_path: Path, cached: Cached) -> None:
+    """Beside a baseline lie exactly its own; what is no artifact is left alone."""
+    first = written(tmp_path, [cached(int8(), "one")])
+    artifacts(first, keep=True)
+    (first.parent / "demo" / "notes.txt").write_text("mine")
+    record = cached(int8(), "two")
+    file = written(tmp_path, [record])
+    artifacts(file, keep=True)
+    assert record.artifact is not None
+    assert {path.name for path in (file.parent / "demo").iterdir()} == {record.artifact.sha256, "notes.txt"}
+
+
+def test_a_missing_artifact_is_named(tmp_path: Path, cached: Cached) -> None:
+    """The case whose artifact a clean has taken is said when the baseline is written, not only at the gate."""
+    record = cached(int8(), "one")
+    file = written(tmp_path, [record])
+    shutil.rmtree(tmp_path / "cache")
+    found = artifacts(file, keep=False)
+    assert (found.found, found.missing) == (0, (CASE,))
+    assert CASE in to_text(found)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "weights.bin", cache.MANIFEST])
+def test_an_artifact_that_was_changed_is_none(tmp_path: Path, cached: Cached, name: str) -> None:
+    """A copy must have the record's sha256, and its other files those of its manifest: else it is not loaded."""
+    record = cached(int8(), "one")
+    file = written(tmp_path, [record])
+    artifacts(file, keep=True)
+    assert record.artifact is not None
+    shutil.rmtree(tmp_path / "cache")
+    (file.parent / "demo" / record.artifact.sha256 / name).write_text("{}")
+    assert artifact_file(record, beside=file) is None
+
+
+def test_a_copy_whose_manifest_agrees_with_itself_only_is_none(tmp_path: Path, cached: Cached) -> None:
+    """Another model put in the place of the recorded one, manifest and all, is refused by the record's sha256."""
+    record, other = cached(int8(), "one"), cached(int8(), "two")
+    file = written(tmp_path, [record])
+    artifacts(file, keep=True)
+    assert record.artifact is not None
+    assert other.artifact is not None
+    copy = file.parent / "demo" / record.artifact.sha256
+    shutil.rmtree(copy)
+    shutil.copytree(tmp_path / "cache" / "artifacts" / str(other.artifact.key), copy)
+    shutil.rmtree(tmp_path / "cache")
+    assert artifact_file(record, beside=file) is None
+
+
+def test_artifacts_that_cannot_be_kept_are_a_usage_error(tmp_path: Path, cached: Cached) -> None:
+    """The folder that cannot be made is named."""
+    file = written(tmp_path, [cached(int8(), "one")])
+    (file.parent / "demo").write_text("in the way")
+    with pytest.raises(UsageError, match="demo: cannot be written"):
+        artifacts(file, keep=True)
 
 
 def test_an_unwritable_target_is_a_usage_error(tmp_path: Path) -> None:

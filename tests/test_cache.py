@@ -42,7 +42,9 @@ def test_the_root_is_private_and_tagged(root):
     assert (root / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
 
 
-@pytest.mark.parametrize("damage", ["change", "delete", "manifest", "manifest-shape"])
+@pytest.mark.parametrize(
+    "damage", ["change", "delete", "manifest", "manifest-shape", "manifest-bytes", "manifest-facts"]
+)
 def test_a_damaged_entry_is_made_again_and_said_so(root, damage):
     """Every hit is verified against the manifest; what differs is rebuilt with a note."""
     folder = cache.fetch(root, "artifacts", KEY, fill).folder
@@ -52,8 +54,12 @@ def test_a_damaged_entry_is_made_again_and_said_so(root, damage):
         (folder / "model").unlink()
     elif damage == "manifest":
         (folder / "manifest.json").write_text("{")
-    else:
+    elif damage == "manifest-shape":
         (folder / "manifest.json").write_text(json.dumps({"files": 3}))
+    elif damage == "manifest-bytes":
+        (folder / "manifest.json").write_bytes(b"\xff\xfe\x00rubbish")
+    else:
+        (folder / "manifest.json").write_text(json.dumps({"files": {}}))
     again = cache.fetch(root, "artifacts", KEY, fill)
     assert again.fresh
     assert "was damaged" in (again.note or "")

@@ -17,6 +17,8 @@ from qbench import clean as cleaning
 from qbench import doctor as doctors
 from qbench.errors import NotComparable, QbenchError, UsageError, WorkerError
 from qbench.gate import Gated, Outcome, Verdict
+from qbench.gate_live import Rerunner
+from qbench.peak import Effort
 from qbench.record import CaseKey, Record, read, write
 from qbench.run import RunResult
 
@@ -187,14 +189,18 @@ def test_schema_prints_the_file_that_editors_read(qbench: Qbench) -> None:
     assert qbench("schema").out == (ROOT / "suites" / "schema.json").read_text(encoding="utf-8")
 
 
-def test_doctor_as_text_and_json(qbench: Qbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_as_text_and_json(qbench: Qbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The findings go to stdout, the waiting to stderr, and quiet is quiet."""
     examine = doctors.examine
-    monkeypatch.setattr(doctors, "examine", lambda: examine(noise_seconds=0.0))
-    done = qbench("doctor", "--json", "--quiet")
+    tiny = Effort(sizes=(32,), screen_seconds=0.0, finalists=1, final_seconds=0.0)
+    monkeypatch.setattr(doctors, "examine", lambda **asked: examine(**asked, effort=tiny))
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path))
+    done = qbench("doctor", "--json", "--quiet", "--seconds", "0")
     assert json.loads(done.out)["noise"]["pairs"] == 6
     assert done.err == ""
-    assert qbench("doctor").out.startswith("CPU ")
+    done = qbench("doctor", "--seconds", "0")
+    assert done.out.startswith("CPU ")
+    assert "listening to this machine's noise for 0 s" in done.err
 
 
 def test_clean_says_what_it_freed(qbench: Qbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -231,30 +237,47 @@ def test_gate_exit_codes(
     runs: Path, qbench: Qbench, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, code: int
 ) -> None:
     """Each outcome has its exit code, and the verdict is printed."""
-    monkeypatch.setattr(gate, "gate_run", lambda folder, against: gated(outcome, against))
+    monkeypatch.setattr(gate, "gate_run", lambda folder, against, rerun: gated(outcome, against))
     done = qbench("gate", "demo")
     assert done.code == code
     assert outcome in done.out
 
 
-def test_gate_takes_the_committed_baseline_by_itself(
-    runs: Path, qbench: Qbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def asked(runs: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the gate was asked with; it passes."""
+    seen: list[dict[str, Any]] = []
+
+    def gate_run(folder: Path, against: Path | None, **options: Any) -> Gated:
+        seen.append({"against": against, **options})
+        return gated("PASS", against)
+
+    monkeypatch.setattr(gate, "gate_run", gate_run)
+    return seen
+
+
+def test_gate_takes_the_committed_baseline_by_itself(qbench: Qbench, asked: list[dict[str, Any]]) -> None:
     """Without --baseline it is reports/baselines/<suite>.jsonl if that is there, else none; with it, that file."""
-    seen: list[Path | None] = []
-    monkeypatch.setattr(gate, "gate_run", lambda folder, against: seen.append(against) or gated("PASS", against))
     qbench("gate", "demo")
     committed = Path("reports/baselines/demo.jsonl")
     committed.parent.mkdir()
     committed.write_text("")
     qbench("gate", "demo")
     qbench("gate", "demo", "--baseline", "other.jsonl")
-    assert seen == [None, committed, Path("other.jsonl")]
+    assert [one["against"] for one in asked] == [None, committed, Path("other.jsonl")]
+
+
+def test_gate_runs_the_artifacts_again_unless_stored(qbench: Qbench, asked: list[dict[str, Any]]) -> None:
+    """Live is the default; --stored runs nothing."""
+    qbench("gate", "demo", "--quiet")
+    qbench("gate", "demo", "--stored")
+    assert isinstance(asked[0]["rerun"], Rerunner)
+    assert asked[1]["rerun"] is None
 
 
 def test_gate_writes_its_files_and_annotations(runs: Path, qbench: Qbench, monkeypatch: pytest.MonkeyPatch) -> None:
     """JUnit and Markdown go to their files; annotations join the text, and leave JSON alone."""
-    monkeypatch.setattr(gate, "gate_run", lambda folder, against: gated("FAIL", against))
+    monkeypatch.setattr(gate, "gate_run", lambda folder, against, rerun: gated("FAIL", against))
     done = qbench("gate", "demo", "--junit", "g.xml", "--markdown", "g.md", "--github")
     assert Path("g.xml").read_text().startswith("<?xml")
     assert "FAIL" in Path("g.md").read_text()
@@ -266,7 +289,7 @@ def test_gate_writes_its_files_and_annotations(runs: Path, qbench: Qbench, monke
 
 def test_gate_that_cannot_write_is_usage(runs: Path, qbench: Qbench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that cannot be written is a message with its name, not a pass."""
-    monkeypatch.setattr(gate, "gate_run", lambda folder, against: gated("PASS", against))
+    monkeypatch.setattr(gate, "gate_run", lambda folder, against, rerun: gated("PASS", against))
     done = qbench("gate", "demo", "--junit", "no/such/folder/g.xml")
     assert done.code == 2
     assert "no/such/folder/g.xml: cannot be written" in done.err
@@ -280,11 +303,22 @@ def test_baseline_writes_where_it_says(runs: Path, qbench: Qbench, monkeypatch: 
         seen.append((folder, target, allow_failed))
         return target / "demo.jsonl"
 
+    def look(file: Path, *, keep: bool) -> baseline.Artifacts:
+        seen.append((file, keep))
+        return baseline.Artifacts(found=2, missing=(), size_bytes=9, folder=None)
+
     monkeypatch.setattr(baseline, "write_baseline", keep)
-    done = qbench("baseline", "demo")
-    assert done.out == "wrote reports/baselines/demo.jsonl and reports/baselines/demo.run.json; commit both\n"
-    qbench("baseline", "demo", "--out", "keep", "--allow-failed")
-    assert seen == [(runs, Path("reports/baselines"), False), (runs, Path("keep"), True)]
+    monkeypatch.setattr(baseline, "artifacts", look)
+    first, second = qbench("baseline", "demo").out.splitlines()
+    assert first == "wrote reports/baselines/demo.jsonl and reports/baselines/demo.run.json; commit both"
+    assert "2 of 2, in the cache" in second
+    qbench("baseline", "demo", "--out", "keep", "--allow-failed", "--keep-artifacts")
+    assert seen == [
+        (runs, Path("reports/baselines"), False),
+        (Path("reports/baselines/demo.jsonl"), False),
+        (runs, Path("keep"), True),
+        (Path("keep/demo.jsonl"), True),
+    ]
 
 
 # --- run, report, compare --------------------------------------------------------------------------------------

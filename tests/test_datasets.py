@@ -737,6 +737,20 @@ def test_arguments_and_options_reach_the_function(tmp_path: Path) -> None:
     assert examples.ids == ("0", "1", "2", "3")
 
 
+def test_the_suite_decides_whether_whole_numbers_stay_whole(tmp_path: Path) -> None:
+    """`to_float: false` beside a Python function goes before what the function says; another value is refused."""
+    text = """
+        def load(split):
+            return np.arange(6).reshape(2, 3), [0, 1]
+        load.preprocessing = {"to_float": True}
+        """
+    ids = opened("python", write_python(tmp_path, text), tmp_path, to_float=False)
+    assert ids.preprocessing(ids.load("train").inputs)[0].dtype == np.int64
+    assert opened("python", write_python(tmp_path, text), tmp_path).preprocessing.to_float
+    with pytest.raises(DataError, match="to_float: expected one of True, False, got 'no'"):
+        opened("python", write_python(tmp_path, text), tmp_path, to_float="no")
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,46 @@ from typing import Any
 
 import pytest
 
-from qbench import doctor, machine
-from qbench.doctor import Findings, advice, allocator, compiler, int8_meaning, to_json, to_text
+from qbench import doctor, machine, process
+from qbench.doctor import Findings, advice, compiler, int8_meaning
+from qbench.doctor_words import as_json, ratio_meaning, text
+from qbench.errors import WorkerError
+from qbench.inside import Inside
 from qbench.noise import Noise
+from qbench.peak import Effort, Peak
+from qbench.record import Interval
 
-QUIET = Noise(ratio=1.0002, pair_spread=0.011, call_spread=0.034, pairs=180, seconds=2.0)
+TINY = Effort(sizes=(32,), screen_seconds=0.0, finalists=1, final_seconds=0.0)
+QUIET = Noise(
+    ratio=Interval(value=1.0002, low=0.9991, high=1.0013),
+    pair_spread=0.011,
+    call_spread=0.034,
+    pairs=180,
+    seconds=5.0,
+    core=1,
+    tolerance=0.05,
+    decidable=True,
+)
+SEEN = Inside(
+    torch_isa="AVX512",
+    onednn_isa="Intel AVX-512 with Intel DL Boost",
+    amx_granted=None,
+    allocator="system",
+    cores=(1,),
+    threads=1,
+)
+PEAK = Peak(
+    fp32_flops_per_second=98.7e9,
+    fp32_kernel="torch.mm",
+    fp32_size=512,
+    int8_ops_per_second=437e9,
+    int8_kernel="torch._int_mm",
+    int8_size=768,
+    core=1,
+    seconds=3.1,
+    versions={"torch": "2.13.0"},
+    kernels={"torch.mm": 98.7e9, "torch._int_mm": 437e9, "quantized linear, qnnpack": None},
+)
 GOOD = Findings(
     machine={
         "cpu": "AMD EPYC 9B14",
@@ -30,18 +66,21 @@ GOOD = Findings(
         "python": "3.11.7",
     },
     int8="VNNI",
+    inside=SEEN,
+    peak=PEAK,
     governors=("performance",),
     transparent_hugepages="madvise",
     load_average=0.1,
     noise=QUIET,
     versions={"torch": "2.13.0", "openvino": None},
     variables={},
-    allocator="system",
+    preloaded=None,
     compiler="/usr/bin/g++",
     cache="/cache/qbench",
     cache_bytes=31_337_000,
     backends={"onednn": None, "inductor": "no g++"},
 )
+AMX = {**GOOD.machine, "isa": ["amx_int8", "avx2"]}
 
 
 def test_a_good_machine_gets_no_advice() -> None:
@@ -57,7 +96,12 @@ def test_a_good_machine_gets_no_advice() -> None:
         ({"machine": {**GOOD.machine, "cores_allowed": 1}}, "only one core is allowed"),
         ({"load_average": 1.3}, "the load average of the last minute is 1.3"),
         ({"noise": replace(QUIET, pair_spread=0.083)}, "two blocks of the same loop differ by up to 8.3 %"),
+        ({"noise": replace(QUIET, decidable=False)}, "a 5 % gate cannot be decided here in 5 s"),
         ({"variables": {"ONEDNN_MAX_CPU_ISA": "AVX2"}}, "ONEDNN_MAX_CPU_ISA can hide instruction sets"),
+        ({"variables": {"KMP_AFFINITY": "compact"}}, "KMP_AFFINITY can move threads off the cores"),
+        ({"preloaded": "/wrong/libjemalloc.so"}, "LD_PRELOAD names jemalloc, but no process has it"),
+        ({"machine": AMX}, "the CPU has AMX, but no process here may or does use it"),
+        ({"machine": AMX, "inside": replace(SEEN, onednn_isa=None, amx_granted=False)}, "the CPU has AMX, but no"),
         ({"compiler": None}, "no C++ compiler"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
@@ -71,7 +115,17 @@ def test_each_fault_gets_its_one_advice(change: dict[str, Any], start: str) -> N
 
 def test_what_the_system_does_not_tell_gives_no_advice() -> None:
     """No advice is made from ignorance."""
-    assert advice(replace(GOOD, governors=None, load_average=None, transparent_hugepages=None)) == ()
+    ignorant = replace(GOOD, governors=None, load_average=None, transparent_hugepages=None, noise=None, peak=None)
+    assert advice(ignorant) == ()
+    assert advice(replace(ignorant, machine=AMX, inside=None, preloaded="libjemalloc.so")) == ()
+    unsaid = replace(SEEN, onednn_isa=None, allocator=None)
+    assert advice(replace(ignorant, machine=AMX, inside=unsaid, preloaded="libjemalloc.so")) == ()
+
+
+def test_what_is_followed_is_not_advised() -> None:
+    """AMX that is used, and an allocator that is in place, need no advice."""
+    used = replace(SEEN, onednn_isa="Intel AVX10.1 and Intel AMX", amx_granted=True, allocator="jemalloc")
+    assert advice(replace(GOOD, machine=AMX, inside=used, preloaded="/usr/lib/libjemalloc.so.2")) == ()
 
 
 @pytest.mark.parametrize(
@@ -91,13 +145,6 @@ def test_the_best_instruction_set_decides_what_int8_means(isa: Sequence[str], st
     assert int8_meaning(isa).startswith(start)
 
 
-def test_allocator_is_read_from_what_is_preloaded() -> None:
-    """A preloaded allocator is named by its library."""
-    assert allocator({}) == "system"
-    assert allocator({"LD_PRELOAD": "/usr/lib/libfoo.so"}) == "system"
-    assert allocator({"LD_PRELOAD": "/usr/lib/libfoo.so:/usr/lib/libjemalloc.so.2"}) == "jemalloc"
-
-
 def test_compiler_is_what_cxx_names_else_what_the_path_has(tmp_path: Path) -> None:
     """CXX wins also when it is wrong: a build would use it and fail."""
     for name in ("c++", "clang++"):
@@ -110,39 +157,84 @@ def test_compiler_is_what_cxx_names_else_what_the_path_has(tmp_path: Path) -> No
     assert compiler({"PATH": str(tmp_path / "empty")}) is None
 
 
-def test_examine_reads_the_environment_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only variables that runtimes read are kept, so that no secret is shown; the cache is measured."""
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    (cache / "file").write_bytes(b"x" * 1234)
-    monkeypatch.setenv("QBENCH_CACHE", str(cache))
+def test_examine_reads_what_it_is_given_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine without /proc and /sys every fact is null, the rest is measured, and no secret is shown: only
+    variables that runtimes read are kept."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
     environ = {"OMP_NUM_THREADS": "1", "AWS_SECRET": "s3cret", "PATH": "", "LD_PRELOAD": "libtcmalloc.so"}
-    found = doctor.examine(root=tmp_path / "elsewhere", environ=environ, noise_seconds=0.0)
+    told: list[str] = []
+    found = doctor.examine(
+        root=tmp_path / "elsewhere", environ=environ, noise_seconds=0.0, effort=TINY, tell=told.append
+    )
     assert found.variables == {"OMP_NUM_THREADS": "1"}
-    assert (found.allocator, found.compiler) == ("tcmalloc", None)
-    assert (found.cache, found.cache_bytes) == (str(cache), 1234)
-    assert found.governors is None
-    assert "s3cret" not in to_json(found) + to_text(found)
+    assert (found.preloaded, found.compiler) == ("libtcmalloc.so", None)
+    assert found.cache == str(tmp_path / "cache")
+    assert found.cache_bytes > 0
+    assert (found.governors, found.load_average, found.machine["isa"]) == (None, None, None)
+    assert "s3cret" not in as_json(found) + text(found)
     assert found.advice == advice(found)
+    assert found.notes == ()
+    assert len(told) == 3
 
 
 def test_examine_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On the machine at hand everything can be read, and the JSON holds the same as the fields."""
+    """On the machine at hand everything is measured in pinned processes, and the JSON holds it all."""
     monkeypatch.setenv("QBENCH_CACHE", str(tmp_path))
-    found = doctor.examine(noise_seconds=0.0)
+    found = doctor.examine(noise_seconds=0.0, effort=TINY)
     assert found.machine == machine.fingerprint()
-    data = json.loads(to_json(found))
+    data = json.loads(as_json(found))
+    assert found.noise is not None
+    assert found.peak is not None
     assert data["noise"]["pairs"] == found.noise.pairs
+    assert data["noise"]["ratio"]["low"] == found.noise.ratio.low
+    assert data["peak"]["ratio"] == pytest.approx(found.peak.ratio)
     assert set(data["backends"]) >= {"torch", "onnxruntime"}
+    if hasattr(os, "sched_getaffinity"):
+        core = machine.allowed_cores()[-1]
+        assert (data["noise"]["core"], data["peak"]["core"], data["inside"]["cores"]) == (core, core, [core])
+
+
+def test_what_cannot_be_measured_is_null_with_a_note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A child that dies takes one finding with it; the doctor says which and why, and tells the rest."""
+
+    def dead(function: Any, *args: Any, **rest: Any) -> None:
+        raise WorkerError("the process was ended by SIGILL")
+
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setattr(process, "call", dead)
+    found = doctor.examine(noise_seconds=0.0, effort=TINY)
+    assert (found.inside, found.peak, found.noise) == (None, None, None)
+    inside, peak, noise = found.notes
+    assert inside == "what a process sees could not be measured: the process was ended by SIGILL"
+    assert "the cache cannot be written" in peak
+    assert noise == "noise could not be measured: the process was ended by SIGILL"
+    assert json.loads(as_json(found))["peak"] is None
+    assert "notes         what a process sees could not be measured" in text(found)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "start"),
+    [(0.9, "int8 arithmetic is hardly faster"), (1.49, "int8 arithmetic is hardly"), (4.43, "a layer that arithmetic")],
+)
+def test_the_ratio_of_the_peaks_is_explained(ratio: float, start: str) -> None:
+    """A reader learns what int8 can gain at most, and where from."""
+    assert ratio_meaning(ratio).startswith(start)
 
 
 def test_text_labels_every_fact() -> None:
     """The text is exact: labels aligned, several values below each other, sizes and shares scaled."""
-    assert to_text(replace(GOOD, advice=("do this",))) == "\n".join(
+    assert text(replace(GOOD, advice=("do this",))) == "\n".join(
         (
             "CPU           AMD EPYC 9B14",
             "int8          VNNI",
             "ISA           avx2 avx512_vnni",
+            "as used       torch: AVX512",
+            "              oneDNN: Intel AVX-512 with Intel DL Boost",
+            "peak          fp32 98.7 GFLOP/s: torch.mm, 512 x 512; one thread on core 1",
+            "              int8 437 GOP/s: torch._int_mm, 768 x 768",
+            "              ratio 4.4: a layer that arithmetic limits gains at most 4.4 times from int8, one that "
+            "memory limits at most 4 (a quarter of the bytes), one of many small calls less than either",
             "cores         2 allowed of 2, no quota",
             "governor      performance",
             "huge pages    madvise",
@@ -150,12 +242,15 @@ def test_text_labels_every_fact() -> None:
             "memory        8.00 GB",
             "system        Linux 6.1, Python 3.11.7",
             "load          0.1",
-            "noise         180 pairs of blocks of one loop against itself: median ratio 1.0002, 95 % of pairs "
-            "within 1.1 %; the slowest 5 % of single calls take 3.4 % more than the median",
+            "noise         180 pairs of blocks of one loop against itself, on core 1, 5.0 s: "
+            "ratio 1.0002 [0.9991, 1.0013], where 1 is true",
+            "              95 % of pairs within 1.1 %; the slowest 5 % of single calls take 3.4 % more than the median",
+            "              a 5 % gate can be decided: the interval must lie within 2.5 % of 1",
             "libraries     torch 2.13.0",
             "              openvino not installed",
             "variables     none is set",
             "allocator     system",
+            "preloaded     nothing",
             "C++ compiler  /usr/bin/g++",
             "cache         /cache/qbench, 31.3 MB",
             "backends      onednn: usable",
@@ -167,6 +262,7 @@ def test_text_labels_every_fact() -> None:
 
 def test_text_says_what_is_not_told_and_fits_the_width() -> None:
     """What could not be read is said in words, and no line is longer than the terminal."""
-    text = to_text(replace(GOOD, governors=None, load_average=None), width=60)
-    assert "governor      not told by this system" in text
-    assert max(map(len, text.splitlines())) <= 60
+    shown = text(replace(GOOD, governors=None, load_average=None, noise=None, peak=None, inside=None), width=60)
+    for label in ("governor", "load", "noise", "peak", "as used", "allocator"):
+        assert f"{label:<13} not told by this system" in shown
+    assert max(map(len, shown.splitlines())) <= 60

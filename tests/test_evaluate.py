@@ -29,7 +29,7 @@ def test_delta_flips_and_agreement_are_paired():
     labels = [0, 1, 2, 3, 4, 5]
     base = predictions([0, 1, 2, 3, 9, 9], labels)  # 4 right
     ours = predictions([0, 1, 2, 9, 4, 9], labels)  # 4 right: one harmful, one beneficial
-    found = evaluate.score(TOP1, ours, base, 10)
+    found = evaluate.scored(TOP1, ours, base, 10)
     assert (found.value, found.delta.value) == (pytest.approx(4 / 6), 0.0)
     assert (found.flips.harmful, found.flips.beneficial) == (1, 1)
     assert found.agreement == pytest.approx(4 / 6)
@@ -39,7 +39,7 @@ def test_delta_flips_and_agreement_are_paired():
 
 def test_the_baseline_itself_has_no_delta():
     """fp32 is not compared with itself."""
-    found = evaluate.score(TOP1, predictions([1, 2], [1, 3]), None, 10)
+    found = evaluate.scored(TOP1, predictions([1, 2], [1, 3]), None, 10)
     assert (found.delta, found.agreement, found.flips) == (None, None, None)
 
 
@@ -48,7 +48,7 @@ def test_a_metric_that_is_no_mean_uses_the_paired_bootstrap():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, 300)
     base = predictions(np.where(rng.random(300) < 0.9, labels, 0), labels)
-    found = evaluate.score(F1, predictions(np.where(rng.random(300) < 0.7, labels, 0), labels), base, 10)
+    found = evaluate.scored(F1, predictions(np.where(rng.random(300) < 0.7, labels, 0), labels), base, 10)
     assert found.delta.value == pytest.approx(found.value - F1.value(base["outputs"], labels))
     assert found.delta.low < found.delta.value < found.delta.high < 0
 
@@ -58,13 +58,13 @@ def test_nan_outputs_are_an_error():
     broken = predictions([1, 2], [1, 2])
     broken["outputs"][0, 0] = np.nan
     with pytest.raises(EvaluateError, match="NaN"):
-        evaluate.score(TOP1, broken, None, 10)
+        evaluate.scored(TOP1, broken, None, 10)
 
 
 def test_missing_labels_are_an_error():
     """Without labels there is no accuracy."""
     with pytest.raises(EvaluateError, match="labels"):
-        evaluate.score(TOP1, {"outputs": np.eye(3, dtype=np.float32)}, None, None)
+        evaluate.scored(TOP1, {"outputs": np.eye(3, dtype=np.float32)}, None, None)
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
-"""Rules of qbench/gate.py, gate_rules.py and gate_words.py; every outcome has a golden file."""
+"""Rules of qbench/gate.py, gate_latency.py, gate_rules.py and gate_words.py; every outcome has a golden file."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from made_records import (
 from qbench import gate, gate_words, suite
 from qbench.baseline import Baseline, write_baseline
 from qbench.errors import NotComparable
+from qbench.gate_latency import needs_baseline, sampled_rules
+from qbench.gate_looks import NotRun, ProcessPair, Rerun, look
 from qbench.record import Interval, Record
 from qbench.stored import PlanInfo, RunInfo, SkipInfo
 from qbench.suite import Suite
@@ -64,14 +67,19 @@ class Situation:
     baseline: Sequence[Record] | None = None
     run: RunInfo = field(default_factory=info)
     held: RunInfo = field(default_factory=info)
+    reruns: dict[str, Rerun | NotRun] = field(default_factory=dict)
 
     def gated(self) -> gate.Gated:
         """The verdicts."""
         chosen = policy(self.rules)
         baseline = None if self.baseline is None else Baseline(info=self.held, records=tuple(self.baseline))
-        verdicts = gate.gate(self.records, self.run, chosen.gate, place=chosen.place, baseline=baseline)
+        verdicts = gate.gate(
+            self.records, self.run, chosen.gate, place=chosen.place, baseline=baseline, reruns=self.reruns
+        )
         file = None if baseline is None else Path("reports/baselines/demo.jsonl")
-        return gate.Gated(suite="demo", folder=Path("reports/demo/1"), baseline=file, verdicts=verdicts)
+        return gate.Gated(
+            suite="demo", folder=Path("reports/demo/1"), baseline=file, verdicts=verdicts, reruns=self.reruns
+        )
 
 
 def slow(**changes: Any) -> Record:
@@ -79,12 +87,46 @@ def slow(**changes: Any) -> Record:
     return int8(speedup=speedup(2.5 / 1.1, **changes))
 
 
+def rerun(change: float, count: int = 6, *, control: float = 0.0) -> dict[str, Rerun | NotRun]:
+    """The int8 case run again in that many process pairs: so much slower, its control so far off."""
+    wobble = [0.01 if number % 2 else -0.01 for number in range(count)]
+    pairs = tuple(
+        ProcessPair(ratio=math.log1p(change) + one / 2, control=math.log1p(control) + one, drift=0.001)
+        for one in wobble
+    )
+    # Half the control is taken back, so the ratios get a spread of their own.
+    pairs = tuple(replace(pair, ratio=pair.ratio + 0.004 * (n % 3 - 1)) for n, pair in enumerate(pairs))
+    return {CASE: Rerun(pairs=pairs, look=look(pairs, 0.05))}
+
+
+def died() -> dict[str, Rerun | NotRun]:
+    """A process of the int8 case was killed in the second process pair."""
+    pair = ProcessPair(ratio=0.0, control=0.0, drift=0.0)
+    return {CASE: Rerun(pairs=(pair,), look=None, reason="the process was ended by SIGSEGV")}
+
+
+GONE: dict[str, Rerun | NotRun] = {CASE: NotRun(reason="the baseline's artifact is gone")}
+OTHER_TORCH = info(versions={"torch": "2.12.0", "onnxruntime": None})
+NEW_TORCH = info(versions={"torch": "2.13.0", "onnxruntime": None})
 OTHER_MACHINE = info(environment={"cpu": "CPU B"})
 GOOD = [fp32(), int8()]
 SITUATIONS = {
     "pass_all_rules": Situation("PASS", GOOD, baseline=GOOD),
     "pass_absolute_rules_without_baseline": Situation("PASS", GOOD, ABSOLUTE),
     "fail_latency": Situation("FAIL", [fp32(), slow()], REGRESSION, GOOD),
+    "pass_live": Situation("PASS", GOOD, REGRESSION, GOOD, reruns=rerun(0.0)),
+    "pass_live_on_another_cpu": Situation("PASS", GOOD, REGRESSION, GOOD, held=OTHER_MACHINE, reruns=rerun(0.0)),
+    "pass_live_without_speedup": Situation("PASS", [fp32(), int8(speedup=None)], REGRESSION, GOOD, reruns=rerun(0.0)),
+    "pass_live_new_torch": Situation(
+        "PASS", GOOD, REGRESSION, GOOD, run=NEW_TORCH, held=OTHER_TORCH, reruns=rerun(0.0)
+    ),
+    "pass_stored_instead": Situation("PASS", GOOD, REGRESSION, GOOD, reruns=GONE),
+    "fail_live": Situation("FAIL", GOOD, REGRESSION, GOOD, reruns=rerun(0.1)),
+    "invalid_live_died": Situation("INVALID", GOOD, REGRESSION, GOOD, reruns=died()),
+    "inconclusive_live": Situation("INCONCLUSIVE", GOOD, REGRESSION, GOOD, reruns=rerun(0.05, 12)),
+    "inconclusive_live_control": Situation(
+        "INCONCLUSIVE", GOOD, REGRESSION, GOOD, reruns=rerun(0.1, 12, control=0.04)
+    ),
     "fail_speedup": Situation("FAIL", [fp32(), int8(speedup=speedup(1.2))], PROMISE),
     "fail_size": Situation("FAIL", [fp32(), int8(size_bytes=400_000)], ABSOLUTE),
     "fail_size_growth": Situation("FAIL", [fp32(), int8(size_bytes=300_000)], REGRESSION, GOOD),
@@ -173,13 +215,44 @@ def test_the_worst_outcome_decides_the_exit_code(outcomes: list[Any], code: int)
 )
 def test_only_a_suite_of_absolute_rules_needs_no_baseline(rules: str, needed: bool) -> None:
     """A written tolerance, or no rule at all, asks for a baseline."""
-    assert gate.needs_baseline(policy(rules).gate) is needed
+    assert needs_baseline(policy(rules).gate) is needed
 
 
 def test_a_baseline_that_is_given_is_always_used() -> None:
     """Even where only absolute rules are written, a regression against a given baseline fails."""
     gated = Situation("FAIL", [fp32(), slow()], ABSOLUTE, GOOD).gated()
     assert [v.rule for v in gated.verdicts if v.outcome == "FAIL"] == ["latency"]
+
+
+def test_what_was_run_again_goes_before_what_is_stored() -> None:
+    """Stored speed-ups that moved by 10 % do not fail a case whose artifacts ran equally fast; and the reverse."""
+    moved, equal = [fp32(), slow()], GOOD
+    ways = [
+        (Situation("", moved, REGRESSION, GOOD, reruns=rerun(0.0)), "PASS", "live"),
+        (Situation("", equal, REGRESSION, GOOD, reruns=rerun(0.1)), "FAIL", "live"),
+        (Situation("", moved, REGRESSION, GOOD), "FAIL", "stored"),
+        (Situation("", moved, REGRESSION, GOOD, reruns=GONE), "FAIL", "stored"),
+    ]
+    for situation, outcome, way in ways:
+        (verdict,) = (one for one in situation.gated().verdicts if one.rule == "latency")
+        assert (verdict.outcome, verdict.way) == (outcome, way)
+        assert verdict.text.startswith(way)
+
+
+def test_a_live_verdict_keeps_its_raw_observations() -> None:
+    """The JSON holds every process pair, so that another tool can check the interval."""
+    data = json.loads(gate_words.as_json(SITUATIONS["fail_live"].gated()))
+    told = data["reruns"][CASE]
+    assert len(told["pairs"]) == 6
+    assert set(told["pairs"][0]) == {"ratio", "control", "drift"}
+    assert told["look"]["number"] == 1
+
+
+def test_the_rules_that_share_the_error_are_counted() -> None:
+    """Latency, a promise and the metric of each measured int8 case rest on samples; size does not."""
+    records = [fp32(), int8(), int8("net/qat/x86/t1/b1", accuracy=None), skipped("net/dynamic/x86/t1/b1")]
+    assert sampled_rules(records, policy(ALL_RULES).gate) == 3 + 2
+    assert sampled_rules(records, policy(REGRESSION).gate) == 2 + 1
 
 
 def test_a_promise_tolerates_noise_that_cannot_decide_it() -> None:

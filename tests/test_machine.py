@@ -175,6 +175,22 @@ def test_governor_hugepages_load_and_memory(tmp_path: Path) -> None:
     assert machine.memory_bytes(root) == 2048 * 1024
 
 
+@pytest.mark.parametrize(("cores", "one"), [({3}, 3), ({0, 1}, None)])
+def test_a_process_is_pinned_where_it_may_run_on_one_core_only(
+    monkeypatch: pytest.MonkeyPatch, cores: set[int], one: int | None
+) -> None:
+    """Several allowed cores are no pinning."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: cores, raising=False)
+    assert machine.pinned_core() == one
+
+
+def test_without_affinity_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS tells no affinity: null, and all cores count as allowed."""
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert machine.pinned_core() is None
+    assert machine.allowed_cores(Path("/no such root")) == tuple(range(os.cpu_count() or 1))
+
+
 def test_comparable_names_the_first_field_that_differs() -> None:
     """Equal machines may be compared, also when something is unknown in both; else the field is named."""
     here = machine.fingerprint()

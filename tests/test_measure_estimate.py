@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from qbench.measure import estimate, samples
 from qbench.measure.samples import Samples
+from qbench.record import Fastest, Interval, Speedup
 
 
 def of(calls=(), ratios=(), control=(), process=None, protocol="paired"):
@@ -109,3 +110,58 @@ def test_samples_survive_the_disk(calls, ratios):
     assert back.protocol == "paired"
     assert back.calls_ns.tolist() == one.calls_ns.tolist()
     assert back.log_ratios.tolist() == one.log_ratios.tolist()
+
+
+def facts(load, first):
+    from qbench.measure.arm import ArmFacts
+
+    return ArmFacts(
+        load_seconds=load,
+        first_call_seconds=first,
+        next_calls_seconds=(first / 2, first / 4, first / 4, first / 4),
+        loaded_rss_bytes=1,
+        observed={},
+    )
+
+
+def test_cold_start_is_a_median_over_processes():
+    """Six processes support 95 % limits, which are then the smallest and the largest; fewer support none."""
+    found = estimate.cold_start([facts(i / 100, i / 10) for i in range(1, 7)])
+    assert (found.load_seconds, found.processes) == (pytest.approx(0.035), 6)
+    assert (found.load_low, found.load_high) == (0.01, 0.06)
+    assert found.next_calls_seconds < found.first_call_seconds
+    few = estimate.cold_start([facts(0.1, 0.2)])
+    assert (few.load_low, few.first_call_high, few.processes) == (None, None, 1)
+    assert estimate.cold_start([]) is None
+
+
+def test_the_fastest_fp32_is_found_with_its_limits():
+    """Twice as fast as its own fp32, which another fp32 beats by 3: two thirds of the fastest."""
+    own = Speedup(baseline="b", value=2.0, low=1.9, high=2.1)
+    rivals = {"slow": Interval(value=0.5, low=0.4, high=0.6), "fast": Interval(value=3.0, low=2.9, high=3.1)}
+    found = estimate.over_fastest(own, "b", rivals)
+    assert (found.baseline, found.value) == ("fast", pytest.approx(2 / 3))
+    assert found.low < 2 / 3 < found.high
+    assert estimate.over_fastest(own, "b", {}) == Fastest(baseline="b", value=2.0, low=1.9, high=2.1)
+    assert estimate.over_fastest(None, "b", rivals).value == pytest.approx(1 / 3)
+
+
+def test_the_literatures_figures_stand_beside():
+    """Mean and ratio of means, without an interval."""
+    found = estimate.sequential(of([200] * 10), of([500] * 10))
+    assert (found.mean_seconds, found.n, found.speedup) == (2e-7, 10, 2.5)
+    assert estimate.sequential(of(), None) is None
+
+
+def test_interference_is_the_sum_over_blocks():
+    """Totals; null where the system told nothing."""
+    one = Samples(
+        protocol="paired",
+        stopped="precision",
+        calls_ns=np.ones(4, np.int64),
+        block=np.asarray([0, 0, 1, 1]),
+        involuntary=np.asarray([2, 3]),
+    )
+    found = estimate.interference(one)
+    assert (found.blocks, found.involuntary_switches, found.page_faults) == (2, 5, None)
+    assert estimate.interference(of()) is None

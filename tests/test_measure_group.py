@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -15,8 +17,9 @@ from qbench.errors import CaseError, MeasureError
 from qbench.measure import arm
 from qbench.measure.arm import ArmSpec, LocalArm
 from qbench.measure.estimate import half_width
-from qbench.measure.group import chunks, measure_group
-from qbench.measure.protocol import Paired, Sequential
+from qbench.measure.group import chunks, cold_starts, measure_group
+from qbench.measure.paired import Paired
+from qbench.measure.protocol import Sequential
 from qbench.process import Limits
 
 CORE = sorted(os.sched_getaffinity(0))[-1]
@@ -40,7 +43,7 @@ def test_a_group_is_measured_in_processes_of_its_own(tmp_path):
     found = measure_group(base, [contender], protocol=paired(), limits=Limits(seconds=60))
     ratio = np.exp(np.median(found["fast"].samples.log_ratios))
     assert ratio == pytest.approx(0.5, rel=0.1)
-    facts = found["fast"].facts
+    facts = found["fast"].facts[0]
     assert facts.observed["affinity"] == [CORE]
     assert facts.load_seconds >= 0
     assert facts.first_call_seconds >= 5e-4
@@ -116,7 +119,55 @@ def test_an_injected_clock_serves_the_whole_arm(tmp_path, monkeypatch):
     local = LocalArm(spec(tmp_path, "a", cores=tuple(sorted(os.sched_getaffinity(0)))), clock=lambda: next(ticks))
     facts = local.facts()
     assert (facts.load_seconds, facts.first_call_seconds) == (5e-7, 5e-7)
-    assert local.block(3).tolist() == [500, 500, 500]
+    assert local.block(3).calls_ns.tolist() == [500, 500, 500]
+    assert facts.next_calls_seconds == (5e-7,) * 4
+
+
+def test_a_block_tells_what_the_system_did(tmp_path, monkeypatch):
+    """CPU time, context switches and faults of the block itself, read before and after it."""
+    monkeypatch.setattr("qbench.child.freeze_garbage_collector", lambda: None)
+    local = LocalArm(spec(tmp_path, "a", 1e-3, cores=tuple(sorted(os.sched_getaffinity(0)))))
+    seen = local.block(3)
+    assert 1e6 < seen.cpu_ns < 1e9
+    assert seen.involuntary >= 0
+    assert seen.faults >= 0
+    assert not seen.suspended
+
+
+def test_a_jump_of_boot_time_is_a_suspend(tmp_path, monkeypatch):
+    """Boot time runs on while the machine sleeps; the clock of the calls does not."""
+    monkeypatch.setattr("qbench.child.freeze_garbage_collector", lambda: None)
+    local = LocalArm(spec(tmp_path, "a", cores=tuple(sorted(os.sched_getaffinity(0)))))
+    slept = iter([0, 5_000_000_000])
+    monkeypatch.setattr(arm, "suspended_ns", lambda: next(slept))
+    assert local.block(2).suspended
+
+
+def test_cold_starts_are_processes_of_their_own(tmp_path):
+    """As many as asked for, each loaded and called five times."""
+    found = cold_starts(spec(tmp_path, "a"), 3, limits=Limits(seconds=60))
+    assert [len(one.next_calls_seconds) for one in found] == [4, 4, 4]
+
+
+def test_openmp_variables_set_after_import_do_nothing():
+    """The trap that read-back exists for: the number of threads stays what it was at import."""
+    code = (
+        "import torch, os; before = torch.get_num_threads(); os.environ['OMP_NUM_THREADS'] = str(before + 3); "
+        "torch.randn(300, 300) @ torch.randn(300, 300); print(torch.get_num_threads() == before)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"
+
+
+def test_onnxruntime_spins_unless_told_not_to():
+    """The trap: its default is to spin; qbench's sessions are told not to, and the option is read back."""
+    import onnxruntime
+
+    from qbench.quant import onnx_model
+
+    key = "session.intra_op.allow_spinning"
+    with pytest.raises(RuntimeError, match="allow_spinning"):  # not set: the runtime then spins
+        onnxruntime.SessionOptions().get_session_config_entry(key)
+    assert onnx_model.session_options(1).get_session_config_entry(key) == "0"
 
 
 def test_batches_rotate_real_examples():

@@ -100,7 +100,7 @@ def test_other_errors_become_one_line_with_their_place():
     ("function", "words"),
     [
         (kill_self, r"ended by SIGKILL \(most often: the system ran out of memory\); its last words: about to die"),
-        (segfault, r"ended by SIGSEGV"),
+        (segfault, r"ended by SIGSEGV; its last words: Fatal Python error: Segmentation fault File .*ctypes"),
         (leave, r"ended with exit code 3; its last words: goodbye"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from networks import Branching, Grouped, NothingToQuantize, lstm, perceptron, residual_cnn
+from networks import Branching, Forgetful, Grouped, NothingToQuantize, lstm, perceptron, residual_cnn
 
 from qbench.errors import BuildError
 from qbench.quant import coverage, qat, torch_ao, torchscript
@@ -85,7 +85,7 @@ def test_skipped_layers_stay_float(flow):
     if flow == "static":
         int8 = torch_ao.static(model, engine, recipe, (images(),))
     elif flow == "qat":
-        int8 = qat.train(model, engine, recipe, (images(),), labels(), lambda *_: None)
+        int8 = qat.train(model, engine, recipe, (images(),), labels(), lambda *_: None).module
     else:
         int8 = torch_ao.dynamic(model, recipe)
     found = coverage.align(torchscript.layers(model, (images(1),)), torchscript.layers(int8, (images(1),)))
@@ -142,7 +142,7 @@ def test_qat_is_seeded():
 
     def outputs(seed):
         recipe = Recipe(per_channel=True, epochs=1, batch_size=16, learning_rate=1e-2, seed=seed)
-        model = qat.train(perceptron(), engine, recipe, (images(),), labels(), lambda *_: None)
+        model = qat.train(perceptron(), engine, recipe, (images(),), labels(), lambda *_: None).module
         with torch.no_grad():
             return model(images())
 
@@ -157,7 +157,7 @@ def test_qat_learns():
     torch_ao.set_engine(engine)
     x, y = images(128), labels(128)
     recipe = Recipe(per_channel=True, epochs=100, batch_size=32, learning_rate=1e-2, seed=0)
-    int8 = qat.train(perceptron(), engine, recipe, (x,), y, lambda *_: None)
+    int8 = qat.train(perceptron(), engine, recipe, (x,), y, lambda *_: None).module
     with torch.no_grad():
         before = float(torch.nn.functional.cross_entropy(perceptron()(x), y))
         after = float(torch.nn.functional.cross_entropy(int8(x), y))
@@ -205,12 +205,18 @@ def test_a_forward_that_changes_by_itself_is_refused(tmp_path):
         def forward(self, x):
             return torch.flatten(x, 1)[:, :10] + torch.rand(10)
 
-    with pytest.raises(BuildError, match="differs"):
+    with pytest.raises(BuildError, match="outputs differ from call to call: is dropout or randomness left on"):
         torchscript.save(Random(), (images(1),), tmp_path / "x.pt")
+
+
+def test_dropout_that_nobody_turned_off_is_named(tmp_path):
+    """A functional dropout knows nothing of eval mode."""
+    with pytest.raises(BuildError, match="differ from call to call: is dropout"):
+        torchscript.save(Forgetful().eval(), (images(4),), tmp_path / "x.pt")
 
 
 def test_control_flow_that_tracing_froze_is_refused(tmp_path):
     """A branch on values is found on other examples than the traced one."""
     signs = torch.tensor([1.0, -1.0]).reshape(2, 1, 1, 1)
-    with pytest.raises(BuildError, match="does its forward depend on values"):
+    with pytest.raises(BuildError, match=r"froze a decision at networks\.py:\d+ \(if float"):
         torchscript.save(Branching().eval(), (images(2) * signs,), tmp_path / "x.pt")

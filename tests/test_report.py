@@ -306,6 +306,7 @@ def test_the_answer_comes_first_and_everything_is_there(built: Path) -> None:
         "Compared with v1",
         "Failed and skipped",
         "What runs in int8, and what stayed in float",
+        "What else was measured",
         "How it was measured",
         "Machine and versions",
         "The suite",

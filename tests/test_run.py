@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from qbench import record, run, suite
-from qbench.errors import QbenchError, UsageError
+from qbench.errors import CaseError, QbenchError, UsageError
 from qbench.live import Silent
+from qbench.peak import Peak
 from qbench.run_folder import RunFolder
 
 NETWORKS = Path(__file__).parent / "networks.py"
@@ -25,9 +26,26 @@ suite: small
 models: [{{name: mine, source: {{python: "{source}:{factory}"}}}}]
 data: {{dataset: {{npz: data.npz}}, calibrate: {{samples: 32}}}}
 matrix: {{modes: {modes}, backends: {backends}}}
-measure: {{max_seconds: 0.5, precision: 20%, processes: 1}}
+measure: {{max_seconds: 0.5, precision: 20%, processes: 1, cold_starts: 1}}
 limits: {{stage_seconds: {seconds}}}
 """
+
+
+@pytest.fixture(autouse=True)
+def _peak(monkeypatch):
+    """The peak takes seconds to measure and is proven in test_peak."""
+    known = Peak(
+        fp32_flops_per_second=1e11,
+        fp32_kernel="made up",
+        fp32_size=1,
+        int8_ops_per_second=4e11,
+        int8_kernel="made up",
+        int8_size=1,
+        core=None,
+        seconds=0.0,
+        versions={},
+    )
+    monkeypatch.setattr("qbench.peak.measured", lambda *args, **options: known)
 
 
 class Heard:
@@ -100,7 +118,10 @@ def test_a_run_ends_with_a_complete_record_for_every_case(folder):
     assert int8.accuracy.n == 40
     assert int8.accuracy.delta is not None
     assert int8.roofline.macs == 64 * 32 + 32 * 10
-    assert int8.roofline.peak_fraction is None
+    assert 0 < int8.roofline.peak_fraction < 1
+    assert int8.speedup_fastest.baseline == "mine/fp32/torch/t1/b1"
+    assert int8.cold_start.processes >= 1
+    assert int8.interference.blocks > 0
     assert int8.cold_start.load_seconds > 0
     assert (result.folder / int8.samples).exists()
     assert (result.folder / int8.predictions).exists()
@@ -386,3 +407,116 @@ def test_a_full_disk_keeps_what_was_recorded(folder, monkeypatch):
     monkeypatch.undo()
     assert len(record.read(folder / "reports/small/latest")) == 1
     assert len(first.records) == 2
+
+
+def test_a_warm_cache_serves_other_evaluation_examples(folder):
+    """The proof of bit-equality does not depend on which examples a suite evaluates."""
+    file = write(folder, modes="[fp32]", backends="[torch]")
+    go(file, folder)
+    read = suite.read(file, ["data.evaluate.samples=7", "data.evaluate.seed=5"])
+    options = {"out": folder / "reports", "only": None, "resume": None, "jobs": None, "progress": Silent()}
+    again = run.run(read, **options)
+    assert [(one.status, one.accuracy.n, one.artifact.cached) for one in again.records] == [("ok", 7, True)]
+
+
+def test_a_network_that_reads_a_configuration_is_told_apart(folder):
+    """Neither code nor weights differ, but what the network gives does: it is another model."""
+    (folder / "net.py").write_text(
+        "import pathlib, torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self, sign):\n"
+        "        super().__init__()\n"
+        "        self.head, self.sign = torch.nn.Linear(64, 10), sign\n"
+        "    def forward(self, x):\n"
+        "        return self.head(torch.flatten(x, 1)) * self.sign\n"
+        "def build():\n"
+        "    return Net(float(pathlib.Path(__file__).with_name('sign.txt').read_text()))\n"
+    )
+    file = write(folder, source="net.py", factory="build", modes="[fp32]", backends="[torch]")
+    keys = set()
+    for sign in ("1", "-1"):
+        (folder / "sign.txt").write_text(sign)
+        keys.add(go(file, folder).records[0].artifact.key)
+    assert len(keys) == 2
+
+
+def lose(run_folder, case):
+    """Takes one case's record out, as a kill before it would have."""
+    records = run_folder / record.RECORDS
+    lines = records.read_text().splitlines(keepends=True)
+    records.write_text("".join(line for line in lines if case not in line))
+
+
+def test_resuming_keeps_the_samples_of_what_was_done(folder):
+    """Every figure can still be derived from the files that its record names."""
+    file = write(folder)
+    first = go(file, folder)
+    done = by_case(first)["fp32/torch/t1/b1"]
+    before = [(first.folder / name).read_bytes() for name in (done.samples, done.predictions)]
+    lose(first.folder, "static/onednn")
+    again = go(file, folder, resume=first.folder)
+    assert by_case(again)["static/onednn/t1/b1"].status == "ok"
+    assert [(first.folder / name).read_bytes() for name in (done.samples, done.predictions)] == before
+    assert not list((first.folder / "samples").glob("*partial*"))
+
+
+def test_resuming_with_another_network_is_refused(folder):
+    """Two models in one run would be compared as one."""
+    (folder / "net.py").write_text(
+        "import torch\ndef build():\n    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
+    )
+    file = write(folder, source="net.py", factory="build")
+    first = go(file, folder)
+    lose(first.folder, "static/onednn")
+    source = (folder / "net.py").read_text()
+    (folder / "net.py").write_text(source.replace("torch.nn.Flatten()", "torch.nn.Flatten(), torch.nn.ReLU()"))
+    with pytest.raises(UsageError, match="model mine changed since this run was started"):
+        go(file, folder, resume=first.folder)
+
+
+def test_a_baseline_that_breaks_on_resume_takes_its_contenders_along(folder, monkeypatch):
+    """The contender fails with the reason; the baseline's record of before stays."""
+    file = write(folder)
+    first = go(file, folder)
+    lose(first.folder, "static/onednn")
+    real = run.build
+
+    def broken(variant, **options):
+        if variant.mode == "fp32":
+            raise CaseError("no more")
+        return real(variant, **options)
+
+    monkeypatch.setattr(run, "build", broken)
+    again = by_case(go(file, folder, resume=first.folder))
+    assert again["fp32/torch/t1/b1"].status == "ok"
+    assert "has no result: no more" in again["static/onednn/t1/b1"].reason
+
+
+def test_nothing_to_run_is_a_usage_error(folder):
+    """An empty matrix is not a success."""
+    file = write(folder, modes="[static]", backends="[torch]")
+    with pytest.raises(UsageError, match="nothing to run"):
+        go(file, folder)
+
+
+def test_a_killed_group_goes_on_where_it_was_kept(folder, monkeypatch):
+    """With three processes a kill in the last one costs that one: the resumed run does not measure the others again."""
+    from qbench.measure import paired
+
+    read = suite.read(write(folder), ["measure.processes=3"])
+    options = {"out": folder / "reports", "only": None, "jobs": None, "progress": Silent()}
+    real = paired._Session.run
+    numbers = []
+
+    def counted(session, series):
+        numbers.append(session._number)
+        if len(numbers) == 3:
+            raise KeyboardInterrupt
+        real(session, series)
+
+    monkeypatch.setattr(paired._Session, "run", counted)
+    stopped = run.run(read, resume=None, **options)
+    assert stopped.interrupted
+    again = run.run(read, resume=stopped.folder, **options)
+    assert numbers == [0, 1, 2, 2]
+    assert by_case(again)["static/onednn/t1/b1"].speedup.processes == 3

@@ -243,3 +243,21 @@ def test_p_beyond_is_alpha_where_the_limit_touches(value: float, reach: float, f
     below = decide.p_beyond(interval, value + reach, side="below", level=0.95, freedom=freedom)
     assert above == pytest.approx(0.025)
     assert below == pytest.approx(0.025)
+
+
+def test_independent_values_are_worth_themselves_and_equal_neighbours_are_not() -> None:
+    """White noise keeps about its n; a series that repeats each value k times is worth about n / k."""
+    rng = np.random.default_rng(0)
+    white = rng.standard_normal(2000)
+    assert stats.effective_size(white) > 1500
+    assert stats.effective_size(np.repeat(white[:200], 10)) == pytest.approx(200, rel=0.35)
+    assert stats.effective_size([1.0] * 20) == 20
+    assert stats.effective_size([1.0, 2.0]) is None
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=8, max_size=60))
+def test_the_effective_size_lies_between_one_and_n(values: list[float]) -> None:
+    """Never more than there are, never less than one."""
+    found = stats.effective_size(values)
+    assert found is not None
+    assert 1 <= found <= len(values)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.backends.base import Backend, BuildJob, Built, Runner
-from qbench.backends.torch_runner import TorchScriptRunner, tensors, torch_missing
+from qbench.backends.torch_runner import TorchScriptRunner, one_example, save, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
 from qbench.quant.recipe import Recipe
@@ -63,35 +63,37 @@ class TorchAO(Backend):
         from qbench.quant import coverage, torch_ao, torchscript
 
         torch_ao.set_engine(self.name)
-        example = tensors(job.example)
+        example = one_example(job)
         reference = torchscript.layers(job.network.module, example)
-        int8 = self._quantize(job)
-        torchscript.save(int8, tensors(job.probes), job.folder / FILE)
+        int8, trained = self._quantize(job)
+        traced = save(int8, job, job.folder / FILE)
         ran = torchscript.layers(torchscript.load(job.folder / FILE), example)
         return Built(
             format="torchscript",
             file=FILE,
             layers=coverage.align(reference, ran),
-            note=self._note(),
+            note="; ".join(note for note in (self._note(), trained, traced) if note) or None,
         )
 
-    def _quantize(self, job: BuildJob) -> Any:
+    def _quantize(self, job: BuildJob) -> tuple[Any, str | None]:
+        """The int8 module, and what a reader must know of how it was trained."""
         from qbench.quant import qat, torch_ao
 
         module, recipe = job.network.module, job.recipe
         if job.mode == "dynamic":
             job.progress("quantize", 0.3)
-            return torch_ao.dynamic(module, recipe)
+            return torch_ao.dynamic(module, recipe), None
         if job.mode == "static":
             job.progress("calibrate", 0.2)
-            return torch_ao.static(module, self.name, recipe, tensors(job.calibration))
+            return torch_ao.static(module, self.name, recipe, tensors(job.calibration)), None
         if job.training is None:
             raise BuildError("QAT needs labelled training examples, and this data set's calibration split has none")
         import torch
 
         inputs, labels = job.training
-        targets = torch.from_numpy(labels.astype("int64"))
-        return qat.train(module, self.name, recipe, tensors(inputs), targets, job.progress)
+        targets = torch.from_numpy(labels.astype("float32" if labels.dtype.kind == "f" else "int64"))
+        trained = qat.train(module, self.name, recipe, tensors(inputs), targets, job.progress)
+        return trained.module, f"trained on {trained.loss}"
 
     def _note(self) -> str | None:
         if self.name == "qnnpack" and platform.machine() in _X86:

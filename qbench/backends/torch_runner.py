@@ -7,7 +7,10 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from qbench.backends.base import Array, Inputs, Runner
+from qbench.backends.base import Array, BuildJob, Inputs, Runner
+
+# Outputs of two calls on one example, as a share of the largest: rounding is far below, dropout far above.
+SAME = 1e-4
 
 
 def torch_missing() -> str | None:
@@ -22,6 +25,27 @@ def tensors(inputs: Inputs) -> tuple[Any, ...]:
     import torch
 
     return tuple(torch.from_numpy(array.copy()) for array in inputs)
+
+
+def one_example(job: BuildJob) -> tuple[Any, ...]:
+    """The job's example as tensors; raises ``BuildError`` where the network does not take a batch of 1, or gives
+    another answer at each call."""
+    from qbench.quant import forward
+
+    example = tensors(job.example)
+    forward.of_one_example(job.network.module, example)
+    forward.require_repeatable(job.network.module, example=example, tolerance=SAME)
+    return example
+
+
+def save(module: Any, job: BuildJob, file: Path) -> str | None:
+    """Saves a module as TorchScript, proven on the job's probes; a note where the trace froze decisions on values,
+    which are then tried on the calibration examples, one at a time."""
+    from qbench.quant import torchscript
+
+    count = len(job.calibration[0])
+    examples = (tensors(tuple(array[i : i + 1] for array in job.calibration)) for i in range(count))
+    return torchscript.save(module, tensors(job.probes), file, examples)
 
 
 class TorchScriptRunner(Runner):

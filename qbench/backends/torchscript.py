@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from qbench.backends.base import Backend, BuildJob, Built, Runner
-from qbench.backends.torch_runner import TorchScriptRunner, tensors, torch_missing
+from qbench.backends.torch_runner import TorchScriptRunner, one_example, save, torch_missing
 from qbench.models.base import NetworkKind
 
 FILE = "model.pt"
@@ -40,10 +40,11 @@ class TorchScript(Backend):
         """Saves the traced, frozen network and reads its layers from it."""
         from qbench.quant import torchscript
 
-        example = tensors(job.example)
+        example = one_example(job)
         job.progress("trace and freeze", 0.3)
-        torchscript.save(job.network.module, tensors(job.probes), job.folder / FILE)
-        return Built(format="torchscript", file=FILE, layers=torchscript.layers(job.network.module, example))
+        note = save(job.network.module, job, job.folder / FILE)
+        layers = torchscript.layers(job.network.module, example)
+        return Built(format="torchscript", file=FILE, layers=layers, note=note)
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The file with that many intra-op threads and one inter-op thread."""

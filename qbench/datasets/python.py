@@ -4,7 +4,7 @@
 A tuple as inputs means one array per model input; labels may be None. The function may carry attributes:
 ``load.splits = ("train", "val")`` (default train and test), ``load.classes = 10`` and
 ``load.preprocessing = {"scale": "1/255", "mean": [...], "std": [...], "to_float": True}``; the options
-``classes``, ``scale``, ``mean`` and ``std`` in the suite go before them.
+``classes``, ``scale``, ``mean``, ``std`` and ``to_float`` in the suite go before them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from qbench.datasets.check import check, inputs_of, labels_of, require_split
 from qbench.datasets.splits import SPLITS
 from qbench.errors import DataError
 
-OPTIONS = ("args", "classes", *opt.PREPROCESSING)
+OPTIONS = ("args", "classes", *opt.PREPROCESSING, "to_float")
 
 
 class PythonData(Dataset):
@@ -93,6 +93,7 @@ def _preprocessing(value: Any, options: Mapping[str, Any], where: str) -> Prepro
         raise DataError(f"{where}: preprocessing: to_float: expected True or False, got {to_float!r}")
     opt.known(f"{where}: preprocessing", own, opt.PREPROCESSING)
     chosen = {key: options.get(key, own.get(key)) for key in opt.PREPROCESSING if key in options or key in own}
+    to_float = opt.choice("python", options, "to_float", (True, False), to_float)
     return replace(opt.preprocessing(where, chosen), to_float=to_float)
 
 

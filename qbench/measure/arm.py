@@ -15,14 +15,22 @@ from numpy.typing import NDArray
 from qbench import child, registry
 from qbench.backends.base import Inputs, Runner
 from qbench.errors import MeasureError
+from qbench.measure.samples import Seen
 
 Clock = Callable[[], int]
+SUSPENDED_NS = 10_000_000  # the two clocks are read a microsecond apart; a suspend takes far longer
+CALIBRATION_CALLS = 200
+FIRST_CALLS = 5  # cold start: the first, and 2 to 5
 INPUTS = 8  # real examples in rotation: one input over and over would sit in the cache
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArmSpec:
-    """What to load and how: ``inputs`` are folders of examples (see ``qbench.inputs``)."""
+    """What to load and how: ``inputs`` are preprocessed examples, one array per model input.
+
+    ``slowdown`` adds that share of a call's own time as work inside the timed call (0.05: 5 % slower): for measuring
+    how often a gate errs, never in a run.
+    """
 
     case: str
     backend: str
@@ -31,6 +39,7 @@ class ArmSpec:
     batch_size: int
     cores: tuple[int, ...]
     inputs: Inputs
+    slowdown: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +48,7 @@ class ArmFacts:
 
     load_seconds: float
     first_call_seconds: float
+    next_calls_seconds: tuple[float, ...]
     loaded_rss_bytes: int
     observed: dict[str, Any]
 
@@ -54,8 +64,11 @@ class LocalArm:
         self._load_ns = clock() - started
         self._prepared = [self._runner.prepare(batch) for batch in batches(spec.inputs, spec.batch_size)]
         self._runner.context().__enter__()  # for the life of this process
-        self._first_ns = int(self.block(1)[0])
+        self._call: Callable[[Any], Any] = self._runner
+        self._first_ns = self.block(FIRST_CALLS).calls_ns
         self._loaded_rss = resident_bytes()
+        if spec.slowdown:
+            self._call = self._slowed(spec.slowdown)
         child.freeze_garbage_collector()
 
     def facts(self) -> ArmFacts:
@@ -64,14 +77,37 @@ class LocalArm:
         require_as_set(observed, self._spec)
         return ArmFacts(
             load_seconds=self._load_ns / 1e9,
-            first_call_seconds=self._first_ns / 1e9,
+            first_call_seconds=float(self._first_ns[0]) / 1e9,
+            next_calls_seconds=tuple(float(call) / 1e9 for call in self._first_ns[1:]),
             loaded_rss_bytes=self._loaded_rss,
             observed=observed,
         )
 
-    def block(self, calls: int) -> NDArray[np.int64]:
-        """Nanoseconds of each of that many calls, one after the other."""
-        return timed_calls(self._runner, self._prepared, calls, self._clock)
+    def block(self, calls: int) -> Seen:
+        """That many calls, one after the other, and what the system did to this process meanwhile."""
+        before, asleep = usage(), suspended_ns()
+        seen = timed_calls(self._call, self._prepared, calls, self._clock)
+        after = usage()
+        spent = [None if a is None or b is None else b - a for a, b in zip(before, after, strict=True)]
+        slept = suspended_ns() - asleep
+        return Seen(
+            calls_ns=seen, cpu_ns=spent[0], involuntary=spent[1], faults=spent[2], suspended=slept > SUSPENDED_NS
+        )
+
+    def _slowed(self, share: float) -> Callable[[Any], Any]:
+        """The runner with extra work behind each call: as long as that share of its own warm median."""
+        seen = timed_calls(self._runner, self._prepared, CALIBRATION_CALLS, self._clock)
+        extra = share * float(np.median(seen[CALIBRATION_CALLS // 2 :]))
+        runner, clock = self._runner, self._clock
+
+        def call(prepared: Any) -> Any:
+            result = runner(prepared)
+            end = clock() + extra
+            while clock() < end:
+                pass
+            return result
+
+        return call
 
     def peak_rss_bytes(self) -> int | None:
         """The largest resident set of this process so far; None where the system does not tell."""
@@ -88,6 +124,22 @@ def timed_calls(runner: Callable[[Any], Any], prepared: list[Any], calls: int, c
         runner(inputs)
         seen[i] = clock() - before
     return np.asarray(seen, dtype=np.int64)
+
+
+def usage() -> tuple[int | None, int | None, int | None]:
+    """CPU nanoseconds, involuntary context switches and page faults of this process so far."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return time.process_time_ns(), None, None
+    told = resource.getrusage(resource.RUSAGE_SELF)
+    return time.process_time_ns(), told.ru_nivcsw, told.ru_minflt + told.ru_majflt
+
+
+def suspended_ns() -> int:
+    """Nanoseconds that the machine has slept: by how much boot time is ahead of the clock that stops (Linux)."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.clock_gettime_ns(boot) - time.clock_gettime_ns(time.CLOCK_MONOTONIC) if boot is not None else 0
 
 
 def batches(inputs: Inputs, batch_size: int) -> list[Inputs]:

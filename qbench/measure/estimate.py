@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbench import stats
+from qbench.measure.arm import ArmFacts
 from qbench.measure.samples import Samples
-from qbench.record import Interval, Latency, Speedup
+from qbench.record import ColdStart, Fastest, Interference, Interval, Latency, Sequential, Speedup
 
 LEVEL = 0.95
 UNKNOWN = ("p50_seconds", "p50_low", "p50_high", "p90_seconds", "p99_seconds", "mean_seconds")
@@ -27,6 +28,8 @@ def latency(samples: Samples) -> Latency:
         return Latency(**dict.fromkeys(UNKNOWN), n=0)
     p50, p90, p99 = (stats.quantile_interval(seconds, q, LEVEL) for q in (0.5, 0.9, 0.99))
     p50 = _over_processes(seconds, samples) or p50
+    unknown = Interval(value=math.nan)
+    p90_limits, p99_limits = p90 or unknown, p99 or unknown
     return Latency(
         p50_seconds=p50.value if p50 else None,
         p50_low=p50.low if p50 else None,
@@ -35,7 +38,17 @@ def latency(samples: Samples) -> Latency:
         p99_seconds=p99.value if p99 else None,
         mean_seconds=float(np.mean(seconds)),
         n=len(seconds),
+        p90_low=p90_limits.low,
+        p90_high=p90_limits.high,
+        p99_low=p99_limits.low,
+        p99_high=p99_limits.high,
+        effective_n=stats.effective_size(_ranks(seconds)),
     )
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks carry the dependence between neighbours without the rare long calls, which would drown it."""
+    return np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
 
 
 def _over_processes(seconds: NDArray[np.float64], samples: Samples) -> Interval | None:
@@ -48,6 +61,67 @@ def _over_processes(seconds: NDArray[np.float64], samples: Samples) -> Interval 
         [float(np.log(np.median(seconds[process == number]))) for number in numbers], LEVEL
     )
     return Interval(value=float(np.median(seconds)), low=spread.low, high=spread.high)
+
+
+def interference(samples: Samples) -> Interference | None:
+    """Totals over all blocks; None where nothing was measured."""
+    blocks = len(np.unique(samples.block))
+    if not blocks:
+        return None
+    switches, faults = (int(part.sum()) if len(part) else None for part in (samples.involuntary, samples.faults))
+    return Interference(blocks=blocks, involuntary_switches=switches, page_faults=faults)
+
+
+def cold_start(facts: Sequence[ArmFacts]) -> ColdStart | None:
+    """Medians over processes with order-statistic limits; None without a process."""
+    if not facts:
+        return None
+    load, first = ([getattr(one, name) for one in facts] for name in ("load_seconds", "first_call_seconds"))
+    later = [call for one in facts for call in one.next_calls_seconds]
+    load_limits, first_limits = (stats.quantile_interval(values, 0.5, LEVEL) for values in (load, first))
+    return ColdStart(
+        load_seconds=float(np.median(load)),
+        first_call_seconds=float(np.median(first)),
+        next_calls_seconds=float(np.median(later)) if later else None,
+        processes=len(facts),
+        load_low=load_limits.low if load_limits else None,
+        load_high=load_limits.high if load_limits else None,
+        first_call_low=first_limits.low if first_limits else None,
+        first_call_high=first_limits.high if first_limits else None,
+    )
+
+
+def sequential(samples: Samples, baseline: Samples | None) -> Sequential | None:
+    """Mean and speed-up of means, as the literature reports them; no interval."""
+    if not len(samples.calls_ns):
+        return None
+    mean = float(np.mean(samples.calls_ns))
+    speedup = float(np.mean(baseline.calls_ns)) / mean if baseline is not None and len(baseline.calls_ns) else None
+    return Sequential(mean_seconds=mean / 1e9, n=len(samples.calls_ns), speedup=speedup)
+
+
+def over_fastest(own: Speedup | None, baseline: str, rivals: Mapping[str, Interval]) -> Fastest | None:
+    """The speed-up over the fastest fp32 of any backend.
+
+    ``own`` is the speed-up over the like-for-like ``baseline`` (None: the case is that baseline); ``rivals`` the
+    speed-ups of other backends' fp32 over that same baseline. Speed-ups multiply and their limits combine in log
+    space, as independent estimates.
+    """
+    faster = {case: one for case, one in rivals.items() if one.value > 1}
+    ours = (
+        Interval(value=1.0, low=1.0, high=1.0) if own is None else Interval(value=own.value, low=own.low, high=own.high)
+    )
+    if not faster:
+        return Fastest(baseline=baseline, value=ours.value, low=ours.low, high=ours.high)
+    name = max(faster, key=lambda case: faster[case].value)
+    log = stats.difference(_log(ours), _log(faster[name]))
+    found = [None if value is None else math.exp(value) for value in (log.value, log.low, log.high)]
+    return Fastest(baseline=name, value=math.exp(log.value), low=found[1], high=found[2])
+
+
+def _log(interval: Interval) -> Interval:
+    limits = [None if limit is None else math.log(limit) for limit in (interval.low, interval.high)]
+    return Interval(value=math.log(interval.value), low=limits[0], high=limits[1])
 
 
 def half_width(log_ratios: Sequence[float]) -> float | None:

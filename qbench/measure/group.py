@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from qbench.errors import CaseError
 from qbench.measure.arm import ArmFacts, ArmSpec, LocalArm
-from qbench.measure.protocol import CONTROL, Protocol, Watch
-from qbench.measure.samples import Samples
+from qbench.measure.protocol import CONTROL, Earlier, Keep, Protocol, Watch
+from qbench.measure.samples import Samples, Seen
 from qbench.process import Limits, Worker
 
 # Two thirds of the free memory may be held by the arms that are alive at once.
@@ -24,11 +22,11 @@ ARM_FILE_FACTOR = 4  # weights as read, as unpacked, as prepacked by the kernels
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What measuring gave for one case: samples, or the error that ended it; facts as far as it was loaded."""
+    """What measuring gave for one case: samples, or the error that ended it; the facts of each of its processes."""
 
     samples: Samples | None
     error: CaseError | None
-    facts: ArmFacts | None
+    facts: tuple[ArmFacts, ...]
     peak_rss_bytes: int | None
 
 
@@ -46,9 +44,9 @@ class RemoteArm:
             self._worker.close()
             raise
 
-    def block(self, calls: int) -> NDArray[np.int64]:
-        """Nanoseconds of each call."""
-        seen: NDArray[np.int64] = self._worker.ask("block", calls)
+    def block(self, calls: int) -> Seen:
+        """That many calls."""
+        seen: Seen = self._worker.ask("block", calls)
         return seen
 
     def close(self) -> None:
@@ -66,6 +64,8 @@ def measure_group(
     limits: Limits,
     fresh: bool = False,
     watch: Watch = lambda case: None,
+    earlier: Earlier = MappingProxyType({}),
+    keep: Keep = lambda known: None,
     open_remote: Callable[..., Any] = RemoteArm,
 ) -> dict[str, Measured]:
     """What was measured of the baseline and of every contender, by case.
@@ -73,25 +73,38 @@ def measure_group(
     The baseline comes from this group's own blocks, so a contender's ratio and both latencies belong together.
     """
     specs = {spec.case: spec for spec in (baseline, *contenders)}
-    opened: dict[str, Any] = {}
+    opened: dict[str, list[Any]] = {}
 
     def open_arm(case: str) -> Any:
         spec = baseline if case == CONTROL else specs[case]
         arm = open_remote(spec, limits=limits, fresh=fresh)
-        opened.setdefault(case, arm)
+        opened.setdefault(spec.case, []).append(arm)  # the control is one more process of the baseline
         return arm
 
-    outcome = protocol.measure(baseline.case, [spec.case for spec in contenders], open_arm, watch)
-    return {case: _measured(result, opened.get(case)) for case, result in outcome.items()}
+    names = [spec.case for spec in contenders]
+    outcome = protocol.measure(baseline.case, names, open_arm, watch, earlier=earlier, keep=keep)
+    return {case: _measured(result, opened.get(case, [])) for case, result in outcome.items()}
 
 
-def _measured(result: Samples | CaseError, arm: Any) -> Measured:
+def _measured(result: Samples | CaseError, arms: list[Any]) -> Measured:
+    peaks = [arm.peak_rss_bytes for arm in arms if arm.peak_rss_bytes is not None]
     return Measured(
         samples=None if isinstance(result, CaseError) else result,
         error=result if isinstance(result, CaseError) else None,
-        facts=arm.facts if arm else None,
-        peak_rss_bytes=arm.peak_rss_bytes if arm else None,
+        facts=tuple(arm.facts for arm in arms),
+        peak_rss_bytes=max(peaks) if peaks else None,
     )
+
+
+def cold_starts(spec: ArmSpec, count: int, *, limits: Limits, fresh: bool = False) -> list[ArmFacts]:
+    """The facts of that many more processes, each loaded, called five times and ended."""
+    found = []
+    for _ in range(count):
+        arm = RemoteArm(spec, limits=limits, fresh=fresh)
+        arm.close()
+        if arm.facts is not None:
+            found.append(arm.facts)
+    return found
 
 
 def chunks(

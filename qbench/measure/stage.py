@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from qbench.build import Artifact
+from qbench.errors import CaseError
 from qbench.inputs import Data
 from qbench.measure import estimate, samples
 from qbench.measure.arm import INPUTS, ArmSpec
-from qbench.measure.group import Measured, chunks, measure_group
-from qbench.measure.protocol import Paired, Protocol, Sequential, Watch
+from qbench.measure.group import Measured, chunks, cold_starts, measure_group
+from qbench.measure.paired import Paired
+from qbench.measure.partial import Partial
+from qbench.measure.protocol import Protocol, Watch
+from qbench.measure.protocol import Sequential as SequentialProtocol
 from qbench.plan import Case
 from qbench.process import Limits
-from qbench.record import ColdStart, Latency, Memory, Speedup
+from qbench.record import ColdStart, Fastest, Interference, Interval, Latency, Memory, Sequential, Speedup
 from qbench.suite import MeasureSpec, Suite
 
 
@@ -28,6 +32,9 @@ class CaseLatency:
     observed: dict[str, Any] | None = None
     latency: Latency | None = None
     speedup: Speedup | None = None
+    speedup_fastest: Fastest | None = None
+    sequential: Sequential | None = None
+    interference: Interference | None = None
     throughput_per_second: float | None = None
     cold_start: ColdStart | None = None
     memory: Memory | None = None
@@ -38,35 +45,104 @@ class CaseLatency:
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "reason"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Stage:
-    """Measures groups of cases and keeps their raw samples in the run's folder."""
+    """Measures groups of cases, one after the other, and keeps their raw samples in the run's folder."""
 
     suite: Suite
     data: Data
     cores: tuple[int, ...]
     folder: Path
     limits: Limits
+    _partial: list[Partial] = field(default_factory=list)
+    _fp32: dict[tuple[str, str], Interval] = field(default_factory=dict)  # (baseline, rival): the rival's speed-up
 
     def measure(
-        self, baseline: Case, contenders: Sequence[Case], artifacts: Mapping[str, Artifact], watch: Watch
+        self,
+        baseline: Case,
+        contenders: Sequence[Case],
+        rivals: Sequence[Case],
+        artifacts: Mapping[str, Artifact],
+        watch: Watch,
+        *,
+        done: Container[str] = (),
     ) -> dict[str, CaseLatency]:
-        """The latency of each case of a group, by case id."""
+        """The latency of each case of a group that is not ``done``, by case id.
+
+        ``rivals`` are the fp32 cases of other backends (same model, threads, batch): measured as contenders, so that
+        every case of the group can be held against the fastest fp32, and reported by their own groups.
+        """
+        base = self._spec(baseline, artifacts[baseline.id])
+        # Two fp32 are held against each other once: the second group takes the inverse of what the first one saw.
+        unknown = [case for case in rivals if (case.id, baseline.id) not in self._fp32]
+        others = [self._spec(case, artifacts[case.id]) for case in unknown]
+        sizes = {case.id: artifacts[case.id].size_bytes for case in (*contenders, *rivals)}
+        specs = [self._spec(case, artifacts[case.id]) for case in contenders]
+        known: dict[str, CaseLatency] = {}
+        for group in self._groups(specs, others, sizes):
+            measured = self._measured(base, group, watch)
+            alone = self._alone(base, group, watch)
+            self._fp32.update(_speedups(measured, baseline.id, [spec.case for spec in others]))
+            against = self._against(baseline.id, [case.id for case in rivals])
+            for spec in (base, *group):
+                if spec.case not in known and spec.case not in done and spec not in others:
+                    seen = self._with_cold_starts(spec, measured[spec.case])
+                    known[spec.case] = self._keep(spec, baseline, measured[baseline.id], seen, against, alone)
+        return known
+
+    def _against(self, baseline: str, rivals: Sequence[str]) -> dict[str, Interval]:
+        """The speed-up of each rival over the baseline, as far as one of their groups has told."""
+        found = {}
+        for rival in rivals:
+            if (one := self._fp32.get((baseline, rival))) is not None:
+                found[rival] = one
+            elif (one := self._fp32.get((rival, baseline))) is not None:
+                low, high = (None if limit is None else 1 / limit for limit in (one.high, one.low))
+                found[rival] = Interval(value=1 / one.value, low=low, high=high)
+        return found
+
+    def _groups(self, specs: list[ArmSpec], others: list[ArmSpec], sizes: Mapping[str, int]) -> list[list[ArmSpec]]:
         import psutil
 
-        base = self._spec(baseline, artifacts[baseline.id])
-        specs = [self._spec(case, artifacts[case.id]) for case in contenders]
-        sizes = {case.id: artifacts[case.id].size_bytes for case in (baseline, *contenders)}
-        groups = chunks(specs, file_bytes=lambda spec: sizes[spec.case], free_bytes=psutil.virtual_memory().available)
-        known: dict[str, CaseLatency] = {}
-        for group in groups or [[]]:
-            measured = measure_group(
-                base, group, protocol=protocol_of(self.suite.measure), limits=self.limits, watch=watch
-            )
-            for case, result in measured.items():
-                if case not in known:
-                    known[case] = self._keep(case, baseline, measured[baseline.id], result)
-        return known
+        free = psutil.virtual_memory().available
+        groups = chunks(specs, file_bytes=lambda spec: sizes[spec.case], free_bytes=free) or [[]]
+        return [[*group, *others] for group in groups]
+
+    def _measured(self, base: ArmSpec, group: list[ArmSpec], watch: Watch) -> dict[str, Measured]:
+        partial = Partial(self.folder / "samples", base.case, [spec.case for spec in group])
+        measured = measure_group(
+            base,
+            group,
+            protocol=protocol_of(self.suite.measure),
+            limits=self.limits,
+            watch=watch,
+            earlier=partial.read(),
+            keep=partial.write,
+        )
+        self._partial.append(partial)
+        return measured
+
+    def forget_partial(self) -> None:
+        """Removes what was kept of groups whose cases are recorded now."""
+        while self._partial:
+            self._partial.pop().remove()
+
+    def _alone(self, base: ArmSpec, group: list[ArmSpec], watch: Watch) -> dict[str, Measured]:
+        """The sequential protocol beside the paired one, where the suite asks for both."""
+        spec = self.suite.measure
+        if spec.protocol != "both":
+            return {}
+        protocol = SequentialProtocol(warmup=spec.warmup_calls, calls=spec.calls)
+        return measure_group(base, group, protocol=protocol, limits=self.limits)
+
+    def _with_cold_starts(self, spec: ArmSpec, seen: Measured) -> Measured:
+        missing = self.suite.measure.cold_starts - len(seen.facts)
+        if seen.samples is None or missing <= 0:
+            return seen
+        try:
+            return replace(seen, facts=(*seen.facts, *cold_starts(spec, missing, limits=self.limits)))
+        except CaseError:  # it was measured; fewer cold starts are no reason to lose that
+            return seen
 
     def _spec(self, case: Case, artifact: Artifact) -> ArmSpec:
         count = min(self.data.evaluation_count, INPUTS * case.batch_size)
@@ -81,36 +157,66 @@ class Stage:
             inputs=self.data.evaluation(0, count),
         )
 
-    def _keep(self, case: str, baseline: Case, base: Measured, result: Measured) -> CaseLatency:
-        facts = result.facts
-        observed = facts.observed if facts else None
+    def _keep(
+        self,
+        spec: ArmSpec,
+        baseline: Case,
+        base: Measured,
+        result: Measured,
+        against: Mapping[str, Interval],
+        alone: Mapping[str, Measured],
+    ) -> CaseLatency:
+        observed = result.facts[0].observed if result.facts else None
         if result.samples is None:
             return CaseLatency(reason=str(result.error), observed=observed)
-        name = f"samples/{case.replace('/', '__')}.npz"
-        samples.save(self.folder / name, result.samples)
+        name = f"samples/{spec.case.replace('/', '__')}.npz"
+        try:
+            samples.save(self.folder / name, result.samples)
+        except OSError as error:
+            return CaseLatency(reason=f"its samples cannot be written: {error.strerror or error}", observed=observed)
         latency = estimate.latency(result.samples)
-        of_baseline = case == baseline.id
+        of_baseline = spec.case == baseline.id
+        speedup = None if of_baseline else estimate.speedup(result.samples, baseline.id, base.samples)
         typical = latency.p50_seconds if latency.p50_seconds is not None else latency.mean_seconds
         return CaseLatency(
             reason=None,
             observed=observed,
             latency=latency,
-            speedup=None if of_baseline else estimate.speedup(result.samples, baseline.id, base.samples),
-            throughput_per_second=baseline.batch_size / typical if typical else None,
-            cold_start=ColdStart(load_seconds=facts.load_seconds, first_call_seconds=facts.first_call_seconds)
-            if facts
-            else None,
-            memory=Memory(loaded_rss_bytes=facts.loaded_rss_bytes, peak_rss_bytes=result.peak_rss_bytes)
-            if facts
+            speedup=speedup,
+            speedup_fastest=estimate.over_fastest(speedup, baseline.id, against) if speedup or of_baseline else None,
+            sequential=self._sequential(spec.case, baseline.id, alone),
+            interference=estimate.interference(result.samples),
+            throughput_per_second=spec.batch_size / typical if typical else None,
+            cold_start=estimate.cold_start(result.facts),
+            memory=Memory(loaded_rss_bytes=result.facts[0].loaded_rss_bytes, peak_rss_bytes=result.peak_rss_bytes)
+            if result.facts
             else None,
             samples=name,
         )
+
+    def _sequential(self, case: str, baseline: str, alone: Mapping[str, Measured]) -> Sequential | None:
+        own, base = alone.get(case), alone.get(baseline)
+        if own is None or own.samples is None:
+            return None
+        samples.save(self.folder / f"samples/{case.replace('/', '__')}__sequential.npz", own.samples)
+        return estimate.sequential(own.samples, None if base is None or case == baseline else base.samples)
+
+
+def _speedups(measured: Mapping[str, Measured], baseline: str, cases: Sequence[str]) -> dict[tuple[str, str], Interval]:
+    """(baseline, case): the case's speed-up over the baseline, for each of the cases that has one."""
+    found = {}
+    for case in cases:
+        own = measured[case].samples
+        speedup = estimate.speedup(own, baseline, measured[baseline].samples) if own is not None else None
+        if speedup is not None:
+            found[baseline, case] = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
+    return found
 
 
 def protocol_of(spec: MeasureSpec) -> Protocol:
     """The protocol that a suite asks for."""
     if spec.protocol == "sequential":
-        return Sequential(warmup=spec.warmup_calls, calls=spec.calls)
+        return SequentialProtocol(warmup=spec.warmup_calls, calls=spec.calls)
     return Paired(
         precision=spec.precision,
         max_seconds=spec.max_seconds,

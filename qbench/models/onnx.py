@@ -6,6 +6,7 @@ from pathlib import Path
 
 from qbench.errors import ModelError
 from qbench.models.base import ModelReference, Network
+from qbench.quant import forward
 
 
 def load(reference: ModelReference) -> Network:
@@ -26,6 +27,8 @@ def _check(path: Path) -> None:
     try:
         onnx.checker.check_model(str(path))  # by path: external data and files above 2 GB are checked too
     except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+        if forward.out_of_memory(error):
+            raise
         raise ModelError(f"{path}: not a valid ONNX model: {error}") from error
 
 
@@ -41,4 +44,6 @@ def _check_runs(path: Path) -> None:
     try:
         onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except (*failures, state.NoSuchFile, state.RuntimeException) as error:
+        if forward.out_of_memory(error):
+            raise
         raise ModelError(f"{path}: ONNX Runtime cannot load it: {error}") from error

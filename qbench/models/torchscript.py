@@ -6,6 +6,7 @@ import warnings
 
 from qbench.errors import ModelError
 from qbench.models.base import ModelReference, Network
+from qbench.quant import forward
 
 
 def load(reference: ModelReference) -> Network:
@@ -23,6 +24,8 @@ def load(reference: ModelReference) -> Network:
             warnings.filterwarnings("ignore", message=r"`torch\.jit\.load` is", category=DeprecationWarning)
             module = torch.jit.load(str(path), map_location="cpu")
     except (RuntimeError, ValueError) as error:
+        if forward.out_of_memory(error):
+            raise
         reason = str(error).strip().split("\n", 1)[0]
         raise ModelError(
             f"{path}: not a TorchScript model: {reason}; write it with torch.jit.trace(model, example).save(path)"

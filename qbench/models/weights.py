@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import os
 import pickle
+import re
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from qbench import python_file, registry
 from qbench.errors import ModelError
 from qbench.models import training
 from qbench.models.base import ModelReference, Network
+from qbench.quant import forward
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -125,14 +127,21 @@ def _read_torch(path: Path) -> Any:
             warnings.filterwarnings("ignore", message="Detected pickle protocol", category=UserWarning)
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        reason = str(error).split("\n", 1)[0]
         raise ModelError(
-            f"{path}: this pickle holds more than tensors and could run code, so qbench does not load it ({reason}). "
-            "Where you trust it, convert it once: torch.save(model.state_dict(), 'weights.pt'), or "
+            f"{path}: this pickle holds {_refused_in(error)} and could run code, so qbench does not load it. "
+            "Convert it once, where the model was made: torch.save(model.state_dict(), 'weights.pt'), or "
             "safetensors.torch.save_model(model, 'weights.safetensors')"
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        if forward.out_of_memory(error):
+            raise
         raise ModelError(f"{path}: cannot read these weights, the file is damaged: {error}") from error
+
+
+def _refused_in(error: pickle.UnpicklingError) -> str:
+    """What torch refused, where its message names it; the rest of the message is advice to trust the file."""
+    found = re.search(r"GLOBAL ([\w.]+)", str(error))
+    return f"more than tensors ({found[1]})" if found else "more than tensors, or is damaged,"
 
 
 def _is_torchscript(path: Path) -> bool:

@@ -1,11 +1,9 @@
-"""ONNX models for ONNX Runtime: export from torch, dynamic and static int8, and what the runtime really ran."""
+"""ONNX models for ONNX Runtime: export from torch, dynamic and static int8, sessions."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import math
-import shutil
+import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,13 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.errors import BuildError
-from qbench.quant.coverage import Layer
+from qbench.errors import BuildError, QbenchError
+from qbench.quant import forward, onnx_file
 from qbench.quant.recipe import Recipe
 
 Array = NDArray[Any]
 # A wider difference than rounding in another order gives (fp32, a few dozen layers).
 EXPORT_TOLERANCE = 1e-3
+# The first opset whose DequantizeLinear takes one scale per channel.
+PER_CHANNEL_OPSET = 13
+_LONGEST = 400  # characters of a library's message that are quoted
 
 
 def export(module: Any, example: tuple[Any, ...], file: Path) -> None:
@@ -32,6 +33,7 @@ def export(module: Any, example: tuple[Any, ...], file: Path) -> None:
     """
     import torch
 
+    expected = forward.of_one_example(module, example).numpy()
     batch = torch.export.Dim("batch", min=1)
     doubled = tuple(torch.cat([tensor, tensor]) for tensor in example)
     with warnings.catch_warnings():
@@ -51,60 +53,45 @@ def export(module: Any, example: tuple[Any, ...], file: Path) -> None:
             )
         except torch.onnx.OnnxExporterError as error:
             cause = error.__cause__ or error
+            if forward.out_of_memory(cause):
+                raise cause from error
             raise BuildError(f"torch.onnx cannot export this model: {str(cause).strip().splitlines()[0]}") from error
-    with torch.inference_mode():
-        result = module(*example)
-    expected = (result[0] if isinstance(result, tuple | list) else result).numpy()
     found = run(file, tuple(tensor.numpy() for tensor in example))
     worst = float(np.abs(expected - found).max())
     if not worst <= EXPORT_TOLERANCE * max(1.0, float(np.abs(expected).max())):
+        forward.require_repeatable(module, example=example)
         raise BuildError(f"the exported ONNX model differs from the torch model: largest difference {worst:g}")
 
 
-def copy(source: Path, target: Path) -> None:
-    """The user's ONNX file as one file, external data taken in."""
-    import onnx
-
-    model = onnx.load(str(source), load_external_data=False)
-    if any(tensor.external_data for tensor in model.graph.initializer):
-        onnx.save(onnx.load(str(source)), str(target))
-    else:
-        shutil.copyfile(source, target)
-
-
-def input_names(file: Path) -> tuple[str, ...]:
-    """The names of the inputs that are not initializers, in order."""
-    import onnx
-
-    graph = onnx.load(str(file), load_external_data=False).graph
-    constants = {tensor.name for tensor in graph.initializer}
-    return tuple(value.name for value in graph.input if value.name not in constants)
-
-
-def fixed_batch(file: Path) -> int | None:
-    """The batch size that the first input demands; None where it is dynamic."""
-    import onnx
-
-    graph = onnx.load(str(file), load_external_data=False).graph
-    constants = {tensor.name for tensor in graph.initializer}
-    for value in graph.input:
-        if value.name not in constants:
-            first = value.type.tensor_type.shape.dim[:1]
-            return int(first[0].dim_value) if first and first[0].dim_value > 0 else None
-    return None
+def require_repeatable(file: Path, example: tuple[Array, ...]) -> None:
+    """Raises ``BuildError`` unless the file, loaded twice and called twice, gives the same outputs for one example."""
+    inputs = onnx_file.tiled(file, example)
+    session = open_session(file)
+    expected, *others = _outputs(session, inputs), _outputs(session, inputs), run(file, inputs)
+    if not all(np.array_equal(expected, found, equal_nan=True) for found in others):
+        raise BuildError(
+            "the ONNX model's outputs differ from call to call: is randomness left in its graph (Dropout in training "
+            "mode, RandomNormal)? Export it from a network in eval mode"
+        )
 
 
 def static(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Array, ...]) -> None:
-    """QDQ, activations uint8, weights int8 (U8S8): the form that VNNI kernels run."""
+    """QDQ, activations uint8, weights int8 (U8S8): the form that VNNI kernels run.
+
+    Raises ``BuildError`` where ONNX Runtime's quantizer cannot, or the model is too old for scales per channel.
+    """
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
     method = {"histogram": CalibrationMethod.Percentile, "minmax": CalibrationMethod.MinMax}
-    with tempfile.TemporaryDirectory() as folder, _quiet_library():
-        prepared = preprocess(fp32, Path(folder) / "preprocessed.onnx")
+    size = onnx_file.fixed_batch(fp32) or 1
+    example = tuple(array[:1] for array in calibration)
+    with tempfile.TemporaryDirectory() as folder, _quantizing(folder, file):
+        source = _of_opset(fp32, Path(folder) / "converted.onnx", example) if recipe.per_channel else fp32
+        prepared = preprocess(source, Path(folder) / "preprocessed.onnx")
         quantize_static(
             str(prepared),
             str(file),
-            _Batches(input_names(fp32), calibration, fixed_batch(fp32) or 1),
+            _Batches(onnx_file.input_names(fp32), calibration, size),
             quant_format=QuantFormat.QDQ,
             per_channel=bool(recipe.per_channel),
             activation_type=QuantType.QUInt8,
@@ -115,10 +102,10 @@ def static(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Array, ...
 
 
 def dynamic(fp32: Path, file: Path, recipe: Recipe) -> None:
-    """int8 weights; activations are quantized as the model runs."""
+    """int8 weights; activations are quantized as the model runs. Raises ``BuildError`` where the quantizer cannot."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    with tempfile.TemporaryDirectory() as folder, _quiet_library():
+    with tempfile.TemporaryDirectory() as folder, _quantizing(folder, file):
         prepared = preprocess(fp32, Path(folder) / "preprocessed.onnx")
         quantize_dynamic(
             str(prepared),
@@ -137,6 +124,58 @@ def preprocess(fp32: Path, file: Path) -> Path:
     return file
 
 
+def _of_opset(source: Path, file: Path, example: tuple[Array, ...]) -> Path:
+    """The model in an opset that has scales per channel: itself, or converted, with outputs that are the same."""
+    import onnx
+
+    model = onnx.load(str(source))
+    opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), PER_CHANNEL_OPSET)
+    if opset >= PER_CHANNEL_OPSET:
+        return source
+    advice = f"export it with opset {PER_CHANNEL_OPSET} or newer, or set per_channel: false"
+    try:
+        onnx.save(onnx.version_converter.convert_version(model, PER_CHANNEL_OPSET), str(file))
+    except Exception as error:  # the converter's own exceptions share no base
+        if forward.out_of_memory(error):
+            raise
+        raise BuildError(
+            f"static int8 per channel needs opset {PER_CHANNEL_OPSET}, this ONNX model has {opset} and onnx cannot "
+            f"convert it ({forward.reason(error)}); {advice}"
+        ) from error
+    inputs = onnx_file.tiled(source, example)
+    expected, found = run(source, inputs), run(file, inputs)
+    if not np.allclose(expected, found, rtol=0, atol=EXPORT_TOLERANCE * float(np.abs(expected).max())):
+        raise BuildError(f"converted from opset {opset} to {PER_CHANNEL_OPSET}, the ONNX model differs; {advice}")
+    return file
+
+
+@contextlib.contextmanager
+def _quantizing(*temporary: Path | str) -> Iterator[None]:
+    """The quantizer is quiet, and what it raises is one message without the names of temporary files."""
+    with _quiet_library():
+        try:
+            yield
+        except QbenchError:
+            raise
+        except Exception as error:  # the quantizer, onnx and the runtime raise all kinds, some of them bare
+            if forward.out_of_memory(error):
+                raise
+            words = f"{type(error).__name__}: {plain(error, *temporary)}"
+            raise BuildError(
+                f"ONNX Runtime's quantizer cannot quantize this model: {words}; name what it "
+                "cannot take in quantize.*.skip_layers, or leave this mode out"
+            ) from error
+
+
+def plain(error: BaseException, *temporary: Path | str) -> str:
+    """A library's message on one line, without its error numbers and without paths that mean nothing to a reader."""
+    text = " ".join(str(error).split())
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : (\w+) : ", r"\1: ", text)
+    for path in temporary:
+        text = re.sub(rf"{re.escape(str(path))}[^\s'\"]*", "the model", text)
+    return text[:_LONGEST] or "no message"
+
+
 def _excluded(file: Path, skipped: tuple[str, ...]) -> list[str]:
     """The nodes whose name or output is one of ``skip_layers`` (as written, or as the exporter spells it)."""
     import onnx
@@ -144,7 +183,7 @@ def _excluded(file: Path, skipped: tuple[str, ...]) -> list[str]:
     nodes = onnx.load(str(file), load_external_data=False).graph.node
     found: list[str] = []
     for name in skipped:
-        matches = [node.name for node in nodes if name == node.name or _module_of(node) == name]
+        matches = [node.name for node in nodes if name == node.name or module_of(node) == name]
         if not matches:
             names = ", ".join(node.name for node in nodes)
             raise BuildError(f"skip_layers: no layer named {name}; the ONNX nodes are {names}")
@@ -152,20 +191,21 @@ def _excluded(file: Path, skipped: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _module_of(node: Any) -> str | None:
+def module_of(node: Any) -> str | None:
     """The torch module a node came from, by its first parameter: ``stage.conv.weight`` -> ``stage.conv``."""
     parameters = [name for name in node.input if name.endswith((".weight", ".bias"))]
     return parameters[0].rpartition(".")[0] if parameters else None
 
 
 class _Batches:
-    """Calibration examples as ONNX Runtime's reader wants them; one example a batch bounds its memory least badly."""
+    """Calibration examples as ONNX Runtime's reader wants them: whole batches of the model's size, the last one filled
+    up from the first examples. Where any size will do, one example a batch bounds its memory least badly."""
 
     def __init__(self, names: tuple[str, ...], inputs: tuple[Array, ...], size: int) -> None:
-        count = len(inputs[0]) // size * size
+        count = len(inputs[0])
         self._batches = (
-            {name: np.ascontiguousarray(array[i : i + size]) for name, array in zip(names, inputs, strict=True)}
-            for i in range(0, count, size)
+            {name: array[np.arange(start, start + size) % count] for name, array in zip(names, inputs, strict=True)}
+            for start in range(0, count, size)
         )
 
     def get_next(self) -> Mapping[str, Array] | None:
@@ -217,79 +257,18 @@ def open_session(file: Path, *, threads: int = 1, options: Any = None) -> Any:
     except Exception as error:  # the binding raises bare RuntimeError subclasses that it does not export
         if not type(error).__module__.startswith("onnxruntime"):
             raise
-        raise BuildError(f"ONNX Runtime cannot load the model: {str(error).splitlines()[0]}") from error
+        if forward.out_of_memory(error):
+            raise
+        words = re.sub(r"Load model from .* failed: ?", "", plain(error))
+        raise BuildError(f"ONNX Runtime cannot load the model: {words}") from error
 
 
 def run(file: Path, inputs: tuple[Array, ...]) -> Array:
     """The first output of one inference."""
-    session = open_session(file)
+    return _outputs(open_session(file), inputs)
+
+
+def _outputs(session: Any, inputs: tuple[Array, ...]) -> Array:
     names = [value.name for value in session.get_inputs()]
     result: Array = session.run(None, dict(zip(names, inputs, strict=True)))[0]
     return result
-
-
-# --- what really ran ----------------------------------------------------------------------------------------
-
-_FLOAT = {"Conv", "FusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "LSTM", "GRU", "RNN"}
-_INT8 = {
-    "QLinearConv", "ConvInteger", "QGemm", "QLinearMatMul", "MatMulInteger", "MatMulIntegerToFloat",
-    "DynamicQuantizeMatMul", "DynamicQuantizeLSTM",
-}  # fmt: skip
-_RECURRENT_GATES = {"LSTM": 4, "DynamicQuantizeLSTM": 4, "GRU": 3, "RNN": 1}
-
-
-def layers(file: Path, example: tuple[Array, ...], *, optimized: bool = True) -> tuple[Layer, ...]:
-    """The operators that multiply and accumulate in one inference, in order, from the runtime's own profile.
-
-    ``optimized=True`` is what the kernels really do; ``False`` runs the graph as written (the fp32 reference,
-    whose names and counts no optimization has touched). Weight shapes come from the graph that the runtime
-    wrote, activation shapes from the profile. Counts are of the whole batch of ``example``.
-    """
-    import onnx
-    import onnxruntime
-
-    with tempfile.TemporaryDirectory() as folder:
-        options = session_options(1)
-        options.enable_profiling = True
-        options.profile_file_prefix = str(Path(folder) / "profile")
-        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
-        if not optimized:
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = open_session(file, options=options)
-        names = [value.name for value in session.get_inputs()]
-        session.run(None, dict(zip(names, example, strict=True)))
-        events = json.loads(Path(session.end_profiling()).read_text())
-        graph = onnx.load(str(Path(folder) / "optimized.onnx")).graph
-    constants = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    nodes = {node.name: node for node in graph.node}
-    found = []
-    for event in events:
-        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
-            name, arguments = event["name"].removesuffix("_kernel_time"), event["args"]
-            operator = arguments["op_name"]
-            if operator in _FLOAT | _INT8 and name in nodes:
-                macs = _multiply_accumulates(operator, nodes[name], arguments, constants)
-                label = _module_of(nodes[name]) or name
-                found.append(Layer(name=label, operator=operator, macs=macs, int8=operator in _INT8))
-    return tuple(found)
-
-
-def _multiply_accumulates(
-    operator: str, node: Any, arguments: Mapping[str, Any], constants: Mapping[str, tuple[int, ...]]
-) -> int:
-    seen: list[list[int]] = [next(iter(shape.values())) for shape in arguments["input_type_shape"]]
-    output: int = math.prod(next(iter(arguments["output_type_shape"][0].values())))
-    if operator in _RECURRENT_GATES:
-        hidden = next(int(a.i) for a in node.attribute if a.name == "hidden_size")
-        steps, batch, width = seen[0]
-        directions: int = output // (steps * batch * hidden)
-        gates: int = _RECURRENT_GATES[operator]
-        return directions * steps * batch * gates * hidden * (width + hidden)
-    if "Conv" in operator:
-        weight = constants[node.input[3 if operator == "QLinearConv" else 1]]
-        elements = math.prod(seen[0]) if operator == "ConvTranspose" else output
-        return elements * math.prod(weight[1:])
-    inner: int = seen[0][-1]  # Gemm and MatMul: the last axis of A is summed over
-    if operator == "Gemm" and any(a.name == "transA" and a.i for a in node.attribute):
-        inner = seen[0][0]
-    return output * inner

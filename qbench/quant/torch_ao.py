@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from qbench.errors import BuildError
+from qbench.quant import forward
 from qbench.quant.recipe import Recipe
 
 ENGINES = ("fbgemm", "x86", "onednn", "qnnpack")
@@ -178,6 +179,8 @@ def _traced(prepare: Callable[..., Any], module: Any, mapping: Any, example: tup
         return prepare(module, mapping, example)
     # Tracing runs the user's forward on stand-ins: whatever it does with values fails in its own way.
     except (torch.fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        if forward.out_of_memory(error):
+            raise
         raise BuildError(
             f"FX cannot trace this model ({error}): its control flow depends on values; "
             "rewrite that part with tensor operations, or use the onnxruntime backend"
@@ -188,6 +191,8 @@ def _converted(convert: Callable[..., Any], prepared: Any, mapping: Any) -> Any:
     try:
         return convert(prepared, qconfig_mapping=mapping)
     except (AssertionError, RuntimeError, NotImplementedError) as error:
+        if forward.out_of_memory(error):
+            raise
         raise BuildError(f"FX cannot convert this model: {error}; name the layer in quantize.*.skip_layers") from error
 
 

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import io
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from qbench.errors import BuildError
+from qbench.quant import forward, trace
 from qbench.quant.coverage import Layer
 
 # Freezing folds BatchNorm into convolutions: other roundings, and in a dynamic model other activation scales.
 FREEZE_TOLERANCE = 1e-2
 
 
-def save(module: Any, probes: tuple[Any, ...], file: Path) -> None:
+def save(
+    module: Any, probes: tuple[Any, ...], file: Path, examples: Iterable[tuple[Any, ...]] | None = None
+) -> str | None:
     """Traces (on the first probe), freezes and saves a module; ``probes``: one tensor per input, first axis = example.
 
     Raises ``BuildError`` unless, on every probe, the reloaded file gives bit-equal outputs to what was saved, and
-    those are the module's own within ``FREEZE_TOLERANCE`` of the largest output.
+    those are the module's own within ``FREEZE_TOLERANCE`` of the largest output. Where the trace froze a decision on
+    values, ``examples`` (each a batch of 1, read only then; None: the probes) must show no difference either, and
+    the returned note says so.
     """
     import torch
 
-    examples = [tuple(tensor[i : i + 1] for tensor in probes) for i in range(len(probes[0]))]
-    with torch.inference_mode(), _known_warnings():
-        script = module if isinstance(module, torch.jit.ScriptModule) else torch.jit.trace(module, examples[0])
+    several = [tuple(tensor[i : i + 1] for tensor in probes) for i in range(len(probes[0]))]
+    traced = trace.trace(module, several[0])
+    note = trace.require_harmless(module, traced, several if examples is None else examples)
+    with torch.inference_mode(), trace.known_warnings():
+        script = traced.script
         if hasattr(script, "training"):  # a frozen module has lost the attribute
             script = torch.jit.freeze(script.eval())
         # Through memory: the name of the file would otherwise be part of its bytes.
@@ -34,43 +39,28 @@ def save(module: Any, probes: tuple[Any, ...], file: Path) -> None:
         torch.jit.save(script, buffer)
         file.write_bytes(buffer.getvalue())
         original, saved, loaded = (
-            torch.cat([_first(part(*example)) for example in examples]) for part in (module, script, load(file))
+            torch.cat([forward.first(part(*example)) for example in several]) for part in (module, script, load(file))
         )
     if not torch.equal(saved, loaded):
+        forward.require_repeatable(module, script, example=several[0])
         worst = float((saved - loaded).abs().max())
         raise BuildError(f"the saved artifact differs from what was converted (largest difference {worst:g})")
     worst, largest = float((original - saved).abs().max()), float(original.abs().max())
     if not worst <= FREEZE_TOLERANCE * max(1.0, largest):
+        forward.require_repeatable(module, script, example=several[0])
         raise BuildError(
             f"the traced artifact differs from the module it came from (largest difference {worst:g} at outputs up "
-            f"to {largest:g}): does its forward depend on values, on randomness or on state?"
+            f"to {largest:g}): does its forward depend on values, or on what earlier calls left behind?"
         )
+    return note
 
 
 def load(file: Path) -> Any:
     """The ScriptModule of a file, ready to call."""
     import torch
 
-    with _known_warnings():
+    with trace.known_warnings():
         return torch.jit.load(str(file))
-
-
-def _first(result: Any) -> Any:
-    return result[0] if isinstance(result, tuple | list) else result
-
-
-@contextmanager
-def _known_warnings() -> Iterator[None]:
-    """torch.jit says that it is deprecated; torch.ao's int8 models have no other form that is saved and fast."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*torch.jit.*", category=DeprecationWarning)
-        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch\.jit.*")
-        # Scales that FX keeps as tensors become constants, as they should. Control flow on values is found by
-        # comparing outputs on several examples, which a warning cannot do.
-        warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
-        yield
 
 
 def layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:

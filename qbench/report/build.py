@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from qbench import compare, machine
 from qbench.compare import Delta
-from qbench.errors import SuiteError, UsageError
+from qbench.errors import QbenchError, SuiteError
 from qbench.report import answer, html, table, text
 from qbench.report.answer import Judged
 from qbench.report.page import page
@@ -21,7 +22,8 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     """Writes the three files and returns the path of ``report.html``.
 
     ``other`` is the folder of an earlier run that this one is compared with. Works on a run without records, and
-    on one that is not finished. Raises ``UsageError`` where the folder is no run or cannot be written.
+    on one that is not finished. Raises ``UsageError`` where the folder is no run, ``QbenchError`` where it cannot be
+    written.
     """
     run = read_run(folder)
     judged = judge(run)
@@ -66,4 +68,9 @@ def _write(file: Path, content: str) -> None:
         temporary.write_text(content, encoding="utf-8", newline="\n")
         temporary.replace(file)
     except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise QbenchError(
+            f"{file}: cannot be written: {error.strerror or error}; the records are kept: make room, then "
+            f"`qbench report {file.parent}`"
+        ) from error

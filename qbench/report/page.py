@@ -10,7 +10,7 @@ from typing import Any
 from qbench import wording
 from qbench.compare import Delta
 from qbench.record import Record
-from qbench.report import answer, figures, table, text
+from qbench.report import answer, details, figures, table, text
 from qbench.report.answer import Answer, Judged
 from qbench.report.figures import Figure
 from qbench.report.text import TextTable
@@ -74,6 +74,7 @@ class Page:
     figures: tuple[Figure, ...]
     left: tuple[Left, ...]
     layers: TextTable
+    details: TextTable
     method: tuple[tuple[str, str], ...]
     machine: tuple[tuple[str, str], ...]
     versions: tuple[tuple[str, str], ...]
@@ -105,6 +106,7 @@ def page(
         figures=figures.figures(run, judged),
         left=tuple(_left(run)),
         layers=_layers(run.records),
+        details=details.details(run.records),
         method=tuple(_method(run.records, judged)),
         machine=tuple(_fact(name, value) for name, value in info.environment.items()),
         versions=tuple((name, _value(value)) for name, value in info.versions.items()),

@@ -146,10 +146,10 @@ class Quantize(Section):
 class MeasureSpec(Section):
     """How latency is measured."""
 
-    protocol: Literal["paired", "sequential"] = Field(
+    protocol: Literal["paired", "sequential", "both"] = Field(
         "paired",
         description="paired: baseline and contender in turn, until the precision is reached; sequential: warm-up "
-        "calls, then a fixed number of calls, as in the literature.",
+        "calls, then a fixed number of calls, as in the literature; both: paired, and sequential beside it.",
     )
     precision: Share = Field(0.02, description="Half width of the speed-up's interval at which to stop.")
     max_seconds: Positive = Field(30.0, description="Most seconds of measuring for one case.")
@@ -158,6 +158,7 @@ class MeasureSpec(Section):
     )
     warmup_calls: Whole = Field(10, description="Calls before the timed ones.")
     calls: Count = Field(100, description="Timed calls (protocol sequential).")
+    cold_starts: Count = Field(6, description="Least processes in which loading and the first calls are timed.")
     seed: Seed = Field(0, description="Seed of the order of blocks.")
 
 

@@ -1,0 +1,164 @@
+"""Stage 9, running: the baseline's artifact and the run's, again, in the same session on the same machine.
+
+Each case takes up to 12 generations of three fresh interpreters, one after the other: the baseline's artifact, the
+run's, and a second copy of the baseline's as control (``gate_looks`` says when to stop). A stored latency is for
+trends only: it differs by 16 to 22 % from one process to the next.
+
+A case whose baseline artifact is gone, or that another kind of machine built, is not run: the stored speed-ups are
+then compared, and the verdict says so. A process that dies makes its case INVALID; the others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbench import cache, machine
+from qbench.baseline import Baseline, artifact_file
+from qbench.errors import CaseError
+from qbench.gate_latency import sampled_rules
+from qbench.gate_looks import LOOKS, NotRun, ProcessPair, Rerun, is_look, look, process_pair
+from qbench.inputs import Data, prepare_data, request_of
+from qbench.live import Silent
+from qbench.measure.arm import INPUTS, ArmSpec
+from qbench.measure.group import Measured, measure_group
+from qbench.measure.paired import Paired
+from qbench.measure.protocol import CONTROL
+from qbench.process import Limits, call
+from qbench.record import Record
+from qbench.stored import StoredRun
+from qbench.suite import Suite
+
+# An artifact is built for these; another CPU of the same kind runs both artifacts, so their ratio means something.
+BUILT_FOR = ("arch", "isa", "os")
+# 20 rounds of 6 ms blocks take 0.7 s beside the 3 to 5 s that three fresh interpreters take to start, and leave
+# 0.5 % of spread within a process beside the 1 to 1.5 % from one to the next.
+ROUNDS = 20
+# For long calls: 1.2 s for the contender and as much for the control keep 12 generations within 90 s at 50 ms a call.
+MAX_SECONDS = 1.2
+CONTENDER = "contender"
+Measure = Callable[..., Mapping[str, Measured]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rerunner:
+    """Runs again every case that the baseline and the run have; the gate calls it with what it read."""
+
+    progress: Silent
+    measure: Measure = measure_group
+
+    def __call__(self, run: StoredRun, suite: Suite, baseline: Baseline) -> dict[str, Rerun | NotRun]:
+        """By case, what running it again gave, or why it could not be run."""
+        cases = _shared(run, baseline)
+        if not cases:
+            return {}
+        data = _data(run, suite)
+        self.progress.stage("gate", len(cases))
+        rules = sampled_rules(run.records, suite.gate)
+        seen: dict[str, Rerun | NotRun] = {}
+        for old, new in cases:
+            arms = data if isinstance(data, NotRun) else _arms(old, new, run, baseline, data)
+            if isinstance(arms, NotRun):
+                self.progress.note(f"{new.case.id}: not run again: {arms.reason}")
+                seen[new.case.id] = arms
+            else:
+                seen[new.case.id] = self.one(new.case.id, *arms, suite=suite, rules=rules)
+            self.progress.advance(new.case.id)
+        return seen
+
+    def one(self, case: str, baseline: ArmSpec, contender: ArmSpec, *, suite: Suite, rules: int) -> Rerun:
+        """Process pairs of one case until a look decides, or until a process dies."""
+        limits = Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes)
+        pairs: list[ProcessPair] = []
+        looked = None
+        while looked is None or not looked.decided:
+            self.progress.advance(f"{case}: process pair {len(pairs) + 1}", len(pairs) / LOOKS[-1])
+            try:
+                pairs.append(self._pair(baseline, contender, limits=limits, seed=suite.measure.seed + len(pairs)))
+            except CaseError as error:
+                return Rerun(pairs=tuple(pairs), look=None, reason=str(error))
+            if is_look(len(pairs)):
+                looked = look(pairs, suite.gate.latency.max_regression, rules=rules)
+        return Rerun(pairs=tuple(pairs), look=looked)
+
+    def _pair(self, baseline: ArmSpec, contender: ArmSpec, *, limits: Limits, seed: int) -> ProcessPair:
+        """One generation of fresh processes; raises ``CaseError`` with the reason where one of them dies."""
+        ended: list[str] = []  # the protocol tells of the control only when it dies
+        measured = self.measure(
+            baseline, [contender], protocol=_protocol(seed), limits=limits, fresh=True, watch=ended.append
+        )
+        found = measured[contender.case]
+        if found.error is not None or found.samples is None:
+            raise found.error or CaseError("nothing was measured")
+        pair = process_pair(found.samples.log_ratios, found.samples.control_log_ratios)
+        if pair is None or CONTROL in ended:
+            raise CaseError("the control, a second copy of the baseline's artifact, died or gave no block")
+        return pair
+
+
+def _protocol(seed: int) -> Paired:
+    """``ROUNDS`` rounds, or what ``MAX_SECONDS`` allow: precision is the looks' business."""
+    return Paired(
+        precision=1.0,
+        max_seconds=MAX_SECONDS,
+        half_width=lambda log_ratios: 0.0,
+        seconds=time.monotonic,
+        least_rounds=ROUNDS,
+        seed=seed,
+    )
+
+
+def _shared(run: StoredRun, baseline: Baseline) -> list[tuple[Record, Record]]:
+    """The int8 cases that are ok in both, the baseline's record first."""
+    before = {record.case.id: record for record in baseline.records if record.status == "ok"}
+    return [
+        (before[record.case.id], record)
+        for record in run.records
+        if record.status == "ok" and record.case.mode != "fp32" and record.case.id in before
+    ]
+
+
+def _data(run: StoredRun, suite: Suite) -> Data | NotRun:
+    """The suite's data, from the cache where the run left it: what is timed is called with real examples."""
+    request = request_of(suite.data, suite.base, train=any(record.case.mode == "qat" for record in run.records))
+    limits = Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes)
+    try:
+        data: Data = call(prepare_data, request, cache.open_cache(), limits=limits)
+    except CaseError as error:
+        return NotRun(reason=f"the suite's data cannot be read: {error}")
+    return data
+
+
+def _arms(old: Record, new: Record, run: StoredRun, baseline: Baseline, data: Data) -> tuple[ArmSpec, ArmSpec] | NotRun:
+    """The two artifacts, ready to be loaded on the same cores with the same examples."""
+    here, cores = machine.fingerprint(), machine.allowed_cores()
+    for whose, environment in (
+        ("the baseline's artifact", baseline.info.environment),
+        ("this run", run.info.environment),
+    ):
+        field = next((name for name in BUILT_FOR if environment.get(name) != here.get(name)), None)
+        if field is not None:
+            return NotRun(reason=f"{whose} was built on another kind of machine ({field} differs)")
+    if new.case.threads > len(cores):
+        return NotRun(reason=f"it takes {new.case.threads} cores, {len(cores)} may be used here")
+    old_file, new_file = artifact_file(old, beside=baseline.file), artifact_file(new, beside=None)
+    if old_file is None:
+        return NotRun(reason="the baseline's artifact is neither beside the baseline nor in the cache")
+    if new_file is None:
+        return NotRun(reason="the artifact of this run is no longer in the cache")
+    return _spec(new, "baseline", old_file, cores, data), _spec(new, CONTENDER, new_file, cores, data)
+
+
+def _spec(record: Record, name: str, file: Path, cores: tuple[int, ...], data: Data) -> ArmSpec:
+    key = record.case
+    return ArmSpec(
+        case=name,
+        backend=key.backend,
+        file=file,
+        threads=key.threads,
+        batch_size=key.batch_size,
+        cores=cores[-key.threads :],  # as a run chooses them: the first core serves interrupts and the coordinator
+        inputs=data.evaluation(0, min(data.evaluation_count, INPUTS * key.batch_size)),
+    )

@@ -1,0 +1,93 @@
+"""The loss that fits a network's outputs and a data set's labels, so that QAT trains on what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from qbench.errors import BuildError
+
+CLASSES = "cross_entropy"
+BINARY = "binary_cross_entropy_with_logits"
+NUMBERS = "mse_loss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """``of(outputs, targets)`` is torch's loss of that ``name``, the mean over a batch; ``targets`` are the labels in
+    the type and shape that it takes, first axis = example."""
+
+    name: str
+    targets: Any
+    of: Callable[[Any, Any], Any]
+
+
+def choose(outputs: Any, labels: Any) -> Loss:
+    """The loss for the first output of a few examples and for all labels, both tensors.
+
+    - class numbers (whole, shape (n,)) and outputs (n, classes): cross-entropy;
+    - labels 0 and 1 (whole) and one output per example, (n, 1) or (n,): binary cross-entropy of the logit;
+    - float labels and as many outputs per example: mean squared error.
+
+    Raises ``BuildError`` for anything else, with what to change.
+    """
+    if not outputs.is_floating_point():
+        raise BuildError(f"QAT needs outputs with a gradient, these are {_type(outputs)}: does forward end in argmax?")
+    if outputs.dim() == 0:
+        raise BuildError("QAT cannot train: the network gives one number for a whole batch, not one row per example")
+    found = _floats(outputs, labels) if labels.is_floating_point() else _whole(outputs, labels)
+    if found is None:
+        raise BuildError(
+            f"QAT cannot train: {_type(labels)} labels of shape {_shape(labels)} and outputs of shape "
+            f"{_shape(outputs)} fit no loss; expected class numbers (n,) with outputs (n, classes), labels 0 and 1 "
+            "with one output per example, or float labels with as many outputs"
+        )
+    return found
+
+
+def _whole(outputs: Any, labels: Any) -> Loss | None:
+    from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+    if labels.dim() != 1:
+        return None
+    low, high = int(labels.min()), int(labels.max())
+    if outputs[0].numel() == 1:
+        if low < 0 or high > 1:
+            raise BuildError(
+                f"QAT cannot train: whole labels from {low} to {high} with one output per example; give one output per "
+                "class, or float labels where they are quantities"
+            )
+        return Loss(
+            name=BINARY,
+            targets=labels.to(outputs.dtype),
+            of=lambda found, wanted: binary_cross_entropy_with_logits(found.reshape(wanted.shape), wanted),
+        )
+    if outputs.dim() != 2:
+        return None
+    if low < 0 or high >= outputs.shape[1]:
+        raise BuildError(
+            f"QAT cannot train: labels from {low} to {high}, but the network has {outputs.shape[1]} outputs; classes "
+            f"are numbered 0 to {outputs.shape[1] - 1}"
+        )
+    return Loss(name=CLASSES, targets=labels.long(), of=cross_entropy)
+
+
+def _floats(outputs: Any, labels: Any) -> Loss | None:
+    from torch.nn.functional import mse_loss
+
+    if labels[0].numel() != outputs[0].numel():
+        return None
+    return Loss(
+        name=NUMBERS,
+        targets=labels.to(outputs.dtype),
+        of=lambda found, wanted: mse_loss(found.reshape(wanted.shape), wanted),
+    )
+
+
+def _type(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _shape(tensor: Any) -> str:
+    return f"({', '.join(['n', *map(str, tensor.shape[1:])])}{',' if tensor.dim() == 1 else ''})"

@@ -1,0 +1,60 @@
+"""An ONNX file as a network: its inputs, what they take, and the batch size that they demand."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def copy(source: Path, target: Path) -> None:
+    """The user's ONNX file as one file, external data taken in."""
+    import onnx
+
+    model = onnx.load(str(source), load_external_data=False)
+    if any(tensor.external_data for tensor in model.graph.initializer):
+        onnx.save(onnx.load(str(source)), str(target))
+    else:
+        shutil.copyfile(source, target)
+
+
+def input_names(file: Path) -> tuple[str, ...]:
+    """The names of the inputs that are not initializers, in order."""
+    import onnx
+
+    graph = onnx.load(str(file), load_external_data=False).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    return tuple(value.name for value in graph.input if value.name not in constants)
+
+
+def input_types(file: Path) -> dict[str, str | None]:
+    """What each input that is no initializer takes: its name -> numpy's name of its type (None: not a tensor)."""
+    import onnx
+
+    graph = onnx.load(str(file), load_external_data=False).graph
+    wanted = set(input_names(file))
+    kinds = {value.name: value.type.tensor_type.elem_type for value in graph.input if value.name in wanted}
+    return {name: str(onnx.helper.tensor_dtype_to_np_dtype(kind)) if kind else None for name, kind in kinds.items()}
+
+
+def fixed_batch(file: Path) -> int | None:
+    """The batch size that the inputs demand, as the first with a fixed one says; None where it is dynamic."""
+    import onnx
+
+    graph = onnx.load(str(file), load_external_data=False).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    for value in graph.input:
+        first = value.type.tensor_type.shape.dim[:1]
+        if value.name not in constants and first and first[0].dim_value > 0:
+            return int(first[0].dim_value)
+    return None
+
+
+def tiled(file: Path, example: tuple[Array, ...]) -> tuple[Array, ...]:
+    """One example (a batch of 1), repeated to the batch size that the file demands."""
+    return tuple(np.repeat(array, fixed_batch(file) or 1, axis=0) for array in example)

@@ -1,0 +1,287 @@
+"""Rules of qbench/gate_live.py: what is run again, from which files, and what becomes of a process that dies."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_records import CASE, FP32, fp32, info, int8, skipped
+
+from qbench import cache, gate_live, machine, suite
+from qbench.baseline import Baseline
+from qbench.errors import DataError, WorkerError
+from qbench.gate_live import Rerunner
+from qbench.gate_looks import NotRun, Rerun
+from qbench.live import Silent
+from qbench.measure.arm import ArmSpec
+from qbench.measure.group import Measured, measure_group
+from qbench.measure.protocol import CONTROL
+from qbench.measure.samples import Samples, Seen
+from qbench.record import ArtifactFacts, Record
+from qbench.stored import RunInfo, StoredRun
+
+SUITE = suite.parse("suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n")
+OTHER = "net/static/onnxruntime/t1/b1"
+
+
+def here(**changes: Any) -> RunInfo:
+    """A run on this machine."""
+    return info(environment={**machine.fingerprint(), **changes})
+
+
+class Measuring:
+    """Stands for ``measure_group``: the contender's time over the baseline's is 1 + ``change``; dies on demand."""
+
+    def __init__(self, change: float = 0.0, *, dies: Callable[[int], bool] = lambda number: False) -> None:
+        self.change = change
+        self.dies = dies
+        self.calls: list[tuple[ArmSpec, ArmSpec, dict[str, Any]]] = []
+
+    def __call__(self, baseline: ArmSpec, contenders: Sequence[ArmSpec], **options: Any) -> dict[str, Measured]:
+        (contender,) = contenders
+        self.calls.append((baseline, contender, options))
+        samples = error = None
+        if self.dies(len(self.calls)):
+            error = WorkerError("the process was ended by SIGSEGV")
+        else:
+            rng = np.random.default_rng(len(self.calls))
+            ratios = np.log1p(self.change) + rng.normal(0, 0.005, 20)
+            samples = Samples(
+                protocol="paired", stopped="fixed", log_ratios=ratios, control_log_ratios=rng.normal(0, 0.005, 20)
+            )
+        return {contender.case: Measured(samples=samples, error=error, facts=(), peak_rss_bytes=None)}
+
+
+class Told(Silent):
+    """What was reported."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def advance(self, text: str, share: float | None = None) -> None:
+        """Keeps what is said of a step."""
+        self.lines.append(text)
+
+    note = advance
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The data is read here, not in a child, into a cache of the test's own."""
+    monkeypatch.setattr(gate_live, "call", lambda function, *args, limits: function(*args, progress=lambda *_: None))
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+
+
+def built(record: Record, text: str) -> Record:
+    """The record with an artifact of that content in the cache."""
+    root = cache.open_cache()
+
+    def fill(folder: Path) -> dict[str, Any]:
+        (folder / "model.pt").write_text(text)
+        return {"file": "model.pt"}
+
+    key = cache.key_of({"artifact": text})
+    entry = cache.fetch(root, "artifacts", key, fill)
+    facts = ArtifactFacts(
+        format="torchscript", sha256=cache.file_digest(entry.folder / "model.pt"), size_bytes=len(text), key=key
+    )
+    return replace(record, artifact=facts)
+
+
+def stored(records: Sequence[Record], described: RunInfo | None = None) -> StoredRun:
+    """A run of those records, on this machine."""
+    return StoredRun(folder=Path("r"), info=described or here(), records=tuple(records))
+
+
+def held(records: Sequence[Record], described: RunInfo | None = None) -> Baseline:
+    """A baseline of those records, from this machine."""
+    return Baseline(info=described or here(), records=tuple(records))
+
+
+def test_both_artifacts_are_run_on_the_same_cores_with_the_same_examples() -> None:
+    """The baseline's file against the run's, in fresh interpreters, with the run's threads, batch and real inputs."""
+    measuring = Measuring()
+    seen = Rerunner(progress=Silent(), measure=measuring)(
+        stored([fp32(), built(int8(), "new")]), SUITE, held([fp32(), built(int8(), "old")])
+    )
+    assert list(seen) == [CASE]
+    old, new, options = measuring.calls[0]
+    assert (old.file.read_text(), new.file.read_text()) == ("old", "new")
+    assert (old.cores, old.threads, old.batch_size, old.backend) == (new.cores, 1, 1, "onednn")
+    assert old.inputs[0].shape == (8, 1, 8, 8)
+    assert options["fresh"] is True
+    assert old.case != new.case
+
+
+def test_equal_artifacts_are_still_run() -> None:
+    """The same bytes on both sides are the A/A check that a user can make."""
+    measuring = Measuring()
+    record = built(int8(), "same")
+    seen = Rerunner(progress=Silent(), measure=measuring)(stored([record]), SUITE, held([record]))
+    assert len(measuring.calls) == 6
+    assert isinstance(seen[CASE], Rerun)
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "pairs"), [(0.0, "PASS", 6), (0.1, "FAIL", 6), (0.05, "INCONCLUSIVE", 12)]
+)
+def test_it_stops_at_the_look_that_decides(change: float, outcome: str, pairs: int) -> None:
+    """Clear cases take 6 process pairs; what lies at the tolerance takes all 12, each round in another order."""
+    measuring = Measuring(change)
+    record = built(int8(), "same")
+    found = Rerunner(progress=Silent(), measure=measuring)(stored([record]), SUITE, held([record]))[CASE]
+    assert isinstance(found, Rerun)
+    assert found.look is not None
+    assert (found.look.outcome, len(found.pairs), len(measuring.calls)) == (outcome, pairs, pairs)
+    assert len({options["protocol"].seed for _, _, options in measuring.calls}) == pairs
+
+
+def test_a_process_that_dies_ends_its_own_case() -> None:
+    """The reason is kept, the pairs before it too, and the next case is still judged."""
+    records = [built(int8(), "one"), built(int8(OTHER), "two")]
+    seen = Rerunner(progress=Silent(), measure=Measuring(dies=lambda number: number == 3))(
+        stored(records), SUITE, held(records)
+    )
+    first, second = seen[CASE], seen[OTHER]
+    assert isinstance(first, Rerun)
+    assert (first.look, first.reason, len(first.pairs)) == (None, "the process was ended by SIGSEGV", 2)
+    assert isinstance(second, Rerun)
+    assert second.look is not None
+    assert second.look.outcome == "PASS"
+
+
+@pytest.mark.parametrize("blocks", [0, 7])
+def test_a_control_that_died_is_said(blocks: int) -> None:
+    """Without the control nothing vouches for the ratio: the case ends with that reason, however far it came."""
+    measuring = Measuring()
+
+    def without(*args: Any, watch: Callable[[str], None], **options: Any) -> dict[str, Measured]:
+        (case, found), *_ = measuring(*args, **options).items()
+        assert found.samples is not None
+        watch(CONTROL)
+        return {case: replace(found, samples=replace(found.samples, control_log_ratios=np.zeros(blocks)))}
+
+    record = built(int8(), "same")
+    found = Rerunner(progress=Silent(), measure=without)(stored([record]), SUITE, held([record]))[CASE]
+    assert isinstance(found, Rerun)
+    assert "control" in str(found.reason)
+
+
+class DyingControl:
+    """An arm that answers at once; the second one of the baseline, the control, dies after some rounds."""
+
+    facts = peak_rss_bytes = None
+    opened = 0
+
+    def __init__(self, spec: ArmSpec, *, limits: Any, fresh: bool) -> None:
+        self.control = spec.case == "baseline" and DyingControl.opened == 1
+        DyingControl.opened += spec.case == "baseline"
+        self.timed = 0
+
+    def block(self, calls: int) -> Seen:
+        """Calls of a millisecond; the first ten are the warm-up."""
+        self.timed += calls != 10
+        if self.control and self.timed == 15:
+            raise WorkerError("the process was ended by SIGKILL")
+        return Seen(calls_ns=np.full(calls, 1_000_000), cpu_ns=0, involuntary=0, faults=0)
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+
+
+def test_the_protocol_tells_of_a_control_that_dies_amid_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the real protocol: the rounds that the control had do not pass for a whole process pair."""
+    monkeypatch.setattr(DyingControl, "opened", 0)
+    record = built(int8(), "same")
+    measure = functools.partial(measure_group, open_remote=DyingControl)
+    found = Rerunner(progress=Silent(), measure=measure)(stored([record]), SUITE, held([record]))[CASE]
+    assert isinstance(found, Rerun)
+    assert (found.look, found.pairs) == (None, ())
+    assert "control" in str(found.reason)
+
+
+def test_an_artifact_that_no_runtime_loads_is_a_reason_not_a_crash() -> None:
+    """With real processes: a file that is no model ends the case with what the runtime said."""
+    record = built(int8(OTHER), "no model")
+    found = Rerunner(progress=Silent())(stored([record]), SUITE, held([record]))[OTHER]
+    assert isinstance(found, Rerun)
+    assert found.look is None
+    assert found.reason
+
+
+def test_only_int8_cases_that_both_have_are_run() -> None:
+    """fp32, new cases and those that are not ok on either side have nothing to be held against."""
+    measuring = Measuring()
+    run = stored([fp32(), int8(), skipped(OTHER)])
+    assert Rerunner(progress=Silent(), measure=measuring)(run, SUITE, held([fp32(), skipped(), int8(OTHER)])) == {}
+    assert FP32 in {record.case.id for record in run.records}
+    assert measuring.calls == []
+
+
+@pytest.mark.parametrize(
+    ("run", "base", "said"),
+    [
+        (here(), here(isa=["avx2"]), "the baseline's artifact was built on another kind of machine (isa differs)"),
+        (here(arch="riscv64"), here(), "this run was built on another kind of machine (arch differs)"),
+    ],
+)
+def test_an_artifact_from_another_kind_of_machine_is_not_run(run: RunInfo, base: RunInfo, said: str) -> None:
+    """Architecture, instruction sets and system must be those that it was built for."""
+    record = built(int8(), "same")
+    told = Told()
+    seen = Rerunner(progress=told, measure=Measuring())(stored([record], run), SUITE, held([record], base))
+    assert seen == {CASE: NotRun(reason=said)}
+    assert any(said in line for line in told.lines)
+
+
+def test_another_cpu_of_the_same_kind_runs_both() -> None:
+    """Both run here, so where the baseline was measured does not matter, unlike for stored figures."""
+    record = built(int8(), "same")
+    seen = Rerunner(progress=Silent(), measure=Measuring())(stored([record]), SUITE, held([record], here(cpu="B")))
+    assert isinstance(seen[CASE], Rerun)
+
+
+def test_an_artifact_that_is_gone_or_changed_is_not_run() -> None:
+    """The file must have the sha256 of its record; the reason says whose artifact is missing."""
+    old, new = built(int8(), "old"), built(int8(), "new")
+    run_it = Rerunner(progress=Silent(), measure=Measuring())
+    lost = replace(old, artifact=replace(old.artifact, key="0" * 64)) if old.artifact else old
+    assert "the baseline's artifact" in str(run_it(stored([new]), SUITE, held([lost]))[CASE])
+    assert new.artifact is not None
+    file = cache.cache_folder() / "artifacts" / str(new.artifact.key) / "model.pt"
+    file.write_text("tampered")
+    assert "this run is no longer in the cache" in str(run_it(stored([new]), SUITE, held([old]))[CASE])
+
+
+def test_more_threads_than_cores_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case of 2 threads on 1 core would be another case."""
+    monkeypatch.setattr(machine, "allowed_cores", lambda *root: (3,))
+    record = built(int8("net/static/onednn/t2/b1"), "same")
+    seen = Rerunner(progress=Silent(), measure=Measuring())(stored([record]), SUITE, held([record]))
+    assert seen["net/static/onednn/t2/b1"] == NotRun(reason="it takes 2 cores, 1 may be used here")
+
+
+def test_data_that_cannot_be_read_leaves_the_stored_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timing needs real examples; without them every case says so and nothing is run."""
+
+    def unreadable(*args: Any, limits: Any) -> Any:
+        raise DataError("photos: no such folder")
+
+    monkeypatch.setattr(gate_live, "call", unreadable)
+    record = built(int8(), "same")
+    seen = Rerunner(progress=Silent(), measure=Measuring())(stored([record]), SUITE, held([record]))
+    assert seen == {CASE: NotRun(reason="the suite's data cannot be read: photos: no such folder")}
+
+
+def test_progress_tells_the_process_pair_and_the_case() -> None:
+    """A user sees how far a gate of half a minute is."""
+    told = Told()
+    record = built(int8(), "same")
+    Rerunner(progress=told, measure=Measuring())(stored([record]), SUITE, held([record]))
+    assert told.lines[0] == f"{CASE}: process pair 1"
+    assert told.lines[-1] == CASE
