@@ -139,8 +139,6 @@ class _Story:
         with self._timed("measure"):
             self._measure()
 
-    # --- what is already there ---------------------------------------------------------------------------
-
     def _prepare(self) -> None:
         """Data and networks, each checked in a process of its own; what fails here fails every case that needs it."""
         references: dict[str, ModelReference] = {
