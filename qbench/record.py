@@ -11,7 +11,6 @@ never renamed. Real files of every number are fixtures in tests/data/records/.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -289,11 +288,6 @@ def write(path: Path, records: Iterable[Record]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text("".join(to_line(record) + "\n" for record in records), encoding="utf-8")
     temporary.replace(path)
-
-
-def finite(value: float | None) -> float | None:
-    """The value, or None where it is not a finite number: null is not 0, and NaN is not JSON."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def flatten(record: Record) -> Iterator[tuple[str, Any]]:
