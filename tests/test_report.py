@@ -31,7 +31,7 @@ from made_records import (
 
 from qbench import record as records_file
 from qbench import wording
-from qbench.errors import UsageError
+from qbench.errors import QbenchError, UsageError
 from qbench.record import Interval, Record
 from qbench.report import answer, table, text
 from qbench.report.build import build_report, judge
@@ -387,3 +387,20 @@ def test_every_module_says_its_plots_in_words(built: Path) -> None:
     described = re.search(r'<desc id="speedup-description">(.*?)</desc>', source)
     assert described is not None
     assert "static · onnxruntime 2.53 [2.51, 2.56]" in described.group(1)
+
+
+def test_a_report_that_cannot_be_written_says_how_to_get_it(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk loses no record: the message names the command, and no temporary file stays."""
+    folder = tmp_path / "run"
+    shutil.copytree(built, folder)
+    before = sorted(path.name for path in folder.iterdir())
+
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(QbenchError, match=r"No space left on device; the records are kept.*qbench report"):
+        build_report(folder)
+    assert sorted(path.name for path in folder.iterdir()) == before
