@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -22,15 +23,27 @@ OUT_OF_MEMORY = ("bad_alloc", "can't allocate memory", "cannot allocate memory",
 
 
 def serve(
-    connection: Connection, log: str, memory_bytes: int | None, cores: tuple[int, ...] | None, fresh: bool
+    connection: Connection,
+    log: str,
+    memory_bytes: int | None,
+    cores: tuple[int, ...] | None,
+    fresh: bool,
+    imports: tuple[str, ...],
 ) -> None:
-    """The child's life: set itself up, make the session, answer requests until the pipe closes."""
+    """The child's life: set itself up, make the session, answer requests until the pipe closes.
+
+    ``imports`` are imported on any core, before it is pinned to ``cores``: several starting children then share all
+    cores, and what is pinned (thread pools, memory) does not exist yet.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     _quiet(log)
     if not fresh:
         _die_with_parent()
     _offer_to_the_oom_killer()
     _limit_memory(memory_bytes)
+    for name in imports:
+        with contextlib.suppress(ImportError):  # told where it is needed
+            importlib.import_module(name)
     if cores is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     session: Any = None

@@ -110,7 +110,8 @@ def plan(suite: Suite, only: Filter = None, overrides: Set = None, as_json: Json
     from qbench import suite as suites
 
     read = suites.read(suite, overrides or ())
-    made = plans.make_plan(read, plans.load_backends(read), cores=len(machine.allowed_cores()), only=only)
+    cores = plans.measuring_cores(read, machine.allowed_cores())
+    made = plans.make_plan(read, plans.load_backends(read), cores=len(cores), only=only)
     print(plan_words.as_json(made).rstrip() if as_json else plan_words.text(made))
 
 

@@ -26,6 +26,7 @@ from qbench.measure.arm import INPUTS, ArmSpec
 from qbench.measure.group import Measured, measure_group
 from qbench.measure.paired import Paired
 from qbench.measure.protocol import CONTROL
+from qbench.plan import measuring_cores
 from qbench.process import Limits, call
 from qbench.record import Record
 from qbench.stored import StoredRun
@@ -54,12 +55,13 @@ class Rerunner:
         cases = _shared(run, baseline)
         if not cases:
             return {}
+        cores = measuring_cores(suite, machine.allowed_cores())
         data = _data(run, suite)
         self.progress.stage("gate", len(cases))
         rules = sampled_rules(run.records, suite.gate)
         seen: dict[str, Rerun | NotRun] = {}
         for old, new in cases:
-            arms = data if isinstance(data, NotRun) else _arms(old, new, run, baseline, data)
+            arms = data if isinstance(data, NotRun) else _arms(old, new, run, baseline, data, cores)
             if isinstance(arms, NotRun):
                 self.progress.note(f"{new.case.id}: not run again: {arms.reason}")
                 seen[new.case.id] = arms
@@ -131,9 +133,11 @@ def _data(run: StoredRun, suite: Suite) -> Data | NotRun:
     return data
 
 
-def _arms(old: Record, new: Record, run: StoredRun, baseline: Baseline, data: Data) -> tuple[ArmSpec, ArmSpec] | NotRun:
+def _arms(
+    old: Record, new: Record, run: StoredRun, baseline: Baseline, data: Data, cores: tuple[int, ...]
+) -> tuple[ArmSpec, ArmSpec] | NotRun:
     """The two artifacts, ready to be loaded on the same cores with the same examples."""
-    here, cores = machine.fingerprint(), machine.allowed_cores()
+    here = machine.fingerprint()
     for whose, environment in (
         ("the baseline's artifact", baseline.info.environment),
         ("this run", run.info.environment),

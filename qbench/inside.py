@@ -54,7 +54,7 @@ def in_this_process(*, progress: Any = None) -> Inside:
         torch_isa=torch.backends.cpu.get_cpu_capability(),
         onednn_isa=onednn_isa(_onednn_says()),
         amx_granted=torch_cpu._init_amx() if hasattr(torch_cpu, "_init_amx") and "amx" in _flags() else None,
-        allocator=allocator(_text(_MAPS)),
+        allocator=allocator_of_this_process(),
         cores=tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None,
         threads=torch.get_num_threads(),
     )
@@ -71,6 +71,11 @@ def allocator(maps: str | None) -> str | None:
     paths = {fields[5] for line in maps.splitlines() if len(fields := line.split(None, 5)) == 6}
     names = {Path(path).name for path in paths if ".so" in path}
     return next((one for one in ALLOCATORS if any(one in name for name in names)), "system")
+
+
+def allocator_of_this_process() -> str | None:
+    """The library whose malloc this process has mapped; None where the system does not tell."""
+    return allocator(_text(_MAPS))
 
 
 def onednn_isa(said: str | None) -> str | None:

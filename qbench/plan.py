@@ -252,6 +252,22 @@ def _added(references: Iterable[Cell]) -> list[str]:
     ]
 
 
+def measuring_cores(suite: Suite, allowed: tuple[int, ...]) -> tuple[int, ...]:
+    """The cores that cases are measured on: those the suite names, else all of ``allowed``.
+
+    Raises ``UsageError`` where the suite names one that this process may not use.
+    """
+    named = suite.measure.cores
+    outside = [core for core in named or () if core not in allowed]
+    if outside:
+        raise UsageError(
+            f"{suite.place('measure.cores')}: measure.cores: this process may use the cores "
+            f"{', '.join(map(str, allowed))}, not {', '.join(map(str, outside))}; name others, or allow it more "
+            "(taskset, docker --cpuset-cpus)"
+        )
+    return allowed if named is None else named
+
+
 def _require_cores(suite: Suite, cells: list[Cell], cores: int) -> None:
     threads = max((cell[3] for cell in cells), default=0)
     if threads > cores:

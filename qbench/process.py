@@ -47,7 +47,8 @@ class Limits:
 class Worker:
     """A child process that holds one session object and answers one request at a time.
 
-    ``factory(*args)`` makes the session inside the child. ``ask("name", ...)`` calls a method of it.
+    ``factory(*args)`` makes the session inside the child, once ``ready`` asks for it: until then the child sets itself
+    up and imports ``imports``, beside other starting children. ``ask("name", ...)`` calls a method of the session.
     A context manager: leaving it ends the child.
     """
 
@@ -58,6 +59,7 @@ class Worker:
         limits: Limits,
         cores: tuple[int, ...] | None = None,
         fresh: bool = False,
+        imports: tuple[str, ...] = (),
         name: str = "worker",
     ) -> None:
         self._limits = limits
@@ -68,7 +70,7 @@ class Worker:
         context: Any = multiprocessing.get_context("spawn" if fresh else "forkserver")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=child.serve, args=(theirs, log, limits.memory_bytes, cores, fresh), name=name, daemon=True
+            target=child.serve, args=(theirs, log, limits.memory_bytes, cores, fresh, imports), name=name, daemon=True
         )
         with _starting, _environment(THREAD_VARIABLES), _without_main():
             if not fresh:
@@ -77,10 +79,11 @@ class Worker:
         theirs.close()
         _alive.add(self)
         self._waiting = False
-        self._send(("start", factory, args))
+        self._session = (factory, args)
 
     def ready(self) -> None:
-        """Waits until the session is made; raises what making it raised."""
+        """Has the session made and waits for it; raises what making it raised."""
+        self._send(("start", *self._session))
         self._receive(None)
 
     def ask(self, method: str, *args: Any, progress: Callable[[str, float], None] | None = None) -> Any:

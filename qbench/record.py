@@ -121,7 +121,8 @@ class Interference:
 @dataclass(frozen=True, kw_only=True)
 class Speedup:
     """Baseline time over this case's time, measured in one run; ``control`` is a second copy of the baseline
-    measured the same way, whose true value is 1. ``stopped`` is ``precision``, ``max_seconds`` or ``fixed``."""
+    measured the same way, whose true value is 1. ``stopped`` is ``precision``, ``max_seconds`` or ``fixed``,
+    ``measured_seconds`` what its rounds took, those of the baseline beside it included."""
 
     baseline: str
     value: float
@@ -133,6 +134,7 @@ class Speedup:
     protocol: str = "paired"
     stopped: str | None = None
     steady: bool | None = None
+    measured_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

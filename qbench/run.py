@@ -20,7 +20,7 @@ from qbench.measure.stage import CaseLatency
 from qbench.measure.stage import Stage as MeasureStage
 from qbench.models.base import ModelReference
 from qbench.peak import Peak
-from qbench.plan import Case, Plan, PlannedCase, Variant, load_backends, make_plan
+from qbench.plan import Case, Plan, PlannedCase, Variant, load_backends, make_plan, measuring_cores
 from qbench.process import Limits, call, end_all
 from qbench.record import Accuracy, Record, Roofline, Status
 from qbench.run_folder import RunFolder
@@ -68,7 +68,7 @@ def run(
     progress: Progress,
 ) -> RunResult:
     """Runs a suite; every case ends as a record. Ctrl-C keeps what is known and tells how to resume."""
-    cores = machine.allowed_cores()
+    cores = measuring_cores(suite, machine.allowed_cores())
     plan = make_plan(suite, load_backends(suite), cores=len(cores), only=only)
     if not plan.cases and not plan.skipped:
         raise UsageError(f"{suite.file}: nothing to run: {'; '.join(plan.notes) or 'the matrix holds no case'}")
@@ -82,7 +82,7 @@ def run(
         ledger=Ledger(plan, folder, started=started),
         root=root,
         cores=cores,
-        jobs=jobs or len(cores),
+        jobs=jobs or len(machine.allowed_cores()),
         progress=progress,
         started=started,
     )
@@ -328,7 +328,7 @@ class _Story:
     def _measured_peak(self) -> Peak | None:
         """What this core can do at most: from the cache, or measured now in a few seconds."""
         try:
-            return peak.measured(self.root, limits=self.limits, progress=self.progress.advance)
+            return peak.measured(self.root, limits=self.limits, cores=self.cores, progress=self.progress.advance)
         except CaseError as error:
             self.progress.note(f"the peak of this core is not known: {error}")
             return None

@@ -183,6 +183,9 @@ class DyingControl:
         DyingControl.opened += spec.case == "baseline"
         self.timed = 0
 
+    def load(self) -> None:
+        """Loaded at once."""
+
     def block(self, calls: int) -> Seen:
         """Calls of a millisecond; the first ten are the warm-up."""
         self.timed += calls != 10

@@ -44,6 +44,10 @@ class FakeArm:
     def __init__(self, machine, case):
         self.machine, self.case, self.blocks = machine, case, 0
 
+    def load(self):
+        if self.machine.die.get(self.case) == 1:
+            raise WorkerError("it is not the engine that it was built for")
+
     def block(self, calls):
         machine = self.machine
         self.blocks += 1

@@ -94,6 +94,8 @@ class Backend(ABC):
     modes: tuple[str, ...]
     # Whether int8 variants are made from the fp32 artifact of the same runtime, not from the network itself.
     builds_from_baseline: bool = False
+    # What loading an artifact imports: done before a measuring process is pinned, so that several start side by side.
+    modules: tuple[str, ...] = ()
 
     @abstractmethod
     def missing(self) -> str | None:

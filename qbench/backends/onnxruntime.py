@@ -22,6 +22,7 @@ class OnnxRuntime(Backend):
     runtime = "onnxruntime"
     modes = ("fp32", "dynamic", "static")
     builds_from_baseline = True
+    modules = ("onnxruntime", "qbench.quant.onnx_model")
 
     def missing(self) -> str | None:
         """Whether the packages are there."""
@@ -120,7 +121,7 @@ class OnnxRunner(Runner):
             "interop_threads": options.inter_op_num_threads,
             "provider": self._session.get_providers()[0],
             "spinning": options.get_session_config_entry("session.intra_op.allow_spinning") != "0",
-            "denormals_flushed": False,
+            "graph_optimization": options.graph_optimization_level.name,
         }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.backends.base import Backend, BuildJob, Built, Runner
-from qbench.backends.torch_runner import TorchScriptRunner, one_example, save, tensors, torch_missing
+from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
 from qbench.quant.recipe import Recipe
@@ -22,6 +22,7 @@ class TorchAO(Backend):
 
     runtime = "torch"
     modes = ("dynamic", "static", "qat")
+    modules = MODULES
 
     def __init__(self, name: str, *, per_channel: bool, machines: tuple[str, ...] | None) -> None:
         self.name = name

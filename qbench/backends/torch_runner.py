@@ -9,6 +9,8 @@ from typing import Any
 
 from qbench.backends.base import Array, BuildJob, Inputs, Runner
 
+# What loading a TorchScript file imports.
+MODULES = ("torch", "qbench.quant.torch_ao", "qbench.quant.torchscript")
 # Outputs of two calls on one example, as a share of the largest: rounding is far below, dropout far above.
 SAME = 1e-4
 
@@ -94,12 +96,4 @@ class TorchScriptRunner(Runner):
             "threads": torch.get_num_threads(),
             "interop_threads": torch.get_num_interop_threads(),
             "engine": torch.backends.quantized.engine if self._engine is not None else None,
-            "denormals_flushed": _denormals_flushed(),
         }
-
-
-def _denormals_flushed() -> bool:
-    """Whether the smallest denormal times one is zero on this thread."""
-    import torch
-
-    return float(torch.tensor([1e-45]) * 1.0) == 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench import child, registry
+from qbench import child, inside, registry
 from qbench.backends.base import Inputs, Runner
 from qbench.errors import MeasureError
 from qbench.measure.samples import Seen
@@ -111,7 +112,7 @@ class LocalArm:
 
     def peak_rss_bytes(self) -> int | None:
         """The largest resident set of this process so far; None where the system does not tell."""
-        return _status_bytes("VmHWM")
+        return peak_rss_bytes()
 
 
 def timed_calls(runner: Callable[[Any], Any], prepared: list[Any], calls: int, clock: Clock) -> NDArray[np.int64]:
@@ -153,7 +154,9 @@ def batches(inputs: Inputs, batch_size: int) -> list[Inputs]:
 
 
 def system_view() -> dict[str, Any]:
-    """What the operating system and the thread pools say of this process: affinity, tasks, OpenMP threads."""
+    """What the operating system and the thread pools say of this process: affinity, tasks (the system's own count of
+    its threads), threads of each pool, the library whose malloc is mapped, and whether this thread's arithmetic takes
+    denormals as zero. None where the system does not tell (macOS has neither affinity nor /proc)."""
     import threadpoolctl
 
     affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
@@ -166,12 +169,20 @@ def system_view() -> dict[str, Any]:
         "affinity": affinity,
         "tasks": len(list(tasks.iterdir())) if tasks.is_dir() else None,
         "thread_pools": pools,
+        "allocator": inside.allocator_of_this_process(),
+        "denormals_flushed": float(np.float32(1e-45) * np.float32(1)) == 0.0,
     }
 
 
 def require_as_set(observed: dict[str, Any], spec: ArmSpec) -> None:
     """Raises ``MeasureError`` for the first thing that is not what was asked for."""
-    expected = {"threads": spec.threads, "interop_threads": 1, "affinity": sorted(spec.cores), "spinning": False}
+    expected = {
+        "threads": spec.threads,
+        "interop_threads": 1,
+        "affinity": sorted(spec.cores),
+        "spinning": False,
+        "denormals_flushed": False,
+    }
     for name, value in expected.items():
         found = observed.get(name)
         if found is not None and found != value:
@@ -185,10 +196,16 @@ def resident_bytes() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def _status_bytes(name: str) -> int | None:
+def peak_rss_bytes(status: Path = Path("/proc/self/status")) -> int | None:
+    """The largest resident set of this process so far, from /proc, else from getrusage (bytes on macOS)."""
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        found = [line.split() for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+        return int(found[0][1]) * 1024 if found else None
     except OSError:
+        pass
+    try:
+        import resource
+    except ImportError:  # Windows
         return None
-    found = [line.split() for line in lines if line.startswith(f"{name}:")]
-    return int(found[0][1]) * 1024 if found else None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

@@ -148,6 +148,7 @@ def speedup(samples: Samples, baseline: str, baseline_samples: Samples | None) -
             protocol=samples.protocol,
             stopped=samples.stopped,
             steady=steady(samples),
+            measured_seconds=None if math.isnan(samples.seconds) else samples.seconds,
         )
     if baseline_samples is None or not len(samples.calls_ns) or not len(baseline_samples.calls_ns):
         return None

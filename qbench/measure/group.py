@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from qbench import registry
 from qbench.errors import CaseError
 from qbench.measure.arm import ArmFacts, ArmSpec, LocalArm
 from qbench.measure.protocol import CONTROL, Earlier, Keep, Protocol, Watch
@@ -36,13 +37,15 @@ class RemoteArm:
     def __init__(self, spec: ArmSpec, *, limits: Limits, fresh: bool) -> None:
         self.facts: ArmFacts | None = None
         self.peak_rss_bytes: int | None = None
-        self._worker = Worker(LocalArm, spec, limits=limits, cores=spec.cores, fresh=fresh, name=spec.case)
-        try:
-            self._worker.ready()
-            self.facts = self._worker.ask("facts")
-        except BaseException:
-            self._worker.close()
-            raise
+        imports = ("qbench.measure.arm", *registry.load("backend", spec.backend).modules)
+        self._worker = Worker(
+            LocalArm, spec, limits=limits, cores=spec.cores, fresh=fresh, imports=imports, name=spec.case
+        )
+
+    def load(self) -> None:
+        """Loads the artifact and keeps what that showed; raises ``CaseError`` where it cannot be, or is not as set."""
+        self._worker.ready()
+        self.facts = self._worker.ask("facts")
 
     def block(self, calls: int) -> Seen:
         """That many calls."""
@@ -91,7 +94,7 @@ def _measured(result: Samples | CaseError, arms: list[Any]) -> Measured:
     return Measured(
         samples=None if isinstance(result, CaseError) else result,
         error=result if isinstance(result, CaseError) else None,
-        facts=tuple(arm.facts for arm in arms),
+        facts=tuple(arm.facts for arm in arms if arm.facts is not None),
         peak_rss_bytes=max(peaks) if peaks else None,
     )
 
@@ -101,7 +104,10 @@ def cold_starts(spec: ArmSpec, count: int, *, limits: Limits, fresh: bool = Fals
     found = []
     for _ in range(count):
         arm = RemoteArm(spec, limits=limits, fresh=fresh)
-        arm.close()
+        try:
+            arm.load()
+        finally:
+            arm.close()
         if arm.facts is not None:
             found.append(arm.facts)
     return found

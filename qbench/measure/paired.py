@@ -31,6 +31,7 @@ class _Series:
     baseline_calls: list[NDArray[np.int64]] = field(default_factory=list)
     log_ratios: list[float] = field(default_factory=list)
     process: list[int] = field(default_factory=list)
+    before: float = 0.0
     seconds: float = 0.0
     stopped: str | None = None
     error: CaseError | None = None
@@ -91,7 +92,7 @@ class Paired(Protocol):
         for number in range(first, self.processes):
             alive = [one for one in series.values() if one.error is None]
             for one in alive:
-                one.stopped, one.seconds = None, 0.0
+                one.stopped, one.before, one.seconds = None, one.before + one.seconds, 0.0
             _Session(self, baseline, base, number, shuffle, open_arm, watch).run(alive)
             died, base.error = base.error or died, None
             if number < self.processes - 1:
@@ -124,6 +125,7 @@ class Paired(Protocol):
             involuntary=counts(one.involuntary),
             faults=counts(one.faults),
             discarded=one.block.discard if one.block else 0,
+            seconds=one.before + one.seconds,
         )
 
 
@@ -140,6 +142,7 @@ def _series(case: str, earlier: Earlier) -> _Series:
         faults=list(found.faults) or [None] * len(np.unique(found.block)),
         log_ratios=found.log_ratios.tolist(),
         process=found.process.tolist(),
+        before=found.seconds,
     )
 
 
@@ -166,11 +169,12 @@ class _Session:
         self._arms: dict[str, Arm] = {}
 
     def run(self, series: list[_Series]) -> None:
+        everyone = [(self._base, self._base.case), *((one, one.case) for one in series)]
         try:
-            self._prepare(self._base, self._baseline)
-            for one in series:
-                if self._base.error is None:
-                    self._prepare(one, one.case)
+            self._start(everyone)
+            for one, case in everyone:
+                if self._base.error is None and one.error is None:
+                    self._prepare(one, case)
                 if one.case == CONTROL and one.block is not None:
                     self._base.block = one.block
             self._rounds(series)
@@ -178,10 +182,24 @@ class _Session:
             for arm in self._arms.values():
                 arm.close()
 
+    def _start(self, everyone: list[tuple[_Series, str]]) -> None:
+        """All processes start side by side; then each loads its case, before any is warmed up."""
+        for act in (self._open_one, lambda case: self._arms[case].load()):
+            for one, case in everyone:
+                try:
+                    if one.error is None and self._base.error is None:
+                        act(case)
+                except CaseError as error:
+                    one.error = error
+                    self._watch(one.case)
+
+    def _open_one(self, case: str) -> None:
+        self._arms[case] = self._open(case)
+
     def _prepare(self, one: _Series, case: str) -> None:
-        """Opens an arm, warms it up for the longer of ``warmup_calls`` and ``warmup_seconds``, sizes its block once."""
+        """Warms an arm up for the longer of ``warmup_calls`` and ``warmup_seconds``, and sizes its block once."""
         try:
-            arm = self._arms[case] = self._open(case)
+            arm = self._arms[case]
             least, started = self._plan.warmup_calls, self._plan.seconds()
             seen = arm.block(least)
             # Where pilots follow, they are the second half of the warm-up.

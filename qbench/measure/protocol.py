@@ -24,6 +24,9 @@ CONTROL = "control"
 class Arm(Interface):
     """A loaded case that can be called."""
 
+    def load(self) -> None:
+        """Waits until the case is loaded; raises ``CaseError`` where that fails."""
+
     def block(self, calls: int) -> Seen:
         """That many calls; raises ``CaseError`` when the arm has died or hangs."""
 
@@ -94,6 +97,7 @@ class Sequential(Protocol):
     def _alone(self, case: str, open_arm: OpenArm) -> Samples:
         arm = open_arm(case)
         try:
+            arm.load()
             arm.block(self.warmup)
             seen = arm.block(self.calls)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -41,8 +42,9 @@ class Samples:
     of the neighbouring baseline blocks. ``process``: which process each block ran in. ``log_ratios``: ln(case /
     baseline) of the block minima, one a block (none for the baseline); ``control_log_ratios``, with
     ``control_process``: the same for a second copy of the baseline. ``involuntary`` and ``faults``: context switches
-    and page faults of each whole block. ``discarded``: calls left out at the start of each block. Empty arrays mean:
-    not measured. ``stopped`` is ``precision``, ``max_seconds``, ``fixed``, or ``cut_short`` where the baseline died.
+    and page faults of each whole block. ``discarded``: calls left out at the start of each block. ``seconds``: what its
+    own rounds took, the baseline's neighbouring blocks included (nan: not known). Empty arrays mean: not measured.
+    ``stopped`` is ``precision``, ``max_seconds``, ``fixed``, or ``cut_short`` where the baseline died.
     """
 
     protocol: str
@@ -58,6 +60,7 @@ class Samples:
     involuntary: Nanoseconds = field(default_factory=_no_ints)
     faults: Nanoseconds = field(default_factory=_no_ints)
     discarded: int = 0
+    seconds: float = math.nan
 
 
 def save(path: Path, samples: Samples) -> None:
@@ -70,7 +73,7 @@ def save(path: Path, samples: Samples) -> None:
 def load(path: Path) -> Samples:
     """Reads what ``save`` wrote."""
     with np.load(path, allow_pickle=False) as archive:
-        scalars: dict[str, Any] = {"protocol": str, "stopped": str, "discarded": int}
+        scalars: dict[str, Any] = {"protocol": str, "stopped": str, "discarded": int, "seconds": float}
         values: dict[str, Any] = {
             part.name: scalars[part.name](archive[part.name]) if part.name in scalars else archive[part.name]
             for part in fields(Samples)

@@ -156,6 +156,13 @@ class MeasureSpec(Section):
     processes: Count = Field(
         3, description="Processes for one case: ratios differ by some per cent from one to the next."
     )
+    cores: tuple[Whole, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Cores to measure on, by number (say those that the system isolates); a case takes the last ones. "
+        "null: all that this process may use.",
+        json_schema_extra=UNIQUE,
+    )
     warmup_calls: Whole = Field(10, description="Calls before the timed ones.")
     calls: Count = Field(100, description="Timed calls (protocol sequential).")
     cold_starts: Count = Field(6, description="Least processes in which loading and the first calls are timed.")
