@@ -170,6 +170,81 @@ def test_onnxruntime_spins_unless_told_not_to():
     assert onnx_model.session_options(1).get_session_config_entry(key) == "0"
 
 
+def test_denormals_taken_as_zero_are_not_measured(tmp_path, monkeypatch):
+    """Arithmetic that flushes denormals is another case: the arm that finds it refuses to be measured."""
+    view = arm.system_view()
+    assert view["denormals_flushed"] is False
+    monkeypatch.setattr(arm, "system_view", lambda: {**view, "affinity": [CORE], "denormals_flushed": True})
+    with pytest.raises(MeasureError, match="denormals_flushed"):
+        LocalArm(spec(tmp_path, "a")).facts()
+
+
+def test_without_affinity_and_proc_what_is_unknown_is_null_and_measuring_works(tmp_path, monkeypatch):
+    """On macOS there is neither: the facts say None, blocks are timed, and the peak of memory comes from getrusage."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(arm, "TASKS", tmp_path / "proc" / "self" / "task")
+    monkeypatch.setattr("qbench.inside._MAPS", tmp_path / "proc" / "self" / "maps")
+    monkeypatch.setattr("qbench.child.freeze_garbage_collector", lambda: None)
+    local = LocalArm(spec(tmp_path, "a"))
+    observed = local.facts().observed
+    assert (observed["affinity"], observed["tasks"], observed["allocator"]) == (None, None, None)
+    assert len(local.block(3).calls_ns) == 3
+    assert arm.peak_rss_bytes(tmp_path / "status") > 10**6
+
+
+def test_an_outside_observer_sees_the_thread_that_is_told(tmp_path):
+    """While an arm is alive, /proc of its process shows as many busy threads as its record: here one, on its core."""
+    import psutil
+
+    seen = []
+
+    def open_remote(one, **options):
+        from qbench.measure.group import RemoteArm
+
+        remote = RemoteArm(one, **options)
+        seen.append((remote, psutil.Process(remote._worker.pid)))
+        return remote
+
+    class Watched(Sequential):
+        def _alone(self, case, open_arm):
+            opened = open_arm(case)
+            opened.load()
+            opened.block(200)
+            process = seen[-1][1]
+            busy = [one for one in process.threads() if one.user_time > 0.1]
+            affinity = process.cpu_affinity()
+            opened.close()
+            raise CaseError(f"{len(busy)} busy on {affinity}")
+
+    base = spec(tmp_path, "base", 2e-3)
+    found = measure_group(base, [], protocol=Watched(), limits=Limits(seconds=60), open_remote=open_remote)
+    assert str(found["base"].error) == f"1 busy on [{CORE}]"
+
+
+def test_fresh_processes_start_side_by_side_and_load_one_after_the_other(tmp_path):
+    """All processes are started before the first one loads, and all have loaded before the first block."""
+    told = []
+
+    def open_remote(one, **options):
+        from qbench.measure.group import RemoteArm
+
+        class Told(RemoteArm):
+            def load(self):
+                told.append("load")
+                super().load()
+
+            def block(self, calls):
+                told.append("block")
+                return super().block(calls)
+
+        told.append("start")
+        return Told(one, **options)
+
+    specs = [spec(tmp_path, name) for name in ("base", "a")]
+    measure_group(specs[0], specs[1:], protocol=paired(), limits=Limits(seconds=60), open_remote=open_remote)
+    assert told[:7] == ["start"] * 3 + ["load"] * 3 + ["block"]
+
+
 def test_batches_rotate_real_examples():
     """Eight batches of the asked size; too few examples are used again, none is invented."""
     inputs = (np.arange(5, dtype=np.float32).reshape(5, 1),)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from qbench.backends.base import Backend, BuildJob, Built, Runner
 from qbench.errors import UsageError
-from qbench.plan import Plan, load_backends, make_plan
+from qbench.plan import Plan, load_backends, make_plan, measuring_cores
 from qbench.quant.recipe import Recipe
 from qbench.record import CaseKey
 from qbench.suite import MODES, Suite, parse, read
@@ -204,6 +204,18 @@ def test_more_threads_than_cores_is_refused_before_anything_runs() -> None:
     included = suite("{include: [{mode: fp32, backend: torch, threads: 3}]}")
     with pytest.raises(UsageError, match=r"matrix\.include: 3 threads, but this process may use 1 core;"):
         make_plan(included, stands(), cores=1)
+
+
+def test_cases_are_measured_on_the_cores_that_the_suite_names() -> None:
+    """`measure.cores` chooses among the cores that this process may use; without it all of them serve."""
+    assert measuring_cores(suite("{}"), (0, 1, 2)) == (0, 1, 2)
+    assert measuring_cores(suite("{}", more="measure: {cores: [2, 1]}"), (0, 1, 2)) == (2, 1)
+
+
+def test_cores_outside_the_affinity_mask_are_refused_before_anything_runs() -> None:
+    """The message has the line, the cores that may be used and the one that may not, and what to do."""
+    with pytest.raises(UsageError, match=r"s\.yaml:\d+: measure\.cores: .* the cores 0, 1, not 7; .*taskset"):
+        measuring_cores(suite("{}", more="measure: {cores: [1, 7]}"), (0, 1))
 
 
 def test_include_and_exclude_work_as_in_ci_matrices() -> None:

@@ -22,6 +22,7 @@ Clock = Callable[[], int]
 SUSPENDED_NS = 10_000_000  # the two clocks are read a microsecond apart; a suspend takes far longer
 CALIBRATION_CALLS = 200
 FIRST_CALLS = 5  # cold start: the first, and 2 to 5
+TASKS = Path("/proc/self/task")
 INPUTS = 8  # real examples in rotation: one input over and over would sit in the cache
 
 
@@ -160,14 +161,13 @@ def system_view() -> dict[str, Any]:
     import threadpoolctl
 
     affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    tasks = Path("/proc/self/task")
     pools = {
         f"{pool['internal_api']}:{Path(pool['filepath']).name}": pool["num_threads"]
         for pool in threadpoolctl.threadpool_info()
     }
     return {
         "affinity": affinity,
-        "tasks": len(list(tasks.iterdir())) if tasks.is_dir() else None,
+        "tasks": len(list(TASKS.iterdir())) if TASKS.is_dir() else None,
         "thread_pools": pools,
         "allocator": inside.allocator_of_this_process(),
         "denormals_flushed": float(np.float32(1e-45) * np.float32(1)) == 0.0,
