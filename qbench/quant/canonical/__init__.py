@@ -1,0 +1,180 @@
+"""Canonicalization: an equal fp32 network, written so that quantizers can match its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from qbench.quant import forward
+from qbench.quant.canonical import attention, equal, executed, folding, graph, plain, spelling, tidy, weights
+from qbench.quant.canonical.rewrite import Rewrite, in_words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canonical:
+    """An fp32 module in eval mode and how it differs from the one given.
+
+    - ``rewrites``: a line for each kind of rewrite, with how often and where; empty where nothing was to be done;
+    - ``largest_difference``: of any output to the given module's, absolute, over the examples;
+    - ``kept``: a line for each thing that looked as if it should be rewritten and was not, with the reason.
+    """
+
+    module: Any
+    rewrites: tuple[str, ...] = ()
+    largest_difference: float = 0.0
+    kept: tuple[str, ...] = ()
+
+
+def canonicalize(module: Any, example: tuple[Any, ...], *, training: bool = False) -> Canonical:
+    """A copy of ``module`` (eval mode) with the same outputs, rewritten for quantizers.
+
+    - subclasses of Conv and Linear become the plain class with their padding, computed weights (weight norm and other
+      parametrizations, unless for ``training``) plain weights;
+    - BatchNorm is folded into the layer before it, unless for ``training`` (QAT);
+    - an activation that is used twice becomes one instance per use;
+    - zero padding before a convolution becomes its own where it is symmetric;
+    - Identity goes, and dropout unless for ``training``; functional activations become layers, ``+=`` an add;
+    - torch's attention and encoder layers are spelled out in Linear layers.
+
+    Layers that remain keep their names. Where FX can trace the network and there was something to do in its graph,
+    the result is a GraphModule; else only layers are exchanged, and neighbours found by watching a call. A network
+    that carries torch.ao's stubs was written for a quantizer by hand: only its subclasses are replaced. A graph is of
+    eval mode: functional dropout does not act in the training of one.
+
+    ``example``: one tensor per input, first axis = example; real inputs, since equality is proved on them, on all at
+    once and one alone. A rewrite is undone where an output differs by more than ``equal.TOLERANCE`` of its tensor's
+    largest value. Raises ``BuildError`` where the network does not take the example or changes from call to call.
+    """
+    import torch
+
+    if isinstance(module, torch.jit.ScriptModule):
+        return Canonical(module=module, kept=("a TorchScript network is taken as it is",))
+    given = weights.copied(module).eval()
+    forward.of_one_example(given, _one(example))
+    judge = equal.Judge(given, example)
+    work, _ = _attempt(module, example, judge, training=training, only=_ALL)
+    if work is None:
+        forward.require_repeatable(given, example=example)
+        work = _one_by_one(module, example, judge, training=training)
+    return Canonical(
+        module=work.module,
+        rewrites=in_words(work.rewrites),
+        largest_difference=work.difference,
+        kept=tuple(work.kept),
+    )
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """A network being rewritten; ``difference`` of its outputs, once it is known."""
+
+    module: Any
+    rewrites: list[Rewrite] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    difference: float = 0.0
+
+
+_PLAIN, _GRAPH, _SPELLING, _IDLE, _SHARED = "subclasses", "the graph", "spelling", "idle layers", "shared layers"
+_PADDING, _NORM, _ATTENTION = "padding", "BatchNorm", "attention"
+_ALL = (_PLAIN, _ATTENTION, _GRAPH, _SPELLING, _IDLE, _SHARED, _PADDING, _NORM)
+
+
+def _rewritten(module: Any, example: tuple[Any, ...], *, training: bool, only: tuple[str, ...]) -> _Work:
+    """A copy of the module with the named kinds of rewrite."""
+    work = _Work(module=weights.copied(module).eval())
+    padded: list[str] = []
+    if _PLAIN in only:
+        work.rewrites += [] if training else weights.settle(work.module)
+        for done in (plain.replace(work.module, example, training=training), plain.number_paddings(work.module)):
+            work.rewrites += done.found
+            work.kept += done.kept
+            padded += done.padded
+    if _ATTENTION in only:
+        work.rewrites += attention.spell_out(work.module, example)
+    if _written_for_a_quantizer(work.module):
+        work.kept.append("the network carries torch.ao's stubs: its structure is left as it is")
+        return work
+    traced = None
+    if _GRAPH in only:
+        try:
+            traced = graph.traced(work.module, len(example))
+        except graph.Untraceable as reason:
+            work.kept.append(f"FX cannot trace the network ({reason}): only layers were rewritten")
+    if traced is None:
+        _apply(work, _of_layers(work.module, example, training=training), only)
+        return work
+    tidy.lift(traced, padded)
+    before = len(work.rewrites)
+    _apply(work, _of_graph(traced, example, training=training), only)
+    if len(work.rewrites) > before or padded or len(only) < len(_ALL):  # alone, the graph itself is on trial
+        work.module = graph.finished(traced)
+    return work
+
+
+_Step = tuple[str, Callable[[], list[Rewrite]]]
+
+
+def _of_graph(traced: Any, example: tuple[Any, ...], *, training: bool) -> list[_Step]:
+    steps: list[_Step] = [
+        (_IDLE, lambda: tidy.drop(traced, training=training)),
+        (_SPELLING, lambda: spelling.activations(traced) + spelling.arithmetic(traced)),
+        (_SHARED, lambda: tidy.separate(traced, training=training)),
+        (_PADDING, lambda: folding.paddings(traced)),
+        (_NORM, lambda: folding.batch_norms(traced, example)),
+    ]
+    return steps[:-1] if training else steps
+
+
+def _of_layers(module: Any, example: tuple[Any, ...], *, training: bool) -> list[_Step]:
+    steps: list[_Step] = [
+        (_PADDING, lambda: executed.paddings(module, example)),
+        (_NORM, lambda: executed.batch_norms(module, example)),
+    ]
+    return steps[:-1] if training else steps
+
+
+def _apply(work: _Work, steps: list[_Step], only: tuple[str, ...]) -> None:
+    for kind, step in steps:
+        if kind in only:
+            work.rewrites += step()
+
+
+def _attempt(
+    module: Any, example: tuple[Any, ...], judge: equal.Judge, *, training: bool, only: tuple[str, ...]
+) -> tuple[_Work | None, str]:
+    """The module with the named kinds of rewrite where it is equal then; else None and the reason."""
+    try:
+        work = _rewritten(module, _one(example), training=training, only=only)
+    except Exception as error:  # the user's forward runs under watch, and can raise anything
+        if forward.out_of_memory(error):
+            raise
+        return None, forward.reason(error)
+    found = judge.difference(work.module)
+    work.difference = found.largest
+    return (work, "") if found.none else (None, f"the outputs differed by {found.share:.2g} of the largest")
+
+
+def _one_by_one(module: Any, example: tuple[Any, ...], judge: equal.Judge, *, training: bool) -> _Work:
+    """The module with every kind of rewrite that leaves it equal; the others are named in ``kept``."""
+    good: tuple[str, ...] = ()
+    best = _Work(module=weights.copied(module).eval())
+    undone = []
+    for kind in _ALL:
+        work, reason = _attempt(module, example, judge, training=training, only=(*good, kind))
+        if work is None:
+            undone.append(f"rewrites of {kind} undone: {reason}")
+        else:
+            good, best = (*good, kind), work
+    best.kept += undone
+    return best
+
+
+def _one(example: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The first example alone."""
+    return tuple(tensor[:1] for tensor in example)
+
+
+def _written_for_a_quantizer(module: Any) -> bool:
+    """Whether stubs or float functionals of torch.ao were placed in it."""
+    return any(type(part).__module__.startswith("torch.ao.") for part in module.modules())

@@ -1,0 +1,129 @@
+"""A network as an FX graph: traced as qbench calls it, with the questions that rewrites ask of it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from qbench.quant import forward
+
+
+class Untraceable(Exception):
+    """FX cannot follow the network; the text says why."""
+
+
+def traced(module: Any, inputs: int) -> Any:
+    """The GraphModule of a module that is called with so many tensors; further arguments keep their defaults.
+
+    Shares the module's layers. Control flow that asks for more than the shapes of weights raises ``Untraceable``.
+    """
+    import torch
+
+    class Tracer(torch.fx.Tracer):  # type: ignore[misc]  # torch is Any to mypy here
+        def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> Any:
+            names = _parameters(root_fn, inputs)
+            return root_fn, [self.root, *(self.create_proxy("placeholder", name, (), {}) for name in names)]
+
+        def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
+            own = type(m).__module__.startswith("torch.")
+            return own and not isinstance(m, torch.nn.Sequential)
+
+    tracer = Tracer(param_shapes_constant=True)
+    try:
+        with _unchecked(module):
+            graph = tracer.trace(module)
+        for node in graph.nodes:
+            node.type = None  # annotations are text where the user's file postpones them
+        return torch.fx.GraphModule(module, graph, class_name=type(module).__name__)
+    except Exception as error:  # tracing runs the user's forward on stand-ins: it fails in its own way
+        if forward.out_of_memory(error):
+            raise
+        raise Untraceable(forward.reason(error)) from error
+
+
+@contextmanager
+def _unchecked(module: Any) -> Iterator[None]:
+    """BatchNorm's own check of its input's axes asks a stand-in for a decision, in classes that FX goes into."""
+    from torch import nn
+
+    parts = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._NormBase)]
+    for part in parts:
+        part._check_input_dim = lambda _: None
+    try:
+        yield
+    finally:
+        for part in parts:
+            del part._check_input_dim
+
+
+def _parameters(function: Any, inputs: int) -> list[str]:
+    """The names of the first arguments after self; made up where they are ``*args``."""
+    names = []
+    for one in list(inspect.signature(function).parameters.values())[1:]:
+        if one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
+            break
+        names.append(one.name)
+    names += [f"input_{i}" for i in range(len(names), inputs)]
+    return names[:inputs]
+
+
+def layer(graph: Any, node: Any) -> Any:
+    """The module that a node calls, None where it calls none (or is no node)."""
+    return graph.get_submodule(node.target) if getattr(node, "op", "") == "call_module" else None
+
+
+def own_tensor(graph: Any, node: Any) -> Any:
+    """The network's tensor that a node reads, None where it reads none."""
+    if getattr(node, "op", "") != "get_attr":
+        return None
+    return functools.reduce(getattr, node.target.split("."), graph)
+
+
+def calls_of(graph: Any) -> dict[int, list[Any]]:
+    """The nodes that call each module, by the module's identity: a module may have several names."""
+    found: dict[int, list[Any]] = {}
+    for node in graph.graph.nodes:
+        if node.op == "call_module":
+            found.setdefault(id(layer(graph, node)), []).append(node)
+    return found
+
+
+def only_user(node: Any) -> Any:
+    """The node that alone uses another; None where there are several or none."""
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def single_input(node: Any) -> Any:
+    """The node that is the one argument of another's call; None where it has more or none."""
+    import torch
+
+    alone = len(node.args) == 1 and not node.kwargs
+    return node.args[0] if alone and isinstance(node.args[0], torch.fx.Node) else None
+
+
+def free_name(graph: Any, wanted: str) -> str:
+    """``wanted``, or with a number where the network has such a part already."""
+    for number in itertools.count():
+        name = f"{wanted}_{number}" if number else wanted
+        parent, _, last = name.rpartition(".")
+        if not hasattr(graph.get_submodule(parent), last):
+            return name
+    raise AssertionError("unreachable")  # pragma: no cover
+
+
+def remove(graph: Any, node: Any) -> None:
+    """Takes a node out; those who used it use its first input."""
+    node.replace_all_uses_with(node.args[0] if node.args else next(iter(node.kwargs.values())))
+    graph.graph.erase_node(node)
+
+
+def finished(graph: Any) -> Any:
+    """The GraphModule with its code up to date and without the layers that nothing calls any more."""
+    graph.graph.lint()
+    graph.delete_all_unused_submodules()
+    graph.recompile()
+    return graph

@@ -1,0 +1,81 @@
+"""Rewrites of a graph that leave the arithmetic alone: other spellings, own instances, nothing that does nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+from qbench.quant.canonical import graph as graphs
+from qbench.quant.canonical.rewrite import Rewrite
+
+
+def drop(graph: Any, *, training: bool) -> list[Rewrite]:
+    """Takes out Identity and, except for ``training``, dropout."""
+    from torch import nn
+
+    droppings = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+    kinds = (nn.Identity,) if training else (nn.Identity, *droppings)
+    found = []
+    for node in list(graph.graph.nodes):
+        part = graphs.layer(graph, node)
+        if type(part) in kinds and graphs.single_input(node) is not None:
+            found.append(Rewrite(what=f"{type(part).__name__} taken out", name=node.target))
+            graphs.remove(graph, node)
+        elif _idle_dropout(node):
+            found.append(Rewrite(what="functional dropout taken out", name=node.name))
+            graphs.remove(graph, node)
+    return found
+
+
+def _idle_dropout(node: Any) -> bool:
+    """A functional dropout that was traced in eval mode."""
+    from torch.nn import functional
+
+    kinds = (functional.dropout, functional.dropout1d, functional.dropout2d, functional.dropout3d)
+    if node.op != "call_function" or node.target not in (*kinds, functional.alpha_dropout):
+        return False
+    given = dict(zip(("input", "p", "training"), node.args, strict=False)) | node.kwargs
+    default = node.target is not functional.alpha_dropout
+    return given.get("training", default) is False
+
+
+def separate(graph: Any, *, training: bool) -> list[Rewrite]:
+    """Gives each use of a shared layer without weights (an activation, a pooling) an instance of its own."""
+    found = []
+    for nodes in graphs.calls_of(graph).values():
+        layer = graphs.layer(graph, nodes[0])
+        if len(nodes) < 2 or not _weightless(layer, training=training):
+            continue
+        what = f"shared {type(layer).__name__} given one instance per use"
+        found.append(Rewrite(what=what, name=nodes[0].target))
+        for node in nodes[1:]:
+            name = graphs.free_name(graph, node.target)
+            graph.add_submodule(name, copy.deepcopy(layer))
+            node.target = name
+    return found
+
+
+def _weightless(layer: Any, *, training: bool) -> bool:
+    """A layer of torch's own that copies do not make heavier; a PReLU's slope too, unless it is trained."""
+    from torch import nn
+
+    if type(layer).__module__.partition(".")[0] != "torch":
+        return False
+    if type(layer) is nn.PReLU:
+        return not training
+    return not any(True for _ in layer.parameters()) and not any(True for _ in layer.buffers())
+
+
+def lift(graph: Any, padded: Iterable[str]) -> None:
+    """Gives each of the layers that are ``Sequential(padding, conv)`` now its name back: the convolution takes it, its
+    padding is called ``NAME_padding``."""
+    for name in padded:
+        pair = graph.get_submodule(name)
+        beside = graphs.free_name(graph, f"{name}_padding")
+        graph.add_submodule(beside, pair.padding)
+        graph.set_submodule(name, pair.conv)
+        renamed = {f"{name}.padding": beside, f"{name}.conv": name}
+        for node in graph.graph.nodes:
+            if node.op == "call_module":
+                node.target = renamed.get(node.target, node.target)
