@@ -7,19 +7,20 @@ meaning, such as fp32 on fbgemm) a word in a note.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from qbench import registry
 from qbench.errors import UsageError
 from qbench.models.base import ModelReference
-from qbench.quant.recipe import Recipe
+from qbench.quant.recipe import DEFAULT, Recipe
 from qbench.record import CaseKey
 from qbench.suite import Suite
-from qbench.suite.cells import Cell, case_id, requested
+from qbench.suite.cells import Cell, case_id, requested, variant_id
 
 if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
     from qbench.backends.base import Backend
@@ -36,8 +37,8 @@ class Variant:
 
     @property
     def id(self) -> str:
-        """``model/mode/backend``."""
-        return f"{self.model.name}/{self.mode}/{self.backend}"
+        """``model/mode/backend``, ``model/mode@recipe/backend`` for a recipe that is not the default."""
+        return variant_id(self.model.name, self.mode, self.backend, self.recipe.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +64,7 @@ class Case:
             backend=self.variant.backend,
             threads=self.threads,
             batch_size=self.batch_size,
+            recipe=self.variant.recipe.name,
         )
 
 
@@ -142,7 +144,8 @@ class _Variants:
         self._backends = backends
         self._models = {reference.name: reference for reference in suite.references()}
         self._missing: dict[str, str | None] = {}
-        self._variants: dict[tuple[str, str, str], Variant] = {}
+        self._choices = {choice.name: choice for choice in suite.recipe}
+        self._variants: dict[tuple[str, str, str, str], Variant] = {}
         self._reasons: dict[tuple[str, str, str], str | None] = {}
 
     def backend(self, name: str) -> Backend:
@@ -153,9 +156,9 @@ class _Variants:
 
     def baseline(self, cell: Cell) -> Cell | None:
         """The like-for-like fp32 of a cell; None for that fp32 itself."""
-        model, mode, backend, threads, batch_size = cell
+        model, mode, backend, threads, batch_size, _ = cell
         runtime = self.backend(backend).runtime
-        return None if (mode, backend) == ("fp32", runtime) else (model, "fp32", runtime, threads, batch_size)
+        return None if (mode, backend) == ("fp32", runtime) else (model, "fp32", runtime, threads, batch_size, DEFAULT)
 
     def why_skipped(self, cell: Cell) -> str | None:
         """Why a cell is skipped: for its own sake, or because its baseline cannot be; None if it runs."""
@@ -180,14 +183,42 @@ class _Variants:
 
     def case(self, cell: Cell) -> Case:
         """The case of a cell; cases of one variant share it."""
-        model, mode, backend, threads, batch_size = cell
-        key = (model, mode, backend)
+        model, mode, backend, threads, batch_size, recipe = cell
+        key = (model, mode, backend, recipe)
         if key not in self._variants:
-            recipe = self._suite.quantize.recipe(mode, backend)
-            if mode != "fp32":
-                recipe = self.backend(backend).resolve(mode, recipe)
-            self._variants[key] = Variant(model=self._models[model], mode=mode, backend=backend, recipe=recipe)
+            self._variants[key] = Variant(
+                model=self._models[model], mode=mode, backend=backend, recipe=self.recipe(mode, backend, recipe)
+            )
         return Case(variant=self._variants[key], threads=threads, batch_size=batch_size)
+
+    def recipe(self, mode: str, backend: str, name: str) -> Recipe:
+        """The recipe of that name as the backend takes it, without open choices."""
+        recipe = self._suite.quantize.recipe(mode, backend)
+        if mode == "fp32":
+            return recipe
+        if (choice := self._choices.get(name)) is not None:
+            recipe = choice.over(recipe)
+        return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
+
+    def why_no_recipe(self, mode: str, backend: str, name: str) -> str | None:
+        """Why a recipe has no meaning for a mode on a backend: another flow, or nothing that differs; None if it has.
+
+        Raises ``UsageError`` for a name that the suite's ``recipe`` does not hold.
+        """
+        if mode == "fp32":
+            return None
+        if name not in self._choices:
+            have = ", ".join(self._choices)
+            raise UsageError(f"{self._suite.place('matrix.include')}: no recipe named '{name}'; there are {have}")
+        flow, flows = self._choices[name].flow, self.backend(backend).flows
+        if flow is not None and flow not in flows:
+            return f"its flow is {' or '.join(flows) or 'its own'}"
+        own = replace(self.recipe(mode, backend, name), name=DEFAULT)
+        for other in itertools.takewhile(lambda one: one != name, self._choices):
+            known = self._choices[other].flow
+            if (known is None or known in flows) and own == replace(self.recipe(mode, backend, other), name=DEFAULT):
+                return f"it is the same as {other}"
+        return None
 
     def planned(self, cell: Cell, reference: bool) -> PlannedCase:
         """The planned case of a cell that runs."""
@@ -200,19 +231,35 @@ def _meaningful(cells: list[Cell], variants: _Variants) -> tuple[list[Cell], lis
     """The cells that can be cases anywhere, and a note for each backend that has others."""
     kept, meaningless = [], dict[str, dict[str, None]]()
     meaning: dict[tuple[str, str], bool] = {}
+    idle: dict[tuple[str, str, str], str | None] = {}
     for cell in cells:
-        _, mode, name, _, _ = cell
+        _, mode, name, _, _, recipe = cell
         if (mode, name) not in meaning:
             backend = variants.backend(name)
             other_runtime = mode == "fp32" and backend.runtime != name
             meaning[mode, name] = not other_runtime and (mode == "fp32" or backend.modes != ("fp32",))
-        if meaning[mode, name]:
-            kept.append(cell)
-        else:
+        if not meaning[mode, name]:
             meaningless.setdefault(name, {})[mode] = None
+        elif (mode, name, recipe) not in idle:
+            idle[mode, name, recipe] = variants.why_no_recipe(mode, name, recipe)
+        if meaning[mode, name] and idle[mode, name, recipe] is None:
+            kept.append(cell)
     order = dict.fromkeys(cell[2] for cell in cells)
     without = [(name, meaningless[name]) for name in order if name in meaningless]
-    return kept, [_no_case(variants.backend(name), tuple(modes)) for name, modes in without]
+    notes = [_no_case(variants.backend(name), tuple(modes)) for name, modes in without]
+    return kept, notes + _without_meaning(idle)
+
+
+def _without_meaning(idle: Mapping[tuple[str, str, str], str | None]) -> list[str]:
+    """A note for each backend and recipe that give no case, by the reason."""
+    modes: dict[tuple[str, str, str], list[str]] = {}
+    for (mode, backend, recipe), reason in idle.items():
+        if reason is not None:
+            modes.setdefault((backend, recipe, reason), []).append(mode)
+    return [
+        f"{backend}: {', '.join(found)} with the recipe {recipe} is no case: {reason}"
+        for (backend, recipe, reason), found in modes.items()
+    ]
 
 
 def _no_case(backend: Backend, modes: tuple[str, ...]) -> str:
@@ -281,16 +328,16 @@ def _require_cores(suite: Suite, cells: list[Cell], cores: int) -> None:
 
 def _order(variants: _Variants, cells: Iterable[Cell]) -> Callable[[Cell], tuple[int, ...]]:
     """The sort key: model, threads, batch size, runtime, fp32 first, then backend and mode as the suite has them."""
-    ranks: list[dict[Any, int]] = [{}, {}, {}, {}, {}]
+    ranks: list[dict[Any, int]] = [{}, {}, {}, {}, {}, {}]
     runtimes: dict[str, int] = {}
     for cell in cells:
         for rank, value in zip(ranks, cell, strict=True):
             rank.setdefault(value, len(rank))
         runtimes.setdefault(variants.backend(cell[2]).runtime, len(runtimes))
-    models, modes, names, threads, batch_sizes = ranks
+    models, modes, names, threads, batch_sizes, recipes = ranks
 
     def key(cell: Cell) -> tuple[int, ...]:
-        model, mode, name, count, batch_size = cell
+        model, mode, name, count, batch_size, recipe = cell
         return (
             models[model],
             threads[count],
@@ -299,6 +346,7 @@ def _order(variants: _Variants, cells: Iterable[Cell]) -> Callable[[Cell], tuple
             mode != "fp32",
             names.get(name, -1),  # a reference's backend may stand nowhere in the suite
             modes.get(mode, -1),
+            recipes.get(recipe, -1),
         )
 
     return key

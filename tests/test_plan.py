@@ -63,6 +63,7 @@ def stands(**changes: Stand) -> dict[str, Backend]:
     """Backends shaped as the built-in ones, with some replaced (underscore for a dash)."""
     usual = [Stand("torch", "torch", ("fp32",)), Stand("onnxruntime", "onnxruntime", ("fp32", "dynamic", "static"))]
     usual += [Stand(name, "torch", INT8) for name in ("fbgemm", "x86", "onednn", "qnnpack")]
+    usual += [Stand("inductor", "inductor", MODES)]
     return {stand.name: stand for stand in usual} | changes
 
 
@@ -265,7 +266,7 @@ def test_include_and_exclude_without_effect_are_noted_at_their_line() -> None:
 def test_a_matrix_beyond_all_reason_is_refused() -> None:
     """The product of the axes is counted before it is made."""
     many = ", ".join(str(number) for number in range(1, 1001))
-    with pytest.raises(UsageError, match="24,000,000 cells"):
+    with pytest.raises(UsageError, match="28,000,000 cells"):
         make_plan(suite(f"{{threads: [{many}], batch_sizes: [{many}]}}"), stands(), cores=9999)
 
 
@@ -346,8 +347,8 @@ def test_every_requested_cell_is_a_case_a_skip_or_named_in_a_note(
 def test_requested_is_the_product_less_the_excluded_plus_the_included(matrix: dict[str, Any]) -> None:
     """The cells are those that the definition of include and exclude gives, each once."""
     wanted = parse(f"suite: s\nmodels: [digits-cnn]\ndata: {{dataset: digits}}\nmatrix: {matrix!r}".replace("'", ""))
-    axes = (["digits-cnn"], matrix["modes"], matrix["backends"], matrix["threads"], matrix["batch_sizes"])
-    fields = ("model", "mode", "backend", "threads", "batch_size")
+    axes = (["digits-cnn"], matrix["modes"], matrix["backends"], matrix["threads"], matrix["batch_sizes"], ["default"])
+    fields = ("model", "mode", "backend", "threads", "batch_size", "recipe")
 
     def agrees(cell: tuple[Any, ...], keys: Mapping[str, Any]) -> bool:
         return all(cell[fields.index(key)] == value for key, value in keys.items())

@@ -288,9 +288,17 @@ def test_recipes_follow_mode_then_backend() -> None:
     quantize = parse(text).quantize
     assert quantize.recipe("fp32", "torch") == Recipe()
     assert quantize.recipe("dynamic", "x86") == Recipe()
-    assert quantize.recipe("static", "x86", flow="fx") == Recipe(flow="fx", calibrator="histogram", skip_layers=("fc",))
-    assert quantize.recipe("static", "fbgemm") == Recipe(calibrator="minmax", skip_layers=("fc",))
-    assert quantize.recipe("qat", "x86") == Recipe(epochs=3, learning_rate=1e-3, batch_size=64, seed=0)
+    shared = {"percentile": 99.99, "min_coverage": 0.5, "skip_layers": ("fc",)}
+    assert quantize.recipe("static", "x86") == Recipe(**shared)
+    assert quantize.recipe("static", "fbgemm") == Recipe(calibrator="minmax", **shared)
+    trained = {"epochs": 3, "learning_rate": 1e-3, "batch_size": 64, "seed": 0, "schedule": "cosine", "distill": 0.0}
+    assert quantize.recipe("qat", "x86") == Recipe(min_coverage=0.5, **trained)
+
+
+def test_canonicalize_holds_for_every_mode() -> None:
+    """`quantize: {canonicalize: false}` turns the rewriting off, whatever the mode."""
+    quantize = parse(SMALL + "quantize: {canonicalize: false}").quantize
+    assert {quantize.recipe(mode, "x86").canonicalize for mode in ("dynamic", "static", "qat")} == {False}
 
 
 def test_place_is_the_line_of_the_key_or_of_its_nearest_given_ancestor() -> None:

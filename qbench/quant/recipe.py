@@ -4,17 +4,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+DEFAULT = "default"
+FRAMEWORK_DEFAULT = "framework-default"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a variant is made. ``flow`` is ``fx`` or ``onnx`` (None for fp32); None elsewhere means that the
-    mode has no such choice. ``skip_layers`` stay float. QAT: ``epochs``, ``learning_rate``, ``batch_size``."""
+    """How a variant is made; None means that the mode has no such choice, or that the backend chooses.
 
+    ``name`` is what a suite calls it; ``flow`` is ``eager``, ``fx``, ``pt2e`` or ``onnx`` (None for fp32).
+    ``calibrator`` chooses the range of an activation, ``percentile`` belongs to the calibrator of that name (per cent
+    of the values inside the range). ``per_channel`` weights, ``symmetric`` activations, ``reduce_range`` (7 bits for
+    activations, for kernels that add products in 16 bits). ``skip_layers`` (names or patterns with ``*``), the first
+    and the last layer stay float where asked. ``clip_ranges``: the range of a layer ends where a following ReLU6 or
+    Hardtanh cuts it. ``canonicalize``: the network is rewritten into an equal one that quantizers match.
+    ``framework_default``: the framework's own recipe, untouched. ``min_coverage``: least share of multiply-accumulates
+    in int8.
+
+    QAT: ``epochs``, ``learning_rate``, ``batch_size``, ``seed``, ``schedule`` (``cosine`` or ``constant``), ``distill``
+    (the share of the loss that is the distance to the fp32 network's outputs, 0 to 1).
+    """
+
+    name: str = DEFAULT
     flow: str | None = None
     calibrator: str | None = None
+    percentile: float | None = None
     per_channel: bool | None = None
+    symmetric: bool | None = None
+    reduce_range: bool | None = None
     skip_layers: tuple[str, ...] = ()
+    first_layer_float: bool = False
+    last_layer_float: bool = False
+    clip_ranges: bool = True
+    canonicalize: bool = True
+    framework_default: bool = False
+    min_coverage: float | None = None
     epochs: int | None = None
     learning_rate: float | None = None
     batch_size: int | None = None
     seed: int | None = None
+    schedule: str | None = None
+    distill: float | None = None

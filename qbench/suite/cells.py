@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from qbench.errors import UsageError
+from qbench.quant.recipe import DEFAULT
 from qbench.suite.file import Suite
 
 # A plan of this size takes about 9 s and 400 MB; a larger one is a slip in the matrix.
 MAX_CELLS = 1_000_000
 
-# (model, mode, backend, threads, batch size): the five axes of the matrix, in this order.
-Cell = tuple[str, str, str, int, int]
+# (model, mode, backend, threads, batch size, recipe's name): the axes of the matrix, in this order.
+Cell = tuple[str, str, str, int, int, str]
 
 
 def case_id(cell: Cell) -> str:
     """The id of the case that a cell stands for."""
-    model, mode, backend, threads, batch_size = cell
-    return f"{model}/{mode}/{backend}/t{threads}/b{batch_size}"
+    model, mode, backend, threads, batch_size, recipe = cell
+    return f"{variant_id(model, mode, backend, recipe)}/t{threads}/b{batch_size}"
+
+
+def variant_id(model: str, mode: str, backend: str, recipe: str) -> str:
+    """``model/mode/backend``, ``model/mode@recipe/backend`` for a recipe that is not the default."""
+    return f"{model}/{mode}{'' if recipe == DEFAULT else f'@{recipe}'}/{backend}"
 
 
 def requested(suite: Suite) -> tuple[list[Cell], list[str]]:
     """The cells of the matrix without the excluded ones, then the included ones; what had no effect, as notes."""
     matrix = suite.matrix
     models = tuple(model.name for model in suite.models)
-    axes = (models, matrix.modes, matrix.backends, matrix.threads, matrix.batch_sizes)
+    recipes = tuple(recipe.name for recipe in suite.recipe)
+    axes = (models, matrix.modes, matrix.backends, matrix.threads, matrix.batch_sizes, recipes)
     limits = [tuple(dict(cell).values()) for cell in matrix.exclude]
     added = [tuple(dict(cell).values()) for cell in matrix.include]
     most = math.prod(len(axis) for axis in axes)
@@ -34,19 +42,25 @@ def requested(suite: Suite) -> tuple[list[Cell], list[str]]:
     if most > MAX_CELLS:
         raise UsageError(f"{suite.place('matrix')}: the matrix has {most:,} cells; qbench plans up to {MAX_CELLS:,}")
     notes = []
-    cells: dict[Cell, None] = dict.fromkeys(itertools.product(*axes))
+    cells: dict[Cell, None] = _cells(axes)
     for index, limit in enumerate(limits):
         before = len(cells)
-        for cell in itertools.product(*_given(axes, limit)):
+        for cell in _cells(_given(axes, limit)):
             cells.pop(cell, None)
         if len(cells) == before:
             notes.append(_idle(suite, f"matrix.exclude[{index}]", "takes out no cell"))
     for index, cell_keys in enumerate(added):
         before = len(cells)
-        cells |= dict.fromkeys(itertools.product(*_given(axes, cell_keys)))
+        cells |= _cells(_given(axes, cell_keys))
         if len(cells) == before:
             notes.append(_idle(suite, f"matrix.include[{index}]", "adds no cell"))
     return list(cells), notes
+
+
+def _cells(axes: Iterable[tuple[Any, ...]]) -> dict[Cell, None]:
+    """Every combination once; fp32 has no recipe, so it stands there once for all of them."""
+    every = itertools.product(*axes)
+    return dict.fromkeys((*cell[:-1], DEFAULT) if cell[1] == "fp32" else cell for cell in every)
 
 
 def _given(axes: tuple[tuple[Any, ...], ...], keys: tuple[Any, ...]) -> list[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from qbench import registry
 from qbench.quant.recipe import Recipe
+from qbench.suite.recipes import Calibrator, Flow, Percentile
 from qbench.suite.values import (
     BackendName,
     Count,
@@ -23,6 +24,7 @@ from qbench.suite.values import (
     Seed,
     Share,
     ShareOrZero,
+    ShareToOne,
     Text,
     Whole,
     Yes,
@@ -32,7 +34,6 @@ from qbench.suite.values import (
 Mode = Literal["fp32", "dynamic", "static", "qat"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 UNIQUE: dict[str, JsonValue] = {"uniqueItems": True}
-Calibrator = Literal["histogram", "minmax"]
 
 
 class IncludeCell(Section):
@@ -43,6 +44,7 @@ class IncludeCell(Section):
     backend: BackendName = Field(description="The backend.")
     threads: Count | None = Field(None, description="Threads; null: each number in matrix.threads.")
     batch_size: Count | None = Field(None, description="Batch size; null: each number in matrix.batch_sizes.")
+    recipe: Text | None = Field(None, description="One of the suite's recipes, by name; null: each of them.")
 
 
 class ExcludeCell(Section):
@@ -55,11 +57,12 @@ class ExcludeCell(Section):
     backend: BackendName | None = Field(None, description="A backend.")
     threads: Count | None = Field(None, description="A number of threads.")
     batch_size: Count | None = Field(None, description="A batch size.")
+    recipe: Text | None = Field(None, description="One of the suite's recipes, by name.")
 
     @model_validator(mode="after")
     def _names_something(self) -> ExcludeCell:
         if all(value is None for _, value in self):
-            raise wrong("expected at least one of model, mode, backend, threads and batch_size")
+            raise wrong("expected at least one of model, mode, backend, threads, batch_size and recipe")
         return self
 
 
@@ -86,25 +89,48 @@ class Matrix(Section):
 class ModeKeys(Section):
     """How one mode makes a model int8."""
 
+    flow: Flow | None = Field(None, description="eager, fx, pt2e or onnx; null takes the backend's own.")
     per_channel: Yes | None = Field(None, description="Weights per channel; null takes the backend's best.")
     skip_layers: tuple[Text, ...] = Field(
-        (), description="Names of layers that stay in floating point.", json_schema_extra=UNIQUE
+        (), description="Names or patterns (block.*) of layers that stay in floating point.", json_schema_extra=UNIQUE
+    )
+    first_layer_float: Yes = Field(False, description="The first layer stays in floating point.")
+    last_layer_float: Yes = Field(False, description="The last layer stays in floating point.")
+
+
+class RangeKeys(ModeKeys):
+    """How activations become int8 ahead of time."""
+
+    symmetric: Yes | None = Field(None, description="Activations symmetric about zero; null: the backend's best.")
+    reduce_range: Yes | None = Field(
+        None, description="7 bits for activations; null: where this CPU's kernels add products in 16 bits (no VNNI)."
+    )
+    clip_ranges: Yes = Field(True, description="A ReLU6 or Hardtanh cuts the range of the layer before it.")
+    min_coverage: Share = Field(
+        0.5, description="A variant with a smaller share of its multiply-accumulates in int8 fails."
     )
 
 
-class StaticKeys(ModeKeys):
+class StaticKeys(RangeKeys):
     """How static quantization makes a model int8."""
 
-    calibrator: Calibrator = Field("histogram", description="How activation ranges are chosen.")
+    calibrator: Calibrator | None = Field(
+        None, description="How activation ranges are chosen; null: the backend's best."
+    )
+    percentile: Percentile = Field(99.99, description="Per cent of the values inside the range (percentile).")
 
 
-class QatKeys(ModeKeys):
+class QatKeys(RangeKeys):
     """How quantization-aware training makes a model int8; it tracks ranges itself, so it has no calibrator."""
 
     epochs: Count = Field(1, description="Passes over the training split.")
     learning_rate: Positive = Field(1e-3, description="Step size of the optimizer.")
     batch_size: Count = Field(64, description="Examples of one training step.")
     seed: Seed = Field(0, description="Seed of the order of examples.")
+    schedule: Literal["cosine", "constant"] = Field("cosine", description="How the learning rate goes.")
+    distill: ShareToOne = Field(
+        0.0, description="Share of the loss that is the distance to the fp32 network's outputs, 0 to 1."
+    )
 
 
 class DynamicRecipe(ModeKeys):
@@ -128,19 +154,23 @@ class QatRecipe(QatKeys):
 class Quantize(Section):
     """How a model becomes int8, by mode; every key has a good default."""
 
+    canonicalize: Yes = Field(
+        True, description="First rewrite the network into an equal one that quantizers match (fold BatchNorm, ...)."
+    )
+
     dynamic: DynamicRecipe = Field(DynamicRecipe(), description="Dynamic quantization.")
     static: StaticRecipe = Field(StaticRecipe(), description="Static quantization.")
     qat: QatRecipe = Field(QatRecipe(), description="Quantization-aware training.")
 
-    def recipe(self, mode: str, backend: str, *, flow: str | None = None) -> Recipe:
+    def recipe(self, mode: str, backend: str) -> Recipe:
         """The recipe of a mode on a backend: the mode's keys, then those given for that backend."""
         if mode == "fp32":
-            return Recipe()
+            return Recipe(canonicalize=self.canonicalize)
         keys: DynamicRecipe | StaticRecipe | QatRecipe = getattr(self, mode)
-        values = keys.model_dump(exclude={"backends"})
+        values = keys.model_dump(exclude={"backends"}) | {"canonicalize": self.canonicalize}
         if (override := keys.backends.get(backend)) is not None:
             values |= override.model_dump(exclude_unset=True)
-        return Recipe(flow=flow, **values)
+        return Recipe(**values)
 
 
 class MeasureSpec(Section):
@@ -167,6 +197,14 @@ class MeasureSpec(Section):
     calls: Count = Field(100, description="Timed calls (protocol sequential).")
     cold_starts: Count = Field(6, description="Least processes in which loading and the first calls are timed.")
     seed: Seed = Field(0, description="Seed of the order of blocks.")
+
+
+class EvaluateKeys(Section):
+    """What is evaluated beside predictions and scores."""
+
+    layers: Yes = Field(
+        False, description="SQNR and cosine of each layer's output against fp32, on calibration examples."
+    )
 
 
 class LatencyGate(Section):

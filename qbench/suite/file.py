@@ -13,8 +13,9 @@ from qbench.models.base import ModelReference
 from qbench.suite import check, words
 from qbench.suite import overrides as given
 from qbench.suite import text as yaml_text
-from qbench.suite.fields import GateSpec, Limits, Matrix, MeasureSpec, Quantize
+from qbench.suite.fields import EvaluateKeys, GateSpec, Limits, Matrix, MeasureSpec, Quantize
 from qbench.suite.inputs import DataSpec, ModelItem
+from qbench.suite.recipes import DEFAULT_CHOICE, RecipeChoices
 from qbench.suite.values import Names, Section, SuiteName
 
 
@@ -26,6 +27,10 @@ class Suite(Section):
     data: DataSpec = Field(description="The data set, and which of its examples serve what.")
     matrix: Matrix = Field(description="What to cross with the models; `{}` takes every mode and backend.")
     quantize: Quantize = Field(Quantize(), description="How models become int8, by mode.")
+    recipe: RecipeChoices = Field(
+        (DEFAULT_CHOICE,), description="One recipe or several to compare; by name, or by the keys that they set."
+    )
+    evaluate: EvaluateKeys = Field(EvaluateKeys(), description="What is evaluated beside predictions.")
     measure: MeasureSpec = Field(MeasureSpec(), description="How latency is measured.")
     gate: GateSpec = Field(GateSpec(), description="What `qbench gate` demands.")
     limits: Limits = Field(Limits(), description="What one case may take.")

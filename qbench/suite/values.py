@@ -151,6 +151,7 @@ Number = Annotated[StrictFloat, Field(allow_inf_nan=False)]
 Positive = Annotated[StrictFloat, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, PlainValidator(partial(_share, zero=False, above_one=False)), SHARE_SCHEMA]
 ShareOrZero = Annotated[float, PlainValidator(partial(_share, zero=True, above_one=False)), SHARE_SCHEMA]
+ShareToOne = Annotated[StrictFloat, Field(ge=0, le=1, allow_inf_nan=False)]
 Ratio = Annotated[float, PlainValidator(partial(_share, zero=False, above_one=True)), SHARE_SCHEMA]
 SuiteName = Annotated[
     StrictStr,

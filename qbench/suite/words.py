@@ -48,13 +48,15 @@ def _problem(item: Mapping[str, Any], root: Node, model: type[BaseModel]) -> Pro
     if item["type"] == "extra_forbidden":
         options = sorted(_keys(model, path[:-1]))
         name = str(path[-1])
-        what = f"unknown key '{name}'{near(name, options) or ';'} available: {', '.join(options)}"
-        return key_mark.problem(what, path_text(path[:-1]))
+        told = f"unknown key '{name}'{near(name, options) or ';'} available: {', '.join(options)}"
+        return key_mark.problem(told, path_text(path[:-1]))
     mark = key_mark if in_key or len(steps) <= len(path) else node.mark
-    return mark.problem(_what(item, context), path_text(path))
+    return mark.problem(what(item), path_text(path))
 
 
-def _what(item: Mapping[str, Any], context: Mapping[str, Any]) -> str:
+def what(item: Mapping[str, Any]) -> str:
+    """What is wrong with a value, in plain words, out of one of pydantic's errors."""
+    context: Mapping[str, Any] = item.get("ctx", {})
     kind, value = item["type"], item["input"]
     if kind == "qbench":
         return str(context["what"])
