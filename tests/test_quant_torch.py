@@ -1,17 +1,21 @@
-"""The torch pipeline on real engines: int8 that is proven, saved and refused where it must be."""
+"""The boundary to torch.ao, its engines, and what is read from and written to TorchScript."""
 
 from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
-from networks import Branching, Forgetful, Grouped, NothingToQuantize, lstm, perceptron, residual_cnn
+from networks import Branching, Forgetful, Grouped, lstm, residual_cnn
 
+from qbench import machine
 from qbench.errors import BuildError
-from qbench.quant import coverage, qat, torch_ao, torchscript
+from qbench.quant import dynamic, torch_ao, torchscript
 from qbench.quant.recipe import Recipe
 
-RECIPE = Recipe(calibrator="histogram", per_channel=True)
 ENGINES = [engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines]
 
 
@@ -27,106 +31,31 @@ def images(n=64):
     return torch.rand(n, 1, 8, 8, generator=torch.Generator().manual_seed(1))
 
 
-def labels(n=64):
-    return torch.randint(0, 10, (n,), generator=torch.Generator().manual_seed(2))
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_static_quantizes_every_layer_and_stays_close(engine):
-    """On each engine all multiply-accumulates run in int8 and the outputs stay near fp32."""
-    torch_ao.set_engine(engine)
-    model = residual_cnn()
-    int8 = torch_ao.static(model, engine, RECIPE, (images(),))
-    with torch.inference_mode():
-        error = float((int8(images()) - model(images())).abs().max())
-    seen = torchscript.layers(int8, (images(1),))
-    assert coverage.share(coverage.align(torchscript.layers(model, (images(1),)), seen)) == 1.0
-    assert 0 < error < 0.1
-
-
-def test_the_fp32_model_is_never_touched():
-    """Every flow works on a copy."""
-    model = residual_cnn()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    torch_ao.set_engine(ENGINES[0])
-    torch_ao.static(model, ENGINES[0], RECIPE, (images(),))
-    torch_ao.dynamic(model, Recipe())
-    qat.train(model, ENGINES[0], RECIPE, (images(),), labels(), lambda *_: None)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert not model.training
-
-
-def test_dynamic_covers_linear_and_lstm():
-    """LSTM and Linear hold int8 weights; the layers read from the saved file say so by name."""
-    torch_ao.set_engine(ENGINES[0])
-    model = lstm()
-    found = coverage.align(
-        torchscript.layers(model, (images(1),)), torchscript.layers(torch_ao.dynamic(model, Recipe()), (images(1),))
+@pytest.mark.parametrize("name", [*torch_ao._WHERE, *torch_ao._NAMESPACES])
+def test_every_name_of_the_boundary_exists(name):
+    """What the boundary offers is torch's own object, and importing it warns of nothing."""
+    where = torch_ao._WHERE.get(name)
+    found = getattr(torch_ao, name)
+    assert found is (
+        getattr(importlib.import_module(where), name) if where else importlib.import_module(found.__name__)
     )
-    assert [(one.name, one.int8) for one in found] == [("lstm", True), ("head", True)]
 
 
-def test_static_leaves_an_lstm_float_and_says_so():
-    """Recurrent layers stay float in static; coverage names them."""
-    torch_ao.set_engine(ENGINES[0])
-    model = lstm()
-    int8 = torch_ao.static(model, ENGINES[0], RECIPE, (images(),))
-    found = coverage.align(torchscript.layers(model, (images(1),)), torchscript.layers(int8, (images(1),)))
-    assert [one.name for one in found if not one.int8] == ["lstm"]
-    assert 0 < coverage.share(found) < 0.2
+def test_a_name_that_the_boundary_does_not_have_is_an_error():
+    """A typing mistake fails as in any module."""
+    with pytest.raises(AttributeError, match="has no attribute 'prepare_fy'"):
+        _ = torch_ao.prepare_fy
 
 
-@pytest.mark.parametrize("flow", ["static", "qat", "dynamic"])
-def test_skipped_layers_stay_float(flow):
-    """skip_layers keeps a layer out of int8, in every flow."""
-    engine = ENGINES[0]
-    torch_ao.set_engine(engine)
-    model, recipe = perceptron(), Recipe(per_channel=True, skip_layers=("first",), epochs=1, batch_size=32)
-    if flow == "static":
-        int8 = torch_ao.static(model, engine, recipe, (images(),))
-    elif flow == "qat":
-        int8 = qat.train(model, engine, recipe, (images(),), labels(), lambda *_: None).module
-    else:
-        int8 = torch_ao.dynamic(model, recipe)
-    found = coverage.align(torchscript.layers(model, (images(1),)), torchscript.layers(int8, (images(1),)))
-    assert [one.name for one in found if not one.int8] == ["first"]
-
-
-@pytest.mark.parametrize("make", ["static", "dynamic"])
-def test_an_unknown_layer_to_skip_is_an_error_that_lists_the_layers(make):
-    """A misspelt name must not pass silently."""
-    torch_ao.set_engine(ENGINES[0])
-    recipe = Recipe(skip_layers=("frist",))
-    flows = {
-        "static": lambda: torch_ao.static(perceptron(), ENGINES[0], recipe, (images(),)),
-        "dynamic": lambda: torch_ao.dynamic(perceptron(), recipe),
-    }
-    with pytest.raises(BuildError, match="no layer named frist; there are first, second"):
-        flows[make]()
-
-
-def test_control_flow_that_fx_cannot_trace_is_explained():
-    """The message says what FX cannot follow and where to go."""
-    with pytest.raises(BuildError, match="FX cannot trace this model.*onnxruntime"):
-        torch_ao.static(Branching().eval(), ENGINES[0], RECIPE, (images(),))
-
-
-def test_a_qat_without_fake_quantize_is_refused():
-    """What would be plain fp32 training is not called QAT."""
-    with pytest.raises(BuildError, match="no fake-quantize"):
-        torch_ao.prepare_qat(NothingToQuantize(), ENGINES[0], RECIPE, (images(1),))
-
-
-def test_static_without_calibration_is_refused():
-    """torch only warns and returns zeros; qbench refuses."""
-    with pytest.raises(BuildError, match="calibration observed nothing"):
-        torch_ao.static(perceptron(), ENGINES[0], RECIPE, (images(0),))
-
-
-def test_dynamic_without_a_layer_for_it_is_refused():
-    """A model of convolutions has nothing that dynamic quantization covers."""
-    with pytest.raises(BuildError, match="use static instead"):
-        torch_ao.dynamic(NothingToQuantize(), Recipe())
+def test_setting_an_engine_loads_no_more_than_torch():
+    """Importing the boundary loads no torch, and setting an engine loads no graph quantization: planning and measuring
+    processes pay for nothing that they do not use."""
+    code = (
+        "import sys; from qbench.quant import torch_ao; print('torch' in sys.modules); "
+        "torch_ao.set_engine(sys.argv[1]); print('torch.ao.quantization.quantize_fx' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, ENGINES[0]], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
 
 
 def test_an_unknown_engine_lists_those_there_are():
@@ -135,40 +64,21 @@ def test_an_unknown_engine_lists_those_there_are():
         torch_ao.set_engine("vnni")
 
 
-def test_qat_is_seeded():
-    """The same seed gives the same int8 model; another seed another one."""
-    engine = ENGINES[0]
-    torch_ao.set_engine(engine)
-
-    def outputs(seed):
-        recipe = Recipe(per_channel=True, epochs=1, batch_size=16, learning_rate=1e-2, seed=seed)
-        model = qat.train(perceptron(), engine, recipe, (images(),), labels(), lambda *_: None).module
-        with torch.no_grad():
-            return model(images())
-
-    one = outputs(0)
-    assert torch.equal(one, outputs(0))
-    assert not torch.equal(one, outputs(1))
-
-
-def test_qat_learns():
-    """Training with fake quantization lowers the loss of the int8 model on its own data."""
-    engine = ENGINES[0]
-    torch_ao.set_engine(engine)
-    x, y = images(128), labels(128)
-    recipe = Recipe(per_channel=True, epochs=100, batch_size=32, learning_rate=1e-2, seed=0)
-    int8 = qat.train(perceptron(), engine, recipe, (x,), y, lambda *_: None).module
-    with torch.no_grad():
-        before = float(torch.nn.functional.cross_entropy(perceptron()(x), y))
-        after = float(torch.nn.functional.cross_entropy(int8(x), y))
-    assert after < 0.8 * before
-
-
-def test_a_diverging_qat_is_stopped():
-    """A loss that is no longer finite ends the build with what to do."""
-    recipe = Recipe(per_channel=True, epochs=20, batch_size=16, learning_rate=1e30, seed=0)
-    with pytest.raises(BuildError, match="QAT diverged.*lower learning_rate"):
-        qat.train(perceptron(), ENGINES[0], recipe, (images() * 1e3,), labels(), lambda *_: None)
+@pytest.mark.parametrize(
+    ("words", "saturating"),
+    [
+        (("avx2",), {"fbgemm", "x86", "onednn"}),
+        (("avx2", "avx_vnni"), {"fbgemm", "x86"}),  # fbgemm has kernels for AVX-512 VNNI only
+        (("avx2", "avx512_vnni"), set()),
+    ],
+)
+def test_which_engines_saturate_follows_from_the_instruction_set(words, saturating, monkeypatch):
+    """Pairs of products are added in 16 bits on x86 without VNNI, by every engine but qnnpack; nowhere on ARM."""
+    monkeypatch.setattr(machine, "isa", lambda: words)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert {engine for engine in torch_ao.ENGINES if torch_ao.saturates(engine)} == saturating
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert not any(torch_ao.saturates(engine) for engine in torch_ao.ENGINES)
 
 
 def test_multiply_accumulates_are_exact():
@@ -187,7 +97,8 @@ def test_lstm_multiply_accumulates_are_exact():
     torch_ao.set_engine(ENGINES[0])
     expected = 8 * 4 * 16 * (8 + 16)
     assert torchscript.layers(lstm(), (images(1),))[0].macs == expected
-    assert torchscript.layers(torch_ao.dynamic(lstm(), Recipe()), (images(1),))[0].macs == expected
+    int8 = dynamic.by_module(lstm(), ENGINES[0], Recipe(), (images(1),)).module
+    assert torchscript.layers(int8, (images(1),))[0].macs == expected
 
 
 def test_a_saved_model_gives_what_its_module_gives(tmp_path):

@@ -83,6 +83,9 @@ def static(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Array, ...
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
     method = {"histogram": CalibrationMethod.Percentile, "minmax": CalibrationMethod.MinMax}
+    calibrator = recipe.calibrator or "minmax"
+    if calibrator not in method:
+        raise BuildError(f"ONNX Runtime's quantizer has no calibrator {calibrator}; take one of {', '.join(method)}")
     size = onnx_file.fixed_batch(fp32) or 1
     example = tuple(array[:1] for array in calibration)
     with tempfile.TemporaryDirectory() as folder, _quantizing(folder, file):
@@ -96,7 +99,7 @@ def static(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Array, ...
             per_channel=bool(recipe.per_channel),
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
-            calibrate_method=method[recipe.calibrator or "minmax"],
+            calibrate_method=method[calibrator],
             nodes_to_exclude=_excluded(prepared, recipe.skip_layers),
         )
 

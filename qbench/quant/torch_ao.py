@@ -1,21 +1,76 @@
-"""PyTorch FX and dynamic quantization: the only module that imports torch.ao.quantization.
+"""torch.ao as qbench sees it: the only module that imports it, and the process's quantized engine.
 
-Everything here changes process-global state (the quantized engine), so it runs in child processes.
+Every name in ``_NAMES`` and ``_NAMESPACES`` is an attribute here (``from qbench.quant.torch_ao import QConfig``),
+imported at its first use: planning asks ``saturates`` without torch, a measuring process only sets the engine. Engines
+are process-global state, so the rest runs in child processes.
 """
 
 from __future__ import annotations
 
-import copy
+import importlib
+import platform
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from qbench import machine
 from qbench.errors import BuildError
-from qbench.quant import forward
-from qbench.quant.recipe import Recipe
 
 ENGINES = ("fbgemm", "x86", "onednn", "qnnpack")
+
+_NAMESPACES = {
+    "nni": "torch.ao.nn.intrinsic",
+    "nniqat": "torch.ao.nn.intrinsic.qat",
+    "nniq": "torch.ao.nn.intrinsic.quantized",
+    "nnqat": "torch.ao.nn.qat",
+    "nnq": "torch.ao.nn.quantized",
+    "nnqd": "torch.ao.nn.quantized.dynamic",
+    "nnqr": "torch.ao.nn.quantized.reference",
+    "quantization": "torch.ao.quantization",
+}
+_NAMES = {
+    "torch.ao.quantization": (
+        "DeQuantStub", "FakeQuantize", "FakeQuantizeBase", "FixedQParamsFakeQuantize", "FixedQParamsObserver",
+        "FusedMovingAvgObsFakeQuantize", "HistogramObserver", "MinMaxObserver", "MovingAverageMinMaxObserver",
+        "MovingAveragePerChannelMinMaxObserver", "ObserverBase", "PerChannelMinMaxObserver", "PlaceholderObserver",
+        "QConfig", "QConfigMapping", "QuantStub", "QuantWrapper", "UniformQuantizationObserverBase", "convert",
+        "default_dynamic_qconfig", "default_placeholder_observer", "disable_fake_quant", "disable_observer",
+        "enable_fake_quant", "enable_observer", "float_qparams_weight_only_qconfig", "fuse_modules",
+        "fuse_modules_qat", "get_default_qat_qconfig", "get_default_qat_qconfig_mapping", "get_default_qconfig",
+        "get_default_qconfig_mapping", "per_channel_dynamic_qconfig", "prepare", "prepare_qat", "propagate_qconfig_",
+        "quantize_dynamic",
+    ),
+    "torch.ao.quantization.quantize_fx": (
+        "convert_fx", "convert_to_reference_fx", "fuse_fx", "prepare_fx", "prepare_qat_fx",
+    ),
+    "torch.ao.quantization.fx.tracer": ("QuantizationTracer",),
+    "torch.ao.nn.intrinsic.qat": ("freeze_bn_stats", "update_bn_stats"),
+    "torch.ao.nn.quantized": ("FloatFunctional", "QFunctional"),
+}  # fmt: skip
+_WHERE = {name: module for module, names in _NAMES.items() for name in names}
+
+# Words of ``machine.isa`` for which an engine has kernels that multiply u8 by s8 and add in 32 bits at once.
+_SUMS_IN_32_BITS = {
+    "fbgemm": {"avx512_vnni"},
+    "x86": {"avx512_vnni"},
+    "onednn": {"avx512_vnni", "avx_vnni", "amx_int8"},
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMESPACES:
+        return _imported(_NAMESPACES[name])
+    if name in _WHERE:
+        return getattr(_imported(_WHERE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _imported(module: str) -> Any:
+    with known_warnings():
+        import torch.ao.quantization  # noqa: F401  # its parts import each other in a circle from any other start
+
+        return importlib.import_module(module)
 
 
 def set_engine(engine: str) -> None:
@@ -30,195 +85,35 @@ def set_engine(engine: str) -> None:
         raise BuildError(f"torch kept the quantized engine '{torch.backends.quantized.engine}', not '{engine}'")
 
 
-def static(module: Any, engine: str, recipe: Recipe, calibration: tuple[Any, ...], batch: int = 64) -> Any:
-    """The int8 GraphModule of an fp32 module, calibrated on tensors whose first axis is the example.
-
-    The module is copied, never changed. Raises ``BuildError`` where FX cannot trace or convert it, or where
-    calibration observed nothing.
-    """
+def require_engine(engine: str) -> None:
+    """Raises ``BuildError`` where the process's engine is another: weights are packed for the engine that is set."""
     import torch
 
-    with _known_warnings():
-        from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
-
-        example = tuple(tensor[:1] for tensor in calibration)
-        mapping = _mapping(engine, recipe, module, training=False)
-        prepared = _traced(prepare_fx, copy.deepcopy(module).eval(), mapping, example)
-        with torch.inference_mode():
-            for start in range(0, len(calibration[0]), batch):
-                prepared(*(tensor[start : start + batch] for tensor in calibration))
-        _require_observed(prepared)
-        return _converted(convert_fx, prepared, mapping)
-
-
-def prepare_qat(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) -> Any:
-    """A training-mode GraphModule with fake quantization; raises ``BuildError`` where none was inserted."""
-    with _known_warnings():
-        from torch.ao.quantization.quantize_fx import prepare_qat_fx
-
-        mapping = _mapping(engine, recipe, module, training=True)
-        prepared = _traced(prepare_qat_fx, copy.deepcopy(module).train(), mapping, example)
-    if not any(hasattr(part, "weight_fake_quant") for part in prepared.modules()):
+    found = torch.backends.quantized.engine
+    if found != engine:
         raise BuildError(
-            "prepare inserted no fake-quantize on any weight: this would be plain fp32 training; "
-            "the model has no layer that FX can quantize"
-        )
-    return prepared
-
-
-def freeze_observers(prepared: Any) -> None:
-    """Scales and zero points stay as they are from here on."""
-    from torch.ao.quantization import disable_observer
-
-    prepared.apply(disable_observer)
-
-
-def freeze_batch_norm(prepared: Any) -> None:
-    """BatchNorm statistics stay as they are from here on, as in the int8 model."""
-    from torch.ao.nn.intrinsic.qat import freeze_bn_stats
-
-    prepared.apply(freeze_bn_stats)
-
-
-def convert_qat(prepared: Any) -> Any:
-    """The int8 GraphModule of a trained fake-quantized one."""
-    with _known_warnings():
-        from torch.ao.quantization.quantize_fx import convert_fx
-
-        return _converted(convert_fx, prepared.eval(), None)
-
-
-def dynamic(module: Any, recipe: Recipe) -> Any:
-    """A copy whose Linear, LSTM and GRU layers and cells hold int8 weights and quantize activations as they run."""
-    import torch
-    from torch import nn
-
-    with _known_warnings():
-        from torch.ao.quantization import (
-            default_dynamic_qconfig,
-            per_channel_dynamic_qconfig,
-            quantize_dynamic,
+            f"the process's quantized engine is '{found}': weights for '{engine}' would be packed for the wrong one; "
+            f"call torch_ao.set_engine('{engine}') first"
         )
 
-        kinds = (nn.Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell, nn.RNNCell)
-        names = [name for name, part in module.named_modules() if isinstance(part, kinds)]
-        _refuse_unknown(recipe.skip_layers, module)
-        # Per-channel weights exist for Linear only; recurrent layers are per tensor.
-        spec = {
-            name: per_channel_dynamic_qconfig
-            if recipe.per_channel and isinstance(module.get_submodule(name), nn.Linear)
-            else default_dynamic_qconfig
-            for name in names
-            if name not in recipe.skip_layers
-        }
-        if not spec:
-            raise BuildError(
-                "dynamic quantization covers Linear, LSTM and GRU layers, and this model has none "
-                "that is not skipped; use static instead"
-            )
-        return quantize_dynamic(copy.deepcopy(module).eval(), spec, dtype=torch.qint8)
 
-
-def _mapping(engine: str, recipe: Recipe, module: Any, *, training: bool) -> Any:
-    """The engine's default mapping with the recipe's calibrator and granularity; recurrent layers stay float."""
-    from torch import nn
-    from torch.ao.quantization import QConfig, get_default_qat_qconfig_mapping, get_default_qconfig_mapping
-
-    make = get_default_qat_qconfig_mapping if training else get_default_qconfig_mapping
-    mapping = make(engine)
-    default = mapping.global_qconfig
-    chosen = QConfig(
-        activation=default.activation if training else _activation(engine, recipe),
-        weight=_weight(recipe, training=training),
-    )
-    mapping.set_global(chosen)
-    for kind, qconfig in list(mapping.object_type_qconfigs.items()):
-        if qconfig == default:
-            mapping.set_object_type(kind, chosen)
-    for recurrent in (nn.LSTM, nn.GRU):
-        mapping.set_object_type(recurrent, None)
-    _refuse_unknown(recipe.skip_layers, module)
-    for name in recipe.skip_layers:
-        mapping.set_module_name(name, None)
-    return mapping
-
-
-def _activation(engine: str, recipe: Recipe) -> Any:
-    import torch
-    from torch.ao.quantization import HistogramObserver, MinMaxObserver
-
-    observer = {"histogram": HistogramObserver, "minmax": MinMaxObserver}[recipe.calibrator or "histogram"]
-    # fbgemm's kernels add two products in 16 bits on CPUs without VNNI: half the range keeps them from saturating.
-    return observer.with_args(dtype=torch.quint8, reduce_range=engine in ("fbgemm", "x86"))
-
-
-def _weight(recipe: Recipe, *, training: bool) -> Any:
-    from torch.ao.quantization import (
-        default_fused_per_channel_wt_fake_quant,
-        default_fused_wt_fake_quant,
-        default_per_channel_weight_observer,
-        default_weight_observer,
-    )
-
-    if training:
-        return default_fused_per_channel_wt_fake_quant if recipe.per_channel else default_fused_wt_fake_quant
-    return default_per_channel_weight_observer if recipe.per_channel else default_weight_observer
-
-
-def _refuse_unknown(skipped: tuple[str, ...], module: Any) -> None:
-    names = {name for name, _ in module.named_modules() if name}
-    unknown = [name for name in skipped if name not in names]
-    if unknown:
-        raise BuildError(f"skip_layers: no layer named {', '.join(unknown)}; there are {', '.join(sorted(names))}")
-
-
-def _traced(prepare: Callable[..., Any], module: Any, mapping: Any, example: tuple[Any, ...]) -> Any:
-    import torch
-
-    try:
-        return prepare(module, mapping, example)
-    # Tracing runs the user's forward on stand-ins: whatever it does with values fails in its own way.
-    except (torch.fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
-        if forward.out_of_memory(error):
-            raise
-        raise BuildError(
-            f"FX cannot trace this model ({error}): its control flow depends on values; "
-            "rewrite that part with tensor operations, or use the onnxruntime backend"
-        ) from error
-
-
-def _converted(convert: Callable[..., Any], prepared: Any, mapping: Any) -> Any:
-    try:
-        return convert(prepared, qconfig_mapping=mapping)
-    except (AssertionError, RuntimeError, NotImplementedError) as error:
-        if forward.out_of_memory(error):
-            raise
-        raise BuildError(f"FX cannot convert this model: {error}; name the layer in quantize.*.skip_layers") from error
-
-
-def _require_observed(prepared: Any) -> None:
-    """torch only warns about an observer that saw nothing, and its layer then returns zeros."""
-    from torch.ao.quantization import ObserverBase
-
-    blind = [
-        name
-        for name, part in prepared.named_modules()
-        if isinstance(part, ObserverBase) and hasattr(part, "min_val") and _saw_nothing(part)
-    ]
-    if blind:
-        raise BuildError(f"calibration observed nothing at {', '.join(blind[:5])}: is that part of the model unused?")
-
-
-def _saw_nothing(observer: Any) -> bool:
-    low, high = observer.min_val, observer.max_val
-    return low.numel() == 0 or bool((low > high).any())
+def saturates(engine: str) -> bool:
+    """Whether the engine's kernels on this CPU add pairs of u8 x s8 products in 16 bits (vpmaddubsw), which two full
+    products overflow: 2 * 255 * 127 > 32767. So it is on x86 without VNNI, except for qnnpack, which widens first."""
+    if engine not in _SUMS_IN_32_BITS or platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    return not _SUMS_IN_32_BITS[engine] & set(machine.isa())
 
 
 @contextmanager
-def _known_warnings() -> Iterator[None]:
+def known_warnings() -> Iterator[None]:
     """torch.ao.quantization says that it will be removed; the version is pinned and this file is the one to change."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch\.|qbench\.quant")
         warnings.filterwarnings("ignore", message=".*torch.ao.quantization is deprecated.*")
         warnings.filterwarnings("ignore", message=".*reduce_range will be deprecated.*")
+        warnings.filterwarnings("ignore", message="To copy construct from a tensor.*")
+        # What these two say, ``saturates`` says and the notes of a build repeat.
+        warnings.filterwarnings("ignore", message="Default qconfig of oneDNN backend with reduce_range of false.*")
+        warnings.filterwarnings("ignore", message=".*Onednn backend.*VNNI.*")
         yield

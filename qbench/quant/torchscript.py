@@ -88,9 +88,12 @@ def layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
 
     hooks = [] if isinstance(module, torch.jit.ScriptModule) else _name_hooks(module, stack)
     try:
+        # The fast path of attention is one operator that hides its projections.
+        torch.backends.mha.set_fastpath_enabled(False)
         with torch.inference_mode(), Watch():
             module(*example)
     finally:
+        torch.backends.mha.set_fastpath_enabled(True)
         for hook in hooks:
             hook.remove()
     return tuple(seen)
@@ -144,7 +147,13 @@ def _quantized(name: str, args: Any, result: Any) -> tuple[int, bool] | None:
         base = next((kind for kind in _PACKED_CONVOLUTIONS if name.startswith(kind)), None)
         if base is None:
             return None
-        weight = getattr(torch.ops.quantized, f"{base}_unpack")(args[1])[0]
+        try:
+            weight = getattr(torch.ops.quantized, f"{base}_unpack")(args[1])[0]
+        except RuntimeError as error:  # qnnpack's 3-D convolutions
+            raise BuildError(
+                f"the weights of {name} cannot be read back ({forward.reason(error)}), so no file can hold it; "
+                "name the layer in quantize.*.skip_layers, or use another engine"
+            ) from error
         elements = args[0].numel() if "transpose" in base else result.numel()
         return elements * weight[0].numel(), True
     return None

@@ -1,0 +1,272 @@
+"""AOTInductor artifacts: compile with frozen weights, package as .pt2, load, prove; and what the package really runs.
+
+A .pt2 holds machine code for the CPU that compiled it (g++ -march=native), the C++ that it was made from, and the
+weights. Loading needs no compiler.
+
+Batch: compiled for one example, and a larger batch is answered one by one. With a free batch axis oneDNN cannot pack
+weights for a known shape (EfficientNet-Lite0, one thread, batch 1: fp32 12 %, int8 5 % slower; a batch of 8 gains
+nothing over eight calls), and Inductor takes a quantized convolution of one channel for contiguous where it is channels
+last, so that its outputs are wrong (torch 2.13).
+
+Threads: by default Inductor writes the number of threads of the compiling process into the code (``num_threads(2)``).
+With ``cpp.dynamic_threads`` each parallel region asks OpenMP when it runs (3 % at most for one thread), so one package
+serves every number of threads; ``baked_threads`` reads from a package whether that is so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import BuildError
+from qbench.quant import coverage, exported, forward
+from qbench.quant.coverage import Layer
+
+OPTIONS: dict[str, Any] = {
+    "freezing": True,  # without it there are no int8 kernels: weights must be constants to be packed
+    "cpp.dynamic_threads": True,
+    "compile_threads": 1,
+    "aot_inductor.precompile_headers": False,  # they pay for many compilations, and this is one
+    "aot_inductor.model_name_for_generated_files": "model",  # else a hash that depends on the folder
+    "aot_inductor.enable_line_tables": False,  # for debuggers; they would hold the folder too
+    "aot_inductor.enable_frame_pointer": False,
+}
+
+
+# Largest difference between a package and the module that it was made from, as a share of the largest output. fp32:
+# BatchNorm folded, other kernels' order of sums. int8: what lies on the edge of a step may fall to either side.
+TOLERANCE, INT8_TOLERANCE = 1e-3, 0.1
+
+
+def compile_package(module: Any, example: tuple[Any, ...], file: Path) -> tuple[Layer, ...]:
+    """Compiles a module in eval mode into ``file`` (.pt2); ``example`` is a batch of 1.
+
+    Returns the operators that its graph computes with, in order, named after the submodule they come from, else
+    operator and position. Raises ``BuildError`` where torch.export cannot trace it, where Inductor cannot compile it,
+    or where the C++ calls another number of int8 kernels than the graph that it was made from.
+    """
+    import torch
+
+    graph = exported.export(module, example, any_batch=False)
+    layers: list[Layer] = []
+    options = {**OPTIONS, "post_grad_custom_pre_pass": _reader(layers, _layer_of_scale(graph.module()))}
+    with _cache_beside(file) as cache, _products_whole(), exported.known_warnings(), torch.no_grad():
+        try:
+            torch._inductor.aoti_compile_and_package(graph.program, package_path=str(file), inductor_configs=options)
+        except Exception as error:  # Inductor raises its own, the compiler's and torch's
+            if forward.out_of_memory(error):
+                raise
+            raise BuildError(
+                f"Inductor cannot compile this network ({forward.reason(error)}); use another backend"
+            ) from error
+    _forget_folder(file, cache)
+    called, meant = int8_calls(file), sum(layer.int8 for layer in layers)
+    if called != meant:
+        raise BuildError(f"the package calls {called} int8 kernels and its graph has {meant}; report it as a bug")
+    return tuple(layers)
+
+
+@contextmanager
+def _cache_beside(file: Path) -> Iterator[str]:
+    """Inductor's cache (C++, objects) in a folder beside the file, which is gone afterwards."""
+    import torch._inductor.utils  # noqa: F401  # what `temporary_cache_dir` needs and does not import
+    from torch._inductor.runtime.cache_dir_utils import temporary_cache_dir
+
+    with tempfile.TemporaryDirectory(prefix=".inductor-", dir=file.parent) as folder, temporary_cache_dir(folder):
+        yield folder
+
+
+def _forget_folder(file: Path, folder: str) -> None:
+    """Takes the folder of the compilation out of the comments of the C++: the bytes must not depend on it."""
+    from torch.export.pt2_archive._package import PT2ArchiveReader, PT2ArchiveWriter
+
+    with PT2ArchiveReader(str(file)) as reader:
+        names = [name for name in reader.get_file_names() if name.startswith("data/")]
+        contents = {name: reader.read_bytes(name) for name in names}
+    with PT2ArchiveWriter(str(file)) as writer:
+        for name, content in contents.items():
+            source = name.endswith(".cpp")
+            writer.write_bytes(name, content.replace(folder.encode(), b".") if source else content)
+
+
+@contextmanager
+def _products_whole() -> Iterator[None]:
+    """Products of one row with 16 x 16 weights at most, or with one column, stay products: Inductor would write them
+    out as multiplications and a sum, after which no int8 pattern finds them."""
+    import torch
+    from torch._inductor.decomposition import decompositions
+
+    products = (torch.ops.aten.addmm, torch.ops.aten.mm)
+    taken = {key: rule for key, rule in decompositions.items() if getattr(key, "overloadpacket", None) in products}
+    for key in taken:
+        del decompositions[key]
+    try:
+        yield
+    finally:
+        decompositions.update(taken)
+
+
+def _layer_of_scale(module: Any) -> dict[str, str]:
+    """Name of the buffer with a weight's scales -> that weight's layer: what fusion leaves of a layer's identity."""
+    found: dict[str, str] = {}
+    for node in module.graph.nodes:
+        if "dequantize_per_channel" in str(node.target):
+            users = [user for user in node.users if exported.layer_name(user)]
+            found |= {str(node.args[1].target): str(exported.layer_name(user)) for user in users}
+    return found
+
+
+def _reader(layers: list[Layer], layer_of_scale: Mapping[str, str]) -> Callable[[Any], None]:
+    """A pass that reads the graph after freezing and fusion, when its int8 operators are there, and changes nothing."""
+
+    def read(graph: Any) -> None:
+        for node in graph.nodes:
+            macs = _multiply_accumulates(node)
+            if macs is not None:
+                operator = str(node.target.overloadpacket).replace(".", "::", 1)
+                int8 = operator in _INT8
+                scale = str(getattr(node.args[_WEIGHT_SCALE], "target", "")) if int8 else ""
+                name = layer_of_scale.get(scale) or exported.layer_name(node) or f"{operator}#{len(layers)}"
+                layers.append(Layer(name=name, operator=operator, macs=macs, int8=int8))
+
+    return read
+
+
+_INT8 = ("onednn::qconv_pointwise", "onednn::qconv2d_pointwise", "onednn::qlinear_pointwise")
+_WEIGHT_SCALE = 4  # its place among the arguments of each of them
+# Operator -> the place of its weight among the arguments, and the axis of the output's channels.
+_WEIGHTED = {
+    "onednn.qconv_pointwise": (3, 1),
+    "onednn.qconv2d_pointwise": (3, 1),
+    "onednn.qlinear_pointwise": (3, -1),
+    "aten.convolution": (1, 1),
+    "mkldnn._convolution_pointwise": (1, 1),
+    "mkldnn._convolution_pointwise_": (1, 1),
+    "mkldnn._linear_pointwise": (1, -1),
+    "mkl._mkl_linear": (2, -1),
+}
+_PRODUCTS = {"aten.mm": 0, "aten.bmm": 0, "aten.addmm": 1, "aten.baddbmm": 1}  # the place of the left factor
+
+
+def _multiply_accumulates(node: Any) -> int | None:
+    """Multiply-accumulates of a node; None for one that has none, or that no int8 operator can stand for."""
+    packet = str(getattr(node.target, "overloadpacket", ""))
+    if packet in _WEIGHTED:
+        place, axis = _WEIGHTED[packet]
+        if packet.startswith("mkldnn") and node.target._overloadname.startswith("binary"):
+            place += 1  # after the other operand
+        transposed = packet == "aten.convolution" and bool(node.args[6])
+        size = _size(node.args[0] if transposed else node)
+        return _product(size) // size[axis] * _product(_size(node.args[place]))
+    if packet == "mkldnn._convolution_transpose_pointwise":
+        size = _size(node.args[0])
+        return _product(size) // size[1] * _product(_size(node.args[1]))
+    if packet in _PRODUCTS:
+        return _product(_size(node)) * _size(node.args[_PRODUCTS[packet]])[-1]
+    return None
+
+
+def _size(node: Any) -> tuple[int, ...]:
+    return tuple(int(size) for size in node.meta["val"].shape)
+
+
+def _product(size: Sequence[int]) -> int:
+    found = 1
+    for one in size:
+        found *= one
+    return found
+
+
+def sources(file: Path) -> str:
+    """The C++ in a package, which its machine code was compiled from."""
+    with zipfile.ZipFile(file) as archive:
+        return "\n".join(archive.read(name).decode() for name in archive.namelist() if name.endswith(".cpp"))
+
+
+def int8_calls(file: Path) -> int:
+    """How many int8 kernels of oneDNN the C++ of a package calls in one inference."""
+    return len(re.findall(r"\baoti_torch_cpu__(?:qconv|qlinear)\w*\(", sources(file)))
+
+
+def baked_threads(file: Path) -> frozenset[int]:
+    """The numbers of threads that the C++ of a package demands; empty where OpenMP decides when it runs."""
+    return frozenset(int(number) for number in re.findall(r"\bnum_threads\((\d+)\)", sources(file)))
+
+
+def align(reference: Sequence[Layer], ran: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The reference's layers, each marked with what ran for it: by name (a fused addition moves a convolution behind
+    the one of the other branch), or by order and work where an int8 operator has no layer's name."""
+    names = {layer.name for layer in reference}
+    if any(layer.int8 and layer.name not in names for layer in ran):
+        return coverage.align(reference, ran)
+    waiting: dict[tuple[str, int], list[Layer]] = defaultdict(list)
+    for layer in ran:
+        waiting[layer.name, layer.macs].append(layer)
+    found = []
+    for layer in reference:
+        mine = waiting[layer.name, layer.macs]
+        found.append(replace(layer, operator=mine[0].operator, int8=mine.pop(0).int8) if mine else layer)
+    return tuple(found)
+
+
+def load(file: Path) -> Any:
+    """The package, ready for ``run([inputs of one example])``, which gives a list of outputs.
+
+    This is what ``torch._inductor.aoti_load_package`` wraps: importing that module takes 3 s and loading 0.03, and each
+    of its calls parses the tree of inputs from JSON. The loader unpacks into a folder that it removes when it dies;
+    here the folder is gone as soon as the code is mapped, so that a killed process leaves nothing.
+    """
+    import torch
+
+    before = os.environ.get("TMPDIR")
+    with tempfile.TemporaryDirectory(prefix="qbench-aoti-") as folder:
+        os.environ["TMPDIR"] = folder
+        try:
+            return torch._C._aoti.AOTIModelPackageLoader(str(file), "model", False, 1, -1)
+        except RuntimeError as error:
+            raise BuildError(
+                f"{file.name} does not load ({forward.reason(error)}); made for another CPU or torch? Build it again"
+            ) from error
+        finally:
+            if before is None:
+                del os.environ["TMPDIR"]
+            else:
+                os.environ["TMPDIR"] = before
+
+
+def require_equal(
+    module: Any, file: Path, probes: tuple[Any, ...], *, int8: bool, saturates: bool = False
+) -> str | None:
+    """None where the package gives the module's outputs on every probe (one tensor per input, first axis = example),
+    within ``TOLERANCE`` of the largest output, for int8 ``INT8_TOLERANCE``.
+
+    Where it does not: what a reader must know of kernels that overflow (``saturates``), else raises ``BuildError``.
+    """
+    import torch
+
+    loader = load(file)
+    examples = [tuple(tensor[i : i + 1] for tensor in probes) for i in range(len(probes[0]))]
+    with torch.no_grad():
+        own = torch.cat([forward.first(module(*example)) for example in examples])
+        theirs = torch.cat([loader.run(list(example))[0] for example in examples])
+    worst, largest = float((own - theirs).abs().max()), float(own.abs().max())
+    if not worst <= (INT8_TOLERANCE if int8 else TOLERANCE) * largest:
+        forward.require_repeatable(module, example=examples[0])
+        if int8 and saturates:
+            return (
+                "this CPU has no VNNI: its int8 kernels add pairs of products in 16 bits, which 8-bit activations "
+                f"overflow (outputs off by up to {worst:g}, at up to {largest:g}); reduce_range: true avoids it"
+            )
+        raise BuildError(
+            f"the compiled package differs from the module it came from (largest difference {worst:g} at outputs up to "
+            f"{largest:g}): does its forward depend on values, or on what earlier calls left behind?"
+        )
+    return None

@@ -1,0 +1,21 @@
+"""What the torch flows (fx, eager, pt2e) share: how calibration data comes in, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+# A fresh pass over the calibration batches: tuples of input tensors, first axis = example.
+Batches: TypeAlias = Callable[[], Iterator[tuple[Any, ...]]]
+Progress: TypeAlias = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Converted:
+    """An int8 module; ``float_reasons``: layer name -> why it stays float, where that is known; ``notes``: what a
+    reader must know of it."""
+
+    module: Any
+    float_reasons: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

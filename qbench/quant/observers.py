@@ -1,0 +1,122 @@
+"""The recipe as torch.ao understands it: which observer watches an activation, which one a weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from qbench.errors import BuildError
+from qbench.quant import torch_ao
+from qbench.quant.calibrators import Clipped, Histogram, LeastSquares, Percentile
+from qbench.quant.recipe import Recipe
+
+PERCENTILE = 99.99  # per cent of the values inside the range, where the recipe names none
+# qnnpack adds bias / (input scale * weight scale) as an int32: a channel of zeros at torch's smallest scale (1.2e-7)
+# overflows it, and one such channel in the first layer of EfficientNet-Lite0 made every prediction wrong.
+QNNPACK_SMALLEST = 2.0**-18
+CALIBRATORS = {
+    "minmax": lambda _: torch_ao.MinMaxObserver,
+    "moving_average": lambda _: torch_ao.MovingAverageMinMaxObserver,
+    "histogram": lambda _: Histogram,
+    "percentile": lambda recipe: Percentile.with_args(percentile=recipe.percentile or PERCENTILE),
+    "mse": lambda _: LeastSquares,
+}
+
+
+def qconfig(engine: str, recipe: Recipe, *, training: bool, layer: type | None = None) -> Any:
+    """torch's QConfig (constructors of observers, or of fake-quantize for ``training``) for a type of layer.
+
+    None: layers of that type stay float in every static flow. Transposed convolutions get per-tensor weights (no
+    engine has other kernels), PReLU's slope is quint8, LayerNorm's weights stay float. With
+    ``recipe.framework_default`` it is torch's own default of the engine, but for the same exceptions.
+    Raises ``BuildError`` for an unknown calibrator or one that QAT cannot use.
+    """
+    if layer is not None and issubclass(layer, never_static()):
+        return None
+    if recipe.framework_default:
+        make = torch_ao.get_default_qat_qconfig if training else torch_ao.get_default_qconfig
+        with torch_ao.known_warnings():
+            default = make(engine)
+        activation, weight = default.activation, default.weight
+    else:
+        activation = _trained_activation(recipe) if training else _activation(recipe)
+        weight = _weight(engine, recipe, training=training, per_channel=bool(recipe.per_channel))
+    if layer is not None and issubclass(layer, transposed()):
+        weight = _weight(engine, recipe, training=training, per_channel=False)
+    elif layer is not None and issubclass(layer, torch.nn.PReLU):
+        weight = torch_ao.MinMaxObserver
+    elif layer is not None and issubclass(layer, torch.nn.LayerNorm):
+        weight = torch_ao.default_placeholder_observer
+    return torch_ao.QConfig(activation=activation, weight=weight)
+
+
+def clipped(config: Any, low: float, high: float) -> Any:
+    """The QConfig of a layer whose output goes into a clamp to [low, high] (ReLU6: 0 and 6) and nowhere else."""
+    return torch_ao.QConfig(
+        activation=Clipped.with_args(make=config.activation, low=low, high=high), weight=config.weight
+    )
+
+
+def never_static() -> tuple[type, ...]:
+    """The types of layer that no static int8 kernel of torch.ao covers: their activations stay float."""
+    nn = torch.nn
+    return (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.Embedding, nn.EmbeddingBag, nn.Bilinear)
+
+
+def transposed() -> tuple[type, ...]:
+    """The transposed convolutions."""
+    nn = torch.nn
+    return (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+
+
+def _activation(recipe: Recipe) -> Any:
+    make = _calibrator(recipe, "histogram")
+    # qint8 activations have kernels on qnnpack only: symmetric ones are quint8 with their zero in the middle.
+    scheme = torch.per_tensor_symmetric if recipe.symmetric else torch.per_tensor_affine
+    return make.with_args(dtype=torch.quint8, qscheme=scheme, **_levels(recipe))
+
+
+def _trained_activation(recipe: Recipe) -> Any:
+    """Ranges follow the moving average in one fused operator, or the extremes."""
+    if recipe.calibrator not in (None, "moving_average", "minmax"):
+        raise BuildError(
+            f"QAT cannot track ranges with the calibrator '{recipe.calibrator}', which is too slow in a training loop; "
+            "use moving_average or minmax"
+        )
+    arguments = {
+        "observer": _calibrator(recipe, "moving_average"),
+        "dtype": torch.quint8,
+        "qscheme": torch.per_tensor_symmetric if recipe.symmetric else torch.per_tensor_affine,
+        "quant_min": 0,
+        "quant_max": 127 if recipe.reduce_range else 255,
+    }
+    fused = recipe.calibrator != "minmax"
+    return (torch_ao.FusedMovingAvgObsFakeQuantize if fused else torch_ao.FakeQuantize).with_args(**arguments)
+
+
+def _calibrator(recipe: Recipe, default: str) -> Any:
+    name = recipe.calibrator or default
+    if name not in CALIBRATORS:
+        raise BuildError(f"no calibrator named '{name}'; available: {', '.join(CALIBRATORS)}")
+    make: Any = CALIBRATORS[name]
+    return make(recipe)
+
+
+def _levels(recipe: Recipe) -> dict[str, int]:
+    return {"quant_min": 0, "quant_max": 127} if recipe.reduce_range else {}
+
+
+def _weight(engine: str, recipe: Recipe, *, training: bool, per_channel: bool) -> Any:
+    """Symmetric qint8, per output channel or for the whole tensor."""
+    scheme = torch.per_channel_symmetric if per_channel else torch.per_tensor_symmetric
+    arguments: dict[str, Any] = {"dtype": torch.qint8, "qscheme": scheme}
+    if engine == "qnnpack":
+        arguments["eps"] = QNNPACK_SMALLEST
+    if not training:
+        observer = torch_ao.PerChannelMinMaxObserver if per_channel else torch_ao.MinMaxObserver
+        return observer.with_args(**arguments)
+    observer = torch_ao.MovingAveragePerChannelMinMaxObserver if per_channel else torch_ao.MovingAverageMinMaxObserver
+    return torch_ao.FusedMovingAvgObsFakeQuantize.with_args(
+        observer=observer, quant_min=-128, quant_max=127, **arguments
+    )
