@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from qbench import cache, machine, registry
-from qbench.backends.base import Backend, BuildJob
+from qbench.backends.base import Backend, BuildJob, Built
 from qbench.errors import BuildError
 from qbench.inputs import Data, Model, load_network
 from qbench.models.base import Network
@@ -19,6 +21,8 @@ from qbench.quant.recipe import Recipe
 from qbench.record import ArtifactFacts, Coverage
 
 Progress = Callable[[str, float], None]
+UNFINISHED = "unfinished"  # the folder of the cache for what killed builds leave behind
+SHARED_FILE = "shared.pt"
 ONE_THREAD = 1  # builds run beside each other, and one thread gives the same bytes every time
 
 
@@ -40,6 +44,10 @@ class Artifact:
     expected: str
     fresh: bool
     notes: tuple[str, ...] = ()
+    float_reasons: Mapping[str, str] = field(default_factory=dict)
+    rewrites: tuple[str, ...] = ()
+    rewrite_difference: float | None = None
+    layer_numbers: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def macs(self) -> int:
@@ -52,20 +60,24 @@ class Artifact:
             format=self.format,
             sha256=self.sha256,
             size_bytes=self.size_bytes,
-            coverage=None if self.mode == "fp32" else coverage(self.layers),
+            coverage=None if self.mode == "fp32" else coverage(self.layers, self.float_reasons),
             key=self.key,
             cached=not self.fresh,
             note="; ".join(self.notes) or None,
+            rewrites=self.rewrites,
+            rewrite_difference=self.rewrite_difference,
         )
 
 
-def coverage(layers: tuple[Layer, ...]) -> Coverage:
-    """The share of multiply-accumulates in int8, the layers that are, and the names of those that are not."""
+def coverage(layers: tuple[Layer, ...], reasons: Mapping[str, str]) -> Coverage:
+    """The share of multiply-accumulates in int8, the layers that are, the names of those that are not, and why."""
+    floats = tuple(layer.name for layer in layers if not layer.int8)
     return Coverage(
         macs_int8=share(layers),
         layers_int8=sum(layer.int8 for layer in layers),
         layers_total=len(layers),
-        float_layers=tuple(layer.name for layer in layers if not layer.int8),
+        float_layers=floats,
+        float_reasons={name: reasons[name] for name in floats if name in reasons},
     )
 
 
@@ -90,11 +102,12 @@ def build(
 
     def fill(folder: Path) -> Mapping[str, Any]:
         facts: Mapping[str, Any] = call(
-            build_here, variant, model, data, source, folder, limits=limits, progress=progress
+            build_here, variant, model, data, source, folder, (root, key), limits=limits, progress=progress
         )
         return facts
 
     entry = cache.fetch(root, "artifacts", key, fill)
+    shutil.rmtree(root / UNFINISHED / key, ignore_errors=True)
     return _artifact(variant, key, entry)
 
 
@@ -105,31 +118,58 @@ def _key(variant: Variant, backend: Backend, model: Model, data: Data, source: A
         "qat": data.training_digest + data.calibration_digest,
     }.get(variant.mode)
     parts = {
-        "model": [model.weights_digest, model.code_digest],
+        "model": _model_parts(model),
         "shapes": [[str(array.dtype), list(array.shape[1:])] for array in data.evaluation(0, 1)],
         "data": data_digest,
-        "recipe": asdict(variant.recipe),
+        "recipe": {**asdict(variant.recipe), "name": None},
         "mode": variant.mode,
         "backend": variant.backend,
         "baseline": source.sha256 if source else None,
         "versions": machine.versions(backend.libraries()),
+        "toolchain": backend.toolchain(),
         "isa": machine.isa(),
         "pipeline": _pipeline_digest(),
     }
     return cache.key_of(parts)
 
 
+def _model_parts(model: Model) -> list[str]:
+    return [model.weights_digest, model.code_digest]
+
+
+def _shared(root: Path, common: Mapping[str, Any], parts: Mapping[str, Any], make: Callable[[Path], None]) -> Path:
+    """The file that ``make`` writes for these parts, made once: whoever comes second waits for it and reads it."""
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        make(folder / SHARED_FILE)
+        return {}
+
+    key = cache.key_of({**common, **parts, "versions": machine.versions(["torch"]), "pipeline": _pipeline_digest()})
+    return cache.fetch(root, "shared", key, fill).folder / SHARED_FILE
+
+
 def _pipeline_digest() -> str:
     """The digest of qbench's own code that makes artifacts: a changed pipeline never answers from the cache."""
     here = Path(__file__).parent
-    files = sorted([*here.glob("quant/*.py"), *here.glob("backends/*.py"), here / "build.py"])
-    return cache.key_of({path.name: cache.file_digest(path) for path in files})
+    files = sorted([*here.glob("quant/**/*.py"), *here.glob("backends/*.py"), here / "build.py"])
+    return cache.key_of({str(path.relative_to(here)): cache.file_digest(path) for path in files})
 
 
 def build_here(
-    variant: Variant, model: Model, data: Data, source: Artifact | None, folder: Path, *, progress: Progress
+    variant: Variant,
+    model: Model,
+    data: Data,
+    source: Artifact | None,
+    folder: Path,
+    place: tuple[Path, str],
+    *,
+    progress: Progress,
 ) -> Mapping[str, Any]:
-    """Builds into a folder in this process and proves the result; the facts of the cache's entry."""
+    """Builds into a folder in this process and proves the result; the facts of the cache's entry.
+
+    ``place`` is the open cache and the entry's key: there a build that is killed keeps what the next one goes on from,
+    and builds of one network on the same calibration data share what they have in common.
+    """
     import torch
 
     torch.set_num_threads(ONE_THREAD)
@@ -144,27 +184,49 @@ def build_here(
         calibration=data.calibration(),
         training=data.training() if variant.mode == "qat" else None,
         folder=folder,
+        checkpoints=place[0] / UNFINISHED / place[1],
+        shared=functools.partial(_shared, place[0], {"model": _model_parts(model), "data": data.calibration_digest}),
         progress=progress,
     )
     built = backend.build(job)
-    if variant.mode != "fp32" and share(built.layers) == 0:
-        raise BuildError(_nothing_in_int8(built.layers))
+    if variant.mode != "fp32":
+        _require_int8(built, variant.recipe.min_coverage)
     return {
         "format": built.format,
         "file": built.file,
         "layers": [asdict(layer) for layer in built.layers],
         "fixed_batch": built.fixed_batch,
         "note": built.note,
+        "float_reasons": dict(built.float_reasons),
+        "rewrites": built.rewrites,
+        "rewrite_difference": built.rewrite_difference,
+        "layer_numbers": [dict(one) for one in built.layer_numbers],
         "expected": outputs_digest(backend, folder / built.file, data, built.fixed_batch or 1),
     }
 
 
-def _nothing_in_int8(layers: tuple[Layer, ...]) -> str:
-    names = ", ".join(f"{layer.name} ({layer.operator})" for layer in layers[:8])
-    return (
-        f"nothing runs in int8: all {len(layers)} layers stay float: {names or 'the model has no Conv, Linear or LSTM'}"
-        "; quantize other layers, or leave this mode out"
-    )
+def _require_int8(built: Built, least: float | None) -> None:
+    """Raises ``BuildError`` where nothing, or less than the recipe's ``min_coverage``, runs in int8."""
+    found = share(built.layers)
+    if found == 0:
+        names = _floats(built) or "the model has no Conv, Linear or LSTM"
+        raise BuildError(
+            f"nothing runs in int8: all {len(built.layers)} layers stay float: {names}; quantize other layers, or "
+            "leave this mode out"
+        )
+    if least is not None and found < least:
+        raise BuildError(
+            f"only {found:.1%} of the multiply-accumulates run in int8, and min_coverage is {least:.0%}: "
+            f"{_floats(built)} stay float; quantize them, or lower quantize.<mode>.min_coverage if that is meant"
+        )
+
+
+def _floats(built: Built, most: int = 8) -> str:
+    """The largest float layers first, each with its reason or its operator."""
+    floats = sorted((layer for layer in built.layers if not layer.int8), key=lambda layer: -layer.macs)
+    named = [f"{one.name} ({built.float_reasons.get(one.name, one.operator)})" for one in floats[:most]]
+    more = len(floats) - most
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
 def outputs_digest(backend: Backend, file: Path, data: Data, batch: int) -> str:
@@ -196,4 +258,8 @@ def _artifact(variant: Variant, key: str, entry: cache.Entry) -> Artifact:
         expected=facts["expected"],
         fresh=entry.fresh,
         notes=tuple(note for note in (facts["note"], entry.note) if note),
+        float_reasons=facts["float_reasons"],
+        rewrites=tuple(facts["rewrites"]),
+        rewrite_difference=facts["rewrite_difference"],
+        layer_numbers=tuple(facts["layer_numbers"]),
     )

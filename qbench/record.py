@@ -28,7 +28,8 @@ Status = Literal["ok", "failed", "skipped"]
 
 @dataclass(frozen=True, kw_only=True)
 class CaseKey:
-    """Which case: ``id`` is ``model/mode/backend/t<threads>/b<batch size>``."""
+    """Which case: ``id`` is ``model/mode/backend/t<threads>/b<batch size>``, with ``mode@recipe`` where the recipe is
+    not the default."""
 
     id: str
     model: str
@@ -36,6 +37,13 @@ class CaseKey:
     backend: str
     threads: int
     batch_size: int
+    recipe: str = "default"
+
+    @property
+    def variant(self) -> str:
+        """The variant's name beside its model's: ``static · onednn``, ``static@eager · onednn``."""
+        at = "" if self.recipe == "default" else f"@{self.recipe}"
+        return f"{self.mode}{at} · {self.backend}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +57,20 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """What really runs in int8: ``macs_int8`` is the share of multiply-accumulates, read from the artifact."""
+    """What really runs in int8: ``macs_int8`` is the share of multiply-accumulates, read from the artifact;
+    ``float_reasons`` says of float layers why, where that is known."""
 
     macs_int8: float
     layers_int8: int
     layers_total: int
     float_layers: tuple[str, ...] = ()
+    float_reasons: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactFacts:
-    """The files of a variant; ``size_bytes`` counts exactly what is shipped. ``coverage`` is null for fp32."""
+    """The files of a variant; ``size_bytes`` counts exactly what is shipped. ``coverage`` is null for fp32.
+    ``rewrites``: what the network was rewritten into before it was quantized, and how far its outputs moved."""
 
     format: str
     sha256: str
@@ -68,6 +79,8 @@ class ArtifactFacts:
     key: str | None = None
     cached: bool | None = None
     note: str | None = None
+    rewrites: tuple[str, ...] = ()
+    rewrite_difference: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +228,7 @@ class Record:
     roofline: Roofline | None = None
     samples: str | None = None
     predictions: str | None = None
+    layers: str | None = None
     started: str | None = None
     elapsed_seconds: dict[str, float] = field(default_factory=dict)
 

@@ -51,6 +51,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "x86": "qbench.backends.torch_ao:X86",
         "onednn": "qbench.backends.torch_ao:ONEDNN",
         "qnnpack": "qbench.backends.torch_ao:QNNPACK",
+        "inductor": "qbench.backends.inductor:BACKEND",
         "onnxruntime": "qbench.backends.onnxruntime:BACKEND",
         "fake": "qbench.backends.fake:BACKEND",
     },

@@ -22,7 +22,8 @@ from qbench.models.base import ModelReference
 from qbench.peak import Peak
 from qbench.plan import Case, Plan, PlannedCase, Variant, load_backends, make_plan, measuring_cores
 from qbench.process import Limits, call, end_all
-from qbench.record import Accuracy, Record, Roofline, Status
+from qbench.record import Accuracy, Record, Status
+from qbench.roofline import roofline
 from qbench.run_folder import RunFolder
 from qbench.run_ledger import Ledger, plain
 from qbench.suite import Suite
@@ -318,7 +319,8 @@ class _Story:
             recipe=plain(artifact.recipe),
             artifact=artifact.facts(),
             accuracy=self.accuracy[case.id],
-            roofline=self._roofline(case, artifact, measured),
+            roofline=roofline(case, artifact, measured.latency, self.peak),
+            layers=self._layers(artifact, case),
             predictions=f"predictions/{self.predicted[case.id].name}",
             started=self.started,
             elapsed_seconds=self._elapsed_of(case),
@@ -333,14 +335,11 @@ class _Story:
             self.progress.note(f"the peak of this core is not known: {error}")
             return None
 
-    def _roofline(self, case: Case, artifact: Artifact, measured: CaseLatency) -> Roofline:
-        """Multiply-accumulates of one call, and its share of the peak of the cores and the precision that it has."""
-        macs = artifact.macs * case.batch_size
-        typical = measured.latency.p50_seconds if measured.latency else None
-        if self.peak is None or not typical or not macs:
-            return Roofline(macs=macs)
-        most = self.peak.of(case.variant.mode) * case.threads
-        return Roofline(macs=macs, peak_fraction=peak.fraction(macs, typical, most))
+    def _layers(self, artifact: Artifact, case: Case) -> str | None:
+        """Keeps the numbers of each layer, where the suite asks for them and the artifact has them."""
+        if not self.suite.evaluate.layers or not artifact.layer_numbers:
+            return None
+        return self.folder.write_layers(case.variant.id, artifact.layer_numbers)
 
     def _elapsed_of(self, case: Case) -> dict[str, float]:
         return {stage: round(s, 3) for (name, stage), s in self.seconds.items() if name == case.id}

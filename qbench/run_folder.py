@@ -8,7 +8,7 @@ import os
 import secrets
 import shlex
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,14 @@ class RunFolder:
         }
         with self._writing():
             self._write_info(content)
+
+    def write_layers(self, variant: str, numbers: Sequence[Mapping[str, Any]]) -> str:
+        """Keeps the numbers of a variant's layers; the file's name below the run's folder."""
+        name = f"layers/{variant.replace('/', '__')}.json"
+        with self._writing():
+            (self.path / "layers").mkdir(exist_ok=True)
+            (self.path / name).write_text(json.dumps([dict(one) for one in numbers], indent=1), encoding="utf-8")
+        return name
 
     def _write_info(self, content: Mapping[str, Any]) -> None:
         temporary = self.path / f".run.json.{os.getpid()}"

@@ -85,5 +85,7 @@ class Ledger:
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as a record shows it: without the choices that it does not have."""
-    return {key: value for key, value in asdict(recipe).items() if value not in (None, ())}
+    """A recipe as a record shows it: without the choices that it does not have; fp32 has none."""
+    if recipe.flow is None:
+        return {}
+    return {key: value for key, value in asdict(recipe).items() if value not in (None, ()) and key != "name"}

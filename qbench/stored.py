@@ -99,7 +99,20 @@ class RunInfo:
     metric: MetricInfo | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayerNumbers:
+    """How far a layer's output is from fp32's: signal-to-quantization-noise ratio in dB, cosine, values compared; null
+    where they could not be compared, for the ``reason``."""
+
+    name: str
+    sqnr_db: float | None = None
+    cosine: float | None = None
+    n: int = 0
+    reason: str | None = None
+
+
 _INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)
+_LAYERS: TypeAdapter[tuple[LayerNumbers, ...]] = TypeAdapter(tuple[LayerNumbers, ...])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +135,16 @@ class StoredRun:
     def predictions(self, record: Record) -> dict[str, Array]:
         """``outputs`` (n x …) and ``labels`` (n) of a case; empty where none are stored."""
         return _arrays(self.folder, record.predictions)
+
+    def layer_numbers(self, record: Record) -> tuple[LayerNumbers, ...]:
+        """SQNR and cosine of each layer of a case; empty where none are stored. ``UsageError`` for a damaged file."""
+        file = None if record.layers is None else (self.folder / record.layers).resolve()
+        if file is None or not file.is_relative_to(self.folder.resolve()) or not file.is_file():
+            return ()
+        try:
+            return _LAYERS.validate_json(file.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise UsageError(f"{file}: cannot be read as numbers of layers; delete it to go on without") from error
 
     def values(self, record: Record) -> Array | None:
         """The metric of each example (length n), or None where it has none or no predictions are stored."""

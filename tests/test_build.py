@@ -100,8 +100,58 @@ def test_onnx_int8_is_made_from_the_fp32_file(root, data):
 def test_an_int8_variant_that_runs_in_float_is_a_failure(root, data):
     """Coverage 0 is not a fast fp32: the message names the layers that stayed float."""
     recipe = replace(RECIPE, skip_layers=("stem", "body", "head"))
-    with pytest.raises(BuildError, match=r"nothing runs in int8: all 3 layers stay float: stem .*body .*head"):
+    with pytest.raises(
+        BuildError, match=r"nothing runs in int8: all 3 layers stay float: body .*skip_layers.*stem .*head"
+    ):
         make(root, data, "static", "onednn", recipe=recipe)
+
+
+def test_a_variant_below_its_least_coverage_is_a_failure(root, data):
+    """Most of the work left in float is no slow int8: the message has share, bound, and the reason of each layer."""
+    recipe = replace(RECIPE, min_coverage=0.5)
+    said = r"only \d+\.\d% of the multiply-accumulates run in int8, and min_coverage is 50%: .*lstm.* \(.*use dynamic\)"
+    with pytest.raises(BuildError, match=said):
+        make(root, data, "static", "onednn", attribute="lstm", recipe=recipe)
+    allowed = make(root, data, "static", "onednn", attribute="lstm", recipe=replace(recipe, min_coverage=None))
+    assert 0 < allowed.facts().coverage.macs_int8 < 0.5
+
+
+def test_the_recipes_name_is_not_in_the_key(root, data):
+    """Two recipes that do the same are one artifact, whatever they are called."""
+    known = model(root, data)
+    backend = stage.registry.load("backend", "onednn")
+    variants = [
+        Variant(model=known.reference, mode="static", backend="onednn", recipe=replace(RECIPE, name=name))
+        for name in ("default", "mine")
+    ]
+    assert len({stage._key(one, backend, known, data, None) for one in variants}) == 1
+
+
+def test_rewrites_and_layer_numbers_are_kept(root, data):
+    """What the network was rewritten into before, and how far each layer is from fp32, are facts of the artifact."""
+    artifact = make(root, data, "static", "onednn")
+    assert any("bn" in one or "norm" in one.lower() for one in artifact.rewrites)
+    assert artifact.rewrite_difference < 1e-4
+    assert {"stem", "body", "head"} <= {one["name"] for one in artifact.layer_numbers}
+    assert all(one["sqnr_db"] > 10 for one in artifact.layer_numbers)
+    plain = make(root, data, "static", "onednn", recipe=replace(RECIPE, canonicalize=False))
+    assert (plain.rewrites, plain.rewrite_difference) == ((), None)
+
+
+def test_a_shared_file_is_made_once_for_the_same_parts(tmp_path):
+    """Builds of one network on the same calibration data share it; other parts, another file."""
+    root, made = cache.open_cache(tmp_path / "cache"), []
+
+    def make_file(path):
+        made.append(path)
+        path.write_text("ranges")
+
+    def share(**parts):
+        return stage._shared(root, {"model": "m", "data": "d"}, parts, make_file)
+
+    assert share(calibrator="minmax") == share(calibrator="minmax") != share(calibrator="mse")
+    assert share(calibrator="minmax").read_text() == "ranges"
+    assert len(made) == 2
 
 
 def test_what_failed_is_not_cached(root, data):
@@ -154,5 +204,6 @@ def test_coverage_counts_work_not_layers():
     layers = tuple(
         Layer(name=name, operator="x", macs=macs, int8=int8) for name, macs, int8 in [("a", 90, True), ("b", 10, False)]
     )
-    found = stage.coverage(layers)
+    found = stage.coverage(layers, {"b": "no kernel", "a": "said of an int8 layer"})
+    assert found.float_reasons == {"b": "no kernel"}
     assert (found.macs_int8, found.layers_int8, found.layers_total, found.float_layers) == (0.9, 1, 2, ("b",))

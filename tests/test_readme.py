@@ -68,7 +68,8 @@ def test_every_link_leads_somewhere():
 def test_the_examples_run_as_written(tmp_path):
     """From the three files to a gate: every command, in order, in one folder, with its exit code."""
     shutil.copytree(ROOT / "tests/data/user", tmp_path, dirs_exist_ok=True)
-    (tmp_path / "mine.yaml").write_text(files()["mine.yaml"], encoding="utf-8")
+    for name in ("mine.yaml", "recipes.yaml"):
+        (tmp_path / name).write_text(files()[name], encoding="utf-8")
     seen = 0
     for command, codes in commands():
         words = [sys.executable, "-m", "qbench", *shlex.split(command)[1:]]

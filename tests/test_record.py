@@ -70,6 +70,7 @@ def test_the_keys_are_the_contract():
         "mode": "static",
         "backend": "x86",
         "threads": 1,
+        "recipe": "default",
         "batch_size": 1,
     }
     unknown = {"stage", "reason", "recipe", "artifact", "observed", "latency", "speedup", "throughput_per_second"}

@@ -63,7 +63,7 @@ def test_an_unknown_name_gets_a_suggestion_and_the_list() -> None:
     with pytest.raises(UnknownName) as caught:
         registry.load("backend", "onnxruntme")
     assert str(caught.value).startswith(
-        "no backend named 'onnxruntme'; did you mean 'onnxruntime'? available: fake, fbgemm, onednn, onnxruntime,"
+        "no backend named 'onnxruntme'; did you mean 'onnxruntime'? available: fake, fbgemm, inductor, onednn,"
     )
     assert registry.unknown("backend", "zzz", ["b", "a"]) == "no backend named 'zzz'; available: a, b"
 

@@ -92,6 +92,22 @@ def go(file, folder, **changes):
     return run.run(suite.read(file), **options | changes)
 
 
+def test_the_numbers_of_layers_are_kept_where_the_suite_asks(folder):
+    """`evaluate.layers=true`: SQNR and cosine of each layer lie in the run and in its report; else nowhere."""
+    file = write(folder)
+    asked = run.run(
+        suite.read(file, ["evaluate.layers=true"]),
+        out=folder / "reports", only=None, resume=None, jobs=None, progress=Silent(),
+    )  # fmt: skip
+    int8 = by_case(asked)["static/onednn/t1/b1"]
+    numbers = json.loads((asked.folder / int8.layers).read_text())
+    assert len(numbers) == 2
+    assert all(one["sqnr_db"] > 10 and one["cosine"] > 0.9 for one in numbers)
+    assert by_case(asked)["fp32/torch/t1/b1"].layers is None
+    plain = by_case(go(file, folder))["static/onednn/t1/b1"]
+    assert plain.layers is None
+
+
 def by_case(result):
     return {one.case.id.removeprefix("mine/"): one for one in result.records}
 

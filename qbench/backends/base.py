@@ -7,7 +7,7 @@ level. ``build`` and ``load`` run in child processes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # importing numpy costs 0.1 s, a third of what `qbench list` 
 
 Array: TypeAlias = "NDArray[Any]"
 Inputs: TypeAlias = "tuple[Array, ...]"
+Shared: TypeAlias = Callable[[Mapping[str, Any], Callable[[Path], None]], Path]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,10 @@ class BuildJob:
     calibration: Inputs
     training: tuple[Inputs, Array] | None
     folder: Path
+    # Where an unfinished build of this very variant keeps what it can go on from (QAT: a checkpoint an epoch).
+    checkpoints: Path | None = None
+    # A file that builds of the same network on the same calibration data share: what decides it, and who writes it.
+    shared: Shared | None = None
     progress: Callable[[str, float], None] = field(default=lambda text, share: None)
 
     @property
@@ -52,13 +57,19 @@ class BuildJob:
 class Built:
     """What a build left in its folder: ``file`` is the one that is shipped and whose bytes count; ``layers``
     were read from that file while it ran; ``fixed_batch`` is the only batch size it takes (None: any);
-    ``note`` says what a reader must know of this variant."""
+    ``note`` says what a reader must know of this variant. ``float_reasons``: float layer -> why, where known.
+    ``rewrites``: what the network was rewritten into before, ``rewrite_difference`` the largest difference of its
+    outputs. ``layer_numbers``: of each layer its name, SQNR and cosine against fp32 (``quant.per_layer``)."""
 
     format: str
     file: str
     layers: tuple[Layer, ...]
     fixed_batch: int | None = None
     note: str | None = None
+    float_reasons: Mapping[str, str] = field(default_factory=dict)
+    rewrites: tuple[str, ...] = ()
+    rewrite_difference: float | None = None
+    layer_numbers: tuple[Mapping[str, Any], ...] = ()
 
 
 class Runner(ABC):
@@ -92,6 +103,8 @@ class Backend(ABC):
     name: str
     runtime: str
     modes: tuple[str, ...]
+    # How it makes int8 variants, its own way first; a recipe may ask for another of them.
+    flows: tuple[str, ...] = ()
     # Whether int8 variants are made from the fp32 artifact of the same runtime, not from the network itself.
     builds_from_baseline: bool = False
     # What loading an artifact imports: done before a measuring process is pinned, so that several start side by side.
@@ -112,6 +125,10 @@ class Backend(ABC):
     @abstractmethod
     def libraries(self) -> tuple[str, ...]:
         """The distributions whose versions decide what a build gives (part of the cache key)."""
+
+    def toolchain(self) -> str | None:
+        """What else decides the bytes of an artifact, as it names itself: a compiler and its version."""
+        return None
 
     @abstractmethod
     def build(self, job: BuildJob) -> Built:

@@ -21,6 +21,7 @@ class OnnxRuntime(Backend):
     name = "onnxruntime"
     runtime = "onnxruntime"
     modes = ("fp32", "dynamic", "static")
+    flows = ("onnx",)
     builds_from_baseline = True
     modules = ("onnxruntime", "qbench.quant.onnx_model")
 
@@ -44,8 +45,19 @@ class OnnxRuntime(Backend):
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """Per-channel weights unless told otherwise; dynamic needs no calibrator."""
         per_channel = True if recipe.per_channel is None else recipe.per_channel
-        calibrator = None if mode == "dynamic" else recipe.calibrator
-        return replace(recipe, flow="onnx", calibrator=calibrator, per_channel=per_channel)
+        calibrator = None if mode == "dynamic" else recipe.calibrator or "histogram"
+        return replace(
+            recipe,
+            flow="onnx",
+            calibrator=calibrator,
+            percentile=None,
+            per_channel=per_channel,
+            symmetric=None,
+            reduce_range=None,
+            clip_ranges=False,
+            canonicalize=False,
+            min_coverage=None if mode == "dynamic" else recipe.min_coverage,
+        )
 
     def libraries(self) -> tuple[str, ...]:
         """What exports, quantizes and runs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from qbench.backends.base import Backend, BuildJob, Built, Runner
+from qbench.backends.torch_quantize import as_fp32
 from qbench.backends.torch_runner import TorchScriptRunner, one_example, save, torch_missing
 from qbench.models.base import NetworkKind
 
@@ -42,9 +43,16 @@ class TorchScript(Backend):
 
         example = one_example(job)
         job.progress("trace and freeze", 0.3)
-        note = save(job.network.module, job, job.folder / FILE)
-        layers = torchscript.layers(job.network.module, example)
-        return Built(format="torchscript", file=FILE, layers=layers, note=note)
+        made = as_fp32(job, example)
+        note = save(made.converted.module, job, job.folder / FILE)
+        return Built(
+            format="torchscript",
+            file=FILE,
+            layers=torchscript.layers(job.network.module, example),
+            note=note,
+            rewrites=made.rewrites,
+            rewrite_difference=made.rewrite_difference,
+        )
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The file with that many intra-op threads and one inter-op thread."""

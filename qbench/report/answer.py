@@ -58,7 +58,7 @@ class Judged:
 
 def variant(record: Record) -> str:
     """``static · onednn``."""
-    return f"{record.case.mode} · {record.case.backend}"
+    return record.case.variant
 
 
 def is_int8(record: Record) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from qbench import wording
 from qbench.compare import Delta
 from qbench.record import Record
-from qbench.report import answer, details, figures, table, text
+from qbench.report import answer, details, figures, layers, table, text
 from qbench.report.answer import Answer, Judged
 from qbench.report.figures import Figure
 from qbench.report.text import TextTable
@@ -74,6 +74,7 @@ class Page:
     figures: tuple[Figure, ...]
     left: tuple[Left, ...]
     layers: TextTable
+    worst: TextTable
     details: TextTable
     method: tuple[tuple[str, str], ...]
     machine: tuple[tuple[str, str], ...]
@@ -105,7 +106,8 @@ def page(
         sections=tuple(_sections(judged, found)),
         figures=figures.figures(run, judged),
         left=tuple(_left(run)),
-        layers=_layers(run.records),
+        layers=layers.layers(run.records),
+        worst=layers.worst(run),
         details=details.details(run.records),
         method=tuple(_method(run.records, judged)),
         machine=tuple(_fact(name, value) for name, value in info.environment.items()),
@@ -164,29 +166,6 @@ def _left(run: StoredRun) -> Iterable[Left]:
     for case in run.info.plan.cases:
         if case not in run.by_id:
             yield Left(case=case, status="no record", stage="", reason="the run did not reach it; resume the run")
-
-
-def _layers(records: Sequence[Record]) -> TextTable:
-    """What stayed in float, and how the variant was made, for each int8 case."""
-    rows = []
-    for record in records:
-        coverage = record.artifact.coverage if record.artifact else None
-        if record.status != "ok" or coverage is None:
-            continue
-        rows.append(
-            (
-                record.case.id,
-                f"{coverage.layers_int8} of {coverage.layers_total}",
-                wording.share(coverage.macs_int8),
-                ", ".join(coverage.float_layers) or "none",
-                ", ".join(
-                    f"{key} {_value(value)}" for key, value in (record.recipe or {}).items() if value is not None
-                ),
-                (record.artifact.note if record.artifact else None) or "",
-            )
-        )
-    titles = ("case", "int8 layers", "coverage", "float layers", "recipe", "note")
-    return TextTable(columns=titles, rows=tuple(rows))
 
 
 def _method(records: Sequence[Record], judged: Judged) -> Iterable[tuple[str, str]]:

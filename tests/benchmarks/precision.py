@@ -37,7 +37,10 @@ def build(width, image, depth):
         layers += [nn.Conv2d(width, width, 3, padding=1), nn.ReLU()]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
 """
-NETS = {"1 ms": ({"width": 40, "image": 24, "depth": 4}, 0.015), "50 ms": ({"width": 128, "image": 56, "depth": 6}, 0.02)}
+NETS = {
+    "1 ms": ({"width": 40, "image": 24, "depth": 4}, 0.015),
+    "50 ms": ({"width": 128, "image": 56, "depth": 6}, 0.02),
+}
 REPEATS = 5
 
 

@@ -1,0 +1,143 @@
+"""From a torch network to an int8 module by any flow; shared by the backends of torch."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from qbench.backends.base import BuildJob
+from qbench.backends.torch_runner import tensors
+from qbench.errors import BuildError
+from qbench.quant.flow import Batches, Converted
+from qbench.quant.recipe import Recipe
+
+_BATCH = 16  # calibration examples of one call: a 224 x 224 network holds its activations for as many
+_COMPARED = 8  # calibration examples on which each layer is held against fp32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantized:
+    """An int8 module; what the network was rewritten into before, with the largest difference of outputs; of each layer
+    SQNR and cosine against fp32."""
+
+    converted: Converted
+    rewrites: tuple[str, ...] = ()
+    rewrite_difference: float | None = None
+    layer_numbers: tuple[Mapping[str, Any], ...] = ()
+
+
+def without_ranges(recipe: Recipe) -> Recipe:
+    """The recipe without what concerns ranges of activations: a mode or a framework default that has no such choice."""
+    return replace(recipe, calibrator=None, percentile=None, symmetric=None, reduce_range=None, clip_ranges=False)
+
+
+def calibration_batches(job: BuildJob, size: int = _BATCH, most: int | None = None) -> Batches:
+    """Fresh passes over the calibration examples (the first ``most``) as tensors, one batch in memory at a time."""
+
+    def batches() -> Iterator[tuple[Any, ...]]:
+        count = len(job.calibration[0]) if most is None else min(most, len(job.calibration[0]))
+        for start in range(0, count, size):
+            yield tensors(tuple(array[start : min(start + size, count)] for array in job.calibration))
+
+    return batches
+
+
+def quantized(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Quantized:
+    """The job's network as its mode and recipe say; raises ``BuildError``."""
+    flow: Any = importlib.import_module(f"qbench.quant.{job.recipe.flow}")
+    canonical_form = _canonical(job, example, training=job.mode == "qat")
+    job = replace(job, recipe=_without_folded(job, canonical_form.converted.module))
+    converted = _converted(job, flow, engine, canonical_form.converted.module, example)
+    job.progress("compare layers", 0.9)
+    numbers, unknown = _layer_numbers(job, converted.module)
+    notes = (*canonical_form.converted.notes, *converted.notes, *unknown)
+    return replace(canonical_form, converted=replace(converted, notes=notes), layer_numbers=numbers)
+
+
+def _without_folded(job: BuildJob, module: Any) -> Recipe:
+    """The recipe without names in ``skip_layers`` that only the network as written has: those layers were folded into
+    others, and stay float with them or not at all."""
+    own, left = ([name for name, _ in one.named_modules()] for one in (job.network.module, module))
+    skipped = tuple(
+        pattern
+        for pattern in job.recipe.skip_layers
+        if fnmatch.filter(left, pattern) or not fnmatch.filter(own, pattern)
+    )
+    return replace(job.recipe, skip_layers=skipped)
+
+
+def _layer_numbers(job: BuildJob, int8: Any) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+    """Of each layer its numbers, and a note where they cannot be had: that is no reason to lose a good variant."""
+    from qbench.quant import per_layer
+
+    few = calibration_batches(job, size=_COMPARED, most=_COMPARED)
+    try:
+        found = per_layer.numbers(job.network.module, int8, few)
+    except BuildError as error:
+        return (), (f"its layers are not held against fp32: {error}",)
+    return tuple(_as_data(one) for one in found), ()
+
+
+def _as_data(one: Any) -> dict[str, Any]:
+    """A layer's numbers as JSON has them: no infinity, which equal outputs give."""
+    if one.sqnr_db == math.inf:
+        return {**asdict(one), "sqnr_db": None, "reason": "equal to fp32"}
+    return asdict(one)
+
+
+def as_fp32(job: BuildJob, example: tuple[Any, ...]) -> Quantized:
+    """The fp32 network, rewritten as before quantization: int8 is compared with the best fp32 of the same runtime."""
+    return _canonical(job, example, training=False)
+
+
+def _canonical(job: BuildJob, example: tuple[Any, ...], *, training: bool) -> Quantized:
+    """The network in fp32, rewritten where the recipe says so; its notes tell what could not be."""
+    from qbench.quant import canonical
+
+    if not job.recipe.canonicalize:
+        return Quantized(converted=Converted(module=job.network.module))
+    job.progress("canonicalize", 0.05)
+    found = canonical.canonicalize(job.network.module, example, training=training)
+    return Quantized(
+        converted=Converted(module=found.module, notes=found.kept),
+        rewrites=found.rewrites,
+        rewrite_difference=found.largest_difference,
+    )
+
+
+def _converted(job: BuildJob, flow: Any, engine: str, module: Any, example: tuple[Any, ...]) -> Converted:
+    made: Converted
+    if job.mode == "dynamic":
+        job.progress("quantize", 0.3)
+        made = flow.dynamic(module, engine, job.recipe, example)
+    elif job.mode == "static":
+        made = flow.static(module, engine, job.recipe, example, calibration_batches(job), job.progress)
+    else:
+        made = _trained(job, flow, engine, module)
+    return made
+
+
+def _trained(job: BuildJob, flow: Any, engine: str, module: Any) -> Converted:
+    import torch
+
+    from qbench.quant import qat
+
+    if job.training is None:
+        raise BuildError("QAT needs labelled training examples, and this data set's calibration split has none")
+    inputs, labels = job.training
+    targets = torch.from_numpy(labels.astype("float32" if labels.dtype.kind == "f" else "int64"))
+    trained = qat.train(
+        module,
+        flow,
+        engine,
+        job.recipe,
+        tensors(inputs),
+        targets,
+        checkpoints=job.checkpoints,
+        progress=job.progress,
+    )
+    return replace(trained.converted, notes=(f"trained on {trained.loss}", *trained.converted.notes, *trained.notes))

@@ -1,0 +1,68 @@
+"""Layer by layer: what runs in int8 and what stayed in float, and which outputs are farthest from fp32."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from qbench import wording
+from qbench.record import ArtifactFacts, Record
+from qbench.report.text import TextTable
+from qbench.stored import StoredRun
+
+WORST = 5  # layers of each case
+
+
+def layers(records: Sequence[Record]) -> TextTable:
+    """What stayed in float and why, and how the variant was made, for each int8 case."""
+    rows = []
+    for record in records:
+        coverage = record.artifact.coverage if record.artifact else None
+        if record.status != "ok" or coverage is None:
+            continue
+        rows.append(
+            (
+                record.case.id,
+                f"{coverage.layers_int8} of {coverage.layers_total}",
+                wording.share(coverage.macs_int8),
+                ", ".join(_float_layer(name, coverage.float_reasons) for name in coverage.float_layers) or "none",
+                ", ".join(f"{key} {_shown(value)}" for key, value in (record.recipe or {}).items()),
+                _note(record.artifact),
+            )
+        )
+    titles = ("case", "int8 layers", "coverage", "float layers", "recipe", "note")
+    return TextTable(columns=titles, rows=tuple(rows))
+
+
+def worst(run: StoredRun) -> TextTable:
+    """The ``WORST`` layers of each case by SQNR, where the run kept the numbers of its layers; cases of one variant
+    share theirs."""
+    rows = []
+    seen: set[str] = set()
+    for record in run.records:
+        if record.layers is None or record.layers in seen:
+            continue
+        seen.add(record.layers)
+        known = [(one.sqnr_db, one) for one in run.layer_numbers(record) if one.sqnr_db is not None]
+        rows += [
+            (record.case.id, one.name, f"{sqnr:.1f}", f"{one.cosine:.4f}", f"{one.n:,}")
+            for sqnr, one in sorted(known, key=lambda pair: pair[0])[:WORST]
+        ]
+    return TextTable(columns=("case", "layer", "SQNR, dB", "cosine", "values compared"), rows=tuple(rows))
+
+
+def _float_layer(name: str, reasons: Mapping[str, str]) -> str:
+    return f"{name} ({reasons[name]})" if name in reasons else name
+
+
+def _note(artifact: ArtifactFacts | None) -> str:
+    """What a reader must know of a variant, and what its network was rewritten into before."""
+    if artifact is None:
+        return ""
+    rewritten = f"rewritten: {', '.join(artifact.rewrites)}" if artifact.rewrites else ""
+    return "; ".join(part for part in (artifact.note, rewritten) if part)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
