@@ -16,6 +16,7 @@ from qbench.measure.blocks import COLD_CALLS, LONG_CALL_SECONDS, PILOTS, Block, 
 from qbench.measure.protocol import CONTROL, Arm, Earlier, Keep, OpenArm, Outcome, Protocol, Seconds, Watch
 from qbench.measure.samples import Samples, Seen, counts, joined, split
 
+LOOK_AGAIN = 1.05  # a look at the interval costs the coordinator as much as many rounds, so it waits for news
 LEAST_PAIRS = 6  # fewer support no interval at 95 %
 
 
@@ -33,6 +34,7 @@ class _Series:
     process: list[int] = field(default_factory=list)
     before: float = 0.0
     seconds: float = 0.0
+    looked: int = 0
     stopped: str | None = None
     error: CaseError | None = None
 
@@ -92,7 +94,7 @@ class Paired(Protocol):
         for number in range(first, self.processes):
             alive = [one for one in series.values() if one.error is None]
             for one in alive:
-                one.stopped, one.before, one.seconds = None, one.before + one.seconds, 0.0
+                one.stopped, one.before, one.seconds, one.looked = None, one.before + one.seconds, 0.0, 0
             _Session(self, baseline, base, number, shuffle, open_arm, watch).run(alive)
             died, base.error = base.error or died, None
             if number < self.processes - 1:
@@ -284,8 +286,9 @@ class _Session:
             return
         mine = [ratio for ratio, number in zip(one.log_ratios, one.process, strict=True) if number == self._number]
         limit = self._plan.max_seconds / self._plan.processes
-        if len(mine) < self._plan.rounds_each and one.seconds < limit:
+        if one.seconds < limit and len(mine) < max(self._plan.rounds_each, one.looked * LOOK_AGAIN):
             return
+        one.looked = len(mine)
         width = self._plan.half_width(mine)
         if width is not None and width <= self._plan.precision_each:
             one.stopped = self._base.stopped = "precision"
