@@ -22,7 +22,7 @@ from qbench.record import ArtifactFacts, Coverage
 
 Progress = Callable[[str, float], None]
 UNFINISHED = "unfinished"  # the folder of the cache for what killed builds leave behind
-SHARED_FILE = "shared.pt"
+SHARED_FILE = "ranges.pt"
 ONE_THREAD = 1  # builds run beside each other, and one thread gives the same bytes every time
 
 

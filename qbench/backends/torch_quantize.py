@@ -115,7 +115,8 @@ def _converted(job: BuildJob, flow: Any, engine: str, module: Any, example: tupl
         job.progress("quantize", 0.3)
         made = flow.dynamic(module, engine, job.recipe, example)
     elif job.mode == "static":
-        made = flow.static(module, engine, job.recipe, example, calibration_batches(job), job.progress)
+        more = {"shared": job.shared} if job.recipe.flow == "fx" else {}
+        made = flow.static(module, engine, job.recipe, example, calibration_batches(job), job.progress, **more)
     else:
         made = _trained(job, flow, engine, module)
     return made

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from qbench.errors import BuildError
-from qbench.quant import clamps, forward, kernels, observers, pads, probe, selection, torch_ao
+from qbench.quant import clamps, forward, kernels, observers, pads, probe, selection, shared_ranges, torch_ao
 from qbench.quant import dynamic as dynamic_layers
 from qbench.quant.flow import Batches, Converted, Progress
 from qbench.quant.recipe import Recipe
+from qbench.quant.shared_ranges import Shared
 
 _UNMATCHED = "FX has no int8 kernel for it as it stands in this network (pattern not matched)"
 _NO_KERNEL = "torch has no static int8 kernel for it; use dynamic"
@@ -22,23 +23,34 @@ _CLOSED = "FX does not look into {}; build it of its parts to quantize them"
 
 
 def static(
-    module: Any, engine: str, recipe: Recipe, example: tuple[Any, ...], batches: Batches, progress: Progress
+    module: Any,
+    engine: str,
+    recipe: Recipe,
+    example: tuple[Any, ...],
+    batches: Batches,
+    progress: Progress,
+    shared: Shared | None = None,
 ) -> Converted:
     """The int8 GraphModule of an fp32 module in eval mode, calibrated on all batches; the module is copied.
 
+    With ``shared``, ranges that a build of the same network found on the same data are taken over.
     Raises ``BuildError`` where FX cannot trace or convert it, where the process runs another engine, and where
     calibration observed nothing, or no numbers.
     """
     torch_ao.require_engine(engine)
     kept = kept_float(module, recipe, example)
     prepared = _prepared("prepare_fx", copy.deepcopy(module).eval(), engine, recipe, example, kept)
-    seen = 0
-    with torch.inference_mode():
-        for batch in batches():
-            prepared(*batch)
-            seen += len(batch[0])
-            progress(f"calibrate, {seen} examples", 0.2 + 0.6 * seen / (seen + 100))
-    require_observed(prepared)
+
+    def run() -> None:
+        seen = 0
+        with torch.inference_mode():
+            for batch in batches():
+                prepared(*batch)
+                seen += len(batch[0])
+                progress(f"calibrate, {seen} examples", 0.2 + 0.6 * seen / (seen + 100))
+        require_observed(prepared)
+
+    shared_ranges.calibrate(prepared, run, shared)
     return _converted(prepared, module, engine, recipe, kept)
 
 
