@@ -32,7 +32,7 @@ from made_records import (
 from qbench import record as records_file
 from qbench import wording
 from qbench.errors import QbenchError, UsageError
-from qbench.record import Interval, Record
+from qbench.record import Fastest, Interval, Record
 from qbench.report import answer, table, text
 from qbench.report.build import build_report, judge
 from qbench.stored import MetricInfo, RunInfo, read_run
@@ -94,6 +94,20 @@ def test_the_answer(records: list[Record], verdict: str, headline: str) -> None:
     """The fastest variant that runs in int8 and is not inferior; else plainly why there is none."""
     found = only(records)
     assert (found.verdict, found.headline) == (verdict, headline)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(1.05, 1.3, "ship"), (0.9, 1.3, "undecided"), (1.0, 1.3, "undecided"), (None, None, "ship")],
+)
+def test_a_speed_up_that_may_be_none_ships_nothing(low: float | None, high: float | None, verdict: str) -> None:
+    """Where the interval on the speed-up over the fastest fp32 holds 1, the answer says so and how to decide."""
+    faster = Fastest(baseline="net/fp32/torch/t1/b1", value=1.1, low=low, high=high)
+    found = only([fp32(), int8(speedup_fastest=faster)])
+    assert found.verdict == verdict
+    if verdict == "undecided":
+        assert "static · onednn, which holds its accuracy: 1.1" in found.headline
+        assert "measure.max_seconds" in found.headline
 
 
 def test_the_answer_names_what_was_passed_over_and_what_is_close() -> None:

@@ -174,7 +174,21 @@ def _ship(setting: Setting, pick: Record, records: Sequence[Record], good: Seque
             f"int8 that holds its accuracy, {variant(pick)}, takes {wording.duration(own)}."
         )
         return Answer(setting=setting, verdict="keep fp32", headline=headline, pick=pick, notes=tuple(notes))
+    if (doubt := _not_shown_faster(pick)) is not None:
+        return Answer(setting=setting, verdict="undecided", headline=doubt, pick=pick, notes=tuple(notes))
     return Answer(setting=setting, verdict="ship", headline=f"Ship {variant(pick)}.", pick=pick, notes=tuple(notes))
+
+
+def _not_shown_faster(pick: Record) -> str | None:
+    """Why the pick cannot be shipped for its speed: the interval on its speed-up over the fastest fp32 holds 1."""
+    found = pick.speedup_fastest
+    if found is None or found.low is None or found.high is None or found.low > 1:
+        return None
+    speedup = Interval(value=found.value, low=found.low, high=found.high)
+    return (
+        f"Undecided on {variant(pick)}, which holds its accuracy: {wording.with_limits(speedup)} times as fast as the "
+        "fastest fp32 may be no gain. Measure longer (measure.max_seconds, measure.processes), or let size decide."
+    )
 
 
 def _rivals(pick: Record, good: Sequence[Record]) -> list[str]:
