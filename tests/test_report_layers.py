@@ -65,3 +65,10 @@ def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "layers.json").write_text("{}")
     with pytest.raises(UsageError, match=r"layers\.json: cannot be read as numbers of layers; delete it"):
         worst(run(tmp_path, replace(int8(), layers="layers.json")))
+
+
+def test_a_recipe_is_told_without_the_choices_that_nobody_made():
+    """What is off as usual is left out; what is on, or off against the usual, is told."""
+    recipe = {"flow": "fx", "symmetric": False, "first_layer_float": True, "canonicalize": False}
+    found = layers([replace(int8(), recipe=recipe)])
+    assert found.rows[0][4] == "flow fx, first_layer_float yes, canonicalize no"

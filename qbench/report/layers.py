@@ -10,6 +10,8 @@ from qbench.report.text import TextTable
 from qbench.stored import StoredRun
 
 WORST = 5  # layers of each case
+# Choices that are told only where they are made.
+UNUSUAL = ("first_layer_float", "last_layer_float", "framework_default", "symmetric", "distill")
 
 
 def layers(records: Sequence[Record]) -> TextTable:
@@ -25,7 +27,11 @@ def layers(records: Sequence[Record]) -> TextTable:
                 f"{coverage.layers_int8} of {coverage.layers_total}",
                 wording.share(coverage.macs_int8),
                 ", ".join(_float_layer(name, coverage.float_reasons) for name in coverage.float_layers) or "none",
-                ", ".join(f"{key} {_shown(value)}" for key, value in (record.recipe or {}).items()),
+                ", ".join(
+                    f"{key} {_shown(value)}"
+                    for key, value in (record.recipe or {}).items()
+                    if value is not False or key not in UNUSUAL
+                ),
                 _note(record.artifact),
             )
         )
