@@ -520,7 +520,7 @@ def test_idx_takes_single_files_and_wide_types(tmp_path: Path) -> None:
     assert x.dtype.isnative
 
 
-GZ_CUT = gzip.compress(idx_bytes(np.ones((4, 2, 2), dtype=np.uint8)))[:-12]
+GZ_CUT = gzip.compress(idx_bytes(np.ones((4, 2, 2), dtype=np.uint8)), mtime=0)[:-12]
 
 
 @pytest.mark.parametrize(
@@ -533,7 +533,7 @@ GZ_CUT = gzip.compress(idx_bytes(np.ones((4, 2, 2), dtype=np.uint8)))[:-12]
         ("x", idx_bytes(np.ones((4, 2), dtype=np.uint8))[:-1], r"the header says \(4, 2\), 8 bytes, but fewer bytes"),
         ("x", idx_bytes(np.ones((4, 2), dtype=np.uint8)) + b"!", r"the header says \(4, 2\), 8 bytes, but more bytes"),
         ("x", b"\0\0\x08\x02\xff\xff\xff\xff\xff\xff\xff\xff", "but fewer bytes follow; download it again"),
-        ("x.gz", gzip.compress(b"\0\0\x08\x01\xff\xff\xff\xff"), "but fewer bytes follow; download it again"),
+        ("x.gz", gzip.compress(b"\0\0\x08\x01\xff\xff\xff\xff", mtime=0), "but fewer bytes follow; download it again"),
         ("x.gz", GZ_CUT, "cannot read this IDX file: .*; is the download complete"),
         ("x.gz", b"not gzip", "cannot read this IDX file: .*; is the download complete"),
     ],
