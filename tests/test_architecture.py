@@ -196,6 +196,12 @@ def test_only_the_command_line_prints_and_exits() -> None:
     assert [line for line in wrong if not line.startswith("cli:")] == []
 
 
+def test_torchao_is_known_to_one_module() -> None:
+    """Its PT2E interface moves between versions: one file is the one to change."""
+    users = {module for module in MODULES if any(name.split(".")[0] == "torchao" for name in imported(module))}
+    assert users == {"quant.pt2e"}
+
+
 def test_torch_ao_is_known_to_one_module() -> None:
     """torch.ao.quantization is announced for removal: one file is the one to change."""
     users = set()

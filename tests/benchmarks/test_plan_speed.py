@@ -1,6 +1,6 @@
 """How long a plan takes: 100,000 cells within 3 s, `qbench plan` of the quickstart within 0.6 s as a process.
 
-Run with ``pytest tests/benchmarks --benchmark-enable``; without that option each runs once, untimed.
+Run with ``pytest tests/benchmarks --benchmark-enable -n 0``; without that option each runs once, untimed.
 """
 
 from __future__ import annotations
