@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qbench.models.base import Network, NetworkKind
 from qbench.quant.coverage import Layer
+from qbench.quant.flow import Shared
 from qbench.quant.recipe import Recipe
 
 if TYPE_CHECKING:  # importing numpy costs 0.1 s, a third of what `qbench list` may take
@@ -22,7 +23,6 @@ if TYPE_CHECKING:  # importing numpy costs 0.1 s, a third of what `qbench list` 
 
 Array: TypeAlias = "NDArray[Any]"
 Inputs: TypeAlias = "tuple[Array, ...]"
-Shared: TypeAlias = Callable[[Mapping[str, Any], Callable[[Path], None]], Path]
 
 
 @dataclass(frozen=True, kw_only=True)

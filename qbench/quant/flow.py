@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 # A fresh pass over the calibration batches: tuples of input tensors, first axis = example.
 Batches: TypeAlias = Callable[[], Iterator[tuple[Any, ...]]]
 Progress: TypeAlias = Callable[[str, float], None]
+# What decides a shared file beside network and calibration data, and who writes it -> the file.
+Shared: TypeAlias = Callable[[Mapping[str, Any], Callable[[Path], None]], Path]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,8 @@ import torch
 from qbench.errors import BuildError
 from qbench.quant import clamps, forward, kernels, observers, pads, probe, selection, shared_ranges, torch_ao
 from qbench.quant import dynamic as dynamic_layers
-from qbench.quant.flow import Batches, Converted, Progress
+from qbench.quant.flow import Batches, Converted, Progress, Shared
 from qbench.quant.recipe import Recipe
-from qbench.quant.shared_ranges import Shared
 
 _UNMATCHED = "FX has no int8 kernel for it as it stands in this network (pattern not matched)"
 _NO_KERNEL = "torch has no static int8 kernel for it; use dynamic"

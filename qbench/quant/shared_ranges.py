@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
 from qbench.quant import torch_ao
+from qbench.quant.flow import Shared
 
-# What decides the ranges beside network and data, and who writes the file -> the file.
-Shared: TypeAlias = Callable[[Mapping[str, Any], Callable[[Path], None]], Path]
 _SETTINGS = (bool, int, float, str, torch.dtype, torch.qscheme)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema
 
@@ -150,4 +150,3 @@ def _schema() -> dict[str, Any]:
 
 RecipeChoices = Annotated[tuple[RecipeChoice, ...], PlainValidator(_choices), WithJsonSchema(_schema())]
 DEFAULT_CHOICE = RecipeChoice(name=DEFAULT)
-FLOWS: tuple[str, ...] = get_args(Flow)
