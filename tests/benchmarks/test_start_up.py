@@ -1,4 +1,6 @@
-"""How long the commands that must answer at once take, whole process: `pytest tests/benchmarks --benchmark-enable -n 0`.
+"""How long the commands that must answer at once take, whole process.
+
+Run with ``pytest tests/benchmarks/test_start_up.py --benchmark-enable -n 0``.
 
 The bare interpreter is measured beside them, so that the share that is qbench's own can be read on any machine.
 """

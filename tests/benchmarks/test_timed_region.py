@@ -1,7 +1,7 @@
 """What the timed region adds: the arm's own loop against a bare loop, on the fake backend, in one process.
 
-Run with ``pytest tests/benchmarks/test_timed_region.py --benchmark-enable -n 0 -s``: prints the ratio of the medians, in
-pairs, for a busy call of 1 ms. The goal is a ratio within 1 % of 1.
+Run with ``pytest tests/benchmarks/test_timed_region.py --benchmark-enable -n 0 -s``: prints the ratio of the medians,
+in pairs, for a busy call of 1 ms. The goal is a ratio within 1 % of 1.
 """
 
 from __future__ import annotations
