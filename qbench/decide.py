@@ -152,7 +152,7 @@ def p_beyond(
     Scaled by the limit that faces the threshold, so that it is (1 - level) / 2 exactly where that limit touches
     the threshold. Student's t with ``freedom`` degrees where the interval came from that many, else normal.
     """
-    from scipy.stats import norm, t
+    from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
     limit = interval.low if side == "above" else interval.high
     if limit is None:
@@ -161,8 +161,10 @@ def p_beyond(
     reach = abs(interval.value - limit)
     if reach == 0:
         return 0.0 if distance > 0 else 1.0
-    law = norm if freedom is None else t(freedom)
-    return float(law.sf(law.ppf((1 + level) / 2) * distance / reach))
+    share = distance / reach
+    if freedom is None:
+        return float(ndtr(-ndtri((1 + level) / 2) * share))
+    return float(stdtr(freedom, -stdtrit(freedom, (1 + level) / 2) * share))
 
 
 def scaled(p_value: float, level: float) -> float:
