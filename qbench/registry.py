@@ -30,6 +30,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "dataset": {
         "digits": "qbench.datasets.digits:open_dataset",
+        "mnist": "qbench.datasets.mnist:open_mnist",
+        "fashion-mnist": "qbench.datasets.mnist:open_fashion_mnist",
+        "cifar-10": "qbench.datasets.cifar10:open_dataset",
         "npz": "qbench.datasets.npz:open_dataset",
         "image-folder": "qbench.datasets.image_folder:open_dataset",
         "idx": "qbench.datasets.idx:open_dataset",

@@ -22,7 +22,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from qbench import registry
-from qbench.datasets import image
+from qbench.datasets import cifar10, image, mnist
 from qbench.datasets.base import Dataset, Examples, Preprocessing, overlap, positions, subset
 from qbench.datasets.check import check, labels_of
 from qbench.datasets.splits import by_share, stratified
@@ -71,14 +71,26 @@ def idx_bytes(array: np.ndarray, code: int = 0x08) -> bytes:
     return bytes([0, 0, code, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
-def write_idx(folder: Path, *, packed: bool = False) -> None:
-    """MNIST's four files with 6 training and 4 test images of 3 x 2 pixels."""
+def write_idx(folder: Path, *, packed: bool = False, shape: tuple[int, int] = (3, 2)) -> None:
+    """MNIST's four files with 6 training and 4 test images of 3 x 2 pixels (or another shape)."""
+    size = shape[0] * shape[1]
     for prefix, n in (("train", 6), ("t10k", 4)):
-        images = np.arange(n * 6, dtype=np.uint8).reshape(n, 3, 2) + (100 if prefix == "t10k" else 0)
+        images = np.arange(n * size, dtype=np.uint32).reshape(n, *shape) + (100 if prefix == "t10k" else 0)
+        images = images.astype(np.uint8)
         for kind, array in (("images-idx3", images), ("labels-idx1", np.arange(n, dtype=np.uint8) % 3)):
             data = idx_bytes(array)
             name = f"{prefix}-{kind}-ubyte"
             (folder / (name + ".gz" if packed else name)).write_bytes(gzip.compress(data) if packed else data)
+
+
+def write_cifar(folder: Path, batch: int = 4) -> None:
+    """The binary version's six files, with so many random images each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.RandomState(0)
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
+        records = random.randint(0, 256, (batch, 3073)).astype(np.uint8)
+        records[:, 0] %= 10
+        (folder / f"{name}.bin").write_bytes(records.tobytes())
 
 
 def write_python(folder: Path, text: str) -> str:
@@ -116,9 +128,22 @@ def _python(folder: Path) -> tuple[Any, dict[str, Any]]:
     return "my_data.py:load", {}
 
 
+def _mnist(folder: Path) -> tuple[Any, dict[str, Any]]:
+    write_idx(folder, shape=(28, 28))
+    return None, {}
+
+
+def _cifar(folder: Path) -> tuple[Any, dict[str, Any]]:
+    write_cifar(folder / "cifar-10")
+    return None, {}
+
+
 # One small example of every registered data set; a new one is listed here with its first commit.
 EXAMPLES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "digits": _digits,
+    "mnist": _mnist,
+    "fashion-mnist": _mnist,
+    "cifar-10": _cifar,
     "npz": _npz,
     "image-folder": _image_folder,
     "idx": _idx,
@@ -131,8 +156,11 @@ class TestContract:
     """What every registered data set keeps."""
 
     @pytest.fixture
-    def make(self, name: str, tmp_path: Path) -> Callable[[], Dataset]:
-        """Opens the same data again and again."""
+    def make(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Dataset]:
+        """Opens the same data again and again; of the named data sets, small copies in their own form."""
+        monkeypatch.setenv("QBENCH_DATA", str(tmp_path))
+        monkeypatch.setattr(mnist, "COUNTS", {"train": 6, "test": 4})
+        monkeypatch.setattr(cifar10, "BATCH", 4)
         assert name in EXAMPLES, f"add a small example of the data set '{name}' to EXAMPLES"
         value, options = EXAMPLES[name](tmp_path)
         return lambda: opened(name, value, tmp_path, **options)

