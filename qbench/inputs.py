@@ -195,7 +195,7 @@ def prepare_model(reference: ModelReference, data: Data, metric: str, root: Path
     """
     notes: tuple[str, ...] = ()
     trained = None
-    if reference.source is None and reference.weights is None:
+    if reference.source is None and reference.weights is None and _is_trained(reference.name):
         trained, notes = _trained(reference, root, progress)
     network = load_network(reference, trained)
     progress("try the network on real examples", 0.9)
@@ -234,9 +234,11 @@ def load_network(reference: ModelReference, weights: Path | None) -> Network:
     source = "python" if reference.source is None else reference.source
     if reference.source is None:
         builtin: BuiltIn = registry.load("model", reference.name)
+        carried = builtin.weights() if builtin.weights else None
+        if builtin.kind == "onnx":
+            return Network(kind="onnx", path=carried)
         network = Network(kind="torch", module=training.fresh(builtin).eval())
-        if reference.weights is not None and weights is None:
-            weights = reference.weights
+        weights = weights or reference.weights or carried
     else:
         network = registry.load("source", source)(reference)
     if weights is not None and network.module is not None:
@@ -244,9 +246,16 @@ def load_network(reference: ModelReference, weights: Path | None) -> Network:
     return network
 
 
+def _is_trained(name: str) -> bool:
+    builtin: BuiltIn = registry.load("model", name)
+    return builtin.training is not None
+
+
 def _trained(reference: ModelReference, root: Path, progress: Progress) -> tuple[Path, tuple[str, ...]]:
     """The cached weights of a built-in, trained now if there are none: seeded, on one thread."""
     builtin: BuiltIn = registry.load("model", reference.name)
+    if builtin.dataset is None:
+        raise ModelError(f"{builtin.name} has no data set to be trained on")
     dataset: Dataset = registry.load("dataset", builtin.dataset)(None, base=Path(), options={})
     examples = dataset.load("train")
     key = cache.key_of(

@@ -25,7 +25,7 @@ class Row:
 def listing(kinds: Iterable[str] = registry.KINDS) -> tuple[Row, ...]:
     """Every plug-in of the given kinds, in the registry's order; imports no heavy library.
 
-    Only backends are imported, since only they know what they need. Raises ``UsageError`` when two packages
+    Only backends and models are imported, since only they know what they need. Raises ``UsageError`` when two packages
     register one name.
     """
     return tuple(_row(entry) for kind in kinds for entry in registry.entries(kind).values())
@@ -56,9 +56,9 @@ def _row(entry: registry.Entry) -> Row:
 
 
 def _missing(entry: registry.Entry) -> str | None:
-    if entry.kind == "backend":
+    if entry.kind in ("backend", "model"):
         try:
-            reason: str | None = registry.load("backend", entry.name).missing()
+            reason: str | None = registry.load(entry.kind, entry.name).missing()
         except UsageError as error:
             return str(error)
         return reason

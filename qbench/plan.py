@@ -175,7 +175,8 @@ class _Variants:
             backend = self.backend(name)
             if name not in self._missing:
                 self._missing[name] = backend.missing()
-            reason = self._missing[name] or backend.why_not(mode=mode, kind=self._models[model].kind)
+            reference = self._models[model]
+            reason = reference.missing() or self._missing[name] or backend.why_not(mode=mode, kind=reference.kind)
             if reason is None and mode not in backend.modes:
                 reason = f"{name} has no {mode} mode; it has {', '.join(backend.modes)}"
             self._reasons[key] = reason

@@ -22,6 +22,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "model": {
         "digits-cnn": "qbench.models.digits_cnn:MODEL",
         "digits-lstm": "qbench.models.digits_lstm:MODEL",
+        "efficientnet-lite0": "qbench.models.efficientnet_lite:LITE0",
+        "efficientnet-lite1": "qbench.models.efficientnet_lite:LITE1",
+        "efficientnet-lite2": "qbench.models.efficientnet_lite:LITE2",
+        "magika": "qbench.models.magika:MODEL",
+        "mobilenet-small": "qbench.models.mobilenet_small:MODEL",
+        "resnet20": "qbench.models.resnet20:MODEL",
     },
     "source": {
         "python": "qbench.models.python:load",

@@ -7,6 +7,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from qbench import registry
+from qbench import inputs, registry
 from qbench.errors import ModelError
 from qbench.metrics.topk import TOP1
 from qbench.models import training
@@ -25,6 +26,21 @@ from qbench.models.weights import code_digest, load_weights, save_weights, weigh
 
 USER = Path(__file__).parent / "data" / "user"
 BUILT_INS = registry.names("model")
+# Those with a module, those that qbench trains, and those that it trains on data that is always there.
+MODULES = [name for name in BUILT_INS if registry.load("model", name).kind == "torch"]
+TRAINED = [name for name in BUILT_INS if registry.load("model", name).training]
+AT_HAND = [name for name in TRAINED if registry.load("model", name).dataset == "digits"]
+CARRIED = [name for name in BUILT_INS if registry.load("model", name).weights]
+# One example of what a network takes, where its data set may not be there.
+SHAPES = {
+    "efficientnet-lite0": (3, 224, 224),
+    "efficientnet-lite1": (3, 240, 240),
+    "efficientnet-lite2": (3, 260, 260),
+    "resnet20": (1, 28, 28),
+    "mobilenet-small": (1, 28, 28),
+    "digits-cnn": (1, 8, 8),
+    "digits-lstm": (1, 8, 8),
+}
 SOURCES = registry.names("source")
 
 
@@ -111,63 +127,118 @@ def load(reference: ModelReference) -> Network:
 # --- the contract of built-ins ------------------------------------------------------------------------------------
 
 
+def usable(name: str) -> BuiltIn:
+    """The built-in, or the test is skipped with what is missing."""
+    model = built_in(name)
+    if reason := model.missing():
+        pytest.skip(reason)
+    return model
+
+
+def example(name: str, n: int = 3) -> torch.Tensor:
+    """Seeded noise of the shape that the network takes."""
+    return torch.randn(n, *SHAPES[name], generator=torch.Generator().manual_seed(0))
+
+
 @pytest.mark.parametrize("name", BUILT_INS)
 class TestBuiltIns:
     """What every registered model keeps."""
 
     def test_it_has_the_name_it_is_registered_under(self, name: str) -> None:
         """A record names the model by the name in the suite; its data set exists."""
-        assert built_in(name).name == name
-        assert built_in(name).dataset in registry.names("dataset")
+        model = built_in(name)
+        assert model.name == name
+        assert model.dataset is None or model.dataset in registry.names("dataset")
 
-    def test_it_maps_its_data_to_one_output_per_class(self, name: str) -> None:
-        """The fresh network takes its data set's inputs and gives (n, classes)."""
-        module = training.fresh(built_in(name)).eval()
-        inputs, labels = data_of(built_in(name), "test")
+    def test_its_weights_come_from_one_place(self, name: str) -> None:
+        """They are trained here on a data set, or a package carries them; an ONNX model is always carried."""
+        model = built_in(name)
+        assert (model.training is None) == (model.dataset is None) == (model.weights is not None)
+        assert (model.build is None) == (model.kind == "onnx")
+        assert bool(model.packages) == bool(model.extra)
+
+    def test_a_missing_package_is_named_with_the_extra(self, name: str) -> None:
+        """Whoever lacks a package is told which, and what installs it."""
+        absent = replace(built_in(name), packages=("no_such_package",), extra="zoo")
+        assert absent.missing() == f"{name} needs no_such_package; pip install 'qbench[zoo]'"
+
+
+@pytest.mark.parametrize("name", MODULES)
+class TestModules:
+    """What every built-in torch network keeps."""
+
+    def test_it_gives_one_output_per_class(self, name: str) -> None:
+        """The fresh network takes its inputs and gives (n, classes)."""
+        module = training.fresh(usable(name)).eval()
         with torch.no_grad():
-            outputs = module(*(torch.from_numpy(array[:3]) for array in inputs))
-        assert outputs.shape == (3, labels.max() + 1)
+            assert module(example(name)).shape == (3, 1000 if "efficientnet" in name else 10)
 
     def test_fx_can_trace_it_to_the_same_numbers(self, name: str) -> None:
         """FX quantization needs a symbolic trace, which must be equal to the bit."""
-        module = training.fresh(built_in(name)).eval()
-        x = torch.from_numpy(data_of(built_in(name), "test")[0][0][:4])
+        module = training.fresh(usable(name)).eval()
+        x = example(name)
         with torch.no_grad():
             assert torch.equal(torch.fx.symbolic_trace(module)(x), module(x))
-
-    def test_no_activation_module_is_used_twice(self, name: str) -> None:
-        """FX does not fuse a shared activation, so each use has its own."""
-        traced = torch.fx.symbolic_trace(training.fresh(built_in(name)))
-        called = [node.target for node in traced.graph.nodes if node.op == "call_module"]
-        assert len(called) == len(set(called))
 
     def test_fresh_weights_follow_from_the_seed_alone(self, name: str) -> None:
         """Two fresh networks are equal, and making one leaves the process's random state alone."""
         before = torch.random.get_rng_state()
-        digests = {weights_digest(Network(kind="torch", module=training.fresh(built_in(name)))) for _ in range(2)}
+        digests = {weights_digest(Network(kind="torch", module=training.fresh(usable(name)))) for _ in range(2)}
         assert len(digests) == 1
         assert torch.equal(torch.random.get_rng_state(), before)
 
     def test_saved_weights_come_back_to_the_bit(self, name: str, tmp_path: Path) -> None:
         """Parameters and buffers survive a file; the digest proves it."""
-        module, other = training.fresh(built_in(name)), built_in(name).build()
+        module, other = training.fresh(usable(name)), usable(name).build()
         save_weights(module, tmp_path / "w.safetensors")
         load_weights(other, tmp_path / "w.safetensors")
         assert digest(other) == digest(module)
 
-    def test_trained_as_shipped_it_reaches_its_accuracy(self, name: str) -> None:
-        """The built-in training gives the top-1 that the documentation claims, on data it did not see."""
-        model = built_in(name)
-        seen: list[tuple[str, float]] = []
-        module = training.trained(model, *data_of(model, "train"), lambda text, share: seen.append((text, share)))
-        inputs, labels = data_of(model, "test")
-        with torch.no_grad():
-            outputs = module(*map(torch.from_numpy, inputs)).numpy()
-        assert not module.training
-        assert TOP1.value(outputs, labels) >= {"digits-cnn": 0.975, "digits-lstm": 0.96}.get(name, 0.9)
-        assert [share for _, share in seen] == sorted(share for _, share in seen)
-        assert seen[-1][1] == 1.0
-        assert seen[-1][0].startswith(f"epoch {model.training.epochs}/{model.training.epochs}: loss 0.0")
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_no_activation_module_is_used_twice(name: str) -> None:
+    """FX does not fuse a shared activation, so each use has its own."""
+    traced = torch.fx.symbolic_trace(training.fresh(built_in(name)))
+    called = [node.target for node in traced.graph.nodes if node.op == "call_module"]
+    assert len(called) == len(set(called))
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_carried_weights_fit_the_network(name: str) -> None:
+    """The package's weights load into the package's network, or its ONNX file opens: that is the fp32 model."""
+    usable(name)
+    network = inputs.load_network(ModelReference(name=name), None)
+    assert network.kind == built_in(name).kind == ModelReference(name=name).kind
+    if network.kind == "onnx":
+        assert network.path is not None
+        assert network.path.is_file()
+        return
+    fresh = training.fresh(built_in(name))
+    assert digest(network.module) != digest(fresh)
+    assert not network.module.training
+
+
+@pytest.mark.parametrize("name", AT_HAND)
+def test_trained_as_shipped_it_reaches_its_accuracy(name: str) -> None:
+    """The built-in training gives the top-1 that the documentation claims, on data it did not see."""
+    model = built_in(name)
+    assert model.training is not None
+    seen: list[tuple[str, float]] = []
+    module = training.trained(model, *data_of(model, "train"), lambda text, share: seen.append((text, share)))
+    images, labels = data_of(model, "test")
+    with torch.no_grad():
+        outputs = module(*map(torch.from_numpy, images)).numpy()
+    assert not module.training
+    assert TOP1.value(outputs, labels) >= {"digits-cnn": 0.975, "digits-lstm": 0.96}[name]
+    assert [share for _, share in seen] == sorted(share for _, share in seen)
+    assert seen[-1][1] == 1.0
+    assert seen[-1][0].startswith(f"epoch {model.training.epochs}/{model.training.epochs}: loss 0.0")
+
+
+def test_a_carried_model_is_not_trained() -> None:
+    """Asked to train what comes with weights, qbench says so."""
+    with pytest.raises(ModelError, match="efficientnet-lite0 is not trained here"):
+        training.trained(built_in("efficientnet-lite0"), (), np.zeros(0), lambda *_: None)
 
 
 def digest(module: nn.Module) -> str:

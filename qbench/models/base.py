@@ -6,10 +6,13 @@ plug-in of the kind ``source``: a function ``load(reference) -> Network`` that r
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from qbench import registry
 
 NetworkKind = Literal["torch", "torchscript", "onnx"]
 # What each `source:` key loads, so that a plan can be made without loading anything.
@@ -29,13 +32,30 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltIn:
-    """A model that qbench brings: ``build(**args)`` returns an ``nn.Module`` with fresh weights."""
+    """A model that qbench brings. ``build(**args)`` returns an ``nn.Module``; of an ONNX model None, and its file is
+    ``weights()``.
+
+    Its fp32 weights are made by ``training`` on ``dataset``, or come with a package: ``weights()`` is then the path of
+    a state dict (``.pth``, ``.safetensors``) or of the ``.onnx`` file. ``packages`` are the names it imports beyond
+    qbench's own dependencies, ``extra`` the extra that installs them.
+    """
 
     name: str
     summary: str
-    dataset: str
-    build: Callable[..., Any]
-    training: Training
+    build: Callable[..., Any] | None
+    kind: NetworkKind = "torch"
+    dataset: str | None = None
+    training: Training | None = None
+    weights: Callable[[], Path] | None = None
+    packages: tuple[str, ...] = ()
+    extra: str | None = None
+
+    def missing(self) -> str | None:
+        """Which packages it lacks here and what installs them; None if it can be used. Imports none of them."""
+        absent = [name for name in self.packages if importlib.util.find_spec(name) is None]
+        if not absent:
+            return None
+        return f"{self.name} needs {' and '.join(absent)}; pip install 'qbench[{self.extra}]'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +74,17 @@ class ModelReference:
     @property
     def kind(self) -> NetworkKind:
         """What loading it will give."""
-        return "torch" if self.source is None else KIND_OF_SOURCE[self.source]
+        if self.source is not None:
+            return KIND_OF_SOURCE[self.source]
+        builtin: BuiltIn = registry.load("model", self.name)
+        return builtin.kind
+
+    def missing(self) -> str | None:
+        """Why it cannot be loaded here and what to do; None if it can. A file of the user's is looked for later."""
+        if self.source is not None:
+            return None
+        builtin: BuiltIn = registry.load("model", self.name)
+        return builtin.missing()
 
 
 @dataclass(frozen=True, kw_only=True)

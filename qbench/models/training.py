@@ -19,6 +19,8 @@ Progress = Callable[[str, float], None]
 
 def trained(model: BuiltIn, inputs: tuple[NDArray[Any], ...], labels: NDArray[Any], progress: Progress) -> nn.Module:
     """A built-in model after its own training, in eval mode; initial weights are seeded too."""
+    if model.training is None:
+        raise ModelError(f"{model.name} is not trained here: its weights come with a package")
     module = fresh(model)
     train(module, inputs, labels, model.training, progress)
     return module
@@ -28,8 +30,11 @@ def fresh(model: BuiltIn, **args: Any) -> nn.Module:
     """The built-in's network with the initial weights of its seed."""
     import torch
 
+    if model.build is None:
+        raise ModelError(f"{model.name} is an ONNX file: it has no module with fresh weights")
+
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(model.training.seed)
+        torch.manual_seed(model.training.seed if model.training else 0)
         module: nn.Module = model.build(**args)
     return module
 
