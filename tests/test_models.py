@@ -27,15 +27,14 @@ from qbench.models.weights import code_digest, load_weights, save_weights, weigh
 USER = Path(__file__).parent / "data" / "user"
 BUILT_INS = registry.names("model")
 # Those with a module, those that qbench trains, and those that it trains on data that is always there.
-MODULES = [name for name in BUILT_INS if registry.load("model", name).kind == "torch"]
+SIBLINGS = ("efficientnet-lite1", "efficientnet-lite2")  # the same code as lite0, with other numbers
+MODULES = [name for name in BUILT_INS if registry.load("model", name).kind == "torch" and name not in SIBLINGS]
 TRAINED = [name for name in BUILT_INS if registry.load("model", name).training]
 AT_HAND = [name for name in TRAINED if registry.load("model", name).dataset == "digits"]
 CARRIED = [name for name in BUILT_INS if registry.load("model", name).weights]
 # One example of what a network takes, where its data set may not be there.
 SHAPES = {
     "efficientnet-lite0": (3, 224, 224),
-    "efficientnet-lite1": (3, 240, 240),
-    "efficientnet-lite2": (3, 260, 260),
     "resnet20": (1, 28, 28),
     "mobilenet-small": (1, 28, 28),
     "digits-cnn": (1, 8, 8),
