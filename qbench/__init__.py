@@ -12,6 +12,8 @@ The stages, in the order in which data passes through them:
     compare     baseline + contender records -> deltas with intervals
     report      records -> tables, plots, one HTML file
     gate        deltas + policy -> verdicts and an exit code
+
+Beside them ``qbench.onnx``: an ONNX file -> int8, in four steps.
 """
 
 __version__ = "0.1.0"

@@ -1,7 +1,8 @@
 """The command line: argv -> one short function per subcommand -> text on stdout and an exit code.
 
-Nothing else in qbench prints or ends the process. Each command imports what it needs, so that `qbench --help` and
-`qbench list` start no heavy library. Results go to stdout, progress and errors to stderr.
+Nothing else in qbench ends the process, and nothing but the commands below ``qbench onnx`` (``onnx_commands``) prints.
+Each command imports what it needs, so that `qbench --help` and `qbench list` start no heavy library. Results go to
+stdout, progress and errors to stderr.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from qbench import onnx_commands
 from qbench.errors import NotComparable, QbenchError, UsageError
 from qbench.find import BASELINES, committed_baseline, find_run
 
@@ -279,6 +281,9 @@ def clean(
     print(cleaning.to_text(done, dry_run=dry_run))
 
 
+app.add_typer(onnx_commands.app)
+
+
 def _report(result: RunResult, progress: Silent) -> tuple[Path | None, float]:
     """The report of a run that recorded anything, and the seconds that it took."""
     if not result.records:
@@ -305,7 +310,7 @@ def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, f
     judged = build.judge(read_run(result.folder))
     if result.records:
         print(_table(text.terminal(judged)))
-    for line in run_words.problems(result.records):
+    for line in (*run_words.problems(result.records), *run_words.warnings(result.records)):
         print(line)
     for one in answer.answers(judged):
         print(f"{text.setting_name(one.setting)}: {one.headline} {text.facts(one, judged)}".rstrip())

@@ -62,7 +62,17 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "qnnpack": "qbench.backends.torch_ao:QNNPACK",
         "inductor": "qbench.backends.inductor:BACKEND",
         "onnxruntime": "qbench.backends.onnxruntime:BACKEND",
+        "openvino": "qbench.backends.openvino:BACKEND",
         "fake": "qbench.backends.fake:BACKEND",
+    },
+    "calibrator": {
+        "minmax": "qbench.quant.uniform.calibrators.minmax:MinMax",
+        "moving_average": "qbench.quant.uniform.calibrators.moving_average:MovingAverage",
+        "percentile": "qbench.quant.uniform.calibrators.percentile:Percentile",
+        "entropy": "qbench.quant.uniform.calibrators.entropy:Entropy",
+        "mse": "qbench.quant.uniform.calibrators.mse:LeastSquares",
+        "ifmr": "qbench.quant.uniform.calibrators.ifmr:Ifmr",
+        "hfmg": "qbench.quant.uniform.calibrators.hfmg:Hfmg",
     },
 }
 KINDS = tuple(BUILT_IN)

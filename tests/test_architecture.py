@@ -64,6 +64,10 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("list", "clean"),
     ("doctor",),
     ("doctor_words",),
+    # ONNX files, step by step
+    ("onnx", "onnx_data"),
+    ("onnx_words",),
+    ("onnx_commands",),
     ("cli",),
     ("__main__",),
 )
@@ -180,7 +184,8 @@ def test_only_the_registry_reaches_a_plug_in(module: str) -> None:
 
 
 def test_only_the_command_line_prints_and_exits() -> None:
-    """Text and exit codes are values until ``cli`` shows them."""
+    """Text and exit codes are values until ``cli`` shows them; the commands below ``qbench onnx`` are a part of it that
+    has its own file, since they are five of their own."""
     wrong = []
     for module in MODULES:
         for node in ast.walk(tree(module)):
@@ -193,7 +198,7 @@ def test_only_the_command_line_prints_and_exits() -> None:
                 wrong.append(f"{module}: {ast.unparse(called)}")
             elif isinstance(named, ast.Name) and named.id == "SystemExit":
                 wrong.append(f"{module}: SystemExit")
-    assert [line for line in wrong if not line.startswith("cli:")] == []
+    assert [line for line in wrong if not line.startswith(("cli:", "onnx_commands: print"))] == []
 
 
 def test_torchao_is_known_to_one_module() -> None:
@@ -314,6 +319,7 @@ def loaded(arguments: list[str]) -> set[str]:
         ["import every plug-in"],
         ["--help"],
         ["run", "--help"],
+        ["onnx", "all", "--help"],
         ["list"],
         ["schema"],
         ["plan", "suites/quickstart.yaml"],

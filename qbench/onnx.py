@@ -1,0 +1,255 @@
+"""Uniform int8 quantization of ONNX files in four steps, in AMCT's file formats.
+
+    config     model -> config.json: which layers are quantized, and how
+    quantize   model + config.json -> calibration.onnx + record.txt
+    calibrate  calibration.onnx + data -> record.txt with every scale
+    save       calibration.onnx + record.txt -> fake-quant and deploy models, .quant.json
+    all        the four in one call
+    accuracy   calibration.onnx + record.txt + your evaluator -> the fewest layers back to float that keep the score
+
+``calibrate`` can be left to a loop of your own: ``CalibrationSession`` is an ONNX Runtime session that calibrates as
+it runs. Every function raises a ``qbench.errors.QbenchError`` that says what to do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench.errors import DataError, UsageError
+from qbench.quant.uniform import config as config_file
+from qbench.quant.uniform import outputs
+from qbench.quant.uniform import record as record_file
+from qbench.quant.uniform.config import Config
+from qbench.quant.uniform.outputs import TARGETS, Saved
+from qbench.quant.uniform.rules import PRESETS, Rules
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from qbench.quant.uniform.accuracy import Evaluator, Outcome
+    from qbench.quant.uniform.calibrate import Calibrated
+    from qbench.quant.uniform.feed import Batch, Batches
+    from qbench.quant.uniform.graph import Graph
+    from qbench.quant.uniform.layers import FoundLayer
+    from qbench.quant.uniform.sites import Sites
+
+__all__ = [
+    "PRESETS",
+    "TARGETS",
+    "Config",
+    "Quantized",
+    "Rules",
+    "Saved",
+    "accuracy",
+    "all",
+    "calibrate",
+    "config",
+    "quantize",
+    "save",
+]
+
+RANKING_BATCHES = 4  # on which layers are ranked: more cost time and hardly change the order
+
+Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantized:
+    """What will be int8. ``layers``: every node of the prepared model, with the reason where it stays float."""
+
+    config: Config
+    sites: Sites
+    layers: tuple[FoundLayer, ...]
+
+
+def config(model: str | Path, file: str | Path | None = None, *, rules: Rules | None = None) -> Config:
+    """The configuration of a model, written to ``file`` where one is given.
+
+    ``rules``: one of ``PRESETS``, changed by ``dataclasses.replace``, or rules of your own. Raises ``ModelError`` for a
+    file that is not whole, quantized already or that cannot run, and ``UsageError`` for rules that do not fit it.
+    """
+    return configured(model, rules, file).config
+
+
+def configured(model: str | Path, rules: Rules | None = None, file: str | Path | None = None) -> Quantized:
+    """``config``, with what it makes of each layer."""
+    rules = rules or Rules()
+    graph = _prepared(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers)
+    made = _described(graph, config_file.default(graph, rules))
+    if file is not None:
+        config_file.write(made.config, Path(file))
+    return made
+
+
+def quantize(
+    model: str | Path,
+    config: Config | str | Path,
+    calibration: str | Path,
+    record: str | Path,
+    *,
+    example: Sequence[NDArray[Any]] | None = None,
+) -> Quantized:
+    """Writes the calibration model and a record with the scales of the weights; what will be int8.
+
+    ``config``: a ``Config`` or its file, AMCT's included. ``example``: an array an input, to judge with that what is
+    fused computes the same; without it random inputs are tried. An existing record is replaced.
+    """
+    from qbench.quant.uniform import scales
+    from qbench.quant.uniform.calibration_model import CalibrationModel, calibration_model
+
+    held = config if isinstance(config, Config) else config_file.read(Path(config))
+    _apart(model, calibration)
+    graph = _prepared(model, fuse=held.do_fusion, skip_fusion=held.skip_fusion_layers, example=example)
+    made = _described(graph, held)
+    calibration_model(graph, held).save(Path(calibration))
+    weights = scales.with_weights({}, CalibrationModel.read(Path(calibration)))
+    record_file.write(weights, Path(record))
+    return made
+
+
+def calibrate(
+    calibration: str | Path,
+    data: Batches,
+    record: str | Path,
+    *,
+    threads: int = 0,
+    progress: Progress = lambda *_: None,
+) -> Calibrated:
+    """Feeds the first ``batch_num`` batches to the calibration model and writes every scale to ``record``.
+
+    ``data``: an iterable of batches, or a function that makes one. A batch is an array, a sequence of arrays in the
+    order of the inputs, or arrays by input name; float32 where the model takes it, first axis the examples.
+    """
+    from qbench.quant.uniform import calibrate as step
+
+    return step.run(Path(calibration), data, Path(record), threads=threads, progress=progress)
+
+
+def save(
+    calibration: str | Path,
+    record: str | Path,
+    prefix: str | Path,
+    *,
+    targets: Iterable[str] = ("onnxruntime",),
+    example: Batch | None = None,
+) -> Saved:
+    """Writes ``<prefix>_fake_quant_model.onnx``, a deploy model for each target, and ``<prefix>.quant.json``.
+
+    ``example``: a batch that the models are compared on; without it random inputs. Raises ``UsageError`` for a record
+    that is not complete or not this model's, and ``BuildError`` where a layer cannot be expressed.
+    """
+    return outputs.save(Path(calibration), Path(record), Path(prefix), tuple(targets), example)
+
+
+def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
+    model: str | Path,
+    data: Batches,
+    prefix: str | Path,
+    *,
+    rules: Rules | None = None,
+    targets: Iterable[str] = ("onnxruntime",),
+    threads: int = 0,
+    progress: Progress = lambda *_: None,
+) -> Saved:
+    """The four steps: deploy models beside ``<prefix>.config.json`` and ``<prefix>.record.txt``.
+
+    ``rules.batch_num`` batches of ``data`` are used. Nothing is written under the prefix before calibration is done.
+    """
+    prefix = Path(prefix)
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=prefix.parent) as folder:
+        calibration, record = Path(folder) / "calibration.onnx", Path(folder) / "record.txt"
+        made = config(model, rules=rules)
+        quantize(model, made, calibration, record)
+        calibrate(calibration, data, record, threads=threads, progress=progress)
+        saved = save(calibration, record, prefix, targets=targets, example=_first(data))
+        held = record_file.read(record)
+    files = {"config": beside(prefix, ".config.json"), "record": beside(prefix, ".record.txt")}
+    config_file.write(made, files["config"])
+    record_file.write(held, files["record"])
+    return replace(saved, files=files | dict(saved.files))
+
+
+def accuracy(
+    calibration: str | Path,
+    record: str | Path,
+    evaluate: Evaluator,
+    data: Batches,
+    folder: str | Path,
+    *,
+    loss: float,
+    max_trials: int | None = None,
+) -> Outcome:
+    """Finds the fewest layers whose return to float keeps the score within ``loss`` of the float model's.
+
+    ``evaluate``: the path of an ONNX file (as simulated in float) -> its score, higher is better. ``data``: batches as
+    in ``calibrate``; the first few rank the layers. ``folder`` gets ``calibration.onnx``, ``config.json`` and
+    ``record.txt`` of the best model, ready for ``save`` unless every layer has to be float, and the ledger with which a
+    killed search goes on; another evaluator needs another folder.
+    """
+    from qbench.quant.uniform import accuracy as search
+    from qbench.quant.uniform.calibration_model import CalibrationModel, calibration_model
+    from qbench.quant.uniform.feed import by_name
+
+    model, held = CalibrationModel.read(Path(calibration)), record_file.read(Path(record))
+    graph = model.graph()
+    record_file.require_complete(held, graph, model.sites, file=Path(record), batch_num=model.config.batch_num)
+    wanted = [value for value in graph.model.graph.input if value.name in graph.inputs]
+    batches = itertools.islice(data() if callable(data) else data, RANKING_BATCHES)
+    try:
+        feeds = [by_name(wanted, batch) for batch in batches]
+    except ValueError as error:
+        raise DataError(f"calibration data: {error}") from error
+    found = search.search(
+        graph, model.config, held, evaluate, feeds, loss=loss, folder=Path(folder), max_trials=max_trials
+    )
+    if any(layer.quant_enable for layer in found.config.layers.values()):
+        calibration_model(graph, found.config, done=model.done).save(Path(folder) / "calibration.onnx")
+    return found
+
+
+def _first(data: Batches) -> Batch | None:
+    """The first batch, of data that can be had again."""
+    if not callable(data) and iter(data) is data:
+        return None
+    return next(iter(data() if callable(data) else data))
+
+
+def beside(prefix: Path, ending: str) -> Path:
+    """The file of that ending under a prefix; a prefix may name a folder and the start of a name."""
+    return prefix.with_name(prefix.name + ending)
+
+
+def _prepared(
+    model: str | Path, *, fuse: bool, skip_fusion: Iterable[str], example: Sequence[NDArray[Any]] | None = None
+) -> Graph:
+    from qbench.quant.uniform.prepare import prepare
+
+    return prepare(Path(model), example=example, fuse=fuse, skip_fusion=tuple(skip_fusion))
+
+
+def _described(graph: Graph, held: Config) -> Quantized:
+    from qbench.quant.uniform.layers import layers
+    from qbench.quant.uniform.sites import find
+
+    return Quantized(config=held, sites=find(graph, held), layers=layers(graph))
+
+
+def _apart(model: str | Path, written: str | Path) -> None:
+    """The person's model is never overwritten."""
+    if Path(model).resolve() == Path(written).resolve():
+        raise UsageError(f"{written}: is the model itself; write the calibration model to another file")
+
+
+def __getattr__(name: str) -> Any:
+    """``CalibrationSession``, which imports ONNX Runtime, on first use."""
+    if name == "CalibrationSession":
+        from qbench.quant.uniform.session import CalibrationSession
+
+        return CalibrationSession
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,96 @@
+"""What the steps of ``qbench onnx`` found, in words."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from qbench.onnx import Quantized, Saved
+    from qbench.quant.uniform.accuracy import Outcome
+    from qbench.quant.uniform.calibrate import Calibrated
+
+# Constant folding and the ranges of their producers take these in: nobody has to know that they are float.
+SILENT = ("Relu", "Clip", "Identity", "Constant", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Shape")
+AGREEMENT = 0.995  # of predictions, on data of the model's kind: what rounding in another order leaves
+SURPRISE = 0.01  # how improbable a count of other predictions must be before it is told
+_NAMED = 8  # of the layers that stay float for one reason
+
+
+def quantized(made: Quantized) -> Iterator[str]:
+    """What will be int8, and what stays float and why."""
+    operators = {layer.name: layer.operator for layer in made.layers}
+    layers = [name for name, layer in made.config.layers.items() if layer.quant_enable]
+    inputs = [one.layer_name for one in made.config.tensor_quantize]
+    yield f"int8: {_counted(operators.get(name, '?') for name in layers) or 'no layer'}"
+    if inputs:
+        yield f"int8 inputs of other nodes: {_counted(operators.get(name, '?') for name in inputs)}"
+    reasons: dict[str, list[str]] = {}
+    for name, reason in made.sites.floats.items():
+        tensor = name in inputs or operators.get(name) in ("Add", "MaxPool")
+        if not tensor:
+            reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"float: {', '.join(names[:_NAMED])}{more}: {reason}"
+    others = [layer.operator for layer in made.layers if layer.kind != "layer" and layer.name not in inputs]
+    if others := [operator for operator in others if operator not in SILENT]:
+        yield f"float operators: {_counted(others)}"
+
+
+def calibrated(found: Calibrated) -> Iterator[str]:
+    """How much was seen, and what looks wrong about it."""
+    yield f"calibrated on {found.examples} examples in {found.batches} batches: {len(found.record)} entries"
+    yield from (f"warning: {line}" for line in found.warnings)
+
+
+def saved(made: Saved) -> Iterator[str]:
+    """The files, and how far the deploy models agree with the fake-quant model."""
+    for what, file in made.files.items():
+        yield f"{what}: {file}"
+    kind = "given" if made.real else "random"
+    for target, parity in made.parity.items():
+        if parity is None:
+            yield f"{target}: not compared with fake_quant: no random inputs fit this model; give --data"
+            continue
+        equal = f"{parity.agreement:.1%} of the predictions as simulated, " if parity.agreement is not None else ""
+        yield (
+            f"{target} against fake_quant on {parity.examples} {kind} examples: {equal}largest difference "
+            f"{parity.largest_difference:.2g} ({parity.relative_difference:.1g} of the largest output)"
+        )
+        if made.real and parity.agreement is not None and surprising(parity.agreement, parity.examples):
+            yield (
+                f"warning: {target}: fewer than {AGREEMENT:.1%} agree, more than rounding explains: compare "
+                "the accuracy of both models before you ship this one"
+            )
+
+
+def searched(found: Outcome, folder: Path) -> Iterator[str]:
+    """What the search ended with, and what to do with it."""
+    yield f"float model: {found.baseline:g}; {len(found.trials)} quantized models scored"
+    floats = f"{len(found.best.floats)} layers in float" if found.best.floats else "every layer in int8"
+    yield f"{'within' if found.met else 'best so far, not within'} the loss: {found.best.score:g} with {floats}"
+    similarity = dict(found.ranking)
+    for name in found.best.floats:
+        yield f"  float: {name} (similarity {similarity[name]:.4f})" if name in similarity else f"  float: {name}"
+    if not any(layer.quant_enable for layer in found.config.layers.values()):
+        yield "no layer can be int8 within that loss: ship the float model, or allow more"
+        return
+    files = [str(folder / name) for name in ("calibration.onnx", "config.json", "record.txt")]
+    yield f"wrote {', '.join(files)}; next: qbench onnx save {files[0]} -r {files[2]} -o PREFIX"
+
+
+def surprising(agreement: float, examples: int) -> bool:
+    """Whether so few equal predictions of that many are improbable where ``AGREEMENT`` of all are equal (binomial)."""
+    other = round((1 - agreement) * examples)
+    fewer = (math.comb(examples, k) * (1 - AGREEMENT) ** k * AGREEMENT ** (examples - k) for k in range(other))
+    return other > 0 and 1 - math.fsum(fewer) < SURPRISE
+
+
+def _counted(operators: Iterable[str]) -> str:
+    """``Conv 49, Gemm 1``, most frequent first."""
+    return ", ".join(f"{operator} {count}" for operator, count in Counter(operators).most_common())

@@ -1,0 +1,153 @@
+"""A user's batches -> what an ONNX Runtime session takes, checked against the inputs that the model declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.errors import DataError, UsageError
+from qbench.quant import forward, onnx_model
+
+Array = NDArray[Any]
+Feed: TypeAlias = dict[str, Array]
+# One batch: arrays by input name, arrays in the order of the inputs, or the array of a model with one input.
+Batch: TypeAlias = Mapping[str, Array] | Sequence[Array] | Array
+# A list, any other object that can be iterated again, a generator (one pass only), or a function that makes one.
+Batches: TypeAlias = Iterable[Batch] | Callable[[], Iterable[Batch]]
+
+# ONNX Runtime's names of the types that numpy calls otherwise.
+_NUMPY_NAMES = {"float": "float32", "double": "float64"}
+
+
+class Feeds:
+    """The first ``batch_num`` batches as feeds of ``session``, numbered from 1; each loop over it is one pass.
+
+    Raises ``DataError`` for a batch that the model cannot take and for fewer than ``batch_num`` batches.
+    """
+
+    def __init__(self, session: Any, batches: Batches, batch_num: int) -> None:
+        self.inputs = tuple(session.get_inputs())
+        self.batch_num = batch_num
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[tuple[int, Feed]]:
+        source = iter(self._batches() if callable(self._batches) else self._batches)
+        for number in range(1, self.batch_num + 1):
+            try:
+                batch = next(source)
+            except StopIteration:
+                raise too_few(number - 1, self.batch_num) from None
+            yield number, checked(self.inputs, batch, number)
+
+
+def require_several_passes(batches: Batches, steps: Sequence[str]) -> None:
+    """Raises ``UsageError`` where the batches can be had only once."""
+    if not callable(batches) and iter(batches) is batches:
+        raise UsageError(
+            f"calibration data: {' and '.join(steps)} need several passes over the batches and a generator gives one; "
+            "pass a list, or the function that makes the generator"
+        )
+
+
+def too_few(seen: int, wanted: int) -> DataError:
+    """The error for data that ends early."""
+    return DataError(
+        f"calibration saw fewer than batch_num batches: {seen} of {wanted}; give more data, or lower batch_num in "
+        "the configuration and quantize again"
+    )
+
+
+def by_name(inputs: Sequence[Any], batch: Batch) -> Feed:
+    """One batch with the names of the session's inputs; raises ``ValueError`` where names or their number differ."""
+    names = [one.name for one in inputs]
+    if isinstance(batch, Mapping):
+        if batch.keys() != set(names):
+            raise ValueError(f"inputs named {_listed(batch)}, the model has {_listed(names)}")
+        return {name: np.asarray(batch[name]) for name in names}
+    arrays = [batch] if hasattr(batch, "__array__") else list(batch)  # a tensor of torch's is an array, too
+    if len(arrays) != len(names):
+        raise ValueError(f"{len(arrays)} arrays, the model has {len(names)} inputs: {_listed(names)}")
+    return dict(zip(names, map(np.asarray, arrays), strict=True))
+
+
+def checked(inputs: Sequence[Any], batch: Batch, number: int) -> Feed:
+    """The feed of batch ``number``; raises ``DataError`` for another type, shape, or values that are not finite."""
+    try:
+        feed = by_name(inputs, batch)
+        sizes: dict[str, tuple[str, int]] = {}
+        for one in inputs:
+            _check(one, feed[one.name], sizes)
+    except ValueError as error:
+        raise DataError(f"calibration data, batch {number}: {error}") from error
+    return feed
+
+
+def _check(wanted: Any, array: Array, sizes: dict[str, tuple[str, int]]) -> None:
+    """One array against what its input declares; ``sizes``: who gave each symbol of a shape which size."""
+    name, shape = wanted.name, tuple(wanted.shape)
+    kind = dtype_of(wanted.type)
+    if kind is None:
+        raise ValueError(f"input {name} is no tensor ({wanted.type}) and cannot be calibrated")
+    if array.dtype != kind:
+        raise ValueError(f"input {name} takes {kind}, got {array.dtype}; convert it with .astype('{kind}')")
+    fits = array.ndim == len(shape)
+    fits = fits and all(not isinstance(a, int) or a in (b, -1) for a, b in zip(shape, array.shape, strict=True))
+    if not fits:
+        raise ValueError(f"input {name} has shape {list(array.shape)}, the model takes {_words(shape)}")
+    if not array.size:
+        raise ValueError(f"input {name} has shape {list(array.shape)}: there is nothing in it")
+    for symbol, size in zip(shape, array.shape, strict=True):
+        first = sizes.setdefault(symbol, (name, size)) if isinstance(symbol, str) else (name, size)
+        if first[1] != size:
+            raise ValueError(f"{symbol} is {first[1]} in input {first[0]} and {size} in input {name}")
+    if kind.kind == "f" and (bad := array.size - int(np.count_nonzero(np.isfinite(array)))):
+        raise ValueError(f"input {name}: {bad} values are NaN or inf; mend the preprocessing")
+
+
+def dtype_of(kind: str) -> np.dtype[Any] | None:
+    """numpy's type of an input that ONNX Runtime calls ``tensor(float)``; None for what is no tensor of numbers."""
+    inner = kind.removeprefix("tensor(").removesuffix(")")
+    try:
+        return np.dtype(_NUMPY_NAMES.get(inner, inner))
+    except TypeError:
+        return None
+
+
+def doubtful(feed: Feed) -> list[str]:
+    """What looks wrong about the values of a batch, though the model takes them."""
+    found = []
+    for name, array in feed.items():
+        if array.dtype.kind != "f":
+            continue
+        low, high = float(array.min()), float(array.max())
+        if low == high:
+            found.append(f"input {name}: every value of the first examples is {low:g}; is this the real data?")
+        elif array.ndim >= 3 and low >= 0 and 16 < high <= 255 and np.array_equal(array, np.rint(array)):
+            found.append(
+                f"input {name}: whole numbers from {low:g} to {high:g} look like raw pixels; scales are right "
+                "only if the deployed model is fed the same way (preprocess as in training)"
+            )
+    return found
+
+
+def infer(session: Any, names: Sequence[str], feed: Feed, number: int) -> dict[str, Array]:
+    """The named outputs of one inference; raises ``DataError`` with the runtime's words and the batch."""
+    try:
+        return dict(zip(names, session.run(list(names), feed), strict=True))
+    except Exception as error:  # the binding raises classes that it does not export
+        if not type(error).__module__.startswith("onnxruntime") or forward.out_of_memory(error):
+            raise
+        raise DataError(
+            f"calibration data, batch {number}: ONNX Runtime cannot run the model on it: {onnx_model.plain(error)}"
+        ) from error
+
+
+def _words(shape: tuple[Any, ...]) -> str:
+    return "[" + ", ".join(str(one) if one not in (None, -1) else "any" for one in shape) + "]"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(str, names)) or "none"

@@ -1,0 +1,68 @@
+"""Protobuf's text format without generated classes: a schema as plain names -> messages."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from qbench.errors import UsageError
+
+# Message name -> field -> its type: a scalar of protobuf, or another message's name; "repeated " before what may
+# stand several times.
+Schema: TypeAlias = Mapping[str, Mapping[str, str]]
+
+_PLACE = re.compile(r"^(?P<line>\d+):(?P<column>\d+) : (?P<what>.*)$", re.DOTALL)
+
+
+def parse(text: str, name: str, schema: Schema, message: str) -> Any:
+    """The protobuf message that a text holds. Raises ``UsageError`` with ``name``, line and column of what is wrong."""
+    from google.protobuf import text_format  # type: ignore[import-untyped]
+
+    made = empty(schema, message)
+    try:
+        return text_format.Parse(text, made)
+    except (text_format.ParseError, ValueError) as error:
+        what = " ".join(str(error).split())
+        found = _PLACE.match(what)
+        place, what = (f"{name}:{found['line']}:{found['column']}", found["what"]) if found else (name, what)
+        raise UsageError(f"{place}: not protobuf text as expected here: {_plain(what)}") from error
+
+
+def text(message: Any) -> str:
+    """A message as text; floats with the fewest digits that give them back, names as they are."""
+    from google.protobuf import text_format
+
+    made: str = text_format.MessageToString(message, as_utf8=True)
+    return made
+
+
+def empty(schema: Schema, message: str) -> Any:
+    """A message without any field set."""
+    return _classes(tuple((name, tuple(fields.items())) for name, fields in schema.items()))[message]()
+
+
+@functools.cache
+def _classes(schema: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> Mapping[str, Any]:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="qbench.proto", package="qbench", syntax="proto2")
+    for name, fields in schema:
+        made = file.message_type.add(name=name)
+        for number, (field, kind) in enumerate(fields, start=1):
+            one = made.field.add(name=field, number=number)
+            label, _, kind = kind.rpartition(" ")
+            one.label = one.LABEL_REPEATED if label else one.LABEL_OPTIONAL
+            if hasattr(one, f"TYPE_{kind.upper()}"):
+                one.type = getattr(one, f"TYPE_{kind.upper()}")
+            else:
+                one.type, one.type_name = one.TYPE_MESSAGE, f".qbench.{kind}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"qbench.{name}")) for name, _ in schema}
+
+
+def _plain(what: str) -> str:
+    """Protobuf's words without the names of the classes made here."""
+    return what.replace("qbench.", "").rstrip(".")

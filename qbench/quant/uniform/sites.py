@@ -1,0 +1,178 @@
+"""Prepared graph + config -> the places that are quantized."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from qbench.errors import UsageError
+from qbench.quant.uniform.graph import Graph, attribute
+from qbench.quant.uniform.settings import ActivationParams, Config, TensorConfig, WeightParams
+
+if TYPE_CHECKING:
+    from qbench.quant.uniform.layers import FoundLayer
+
+# Operators that may hold one scale for each output channel by default: AMCT quantizes the others as one tensor.
+CHANNEL_WISE = ("Conv", "ConvTranspose")
+_SHOWN = 10  # problems of one configuration
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightSite:
+    """The weight ``tensor`` (an initializer that only this layer reads) of the node ``layer``; ``axis``: its channel
+    axis, None for one scale."""
+
+    layer: str
+    tensor: str
+    axis: int | None
+    params: WeightParams
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationSite:
+    """One activation ``tensor`` and who reads it quantized: ``keys`` (record key -> node name, input position). A
+    tensor that several layers read is one site where they want the same ``params``, and is calibrated once."""
+
+    tensor: str
+    keys: Mapping[str, tuple[str, int]]
+    params: ActivationParams
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sites:
+    """Everything that is quantized, in the order of the graph; ``floats``: layer -> why it stays float."""
+
+    weights: tuple[WeightSite, ...]
+    activations: tuple[ActivationSite, ...]
+    floats: Mapping[str, str] = field(default_factory=dict)
+
+
+def find(graph: Graph, config: Config) -> Sites:
+    """The sites of a prepared graph. Raises ``UsageError`` with everything in the configuration that the graph does
+    not have or cannot do, and where nothing is left to quantize."""
+    from qbench.quant.uniform.layers import layers
+
+    found = {layer.name: layer for layer in layers(graph)}
+    problems = [*_layer_problems(config, found, graph), *_tensor_problems(config, graph)]
+    enabled = [name for name, layer in config.layers.items() if layer.quant_enable]
+    if not problems and not enabled and not config.tensor_quantize:
+        problems = ["nothing is left to quantize: every layer is skipped or stays float; enable at least one"]
+    _refuse(problems)
+    return Sites(
+        weights=tuple(_weights(graph, config, found)),
+        activations=_activations(graph, config),
+        floats=_floats(config, found),
+    )
+
+
+def channel_axis(node: Any) -> int:
+    """The axis of the output channels in a layer's weight (of a group's, in a ConvTranspose)."""
+    if node.op_type == "Gemm":
+        return 0 if attribute(node, "transB", 0) else 1
+    return 0 if node.op_type == "Conv" else 1
+
+
+def unknown(name: str, options: Iterable[str], what: str) -> str:
+    """That a name is none of the options, with the nearest ones."""
+    names = sorted(options)
+    close = difflib.get_close_matches(name, names, n=3)
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are: {_few(names)}"
+    return f"no {what} named {name!r}; {hint}"
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f", … ({len(names)} in all)" if len(names) > 8 else "") or "none"
+
+
+def _layer_problems(config: Config, found: Mapping[str, FoundLayer], graph: Graph) -> Iterator[str]:
+    nodes = {node.name: node.op_type for node in graph.nodes}
+    for name, layer in config.layers.items():
+        if name not in nodes:
+            yield unknown(name, [one.name for one in found.values() if one.reason is None], "layer")
+        elif not layer.quant_enable:
+            continue
+        elif name not in found or found[name].kind != "layer":
+            hint = "; list it under tensor_quantize" if name in found else ""
+            yield f"{name}: a {nodes[name]} is not quantized as a layer{hint or '; leave it out'}"
+        elif (reason := found[name].reason) is not None:
+            yield f"{name}: cannot be quantized: {reason}; set quant_enable to false"
+
+
+def _tensor_problems(config: Config, graph: Graph) -> Iterator[str]:
+    nodes = {node.name: node for node in graph.nodes}
+    seen = set()
+    for number, one in enumerate(config.tensor_quantize):
+        where, node = f"tensor_quantize[{number}]", nodes.get(one.layer_name)
+        if node is None:
+            yield f"{where}.layer_name: {unknown(one.layer_name, nodes, 'node')}"
+            continue
+        inputs = list(node.input)
+        if one.input_index >= len(inputs) or not inputs[one.input_index]:
+            yield f"{where}.input_index: {one.layer_name} has {len(inputs)} inputs, from 0 on; got {one.input_index}"
+        elif graph.constant(inputs[one.input_index]) is not None:
+            yield f"{where}: input {one.input_index} of {one.layer_name} is constant; only activations are calibrated"
+        layer = config.layers.get(one.layer_name)
+        if one.input_index == 0 and layer is not None and layer.quant_enable:
+            yield f"{where}: input 0 of {one.layer_name} is quantized with that layer already; leave the entry out"
+        if (one.layer_name, one.input_index) in seen:
+            yield f"{where}: input {one.input_index} of {one.layer_name} stands there twice; keep one"
+        seen.add((one.layer_name, one.input_index))
+
+
+def _weights(graph: Graph, config: Config, found: Mapping[str, FoundLayer]) -> Iterator[WeightSite]:
+    for node in graph.nodes:
+        layer = config.layers.get(node.name)
+        if layer is None or not layer.quant_enable or found[node.name].operator == "AveragePool":
+            continue
+        params = layer.weight or WeightParams(channel_wise=node.op_type in CHANNEL_WISE)
+        axis = channel_axis(node) if params.channel_wise else None
+        yield WeightSite(layer=node.name, tensor=node.input[1], axis=axis, params=params)
+
+
+def _activations(graph: Graph, config: Config) -> tuple[ActivationSite, ...]:
+    """One site for each tensor and each way in which it is quantized."""
+    tensors: dict[str, list[TensorConfig]] = {}
+    for one in config.tensor_quantize:
+        tensors.setdefault(one.layer_name, []).append(one)
+    made: dict[str, list[tuple[ActivationParams, dict[str, tuple[str, int]]]]] = {}
+    for node in graph.nodes:
+        layer = config.layers.get(node.name)
+        wanted = [(node.name, 0, layer.activation)] if layer is not None and layer.quant_enable else []
+        wanted += [
+            (f"{node.name}:{one.input_index}", one.input_index, one.activation)
+            for one in sorted(tensors.get(node.name, []), key=lambda one: one.input_index)
+        ]
+        for key, position, params in wanted:
+            sites = made.setdefault(node.input[position], [])
+            keys = next((keys for known, keys in sites if known == params), None)
+            if keys is None:
+                keys = {}
+                sites.append((params, keys))
+            keys[key] = (node.name, position)
+    return tuple(
+        ActivationSite(tensor=tensor, keys=keys, params=params)
+        for tensor, sites in made.items()
+        for params, keys in sites
+    )
+
+
+def _floats(config: Config, found: Mapping[str, FoundLayer]) -> Mapping[str, str]:
+    """Why each layer that is of a kind that can be quantized is not."""
+    made = {}
+    for name, one in found.items():
+        layer = config.layers.get(name)
+        if one.reason is not None and one.kind != "other":
+            made[name] = one.reason
+        elif one.kind == "layer" and layer is None:
+            made[name] = "not in the configuration"
+        elif one.kind == "layer" and layer is not None and not layer.quant_enable:
+            made[name] = "skipped by the configuration"
+    return made
+
+
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        more = [f"configuration: and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        raise UsageError("\n".join([f"configuration: {what}" for what in problems[:_SHOWN]] + more))

@@ -1,0 +1,356 @@
+"""qbench.onnx: the four steps as Python calls, and all in one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnx_networks
+import onnxruntime
+import pytest
+
+import qbench.onnx as steps
+from qbench import onnx_data, onnx_words
+from qbench.errors import DataError, ModelError, UsageError
+from qbench.onnx import PRESETS, Rules
+from qbench.quant.uniform import config, quant_json, record
+from qbench.quant.uniform.graph import Graph
+
+BATCHES = [np.random.default_rng(seed).standard_normal((4, 3, 16, 16)).astype(np.float32) for seed in range(2)]
+
+
+@pytest.fixture(name="model", scope="module")
+def model_(tmp_path_factory):
+    return onnx_networks.save(onnx_networks.residual_cnn(), tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(name="quantized")
+def quantized_(model, tmp_path):
+    """The folder with calibration.onnx and record.txt."""
+    made = steps.config(model, rules=Rules(batch_num=2))
+    steps.quantize(model, made, tmp_path / "calibration.onnx", tmp_path / "record.txt")
+    return tmp_path
+
+
+def run(file, feed):
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    return session.run(None, {session.get_inputs()[0].name: feed})[0]
+
+
+def test_the_four_steps_give_models_that_compute_nearly_the_same(model, quantized):
+    """From a model to its int8 form; each step reads what the one before wrote."""
+    found = steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
+    assert (found.batches, found.examples) == (2, 8)
+    saved = steps.save(
+        quantized / "calibration.onnx", quantized / "record.txt", quantized / "out" / "m", targets=steps.TARGETS
+    )
+    assert {what: file.name for what, file in saved.files.items()} == {
+        "fake_quant": "m_fake_quant_model.onnx",
+        "onnxruntime": "m_deploy_model.onnx",
+        "ascend": "m_ascend_model.onnx",
+        "quant_json": "m.quant.json",
+    }
+    exact, simulated, executed = (
+        run(file, BATCHES[0]) for file in (model, saved.files["fake_quant"], saved.files["onnxruntime"])
+    )
+    assert np.abs(simulated - exact).max() < 0.1 * np.abs(exact).max()
+    assert not np.array_equal(simulated, exact)
+    np.testing.assert_allclose(executed, simulated, atol=1e-5)
+    assert {file.stat().st_mode & 0o777 for file in saved.files.values()} == {0o640}
+    held = quant_json.read(saved.files["quant_json"])
+    assert set(held["parity"]) == {"onnxruntime", "ascend"}
+    assert held["parity"]["ascend"]["agreement"] == 1.0
+
+
+def test_the_calibration_model_gives_what_the_model_gives(model, quantized):
+    """Its own outputs come first and are equal up to rounding, although BatchNorms are fused."""
+    np.testing.assert_allclose(run(quantized / "calibration.onnx", BATCHES[0]), run(model, BATCHES[0]), atol=1e-5)
+
+
+def test_the_first_record_holds_the_weights(quantized):
+    """After quantize every weight has its scales; activations have none yet, and saving says which step is missing."""
+    held = record.read(quantized / "record.txt")
+    assert {key: (len(one.scale_w), one.scale_d) for key, one in held.items()} == {
+        "conv1": (8, None), "conv2": (8, None), "conv3": (8, None), "fc": (1, None),
+    }  # fmt: skip
+    with pytest.raises(
+        UsageError, match=r"'conv1' and 7 more: no scale_d: calibration saw fewer than batch_num batches"
+    ):
+        steps.save(quantized / "calibration.onnx", quantized / "record.txt", quantized / "m")
+    assert not list(quantized.glob("m_*"))
+
+
+def test_the_user_s_own_loop_calibrates(quantized):
+    """An ONNX Runtime session of the class gives the same record as the calibrate step."""
+    from_steps = quantized / "steps.txt"
+    steps.calibrate(quantized / "calibration.onnx", BATCHES, from_steps)
+    with steps.CalibrationSession(quantized / "calibration.onnx", record=quantized / "record.txt") as session:
+        for batch in BATCHES:
+            (logits,) = session.run(None, {"image": batch})
+            assert logits.shape == (4, 10)
+    assert record.read(quantized / "record.txt") == record.read(from_steps)
+
+
+def test_an_amct_config_and_record_are_used_as_they_are(model, tmp_path):
+    """Files written by hand in AMCT's form go through all steps; nothing is quantized beside what they name."""
+    (tmp_path / "config.json").write_text(
+        """{"version":1, "batch_num":1, "activation_offset":true, "do_fusion":true, "skip_fusion_layers":[],
+        "tensor_quantize":[{"layer_name":"maxpool","input_index":0,"activation_quant_params":{"act_algo":"hfmg"}}],
+        "conv2":{"quant_enable":true,"activation_quant_params":{"act_algo":"ifmr","asymmetric":false},
+                 "weight_quant_params":{"wts_algo":"arq_quantize","channel_wise":false}}}"""
+    )
+    (tmp_path / "amct.txt").write_text(
+        'record { key: "conv2" value { scale_d: 0.02 offset_d: 0 scale_w: 0.01 offset_w: 0 shift_bit: 1 } }\n'
+        'record { key: "maxpool:0" value { scale_d: 0.05 offset_d: -128 dst_type: "INT8" } }\n'
+    )
+    steps.quantize(model, tmp_path / "config.json", tmp_path / "calibration.onnx", tmp_path / "record.txt")
+    saved = steps.save(tmp_path / "calibration.onnx", tmp_path / "amct.txt", tmp_path / "m")
+    held = quant_json.read(saved.files["quant_json"])
+    assert [(one["name"], one["scale_d"], one["offset_d"]) for one in held["layers"]] == [
+        ("conv2", pytest.approx(0.02), 0)
+    ]
+    assert [(one["node"], one["index"]) for one in held["tensors"]] == [("maxpool", 0)]
+    assert held["float"]["conv1"] == "not in the configuration"
+
+
+def test_all_in_one_call_writes_what_the_steps_write(model, quantized, tmp_path):
+    """The same record and models as step by step, with config and record beside them, and nothing else."""
+    steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
+    saved = steps.all(model, BATCHES, tmp_path / "new" / "m", rules=Rules(batch_num=2))
+    assert sorted(file.name for file in (tmp_path / "new").iterdir()) == [
+        "m.config.json", "m.quant.json", "m.record.txt", "m_deploy_model.onnx", "m_fake_quant_model.onnx",
+    ]  # fmt: skip
+    assert record.read(saved.files["record"]) == record.read(quantized / "record.txt")
+    assert config.read(saved.files["config"]) == steps.config(model, rules=Rules(batch_num=2))
+    assert saved.real
+    assert saved.parity["onnxruntime"].agreement == 1.0
+
+
+def test_a_calibration_that_fails_leaves_nothing(model, tmp_path):
+    """Too few batches end all in one call before the first file is written."""
+    with pytest.raises(DataError, match="calibration saw fewer than batch_num batches: 2 of 3"):
+        steps.all(model, BATCHES, tmp_path / "m", rules=Rules(batch_num=3))
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_that_can_be_had_once_is_enough(model, tmp_path):
+    """A generator is used up by calibration; the models are then compared on random inputs."""
+    saved = steps.all(model, iter(BATCHES), tmp_path / "m", rules=Rules(batch_num=2))
+    assert not saved.real
+    assert saved.parity["onnxruntime"].examples > 0
+
+
+def test_the_model_is_never_changed(model, tmp_path):
+    """Writing a step's result over the model is refused, and the steps leave the file as it was."""
+    before = model.read_bytes()
+    with pytest.raises(UsageError, match="is the model itself"):
+        steps.quantize(model, steps.config(model), model, tmp_path / "record.txt")
+    assert model.read_bytes() == before
+
+
+def test_what_is_read_is_not_overwritten(quantized):
+    """A prefix under which an output would replace the calibration model is refused."""
+    steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
+    (quantized / "calibration.onnx").rename(quantized / "m_deploy_model.onnx")
+    with pytest.raises(UsageError, match="would be overwritten while it is read"):
+        steps.save(quantized / "m_deploy_model.onnx", quantized / "record.txt", quantized / "m")
+
+
+def test_an_unknown_target_is_named(quantized):
+    """The targets that exist are listed."""
+    with pytest.raises(UsageError, match="no target named 'tensorrt'; available: onnxruntime, ascend"):
+        steps.save(quantized / "calibration.onnx", quantized / "record.txt", quantized / "m", targets=["tensorrt"])
+
+
+def test_a_quantized_model_is_not_quantized_again(model, tmp_path):
+    """A deploy model as input is refused."""
+    saved = steps.all(model, BATCHES, tmp_path / "m", rules=Rules(batch_num=2))
+    with pytest.raises(ModelError, match="quantized"):
+        steps.config(saved.files["onnxruntime"])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_runs(model, tmp_path, name):
+    """All steps with the rules of each preset give a model near the fp32 one."""
+    saved = steps.all(model, BATCHES, tmp_path / "m", rules=replace(PRESETS[name], batch_num=2))
+    exact, found = run(model, BATCHES[0]), run(saved.files["onnxruntime"], BATCHES[0])
+    assert np.abs(found - exact).max() < 0.1 * np.abs(exact).max()
+
+
+def wanted(network):
+    return onnx_data.inputs(Graph(network))
+
+
+@pytest.fixture(name="images", scope="module")
+def images_(tmp_path_factory):
+    """Six grey squares of growing brightness, in train, one in test."""
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("images")
+    for split, count in (("train/a", 6), ("test/a", 1)):
+        (folder / split).mkdir(parents=True)
+        for number in range(count):
+            Image.new("RGB", (40, 20), (number * 50, 0, 255)).save(folder / split / f"{number}.png")
+    return folder
+
+
+def test_images_come_as_the_model_takes_them(images):
+    """Of the input's size and layout, scaled to 0..1, then mean and std; the split train before the whole folder."""
+    source = onnx_data.open_source(str(images), wanted(onnx_networks.residual_cnn()), {"mean": [0.0, 0.0, 0.5]})
+    assert source.examples == 6
+    (one, two) = [batch[0] for batch in source.batches(2, 3)()]
+    assert one.shape == two.shape == (3, 3, 16, 16)
+    assert one.dtype == np.float32
+    assert sorted({*one[:, 0].ravel(), *two[:, 0].ravel()}) == pytest.approx([n * 50 / 255 for n in range(6)])
+    assert np.all(one[:, 2] == 0.5)
+
+
+@pytest.mark.parametrize(("split", "count"), [("test", 1), ("test/a", 1), (None, 6)])
+def test_a_split_is_a_folder(images, split, count):
+    """Without one the folder train is taken."""
+    source = onnx_data.open_source(str(images), wanted(onnx_networks.residual_cnn()), {}, split)
+    assert source.examples == count
+
+
+def test_examples_are_drawn_by_seed(images):
+    """The same seed draws the same images, and each pass gives the same batches."""
+    source = onnx_data.open_source(str(images), wanted(onnx_networks.residual_cnn()), {})
+    made = source.batches(1, 3, seed=1)
+    first, again, other = next(iter(made()))[0], next(iter(made()))[0], next(iter(source.batches(1, 3, seed=2)()))[0]
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_arrays_named_like_the_inputs_are_taken_as_they_are(tmp_path):
+    """An .npz with the model's own names feeds several inputs; no preprocessing is applied."""
+    held = {"image": np.ones((5, 1, 8, 8), np.float32), "features": np.ones((5, 6), np.float32), "labels": np.ones(5)}
+    names = [one.name for one in wanted(onnx_networks.two_inputs())]
+    np.savez(tmp_path / "d.npz", **dict(zip([*names, "labels"], held.values(), strict=True)))
+    source = onnx_data.open_source(str(tmp_path / "d.npz"), wanted(onnx_networks.two_inputs()), {})
+    (batch,) = source.batches(1, 4)()
+    assert {name: array.shape for name, array in batch.items()} == {names[0]: (4, 1, 8, 8), names[1]: (4, 6)}
+
+
+def test_other_arrays_are_the_data_set(tmp_path):
+    """An .npz with splits is qbench's data set, with its preprocessing."""
+    np.savez(
+        tmp_path / "d.npz", train_inputs=np.full((5, 3, 16, 16), 255, np.uint8), test_inputs=np.zeros((1, 3, 16, 16))
+    )
+    source = onnx_data.open_source(str(tmp_path / "d.npz"), wanted(onnx_networks.residual_cnn()), {"scale": "1/255"})
+    ((batch,),) = source.batches(1, 2)()
+    assert batch.dtype == np.float32
+    assert np.all(batch == 1)
+
+
+def test_a_function_makes_the_batches(tmp_path):
+    """Without parameters it is called for each pass; with a split it is a data set."""
+    (tmp_path / "d.py").write_text(
+        "import numpy as np\n"
+        "def batches():\n    for n in range(3):\n        yield np.full((50, 3, 16, 16), n, np.float32)\n"
+        "def load(split):\n    return np.zeros((7, 3, 16, 16), np.float32), None\n"
+    )
+    taken = wanted(onnx_networks.residual_cnn())
+    source = onnx_data.open_source(f"{tmp_path}/d.py:batches", taken, {})
+    made = source.batches(3, 1)
+    assert [[batch[0, 0, 0, 0] for batch in made()] for _ in range(2)] == [[0, 1, 2]] * 2
+    assert onnx_data.shaped(source, None, None, None) == (3, 1), "three batches hold the first 128 examples"
+    assert onnx_data.open_source(f"{tmp_path}/d.py:load", taken, {}).examples == 7
+
+
+@pytest.mark.parametrize(
+    ("examples", "number", "size", "fixed", "expected"),
+    [
+        (1000, None, None, None, (4, 32)),
+        (1000, None, None, 1, (128, 1)),
+        (1000, None, 64, None, (2, 64)),
+        (20, None, None, None, (1, 20)),
+        (20, 4, None, None, (4, 5)),
+        (20, 4, 8, None, (4, 8)),
+        (20, None, None, 8, (2, 8)),
+        (3, 8, None, None, (8, 1)),
+    ],
+)
+def test_batches_follow_from_what_there_is(examples, number, size, fixed, expected):
+    """128 examples where nothing is asked for; what is asked for stays, and what the model demands goes first."""
+    source = onnx_data.Source(name="x", examples=examples, read=lambda index: ())
+    assert onnx_data.shaped(source, number, size, fixed) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "options", "message"),
+    [
+        ("nowhere", {}, r"--data nowhere: no such folder; give a folder of images, an .npz file, .* \(.*digits"),
+        ("nowhere.npz", {}, "no such file"),
+        ("{images}/test/b", {}, "no such folder"),
+        ("{images}", {"sizes": 3}, "no option 'sizes'; did you mean 'size'?"),
+        ("{images}", {"size": [1, 2, 3]}, "size: expected a whole number or \\[height, width\\]"),
+    ],
+)
+def test_data_that_is_not_there_is_named(images, where, options, message):
+    """What was looked for and what could be given."""
+    with pytest.raises(DataError, match=message):
+        onnx_data.open_source(where.format(images=images), wanted(onnx_networks.residual_cnn()), options)
+
+
+def test_an_empty_folder_and_a_model_of_other_inputs_are_refused(images, tmp_path):
+    """No image, and images for a model that takes none."""
+    with pytest.raises(DataError, match="no images; read are .png"):
+        onnx_data.open_source(str(tmp_path), wanted(onnx_networks.residual_cnn()), {})
+    with pytest.raises(DataError, match="images are for a model with one input of 4 dimensions"):
+        onnx_data.open_source(str(images), wanted(onnx_networks.mlp()), {})
+
+
+def test_a_model_of_any_size_needs_the_size(images):
+    """Height and width that the model leaves open must be given."""
+    network = onnx_networks.residual_cnn()
+    for axis in (2, 3):
+        network.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = "any"
+    with pytest.raises(DataError, match="input image of the model takes any size; say which: --set size=224"):
+        onnx_data.open_source(str(images), wanted(network), {})
+    source = onnx_data.open_source(str(images), wanted(network), {"size": 8})
+    assert next(iter(source.batches(1, 1)()))[0].shape == (1, 3, 8, 8)
+
+
+def test_fewer_examples_than_a_batch_are_refused(images):
+    """A model that demands 8 at once cannot be calibrated on 6."""
+    source = onnx_data.open_source(str(images), wanted(onnx_networks.residual_cnn()), {})
+    with pytest.raises(DataError, match="6 examples, a batch has 8; give more data or lower --batch-size"):
+        source.batches(1, 8)
+
+
+def test_the_words_name_what_is_int8_and_what_is_not(tmp_path):
+    """Layers by operator; each reason once, with its layers; operators that become part of others are not listed."""
+    file = onnx_networks.save(onnx_networks.tokens(), tmp_path)
+    lines = list(onnx_words.quantized(steps.configured(file, Rules(skip_layers=("fc",)))))
+    assert lines[0] == "int8: MatMul 1"
+    assert "float: scores, mix: its weight is not constant" in lines
+    assert "float: fc: skipped by the configuration" in lines
+    assert any(line.startswith("float operators: ") and "LSTM 1" in line for line in lines)
+
+
+def test_a_deploy_model_that_differs_is_a_warning():
+    """On data of the user's, more other predictions than rounding explains are told."""
+    parity = steps.outputs.Parity(examples=64, agreement=60 / 64, largest_difference=0.5, relative_difference=0.1)
+    lines = list(onnx_words.saved(steps.Saved(files={}, parity={"onnxruntime": parity}, real=True)))
+    assert lines == [
+        "onnxruntime against fake_quant on 64 given examples: 93.8% of the predictions as simulated, largest "
+        "difference 0.5 (0.1 of the largest output)",
+        "warning: onnxruntime: fewer than 99.5% agree, more than rounding explains: compare the accuracy "
+        "of both models before you ship this one",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("equal", "examples", "told"),
+    [(32, 32, False), (31, 32, False), (29, 32, True), (995, 1000, False), (987, 1000, True)],
+)
+def test_a_few_other_predictions_of_a_few_are_no_warning(equal, examples, told):
+    """One of 32 may be chance where 99.5 % of all agree; thirteen of 1,000 are not."""
+    assert onnx_words.surprising(equal / examples, examples) is told
+
+
+def test_the_onnx_package_is_not_shadowed():
+    """qbench.onnx is qbench's module, and onnx stays the format's."""
+    assert steps.__name__ == "qbench.onnx"
+    assert hasattr(onnx, "ModelProto")
