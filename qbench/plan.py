@@ -143,6 +143,7 @@ class _Variants:
         self._suite = suite
         self._backends = backends
         self._models = {reference.name: reference for reference in suite.references()}
+        self._known = {name: (one.missing(), one.kind) for name, one in self._models.items()}
         self._missing: dict[str, str | None] = {}
         self._choices = {choice.name: choice for choice in suite.recipe}
         self._variants: dict[tuple[str, str, str, str], Variant] = {}
@@ -175,8 +176,8 @@ class _Variants:
             backend = self.backend(name)
             if name not in self._missing:
                 self._missing[name] = backend.missing()
-            reference = self._models[model]
-            reason = reference.missing() or self._missing[name] or backend.why_not(mode=mode, kind=reference.kind)
+            missing, kind = self._known[model]
+            reason = missing or self._missing[name] or backend.why_not(mode=mode, kind=kind)
             if reason is None and mode not in backend.modes:
                 reason = f"{name} has no {mode} mode; it has {', '.join(backend.modes)}"
             self._reasons[key] = reason

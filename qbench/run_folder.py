@@ -22,7 +22,10 @@ from qbench.suite import Suite
 
 REPORTS = Path("reports")
 PARTS = ("samples", "predictions")
-VERSIONS = ("qbench", "torch", "onnxruntime", "onnx", "onnxscript", "numpy", "scipy", "scikit-learn")
+VERSIONS = (
+    *("qbench", "torch", "torchao", "onnxruntime", "openvino", "nncf", "onnx", "onnxscript"),
+    *("numpy", "scipy", "scikit-learn"),
+)
 
 
 class RunFolder:

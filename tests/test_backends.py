@@ -10,7 +10,7 @@ import pytest
 import torch
 from networks import Branching, Head, Loud, NeverAlone, residual_cnn, tokens
 
-from qbench import registry
+from qbench import machine, registry
 from qbench.backends.base import BuildJob
 from qbench.errors import BuildError
 from qbench.models.base import Network
@@ -19,6 +19,7 @@ from qbench.quant.recipe import Recipe
 
 NAMES = registry.names("backend")
 MODES = ("fp32", "dynamic", "static", "qat")
+ONNX_MODES = ("dynamic", "static")
 
 
 def images(n=64):
@@ -96,7 +97,8 @@ def test_every_mode_builds_loads_and_runs(name, tmp_path):
     for mode in backend.modes:
         if backend.why_not(mode=mode, kind="torch"):
             continue
-        network = Network(kind="onnx", path=fp32_file) if backend.builds_from_baseline and mode != "fp32" else None
+        # Exporting takes seconds: those who quantize an ONNX file get the one that is there.
+        network = Network(kind="onnx", path=fp32_file) if mode in ONNX_MODES and "onnx" in backend.flows else None
         built = build(backend, mode, tmp_path / mode, network)
         file = tmp_path / mode / built.file
         assert file.stat().st_size > 0
@@ -209,7 +211,7 @@ def test_what_is_set_is_read_back(name, tmp_path):
     built = build(runtime, "fp32", tmp_path / "fp32")
     before = torch.get_num_threads()
     try:
-        for threads in (1, 2):
+        for threads in (1, 2)[: len(machine.allowed_cores())]:
             runner = runtime.load(tmp_path / "fp32" / built.file, threads=threads)
             assert runner.observed()["threads"] == threads
     finally:

@@ -62,6 +62,7 @@ class Stand(Backend):
 def stands(**changes: Stand) -> dict[str, Backend]:
     """Backends shaped as the built-in ones, with some replaced (underscore for a dash)."""
     usual = [Stand("torch", "torch", ("fp32",)), Stand("onnxruntime", "onnxruntime", ("fp32", "dynamic", "static"))]
+    usual += [Stand("openvino", "openvino", ("fp32", "static", "qat"))]
     usual += [Stand(name, "torch", INT8) for name in ("fbgemm", "x86", "onednn", "qnnpack")]
     usual += [Stand("inductor", "inductor", MODES)]
     return {stand.name: stand for stand in usual} | changes
@@ -266,7 +267,7 @@ def test_include_and_exclude_without_effect_are_noted_at_their_line() -> None:
 def test_a_matrix_beyond_all_reason_is_refused() -> None:
     """The product of the axes is counted before it is made."""
     many = ", ".join(str(number) for number in range(1, 1001))
-    with pytest.raises(UsageError, match="28,000,000 cells"):
+    with pytest.raises(UsageError, match="32,000,000 cells"):
         make_plan(suite(f"{{threads: [{many}], batch_sizes: [{many}]}}"), stands(), cores=9999)
 
 

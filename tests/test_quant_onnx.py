@@ -10,10 +10,10 @@ from networks import Branching, Forgetful, Grouped, NeverAlone, lstm, perceptron
 from onnx import TensorProto, helper, numpy_helper
 
 from qbench.errors import BuildError
-from qbench.quant import coverage, onnx_file, onnx_layers, onnx_model
+from qbench.quant import coverage, onnx_deploy, onnx_file, onnx_layers, onnx_model, onnx_static
 from qbench.quant.recipe import Recipe
 
-RECIPE = Recipe(calibrator="histogram", per_channel=True)
+RECIPE = Recipe(calibrator="minmax", per_channel=True)
 
 
 def images(n=32):
@@ -39,28 +39,60 @@ def test_the_export_agrees_and_takes_any_batch(exported):
     assert onnx_file.fixed_batch(exported["cnn"]) is None
 
 
-@pytest.mark.parametrize("calibrator", ["histogram", "minmax"])
+def static(fp32, file, recipe, calibration):
+    """A static int8 file for ONNX Runtime on this CPU, as its backend makes it."""
+    calibrated = file.with_suffix(".calibrated.onnx")
+    onnx_static.scaled(fp32, calibrated, recipe, calibration, lambda text, share: None)
+    found = onnx_static.read(calibrated)
+    onnx_deploy.write(found.graph, found.sites, found.record, file)
+    return found
+
+
+CALIBRATORS = ("minmax", "moving_average", "histogram", "percentile", "mse", "entropy", "ifmr", "hfmg")
+
+
+@pytest.mark.parametrize("calibrator", CALIBRATORS)
 def test_static_runs_every_layer_in_integer_kernels(exported, tmp_path, calibrator):
-    """QDQ, U8S8: all multiply-accumulates in int8, outputs near fp32, the file about a quarter."""
+    """Each calibrator of the recipe: all multiply-accumulates in int8, outputs near fp32."""
     file = tmp_path / "static.onnx"
-    onnx_model.static(exported["cnn"], file, Recipe(calibrator=calibrator, per_channel=True), images())
+    static(exported["cnn"], file, Recipe(calibrator=calibrator, per_channel=True), images())
     reference = onnx_layers.layers(exported["cnn"], images(1), optimized=False)
     assert coverage.share(coverage.align(reference, onnx_layers.layers(file, images(1)))) == 1.0
     error = np.abs(onnx_model.run(file, images()) - onnx_model.run(exported["cnn"], images())).max()
     assert 0 < error < 0.1
 
 
-def test_activations_are_uint8_and_weights_int8(exported, tmp_path):
-    """U8S8 per channel: the form whose kernels VNNI has."""
+@pytest.mark.parametrize("per_channel", [True, False])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_the_recipe_decides_granularity_and_offset(exported, tmp_path, per_channel, symmetric):
+    """Weights per channel or as one tensor, matrix products too; a symmetric activation has no offset."""
+    recipe = Recipe(calibrator="minmax", per_channel=per_channel, symmetric=symmetric)
+    found = static(exported["cnn"], tmp_path / "static.onnx", recipe, images())
+    scales = {site.layer: len(found.record[site.layer].scale_w) for site in found.sites.weights}
+    assert sorted(scales.values()) == ([8, 8, 10] if per_channel else [1, 1, 1])
+    offsets = {one.offset_d for one in found.record.values() if one.scale_d is not None}
+    assert (offsets == {0}) == symmetric
+
+
+def test_percentile_clips_what_the_recipe_says(exported, tmp_path):
+    """A smaller share of the values inside the range gives smaller scales."""
+    scales = []
+    for percentile in (100.0, 60.0):
+        recipe = Recipe(calibrator="percentile", percentile=percentile, per_channel=True)
+        onnx_static.scaled(exported["cnn"], tmp_path / "x.onnx", recipe, images(), lambda text, share: None)
+        scales.append([one.scale_d for one in onnx_static.read(tmp_path / "x.onnx").record.values()])
+    assert all(less < more for more, less in zip(*scales, strict=True))
+
+
+def test_the_frameworks_default_runs_in_integer_kernels(exported, tmp_path):
+    """ONNX Runtime's own quantizer with its own choices: per tensor, and every layer in int8 on this CPU."""
     file = tmp_path / "static.onnx"
-    onnx_model.static(exported["cnn"], file, RECIPE, images())
-    graph = onnx.load(str(file)).graph
-    types = {tensor.name: tensor.data_type for tensor in graph.initializer}
-    weights = [name for name in types if name.endswith("_quantized") and "bias" not in name]
-    assert weights
-    assert all(types[name] == onnx.TensorProto.INT8 for name in weights)
-    scales = [node for node in graph.node if node.op_type == "QuantizeLinear"]
-    assert all(types[node.input[2]] == onnx.TensorProto.UINT8 for node in scales)
+    onnx_model.framework_static(exported["cnn"], file, Recipe(), images())
+    reference = onnx_layers.layers(exported["cnn"], images(1), optimized=False)
+    assert coverage.share(coverage.align(reference, onnx_layers.layers(file, images(1)))) == 1.0
+    scales = [t for t in onnx.load(str(file)).graph.initializer if t.name.endswith("weight_scale")]
+    assert scales
+    assert not any(tensor.dims for tensor in scales)
 
 
 def test_dynamic_covers_the_lstm(exported, tmp_path):
@@ -87,16 +119,38 @@ def test_multiply_accumulates_agree_with_torch(exported):
 def test_skipped_layers_stay_float_by_their_torch_name(exported, tmp_path):
     """skip_layers takes the module's name, which the exporter keeps in the weight's name."""
     file = tmp_path / "static.onnx"
-    onnx_model.static(exported["cnn"], file, Recipe(per_channel=True, skip_layers=("head",)), images())
-    reference = onnx_layers.layers(exported["cnn"], images(1), optimized=False)
-    found = coverage.align(reference, onnx_layers.layers(file, images(1)))
-    assert [one.name for one in found if not one.int8] == ["head"]
+    scaled = static(exported["cnn"], file, Recipe(per_channel=True, skip_layers=("head",)), images())
+    assert scaled.float_reasons == {"head": "skipped by the configuration"}
+    assert floats(exported["cnn"], file) == ["head"]
 
 
-def test_an_unknown_layer_to_skip_lists_the_nodes(exported, tmp_path):
+def floats(fp32, int8):
+    reference = onnx_layers.layers(fp32, images(1), optimized=False)
+    return [one.name for one in coverage.align(reference, onnx_layers.layers(int8, images(1))) if not one.int8]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ({"skip_layers": ("stem",)}, ["stem"]),
+        ({"skip_layers": ("h*",)}, ["head"]),
+        ({"skip_layers": ("stem", "st*")}, ["stem"]),
+        ({"first_layer_float": True}, ["stem"]),
+        ({"last_layer_float": True, "first_layer_float": True, "skip_layers": ("head",)}, ["stem", "head"]),
+    ],
+)
+def test_the_recipe_names_what_stays_float(exported, tmp_path, recipe, expected):
+    """A module, a pattern, the first and the last layer; naming one twice does no harm."""
+    static(exported["cnn"], tmp_path / "static.onnx", Recipe(per_channel=True, **recipe), images())
+    assert floats(exported["cnn"], tmp_path / "static.onnx") == expected
+
+
+def test_an_unknown_layer_to_skip_lists_those_there_are(exported, tmp_path):
     """A misspelt name must not pass silently."""
+    with pytest.raises(BuildError, match="no layer named haed that would be quantized; there are body, head, stem"):
+        static(exported["cnn"], tmp_path / "x.onnx", Recipe(skip_layers=("haed",)), images())
     with pytest.raises(BuildError, match="no layer named haed; the ONNX nodes are"):
-        onnx_model.static(exported["cnn"], tmp_path / "x.onnx", Recipe(skip_layers=("haed",)), images())
+        onnx_model.framework_static(exported["cnn"], tmp_path / "x.onnx", Recipe(skip_layers=("haed",)), images())
 
 
 def test_a_broken_file_is_explained(tmp_path):
@@ -162,7 +216,7 @@ def test_a_fixed_batch_is_filled_and_its_layers_count_for_one_example(tmp_path, 
     """Calibrated in whole batches, also of more than there are examples; multiply-accumulates at batch size 1."""
     fp32, int8 = by_hand(tmp_path / "m.onnx", batch=batch), tmp_path / "int8.onnx"
     if mode == "static":
-        onnx_model.static(fp32, int8, RECIPE, images())
+        static(fp32, int8, RECIPE, images())
     else:
         onnx_model.dynamic(fp32, int8, RECIPE)
     assert onnx_file.fixed_batch(int8) == batch
@@ -171,16 +225,16 @@ def test_a_fixed_batch_is_filled_and_its_layers_count_for_one_example(tmp_path, 
     assert onnx_file.tiled(int8, images(1))[0].shape == (batch, 1, 8, 8)
 
 
-def test_every_example_calibrates_in_whole_batches(tmp_path):
-    """The last batch is filled up from the first examples: none is left out."""
-    fp32 = by_hand(tmp_path / "m.onnx", batch=5)
-    x = images(7)
-    x[0][6] = 100.0
+@pytest.mark.parametrize("batch", [5, "n"])
+def test_every_example_calibrates(tmp_path, batch):
+    """In whole batches, the last one filled up from the first examples, or in batches of any size: none is left out."""
+    fp32 = by_hand(tmp_path / "m.onnx", batch=batch)
+    x = images(22)
+    x[0][21] = 100.0
     ranges = {}
-    for name, calibration in {"all": x, "without": (x[0][:5],)}.items():
-        onnx_model.static(fp32, tmp_path / name, Recipe(calibrator="minmax", per_channel=True), calibration)
-        graph = onnx.load(str(tmp_path / name)).graph
-        ranges[name] = next(float(numpy_helper.to_array(t)) for t in graph.initializer if t.name == "x_scale")
+    for name, calibration in {"all": x, "without": (x[0][:20],)}.items():
+        onnx_static.scaled(fp32, tmp_path / name, RECIPE, calibration, lambda text, share: None)
+        ranges[name] = onnx_static.read(tmp_path / name).record["conv"].scale_d
     assert ranges["all"] == pytest.approx(100 / 255)
     assert ranges["without"] < 0.01
 
@@ -188,7 +242,7 @@ def test_every_example_calibrates_in_whole_batches(tmp_path):
 def test_nodes_without_names_are_seen(tmp_path):
     """Other exporters leave names out; what ran is found all the same."""
     fp32, int8 = by_hand(tmp_path / "m.onnx", named=False), tmp_path / "int8.onnx"
-    onnx_model.static(fp32, int8, RECIPE, images())
+    static(fp32, int8, RECIPE, images())
     assert covered(fp32, int8) == [(CONV, True), (PRODUCT, True)]
 
 
@@ -196,34 +250,10 @@ def test_nodes_without_names_are_seen(tmp_path):
 def test_an_old_opset_is_converted_for_scales_per_channel(tmp_path, opset):
     """DequantizeLinear takes one scale per channel from opset 13 on."""
     fp32, int8 = by_hand(tmp_path / "m.onnx", opset=opset), tmp_path / "int8.onnx"
-    onnx_model.static(fp32, int8, RECIPE, images())
-    assert onnx.load(str(int8)).opset_import[0].version >= 13
+    static(fp32, int8, RECIPE, images())
     error = np.abs(onnx_model.run(int8, images()) - onnx_model.run(fp32, images())).max()
     assert error < 0.2 * np.abs(onnx_model.run(fp32, images())).max()
     assert covered(fp32, int8) == [(CONV, True), (PRODUCT, True)]
-
-
-def test_an_opset_that_cannot_be_converted_says_what_to_do(tmp_path, monkeypatch):
-    """The opset is named, no temporary file is."""
-
-    def fail(model, version):
-        raise RuntimeError("no adapter for Frobnicate")
-
-    monkeypatch.setattr(onnx.version_converter, "convert_version", fail)
-    fp32 = by_hand(tmp_path / "m.onnx", opset=12)
-    told = r"this ONNX model has 12 and onnx cannot convert it \(RuntimeError: no adapter.*export it with opset 13"
-    with pytest.raises(BuildError, match=told) as raised:
-        onnx_model.static(fp32, tmp_path / "x.onnx", RECIPE, images())
-    assert "/tmp" not in str(raised.value)
-
-
-def test_a_conversion_that_changes_the_model_is_refused(tmp_path, monkeypatch):
-    """The converted model must give what the original gives."""
-    negative = [helper.make_node("Neg", ["a"], ["b"], name="negative")]
-    other = onnx.load(str(by_hand(tmp_path / "other.onnx", opset=13, extra=negative)))
-    monkeypatch.setattr(onnx.version_converter, "convert_version", lambda *_: other)
-    with pytest.raises(BuildError, match="converted from opset 12 to 13, the ONNX model differs; export it with"):
-        onnx_model.static(by_hand(tmp_path / "m.onnx", opset=12), tmp_path / "x.onnx", RECIPE, images())
 
 
 def test_what_the_quantizer_raises_names_no_temporary_file(tmp_path, monkeypatch):
@@ -246,7 +276,7 @@ def test_what_the_quantizer_raises_names_no_temporary_file(tmp_path, monkeypatch
 def test_a_transposed_convolution_stays_float_and_is_counted(exported, tmp_path):
     """Its weight comes through a DequantizeLinear, and the runtime has no integer kernel for it."""
     file = tmp_path / "static.onnx"
-    onnx_model.static(exported["grouped"], file, RECIPE, images())
+    static(exported["grouped"], file, RECIPE, images())
     reference = onnx_layers.layers(exported["grouped"], images(1), optimized=False)
     found = coverage.align(reference, onnx_layers.layers(file, images(1)))
     assert {one.name: one.int8 for one in found} == {"grouped": True, "depthwise": True, "up": False, "head": True}

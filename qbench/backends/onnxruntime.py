@@ -1,28 +1,24 @@
-"""ONNX Runtime on the CPU: fp32 by export, dynamic, static (QDQ, U8S8)."""
+"""ONNX Runtime on the CPU: fp32 by export, dynamic, static and QAT (QDQ), its own quantizer as framework default."""
 
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
-from qbench.errors import BuildError
+from qbench.backends.onnx_build import EXPORTS, FILE, Made, fp32_file, quantized, resolved, why_not
 from qbench.models.base import NetworkKind
 from qbench.quant.recipe import Recipe
 
-FILE = "model.onnx"
-
 
 class OnnxRuntime(Backend):
-    """ONNX Runtime. Its int8 files are made from its fp32 file, so that a network is exported once."""
+    """ONNX Runtime. Its int8 files are made from its fp32 file, which is exported once for all of them."""
 
     name = "onnxruntime"
     runtime = "onnxruntime"
-    modes = ("fp32", "dynamic", "static")
+    modes = ("fp32", "dynamic", "static", "qat")
     flows = ("onnx",)
-    builds_from_baseline = True
     modules = ("onnxruntime", "qbench.quant.onnx_model")
 
     def missing(self) -> str | None:
@@ -31,74 +27,60 @@ class OnnxRuntime(Backend):
         return f"{' and '.join(absent)} not installed; pip install {' '.join(absent)}" if absent else None
 
     def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
-        """QAT happens in torch; TorchScript has no path to ONNX that torch still keeps."""
-        if kind == "torchscript":
-            return "torch no longer exports TorchScript files to ONNX; give the Python source, or an ONNX file"
-        if mode == "qat":
-            return (
-                "an ONNX file cannot be trained; give the model's Python source and use a torch engine"
-                if kind == "onnx"
-                else "a QAT model's learned scales are not carried into ONNX yet; use fbgemm, x86, onednn or qnnpack"
-            )
-        return None
+        """An ONNX file cannot be trained; TorchScript has no path to ONNX that torch still keeps."""
+        return why_not(mode, kind)
 
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
-        """Per-channel weights unless told otherwise; dynamic needs no calibrator."""
-        per_channel = True if recipe.per_channel is None else recipe.per_channel
-        calibrator = None if mode == "dynamic" else recipe.calibrator or "histogram"
-        return replace(
-            recipe,
-            flow="onnx",
-            calibrator=calibrator,
-            percentile=None,
-            per_channel=per_channel,
-            symmetric=None,
-            reduce_range=None,
-            clip_ranges=False,
-            canonicalize=False,
-            min_coverage=None if mode == "dynamic" else recipe.min_coverage,
-        )
+        """Every choice that was left open; the framework's default has none."""
+        return resolved(mode, recipe)
 
     def libraries(self) -> tuple[str, ...]:
         """What exports, quantizes and runs."""
-        return ("torch", "onnx", "onnxscript", "onnxruntime")
+        return (*EXPORTS, "onnxruntime")
 
     def build(self, job: BuildJob) -> Built:
-        """Exports (fp32) or quantizes, checks that the file gives what the model in memory gives."""
-        from qbench.quant import coverage, onnx_file, onnx_layers, onnx_model
+        """Exports (fp32) or quantizes, checks that the file gives the same from call to call, reads the layers from
+        what ONNX Runtime made of it."""
+        from qbench.quant import coverage, input_range, onnx_file, onnx_layers, onnx_model
 
         file = job.folder / FILE
-        if job.mode == "fp32":
-            self._fp32(job, file)
-            onnx_model.require_repeatable(file, job.example)
-            layers = onnx_layers.layers(file, job.example, optimized=False)
-        else:
-            source = job.network.path
-            if source is None:
-                raise BuildError("ONNX Runtime's int8 files are made from its fp32 file, and there is none")
-            job.progress("quantize", 0.2)
-            if job.mode == "static":
-                onnx_model.static(source, file, job.recipe, job.calibration)
-            else:
-                onnx_model.dynamic(source, file, job.recipe)
-            onnx_model.require_repeatable(file, job.example)
+        with fp32_file(job) as source:
             reference = onnx_layers.layers(source, job.example, optimized=False)
-            layers = coverage.align(reference, onnx_layers.layers(file, job.example))
-        return Built(format="onnx", file=FILE, layers=layers, fixed_batch=onnx_file.fixed_batch(file))
-
-    def _fp32(self, job: BuildJob, file: Path) -> None:
-        from qbench.backends.torch_runner import tensors
-        from qbench.quant import onnx_file, onnx_model
-
-        if job.network.path is not None:
-            onnx_file.copy(job.network.path, file)
-            return
-        job.progress("export to ONNX", 0.2)
-        onnx_model.export(job.network.module, tensors(job.example), file)
+            if job.mode == "fp32":
+                onnx_file.copy(source, file)
+                made = Made()
+            else:
+                made = _int8(job, source, file)
+        onnx_model.require_repeatable(file, job.example)
+        ran = onnx_layers.layers(file, job.example) if job.mode != "fp32" else reference
+        return Built(
+            format="onnx",
+            file=FILE,
+            layers=coverage.align(reference, ran),
+            fixed_batch=onnx_file.fixed_batch(file),
+            note="; ".join(made.notes) or None,
+            float_reasons=made.float_reasons,
+            rewrites=made.rewrites,
+            rewrite_difference=made.rewrite_difference,
+            input_ranges=input_range.of_onnx(file),
+        )
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """A session with that many intra-op threads, not spinning."""
         return OnnxRunner(file, threads=threads)
+
+
+def _int8(job: BuildJob, source: Path, file: Path) -> Made:
+    from qbench.quant import onnx_model
+
+    job.progress("quantize", 0.2)
+    if job.mode == "dynamic":
+        onnx_model.dynamic(source, file, job.recipe)
+    elif job.mode == "static" and job.recipe.framework_default:
+        onnx_model.framework_static(source, file, job.recipe, job.calibration)
+    else:
+        return quantized(job, source, file)
+    return Made()
 
 
 class OnnxRunner(Runner):

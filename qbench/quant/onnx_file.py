@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,23 @@ def fixed_batch(file: Path) -> int | None:
 def tiled(file: Path, example: tuple[Array, ...]) -> tuple[Array, ...]:
     """One example (a batch of 1), repeated to the batch size that the file demands."""
     return tuple(np.repeat(array, fixed_batch(file) or 1, axis=0) for array in example)
+
+
+class Batches:
+    """Examples as batches by input name, as often as they are asked for: of the size that the file demands, the last
+    one filled up from the first examples, else of ``size`` at most."""
+
+    def __init__(self, file: Path, inputs: tuple[Array, ...], size: int = 1) -> None:
+        self._names, self._inputs = input_names(file), inputs
+        self._fixed = fixed_batch(file)
+        self._size = self._fixed or size
+
+    def __len__(self) -> int:
+        return -(-len(self._inputs[0]) // self._size)
+
+    def __iter__(self) -> Iterator[dict[str, Array]]:
+        count = len(self._inputs[0])
+        for start in range(0, count, self._size):
+            end = start + self._size
+            index = np.arange(start, end) % count if self._fixed else np.arange(start, min(end, count))
+            yield {name: array[index] for name, array in zip(self._names, self._inputs, strict=True)}

@@ -6,6 +6,7 @@ import json
 import math
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,15 @@ _SAME_SHAPE = {"QuantizeLinear", "DequantizeLinear", "Identity", "Cast"}
 Shape = tuple[int, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Executed:
+    """One executed node and the layer that it is; ``names``: those that a node of the file goes by (its own, or that of
+    its output where it has none)."""
+
+    names: frozenset[str]
+    layer: Layer
+
+
 def layers(file: Path, example: tuple[onnx_model.Array, ...], *, optimized: bool = True) -> tuple[Layer, ...]:
     """The operators that multiply and accumulate in one inference, in order; multiply-accumulates at batch size 1.
 
@@ -31,6 +41,11 @@ def layers(file: Path, example: tuple[onnx_model.Array, ...], *, optimized: bool
     whose names and counts no optimization has touched). ``example`` is a batch of 1, repeated to the batch size that
     the file demands. Constant weights' shapes come from the graph that the runtime wrote, all others from the profile.
     """
+    return tuple(one.layer for one in executed(file, example, optimized=optimized))
+
+
+def executed(file: Path, example: tuple[onnx_model.Array, ...], *, optimized: bool = True) -> tuple[Executed, ...]:
+    """``layers`` with the names of their nodes."""
     inputs = onnx_file.tiled(file, example)
     graph, events = _profile(file, inputs, optimized=optimized)
     shapes = _Shapes(graph)
@@ -43,7 +58,8 @@ def layers(file: Path, example: tuple[onnx_model.Array, ...], *, optimized: bool
             if operator in _FLOAT | _INT8 and name in nodes:
                 macs = _multiply_accumulates(operator, nodes[name], arguments, shapes) // len(inputs[0])
                 label = onnx_model.module_of(nodes[name]) or name
-                found.append(Layer(name=label, operator=operator, macs=macs, int8=operator in _INT8))
+                layer = Layer(name=label, operator=operator, macs=macs, int8=operator in _INT8)
+                found.append(Executed(names=frozenset([name, *nodes[name].output]), layer=layer))
     return tuple(found)
 
 

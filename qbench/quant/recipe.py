@@ -19,7 +19,7 @@ class Recipe:
     and the last layer stay float where asked. ``clip_ranges``: the range of a layer ends where a following ReLU6 or
     Hardtanh cuts it. ``canonicalize``: the network is rewritten into an equal one that quantizers match.
     ``framework_default``: the framework's own recipe, untouched. ``min_coverage``: least share of multiply-accumulates
-    in int8.
+    in int8. ``embeddings``: dynamic quantization makes tables of Embedding quint8, too (torch engines).
 
     QAT: ``epochs``, ``learning_rate``, ``batch_size``, ``seed``, ``schedule`` (``cosine`` or ``constant``), ``distill``
     (the share of the loss that is the distance to the fp32 network's outputs, 0 to 1).
@@ -39,6 +39,7 @@ class Recipe:
     canonicalize: bool = True
     framework_default: bool = False
     min_coverage: float | None = None
+    embeddings: bool = False
     epochs: int | None = None
     learning_rate: float | None = None
     batch_size: int | None = None

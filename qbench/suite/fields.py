@@ -98,6 +98,12 @@ class ModeKeys(Section):
     last_layer_float: Yes = Field(False, description="The last layer stays in floating point.")
 
 
+class DynamicKeys(ModeKeys):
+    """How dynamic quantization makes a model int8."""
+
+    embeddings: Yes = Field(False, description="Tables of Embedding as quint8 per row, too (torch engines).")
+
+
 class RangeKeys(ModeKeys):
     """How activations become int8 ahead of time."""
 
@@ -133,10 +139,10 @@ class QatKeys(RangeKeys):
     )
 
 
-class DynamicRecipe(ModeKeys):
+class DynamicRecipe(DynamicKeys):
     """The mode `dynamic`: weights int8 ahead of time, activations quantized on the fly."""
 
-    backends: dict[BackendName, ModeKeys] = Field({}, description="Other values for single backends.")
+    backends: dict[BackendName, DynamicKeys] = Field({}, description="Other values for single backends.")
 
 
 class StaticRecipe(StaticKeys):

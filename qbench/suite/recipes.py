@@ -21,7 +21,8 @@ from qbench.quant.recipe import DEFAULT, FRAMEWORK_DEFAULT, Recipe
 from qbench.suite import words
 from qbench.suite.values import Positive, Section, Share, Text, Yes, near, shown, wrong
 
-Calibrator = Literal["minmax", "moving_average", "histogram", "percentile", "mse"]
+# entropy, ifmr and hfmg are those of the ONNX flow; the torch flows have the others, and the ONNX flow all of them.
+Calibrator = Literal["minmax", "moving_average", "histogram", "percentile", "mse", "entropy", "ifmr", "hfmg"]
 Flow = Literal["eager", "fx", "pt2e", "onnx"]
 NAMED = (DEFAULT, FRAMEWORK_DEFAULT)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
@@ -44,6 +45,7 @@ class RecipeKeys(Section):
     clip_ranges: Yes | None = Field(None, description="A ReLU6 or Hardtanh cuts the range of the layer before it.")
     canonicalize: Yes | None = Field(None, description="Rewrite the network into an equal one that quantizers match.")
     min_coverage: Share | None = Field(None, description="Least share of multiply-accumulates in int8.")
+    embeddings: Yes | None = Field(None, description="dynamic on torch engines: tables of Embedding as quint8.")
 
 
 @dataclass(frozen=True, kw_only=True)

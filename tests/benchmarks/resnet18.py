@@ -66,7 +66,7 @@ def build():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
 """
 IMAGES = 32
-BACKENDS = ("torch", "fbgemm", "x86", "onednn", "onnxruntime", "inductor")
+BACKENDS = ("torch", "fbgemm", "x86", "onednn", "onnxruntime", "openvino", "inductor")
 
 
 def images(count: int) -> np.ndarray:

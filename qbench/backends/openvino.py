@@ -1,0 +1,188 @@
+"""OpenVINO on the CPU: fp32 and int8 from ONNX files, NNCF's own quantization as the framework's default."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
+from qbench.backends.onnx_build import EXPORTS, FILE, Made, fp32_file, quantized, resolved, why_not
+from qbench.errors import MeasureError
+from qbench.models.base import NetworkKind
+from qbench.quant.recipe import Recipe
+
+NNCF_FILE = "model.ov.zip"
+NNCF_NOTE = "OpenVINO's own form: model.xml and model.bin, stored in one zip file"
+TASKS = Path("/proc/self/task")
+_PACKAGES = ("openvino", "nncf", "onnx", "onnxruntime")
+
+
+class OpenVino(Backend):
+    """OpenVINO. It runs the very files that onnxruntime runs, where its kernels take them."""
+
+    name = "openvino"
+    runtime = "openvino"
+    modes = ("fp32", "static", "qat")
+    flows = ("onnx",)
+    modules = ("openvino", "qbench.quant.openvino_model")
+
+    def missing(self) -> str | None:
+        """Whether the packages are there."""
+        absent = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+        return f"{' and '.join(absent)} not installed; pip install 'qbench[openvino]'" if absent else None
+
+    def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
+        """OpenVINO quantizes no activations as it runs; otherwise as for every ONNX file."""
+        if mode == "dynamic":
+            return (
+                "OpenVINO's CPU kernels take activations whose ranges are known; use static, or dynamic on "
+                "onnxruntime or a torch engine"
+            )
+        return why_not(mode, kind)
+
+    def resolve(self, mode: str, recipe: Recipe) -> Recipe:
+        """Every choice that was left open; NNCF chooses for itself where the framework's default is asked for."""
+        return resolved(mode, recipe)
+
+    def libraries(self) -> tuple[str, ...]:
+        """What exports, quantizes and runs."""
+        return (*EXPORTS, "onnxruntime", "openvino", "nncf")
+
+    def build(self, job: BuildJob) -> Built:
+        """Exports or quantizes, and reads the layers from the graph that OpenVINO executes."""
+        with fp32_file(job) as source:
+            if job.mode == "fp32":
+                return _fp32(job, source)
+            own = job.mode == "static" and job.recipe.framework_default
+            file = job.folder / (NNCF_FILE if own else FILE)
+            job.progress("quantize", 0.2)
+            made = _by_nncf(job, source, file) if own else quantized(job, source, file)
+            return _int8(job, source, file, made)
+
+    def load(self, file: Path, *, threads: int) -> Runner:
+        """The compiled model with that many threads on one stream."""
+        return OpenVinoRunner(file, threads=threads)
+
+
+def _fp32(job: BuildJob, source: Path) -> Built:
+    """The file itself; its layers are those of the file as written."""
+    from qbench.quant import onnx_file, onnx_layers, openvino_model
+
+    file = job.folder / FILE
+    onnx_file.copy(source, file)
+    openvino_model.require_repeatable(file, onnx_file.tiled(file, job.example))
+    layers = onnx_layers.layers(source, job.example, optimized=False)
+    return Built(format="onnx", file=FILE, layers=layers, fixed_batch=onnx_file.fixed_batch(source))
+
+
+def _by_nncf(job: BuildJob, source: Path, file: Path) -> Made:
+    from qbench.quant import openvino_model
+
+    openvino_model.quantize(source, file, job.calibration)
+    return Made(notes=(NNCF_NOTE,))
+
+
+def _int8(job: BuildJob, source: Path, file: Path, made: Made) -> Built:
+    """What was built, proven, with its layers as they ran."""
+    from qbench.quant import input_range, onnx_file, onnx_layers, openvino_layers, openvino_model
+
+    inputs = onnx_file.tiled(source, job.example)
+    openvino_model.require_repeatable(file, inputs)
+    reference = onnx_layers.executed(source, job.example, optimized=False)
+    return Built(
+        format="onnx" if file.name == FILE else "openvino",
+        file=file.name,
+        layers=openvino_layers.match(reference, openvino_layers.executed(file, inputs)),
+        fixed_batch=onnx_file.fixed_batch(source),
+        note="; ".join(made.notes) or None,
+        float_reasons=made.float_reasons,
+        rewrites=made.rewrites,
+        rewrite_difference=made.rewrite_difference,
+        input_ranges=input_range.of_onnx(file) if file.name == FILE else (),
+    )
+
+
+class OpenVinoRunner(Runner):
+    """One compiled model and its only request. ``observed`` tells what the runtime made of the settings."""
+
+    def __init__(self, file: Path, *, threads: int) -> None:
+        from qbench.quant import openvino_model
+
+        self._before = frozenset(_threads())
+        self._model = openvino_model.compile_file(file, threads=threads)
+        self._request = self._model.create_infer_request()
+        _confine(_threads(), self._before)
+
+    def prepare(self, inputs: Inputs) -> dict[int, Any]:
+        """The inputs as tensors that share the arrays' memory."""
+        import numpy as np
+        import openvino
+
+        return {i: openvino.Tensor(np.ascontiguousarray(one), shared_memory=True) for i, one in enumerate(inputs)}
+
+    def __call__(self, prepared: dict[int, Any]) -> Any:
+        """One inference."""
+        return self._request.infer(prepared, share_inputs=True, share_outputs=True)
+
+    def outputs(self, result: Any) -> Array:
+        """The first output, copied: the request writes the next one over it."""
+        array: Array = result[0].copy()
+        return array
+
+    def observed(self) -> dict[str, Any]:
+        """Threads, streams, pinning and precision as the compiled model tells them, and where its threads may run.
+
+        Raises ``MeasureError`` where one of them may run on a core that this process may not use: OpenVINO places
+        threads by itself on some machines, whatever the affinity of the process.
+        """
+        told = self._model.get_property
+        _require_inside(_threads(), self._before)
+        return {
+            "threads": int(told("INFERENCE_NUM_THREADS")),
+            "interop_threads": int(told("NUM_STREAMS")),
+            "provider": ", ".join(told("EXECUTION_DEVICES")),
+            "pinned_by_runtime": bool(told("ENABLE_CPU_PINNING")),
+            "inference_precision": str(told("INFERENCE_PRECISION_HINT").get_type_name()),
+        }
+
+
+def _threads() -> dict[int, set[int]]:
+    """Thread of this process -> the cores that it may run on; empty where the system does not tell."""
+    if not TASKS.is_dir() or not hasattr(os, "sched_getaffinity"):
+        return {}
+    found = {}
+    for task in TASKS.iterdir():
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            found[int(task.name)] = os.sched_getaffinity(int(task.name))
+    return found
+
+
+def _outside(now: dict[int, set[int]], before: frozenset[int]) -> dict[int, set[int]]:
+    """Thread -> its cores outside those of the process, for threads that came with the model; older ones are those of
+    other libraries, and idle."""
+    allowed = now.get(os.getpid(), set())
+    return {task: cores - allowed for task, cores in now.items() if task not in before and not cores <= allowed}
+
+
+def _confine(now: dict[int, set[int]], before: frozenset[int]) -> None:
+    """Lets the model's threads run on the cores of the process only: they take after whichever thread makes them, which
+    may be one that was there before the process was pinned."""
+    for task in _outside(now, before):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            os.sched_setaffinity(task, now[os.getpid()])
+
+
+def _require_inside(now: dict[int, set[int]], before: frozenset[int]) -> None:
+    """Raises ``MeasureError`` where a thread of the model may leave the cores of the process."""
+    outside = set().union(*_outside(now, before).values())
+    if outside:
+        raise MeasureError(
+            f"OpenVINO lets threads run on the cores {', '.join(map(str, sorted(outside)))}, outside those of this "
+            f"process ({', '.join(map(str, sorted(now[os.getpid()])))}): not measured, since it is another case"
+        )
+
+
+BACKEND = OpenVino()

@@ -1,0 +1,100 @@
+"""What OpenVINO really ran: the layers that multiply and accumulate, from the graph that it executes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from qbench.quant import coverage, openvino_model
+from qbench.quant.coverage import Layer
+from qbench.quant.onnx_layers import Executed
+
+_LAYERS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell"}
+_NOT_RUN = "not_executed"
+_INT8 = ("_i8", "_u8")  # how the names of its int8 kernels end
+# What OpenVINO hangs on the name of a node of which it makes several.
+_PARTS = ("/WithoutBiases", "/DequantizationMultiply", "/DequantizationSubtract", "/DequantizationConvert")
+
+Shape = tuple[int, ...]
+
+
+def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
+    """The nodes that multiplied and accumulated in one inference, in order; multiply-accumulates at batch size 1.
+
+    int8 is what the kernel's name says: ``runtimePrecision`` alone is that of the tensors, and a float kernel may
+    write int8 (seen on a transposed convolution: i8, run by brgconv_avx2_f32). ``inputs`` are a batch of the size that
+    the file takes.
+    """
+    compiled = openvino_model.compile_file(file, profile=True)
+    openvino_model.run(compiled, inputs)  # shapes and kernels are settled by it
+    found = []
+    for node in compiled.get_runtime_model().get_ordered_ops():
+        told = {key: _text(value) for key, value in node.get_rt_info().items()}
+        if told["layerType"] in _LAYERS and told["execTimeMcs"] != _NOT_RUN:
+            kernel = told["primitiveType"]
+            layer = Layer(
+                name=node.get_friendly_name(),
+                operator=f"{told['layerType']} {kernel}",
+                macs=_multiply_accumulates(told["layerType"], node) // len(inputs[0]),
+                int8=kernel.lower().endswith(_INT8),
+            )
+            names = [node.get_friendly_name(), *told["originalLayersNames"].split(",")]
+            found.append(Executed(names=frozenset(map(_whole, names)), layer=layer))
+    return tuple(found)
+
+
+def match(reference: Sequence[Executed], ran: Sequence[Executed]) -> tuple[Layer, ...]:
+    """The reference's layers (as an ONNX file has them), marked with what was executed for them.
+
+    By the names that went into an executed node, since OpenVINO may run branches in another order; what has no name
+    left (a rewritten matrix product, a transposed convolution) by its multiply-accumulates, in order.
+    """
+    free = list(ran)
+    found: dict[int, Layer] = {}
+    for i, wanted in enumerate(reference):
+        own = next((one for one in free if one.names & wanted.names and one.layer.macs == wanted.layer.macs), None)
+        if own is not None:
+            free.remove(own)
+            found[i] = replace(wanted.layer, operator=own.layer.operator, int8=own.layer.int8)
+    rest = [i for i in range(len(reference)) if i not in found]
+    matched = coverage.align([reference[i].layer for i in rest], [one.layer for one in free])
+    found |= dict(zip(rest, matched, strict=True))
+    return tuple(found[i] for i in range(len(reference)))
+
+
+def _whole(name: str) -> str:
+    """The name of the node of the file that an executed node is a part of."""
+    while (part := next((one for one in _PARTS if name.endswith(one)), None)) is not None:
+        name = name.removesuffix(part)
+    return name
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value.astype(str))
+
+
+def _multiply_accumulates(kind: str, node: Any) -> int:
+    output = _shape(node.get_output_partial_shape(0))
+    inputs = [_shape(one.get_partial_shape()) for one in node.inputs()]
+    if kind.startswith("RNN"):  # the constants of three axes are the weights of input and state
+        steps = math.prod(inputs[0][:-1])
+        return steps * sum(math.prod(one) for i, one in enumerate(inputs) if len(one) == 3 and _constant(node, i))
+    if kind == "Convolution":
+        return math.prod(output) * math.prod(inputs[1]) // output[1]
+    if kind == "Deconvolution":
+        return math.prod(inputs[0]) * math.prod(inputs[1]) // inputs[0][1]
+    # The axis that is summed over is the last of A, unless A is transposed.
+    plain = len(inputs[0]) < 2 or inputs[0][-2] == output[-2]
+    return math.prod(output) * inputs[0][-1 if plain else -2]
+
+
+def _constant(node: Any, position: int) -> bool:
+    maker = node.input_value(position).get_node()
+    return _text(maker.get_rt_info()["layerType"]) == "Const"
+
+
+def _shape(partial: Any) -> Shape:
+    return tuple(1 if one.is_dynamic else one.get_length() for one in partial)

@@ -1,0 +1,193 @@
+"""What a trained network has learned, in ONNX: places, scales and weights, and the files made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from networks import residual_cnn
+from onnx import TensorProto, helper, numpy_helper
+
+from qbench.errors import BuildError
+from qbench.quant import fx, onnx_deploy, onnx_layers, onnx_model, onnx_qat, qat, torch_ao
+from qbench.quant.learned import ACTIVATION, WEIGHT, learned_scales
+from qbench.quant.recipe import Recipe
+from qbench.quant.uniform import deploy_onnxruntime
+from qbench.quant.uniform.graph import Graph
+from qbench.quant.uniform.record import Scales
+from qbench.quant.uniform.sites import Sites, WeightSite
+
+RECIPE = Recipe(
+    flow="onnx", calibrator="moving_average", per_channel=True, symmetric=False, reduce_range=False,
+    epochs=1, batch_size=16, seed=0, learning_rate=1e-3,
+)  # fmt: skip
+
+
+def images(n=64):
+    return torch.from_numpy(np.random.default_rng(0).random((n, 1, 8, 8), dtype=np.float32))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A network after QAT, still fake-quantized, and its file: trained and exported once."""
+    before = torch.backends.quantized.engine
+    torch_ao.set_engine(onnx_qat.ENGINE)
+    fitted = qat.fit(
+        residual_cnn(), fx, onnx_qat.ENGINE, RECIPE, (images(),), torch.arange(64) % 10,
+        checkpoints=None, progress=lambda *_: None,
+    )  # fmt: skip
+    file = tmp_path_factory.mktemp("qat") / "trained.onnx"
+    onnx_qat.write(fitted.prepared, (images(1),), file)
+    torch.backends.quantized.engine = before
+    return fitted.prepared, file
+
+
+def test_the_scales_are_those_that_were_learned(trained):
+    """Every weight's scales, channel by channel, and every activation's, at the layer that reads it."""
+    prepared, file = trained
+    found = onnx_qat.learned(Graph.load(file))
+    torchs = learned_scales(prepared)
+    weights = [one.scale for one in torchs if one.of == WEIGHT]
+    ours = [found.record[site.layer].scale_w for site in found.sites.weights]
+    assert len(ours) == len(weights) == 3
+    for mine, theirs in zip(ours, weights, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+    activations = {(np.float32(one.scale[0]), one.zero_point[0] - 128) for one in torchs if one.of == ACTIVATION}
+    read = {(np.float32(one.scale_d), one.offset_d) for one in found.record.values()}
+    assert read < activations  # the output's own scale is read by no layer
+    assert len(read) == 4
+
+
+def test_the_graph_is_the_trained_network_in_fp32(trained):
+    """No quantize node is left, BatchNorm is folded, and outputs are the network's own name."""
+    graph = onnx_qat.learned(Graph.load(trained[1])).graph
+    kinds = [node.op_type for node in graph.nodes]
+    assert sorted(kinds) == sorted(["Conv", "Relu", "Conv", "Add", "Relu", "ReduceMean", "Gemm", "Identity"])
+    assert graph.outputs == ("output",)
+    onnx.checker.check_model(graph.model)
+
+
+def test_the_int8_file_gives_what_the_trained_network_gives(trained, tmp_path):
+    """Every layer in an integer kernel, outputs by less than a level from the fake-quantized network's on average: its
+    own are rounded, and clipped to their learned range, which the file's are not."""
+    prepared, file = trained
+    found = onnx_qat.learned(Graph.load(file))
+    made = deploy_onnxruntime.deploy(found.graph, found.sites, found.record, form="U8U8")  # exact on every CPU
+    made.save(tmp_path / "int8.onnx")
+    with torch.inference_mode():
+        expected = prepared(images()).numpy()
+    ours = onnx_model.run(tmp_path / "int8.onnx", (images().numpy(),))
+    level = next(one.scale[0] for one in reversed(learned_scales(prepared)) if one.of == ACTIVATION)
+    assert np.abs(ours - expected).mean() < level
+    assert all(one.int8 for one in onnx_layers.layers(tmp_path / "int8.onnx", (images(1).numpy(),)))
+
+
+def pair(tensor, name, *, zero, axis=None, scale=0.5):
+    """A quantize and a dequantize node behind a tensor."""
+    along = {} if axis is None else {"axis": axis}
+    values = np.full(4, scale, np.float32) if axis is not None else np.array(scale, np.float32)
+    zeros = np.full(values.shape, zero)
+    constants = [numpy_helper.from_array(values, f"{name}_s"), numpy_helper.from_array(zeros, f"{name}_z")]
+    ends = [f"{name}_s", f"{name}_z"]
+    nodes = [
+        helper.make_node("QuantizeLinear", [tensor, *ends], [f"{name}_q"], name=f"{name}_q", **along),
+        helper.make_node("DequantizeLinear", [f"{name}_q", *ends], [name], name=name, **along),
+    ]
+    return nodes, constants
+
+
+def by_hand(weight_pair, more=(), output="y"):
+    """x -> [Q DQ] -> MatMul by a transposed weight (4 x 3) -> y."""
+    weight = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3), "w")
+    first, second = pair("x", "xd", zero=np.uint8(3)), weight_pair
+    nodes = [
+        *first[0], *second[0],
+        helper.make_node("Transpose", ["wd"], ["wt"], perm=[1, 0], name="turn"),
+        helper.make_node("MatMul", ["xd", "wt"], ["y"], name="product"),
+        *more,
+    ]  # fmt: skip
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "net", [value("x", TensorProto.FLOAT, [1, 3])], [value(output, TensorProto.FLOAT, [1, 4])],
+        [weight, *first[1], *second[1]],
+    )  # fmt: skip
+    return Graph(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+
+def test_a_weight_that_is_transposed_on_its_way_keeps_its_channels():
+    """The transposed one is the layer's weight, and its scales lie along the other axis."""
+    found = onnx_qat.learned(by_hand(pair("w", "wd", zero=np.int8(0), axis=0)))
+    (site,) = found.sites.weights
+    assert (site.layer, site.axis) == ("product", 1)
+    assert np.array_equal(found.graph.constant(site.tensor), np.arange(12).reshape(4, 3).T)
+    assert found.record["product"] == Scales(scale_d=0.5, offset_d=-125, scale_w=(0.5,) * 4, offset_w=(0,) * 4)
+
+
+def test_what_is_no_uniform_quantization_is_refused():
+    """Unsigned or shifted weights, and a network in which nothing is quantized."""
+    for zero in (np.uint8(128), np.int8(1)):
+        with pytest.raises(BuildError, match="wd: expected symmetric int8 weights"):
+            onnx_qat.learned(by_hand(pair("w", "wd", zero=zero, axis=0)))
+    nothing = by_hand(([helper.make_node("Identity", ["w"], ["wd"], name="same")], []))
+    with pytest.raises(BuildError, match="no weight of the trained network is quantized"):
+        onnx_qat.learned(nothing)
+
+
+def weights_of(value, axis=0):
+    """A convolution's weight as a graph, its place, and its record by the absolute maximum."""
+    tensor = numpy_helper.from_array(value.astype(np.float32), "w")
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="conv")
+    info = helper.make_tensor_value_info
+    shape = [1, value.shape[1], 8, 8]
+    graph = helper.make_graph(
+        [node], "net", [info("x", TensorProto.FLOAT, shape)], [info("y", TensorProto.FLOAT, None)], [tensor]
+    )
+    site = WeightSite(layer="conv", tensor="w", axis=axis, params=None)
+    largest = np.abs(value).max(axis=(1, 2, 3)) if axis == 0 else np.abs(value).max(keepdims=True).reshape(1)
+    scales = tuple(map(float, largest / 127))
+    return Graph(helper.make_model(graph)), Sites(weights=(site,), activations=()), {"conv": Scales(scale_w=scales)}
+
+
+def test_no_pair_of_neighbours_overflows_16_bits():
+    """Whatever two weights of one sign meet at one place of the window: 255 times their sum stays below 32768."""
+    value = np.random.default_rng(0).standard_normal((8, 16, 3, 3))
+    graph, sites, record = weights_of(value)
+    made, share = onnx_deploy.narrowed(graph, sites, record)
+    steps = np.rint(value / np.asarray(made["conv"].scale_w).reshape(-1, 1, 1, 1))
+    for sign in (1, -1):
+        two = np.sort(np.maximum(sign * steps, 0), axis=1)[:, -2:].sum(axis=1)
+        assert two.max() * 255 <= 32767
+    assert 0 < share <= 1
+
+
+def test_what_cannot_overflow_keeps_its_8_bits():
+    """A depthwise channel has no neighbour; weights of opposite signs take from each other."""
+    depthwise = weights_of(np.random.default_rng(0).standard_normal((8, 1, 3, 3)))
+    assert onnx_deploy.narrowed(*depthwise) == (depthwise[2], 0.0)
+    opposite = weights_of(np.array([1.0, -1.0]).reshape(1, 2, 1, 1))
+    assert onnx_deploy.narrowed(*opposite) == (opposite[2], 0.0)
+    both = weights_of(np.array([1.0, 1.0]).reshape(1, 2, 1, 1))
+    assert onnx_deploy.narrowed(*both)[0]["conv"].scale_w[0] == pytest.approx(2 / 127)
+
+
+def test_one_scale_for_a_whole_weight_grows_for_its_worst_channel():
+    """As one tensor there is one step for all."""
+    value = np.concatenate([np.ones((1, 2, 1, 1)), np.full((1, 2, 1, 1), 0.1)])
+    graph, sites, record = weights_of(value, axis=None)
+    (scale,) = onnx_deploy.narrowed(graph, sites, record)[0]["conv"].scale_w
+    assert 2 * round(1 / scale) * 255 <= 32767
+
+
+@pytest.mark.parametrize("form", ["U8U8", "U8S8"])
+def test_weights_are_signed_with_room_where_16_bit_sums_would_overflow(trained, tmp_path, monkeypatch, form):
+    """Unsigned ones are slow in ONNX Runtime and float in OpenVINO; with VNNI nothing is given up."""
+    monkeypatch.setattr(deploy_onnxruntime, "form_for", lambda: form)
+    found = onnx_qat.learned(Graph.load(trained[1]))
+    notes = onnx_deploy.write(found.graph, found.sites, found.record, tmp_path / "x.onnx")
+    graph = onnx.load(str(tmp_path / "x.onnx")).graph
+    (weight,) = [one for one in graph.initializer if one.name.startswith("body.weight") and len(one.dims) == 4]
+    values = numpy_helper.to_array(weight)
+    assert values.dtype == np.int8
+    two = np.sort(np.maximum(values.astype(int), 0), axis=1)[:, -2:].sum(axis=1).max()
+    assert (two * 255 <= 32767) == bool(notes) == (form == "U8U8")
