@@ -307,6 +307,40 @@ def test_qat_keeps_the_networks_own_batch_norm(prepared):
     assert nodes(found.module, "add_") == []
 
 
+class Unmatched(nn.Module):
+    """A grouped transposed convolution with BatchNorm, which torchao's QAT pairs and scales along the wrong axis."""
+
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Conv2d(1, 4, 3, stride=2, padding=1), nn.ConvTranspose2d(4, 2, 2, stride=2, groups=2)
+        self.norm = nn.BatchNorm2d(2, eps=1e-2)
+        self.head = nn.Linear(128, 10)
+
+    def forward(self, x):
+        return self.head(self.norm(self.up(torch.relu(self.down(x)))).flatten(1))
+
+
+def test_batch_norm_after_a_layer_that_is_not_quantized_stays_its_own():
+    """Where nothing is fake-quantized QAT trains the network as written, and its layer says why it is float."""
+    torch.manual_seed(0)
+    model = Unmatched().eval()
+    nn.init.uniform_(model.norm.running_var, 0.01, 0.02)
+    prepared = seen(pt2e.prepare_qat(model, "inductor", RECIPE, (images(1),)))
+    assert not any("conv_transpose" in str(node.target) and "mul" in str(node.args[1]) for node in prepared.graph.nodes)
+    with torch.no_grad():
+        expected, trained = model(images()), prepared(images())
+    found = pt2e.convert_qat(prepared, "inductor", RECIPE, (images(1),))
+    with torch.no_grad():
+        int8 = found.module(images())
+    largest = float(expected.abs().max())
+    assert float((trained - expected).abs().max()) < 0.05 * largest
+    assert float((int8 - trained).abs().max()) < 0.03 * largest
+    assert found.float_reasons == {"up": "X86InductorQuantizer has no int8 form of conv_transpose2d"}
+    again = exported.export(found.module, (images(1),), any_batch=False).module()
+    with torch.no_grad():
+        assert torch.equal(again(images(1)), found.module(images(1)))
+
+
 def test_modes_change_batch_norm_and_dropout_and_nothing_else(prepared):
     """In train mode dropout acts and statistics move; in eval mode neither; the share of dropout stays 0.3."""
     variance = prepared.get_buffer("norm.running_var")

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from qbench.errors import BuildError
-from qbench.quant import checkpoint, eager, fx, learned, pt2e, qat, torch_ao
+from qbench.quant import checkpoint, course, eager, fx, learned, pt2e, qat, torch_ao
 from qbench.quant.recipe import Recipe
 
 ENGINE = next(engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines)
@@ -246,6 +246,87 @@ def test_accuracy_counts_every_batch():
     assert said[-1].endswith("accuracy 100.0%")
 
 
+def test_few_examples_are_all_trained_on():
+    """Of fewer than 1,000 none is held out; of more, one in 20 and at most 512, drawn by the seed."""
+    assert [len(part) for part in course.split(999, 0)] == [999, 0]
+    assert [len(part) for part in course.split(1000, 0)] == [950, 50]
+    assert [len(part) for part in course.split(50_000, 0)] == [49_488, 512]
+    kept, out = course.split(1000, 0)
+    assert torch.equal(torch.cat([kept, out]).sort().values, torch.arange(1000))
+    assert not torch.equal(out, course.split(1000, 1)[1])
+
+
+def holding_out(flow=fx, recipe=RECIPE, checkpoints=None, progress=quiet, x=None):
+    """A training of 1,000 examples in two epochs of four steps."""
+    x = images(1000) if x is None else x
+    recipe = dataclasses.replace(recipe, epochs=2, batch_size=250)
+    return qat.fit(dropping(), flow, ENGINE, recipe, (x,), labels(1000), checkpoints=checkpoints, progress=progress)
+
+
+def test_held_out_accuracy_is_that_of_the_network():
+    """The last text tells loss and accuracy of the network in eval mode on the 50 that it was not trained on."""
+    said = []
+    fitted = holding_out(recipe=changed(learning_rate=1e-12), progress=lambda text, share: said.append(text))
+    _, out = course.split(1000, 0)
+    with torch.no_grad():
+        found = fitted.prepared(images(1000)[out])
+    right = float((found.argmax(1) == labels(1000)[out]).float().mean())
+    assert said[-1].endswith(f", accuracy {right:.1%}")
+    assert "; held out: loss " in said[-1]
+    assert said[-1].partition(": ")[2] in fitted.notes[0]
+
+
+@FLOWS
+def test_what_is_held_out_leaves_no_trace(flow):
+    """Neither weights nor ranges nor statistics know of it: with other held-out examples all stay the same bits."""
+    _, out = course.split(1000, 0)
+    other = images(1000)
+    other[out] *= 100
+    if flow is pt2e:
+        recipe, make = changed(epochs=1, batch_size=500), perceptron
+        fitted = [
+            qat.fit(make(), flow, ENGINE, recipe, (x,), labels(1000), checkpoints=None, progress=quiet).prepared
+            for x in (images(1000), other)
+        ]
+    else:
+        fitted = [holding_out(flow, x=x).prepared for x in (images(1000), other)]
+    assert same_state(*fitted)
+
+
+def test_a_resumed_training_tells_the_same_of_what_is_held_out(tmp_path):
+    """Killed after the last epoch, the notes still hold it."""
+    notes = holding_out(checkpoints=tmp_path).notes
+    assert "held out" in notes[0]
+    assert holding_out(checkpoints=tmp_path).notes == notes
+
+
+class Middle(nn.Module):
+    """A 1-D convolution between rows and a Linear layer; (n, 1, 8, 8) in."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.relu, self.head = nn.Conv1d(8, 4, 3), nn.ReLU(), nn.Linear(24, 10)
+
+    def forward(self, x):
+        return self.head(self.relu(self.conv(x.squeeze(1))).flatten(1))
+
+
+@FLOWS
+def test_a_layer_that_was_not_rounded_in_training_is_named(flow):
+    """Eager has no fake-quantize for 1-D convolutions, which are int8 all the same; the other flows have one."""
+    notes = " ".join(train(Middle().eval(), flow, changed(epochs=1)).notes)
+    named = "QAT did not round the weights of conv (Conv1d) in training, only after it"
+    assert (named in notes) == (flow is eager)
+    assert "head (" not in notes
+
+
+def test_a_layer_that_stays_float_is_not_told_as_unrounded():
+    """What is float on purpose has its reason elsewhere."""
+    trained = train(Middle().eval(), eager, changed(epochs=1, skip_layers=("conv",)))
+    assert "skip_layers" in trained.converted.float_reasons["conv"]
+    assert "did not round" not in " ".join(trained.notes)
+
+
 def test_the_notes_say_how_it_was_trained():
     """Optimizer, schedule, rate, steps and where it ended."""
     (note,) = fit(perceptron()).notes
@@ -318,7 +399,7 @@ def test_a_fitted_network_no_longer_changes(flow):
 @given(examples=st.integers(1, 500), size=st.integers(1, 200))
 def test_batches_hold_every_example_and_none_is_alone(examples, size):
     """Nearly equal batches: none larger than asked for (three for a size of two, where one would be alone)."""
-    sizes = [len(part) for part in torch.arange(examples).tensor_split(qat.batch_count(examples, size))]
+    sizes = [len(part) for part in torch.arange(examples).tensor_split(course.batch_count(examples, size))]
     assert sum(sizes) == examples
     assert max(sizes) <= max(size, 3 if size == 2 else 1)
     assert max(sizes) - min(sizes) <= 1
@@ -501,6 +582,34 @@ def test_a_diverging_training_is_stopped():
     recipe = changed(epochs=20, learning_rate=1e30)
     with pytest.raises(BuildError, match=r"QAT diverged: the loss is .* lower learning_rate \(it is 1e\+30\)"):
         fit(residual_cnn(), recipe=recipe)
+
+
+@pytest.mark.parametrize("rate", [3.5e37, 1e38, 1e300])
+def test_a_learning_rate_beyond_the_numbers_is_refused(rate):
+    """Adam's first step is ten times the rate: torch would fail in the middle of it."""
+    with pytest.raises(BuildError, match=r"learning_rate is [\d.e+]+, with which Adam's first step is.*lower it"):
+        fit(perceptron(), recipe=changed(learning_rate=rate))
+
+
+def test_the_largest_learning_rate_that_numbers_hold_diverges():
+    """Below that end the training runs, and its weights are what is told."""
+    with pytest.raises(BuildError, match="QAT diverged"):
+        fit(residual_cnn(), recipe=changed(learning_rate=3e37))
+
+
+def test_a_loss_that_is_no_number_from_the_start_is_not_blamed_on_the_rate():
+    """Examples that are not finite: the message sends to the data."""
+    x = images().fill_(math.nan)
+    with pytest.raises(BuildError, match=r"QAT cannot begin: the loss of the first batch is nan.*check the data"):
+        qat.fit(perceptron(), fx, ENGINE, RECIPE, (x,), labels(), checkpoints=None, progress=quiet)
+
+
+def test_a_loss_that_becomes_nan_ends_the_training():
+    """The 40th example is not finite: the second batch or a later one meets it."""
+    x = images()
+    x[int(torch.randperm(64, generator=torch.Generator().manual_seed(0))[40])] = math.nan
+    with pytest.raises(BuildError, match="QAT diverged: the loss is nan in epoch 1"):
+        qat.fit(perceptron(), fx, ENGINE, RECIPE, (x,), labels(), checkpoints=None, progress=quiet)
 
 
 def test_a_training_whose_last_step_diverges_is_stopped():

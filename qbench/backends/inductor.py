@@ -12,17 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qbench import machine
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.torch_quantize import as_fp32, quantized, without_ranges
 from qbench.backends.torch_runner import one_example, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
+from qbench.quant import torch_ao
 from qbench.quant.recipe import Recipe
 
 FILE = "model.pt2"
 _X86 = ("x86_64", "AMD64")
-_VNNI = {"avx512_vnni", "avx_vnni", "avx_vnni_int8", "amx_int8"}
+_KERNELS = "onednn"  # whose int8 kernels a package calls
 # EfficientNet-Lite0, calibrated on 20 photos, 80 shifted and flipped ones against fp32: SQNR of the logits in dB with 8
 # bits minmax 17.6, torchao's own default 17.5, histogram, mse, percentile and moving average 17.4 (all agree on each
 # prediction); with 7 bits 15.8, histogram 16.2, mse 16.0. minmax calibrates in a third of the time of histogram.
@@ -67,10 +67,10 @@ class Inductor(Backend):
         """Every choice that was left open; 7 bits for activations only where the CPU adds products in 16."""
         if mode == "fp32":
             return recipe
-        recipe = replace(recipe, flow=recipe.flow or "pt2e")
+        recipe = replace(recipe, flow=recipe.flow or "pt2e", embeddings=False)  # no int8 tables in this flow
         if mode == "dynamic":
             per_channel = recipe.per_channel is not False
-            open_range = _saturates() if recipe.reduce_range is None else recipe.reduce_range
+            open_range = torch_ao.saturates(_KERNELS) if recipe.reduce_range is None else recipe.reduce_range
             without = without_ranges(replace(recipe, per_channel=per_channel, min_coverage=None))
             return without if recipe.framework_default else replace(without, reduce_range=open_range)
         if recipe.framework_default:
@@ -82,7 +82,7 @@ class Inductor(Backend):
             percentile=recipe.percentile if calibrator == "percentile" else None,
             per_channel=recipe.per_channel is not False,
             symmetric=bool(recipe.symmetric),
-            reduce_range=_saturates() if recipe.reduce_range is None else recipe.reduce_range,
+            reduce_range=torch_ao.saturates(_KERNELS) if recipe.reduce_range is None else recipe.reduce_range,
         )
 
     def libraries(self) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class Inductor(Backend):
         module = job.network.module if job.mode == "fp32" else made.converted.module
         job.progress("compile", 0.7)
         ran = aoti.compile_package(made.converted.module, example, file)
-        saturates = _saturates() and not job.recipe.reduce_range
+        saturates = torch_ao.saturates(_KERNELS) and not job.recipe.reduce_range
         overflow = aoti.require_equal(module, file, tensors(job.probes), int8=job.mode != "fp32", saturates=saturates)
         return Built(
             format="pt2",
@@ -121,6 +121,7 @@ class Inductor(Backend):
             rewrites=made.rewrites,
             rewrite_difference=made.rewrite_difference,
             layer_numbers=made.layer_numbers,
+            input_ranges=made.input_ranges,
         )
 
     def load(self, file: Path, *, threads: int) -> Runner:
@@ -130,11 +131,6 @@ class Inductor(Backend):
 
 def _compiler() -> str:
     return os.environ.get("CXX", "g++")
-
-
-def _saturates() -> bool:
-    """Whether oneDNN's kernels here add pairs of u8 x s8 products in 16 bits, which 8-bit activations overflow."""
-    return not set(machine.isa()) & _VNNI
 
 
 class PackageRunner(Runner):

@@ -14,6 +14,8 @@ from qbench.quant.flow import Converted
 from qbench.quant.recipe import Recipe
 
 _NO_KERNEL = "dynamic quantization covers Linear, LSTM and GRU layers only"
+_MAX_NORM = "an int8 table cannot be renormalised (max_norm) as it is read"
+_SUMS_ONLY = "torch's int8 kernel sums the rows of a bag whatever its mode and padding_idx say"
 
 
 def covered() -> tuple[type, ...]:
@@ -21,11 +23,30 @@ def covered() -> tuple[type, ...]:
     return (nn.Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell, nn.RNNCell)
 
 
+def tables() -> tuple[type, ...]:
+    """The types of layer whose table can be read as quint8 with a scale for each row, where a recipe asks for it."""
+    return (nn.Embedding, nn.EmbeddingBag)
+
+
+def why_float_table(part: Any) -> str | None:
+    """Why the table of an Embedding or EmbeddingBag cannot be quint8; None where it can.
+
+    torch has one kernel for bags, ``quantized::embedding_bag_byte``, which accepts the modes mean and max and gives
+    the sum for them; padding_idx it ignores.
+    """
+    if part.max_norm is not None:
+        return _MAX_NORM
+    if isinstance(part, nn.EmbeddingBag) and (part.mode != "sum" or part.padding_idx is not None):
+        return _SUMS_ONLY
+    return None
+
+
 def configurations(module: Any, recipe: Recipe, example: tuple[Any, ...]) -> dict[str, Any]:
     """Layer name -> its QConfig, for every layer that is covered and that the recipe does not keep float.
 
     Weights are per channel where the recipe asks for it and the layer is Linear; recurrent layers have per-tensor
-    kernels only. Raises ``BuildError`` where no layer is left.
+    kernels only. Tables of embeddings are quint8 per row where ``recipe.embeddings`` asks for it and they can be.
+    Raises ``BuildError`` where no layer is left.
     """
     kept = selection.float_by_recipe(module, recipe, example)
     found = {
@@ -35,6 +56,10 @@ def configurations(module: Any, recipe: Recipe, example: tuple[Any, ...]) -> dic
         for name, part in module.named_modules()
         if type(part) in covered() and selection.below(name, kept) is None
     }
+    for name, part in module.named_modules():
+        wanted = type(part) in tables() and recipe.embeddings
+        if wanted and selection.below(name, kept) is None and why_float_table(part) is None:
+            found[name] = torch_ao.float_qparams_weight_only_qconfig
     if not found:
         raise BuildError(
             "dynamic quantization covers Linear, LSTM and GRU layers, and this model has none "
@@ -44,12 +69,16 @@ def configurations(module: Any, recipe: Recipe, example: tuple[Any, ...]) -> dic
 
 
 def float_reasons(module: Any, recipe: Recipe, example: tuple[Any, ...]) -> dict[str, str]:
-    """Layer with weights to multiply -> why it stays float in dynamic quantization."""
+    """Layer with weights to multiply, or table that the recipe wants as int8 -> why it stays float."""
     kept = selection.float_by_recipe(module, recipe, example)
     found: dict[str, str] = {}
     for name, part in module.named_modules():
         if isinstance(part, selection.multiplying()):
             reason = selection.below(name, kept) or (None if type(part) in covered() else _NO_KERNEL)
+            if reason:
+                found[name] = reason
+        elif type(part) in tables() and recipe.embeddings:
+            reason = selection.below(name, kept) or why_float_table(part)
             if reason:
                 found[name] = reason
     return found

@@ -132,6 +132,33 @@ def set_batch_norm_constants(graph_module: Any, constants: Mapping[str, tuple[fl
     graph_module.recompile()
 
 
+def separate_batch_norm(graph_module: Any) -> None:
+    """Takes BatchNorm out of each convolution that torchao's QAT fused it with though nothing there is fake-quantized
+    (1-D, 3-D and transposed convolutions, and skipped ones): ``conv(x, w * s) / s + b`` becomes ``conv(x, w, b)``."""
+    for norm, added, convolution in _fused_batch_norms(graph_module):
+        product = convolution.args[1]
+        if not _is(product, "mul"):
+            continue
+        bias = None if added is None else added.args[1].args[0]
+        convolution.args = (convolution.args[0], product.args[0], bias, *convolution.args[3:])
+        norm.replace_input_with(norm.args[0], convolution)
+    graph_module.graph.eliminate_dead_code(is_impure_node=_changes_state)
+    graph_module.recompile()
+
+
+def _fused_batch_norms(graph_module: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """(BatchNorm, the addition of the bias before it or None, the convolution) wherever QAT scales its outputs back."""
+    for norm in [node for node in graph_module.graph.nodes if _is(node, "batch_norm")]:
+        added = norm.args[0] if _is(norm.args[0], "add") else None
+        scaled = norm.args[0] if added is None else added.args[0]
+        if _is(scaled, "div"):
+            yield norm, added, scaled.args[0]
+
+
+def _changes_state(node: Any) -> bool:
+    return bool(node.is_impure()) or _is(node, "add_")
+
+
 def fold_batch_norm(graph_module: Any) -> None:
     """Folds each BatchNorm that QAT fused with a convolution into that convolution, in eval mode.
 
@@ -140,12 +167,7 @@ def fold_batch_norm(graph_module: Any) -> None:
     same for eps 1e-5 only, and exports 96 patterns to find the places, which takes half a minute.
     """
     graph = graph_module.graph
-    for norm in [node for node in graph.nodes if _is(node, "batch_norm")]:
-        added = norm.args[0] if _is(norm.args[0], "add") else None
-        scaled = norm.args[0] if added is None else added.args[0]
-        if not _is(scaled, "div"):
-            continue
-        convolution = scaled.args[0]
+    for norm, added, convolution in _fused_batch_norms(graph_module):
         fake_quantize = convolution.args[1]
         product = fake_quantize.args[0]
         weight, shape = product.args[0], product.args[1].args[1]

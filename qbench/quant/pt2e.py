@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from qbench.errors import BuildError
@@ -83,6 +84,7 @@ def prepare_qat(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ..
             )
         prepared = _annotated(prepare_qat_pt2e, graph, _quantizer(recipe, floats, training=True))
     _require_fake_quantize(prepared)
+    exported.separate_batch_norm(prepared)
     exported.set_batch_norm_constants(prepared, exported.batch_norm_constants(module))
     prepared.meta[_FLOATS] = floats
     qat_modes(prepared, True)
@@ -221,7 +223,8 @@ def _converted(prepared: Any, floats: dict[str, str], *, dynamic: bool = False) 
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
     try:
-        module = convert_pt2e(prepared)
+        with _own_folding():
+            module = convert_pt2e(prepared)
     except (AssertionError, ValueError, RuntimeError, NotImplementedError) as error:
         if forward.out_of_memory(error):
             raise
@@ -229,6 +232,20 @@ def _converted(prepared: Any, floats: dict[str, str], *, dynamic: bool = False) 
             f"PT2E cannot convert this network ({forward.reason(error)}); name the layer in skip_layers"
         ) from error
     return Converted(module=module, float_reasons=exported.float_reasons(module, floats, dynamic=dynamic))
+
+
+@contextmanager
+def _own_folding() -> Iterator[None]:
+    """Without torchao's folding of BatchNorm, which takes half a minute wherever one is left: what can be folded is
+    (``exported.fold_batch_norm``), and the rest Inductor folds into float convolutions."""
+    from torchao.quantization.pt2e import quantize_pt2e
+
+    theirs = quantize_pt2e._fold_conv_bn_qat
+    quantize_pt2e._fold_conv_bn_qat = lambda module: module
+    try:
+        yield
+    finally:
+        quantize_pt2e._fold_conv_bn_qat = theirs
 
 
 def _require_observed(prepared: Any) -> None:
