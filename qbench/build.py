@@ -17,6 +17,7 @@ from qbench.models.base import Network
 from qbench.plan import Variant
 from qbench.process import Limits, call
 from qbench.quant.coverage import Layer, share
+from qbench.quant.input_range import InputRange, Ranges
 from qbench.quant.recipe import Recipe
 from qbench.record import ArtifactFacts, Coverage
 
@@ -48,6 +49,7 @@ class Artifact:
     rewrites: tuple[str, ...] = ()
     rewrite_difference: float | None = None
     layer_numbers: tuple[Mapping[str, Any], ...] = ()
+    input_ranges: Ranges = ()
 
     @property
     def macs(self) -> int:
@@ -201,6 +203,7 @@ def build_here(
         "rewrites": built.rewrites,
         "rewrite_difference": built.rewrite_difference,
         "layer_numbers": [dict(one) for one in built.layer_numbers],
+        "input_ranges": [None if one is None else asdict(one) for one in built.input_ranges],
         "expected": outputs_digest(backend, folder / built.file, data, built.fixed_batch or 1),
     }
 
@@ -262,4 +265,5 @@ def _artifact(variant: Variant, key: str, entry: cache.Entry) -> Artifact:
         rewrites=tuple(facts["rewrites"]),
         rewrite_difference=facts["rewrite_difference"],
         layer_numbers=tuple(facts["layer_numbers"]),
+        input_ranges=tuple(None if one is None else InputRange(**one) for one in facts["input_ranges"]),
     )

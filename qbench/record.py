@@ -182,8 +182,34 @@ class Flips:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The values of one model input over many examples, preprocessed. ``channels``: the mean of each channel of images,
+    ``channel_errors``: the standard error of its distance from the mean of all, over the examples."""
+
+    least: float
+    greatest: float
+    mean: float
+    deviation: float
+    channels: tuple[float, ...] = ()
+    channel_errors: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputFit:
+    """How the evaluation examples fit an int8 artifact, for one model input: ``low`` and ``high`` are what the artifact
+    can represent and ``clipped`` is the share of values that it clips (null where it does not tell)."""
+
+    evaluated: Spread
+    calibrated: Spread
+    low: float | None = None
+    high: float | None = None
+    clipped: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Accuracy:
-    """The score on ``n`` evaluation examples, and its paired change against the like-for-like fp32."""
+    """The score on ``n`` evaluation examples, and its paired change against the like-for-like fp32. ``inputs``: how
+    each model input fits a static or QAT artifact (null for others, and for inputs of whole numbers)."""
 
     metric: str
     value: float
@@ -193,6 +219,7 @@ class Accuracy:
     delta: Interval | None = None
     agreement: float | None = None
     flips: Flips | None = None
+    inputs: tuple[InputFit | None, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from qbench import wording
+from qbench.quant import input_fit
 from qbench.record import Record
 from qbench.run import RunResult
 
@@ -28,6 +29,11 @@ def problems(records: Iterable[Record]) -> list[str]:
         lines.append(f"{status}: {', '.join(cases[:_SHOWN])}{more}")
         lines += [f"  {wording.clean(line)}" for line in reason.splitlines()]
     return lines
+
+
+def warnings(records: Iterable[Record]) -> list[str]:
+    """Lines on data that does not fit what the int8 artifacts were calibrated on; empty where all does."""
+    return [f"warning: {wording.clean(one)}" for one in input_fit.warnings(records)]
 
 
 def times(elapsed_seconds: Mapping[str, float]) -> str:

@@ -17,3 +17,13 @@ def _own_cache(tmp_path_factory):
     patch.setenv("QBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
     patch.undo()
+
+
+# Files that take longest, first: two workers take a file each, and one that began last would run on alone.
+LONGEST = ("test_readme", "test_backends", "test_run", "test_backends_inductor", "test_quant_pt2e_kinds", "test_build")
+
+
+def pytest_collection_modifyitems(items):
+    """Puts the longest files in front, everything else in the order it has."""
+    rank = {name: position for position, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))

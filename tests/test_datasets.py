@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 import shutil
 import struct
 import sys
@@ -620,6 +621,52 @@ def test_resize_and_centre_crop_equal_pillows(tmp_path: Path) -> None:
         expected = original.resize((25, 20), Image.Resampling.BICUBIC).crop((4, 2, 22, 18))
     assert x.shape == (1, 3, 16, 18)
     assert (x[0].transpose(1, 2, 0) == np.asarray(expected)).all()
+
+
+@pytest.mark.parametrize(
+    ("names", "classes", "labels", "count"),
+    [
+        (("281", "7", "007x"), ["007x", "a", "281", "7"], {"007x": 0, "281": 2, "7": 3}, 4),
+        (("281", "7", "99"), 1000, {"281": 281, "7": 7, "99": 99}, 1000),
+        (("cat", "dog"), "names.txt", {"cat": 2, "dog": 0}, 3),
+    ],
+)
+def test_classes_say_which_output_a_folder_stands_for(
+    names: tuple[str, ...], classes: Any, labels: dict[str, int], count: int, tmp_path: Path
+) -> None:
+    """By number, by a list or by a file of names; folders may be fewer than the model's classes."""
+    write_images(tmp_path, {f"t/{name}/1.png": (3, 3) for name in names})
+    (tmp_path / "names.txt").write_text("dog\nfish\ncat\n", encoding="utf-8")
+    dataset = opened("image-folder", ".", tmp_path, classes=classes)
+    examples = dataset.load("t")
+    found = {Path(name).parent.name: int(label) for name, label in zip(examples.ids, examples.labels, strict=True)}
+    assert (found, dataset.classes) == (labels, count)
+
+
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        (5, "classes: 5: folders must then be called by the model's outputs, 0 to 4; these are not: 07, 7, cat"),
+        (["cat"], "no such class as the folders 07, 7; list it"),
+        (["cat", "cat", "7", "07"], "named twice: cat"),
+        ("photo.png", "photo.png is no text file with one name a line"),
+        ([1, 2], "in quotes where they are numbers"),
+        ("none.txt", "does not exist"),
+    ],
+)
+def test_classes_that_do_not_fit_the_folders_are_refused(classes: Any, said: str, tmp_path: Path) -> None:
+    """Each with the names that are meant, and what to do."""
+    write_images(tmp_path, {f"t/{name}/1.png": (3, 3) for name in ("cat", "7", "07")})
+    write_images(tmp_path, {"photo.png": (9, 9)})
+    with pytest.raises(DataError, match=re.escape(said)):
+        opened("image-folder", ".", tmp_path, classes=classes)
+
+
+def test_two_folders_of_one_index_are_refused(tmp_path: Path) -> None:
+    """7 and 07 would be one class."""
+    write_images(tmp_path, {f"t/{name}/1.png": (3, 3) for name in ("7", "07")})
+    with pytest.raises(DataError, match="07, 7 are one class"):
+        opened("image-folder", ".", tmp_path, classes=10)
 
 
 def test_an_image_of_the_right_size_is_not_touched(tmp_path: Path) -> None:

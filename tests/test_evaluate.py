@@ -13,6 +13,7 @@ from qbench import cache, evaluate, inputs, registry
 from qbench.build import Artifact, outputs_digest
 from qbench.errors import EvaluateError
 from qbench.process import Limits
+from qbench.quant.input_range import InputRange
 from qbench.quant.recipe import Recipe
 
 TOP1 = registry.load("metric", "top1")
@@ -122,3 +123,44 @@ def test_an_artifact_that_gives_other_outputs_than_where_it_was_built_is_refused
     wrong = replace(artifact(tmp_path, data), expected=hashlib.sha256(b"other").hexdigest())
     with pytest.raises(EvaluateError, match="reloaded in a fresh process"):
         evaluate.predict(wrong, data, 1, tmp_path / "p.npz", limits=Limits(seconds=60), progress=lambda *_: None)
+
+
+def test_a_static_artifact_tells_how_the_inputs_fit_it(tmp_path, data):
+    """The share of clipped values over every example once, beside what was seen in calibration and evaluation."""
+    ranged = replace(artifact(tmp_path, data), input_ranges=(InputRange(low=-0.9, high=1.0, step=0.01),))
+    out = tmp_path / "p.npz"
+    evaluate.predict_here(ranged, data, 16, out, progress=lambda *_: None)
+    (fit,) = evaluate.input_fits(evaluate.load_predictions(out))
+    (seen,), (calibrated,) = data.evaluation(0, 70), data.calibration()
+    assert fit.clipped == pytest.approx(np.mean((seen < -0.905) | (seen > 1.005)))
+    assert 0 < fit.clipped < 1
+    assert (fit.low, fit.high, fit.evaluated.greatest) == (-0.9, 1.0, seen.max())
+    assert fit.calibrated.mean == pytest.approx(calibrated.mean(dtype=np.float64))
+    found = evaluate.score("top1", out, None, 10, limits=Limits(seconds=60), progress=lambda *_: None)
+    assert found.inputs == (fit,)
+
+
+def test_whole_batches_count_no_example_twice(tmp_path, data):
+    """A model of one fixed batch size sees its last examples again; the statistics do not."""
+    found = []
+    for fixed in (None, 16):
+        out = tmp_path / f"{fixed}.npz"
+        evaluate.predict_here(artifact(tmp_path, data, fixed_batch=fixed), data, 16, out, progress=lambda *_: None)
+        found.append(evaluate.input_fits(evaluate.load_predictions(out))[0].evaluated)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("mode", ["fp32", "dynamic"])
+def test_what_has_no_fixed_ranges_tells_nothing_of_them(tmp_path, data, mode):
+    """Null, not 0: these clip nothing that was fixed before."""
+    out = tmp_path / "p.npz"
+    evaluate.predict_here(artifact(tmp_path, data, mode=mode), data, 16, out, progress=lambda *_: None)
+    assert evaluate.input_fits(evaluate.load_predictions(out)) is None
+
+
+def test_a_static_artifact_without_a_known_range_has_no_share(tmp_path, data):
+    """The data is told, the share is null."""
+    out = tmp_path / "p.npz"
+    evaluate.predict_here(artifact(tmp_path, data), data, 16, out, progress=lambda *_: None)
+    (fit,) = evaluate.input_fits(evaluate.load_predictions(out))
+    assert (fit.low, fit.high, fit.clipped) == (None, None, None)

@@ -752,3 +752,28 @@ def test_what_an_engine_cannot_save_stays_float():
     found = static(made(Volume), noise(1, 6, 6, 6), engine="qnnpack")
     assert list(found.float_reasons) == ["first", "second"]
     assert "unpack" in found.float_reasons["first"]
+
+
+def test_an_observer_sees_each_value_once():
+    """torch.ao's fused conv + relu runs its observer as its last child and again from a hook: twice the time, and a
+    moving average that moves twice."""
+    torch_ao.set_engine(ENGINES[-1])
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)).eval()
+    recipe = Recipe(flow="eager", calibrator="moving_average", per_channel=True, reduce_range=True)
+    x = torch.randn(2, 1, 12, 12)
+    prepared = eager._prepared(model, ENGINES[-1], recipe, (x[:1],), lambda: iter([(x,)]), training=False)
+    observers = {name: part for name, part in prepared.named_modules() if isinstance(part, torch_ao.ObserverBase)}
+    calls = dict.fromkeys(observers, 0)
+
+    def count(name):
+        def hook(*_):
+            calls[name] += 1
+
+        return hook
+
+    for name, part in observers.items():
+        part.register_forward_hook(count(name))
+    with torch.no_grad():
+        prepared(x)
+    assert len(calls) >= 4
+    assert set(calls.values()) == {1}

@@ -701,3 +701,35 @@ def test_a_saved_model_gives_what_its_module_gives(tmp_path):
         made = static(model, engine)
         torchscript.save(made.module, (images(4),), tmp_path / f"{engine}.pt")
         assert torch.equal(call(torchscript.load(tmp_path / f"{engine}.pt"), images()), call(made.module, images()))
+
+
+class Behind(nn.Module):
+    """A sigmoid whose input comes from outside, or from a layer that may stay float."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.before, self.last = function, nn.Linear(6, 6), nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.last(torch.cat([self.function(x), self.function(self.before(x) * 4)], 1))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("function", [torch.sigmoid, torch.tanh, nn.Sigmoid(), nn.Hardsigmoid()])
+def test_the_input_of_a_function_of_fixed_range_is_not_clipped_to_that_range(function, training):
+    """torch gives what comes into a sigmoid from outside the sigmoid's own output range, 0..1: half of it is lost."""
+    engine = EXACT or ENGINES[-1]
+    torch_ao.set_engine(engine)
+    model, x = Behind(function).eval(), torch.randn(512, 6) * 3
+    recipe = Recipe(flow="fx", calibrator="minmax", per_channel=True, reduce_range=False, skip_layers=("before",))
+    if training:
+        prepared = fx.prepare_qat(model, engine, recipe, (x[:2],))
+        prepared(x)
+        fx.freeze_observers(prepared)
+        int8 = fx.convert_qat(prepared, engine, recipe, (x[:1],)).module
+    else:
+        int8 = fx.static(model, engine, recipe, (x[:1],), lambda: iter([(x,)]), lambda *_: None).module
+    with torch.no_grad():
+        expected = model(x)
+        error = (int8(x) - expected).square().mean() / (expected - expected.mean(0)).square().mean()
+    assert error < 0.01

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx_networks
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -50,10 +52,30 @@ def test_every_subcommand_has_its_heading():
     from qbench.cli import app
 
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    names |= {group.typer_instance.info.name for group in app.registered_groups}
     assert names <= set(re.findall(r"^## (\w+)$", TEXT, flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", ["my_model.py", "my_data.py"])
+def model_for_digits(folder):
+    """``model.onnx``, which the README's reader has: a layer called ``classifier``, the input ``image`` of a digit."""
+    draft = onnx_networks.Draft()
+    x = draft.add("Relu", [draft.conv("image", "conv", 1, 8)], "relu")
+    x = draft.add("Flatten", [draft.add("MaxPool", [x], "pool", kernel_shape=[2, 2], strides=[2, 2])], "flatten")
+    x = draft.linear(x, "classifier", 8 * 4 * 4, 10)
+    return onnx_networks.save(draft.model({"image": ["batch", 1, 8, 8]}, {x: ["batch", 10]}), folder)
+
+
+def test_the_python_example_of_onnx_runs_as_written(tmp_path, monkeypatch, capsys):
+    """From a model to its deploy model with a loop of the reader's own."""
+    monkeypatch.chdir(tmp_path)
+    model_for_digits(tmp_path)
+    (code,) = [block for language, block in BLOCKS if language == "python" and "import qbench.onnx" in block]
+    batches = [np.random.default_rng(seed).standard_normal((2, 1, 8, 8)).astype(np.float32) for seed in range(4)]
+    exec(compile(code, "README.md", "exec"), {"batches": batches})
+    assert capsys.readouterr().out == "int8/model_deploy_model.onnx 1.0\n"
+
+
+@pytest.mark.parametrize("name", ["my_model.py", "my_data.py", "my_score.py"])
 def test_the_files_shown_are_the_files_shipped(name):
     """What a reader copies from the page is what lies in tests/data/user."""
     assert files()[name] == (ROOT / "tests/data/user" / name).read_text(encoding="utf-8")
@@ -70,6 +92,7 @@ def test_the_examples_run_as_written(tmp_path):
     shutil.copytree(ROOT / "tests/data/user", tmp_path, dirs_exist_ok=True)
     for name in ("mine.yaml", "recipes.yaml"):
         (tmp_path / name).write_text(files()[name], encoding="utf-8")
+    model_for_digits(tmp_path)
     seen = 0
     for command, codes in commands():
         words = [sys.executable, "-m", "qbench", *shlex.split(command)[1:]]
@@ -79,5 +102,6 @@ def test_the_examples_run_as_written(tmp_path):
         seen += 1
     assert seen >= 10
     assert (tmp_path / "reports/baselines/mine.jsonl").exists()
+    assert (tmp_path / "int8/model_ascend_model.onnx").exists()
     assert (tmp_path / "gate.md").read_text(encoding="utf-8").count("PASS") >= 2
     assert "<testsuite" in (tmp_path / "gate.xml").read_text(encoding="utf-8")

@@ -32,7 +32,7 @@ from made_records import (
 from qbench import record as records_file
 from qbench import wording
 from qbench.errors import QbenchError, UsageError
-from qbench.record import Fastest, Interval, Record
+from qbench.record import Fastest, InputFit, Interval, Record, Spread
 from qbench.report import answer, table, text
 from qbench.report.build import build_report, judge
 from qbench.stored import MetricInfo, RunInfo, read_run
@@ -418,3 +418,24 @@ def test_a_report_that_cannot_be_written_says_how_to_get_it(
     with pytest.raises(QbenchError, match=r"No space left on device; the records are kept.*qbench report"):
         build_report(folder)
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_clipped_inputs_are_the_first_thing_that_a_reader_sees(tmp_path: Path) -> None:
+    """In the page above the answer, in summary.md above the tables; the raw numbers stay in results.csv."""
+    values = Spread(least=-1.0, greatest=4.0, mean=0.1, deviation=0.5)
+    fit = InputFit(evaluated=values, calibrated=replace(values, greatest=1.0), low=-1.0, high=1.0, clipped=0.125)
+    record = int8(accuracy=replace(accuracy(), inputs=(fit,)))
+    folder = run_folder(tmp_path / "run", [fp32(), record])
+    build_report(folder)
+    page, summary = ((folder / name).read_text(encoding="utf-8") for name in ("report.html", "summary.md"))
+    said = "12.5 % of the values of the inputs are clipped"
+    assert 0 < page.index('role="alert"') < page.index(said) < page.index("The answer")
+    assert 0 < summary.index("warning: ") < summary.index(said) < summary.index("## ")
+    results = (folder / "results.csv").read_text(encoding="utf-8").splitlines()
+    (row,) = (one for one in csv.DictReader(results) if one["accuracy.inputs"])
+    assert json.loads(row["accuracy.inputs"])["clipped"] == 0.125
+
+
+def test_inputs_that_fit_are_not_mentioned(built: Path) -> None:
+    """No empty box."""
+    assert 'role="alert"' not in (built / "report.html").read_text(encoding="utf-8")

@@ -77,14 +77,16 @@ class TorchAO(Backend):
 
     def build(self, job: BuildJob) -> Built:
         """Quantizes on this engine, saves, reloads, checks bit-equality, reads the layers from the file."""
-        from qbench.quant import coverage, torchscript
+        from qbench.quant import coverage, input_range, torchscript, widened
 
         torch_ao.set_engine(self.name)
         example = one_example(job)
         reference = torchscript.layers(job.network.module, example)
         made = quantized(job, self.name, example)
         traced = save(made.converted.module, job, job.folder / FILE)
-        ran = torchscript.layers(torchscript.load(job.folder / FILE), example)
+        loaded = torchscript.load(job.folder / FILE)
+        ran = torchscript.layers(loaded, example)
+        ran = widened.without_rims(ran, made.converted.module, example)
         notes = (self._note(), *made.converted.notes, traced)
         return Built(
             format="torchscript",
@@ -95,6 +97,7 @@ class TorchAO(Backend):
             rewrites=made.rewrites,
             rewrite_difference=made.rewrite_difference,
             layer_numbers=made.layer_numbers,
+            input_ranges=() if job.mode == "dynamic" else input_range.of_module(loaded, example),
         )
 
     def _note(self) -> str | None:

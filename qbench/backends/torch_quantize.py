@@ -12,7 +12,9 @@ from typing import Any
 from qbench.backends.base import BuildJob
 from qbench.backends.torch_runner import tensors
 from qbench.errors import BuildError
+from qbench.quant import input_range
 from qbench.quant.flow import Batches, Converted
+from qbench.quant.input_range import Ranges
 from qbench.quant.recipe import Recipe
 
 _BATCH = 16  # calibration examples of one call: a 224 x 224 network holds its activations for as many
@@ -22,12 +24,13 @@ _COMPARED = 8  # calibration examples on which each layer is held against fp32
 @dataclass(frozen=True, kw_only=True)
 class Quantized:
     """An int8 module; what the network was rewritten into before, with the largest difference of outputs; of each layer
-    SQNR and cosine against fp32."""
+    SQNR and cosine against fp32; of each input the values that the module can represent."""
 
     converted: Converted
     rewrites: tuple[str, ...] = ()
     rewrite_difference: float | None = None
     layer_numbers: tuple[Mapping[str, Any], ...] = ()
+    input_ranges: Ranges = ()
 
 
 def without_ranges(recipe: Recipe) -> Recipe:
@@ -55,7 +58,12 @@ def quantized(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Quantized
     job.progress("compare layers", 0.9)
     numbers, unknown = _layer_numbers(job, converted.module)
     notes = (*canonical_form.converted.notes, *converted.notes, *unknown)
-    return replace(canonical_form, converted=replace(converted, notes=notes), layer_numbers=numbers)
+    return replace(
+        canonical_form,
+        converted=replace(converted, notes=notes),
+        layer_numbers=numbers,
+        input_ranges=() if job.mode == "dynamic" else input_range.of_module(converted.module, example),
+    )
 
 
 def _without_folded(job: BuildJob, module: Any) -> Recipe:

@@ -1,11 +1,14 @@
 """Images in class folders: ``<dir>/<split>/<class>/*.png`` or ``<dir>/<class>/*.png``.
 
-Class folders in sorted order are the labels 0, 1, 2 …, the same for every split. Without split folders, images
-are split into train and test by ``seed`` and ``test_share``, every class in its proportion.
+Class folders in sorted order are the labels 0, 1, 2 …, the same for every split; where the model has other or more
+classes, ``classes`` says which output a folder stands for. Without split folders, images are split into train and test
+by ``seed`` and ``test_share``, every class in its proportion.
 
 Options: ``size`` (one number or [height, width]; without it all images must have one size), ``resize`` (the short
 side before the centre crop; by default the image just covers ``size``), ``channels`` 3 or 1, ``layout`` nchw or
-nhwc (what the model takes), ``scale`` (default 1/255), ``mean``, ``std``, ``seed``, ``test_share``.
+nhwc (what the model takes), ``scale`` (default 1/255), ``mean``, ``std``, ``seed``, ``test_share``, ``classes`` (a
+number n: folders are called by the model's outputs 0 to n - 1; a list of names, or a text file with one name a line:
+the folders' names in the order of the model's outputs, more than there are folders if need be).
 As in torchvision's evaluation transforms: bicubic with antialiasing, centre crop, no rotation by EXIF.
 """
 
@@ -24,22 +27,23 @@ from qbench.datasets.image import Shape, read_images
 from qbench.datasets.splits import SPLITS, by_share
 from qbench.errors import DataError
 
-OPTIONS = ("size", "resize", "channels", "layout", *opt.PREPROCESSING, "seed", "test_share")
+OPTIONS = ("size", "resize", "channels", "layout", *opt.PREPROCESSING, "seed", "test_share", "classes")
+SHOWN = 5  # names in a message
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
 
 class ImageFolder(Dataset):
     """Images found when opened, read when asked for; raw inputs are uint8."""
 
-    def __init__(self, folder: Path, name: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, name: str, options: Mapping[str, Any], base: Path = Path()) -> None:
         self.name = name
         self.folder = folder
         self.shape = _shape(options)
         axis = 1 if self.shape.layout == "nchw" else 3
         self.preprocessing = opt.preprocessing("image-folder", options, scale=1 / 255, channel_axis=axis)
         found = _find(folder)
-        self.class_names = tuple(sorted({name for classes in found.values() for name in classes}))
-        self.classes = len(self.class_names)
+        names = sorted({name for classes in found.values() for name in classes})
+        self.labels, self.classes = _labels(names, options.get("classes"), base)
         self.files = {split: self._labelled(classes) for split, classes in found.items()}
         if "" in self.files:
             self.files = _split(self.files[""], options)
@@ -69,7 +73,7 @@ class ImageFolder(Dataset):
         return examples
 
     def _labelled(self, classes: Mapping[str, list[Path]]) -> list[tuple[Path, int]]:
-        return [(file, self.class_names.index(name)) for name in sorted(classes) for file in classes[name]]
+        return [(file, self.labels[name]) for name in sorted(classes) for file in classes[name]]
 
 
 def _find(folder: Path) -> dict[str, dict[str, list[Path]]]:
@@ -93,6 +97,49 @@ def _find(folder: Path) -> dict[str, dict[str, list[Path]]]:
         empty = sorted(name for name, files in classes.items() if not files)
         if empty:
             raise DataError(f"image-folder: {folder / split}: no images in the class folders {', '.join(empty)}")
+    return found
+
+
+def _labels(names: Sequence[str], classes: Any, base: Path) -> tuple[dict[str, int], int]:
+    """The label of each class folder, and the number of the model's classes."""
+    if classes is None:
+        return {name: label for label, name in enumerate(names)}, len(names)
+    if isinstance(classes, int):
+        count = opt.whole("image-folder", {"classes": classes}, "classes", None) or 0
+        wrong = [name for name in names if not (name.isascii() and name.isdigit() and int(name) < count)]
+        if wrong:
+            raise DataError(
+                f"image-folder: classes: {count}: folders must then be called by the model's outputs, 0 to "
+                f"{count - 1}; these are not: {', '.join(wrong[:SHOWN])}; or give classes a file of names"
+            )
+        twice = sorted({name for name in names if sum(int(other) == int(name) for other in names) > 1})
+        if twice:
+            raise DataError(f"image-folder: classes: {', '.join(twice[:SHOWN])} are one class; keep one folder")
+        return {name: int(name) for name in names}, count
+    listed = _listed(classes, base)
+    missing = [name for name in names if name not in listed]
+    if missing:
+        raise DataError(f"image-folder: classes: no such class as the folders {', '.join(missing[:SHOWN])}; list it")
+    return {name: listed.index(name) for name in names}, len(listed)
+
+
+def _listed(classes: Any, base: Path) -> list[str]:
+    """The names of the model's classes in their order."""
+    if isinstance(classes, str):
+        file = opt.path("image-folder: classes", classes, base)
+        try:
+            classes = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"image-folder: classes: {file} is no text file with one name a line: {error}") from error
+    if not isinstance(classes, list | tuple) or not classes or not all(isinstance(name, str) for name in classes):
+        raise DataError(
+            "image-folder: classes: expected a number, a list of folder names (in quotes where they are numbers) or a "
+            f"file with one a line, got {classes!r}"
+        )
+    found = [name.strip() for name in classes]
+    twice = sorted({name for name in found if found.count(name) > 1})
+    if twice:
+        raise DataError(f"image-folder: classes: named twice: {', '.join(twice[:SHOWN])}")
     return found
 
 
@@ -143,4 +190,4 @@ def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Datas
     folder = opt.path("image-folder", value, base)
     if not folder.is_dir():
         raise DataError(f"image-folder: {folder} is not a folder")
-    return ImageFolder(folder, f"image-folder:{value}", options)
+    return ImageFolder(folder, f"image-folder:{value}", options, base)

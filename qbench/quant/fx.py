@@ -9,15 +9,18 @@ from typing import Any
 import torch
 
 from qbench.errors import BuildError
-from qbench.quant import clamps, forward, kernels, observers, pads, probe, selection, shared_ranges, torch_ao
+from qbench.quant import clamps, forward, kernels, observers, pads, probe, selection, shared_ranges, torch_ao, widened
 from qbench.quant import dynamic as dynamic_layers
 from qbench.quant.flow import Batches, Converted, Progress, Shared
+from qbench.quant.qat_modes import freeze_batch_norm as freeze_batch_norm
+from qbench.quant.qat_modes import freeze_observers as freeze_observers
+from qbench.quant.qat_modes import nothing_faked
+from qbench.quant.qat_modes import qat_modes as qat_modes
 from qbench.quant.recipe import Recipe
 
 _UNMATCHED = "FX has no int8 kernel for it as it stands in this network (pattern not matched)"
 _NO_KERNEL = "torch has no static int8 kernel for it; use dynamic"
 _KEPT = "qbench_kept_float"  # where a prepared graph remembers the layers that were left out
-_FROZEN = "qbench_frozen"  # marks a BatchNorm of its own; a fused one knows by itself
 _CLOSED = "FX does not look into {}; build it of its parts to quantize them"
 
 
@@ -50,7 +53,7 @@ def static(
         require_observed(prepared)
 
     shared_ranges.calibrate(prepared, run, shared)
-    return _converted(prepared, module, engine, recipe, kept)
+    return _converted(prepared, module, engine, recipe, kept, example)
 
 
 def dynamic(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) -> Converted:
@@ -74,40 +77,15 @@ def prepare_qat(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ..
     prepared = _prepared("prepare_qat_fx", copy.deepcopy(module).train(), engine, recipe, example, kept)
     prepared.meta[_KEPT] = kept
     if not any(_fakes_weights(part) for part in prepared.modules()):
-        raise BuildError(
-            "prepare inserted no fake-quantize on any weight: this would be plain fp32 training; "
-            "the model has no layer that FX can quantize"
-        )
+        raise nothing_faked("the model has no layer that FX can quantize")
     return prepared
-
-
-def freeze_observers(prepared: Any) -> None:
-    """Scales and zero points stay as they are from here on."""
-    prepared.apply(torch_ao.disable_observer)
-
-
-def freeze_batch_norm(prepared: Any) -> None:
-    """BatchNorm statistics stay as they are from here on, as in the int8 model."""
-    prepared.apply(torch_ao.freeze_bn_stats)
-    for part in prepared.modules():
-        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
-            part.register_buffer(_FROZEN, torch.tensor(True), persistent=False)
-            part.eval()
-
-
-def qat_modes(prepared: Any, training: bool) -> None:
-    """Training or evaluation mode; frozen statistics stay frozen."""
-    prepared.train(training)
-    for part in prepared.modules():
-        if hasattr(part, _FROZEN):
-            part.eval()
 
 
 def convert_qat(prepared: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) -> Converted:
     """The int8 GraphModule of a trained fake-quantized one, which is copied."""
     torch_ao.require_engine(engine)
     trained = copy.deepcopy(prepared).eval()
-    return _converted(trained, prepared, engine, recipe, prepared.meta.get(_KEPT, {}))
+    return _converted(trained, prepared, engine, recipe, prepared.meta.get(_KEPT, {}), example)
 
 
 def kept_float(module: Any, recipe: Recipe, example: tuple[Any, ...]) -> dict[str, str]:
@@ -195,6 +173,8 @@ def _prepared(
         _own_prelu(module, kept)
     chosen = mapping(module, engine, recipe, kept, training=module.training)
     prepared = _traced(getattr(torch_ao, prepare), module, chosen, example)
+    if not recipe.framework_default:
+        observers.unfixed(prepared, engine, recipe, training=module.training)
     if recipe.clip_ranges and not recipe.framework_default:
         clamps.fold(prepared)
     if not recipe.framework_default:
@@ -220,11 +200,15 @@ def _traced(prepare: Callable[..., Any], module: Any, chosen: Any, example: tupl
         ) from error
 
 
-def _converted(prepared: Any, module: Any, engine: str, recipe: Recipe, kept: Mapping[str, str]) -> Converted:
+def _converted(
+    prepared: Any, module: Any, engine: str, recipe: Recipe, kept: Mapping[str, str], example: tuple[Any, ...]
+) -> Converted:
     clamps.drop(prepared)
     padded = pads.shared(prepared)
     int8 = _lowered(prepared)
     pads.lower(int8, padded)
+    if not recipe.framework_default:
+        widened.widen(int8, engine, example)
     shuffled = clamps.make_contiguous(int8) if engine == "qnnpack" and not recipe.framework_default else 0
     notes = (
         kernels.saturation_note(engine, recipe),

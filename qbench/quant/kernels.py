@@ -77,6 +77,6 @@ def _fast(packed: Any, weight: Any) -> bool:
     plain = all(one == 1 for one in dilation) and all(one in (1, 2) for one in strides) and len(set(kernel)) == 1
     same = all(one == (kernel[0] - 1) // 2 for one in padding)
     if each_in == each_out == 1:
-        sizes = (3, 5) if len(kernel) == 2 else (3,)
+        sizes = (3, 5, 7) if len(kernel) == 2 else (3,)
         return plain and same and groups % 8 == 0 and kernel[0] in sizes
     return plain and same and each_in == each_out and each_in in (4, 8, 16) and kernel[0] == 3

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from qbench.quant.canonical import padding
 from qbench.quant.clamps import watching
 
 _PADS = (nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d)
@@ -63,6 +64,15 @@ def lower(int8: Any, names: tuple[str, ...]) -> int:
     int8.graph.eliminate_dead_code()
     int8.recompile()
     return found
+
+
+def zeros_of(node: Any, module: Any) -> padding.Pairs | None:
+    """The zeros that a node puts around both axes of its input's images; None for any other node."""
+    if not isinstance(node, torch.fx.Node) or not _pads_zeros(node, module):
+        return None
+    if node.op == "call_module":
+        return padding.pairs_of(module.get_submodule(node.target))
+    return padding.of_pad(node.args[1] if len(node.args) > 1 else node.kwargs.get("pad"), 2)
 
 
 def _around(node: Any, prepared: Any) -> tuple[Any, list[Any]]:

@@ -42,7 +42,8 @@ _NAMES = {
         "quantize_dynamic",
     ),
     "torch.ao.quantization.quantize_fx": (
-        "convert_fx", "convert_to_reference_fx", "fuse_fx", "prepare_fx", "prepare_qat_fx",
+        "_convert_to_reference_decomposed_fx", "convert_fx", "convert_to_reference_fx", "fuse_fx", "prepare_fx",
+        "prepare_qat_fx",
     ),
     "torch.ao.quantization.fx.tracer": ("QuantizationTracer",),
     "torch.ao.nn.intrinsic.qat": ("freeze_bn_stats", "update_bn_stats"),

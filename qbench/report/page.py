@@ -9,6 +9,7 @@ from typing import Any
 
 from qbench import wording
 from qbench.compare import Delta
+from qbench.quant import input_fit
 from qbench.record import Record
 from qbench.report import answer, details, figures, layers, table, text
 from qbench.report.answer import Answer, Judged
@@ -69,6 +70,7 @@ class Page:
     started: str
     state: str
     counts: str
+    warnings: tuple[str, ...]
     cards: tuple[Card, ...]
     sections: tuple[Section, ...]
     figures: tuple[Figure, ...]
@@ -102,6 +104,7 @@ def page(
         started=info.started or wording.DASH,
         state=_state(run),
         counts=_counts(run),
+        warnings=input_fit.warnings(run.records),
         cards=tuple(_card(one, judged) for one in found),
         sections=tuple(_sections(judged, found)),
         figures=figures.figures(run, judged),

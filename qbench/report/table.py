@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +63,9 @@ def _parents(columns: Sequence[str]) -> set[str]:
 
 
 def _plain(value: Any) -> Any:
-    return ";".join(str(item) for item in value) if isinstance(value, list | tuple) else value
+    if not isinstance(value, list | tuple):
+        return value
+    return ";".join(json.dumps(item) if isinstance(item, dict) else str(item) for item in value)
 
 
 @dataclass(frozen=True, kw_only=True)

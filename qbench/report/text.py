@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from qbench import wording
 from qbench.compare import Delta
+from qbench.quant import input_fit
 from qbench.record import Interval, Record
 from qbench.report import answer, table
 from qbench.report.answer import Answer, Judged
@@ -100,11 +101,17 @@ def _accuracy_part(record: Record, metric: MetricInfo | None) -> list[str]:
 
 def summary(run: StoredRun, judged: Judged, found: Sequence[Answer], deltas: Sequence[Delta] | None = None) -> str:
     """``summary.md``: the answer, the tables, what failed, how it was measured; for a pull request."""
-    parts = [f"# qbench: {wording.markdown(run.info.suite.name)}", *_answers(found, judged), *_tables(judged)]
+    parts = [f"# qbench: {wording.markdown(run.info.suite.name)}", *_warnings(run)]
+    parts += [*_answers(found, judged), *_tables(judged)]
     parts += _left(run) + _footnotes(run, judged)
     if deltas is not None:
         parts += ["## Compared", _markdown(comparison(deltas, judged.metric))]
     return "\n\n".join(parts) + "\n"
+
+
+def _warnings(run: StoredRun) -> list[str]:
+    lines = [f"- warning: {wording.markdown(one)}" for one in input_fit.warnings(run.records)]
+    return ["\n".join(lines)] if lines else []
 
 
 def _answers(found: Sequence[Answer], judged: Judged) -> list[str]:

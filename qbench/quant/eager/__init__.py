@@ -13,16 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbench.errors import BuildError
-from qbench.quant import forward, kernels, selection, torch_ao
+from qbench.quant import forward, kernels, selection, torch_ao, widened
 from qbench.quant.canonical import attention
 from qbench.quant.dynamic import by_module
 from qbench.quant.eager import by_hand, chains, graph, kinds, observed, place, qconfigs, regions, trial
 from qbench.quant.flow import Batches, Converted, Progress
+from qbench.quant.qat_modes import freeze_batch_norm as freeze_batch_norm
+from qbench.quant.qat_modes import freeze_observers as freeze_observers
+from qbench.quant.qat_modes import nothing_faked
+from qbench.quant.qat_modes import qat_modes as qat_modes
 from qbench.quant.recipe import Recipe
 
 _REASONS = "qbench_float_reasons"
 _NOTES = "qbench_notes"
-_FROZEN = "qbench_frozen"
 
 
 def static(
@@ -55,35 +58,11 @@ def prepare_qat(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ..
     torch_ao.require_engine(engine)
     prepared = _prepared(module, engine, recipe, example, None, training=True)
     if not any(hasattr(part, "weight_fake_quant") for part in prepared.modules()):
-        raise BuildError(
-            "prepare inserted no fake-quantize on any weight: this would be plain fp32 training; eager mode trains "
-            "Linear, Conv2d and Conv3d (Conv1d with a BatchNorm) with fake quantization, and this network has none left"
+        raise nothing_faked(
+            "eager mode trains Linear, Conv2d and Conv3d (Conv1d with a BatchNorm) with fake quantization, and this "
+            "network has none left"
         )
     return prepared
-
-
-def freeze_observers(prepared: Any) -> None:
-    """Scales and zero points stay as they are from here on."""
-    prepared.apply(torch_ao.disable_observer)
-
-
-def freeze_batch_norm(prepared: Any) -> None:
-    """BatchNorm statistics stay as they are from here on, as in the int8 model."""
-    from torch import nn
-
-    prepared.apply(torch_ao.freeze_bn_stats)
-    for part in prepared.modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm):  # those that are not fused
-            setattr(part, _FROZEN, True)
-            part.eval()
-
-
-def qat_modes(prepared: Any, training: bool) -> None:
-    """Train or eval mode; a frozen BatchNorm stays in eval mode."""
-    prepared.train(training)
-    for part in prepared.modules():
-        if getattr(part, _FROZEN, False):
-            part.eval()
 
 
 def convert_qat(prepared: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) -> Converted:
@@ -132,6 +111,8 @@ def _prepared(
             torch_ao.prepare_qat(ready, inplace=True)
         else:
             torch_ao.prepare(ready, inplace=True, prepare_custom_config_dict={})
+            if not recipe.framework_default:
+                observed.once(ready)
     setattr(ready, _REASONS, work.reasons)
     setattr(ready, _NOTES, tuple(work.notes))
     return ready
@@ -242,6 +223,8 @@ def _converted(prepared: Any, engine: str, recipe: Recipe, example: tuple[Any, .
             f"eager mode cannot convert this network: {forward.reason(error)}; name the layer in quantize.*.skip_layers"
         ) from error
     forward.of_one_example(int8, example)
+    if not recipe.framework_default:
+        widened.widen(int8, engine, example)
     of_kernels = (kernels.saturation_note(engine, recipe), kernels.slow_note(int8, engine))
     return Converted(
         module=int8, float_reasons=reasons, notes=(*notes, *(note for note in of_kernels if note is not None))
