@@ -35,7 +35,8 @@ TOLERANCE = {
     "ifmr": 0.02,
     "hfmg": 1 / 256,
 }
-FLOATS = st.floats(-(2.0**60), 2.0**60, width=32)
+# Below the least normal float32 a value has fewer digits than a bin; such a tensor gets the scale of zeros anyway.
+FLOATS = st.floats(-(2.0**60), 2.0**60, width=32, allow_subnormal=False)
 BATCHES = hnp.arrays(np.float32, hnp.array_shapes(min_dims=2, max_dims=2, max_side=30), elements=FLOATS)
 few = settings(max_examples=10)  # the search for a range takes 5 to 50 ms
 both = pytest.mark.parametrize("with_offset", [True, False], ids=["asymmetric", "symmetric"])
