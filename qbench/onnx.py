@@ -21,21 +21,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.errors import DataError, UsageError
-from qbench.quant.uniform import config as config_file
-from qbench.quant.uniform import outputs
-from qbench.quant.uniform import record as record_file
-from qbench.quant.uniform.config import Config
-from qbench.quant.uniform.outputs import TARGETS, Saved
-from qbench.quant.uniform.rules import PRESETS, Rules
+from qbench.quant.uniform.files import config as config_file
+from qbench.quant.uniform.files import record as record_file
+from qbench.quant.uniform.files.config import Config
+from qbench.quant.uniform.files.rules import PRESETS, Rules
+from qbench.quant.uniform.outputs import outputs
+from qbench.quant.uniform.outputs.outputs import TARGETS, Saved
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from qbench.quant.uniform.accuracy import Evaluator, Outcome
-    from qbench.quant.uniform.calibrate import Calibrated
-    from qbench.quant.uniform.feed import Batch, Batches
-    from qbench.quant.uniform.graph import Graph
-    from qbench.quant.uniform.layers import FoundLayer
+    from qbench.quant.uniform.calibration.calibrate import Calibrated
+    from qbench.quant.uniform.calibration.feed import Batch, Batches
+    from qbench.quant.uniform.graph.graph import Graph
+    from qbench.quant.uniform.graph.layers import FoundLayer
     from qbench.quant.uniform.sites import Sites
 
 __all__ = [
@@ -99,8 +99,8 @@ def quantize(
     ``config``: a ``Config`` or its file, AMCT's included. ``example``: an array an input, to judge with that what is
     fused computes the same; without it random inputs are tried. An existing record is replaced.
     """
-    from qbench.quant.uniform import scales
-    from qbench.quant.uniform.calibration_model import CalibrationModel, calibration_model
+    from qbench.quant.uniform.calibration import scales
+    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel, calibration_model
 
     held = config if isinstance(config, Config) else config_file.read(Path(config))
     _apart(model, calibration)
@@ -125,7 +125,7 @@ def calibrate(
     ``data``: an iterable of batches, or a function that makes one. A batch is an array, a sequence of arrays in the
     order of the inputs, or arrays by input name; float32 where the model takes it, first axis the examples.
     """
-    from qbench.quant.uniform import calibrate as step
+    from qbench.quant.uniform.calibration import calibrate as step
 
     return step.run(Path(calibration), data, Path(record), threads=threads, progress=progress)
 
@@ -193,8 +193,8 @@ def accuracy(
     killed search goes on; another evaluator needs another folder.
     """
     from qbench.quant.uniform import accuracy as search
-    from qbench.quant.uniform.calibration_model import CalibrationModel, calibration_model
-    from qbench.quant.uniform.feed import by_name
+    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel, calibration_model
+    from qbench.quant.uniform.calibration.feed import by_name
 
     model, held = CalibrationModel.read(Path(calibration)), record_file.read(Path(record))
     graph = model.graph()
@@ -228,13 +228,13 @@ def beside(prefix: Path, ending: str) -> Path:
 def _prepared(
     model: str | Path, *, fuse: bool, skip_fusion: Iterable[str], example: Sequence[NDArray[Any]] | None = None
 ) -> Graph:
-    from qbench.quant.uniform.prepare import prepare
+    from qbench.quant.uniform.graph.prepare import prepare
 
     return prepare(Path(model), example=example, fuse=fuse, skip_fusion=tuple(skip_fusion))
 
 
 def _described(graph: Graph, held: Config) -> Quantized:
-    from qbench.quant.uniform.layers import layers
+    from qbench.quant.uniform.graph.layers import layers
     from qbench.quant.uniform.sites import find
 
     return Quantized(config=held, sites=find(graph, held), layers=layers(graph))
@@ -249,7 +249,7 @@ def _apart(model: str | Path, written: str | Path) -> None:
 def __getattr__(name: str) -> Any:
     """``CalibrationSession``, which imports ONNX Runtime, on first use."""
     if name == "CalibrationSession":
-        from qbench.quant.uniform.session import CalibrationSession
+        from qbench.quant.uniform.calibration.session import CalibrationSession
 
         return CalibrationSession
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,8 +15,8 @@ from qbench.live import Silent, live
 
 if TYPE_CHECKING:
     from qbench.onnx_data import Source
-    from qbench.quant.uniform.graph import Graph
-    from qbench.quant.uniform.rules import Rules
+    from qbench.quant.uniform.files.rules import Rules
+    from qbench.quant.uniform.graph.graph import Graph
 
 app = typer.Typer(
     name="onnx",
@@ -135,7 +135,7 @@ def calibrate(
     """Run the calibration model on data, and complete the record."""
     from qbench import onnx, onnx_words
     from qbench.onnx_data import shaped
-    from qbench.quant.uniform.calibration_model import CalibrationModel
+    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
 
     model = CalibrationModel.read(calibration)
     source, fixed = _source(model.graph(), data, options, split)
@@ -164,7 +164,7 @@ def save(
     """Write the fake-quant model, a deploy model for each target, and .quant.json; compares them."""
     from qbench import onnx, onnx_words
     from qbench.onnx_data import shaped
-    from qbench.quant.uniform.calibration_model import CalibrationModel
+    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
 
     targets, example = _targets(target), None
     if data is not None:
@@ -200,7 +200,7 @@ def all_(
     """The four steps in one go."""
     from qbench import onnx, onnx_words
     from qbench.onnx_data import shaped
-    from qbench.quant.uniform.graph import Graph
+    from qbench.quant.uniform.graph.graph import Graph
 
     rules = _rules(preset, skip_layers, skip_types, batch_num, calibrator, weights, symmetric, balance)
     rules = _switched(rules, bias_correction=bias_correction, no_fusion=no_fusion)
@@ -247,7 +247,7 @@ def accuracy(
     """Find the fewest layers that must stay float to keep your own score; goes on where a killed search ended."""
     from qbench import onnx, onnx_words
     from qbench.onnx_data import shaped
-    from qbench.quant.uniform.calibration_model import CalibrationModel
+    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
 
     source, fixed = _source(CalibrationModel.read(calibration).graph(), data, options, split)
     _, size = shaped(source, onnx.RANKING_BATCHES, batch_size, fixed)
@@ -293,8 +293,8 @@ def _rules(
 ) -> Rules:
     """The preset's rules with what the command line says over them."""
     from qbench import registry
-    from qbench.quant.uniform import algorithms
-    from qbench.quant.uniform.rules import ActivationRule, WeightRule
+    from qbench.quant.uniform.files import algorithms
+    from qbench.quant.uniform.files.rules import ActivationRule, WeightRule
 
     rules = _preset(preset)
     common = rules.common
@@ -324,8 +324,8 @@ def _switched(rules: Rules, *, bias_correction: bool, no_fusion: bool) -> Rules:
 
 
 def _preset(name: str | None) -> Rules:
-    from qbench.quant.uniform import simplified
-    from qbench.quant.uniform.rules import PRESETS, Rules
+    from qbench.quant.uniform.files import simplified
+    from qbench.quant.uniform.files.rules import PRESETS, Rules
 
     if name is None:
         return Rules()
@@ -353,7 +353,7 @@ def _targets(given: list[str] | None) -> tuple[str, ...]:
 def _source(graph: Graph, data: str, options: list[str] | None, split: str | None) -> tuple[Source, int | None]:
     """The data, and the batch size that the model demands."""
     from qbench import onnx_data
-    from qbench.quant.uniform.defaults import fixed_batch
+    from qbench.quant.uniform.files.defaults import fixed_batch
 
     source = onnx_data.open_source(data, onnx_data.inputs(graph), _options(options), split)
     return source, fixed_batch(graph)

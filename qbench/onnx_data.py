@@ -17,7 +17,7 @@ from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Preprocessing, positions
 from qbench.datasets.image import Shape, read_images
 from qbench.errors import DataError
-from qbench.quant.uniform.rules import BATCH_SIZE, EXAMPLES
+from qbench.quant.uniform.files.rules import BATCH_SIZE, EXAMPLES
 
 Array = NDArray[Any]
 Batch = Mapping[str, Array] | tuple[Array, ...]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from qbench.onnx import Quantized, Saved
     from qbench.quant.uniform.accuracy import Outcome
-    from qbench.quant.uniform.calibrate import Calibrated
+    from qbench.quant.uniform.calibration.calibrate import Calibrated
 
 # Constant folding and the ranges of their producers take these in: nobody has to know that they are float.
 SILENT = ("Relu", "Clip", "Identity", "Constant", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Shape")

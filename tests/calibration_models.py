@@ -12,9 +12,9 @@ import onnx
 import onnx.parser
 from numpy.typing import NDArray
 
-from qbench.quant.uniform import calibrate
-from qbench.quant.uniform.config import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
-from qbench.quant.uniform.graph import Graph
+from qbench.quant.uniform.calibration import calibrate
+from qbench.quant.uniform.files.config import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
+from qbench.quant.uniform.graph.graph import Graph
 
 Array = NDArray[Any]
 WEIGHTED = ("Conv", "Gemm", "MatMul", "ConvTranspose")

@@ -14,14 +14,14 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx_networks import NETWORKS, random_inputs, save
 
-from qbench.quant.uniform import config as config_file
-from qbench.quant.uniform import weights
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.prepare import prepare
+from qbench.quant.uniform.files import config as config_file
+from qbench.quant.uniform.files.record import Record, Scales
+from qbench.quant.uniform.files.rules import Rules
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.graph.prepare import prepare
 from qbench.quant.uniform.qparams import asymmetric, symmetric
-from qbench.quant.uniform.record import Record, Scales
-from qbench.quant.uniform.rules import Rules
 from qbench.quant.uniform.sites import Sites, find
+from qbench.quant.uniform.weights import weights
 
 Array = NDArray[Any]
 Feed = Mapping[str, Array]

@@ -14,8 +14,8 @@ import qbench.onnx as steps
 from qbench import onnx_data, onnx_words
 from qbench.errors import DataError, ModelError, UsageError
 from qbench.onnx import PRESETS, Rules
-from qbench.quant.uniform import config, quant_json, record
-from qbench.quant.uniform.graph import Graph
+from qbench.quant.uniform.files import config, quant_json, record
+from qbench.quant.uniform.graph.graph import Graph
 
 BATCHES = [np.random.default_rng(seed).standard_normal((4, 3, 16, 16)).astype(np.float32) for seed in range(2)]
 

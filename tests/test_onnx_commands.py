@@ -10,7 +10,7 @@ import onnx_networks
 import pytest
 
 from qbench import cli
-from qbench.quant.uniform import config
+from qbench.quant.uniform.files import config
 
 
 @pytest.fixture(name="onnx_command")

@@ -13,9 +13,9 @@ from qbench.errors import BuildError
 from qbench.quant import fx, onnx_deploy, onnx_layers, onnx_model, onnx_qat, qat, torch_ao
 from qbench.quant.learned import ACTIVATION, WEIGHT, learned_scales
 from qbench.quant.recipe import Recipe
-from qbench.quant.uniform import deploy_onnxruntime
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.record import Scales
+from qbench.quant.uniform.files.record import Scales
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.outputs import deploy_onnxruntime
 from qbench.quant.uniform.sites import Sites, WeightSite
 
 RECIPE = Recipe(

@@ -13,12 +13,14 @@ from onnx import numpy_helper
 from onnx_networks import depthwise, random_inputs, residual_cnn, save
 
 from qbench.errors import EvaluateError, UsageError
-from qbench.quant.uniform import accuracy, config, equal, qparams, record, sensitivity, sites
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.layers import layers
-from qbench.quant.uniform.prepare import prepare
-from qbench.quant.uniform.record import Scales
-from qbench.quant.uniform.weights import arq
+from qbench.quant.uniform import accuracy, qparams, sensitivity, sites
+from qbench.quant.uniform.files import config, record
+from qbench.quant.uniform.files.record import Scales
+from qbench.quant.uniform.graph import equal
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.graph.layers import layers
+from qbench.quant.uniform.graph.prepare import prepare
+from qbench.quant.uniform.weights.weights import arq
 
 
 def calibrated(model, folder, batch=4):

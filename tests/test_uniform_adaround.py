@@ -1,4 +1,4 @@
-"""qbench.quant.uniform.adaround and samples: rows of a layer's input, and rounding that keeps its output."""
+"""qbench.quant.uniform.weights.adaround and samples: rows of a layer's input, and rounding that keeps its output."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from qbench.quant.uniform import adaround
-from qbench.quant.uniform.config import ActivationParams, WeightParams
-from qbench.quant.uniform.graph import Graph
+from qbench.quant.uniform.files.config import ActivationParams, WeightParams
+from qbench.quant.uniform.files.record import Scales
+from qbench.quant.uniform.graph.graph import Graph
 from qbench.quant.uniform.qparams import dequantize, quantize
-from qbench.quant.uniform.record import Scales
-from qbench.quant.uniform.samples import BYTES, MOST, PER_EXAMPLE, Samples, arrange, restore, rows
 from qbench.quant.uniform.sites import ActivationSite, Sites, WeightSite
-from qbench.quant.uniform.weights import arq, quantized
+from qbench.quant.uniform.weights import adaround
+from qbench.quant.uniform.weights.samples import BYTES, MOST, PER_EXAMPLE, Samples, arrange, restore, rows
+from qbench.quant.uniform.weights.weights import arq, quantized
 
 Array = NDArray[Any]
 

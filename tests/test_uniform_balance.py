@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbench.errors import BuildError, UsageError
-from qbench.quant.uniform import balance, calibrate, qparams, scales, steps
-from qbench.quant.uniform import record as record_file
-from qbench.quant.uniform.calibration_model import CalibrationModel
-from qbench.quant.uniform.config import WeightParams
-from qbench.quant.uniform.graph import Graph
+from qbench.quant.uniform import qparams
+from qbench.quant.uniform.calibration import calibrate, scales
+from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
+from qbench.quant.uniform.files import record as record_file
+from qbench.quant.uniform.files.config import WeightParams
+from qbench.quant.uniform.graph.graph import Graph
 from qbench.quant.uniform.sites import find
+from qbench.quant.uniform.weights import balance, steps
 
 ONE = '<ir_version: 8, opset_import: ["" : 17]>\none (float[n,{c},6,6] x) => (float[n,k,h,w] y) {{\n{body}\n}}'
 PERCEPTRON = """

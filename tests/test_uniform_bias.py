@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from calibration_models import CNN_CONSTANTS, cnn, config, graph, images, values, written
 
-from qbench.quant.uniform import bias, calibrate, steps
-from qbench.quant.uniform.calibration_model import CalibrationModel
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.record import Record
+from qbench.quant.uniform.calibration import calibrate
+from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
+from qbench.quant.uniform.files.record import Record
+from qbench.quant.uniform.graph.graph import Graph
 from qbench.quant.uniform.sites import find
+from qbench.quant.uniform.weights import bias, steps
 
 DATA = [images(4, seed=seed) for seed in range(3)]
 LINEAR = """
@@ -161,7 +162,7 @@ def test_what_cannot_be_corrected_is_left_out() -> None:
 
 
 def _scales() -> Any:
-    from qbench.quant.uniform.record import Scales
+    from qbench.quant.uniform.files.record import Scales
 
     return Scales(scale_d=0.1, offset_d=0, scale_w=(0.1, 0.1, 0.1), offset_w=(0, 0, 0))
 

@@ -17,9 +17,10 @@ from calibration_models import CNN, CNN_CONSTANTS, cnn, config, graph, images, v
 
 from qbench import registry
 from qbench.errors import BuildError, DataError, ModelError, UsageError
-from qbench.quant.uniform import calibrate, feed, pieces, qparams
-from qbench.quant.uniform import record as record_file
-from qbench.quant.uniform.calibration_model import CalibrationModel
+from qbench.quant.uniform import qparams
+from qbench.quant.uniform.calibration import calibrate, feed, pieces
+from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
+from qbench.quant.uniform.files import record as record_file
 from qbench.quant.uniform.sites import find
 
 SITES = {"stem": "x", "deep": "b", "point": "d", "sum:0": "e", "sum:1": "b", "head": "h"}

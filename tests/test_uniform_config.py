@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import UsageError
-from qbench.quant.uniform import config, prepare, simplified
-from qbench.quant.uniform.config import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
-from qbench.quant.uniform.rules import PRESETS, ActivationRule, Rule, Rules, TensorRule, WeightRule
+from qbench.quant.uniform.files import config, simplified
+from qbench.quant.uniform.files.config import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
+from qbench.quant.uniform.files.rules import PRESETS, ActivationRule, Rule, Rules, TensorRule, WeightRule
+from qbench.quant.uniform.graph import prepare
 
 IFMR = {"max_percentile": 0.999999, "min_percentile": 0.999999, "search_range": (0.7, 1.3), "search_step": 0.01}
 # As AMCT's create_quant_config writes it, with what its manual lets a person change.

@@ -14,10 +14,10 @@ from onnx_networks import NETWORKS, Draft, decoder
 from quantized_networks import Quantized, of, quantized, run
 
 from qbench.errors import BuildError
-from qbench.quant.uniform import ascend_ops
-from qbench.quant.uniform.deploy_ascend import deploy, packed
-from qbench.quant.uniform.fake_quant import fake_quant
-from qbench.quant.uniform.graph import Graph, attribute
+from qbench.quant.uniform.graph.graph import Graph, attribute
+from qbench.quant.uniform.outputs import ascend_ops
+from qbench.quant.uniform.outputs.deploy_ascend import deploy, packed
+from qbench.quant.uniform.outputs.fake_quant import fake_quant
 from qbench.quant.uniform.sites import Sites
 
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")

@@ -14,9 +14,9 @@ from quantized_networks import Quantized, executed, of, quantized, run
 
 from qbench import machine
 from qbench.errors import BuildError
-from qbench.quant.uniform.deploy_onnxruntime import FORMS, deploy, form_for
-from qbench.quant.uniform.fake_quant import fake_quant
-from qbench.quant.uniform.graph import Graph
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.outputs.deploy_onnxruntime import FORMS, deploy, form_for
+from qbench.quant.uniform.outputs.fake_quant import fake_quant
 
 ADDS_IN_16_BITS = form_for() == "U8U8" and "avx2" in machine.isa()
 

@@ -16,11 +16,11 @@ from onnx_networks import NETWORKS, Draft
 from quantized_networks import Quantized, executed, of, quantized, run, values
 
 from qbench.errors import BuildError, UsageError
-from qbench.quant.uniform.fake_quant import fake_quant
-from qbench.quant.uniform.graph import Graph
+from qbench.quant.uniform.files.record import Scales
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.outputs.fake_quant import fake_quant
 from qbench.quant.uniform.qparams import dequantize, quantize
-from qbench.quant.uniform.record import Scales
-from qbench.quant.uniform.weights import spread
+from qbench.quant.uniform.weights.weights import spread
 
 # onnx's evaluator does not run these: a ConvTranspose, LSTM's hidden outputs, a Loop with outer values.
 NOT_EVALUATED = ("decoder", "tokens", "loop", "branches")

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from onnx import helper
 from onnx_networks import NETWORKS, Draft, decoder, random_inputs, residual_cnn
 
-from qbench.quant.uniform import equal, fusion, pads
-from qbench.quant.uniform.fusion import Fused
-from qbench.quant.uniform.graph import Graph, attribute
+from qbench.quant.uniform.graph import equal, fusion, pads
+from qbench.quant.uniform.graph.fusion import Fused
+from qbench.quant.uniform.graph.graph import Graph, attribute
 
 
 def fuse(model, skip=()):

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_networks import NETWORKS, residual_cnn, save
 
 from qbench.errors import ModelError
-from qbench.quant.uniform import equal
-from qbench.quant.uniform import graph as module
-from qbench.quant.uniform.graph import Graph
+from qbench.quant.uniform.graph import equal
+from qbench.quant.uniform.graph import graph as module
+from qbench.quant.uniform.graph.graph import Graph
 
 
 def chain(*names):

@@ -7,9 +7,9 @@ import pytest
 from onnx import helper
 from onnx_networks import NETWORKS, Draft, save
 
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.layers import layers
-from qbench.quant.uniform.prepare import infer_shapes, prepare
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.graph.layers import layers
+from qbench.quant.uniform.graph.prepare import infer_shapes, prepare
 
 
 def found(name, tmp_path):

@@ -9,10 +9,10 @@ from onnx_networks import Draft, random_inputs, residual_cnn
 from quantized_networks import quantized
 
 from qbench.errors import BuildError
-from qbench.quant.uniform import deploy_ascend, deploy_onnxruntime, parity
-from qbench.quant.uniform.fake_quant import fake_quant
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.parity import Parity
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.outputs import deploy_ascend, deploy_onnxruntime, parity
+from qbench.quant.uniform.outputs.fake_quant import fake_quant
+from qbench.quant.uniform.outputs.parity import Parity
 
 MADE = quantized("residual_cnn")
 FAKE = fake_quant(MADE.graph, MADE.sites, MADE.record)

@@ -14,10 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_networks import NETWORKS, Draft, half, mlp, old_style, random_inputs, residual_cnn, save, two_inputs
 
 from qbench.errors import ModelError, UsageError
-from qbench.quant.uniform import equal, names, skeleton
-from qbench.quant.uniform import graph as graph_module
-from qbench.quant.uniform.graph import Graph, attribute
-from qbench.quant.uniform.prepare import prepare
+from qbench.quant.uniform.graph import equal, names, skeleton
+from qbench.quant.uniform.graph import graph as graph_module
+from qbench.quant.uniform.graph.graph import Graph, attribute
+from qbench.quant.uniform.graph.prepare import prepare
 
 
 def outputs(graph, inputs):
@@ -347,7 +347,7 @@ def test_an_example_that_does_not_fit_is_refused(tmp_path):
 
 def test_a_preparation_that_changes_the_result_is_refused(tmp_path, monkeypatch):
     """A fault in qbench or in onnx's converter never becomes a wrong model."""
-    from qbench.quant.uniform import gemm
+    from qbench.quant.uniform.graph import gemm
 
     normalise = gemm.normalise
 
@@ -362,7 +362,7 @@ def test_a_preparation_that_changes_the_result_is_refused(tmp_path, monkeypatch)
 
 def test_a_fusion_that_changes_the_result_is_undone(tmp_path, monkeypatch):
     """Should one pass its own check and still be wrong, the graph is prepared without any."""
-    from qbench.quant.uniform import fusion
+    from qbench.quant.uniform.graph import fusion
 
     fuse = fusion.fuse
 

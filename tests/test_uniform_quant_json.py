@@ -8,9 +8,10 @@ import onnx_networks
 import pytest
 
 from qbench.errors import UsageError
-from qbench.quant.uniform import config, quant_json, sites
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.record import Scales
+from qbench.quant.uniform import sites
+from qbench.quant.uniform.files import config, quant_json
+from qbench.quant.uniform.files.record import Scales
+from qbench.quant.uniform.graph.graph import Graph
 
 
 @pytest.fixture(name="saved")

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import UsageError
-from qbench.quant.uniform import config, record, sites
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.record import Scales
+from qbench.quant.uniform import sites
+from qbench.quant.uniform.files import config, record
+from qbench.quant.uniform.files.record import Scales
+from qbench.quant.uniform.graph.graph import Graph
 
 # As a person writes it from AMCT's manual: fields of several releases, lists and blocks in both notations.
 AMCT = """

@@ -11,8 +11,8 @@ import pytest
 from calibration_models import cnn, config, images, written
 
 from qbench.errors import BuildError, DataError, UsageError
-from qbench.quant.uniform import calibrate
-from qbench.quant.uniform.session import CalibrationSession
+from qbench.quant.uniform.calibration import calibrate
+from qbench.quant.uniform.calibration.session import CalibrationSession
 
 FEEDS = [{"x": images(3, seed=number)} for number in range(4)]
 

@@ -9,10 +9,12 @@ import onnx_networks
 import pytest
 
 from qbench.errors import UsageError
-from qbench.quant.uniform import config, prepare, sites
-from qbench.quant.uniform.config import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.rules import Rules
+from qbench.quant.uniform import sites
+from qbench.quant.uniform.files import config
+from qbench.quant.uniform.files.config import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
+from qbench.quant.uniform.files.rules import Rules
+from qbench.quant.uniform.graph import prepare
+from qbench.quant.uniform.graph.graph import Graph
 
 
 def prepared(network):

@@ -1,4 +1,4 @@
-"""qbench.quant.uniform.weights: ARQ's scales, and the integers of a weight."""
+"""qbench.quant.uniform.weights.weights: ARQ's scales, and the integers of a weight."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from qbench.quant.uniform.qparams import dequantize, symmetric
-from qbench.quant.uniform.weights import arq, quantized, spread
+from qbench.quant.uniform.weights.weights import arq, quantized, spread
 
 FLOATS = st.floats(-(2.0**100), 2.0**100, width=32)
 WEIGHTS = hnp.arrays(np.float32, hnp.array_shapes(min_dims=2, max_dims=5, max_side=4), elements=FLOATS)

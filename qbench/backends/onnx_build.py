@@ -134,7 +134,7 @@ def _calibrate(job: BuildJob, source: Path, target: Path) -> None:
 def _trained(job: BuildJob, file: Path) -> Made:
     """Trained by torch's FX flow, once for every runtime, with the scales that it has learned."""
     from qbench.quant import onnx_deploy, onnx_qat
-    from qbench.quant.uniform.graph import Graph
+    from qbench.quant.uniform.graph.graph import Graph
 
     if job.training is None:
         raise BuildError("QAT needs labelled training examples, and this data set's calibration split has none")
@@ -161,7 +161,7 @@ def _train(job: BuildJob, target: Path) -> None:
 
     from qbench.backends.torch_runner import tensors
     from qbench.quant import canonical, fx, onnx_qat, qat, torch_ao
-    from qbench.quant.uniform.graph import Graph
+    from qbench.quant.uniform.graph.graph import Graph
 
     assert job.training is not None
     inputs, labels = job.training

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.quant.uniform import deploy_onnxruntime
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.record import Record
+from qbench.quant.uniform.files.record import Record
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.outputs import deploy_onnxruntime
 from qbench.quant.uniform.sites import Sites, WeightSite
 
 Array = NDArray[Any]

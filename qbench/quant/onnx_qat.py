@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from qbench.errors import BuildError
 from qbench.quant import onnx_model
-from qbench.quant.uniform.config import ActivationParams, WeightParams
-from qbench.quant.uniform.graph import Graph, attribute
-from qbench.quant.uniform.record import Record, Scales
+from qbench.quant.uniform.files.config import ActivationParams, WeightParams
+from qbench.quant.uniform.files.record import Record, Scales
+from qbench.quant.uniform.graph.graph import Graph, attribute
 from qbench.quant.uniform.sites import ActivationSite, Sites, WeightSite
 
 Array = NDArray[Any]

@@ -12,12 +12,14 @@ from typing import Any
 from qbench.errors import BuildError
 from qbench.quant import onnx_file, onnx_model
 from qbench.quant.recipe import Recipe
-from qbench.quant.uniform import calibrate, config, prepare, record
-from qbench.quant.uniform.calibration_model import CalibrationModel, calibration_model, metadata
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.layers import layers
-from qbench.quant.uniform.record import Record
-from qbench.quant.uniform.rules import ActivationRule, Rule, Rules, WeightRule
+from qbench.quant.uniform.calibration import calibrate
+from qbench.quant.uniform.calibration.calibration_model import CalibrationModel, calibration_model, metadata
+from qbench.quant.uniform.files import config, record
+from qbench.quant.uniform.files.record import Record
+from qbench.quant.uniform.files.rules import ActivationRule, Rule, Rules, WeightRule
+from qbench.quant.uniform.graph import prepare
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.graph.layers import layers
 from qbench.quant.uniform.sites import Sites
 
 Progress = Callable[[str, float], None]

@@ -93,7 +93,7 @@ def make(folder: Path) -> None:
     """The fp32 file, prepared."""
     import onnx
 
-    from qbench.quant.uniform.prepare import prepare
+    from qbench.quant.uniform.graph.prepare import prepare
 
     onnx.save(ResNet18().model(), str(folder / "resnet18.onnx"))
     prepare(folder / "resnet18.onnx").save(folder / "fp32.onnx")
@@ -101,10 +101,11 @@ def make(folder: Path) -> None:
 
 def quantize(folder: Path, calibrator: str, batch_num: int) -> int:
     """The calibration model and the record of the weights; how many tensors are calibrated."""
-    from qbench.quant.uniform import calibrate, config, record, scales
-    from qbench.quant.uniform.calibration_model import CalibrationModel
-    from qbench.quant.uniform.graph import Graph
-    from qbench.quant.uniform.rules import ActivationRule, Rules
+    from qbench.quant.uniform.calibration import calibrate, scales
+    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
+    from qbench.quant.uniform.files import config, record
+    from qbench.quant.uniform.files.rules import ActivationRule, Rules
+    from qbench.quant.uniform.graph.graph import Graph
 
     graph = Graph.load(folder / "fp32.onnx")
     rules = Rules(batch_num=batch_num, common=_rule(ActivationRule(algorithm=calibrator)))
@@ -116,7 +117,7 @@ def quantize(folder: Path, calibrator: str, batch_num: int) -> int:
 
 
 def _rule(activation: Any) -> Any:
-    from qbench.quant.uniform.rules import Rule
+    from qbench.quant.uniform.files.rules import Rule
 
     return Rule(activation=activation)
 
@@ -132,7 +133,7 @@ def fp32(folder: Path, count: int, batch: int, threads: int) -> None:
 
 def ours(folder: Path, count: int, batch: int, threads: int, calibrator: str) -> None:
     """qbench."""
-    from qbench.quant.uniform import calibrate
+    from qbench.quant.uniform.calibration import calibrate
 
     data = images(count, batch)
     calibrate.run(folder / f"{calibrator}.onnx", data, folder / f"{calibrator}.txt", threads=threads)

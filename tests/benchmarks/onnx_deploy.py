@@ -29,11 +29,11 @@ from resnet18 import NETWORK, images
 
 from qbench import onnx as steps
 from qbench.quant import onnx_model
-from qbench.quant.uniform import record
-from qbench.quant.uniform.calibration_model import CalibrationModel
-from qbench.quant.uniform.deploy_onnxruntime import FORMS, deploy, form_for
-from qbench.quant.uniform.fake_quant import fake_quant
-from qbench.quant.uniform.rules import ActivationRule, Rule, Rules
+from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
+from qbench.quant.uniform.files import record
+from qbench.quant.uniform.files.rules import ActivationRule, Rule, Rules
+from qbench.quant.uniform.outputs.deploy_onnxruntime import FORMS, deploy, form_for
+from qbench.quant.uniform.outputs.fake_quant import fake_quant
 
 IMAGES = 8
 PRECISE = "session.x64quantprecision"

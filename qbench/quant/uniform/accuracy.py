@@ -16,17 +16,18 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from qbench.errors import EvaluateError, UsageError
-from qbench.quant.uniform import config as config_file
-from qbench.quant.uniform import defaults, sensitivity, sites
-from qbench.quant.uniform import record as record_file
+from qbench.quant.uniform import sensitivity, sites
 from qbench.quant.uniform.accuracy_ledger import Ledger, identity
-from qbench.quant.uniform.fake_quant import fake_quant
-from qbench.quant.uniform.feed import Feed
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.layers import layers as found_layers
-from qbench.quant.uniform.record import Record
-from qbench.quant.uniform.rules import Rules
-from qbench.quant.uniform.settings import ActivationParams, Config, TensorConfig
+from qbench.quant.uniform.calibration.feed import Feed
+from qbench.quant.uniform.files import config as config_file
+from qbench.quant.uniform.files import defaults
+from qbench.quant.uniform.files import record as record_file
+from qbench.quant.uniform.files.record import Record
+from qbench.quant.uniform.files.rules import Rules
+from qbench.quant.uniform.files.settings import ActivationParams, Config, TensorConfig
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.graph.layers import layers as found_layers
+from qbench.quant.uniform.outputs.fake_quant import fake_quant
 from qbench.quant.uniform.sites import Sites
 
 Evaluator = Callable[[Path], float]  # an ONNX file -> its score, higher is better

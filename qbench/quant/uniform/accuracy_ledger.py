@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qbench.errors import UsageError
-from qbench.quant.uniform import config as config_file
-from qbench.quant.uniform import record as record_file
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.record import Record
-from qbench.quant.uniform.settings import Config
+from qbench.quant.uniform.files import config as config_file
+from qbench.quant.uniform.files import record as record_file
+from qbench.quant.uniform.files.record import Record
+from qbench.quant.uniform.files.settings import Config
+from qbench.quant.uniform.graph.graph import Graph
 
 SCHEMA = 1
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.quant.uniform import equal
-from qbench.quant.uniform.fake_quant import fake_quant
-from qbench.quant.uniform.feed import Feed
-from qbench.quant.uniform.graph import Graph
-from qbench.quant.uniform.record import Record
+from qbench.quant.uniform.calibration.feed import Feed
+from qbench.quant.uniform.files.record import Record
+from qbench.quant.uniform.graph import equal
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.outputs.fake_quant import fake_quant
 from qbench.quant.uniform.sites import ActivationSite, Sites
 
 Array = NDArray[Any]

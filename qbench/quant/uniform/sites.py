@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qbench.errors import UsageError
-from qbench.quant.uniform.graph import Graph, attribute
-from qbench.quant.uniform.settings import ActivationParams, Config, TensorConfig, WeightParams
+from qbench.quant.uniform.files.settings import ActivationParams, Config, TensorConfig, WeightParams
+from qbench.quant.uniform.graph.graph import Graph, attribute
 
 if TYPE_CHECKING:
-    from qbench.quant.uniform.layers import FoundLayer
+    from qbench.quant.uniform.graph.layers import FoundLayer
 
 # Operators that may hold one scale for each output channel by default: AMCT quantizes the others as one tensor.
 CHANNEL_WISE = ("Conv", "ConvTranspose")
@@ -52,7 +52,7 @@ class Sites:
 def find(graph: Graph, config: Config) -> Sites:
     """The sites of a prepared graph. Raises ``UsageError`` with everything in the configuration that the graph does
     not have or cannot do, and where nothing is left to quantize."""
-    from qbench.quant.uniform.layers import layers
+    from qbench.quant.uniform.graph.layers import layers
 
     found = {layer.name: layer for layer in layers(graph)}
     problems = [*_layer_problems(config, found, graph), *_tensor_problems(config, graph)]

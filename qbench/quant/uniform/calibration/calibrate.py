@@ -1,0 +1,89 @@
+"""Calibration model + data -> the record with every scale; one session, one batch after the other, bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from qbench.quant.uniform.calibration import scales
+from qbench.quant.uniform.calibration.calibration_model import (
+    ADAROUND,
+    BALANCE,
+    BIAS,
+    CalibrationModel,
+    calibration_model,
+)
+from qbench.quant.uniform.calibration.collect import Collector
+from qbench.quant.uniform.calibration.feed import Batches, doubtful, require_several_passes
+from qbench.quant.uniform.calibration.pieces import Pieces
+from qbench.quant.uniform.files import record as record_file
+from qbench.quant.uniform.files.record import Record
+from qbench.quant.uniform.qparams import QParams
+from qbench.quant.uniform.weights import steps
+from qbench.quant.uniform.weights.samples import Samples
+from qbench.quant.uniform.weights.steps import Data, Progress
+
+__all__ = ["Calibrated", "calibration_model", "run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """What calibration found. ``examples``: how many, along the first axis of the first input; ``warnings``: what
+    looks wrong about the data or the ranges, one line each."""
+
+    record: Record
+    batches: int
+    examples: int
+    warnings: tuple[str, ...] = ()
+
+
+def run(
+    file: Path, batches: Batches, record: Path, *, threads: int = 0, progress: Progress = lambda *_: None
+) -> Calibrated:
+    """Feeds the first ``batch_num`` batches to the calibration model ``file`` and writes ``record`` whole.
+
+    ``batches``: see ``feed.Batch``; a list, or a function that makes a generator, where balance or bias correction
+    need several passes. These and AdaRound change weights and rewrite ``file``, whole or not at all; ``record`` is
+    written last, so that a killed calibration is simply run again. ``threads``: of the inference and, beside it, of
+    the calibrators; 0: as many as there are cores. ``progress`` is told the step, the batch and how many there are.
+    Raises ``ModelError`` for a file that is no calibration model, ``DataError`` for data that does not fit it, and
+    ``BuildError`` that names layer and batch for an activation with NaN or inf.
+    """
+    model, data = CalibrationModel.read(file), Data(batches=batches, threads=threads, progress=progress)
+    held, todo, pieces = scales.known(record, model), steps.waiting(model), Pieces()
+    if {BALANCE, BIAS} & set(todo):
+        require_several_passes(batches, todo)
+    if BALANCE in todo:
+        model, held = steps.balanced(model, held, data)
+    held = scales.with_weights(held, model)
+    seen = steps.samples(model) if ADAROUND in todo else None
+    found, params = observe(model, data, pieces, seen)
+    made = scales.complete(held, params, model)
+    if seen is not None:
+        model = steps.rounded(model, made, seen, data)
+    if BIAS in todo:
+        steps.bias_corrected(model, made, data, pieces)
+    record_file.write(made, record)
+    return replace(found, record=made)
+
+
+def observe(
+    model: CalibrationModel, data: Data, pieces: Pieces, samples: Samples | None
+) -> tuple[Calibrated, dict[str, QParams]]:
+    """One pass: scale and offset of every activation by record key; ``samples`` are shown what they want to see."""
+    names = tuple(tensor for tensor in model.tensors if tensor not in model.inputs) or model.outputs[:1]
+    examples, warnings = 0, []
+    with Collector(model.sites, threads=data.threads) as collector:
+        for piece in data.over(model.file, names, batch_num=model.config.batch_num, step="calibrate", pieces=pieces):
+            if not examples:
+                warnings += doubtful(piece.feed)
+            examples += piece.examples
+            if samples is not None:
+                shown = piece.feed | piece.values
+                samples.add({tensor: shown.pop(tensor) for tensor in samples.tensors})
+            collector.add(piece.batch, piece.feed | piece.values)
+            piece.values.clear()
+        params = collector.qparams()
+        warnings += [f"{layer}: its input was zero in every batch" for layer in collector.silent(params)]
+    found = Calibrated(record={}, batches=model.config.batch_num, examples=examples, warnings=tuple(warnings))
+    return found, params

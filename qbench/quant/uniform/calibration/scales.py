@@ -1,0 +1,86 @@
+"""What calibration found + what was known -> the record of a calibration model, complete."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from qbench.errors import BuildError, UsageError
+from qbench.quant.uniform.calibration.calibration_model import BALANCE, CalibrationModel
+from qbench.quant.uniform.files import record as record_file
+from qbench.quant.uniform.files.record import Record, Scales
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.qparams import QParams
+from qbench.quant.uniform.sites import Sites
+from qbench.quant.uniform.weights import weights
+
+
+def known(file: Path, model: CalibrationModel) -> Record:
+    """The record as it is, empty where there is none yet; what the model itself knows of its weights goes before.
+    Raises ``UsageError`` where the record belongs to another model."""
+    held = dict(record_file.read(file)) if file.exists() else {}
+    expected = keys(model.sites)
+    if strangers := [key for key in held if key not in expected]:
+        near = difflib.get_close_matches(strangers[0], expected, 1)
+        advice = f"did you mean {near[0]!r}?" if near else "is it the record of another model? delete it, or"
+        raise UsageError(
+            f"{file}: {strangers[0]!r} is nothing that {model.file} quantizes; {advice} quantize the model again"
+        )
+    require_same_balance(held, model, file)
+    for layer, one in model.record.items():
+        held[layer] = replace(one, scale_d=held[layer].scale_d, offset_d=held[layer].offset_d) if layer in held else one
+    return held
+
+
+def require_same_balance(record: Record, model: CalibrationModel, file: Path) -> None:
+    """Raises ``UsageError`` where a record (``file``) has balance factors and the model's weights are not balanced: its
+    scales are those of other weights."""
+    balanced = [key for key, one in record.items() if one.balance]
+    if balanced and BALANCE not in model.done:
+        raise UsageError(
+            f"{file}: {balanced[0]!r} has a tensor_balance_factor, but the weights of {model.file} are not balanced; "
+            "quantize the model again for a record of its own, with balance in the configuration if it is wanted"
+        )
+
+
+def keys(sites: Sites) -> tuple[str, ...]:
+    """The keys of a complete record, in the order of the graph."""
+    found = dict.fromkeys(key for site in sites.activations for key in site.keys)
+    return tuple(found | dict.fromkeys(site.layer for site in sites.weights))
+
+
+def with_weights(held: Record, model: CalibrationModel, changed: Graph | None = None) -> dict[str, Scales]:
+    """The record with scale_w of every layer: as held, or by the absolute maximum of its weights where there is none
+    yet; of all layers by the weights of the graph ``changed``, where that is given."""
+    made, graph = dict(held), changed
+    for site in model.sites.weights:
+        one = held.get(site.layer, Scales())
+        if one.scale_w and changed is None:
+            continue
+        graph = graph or model.graph()
+        weight = graph.constant(site.tensor)
+        assert weight is not None, site.tensor
+        try:
+            found = weights.arq(weight, site.axis)
+        except ValueError as error:
+            raise BuildError(f"{site.layer}: {error}; mend the model, or skip this layer") from error
+        made[site.layer] = replace(one, scale_w=found, offset_w=(0,) * len(found))
+    return made
+
+
+def complete(held: Record, params: Mapping[str, QParams], model: CalibrationModel) -> dict[str, Scales]:
+    """The record with the scales of the activations, its keys in the order of the graph."""
+    made = {}
+    for key in keys(model.sites):
+        one = held.get(key, Scales())
+        found = params.get(key)
+        made[key] = one if found is None else replace(one, scale_d=found.scale, offset_d=found.offset)
+    return made
+
+
+def with_balance(held: Record, factors: Mapping[str, tuple[float, ...]]) -> dict[str, Scales]:
+    """The record with the factors of each balanced layer's input channels."""
+    keys = dict.fromkeys([*held, *factors])
+    return {key: replace(held.get(key, Scales()), balance=factors.get(key, ())) for key in keys}

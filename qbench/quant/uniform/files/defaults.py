@@ -1,0 +1,164 @@
+"""Prepared graph + rules -> the configuration that names every layer and every tensor."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from qbench.errors import UsageError
+from qbench.quant.uniform.files.rules import BATCH_SIZE, EXAMPLES, Rules
+from qbench.quant.uniform.files.settings import Config, LayerConfig, TensorConfig
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.sites import CHANNEL_WISE, unknown
+
+if TYPE_CHECKING:
+    from qbench.quant.uniform.graph.layers import FoundLayer
+
+# Layers whose int8 kernels in ONNX Runtime give int8 only; Gemm and MatMul give float from int8 inputs as well.
+GIVE_INT8 = ("Conv", "ConvTranspose", "AveragePool")
+FOLDED = ("Relu", "Clip")  # become part of the range of the layer before them
+NO_VALUES = ("Shape", "Size")  # read the shape, not the values
+VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity")  # give the same values
+
+
+def default(graph: Graph, rules: Rules | None = None) -> Config:
+    """See ``config.default``."""
+    from qbench.quant.uniform.graph.layers import layers
+
+    rules = rules or Rules()
+    found = tuple(layers(graph))
+    skipped = _skipped(rules, found, graph)
+    made = {layer.name: _layer(rules, layer, layer.name not in skipped) for layer in found if _can_be(layer)}
+    enabled = {name for name, layer in made.items() if layer.quant_enable}
+    if not enabled:
+        raise UsageError(_nothing(found, skipped))
+    return Config(
+        batch_num=rules.batch_num or math.ceil(EXAMPLES / (fixed_batch(graph) or BATCH_SIZE)),
+        activation_offset=rules.activation_offset,
+        do_fusion=rules.do_fusion,
+        skip_fusion_layers=rules.skip_fusion_layers,
+        layers=made,
+        tensor_quantize=tuple(_tensors(graph, rules, enabled, {one.name: one.kind for one in found})),
+        balance=rules.balance,
+        bias_correction=rules.bias_correction,
+    )
+
+
+def fixed_batch(graph: Graph) -> int | None:
+    """The batch size that the model's first input demands; None where it takes any, or has no batch axis."""
+    sizes = [
+        value.type.tensor_type.shape.dim[0].dim_value
+        for value in graph.model.graph.input
+        if value.name in graph.inputs and value.type.tensor_type.shape.dim
+    ]
+    return sizes[0] or None if sizes else None
+
+
+def _can_be(layer: FoundLayer) -> bool:
+    return layer.kind == "layer" and layer.reason is None
+
+
+def _layer(rules: Rules, layer: FoundLayer, enable: bool) -> LayerConfig:
+    weight = None
+    if layer.operator != "AveragePool":
+        weight = rules.weight(layer.name, layer.operator, channel_wise=layer.operator in CHANNEL_WISE)
+    return LayerConfig(quant_enable=enable, activation=rules.activation(layer.name, layer.operator), weight=weight)
+
+
+def _skipped(rules: Rules, found: tuple[FoundLayer, ...], graph: Graph) -> set[str]:
+    """The names that the rules skip; every name in the rules must be one of the graph's."""
+    can = {layer.name: layer.operator for layer in found if _can_be(layer)}
+    names, problems = set[str](), list(_repeated(rules.skip_layers, "skip_layers"))
+    reasons = {layer.name: layer.reason for layer in found if layer.reason is not None}
+    types = {node.name: node.op_type for node in graph.nodes}
+    for name in rules.skip_layers:
+        matching = {name} & can.keys() or set(fnmatch.filter(can, name))
+        names |= matching
+        if matching:
+            continue
+        if name in types:
+            why = f"stays float anyway ({reasons[name]})" if name in reasons else "is not quantized as a layer"
+            problems.append(f"skip_layers: {name!r} ({types[name]}) {why}; leave it out")
+        else:
+            problems.append(f"skip_layers: {unknown(name, can, 'layer')}")
+    operators = set(can.values())
+    problems += [
+        f"skip_layer_types: {unknown(kind, operators, 'type')}"
+        for kind in rules.skip_layer_types
+        if kind not in operators
+    ]
+    problems += [f"layers: {unknown(name, can, 'layer')}" for name in rules.layers if name not in can]
+    if problems:
+        raise UsageError("\n".join(problems))
+    return names | {name for name, operator in can.items() if operator in rules.skip_layer_types}
+
+
+def _repeated(names: tuple[str, ...], where: str) -> Iterator[str]:
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"{where}: {name!r} stands there {names.count(name)} times; name it once"
+
+
+def _nothing(found: Iterable[FoundLayer], skipped: set[str]) -> str:
+    reasons = sorted({layer.reason for layer in found if layer.reason is not None})
+    if skipped:
+        return "nothing is left to quantize: every layer is skipped; leave at least one out of skip_layers"
+    because = f": {'; '.join(reasons[:3])}" if reasons else "; it has no Conv, Gemm, MatMul or pooling"
+    return f"nothing in this model can be quantized{because}"
+
+
+def _tensors(graph: Graph, rules: Rules, enabled: set[str], kinds: dict[str, str]) -> Iterator[TensorConfig]:
+    """The inputs to quantize beside those of the layers: where a layer that can only give int8 is read by a node
+    that is not itself quantized there, and what the rules name."""
+    wanted = {(one.layer_name, one.input_index): one for one in rules.tensor_quantize}
+    asked: set[tuple[str, int]] = set()
+    for node in graph.nodes:
+        for index, _ in enumerate(node.input):
+            if (node.name, index) in wanted:
+                asked.add((node.name, index))
+        if (node.name in enabled and node.op_type in GIVE_INT8) or _joins(graph, node, kinds, asked):
+            for tensor in node.output[:1]:
+                asked.update(_readers(graph, tensor, enabled))
+    for node in graph.nodes:
+        for index, _ in enumerate(node.input):
+            if (node.name, index) in asked:
+                rule = wanted.get((node.name, index))
+                given = rule.activation if rule else None
+                params = given.params(rules.activation_offset) if given else rules.activation(node.name, node.op_type)
+                yield TensorConfig(layer_name=node.name, input_index=index, activation=params)
+    yield from (
+        TensorConfig(layer_name=one.layer_name, input_index=one.input_index)
+        for place, one in wanted.items()
+        if place not in asked
+    )
+
+
+def _joins(graph: Graph, node: Any, kinds: dict[str, str], asked: set[tuple[str, int]]) -> bool:
+    """Whether a MaxPool or an Add computes in int8, all that it reads being quantized."""
+    if kinds.get(node.name) != "tensor":
+        return False
+    return all((node.name, index) in asked for index, name in enumerate(node.input) if name)
+
+
+def _readers(graph: Graph, tensor: str, enabled: set[str]) -> Iterator[tuple[str, int]]:
+    """Who reads a tensor, or it behind a Relu or Clip that alone reads it, without quantizing it as a layer."""
+    while not graph.is_output(tensor):
+        readers = graph.readers(tensor)
+        if len(readers) != 1 or readers[0][0].op_type not in FOLDED or readers[0][1] != 0:
+            break
+        tensor = readers[0][0].output[0]
+    for node, position in graph.readers(tensor):
+        if position < 0 or node.op_type in NO_VALUES or (position == 0 and node.name in enabled):
+            continue
+        if not _only_output(graph, node):
+            yield node.name, position
+
+
+def _only_output(graph: Graph, node: Any) -> bool:
+    """Whether a node only arranges what the graph gives to its caller, which stays float."""
+    if node.op_type not in VIEWS:
+        return False
+    readers = graph.readers(node.output[0])
+    return all(position >= 0 and _only_output(graph, reader) for reader, position in readers)

@@ -1,0 +1,97 @@
+"""<prefix>.quant.json: what is quantized in the models beside it, with which scales, and what stays float and why.
+
+{"version": 1, "files": {"onnxruntime": {"name": …, "bytes": …, "sha256": …}},
+ "layers": [{"name", "operator", "input", "scale_d", "offset_d", "weight", "axis", "scale_w": [min, max, count]}],
+ "tensors": [{"node", "index", "input", "scale_d", "offset_d"}], "float": {layer: reason}, "parity": {target: …}}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import UsageError
+from qbench.quant.uniform.files.record import Record, Scales, write_text
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.sites import Sites
+
+VERSION = 1
+ENDING = ".quant.json"
+
+
+def write(
+    file: Path, *, graph: Graph, sites: Sites, record: Record, files: Mapping[str, Path], parity: Mapping[str, Any]
+) -> None:
+    """Writes the document whole or not at all; ``files`` must be there already, in the same folder."""
+    held = {
+        "version": VERSION,
+        "files": {what: _file(path) for what, path in files.items()},
+        "layers": list(_layers(graph, sites, record)),
+        "tensors": list(_tensors(sites, record)),
+        "float": dict(sites.floats),
+        "parity": dict(parity),
+    }
+    write_text(json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False) + "\n", file)
+
+
+def read(file: Path) -> dict[str, Any]:
+    """The document. Raises ``UsageError`` for a file that is none, or whose models were changed since."""
+    try:
+        held = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UsageError(f"{file}: no such file; qbench onnx save writes it") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: not a .quant.json file ({error})") from error
+    if not isinstance(held, dict) or held.get("version") != VERSION or not isinstance(held.get("files"), dict):
+        raise UsageError(f"{file}: not a .quant.json file of version {VERSION}; save the models again")
+    for what, known in held["files"].items():
+        model = file.with_name(str(known.get("name")))
+        if not model.is_file():
+            raise UsageError(f"{file}: {what}: {model.name} is not beside it; save the models again")
+        if _file(model) != known:
+            raise UsageError(f"{file}: {what}: {model.name} is not the file that was saved with it; save again")
+    return held
+
+
+def _layers(graph: Graph, sites: Sites, record: Record) -> Iterator[dict[str, Any]]:
+    """Weights and inputs by layer, in the order of the graph."""
+    weights = {site.layer: site for site in sites.weights}
+    inputs = {key: site.tensor for site in sites.activations for key in site.keys}
+    for node in graph.nodes:
+        if node.name not in weights and node.name not in inputs:
+            continue
+        scales, site = record.get(node.name, Scales()), weights.get(node.name)
+        made = {"name": node.name, "operator": node.op_type, "input": inputs.get(node.name)}
+        made |= {"scale_d": scales.scale_d, "offset_d": scales.offset_d}
+        if site is not None:
+            made |= {"weight": site.tensor, "axis": site.axis, "scale_w": _range(scales.scale_w)}
+        yield made
+
+
+def _tensors(sites: Sites, record: Record) -> Iterator[dict[str, Any]]:
+    for site in sites.activations:
+        for key, (node, index) in site.keys.items():
+            if key != node:
+                scales = record.get(key, Scales())
+                made = {"node": node, "index": index, "input": site.tensor}
+                yield made | {"scale_d": scales.scale_d, "offset_d": scales.offset_d}
+
+
+def _range(scales: tuple[float, ...]) -> list[float | int] | None:
+    """Least, greatest, how many."""
+    return [min(scales), max(scales), len(scales)] if scales else None
+
+
+def _file(path: Path) -> dict[str, Any]:
+    """Name, size and content; weights that lie beside a model above 2 GB are part of it."""
+    sha, size = hashlib.sha256(), 0
+    for part in (path, path.with_name(path.name + ".data")):
+        if part.is_file():
+            size += part.stat().st_size
+            with part.open("rb") as stream:
+                for chunk in iter(lambda: stream.read(1 << 20), b""):
+                    sha.update(chunk)
+    return {"name": path.name, "bytes": size, "sha256": sha.hexdigest()}

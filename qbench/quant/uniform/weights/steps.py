@@ -1,0 +1,133 @@
+"""The steps of calibration that change weights: balance, AdaRound, bias correction. Each rewrites
+the calibration model whole; which are done stands in the model."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.errors import BuildError
+from qbench.quant import onnx_model
+from qbench.quant.uniform.calibration import scales
+from qbench.quant.uniform.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel
+from qbench.quant.uniform.calibration.feed import Batches, Feed, Feeds, infer
+from qbench.quant.uniform.calibration.pieces import Piece, Pieces, stream
+from qbench.quant.uniform.files.record import Record
+from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.weights import adaround, balance, bias
+from qbench.quant.uniform.weights.samples import Samples
+
+Array = NDArray[Any]
+Progress = Callable[[str, int, int], None]  # the step, batches (AdaRound: layers) done, how many there are
+
+# Outputs before and after balance, of the largest: other products round differently.
+EQUAL = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """The calibration data and how it is run through a model."""
+
+    batches: Batches
+    threads: int
+    progress: Progress
+
+    def over(self, file: Path, names: Iterable[str], *, batch_num: int, step: str, pieces: Pieces) -> Iterator[Piece]:
+        """One pass: the named outputs of a model file, piece by piece."""
+        session = onnx_model.open_session(file, threads=self.threads)
+        feeds = Feeds(session, self.batches, batch_num)
+        before = 0
+        for piece in stream(session, tuple(names), feeds, pieces):
+            if piece.batch != before:
+                before = piece.batch
+                self.progress(step, before, batch_num)
+            yield piece
+
+
+def waiting(model: CalibrationModel) -> tuple[str, ...]:
+    """The steps that the configuration asks for and that are not done yet."""
+    ada = bool(adaround.sites(model.sites))
+    wanted = {BALANCE: model.config.balance is not None, ADAROUND: ada, BIAS: model.config.bias_correction}
+    return tuple(step for step, asked in wanted.items() if asked and step not in model.done)
+
+
+def samples(model: CalibrationModel) -> Samples:
+    """What AdaRound wants to see of the activations, empty."""
+    return Samples(model.graph(), adaround.sites(model.sites))
+
+
+def rounded(model: CalibrationModel, record: Record, seen: Samples, data: Data) -> CalibrationModel:
+    """The model with its weights rounded for the scales of a complete record, rewritten."""
+    count = len(adaround.sites(model.sites))
+    numbers = itertools.count(1)
+    made = adaround.rounded(
+        model.graph(), model.sites, record, seen, progress=lambda *_: data.progress(ADAROUND, next(numbers), count)
+    )
+    return model.rewrite(made, ADAROUND, record)
+
+
+def balanced(model: CalibrationModel, held: Record, data: Data) -> tuple[CalibrationModel, Record]:
+    """The model with its weights balanced, rewritten, and the record with their scales and the factors of each layer's
+    input channels. Raises ``BuildError`` where its outputs then differ by more than rounding."""
+    graph, a = model.graph(), model.config.balance
+    assert a is not None
+    found = balance.groups(graph, model.sites)
+    maxima: dict[balance.Group, Array] = {}
+    example: Feed = {}
+    names = dict.fromkeys(group.tensor for group in found if group.tensor not in model.inputs)
+    for piece in data.over(
+        model.file, names or model.outputs[:1], batch_num=model.config.batch_num, step=BALANCE, pieces=Pieces()
+    ):
+        example = example or piece.feed
+        values = piece.feed | piece.values
+        for group in found:
+            here = balance.largest(values[group.tensor], group.axis)
+            maxima[group] = np.maximum(maxima.get(group, here), here)
+    factors = {group: balance.factors(graph, group, maxima[group], a) for group in found}
+    made = balance.apply(graph, factors)
+    _require_equal(model, made, example, data.threads)
+    by_layer = {name: tuple(map(float, f)) for group, f in factors.items() for name in group.layers}
+    record = scales.with_weights(scales.with_balance(held, by_layer), model, made)
+    return model.rewrite(made, BALANCE, record), record
+
+
+def _require_equal(model: CalibrationModel, made: Graph, feed: Feed, threads: int) -> None:
+    """Raises ``BuildError`` unless the balanced graph gives what the model gives for one piece of the data."""
+    with tempfile.TemporaryDirectory(dir=model.file.parent) as folder:
+        file = Path(folder) / "balanced.onnx"
+        made.save(file)
+        sessions = (onnx_model.open_session(one, threads=threads) for one in (model.file, file))
+        before, after = (infer(session, model.outputs, feed, 1) for session in sessions)
+    for name in model.outputs:
+        largest = float(np.abs(before[name]).max(initial=0.0))
+        if before[name].dtype.kind == "f" and not np.allclose(before[name], after[name], rtol=0, atol=EQUAL * largest):
+            worst = float(np.abs(before[name] - after[name]).max())
+            raise BuildError(f"{model.file}: balance changed output {name} by up to {worst:g}; leave balance out")
+
+
+def bias_corrected(model: CalibrationModel, record: Record, data: Data, pieces: Pieces) -> CalibrationModel:
+    """The model with its biases corrected for the scales of a complete record, rewritten;
+    ``pieces``: how the pass over the activations cut the data."""
+    graph = model.graph()
+    errors, layers = bias.error_model(graph, model.sites, record)
+    if not layers:
+        return model.rewrite(graph, BIAS, record)
+    sums: dict[str, Array] = {}
+    examples = 0
+    with tempfile.TemporaryDirectory(dir=model.file.parent) as folder:
+        file = Path(folder) / "errors.onnx"
+        errors.save(file)
+        names = [one.shift for one in layers]
+        for piece in data.over(file, names, batch_num=model.config.batch_num, step=BIAS, pieces=pieces):
+            examples += piece.examples
+            for name, mean in piece.values.items():
+                sums[name] = sums.get(name, 0.0) + mean.astype(np.float64) * piece.examples
+    shifts = {name: total / examples for name, total in sums.items()}
+    return model.rewrite(bias.corrected(graph, layers, shifts), BIAS, record)
