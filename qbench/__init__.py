@@ -5,7 +5,8 @@ The stages, in the order in which data passes through them:
     suite       YAML text -> Suite
     plan        Suite -> Plan: variants, cases, skips with reasons
     build       variant -> Artifact, through a content-addressed cache
-    evaluate    artifact + data set -> predictions -> scores
+    evaluate    artifact + data set -> predictions of every example
+    score       predictions -> a score with its interval, and the paired change against fp32
     measure     artifact + threads -> samples of latency
     record      all that is known of a case <-> one JSON line
     run         the story: plan, build, evaluate, measure, record

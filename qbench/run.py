@@ -246,7 +246,8 @@ class _Story:
             self._each("evaluate", chosen, lambda item: self._evaluate_one(*item))
 
     def _evaluate_one(self, name: str, planned: list[PlannedCase]) -> None:
-        from qbench.evaluate import predict, score
+        from qbench.evaluate import predict
+        from qbench.score import score
 
         cases = [one.case for one in planned]
         file = self.folder.path / "predictions" / f"{name}.npz"

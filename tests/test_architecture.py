@@ -44,6 +44,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("inputs",),
     ("build",),
     ("evaluate", "measure", "roofline"),
+    ("score",),
     ("stored",),
     ("run_folder",),
     ("run_ledger",),

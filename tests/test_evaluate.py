@@ -1,4 +1,4 @@
-"""Predictions of every example, proven in a fresh process, and scores with their paired change."""
+"""Predictions of every example, proven in a fresh process."""
 
 from __future__ import annotations
 
@@ -9,63 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qbench import cache, evaluate, inputs, registry
+from qbench import cache, evaluate, inputs, registry, score
 from qbench.build import Artifact, outputs_digest
 from qbench.errors import EvaluateError
 from qbench.process import Limits
 from qbench.quant.input_range import InputRange
 from qbench.quant.recipe import Recipe
-
-TOP1 = registry.load("metric", "top1")
-F1 = registry.load("metric", "f1")
-
-
-def predictions(classes, labels):
-    outputs = np.eye(10, dtype=np.float32)[classes]
-    return {"outputs": outputs, "labels": np.asarray(labels)}
-
-
-def test_delta_flips_and_agreement_are_paired():
-    """Harmful: right to wrong; beneficial: wrong to right; agreement counts equal classes, right or not."""
-    labels = [0, 1, 2, 3, 4, 5]
-    base = predictions([0, 1, 2, 3, 9, 9], labels)  # 4 right
-    ours = predictions([0, 1, 2, 9, 4, 9], labels)  # 4 right: one harmful, one beneficial
-    found = evaluate.scored(TOP1, ours, base, 10)
-    assert (found.value, found.delta.value) == (pytest.approx(4 / 6), 0.0)
-    assert (found.flips.harmful, found.flips.beneficial) == (1, 1)
-    assert found.agreement == pytest.approx(4 / 6)
-    assert found.low < found.value < found.high
-    assert found.delta.low < 0 < found.delta.high
-
-
-def test_the_baseline_itself_has_no_delta():
-    """fp32 is not compared with itself."""
-    found = evaluate.scored(TOP1, predictions([1, 2], [1, 3]), None, 10)
-    assert (found.delta, found.agreement, found.flips) == (None, None, None)
-
-
-def test_a_metric_that_is_no_mean_uses_the_paired_bootstrap():
-    """F1 has no per-example values: its delta's interval resamples examples of both arms together."""
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 10, 300)
-    base = predictions(np.where(rng.random(300) < 0.9, labels, 0), labels)
-    found = evaluate.scored(F1, predictions(np.where(rng.random(300) < 0.7, labels, 0), labels), base, 10)
-    assert found.delta.value == pytest.approx(found.value - F1.value(base["outputs"], labels))
-    assert found.delta.low < found.delta.value < found.delta.high < 0
-
-
-def test_nan_outputs_are_an_error():
-    """A score of NaN outputs would be a number without meaning."""
-    broken = predictions([1, 2], [1, 2])
-    broken["outputs"][0, 0] = np.nan
-    with pytest.raises(EvaluateError, match="NaN"):
-        evaluate.scored(TOP1, broken, None, 10)
-
-
-def test_missing_labels_are_an_error():
-    """Without labels there is no accuracy."""
-    with pytest.raises(EvaluateError, match="labels"):
-        evaluate.scored(TOP1, {"outputs": np.eye(3, dtype=np.float32)}, None, None)
 
 
 @pytest.fixture
@@ -136,7 +85,7 @@ def test_a_static_artifact_tells_how_the_inputs_fit_it(tmp_path, data):
     assert 0 < fit.clipped < 1
     assert (fit.low, fit.high, fit.evaluated.greatest) == (-0.9, 1.0, seen.max())
     assert fit.calibrated.mean == pytest.approx(calibrated.mean(dtype=np.float64))
-    found = evaluate.score("top1", out, None, 10, limits=Limits(seconds=60), progress=lambda *_: None)
+    found = score.score("top1", out, None, 10, limits=Limits(seconds=60), progress=lambda *_: None)
     assert found.inputs == (fit,)
 
 
