@@ -13,24 +13,24 @@ it runs. Every function raises a ``qbench.errors.QbenchError`` that says what to
 
 from __future__ import annotations
 
+import functools
 import itertools
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.errors import DataError, UsageError
+from qbench.errors import DataError, ModelError, UsageError
 from qbench.quant.uniform.files import config as config_file
 from qbench.quant.uniform.files import record as record_file
 from qbench.quant.uniform.files.config import Config
 from qbench.quant.uniform.files.rules import PRESETS, Rules
 from qbench.quant.uniform.outputs import outputs
+from qbench.quant.uniform.outputs.narrow import CHOICES as FORMS
 from qbench.quant.uniform.outputs.outputs import TARGETS, Saved
+from qbench.quant.uniform.whole import workplace
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from qbench.quant.uniform.accuracy import Evaluator, Outcome
     from qbench.quant.uniform.calibration.calibrate import Calibrated
     from qbench.quant.uniform.calibration.feed import Batch, Batches
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from qbench.quant.uniform.sites import Sites
 
 __all__ = [
+    "FORMS",
     "PRESETS",
     "TARGETS",
     "Config",
@@ -92,24 +93,27 @@ def quantize(
     calibration: str | Path,
     record: str | Path,
     *,
-    example: Sequence[NDArray[Any]] | None = None,
+    example: Batch | None = None,
 ) -> Quantized:
     """Writes the calibration model and a record with the scales of the weights; what will be int8.
 
-    ``config``: a ``Config`` or its file, AMCT's included. ``example``: an array an input, to judge with that what is
-    fused computes the same; without it random inputs are tried. An existing record is replaced.
+    ``config``: a ``Config`` or its file, AMCT's included. ``example``: a batch as in ``calibrate``, to judge with that
+    what is fused computes the same; without it random inputs are tried. An existing record is replaced.
     """
-    from qbench.quant.uniform.calibration import scales
-    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel, calibration_model
-
     held = config if isinstance(config, Config) else config_file.read(Path(config))
     _apart(model, calibration)
     graph = _prepared(model, fuse=held.do_fusion, skip_fusion=held.skip_fusion_layers, example=example)
     made = _described(graph, held)
-    calibration_model(graph, held).save(Path(calibration))
-    weights = scales.with_weights({}, CalibrationModel.read(Path(calibration)))
-    record_file.write(weights, Path(record))
+    _write_calibration(graph, held, Path(calibration), Path(record))
     return made
+
+
+def _write_calibration(graph: Graph, held: Config, calibration: Path, record: Path) -> None:
+    from qbench.quant.uniform.calibration import scales
+    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel, calibration_model
+
+    calibration_model(graph, held).save(calibration)
+    record_file.write(scales.with_weights({}, CalibrationModel.read(calibration)), record)
 
 
 def calibrate(
@@ -136,14 +140,17 @@ def save(
     prefix: str | Path,
     *,
     targets: Iterable[str] = ("onnxruntime",),
-    example: Batch | None = None,
+    data: Batches | None = None,
+    form: str | None = None,
 ) -> Saved:
     """Writes ``<prefix>_fake_quant_model.onnx``, a deploy model for each target, and ``<prefix>.quant.json``.
 
-    ``example``: a batch that the models are compared on; without it random inputs. Raises ``UsageError`` for a record
-    that is not complete or not this model's, and ``BuildError`` where a layer cannot be expressed.
+    ``data``: as in ``calibrate``; the models are compared on its first examples, without it on random ones. ``form``
+    (one of ``FORMS``): the bytes of the model for ONNX Runtime; None: what is fast and exact on this machine. Raises
+    ``UsageError`` for a record that is not complete or not this model's, and ``BuildError`` where a layer cannot be
+    expressed.
     """
-    return outputs.save(Path(calibration), Path(record), Path(prefix), tuple(targets), example)
+    return outputs.save(Path(calibration), Path(record), Path(prefix), tuple(targets), data=data, form=form)
 
 
 def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
@@ -153,21 +160,26 @@ def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
     *,
     rules: Rules | None = None,
     targets: Iterable[str] = ("onnxruntime",),
+    form: str | None = None,
     threads: int = 0,
     progress: Progress = lambda *_: None,
 ) -> Saved:
     """The four steps: deploy models beside ``<prefix>.config.json`` and ``<prefix>.record.txt``.
 
-    ``rules.batch_num`` batches of ``data`` are used. Nothing is written under the prefix before calibration is done.
+    ``rules.batch_num`` batches of ``data`` are used; the first one judges, too, that what is fused computes the same.
+    Nothing is written under the prefix before calibration is done.
     """
-    prefix = Path(prefix)
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=prefix.parent) as folder:
-        calibration, record = Path(folder) / "calibration.onnx", Path(folder) / "record.txt"
-        made = config(model, rules=rules)
-        quantize(model, made, calibration, record)
+    prefix, rules = Path(prefix), rules or Rules()
+    data, first = _peeked(data)
+    with workplace(prefix) as folder:
+        calibration, record = folder / "calibration.onnx", folder / "record.txt"
+        graph = _prepared(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers, example=first)
+        made = config_file.default(graph, rules)
+        _write_calibration(graph, made, calibration, record)
+        del graph
         calibrate(calibration, data, record, threads=threads, progress=progress)
-        saved = save(calibration, record, prefix, targets=targets, example=_first(data))
+        again = [first] if isinstance(data, Iterator) and first is not None else data
+        saved = save(calibration, record, prefix, targets=targets, data=again, form=form)
         held = record_file.read(record)
     files = {"config": beside(prefix, ".config.json"), "record": beside(prefix, ".record.txt")}
     config_file.write(made, files["config"])
@@ -187,8 +199,8 @@ def accuracy(
 ) -> Outcome:
     """Finds the fewest layers whose return to float keeps the score within ``loss`` of the float model's.
 
-    ``evaluate``: the path of an ONNX file (as simulated in float) -> its score, higher is better. ``data``: batches as
-    in ``calibrate``; the first few rank the layers. ``folder`` gets ``calibration.onnx``, ``config.json`` and
+    ``evaluate``: the path of an ONNX file (``save``'s fake-quant model) -> its score, higher is better. ``data``: as in
+    ``calibrate``; the first few batches rank the layers. ``folder`` gets ``calibration.onnx``, ``config.json`` and
     ``record.txt`` of the best model, ready for ``save`` unless every layer has to be float, and the ledger with which a
     killed search goes on; another evaluator needs another folder.
     """
@@ -206,18 +218,28 @@ def accuracy(
     except ValueError as error:
         raise DataError(f"calibration data: {error}") from error
     found = search.search(
-        graph, model.config, held, evaluate, feeds, loss=loss, folder=Path(folder), max_trials=max_trials
+        graph,
+        model.config,
+        held,
+        evaluate,
+        feeds,
+        loss=loss,
+        folder=Path(folder),
+        build=outputs.simulated,
+        max_trials=max_trials,
     )
     if any(layer.quant_enable for layer in found.config.layers.values()):
         calibration_model(graph, found.config, done=model.done).save(Path(folder) / "calibration.onnx")
     return found
 
 
-def _first(data: Batches) -> Batch | None:
-    """The first batch, of data that can be had again."""
-    if not callable(data) and iter(data) is data:
-        return None
-    return next(iter(data() if callable(data) else data))
+def _peeked(data: Batches) -> tuple[Batches, Batch | None]:
+    """The data, and its first batch (None: there is none); data that can be had only once loses nothing."""
+    source = iter(data() if callable(data) else data)
+    first = next(source, None)
+    if source is not data or first is None:
+        return data, first
+    return itertools.chain([first], source), first
 
 
 def beside(prefix: Path, ending: str) -> Path:
@@ -225,12 +247,24 @@ def beside(prefix: Path, ending: str) -> Path:
     return prefix.with_name(prefix.name + ending)
 
 
-def _prepared(
-    model: str | Path, *, fuse: bool, skip_fusion: Iterable[str], example: Sequence[NDArray[Any]] | None = None
-) -> Graph:
+def _prepared(model: str | Path, *, fuse: bool, skip_fusion: Iterable[str], example: Batch | None = None) -> Graph:
+    """The prepared graph; judged on the first example of a batch, or on all of it where the model does not take one."""
+    from qbench.quant.uniform.calibration.feed import checked, declared, one_example
+    from qbench.quant.uniform.graph.graph import Graph
     from qbench.quant.uniform.graph.prepare import prepare
 
-    return prepare(Path(model), example=example, fuse=fuse, skip_fusion=tuple(skip_fusion))
+    prepared = functools.partial(prepare, Path(model), fuse=fuse, skip_fusion=tuple(skip_fusion))
+    if example is None:
+        return prepared()
+    inputs = declared(Graph.load(Path(model)))
+    feed = checked(inputs, example, 1)
+    few = one_example(inputs, feed)
+    try:
+        return prepared(example=tuple(few.values()))
+    except ModelError:
+        if few is feed:
+            raise
+        return prepared(example=tuple(feed.values()))
 
 
 def _described(graph: Graph, held: Config) -> Quantized:

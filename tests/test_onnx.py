@@ -15,6 +15,7 @@ from qbench import onnx_data, onnx_words
 from qbench.errors import DataError, ModelError, UsageError
 from qbench.onnx import PRESETS, Rules
 from qbench.quant.uniform.files import config, quant_json, record
+from qbench.quant.uniform.graph import prepare as steps_prepare
 from qbench.quant.uniform.graph.graph import Graph
 
 BATCHES = [np.random.default_rng(seed).standard_normal((4, 3, 16, 16)).astype(np.float32) for seed in range(2)]
@@ -135,10 +136,74 @@ def test_a_calibration_that_fails_leaves_nothing(model, tmp_path):
 
 
 def test_data_that_can_be_had_once_is_enough(model, tmp_path):
-    """A generator is used up by calibration; the models are then compared on random inputs."""
+    """A generator gives every batch to calibration; its first one also judges the graph and compares the models."""
     saved = steps.all(model, iter(BATCHES), tmp_path / "m", rules=Rules(batch_num=2))
-    assert not saved.real
-    assert saved.parity["onnxruntime"].examples > 0
+    assert saved.real
+    assert saved.parity["onnxruntime"].examples == 4
+    again = steps.all(model, BATCHES, tmp_path / "n", rules=Rules(batch_num=2))
+    assert record.read(saved.files["record"]) == record.read(again.files["record"])
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_the_data_judges_what_is_fused(tmp_path, monkeypatch, fixed):
+    """The first example of the data goes through the model where graphs are compared; a batch that is demanded is
+    whole. The models are compared on as many batches as it takes."""
+    model = onnx_networks.save(onnx_networks.residual_cnn(batch=2 if fixed else "batch"), tmp_path)
+    seen, prepare = [], steps_prepare.prepare
+    monkeypatch.setattr(
+        steps_prepare, "prepare", lambda file, **given: (seen.append(given["example"]), prepare(file, **given))[1]
+    )
+    data = [BATCHES[0][:2], BATCHES[1][:2]]
+    saved = steps.all(model, lambda: iter(data), tmp_path / "out" / "m", rules=Rules(batch_num=2))
+    np.testing.assert_array_equal(seen[0][0], data[0] if fixed else data[0][:1])
+    assert len(seen) == 1
+    assert saved.parity["onnxruntime"].examples == 4
+
+
+def test_data_that_does_not_fit_is_told_at_once(model, tmp_path):
+    """Before anything is prepared, with the batch and the way out."""
+    with pytest.raises(DataError, match="calibration data, batch 1: input image takes float32, got float64"):
+        steps.all(model, [BATCHES[0].astype(np.float64)], tmp_path / "m", rules=Rules(batch_num=1))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_form_is_asked_for(quantized):
+    """The deploy model has its bytes, the document its name; what is narrowed is so in every model, and told."""
+    steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
+    scales, words = {}, {}
+    for form in ("U8U8", "U8S8-narrow", "U8S8"):
+        saved = steps.save(quantized / "calibration.onnx", quantized / "record.txt", quantized / form, form=form)
+        held = quant_json.read(saved.files["quant_json"])
+        assert held["form"] == saved.form == form
+        scales[form] = held["layers"][1]["scale_w"]
+        words[form] = [line for line in onnx_words.saved(saved) if "16 bits" in line]
+        graph = Graph.load(saved.files["onnxruntime"])
+        assert graph.constant("conv2.weight_quantized").dtype == (np.uint8 if form == "U8U8" else np.int8)
+    assert scales["U8S8"] == scales["U8U8"]
+    assert scales["U8S8-narrow"][0] > scales["U8S8"][0]
+    assert not words["U8S8"]
+    assert not words["U8U8"]
+    assert "--form U8U8" in words["U8S8-narrow"][0]
+    assert min(record.read(quantized / "record.txt")["conv2"].scale_w) == scales["U8S8"][0], "it stays as it is"
+    with pytest.raises(UsageError, match="no form named 'S8U8'"):
+        steps.save(quantized / "calibration.onnx", quantized / "record.txt", quantized / "m", form="S8U8")
+
+
+def test_accuracy_scores_what_save_writes(quantized):
+    """The model that the evaluator sees is the fake-quant model of the form for this machine, narrowed or not."""
+    steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
+    seen = []
+
+    def evaluate(path):
+        seen.append(run(path, BATCHES[0]))
+        return 1.0
+
+    where = quantized / "calibration.onnx", quantized / "record.txt"
+    steps.accuracy(*where, evaluate, BATCHES, quantized / "tuned", loss=0.5)
+    saved = steps.save(*where, quantized / "m")
+    np.testing.assert_array_equal(seen[1], run(saved.files["fake_quant"], BATCHES[0]))
+    other = steps.save(*where, quantized / "n", form="U8U8" if saved.form == "U8S8-narrow" else "U8S8-narrow")
+    assert np.abs(seen[1] - run(other.files["fake_quant"], BATCHES[0])).max() > 0
 
 
 def test_the_model_is_never_changed(model, tmp_path):

@@ -58,8 +58,9 @@ def test_each_step_says_what_it_wrote_and_what_comes_next(onnx_command):
     ]
     assert "calibrate 2/2 batch 2" in err
     code, out, _ = onnx_command(
-        "save", "calibration.onnx", "-r", "record.txt", "-o", "out/m", "--target", "onnxruntime", "--target", "ascend"
-    )
+        "save", "calibration.onnx", "-r", "record.txt", "-o", "out/m", "--target", "onnxruntime", "--target", "ascend",
+        "--form", "U8U8",
+    )  # fmt: skip
     assert code == 0
     assert out.splitlines()[:4] == [
         "fake_quant: out/m_fake_quant_model.onnx",
@@ -67,7 +68,7 @@ def test_each_step_says_what_it_wrote_and_what_comes_next(onnx_command):
         "ascend: out/m_ascend_model.onnx",
         "quant_json: out/m.quant.json",
     ]
-    assert out.splitlines()[4].startswith("onnxruntime against fake_quant on 16 random examples: 100.0% of the pred")
+    assert out.splitlines()[4].startswith("onnxruntime against fake_quant on 32 random examples: 100.0% of the pred")
 
 
 def test_all_in_one_go(onnx_command, tmp_path):
@@ -146,13 +147,28 @@ def test_an_evaluator_that_gives_no_score_is_one_message(onnx_command, tmp_path,
 
 
 def test_save_compares_on_data_where_it_is_given(onnx_command):
-    """The parity is then that of the user's examples."""
+    """The parity is then that of the user's examples, of as many batches as hold enough of them; the words tell what
+    was narrowed for the form."""
     onnx_command("config", "model.onnx", "--batch-num", 2)
     onnx_command("quantize", "model.onnx")
     onnx_command("calibrate", "calibration.onnx", "--data", "data.npz", "--batch-size", 10, "-q")
-    code, out, _ = onnx_command("save", "calibration.onnx", "-o", "m", "--data", "data.npz", "--batch-size", 5)
+    code, out, _ = onnx_command("save", "calibration.onnx", "-o", "m", "--data", "data.npz", "--batch-size", 8)
     assert code == 0
-    assert "on 5 given examples" in out
+    assert "on 16 given examples" in out
+    code, out, _ = onnx_command("save", "calibration.onnx", "-o", "m", "--form", "U8S8-narrow")
+    assert code == 0
+    assert "U8S8-narrow: 100% of the channels of weights use fewer than 8 bits, in every model above" in out
+
+
+def test_quantize_judges_with_data_where_it_is_given(onnx_command):
+    """Data that the model does not take is refused before anything is written."""
+    onnx_command("config", "model.onnx", "--batch-num", 2)
+    code, _, _ = onnx_command("quantize", "model.onnx", "--data", "data.npz")
+    assert code == 0
+    np.savez("wrong.npz", image=np.zeros((4, 1, 16, 16), np.float32))
+    code, out, err = onnx_command("quantize", "model.onnx", "-o", "other.onnx", "--data", "wrong.npz")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: calibration data, batch 1: input image has shape [4, 1, 16, 16], the model takes")
 
 
 def test_every_option_of_config_arrives_in_the_file(onnx_command, tmp_path):
@@ -212,6 +228,11 @@ def test_a_preset_is_a_name_or_amct_s_simplified_configuration(onnx_command, tmp
             ("save", "model.onnx", "-o", "m", "--target", "tpu"),
             2,
             "error: --target tpu: no such target; available: onnx",
+        ),
+        (
+            ("save", "model.onnx", "-o", "m", "--form", "U8"),
+            2,
+            "error: --form U8: no such form; available: U8S8, U8S8-narrow, U8U8, S8S8",
         ),
         (("all", "model.onnx", "--data", "no", "-o", "m"), 1, "error: --data no: no such folder"),
         (

@@ -16,7 +16,6 @@ from qbench.quant.recipe import Recipe
 from qbench.quant.uniform.files.record import Scales
 from qbench.quant.uniform.graph.graph import Graph
 from qbench.quant.uniform.outputs import deploy_onnxruntime
-from qbench.quant.uniform.sites import Sites, WeightSite
 
 RECIPE = Recipe(
     flow="onnx", calibrator="moving_average", per_channel=True, symmetric=False, reduce_range=False,
@@ -132,51 +131,6 @@ def test_what_is_no_uniform_quantization_is_refused():
     nothing = by_hand(([helper.make_node("Identity", ["w"], ["wd"], name="same")], []))
     with pytest.raises(BuildError, match="no weight of the trained network is quantized"):
         onnx_qat.learned(nothing)
-
-
-def weights_of(value, axis=0):
-    """A convolution's weight as a graph, its place, and its record by the absolute maximum."""
-    tensor = numpy_helper.from_array(value.astype(np.float32), "w")
-    node = helper.make_node("Conv", ["x", "w"], ["y"], name="conv")
-    info = helper.make_tensor_value_info
-    shape = [1, value.shape[1], 8, 8]
-    graph = helper.make_graph(
-        [node], "net", [info("x", TensorProto.FLOAT, shape)], [info("y", TensorProto.FLOAT, None)], [tensor]
-    )
-    site = WeightSite(layer="conv", tensor="w", axis=axis, params=None)
-    largest = np.abs(value).max(axis=(1, 2, 3)) if axis == 0 else np.abs(value).max(keepdims=True).reshape(1)
-    scales = tuple(map(float, largest / 127))
-    return Graph(helper.make_model(graph)), Sites(weights=(site,), activations=()), {"conv": Scales(scale_w=scales)}
-
-
-def test_no_pair_of_neighbours_overflows_16_bits():
-    """Whatever two weights of one sign meet at one place of the window: 255 times their sum stays below 32768."""
-    value = np.random.default_rng(0).standard_normal((8, 16, 3, 3))
-    graph, sites, record = weights_of(value)
-    made, share = onnx_deploy.narrowed(graph, sites, record)
-    steps = np.rint(value / np.asarray(made["conv"].scale_w).reshape(-1, 1, 1, 1))
-    for sign in (1, -1):
-        two = np.sort(np.maximum(sign * steps, 0), axis=1)[:, -2:].sum(axis=1)
-        assert two.max() * 255 <= 32767
-    assert 0 < share <= 1
-
-
-def test_what_cannot_overflow_keeps_its_8_bits():
-    """A depthwise channel has no neighbour; weights of opposite signs take from each other."""
-    depthwise = weights_of(np.random.default_rng(0).standard_normal((8, 1, 3, 3)))
-    assert onnx_deploy.narrowed(*depthwise) == (depthwise[2], 0.0)
-    opposite = weights_of(np.array([1.0, -1.0]).reshape(1, 2, 1, 1))
-    assert onnx_deploy.narrowed(*opposite) == (opposite[2], 0.0)
-    both = weights_of(np.array([1.0, 1.0]).reshape(1, 2, 1, 1))
-    assert onnx_deploy.narrowed(*both)[0]["conv"].scale_w[0] == pytest.approx(2 / 127)
-
-
-def test_one_scale_for_a_whole_weight_grows_for_its_worst_channel():
-    """As one tensor there is one step for all."""
-    value = np.concatenate([np.ones((1, 2, 1, 1)), np.full((1, 2, 1, 1), 0.1)])
-    graph, sites, record = weights_of(value, axis=None)
-    (scale,) = onnx_deploy.narrowed(graph, sites, record)[0]["conv"].scale_w
-    assert 2 * round(1 / scale) * 255 <= 32767
 
 
 @pytest.mark.parametrize("form", ["U8U8", "U8S8"])

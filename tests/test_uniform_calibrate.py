@@ -269,7 +269,7 @@ def test_a_killed_calibration_is_run_again(tmp_path: Path) -> None:
     file, record = made(tmp_path), tmp_path / "record.txt"
     code = (
         "import os, signal; import numpy as np; from pathlib import Path\n"
-        "from qbench.quant.uniform import calibrate\n"
+        "from qbench.quant.uniform.calibration import calibrate\n"
         "die = lambda step, number, count: number == 3 and os.kill(os.getpid(), signal.SIGKILL)\n"
         f"data = [np.random.default_rng(n).standard_normal((3, 3, 8, 8)).astype('f') for n in range(4)]\n"
         f"calibrate.run(Path({str(file)!r}), data, Path({str(record)!r}), progress=die)\n"

@@ -15,6 +15,7 @@ from quantized_networks import Quantized, executed, of, quantized, run
 from qbench import machine
 from qbench.errors import BuildError
 from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.outputs import integers
 from qbench.quant.uniform.outputs.deploy_onnxruntime import FORMS, deploy, form_for
 from qbench.quant.uniform.outputs.fake_quant import fake_quant
 
@@ -128,6 +129,21 @@ def test_all_layers_run_on_integer_kernels() -> None:
     assert not {"Conv", "Gemm", "Add", "Relu", "GlobalAveragePool", "DequantizeLinear"} & set(kinds)
 
 
+@pytest.mark.parametrize("between", ["Tanh", "Relu"])
+def test_a_matrix_product_with_a_bias_runs_on_integers(between: str) -> None:
+    """Of two dimensions, too, whether what it gives is quantized next (behind a Relu) or not, and as the last node."""
+    draft = Draft()
+    x = draft.add("Add", [draft.add("MatMul", ["x", draft.weight("v", 16, 32)], "one"), draft.bias("b", 32)], "bias")
+    x = draft.add("MatMul", [draft.add(between, [x], "act"), draft.weight("w", 32, 4)], "two")
+    draft.add("Add", [draft.bias("c", 4), x], "last", outputs=["y"])
+    made = of(draft.model({"x": ["batch", 16]}, {"y": ["batch", 4]}))
+    model = deployed(made)
+    kinds = [node.op_type for node in executed(model)]
+    assert not {"Gemm", "FusedGemm", "MatMul", "DequantizeLinear"} & set(kinds)
+    assert len({"QGemm", "MatMulIntegerToFloat", "QLinearMatMul"} & set(kinds)) > 0
+    agree(run(model, made.feed), run(simulated(made), made.feed))
+
+
 @pytest.mark.parametrize("name", ["residual_cnn", "depthwise"])
 def test_relu_and_clip_become_the_range(name: str) -> None:
     """With an offset of -128 nothing negative is left, with a scale of at most 6 / 255 nothing above 6: the Relu or
@@ -230,6 +246,35 @@ def test_a_bias_out_of_int32_names_the_layer_and_the_way_out() -> None:
     record = {**made.record, "fc": replace(made.record["fc"], scale_d=1e-7, scale_w=(1e-7,))}
     with pytest.raises(BuildError, match="^fc: its bias .* int32 does not hold; skip this layer"):
         deployed(replace(made, record=record))
+
+
+@pytest.mark.parametrize("name", ["residual_cnn", "decoder"])
+def test_weights_that_are_next_to_nothing_beside_their_bias_get_a_wider_step(name: str) -> None:
+    """Of a channel with a bias of more than 2^31 steps the step grows, so that int32 holds it; the fake-quant model and
+    the deploy model stay equal, and all other channels keep their scales."""
+    made = quantized(name)
+    layer = "conv2" if name == "residual_cnn" else "up"
+    graph = made.graph.copy()
+    tensor, bias = graph.node(layer).input[1:3]
+    axis = 0 if name == "residual_cnn" else 1
+    weight, value = graph.constant(tensor).copy(), graph.constant(bias).copy()
+    np.moveaxis(weight, axis, 0)[3], value[3] = 1e-5, 1e3
+    graph.set_constant(tensor, weight)
+    graph.set_constant(bias, value)
+    before = made.record[layer]
+    scales = tuple(1e-7 if channel == 3 else one for channel, one in enumerate(before.scale_w))
+    wide = replace(made, graph=graph, record={**made.record, layer: replace(before, scale_w=scales)})
+    held = integers.holding(graph, made.sites, wide.record)
+    assert held[layer].scale_w[3] == pytest.approx(1e3 / (before.scale_d * 2**31), rel=1e-4)
+    assert [one for i, one in enumerate(held[layer].scale_w) if i != 3] == [s for i, s in enumerate(scales) if i != 3]
+    assert {key: one for key, one in held.items() if key != layer} == {
+        key: one for key, one in wide.record.items() if key != layer
+    }
+    assert integers.holding(graph, made.sites, held) == held
+    (one,) = [found for found in integers.layers(graph, made.sites, wide.record) if found.name == layer]
+    assert 0.9 * 2**31 < one.bias[3] < 2**31
+    assert float(one.bias[3]) * float(one.step[3]) == pytest.approx(1e3, rel=1e-6)
+    agree(run(deployed(wide), made.feed), run(simulated(wide), made.feed))
 
 
 def test_the_prepared_graph_stays_as_it_was() -> None:

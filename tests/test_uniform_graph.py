@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -14,6 +17,7 @@ from qbench.errors import ModelError
 from qbench.quant.uniform.graph import equal
 from qbench.quant.uniform.graph import graph as module
 from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.whole import workplace
 
 
 def chain(*names):
@@ -155,8 +159,7 @@ def test_a_saved_file_loads_as_the_same_graph(tmp_path, monkeypatch, large):
         monkeypatch.setattr(module, "EXTERNAL_ABOVE", 100)
     file = tmp_path / "saved.onnx"
     graph.save(file)
-    beside = tmp_path / "saved.onnx.data"
-    assert beside.exists() is large
+    assert len(module.weights_beside(file)) == large
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
     loaded = Graph.load(file)
     np.testing.assert_array_equal(loaded.constant("conv2.weight"), graph.constant("conv2.weight"))
@@ -165,6 +168,51 @@ def test_a_saved_file_loads_as_the_same_graph(tmp_path, monkeypatch, large):
     monkeypatch.undo()
     graph.save(file)
     assert [path.name for path in tmp_path.iterdir()] == ["saved.onnx"]
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_kill_while_a_large_model_is_rewritten_mismatches_nothing(tmp_path, monkeypatch, moved):
+    """Whether it strikes before or behind the new weights, the old file still has its own; the next save clears up."""
+    monkeypatch.setattr(module, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(module, "EXTERNAL_ABOVE", 100)
+    file, graph = tmp_path / "saved.onnx", Graph(residual_cnn())
+    graph.save(file)
+    other = graph.copy()
+    other.set_constant("conv2.weight", 2 * graph.constant("conv2.weight"))
+    moves, move = [], type(file).replace
+
+    def killed(part, target):
+        moves.append(target)
+        if len(moves) > moved:
+            raise KeyboardInterrupt
+        return move(part, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(file), "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            other.save(file)
+    np.testing.assert_array_equal(Graph.load(file).constant("conv2.weight"), graph.constant("conv2.weight"))
+    other.save(file)
+    np.testing.assert_array_equal(Graph.load(file).constant("conv2.weight"), other.constant("conv2.weight"))
+    assert sorted(tmp_path.iterdir()) == [file, *module.weights_beside(file)]
+
+
+def test_what_killed_processes_left_is_removed_and_work_under_way_is_not(tmp_path):
+    """A process that ends without a word leaves its folder; the next that writes the same file removes it."""
+    code = (
+        "import os, sys, pathlib\n"
+        "from qbench.quant.uniform.whole import workplace\n"
+        "with workplace(pathlib.Path(sys.argv[1])) as folder:\n"
+        "    (folder / 'half').write_text('half')\n"
+        "    os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "m")], check=True)
+    assert len(list(tmp_path.iterdir())) == 1
+    with workplace(tmp_path / "m") as mine:
+        assert list(tmp_path.iterdir()) == [mine]
+        with workplace(tmp_path / "m") as other:
+            assert sorted(tmp_path.iterdir()) == sorted([mine, other])
+    assert not list(tmp_path.iterdir())
 
 
 def test_files_that_are_not_whole_are_refused(tmp_path):

@@ -48,12 +48,19 @@ def test_a_damaged_model_is_seen(target) -> None:
 
 
 def test_the_given_examples_are_compared() -> None:
-    """With a batch of examples those and only those are run."""
+    """All batches that are given are run, and nothing else; of an ascend model, whose interpreter is slow, as many
+    examples as it takes in seconds."""
+    feeds = [{"image": random_inputs(residual_cnn(), 4, seed)[0]} for seed in range(2)]
     model = deploy_onnxruntime.deploy(MADE.graph, MADE.sites, MADE.record)
-    found = parity.compared(FAKE, model, random_inputs(residual_cnn(), 7))
+    found = parity.compared(FAKE, model, feeds)
     assert found is not None
-    assert found.examples == 7
-    assert found == parity.compared(FAKE, model, random_inputs(residual_cnn(), 7))
+    assert found.examples == 8
+    assert found == parity.compared(FAKE, model, feeds)
+    parts = [parity.compared(FAKE, model, [feed]) for feed in feeds]
+    assert found.largest_difference == max(one.largest_difference for one in parts if one is not None)
+    ascend = parity.compared(FAKE, deploy_ascend.deploy(MADE.graph, MADE.sites, MADE.record), feeds)
+    assert ascend is not None
+    assert ascend.examples == parity.ASCEND_EXAMPLES
 
 
 def test_the_share_of_equal_predictions_and_the_largest_difference() -> None:

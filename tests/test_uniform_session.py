@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from calibration_models import cnn, config, images, written
 
 from qbench.errors import BuildError, DataError, UsageError
 from qbench.quant.uniform.calibration import calibrate
+from qbench.quant.uniform.calibration.feed import Declared, checked
 from qbench.quant.uniform.calibration.session import CalibrationSession
 
 FEEDS = [{"x": images(3, seed=number)} for number in range(4)]
@@ -107,3 +109,14 @@ def test_the_callers_options_are_used(tmp_path: Path) -> None:
     session = CalibrationSession(made(tmp_path), options, ["CPUExecutionProvider"], record=tmp_path / "r.txt")
     assert session.get_session_options().intra_op_num_threads == 1
     assert session.get_providers() == ["CPUExecutionProvider"]
+
+
+def test_sizes_of_one_name_are_equal_and_unknown_ones_are_free() -> None:
+    """A symbol has one size in all inputs; a question mark, which Paddle writes for every size that it does not know,
+    is no symbol."""
+    shape = ("batch", 3, "side", "side")
+    wanted = [Declared(name="x", shape=shape, type="tensor(float)")]
+    with pytest.raises(DataError, match="side is 48 in input x and 192 in input x"):
+        checked(wanted, np.zeros((1, 3, 48, 192), np.float32), 1)
+    free = [replace(wanted[0], shape=("?", 3, "?", "?"))]
+    assert checked(free, np.zeros((1, 3, 48, 192), np.float32), 1)["x"].shape == (1, 3, 48, 192)

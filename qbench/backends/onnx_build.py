@@ -178,6 +178,7 @@ def _train(job: BuildJob, target: Path) -> None:
         targets,
         checkpoints=job.checkpoints,
         progress=job.progress,
+        shared=job.shared,
     )
     job.progress("export what was learned", 0.85)
     made = {

@@ -121,7 +121,9 @@ class OpenVinoRunner(Runner):
         import numpy as np
         import openvino
 
-        return {i: openvino.Tensor(np.ascontiguousarray(one), shared_memory=True) for i, one in enumerate(inputs)}
+        # Memory that is mapped for reading only cannot be shared: whole numbers come as they lie in the cache.
+        arrays = (np.require(one, requirements=("C", "W")) for one in inputs)
+        return {i: openvino.Tensor(one, shared_memory=True) for i, one in enumerate(arrays)}
 
     def __call__(self, prepared: dict[int, Any]) -> Any:
         """One inference."""

@@ -10,5 +10,6 @@ The flow and its file formats are those of Huawei's AMCT; everything but an ``as
     calibration/    prepared graph + config -> calibration model; calibration model + data -> record
     weights/        what calibration may change of the weights: their scales, AdaRound, balance, bias correction
     outputs/        graph + sites + record -> fake-quant model, what a runtime executes, and whether they agree
+    whole           files that are written whole or not at all
     accuracy accuracy_ledger sensitivity    the fewest layers back to float that keep a score
 """

@@ -53,8 +53,9 @@ def run(
     held, todo, pieces = scales.known(record, model), steps.waiting(model), Pieces()
     if {BALANCE, BIAS} & set(todo):
         require_several_passes(batches, todo)
+    told: list[str] = []
     if BALANCE in todo:
-        model, held = steps.balanced(model, held, data)
+        model, held, told = steps.balanced(model, held, data)
     held = scales.with_weights(held, model)
     seen = steps.samples(model) if ADAROUND in todo else None
     found, params = observe(model, data, pieces, seen)
@@ -64,7 +65,7 @@ def run(
     if BIAS in todo:
         steps.bias_corrected(model, made, data, pieces)
     record_file.write(made, record)
-    return replace(found, record=made)
+    return replace(found, record=made, warnings=(*told, *found.warnings))
 
 
 def observe(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import DataError, UsageError
 from qbench.quant import forward, onnx_model
+
+if TYPE_CHECKING:
+    from qbench.quant.uniform.graph.graph import Graph
 
 Array = NDArray[Any]
 Feed: TypeAlias = dict[str, Array]
@@ -18,6 +22,8 @@ Batch: TypeAlias = Mapping[str, Array] | Sequence[Array] | Array
 # A list, any other object that can be iterated again, a generator (one pass only), or a function that makes one.
 Batches: TypeAlias = Iterable[Batch] | Callable[[], Iterable[Batch]]
 
+# What exporters (Paddle's) write for a size that they do not know: not the same wherever it stands.
+UNNAMED = ("", "?")
 # ONNX Runtime's names of the types that numpy calls otherwise.
 _NUMPY_NAMES = {"float": "float32", "double": "float64"}
 
@@ -60,6 +66,30 @@ def too_few(seen: int, wanted: int) -> DataError:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What a graph says of an input, as a session tells it."""
+
+    name: str
+    shape: tuple[int | str | None, ...]
+    type: str
+
+
+def declared(graph: Graph) -> tuple[Declared, ...]:
+    """The inputs of a graph that are not initializers, in order."""
+    import onnx
+
+    made = []
+    for value in graph.model.graph.input:
+        if value.name in graph.inputs:
+            kind = value.type.tensor_type.elem_type
+            named = (
+                f"tensor({onnx.helper.tensor_dtype_to_np_dtype(kind)})" if kind else str(value.type.WhichOneof("value"))
+            )
+            made.append(Declared(name=value.name, shape=graph.shape(value.name) or (), type=named))
+    return tuple(made)
+
+
 def by_name(inputs: Sequence[Any], batch: Batch) -> Feed:
     """One batch with the names of the session's inputs; raises ``ValueError`` where names or their number differ."""
     names = [one.name for one in inputs]
@@ -85,6 +115,14 @@ def checked(inputs: Sequence[Any], batch: Batch, number: int) -> Feed:
     return feed
 
 
+def one_example(inputs: Sequence[Any], feed: Feed) -> Feed:
+    """The first example of a feed; the feed itself where the model demands a size, or where its arrays do not have one
+    length."""
+    lengths = {len(array) if array.ndim else 0 for array in feed.values()}
+    fixed = any(not one.shape or isinstance(one.shape[0], int) for one in inputs)
+    return feed if fixed or len(lengths) > 1 or lengths <= {0, 1} else {name: one[:1] for name, one in feed.items()}
+
+
 def _check(wanted: Any, array: Array, sizes: dict[str, tuple[str, int]]) -> None:
     """One array against what its input declares; ``sizes``: who gave each symbol of a shape which size."""
     name, shape = wanted.name, tuple(wanted.shape)
@@ -100,7 +138,8 @@ def _check(wanted: Any, array: Array, sizes: dict[str, tuple[str, int]]) -> None
     if not array.size:
         raise ValueError(f"input {name} has shape {list(array.shape)}: there is nothing in it")
     for symbol, size in zip(shape, array.shape, strict=True):
-        first = sizes.setdefault(symbol, (name, size)) if isinstance(symbol, str) else (name, size)
+        named = isinstance(symbol, str) and symbol not in UNNAMED
+        first = sizes.setdefault(str(symbol), (name, size)) if named else (name, size)
         if first[1] != size:
             raise ValueError(f"{symbol} is {first[1]} in input {first[0]} and {size} in input {name}")
     if kind.kind == "f" and (bad := array.size - int(np.count_nonzero(np.isfinite(array)))):

@@ -2,7 +2,8 @@
 
 {"version": 1, "files": {"onnxruntime": {"name": …, "bytes": …, "sha256": …}},
  "layers": [{"name", "operator", "input", "scale_d", "offset_d", "weight", "axis", "scale_w": [min, max, count]}],
- "tensors": [{"node", "index", "input", "scale_d", "offset_d"}], "float": {layer: reason}, "parity": {target: …}}
+ "tensors": [{"node", "index", "input", "scale_d", "offset_d"}], "float": {layer: reason},
+ "form": "U8S8" (types of activations and weights for ONNX Runtime), "parity": {target: …}}
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from qbench.errors import UsageError
 from qbench.quant.uniform.files.record import Record, Scales, write_text
-from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.graph.graph import Graph, weights_beside
 from qbench.quant.uniform.sites import Sites
 
 VERSION = 1
@@ -23,15 +24,24 @@ ENDING = ".quant.json"
 
 
 def write(
-    file: Path, *, graph: Graph, sites: Sites, record: Record, files: Mapping[str, Path], parity: Mapping[str, Any]
+    file: Path,
+    *,
+    graph: Graph,
+    sites: Sites,
+    record: Record,
+    files: Mapping[str, Path],
+    parity: Mapping[str, Any],
+    form: str | None = None,
 ) -> None:
-    """Writes the document whole or not at all; ``files`` must be there already, in the same folder."""
+    """Writes the document whole or not at all; ``files`` must be there already, in the same folder. ``record``: the
+    scales that the models were made with, ``form``: of the model for ONNX Runtime, where there is one."""
     held = {
         "version": VERSION,
         "files": {what: _file(path) for what, path in files.items()},
         "layers": list(_layers(graph, sites, record)),
         "tensors": list(_tensors(sites, record)),
         "float": dict(sites.floats),
+        "form": form,
         "parity": dict(parity),
     }
     write_text(json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False) + "\n", file)
@@ -88,10 +98,9 @@ def _range(scales: tuple[float, ...]) -> list[float | int] | None:
 def _file(path: Path) -> dict[str, Any]:
     """Name, size and content; weights that lie beside a model above 2 GB are part of it."""
     sha, size = hashlib.sha256(), 0
-    for part in (path, path.with_name(path.name + ".data")):
-        if part.is_file():
-            size += part.stat().st_size
-            with part.open("rb") as stream:
-                for chunk in iter(lambda: stream.read(1 << 20), b""):
-                    sha.update(chunk)
+    for part in (path, *weights_beside(path)):
+        size += part.stat().st_size
+        with part.open("rb") as stream:
+            while chunk := stream.read(1 << 20):
+                sha.update(chunk)
     return {"name": path.name, "bytes": size, "sha256": sha.hexdigest()}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from qbench.errors import UsageError
 from qbench.quant.uniform.files import protobuf_text
 from qbench.quant.uniform.qparams import HIGH, LOW
+from qbench.quant.uniform.whole import workplace
 
 if TYPE_CHECKING:
     from qbench.quant.uniform.graph.graph import Graph
@@ -121,9 +121,8 @@ def dumps(record: Record) -> str:
 
 def write_text(text: str, file: Path) -> None:
     """Writes a text file whole or not at all, mode 0640."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
-        part = Path(folder) / file.name
+    with workplace(file) as folder:
+        part = folder / file.name
         part.write_text(text, encoding="utf-8")
         part.chmod(MODE)
         part.replace(file)

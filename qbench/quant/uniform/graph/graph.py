@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import glob
+import hashlib
 import heapq
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from qbench.errors import ModelError
 from qbench.quant.uniform.graph import tensor_proto
+from qbench.quant.uniform.whole import workplace
 
 Array = NDArray[Any]
 MODE = 0o640
@@ -227,25 +229,38 @@ class Graph:
         return held if held > LARGEST_FILE // 2 else int(self.model.ByteSize())
 
     def save(self, file: Path) -> None:
-        """Writes the file whole or not at all, mode 0640; weights beside it (``<name>.data``) above 2 GB."""
+        """Writes the file whole or not at all, mode 0640; above 2 GB its weights lie beside it, in a file that is named
+        after what it holds: a file and weights that do not belong together are never found, whenever this is killed."""
         import onnx
 
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_name(file.name + ".data")
-        with tempfile.TemporaryDirectory(dir=file.parent) as folder:
-            part = Path(folder) / file.name
+        with workplace(file) as folder:
+            part, weights = folder / file.name, None
             if self.byte_size() > LARGEST_FILE:
+                weights = f"{file.name}.{self._digest()}.data"
                 model = self.copy().model
-                onnx.save(
-                    model, str(part), save_as_external_data=True, location=beside.name, size_threshold=EXTERNAL_ABOVE
-                )
-                (Path(folder) / beside.name).chmod(MODE)
-                (Path(folder) / beside.name).replace(beside)
+                onnx.save(model, str(part), save_as_external_data=True, location=weights, size_threshold=EXTERNAL_ABOVE)
+                (folder / weights).chmod(MODE)
+                (folder / weights).replace(file.with_name(weights))
             else:
                 onnx.save(self.model, str(part))
-                beside.unlink(missing_ok=True)
             part.chmod(MODE)
             part.replace(file)
+        for old in weights_beside(file):
+            if old.name != weights:
+                old.unlink()
+
+    def _digest(self) -> str:
+        """Sixteen hex digits that follow from the initializers."""
+        digest = hashlib.sha256()
+        for tensor in self.model.graph.initializer:
+            digest.update(tensor.name.encode())
+            digest.update(tensor.raw_data or tensor.SerializeToString(deterministic=True))
+        return digest.hexdigest()[:16]
+
+
+def weights_beside(file: Path) -> list[Path]:
+    """The files with weights that ``Graph.save`` has written beside a model."""
+    return sorted(file.parent.glob(f"{glob.escape(file.name)}.{'[0-9a-f]' * 16}.data"))
 
 
 def attribute(node: Any, name: str, default: Any = None) -> Any:

@@ -1,6 +1,7 @@
 """Graph + sites + record -> the models that are saved.
 
 integers                int8 weights, int32 biases, what is read quantized
+narrow                  weights whose products never overflow 16 bits, for a CPU without VNNI
 fake_quant              a float simulation in standard operators
 deploy_onnxruntime deploy_ascend        what a runtime executes
 ascend_ops parity       an ascend model computed in numpy; fake-quant model against deploy model

@@ -60,7 +60,9 @@ def deploy(graph: Graph, sites: Sites, record: Record, *, form: Form | None = No
         if layer.bias is not None and layer.step is not None:
             along = 0 if layer.step.ndim else None
             writer.constant(layer.name, 2, layer.bias_tensor, layer.bias, layer.step, np.int32(0), along)
-    return writer.finish()
+    made = writer.finish()
+    _keep_integers(made, {site.layer for site in sites.weights})
+    return made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +183,37 @@ class _Writer:
         name = self.graph.fresh(f"{output}_node")
         self.nodes.append(onnx.helper.make_node(kind, inputs, [output], name=name, **attributes))
         return output
+
+
+def _keep_integers(graph: Graph, layers: Collection[str]) -> None:
+    """Writes the bias behind a matrix product as a subtraction, which gives the same: ONNX Runtime makes a product of
+    two dimensions and its Add one Gemm, which it computes in float where the result is not quantized (1.31)."""
+    found: dict[str, tuple[int, Array]] = {}
+    for node in graph.nodes:
+        read = graph.readers(node.output[0])
+        if node.name not in layers or node.op_type != "MatMul" or len(graph.shape(node.output[0]) or ()) != 2:
+            continue
+        if len(read) == 1 and read[0][0].op_type == "Add" and not graph.is_output(node.output[0]):
+            add, place = read[0]
+            bias = graph.constant(add.input[1 - place])
+            if bias is not None and not _quantized_next(graph, add):
+                found[add.name] = (place, bias)
+    names = {name: graph.add_constant(f"{name}_less", -bias) for name, (_, bias) in found.items()}
+    with graph.editing() as nodes:
+        for node in nodes:
+            if node.name in found:
+                product = node.input[found[node.name][0]]
+                node.op_type = "Sub"
+                node.input[:] = [product, names[node.name]]
+    graph.drop_unused()
+
+
+def _quantized_next(graph: Graph, node: Any) -> bool:
+    """Whether what a node gives is quantized, behind a Relu or not, and read by nothing else."""
+    readers = [one for one, _ in graph.readers(node.output[0])]
+    if len(readers) == 1 and readers[0].op_type == "Relu":
+        return _quantized_next(graph, readers[0])
+    return bool(readers) and all(one.op_type == "QuantizeLinear" for one in readers)
 
 
 def _ends(graph: Graph, node: Any) -> tuple[float, float] | None:

@@ -21,6 +21,8 @@ from qbench.quant.uniform.weights import weights
 
 Array = NDArray[Any]
 _INT32 = np.iinfo(np.int32)
+# The steps that a bias may have after widening; float32 rounds the product of both scales.
+_HIGHEST = _INT32.max * (1 - 1e-6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,34 @@ def layers(graph: Graph, sites: Sites, record: Record) -> tuple[Layer, ...]:
     another number of them than the weight has channels.
     """
     inputs = {reader: one.params for one in activations(sites, record) for reader in one.readers}
+    record = holding(graph, sites, record)
     return tuple(_layer(graph, site, record, inputs.get((site.layer, 0))) for site in sites.weights)
+
+
+def holding(graph: Graph, sites: Sites, record: Record) -> Record:
+    """The record with a wider step for each channel of weights whose bias would leave int32: weights that are next to
+    nothing beside their bias. A product of theirs changes by at most 255 / 2^32 of that bias, which is what float32
+    loses when it adds them. One scale for all channels stays as it is."""
+    inputs = {reader: one.params for one in activations(sites, record) for reader in one.readers}
+    made = dict(record)
+    for site in sites.weights:
+        activation, held = inputs.get((site.layer, 0)), made.get(site.layer, Scales())
+        bias = _bias(graph, graph.node(site.layer))
+        if site.axis is None or activation is None or bias is None or not held.scale_w:
+            continue
+        value = graph.constant(bias)
+        assert value is not None, bias
+        # A ConvTranspose of several groups has one scale for a channel of each.
+        largest = np.abs(value.astype(np.float64)).reshape(-1, len(held.scale_w)).max(axis=0)
+        least = largest / (activation.scale * _HIGHEST)
+        if (least > np.asarray(held.scale_w)).any():
+            made[site.layer] = replace(held, scale_w=tuple(np.maximum(held.scale_w, least).tolist()))
+    return made
+
+
+def _bias(graph: Graph, node: Any) -> str | None:
+    """The name of a layer's bias; None for one without."""
+    return str(node.input[2]) if node.op_type != "MatMul" and len(node.input) > 2 and node.input[2] else None
 
 
 def out_of_int32(values: Array, layer: str) -> None:
@@ -110,8 +139,8 @@ def _with_input(graph: Graph, layer: Layer, activation: QParams) -> Layer:
     step = np.asarray(np.float32(activation.scale) * layer.scale, np.float32)
     if node.op_type == "ConvTranspose" and step.ndim:  # its weight holds the channels of one group
         step = np.tile(step, attribute(node, "group", 1))
-    name = node.input[2] if node.op_type != "MatMul" and len(node.input) > 2 else ""
-    if not name:
+    name = _bias(graph, node)
+    if name is None:
         return replace(layer, activation=activation, step=step)
     value = graph.constant(name)
     assert value is not None, name

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from qbench.errors import UsageError
 from qbench.quant.uniform.calibration import scales
 from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
-from qbench.quant.uniform.calibration.feed import Batch
+from qbench.quant.uniform.calibration.feed import Batches, Feed, checked, declared
 from qbench.quant.uniform.files import quant_json
 from qbench.quant.uniform.files import record as record_file
 from qbench.quant.uniform.graph.graph import Graph
-from qbench.quant.uniform.outputs.parity import ASCEND_EXAMPLES, Parity, compared
+from qbench.quant.uniform.outputs import integers, narrow
+from qbench.quant.uniform.outputs.narrow import Fitted
+from qbench.quant.uniform.outputs.parity import EXAMPLES, Parity, compared
 
 if TYPE_CHECKING:
     from qbench.quant.uniform.files.record import Record
     from qbench.quant.uniform.sites import Sites
 
-Arrays: TypeAlias = tuple[NDArray[Any], ...]
 TARGETS = ("onnxruntime", "ascend")
 # What a file is -> how its name ends.
 ENDINGS = {
@@ -37,11 +35,15 @@ ENDINGS = {
 @dataclass(frozen=True, kw_only=True)
 class Saved:
     """The files that were written, by what they are (the keys of ``ENDINGS``), and how far each target's model agrees
-    with the fake-quant model (None: it takes no random inputs); ``real``: on the example that was given."""
+    with the fake-quant model (None: it takes no random inputs); ``real``: on the examples that were given. ``form``:
+    the bytes of the model for ONNX Runtime, ``narrowed``: the share of the channels of weights (of every model that
+    was written) that got a wider step for it; both None where there is nothing to tell."""
 
     files: Mapping[str, Path]
     parity: Mapping[str, Parity | None] = field(default_factory=dict)
     real: bool = False
+    form: str | None = None
+    narrowed: float | None = None
 
 
 def save(
@@ -49,47 +51,67 @@ def save(
     record: Path,
     prefix: Path,
     targets: Iterable[str],
-    example: Batch | None = None,
+    *,
+    data: Batches | None = None,
+    form: str | None = None,
 ) -> Saved:
     """Makes every model before the first one is written, each file whole; compares them, writes the document last.
 
-    ``example``: a batch to compare them on (of an ascend model, whose interpreter is slow, its first examples); without
-    it random ones. Raises ``UsageError`` for a record that is not complete or not this model's, and ``BuildError`` for
-    a layer that cannot be expressed.
+    ``data``: batches to compare them on, the first that hold ``EXAMPLES`` (of an ascend model, whose interpreter is
+    slow, its first examples); without it random ones. ``form``: of the model for ONNX Runtime, one of
+    ``narrow.CHOICES``; None: what is fast and exact on this machine. Where weights are narrowed for it, every model of
+    the call has the narrowed ones, so that the fake-quant model is what runs. Raises ``UsageError`` for a record that
+    is not complete or not this model's, ``DataError`` for data that does not fit it, and ``BuildError`` for a layer
+    that cannot be expressed.
     """
-    wanted = tuple(dict.fromkeys(targets))
-    for target in wanted:
-        if target not in TARGETS:
-            raise UsageError(f"no target named {target!r}; available: {', '.join(TARGETS)}")
+    wanted = _known(targets)
     model, held = CalibrationModel.read(calibration), record_file.read(record)
     graph = model.graph()
     record_file.require_complete(held, graph, model.sites, file=record, batch_num=model.config.batch_num)
     scales.require_same_balance(held, model, record)
-    made = {what: _built(what, graph, model.sites, held) for what in ("fake_quant", *wanted)}
+    feeds = None if data is None else tuple(_first(graph, data))
+    fitted = narrow.fitted(graph, model.sites, held, form) if "onnxruntime" in wanted else None
+    held = integers.holding(graph, model.sites, fitted.record if fitted else held)
+    made = {what: _built(what, graph, model.sites, held, fitted) for what in ("fake_quant", *wanted)}
     files = {what: prefix.with_name(prefix.name + ENDINGS[what]) for what in (*made, "quant_json")}
     _apart(calibration, record, files.values())
     for what, one in made.items():
         one.save(files[what])
-    arrays = None if example is None else _in_order(graph, example)
-    parity = {target: compared(made["fake_quant"], made[target], _few(target, arrays)) for target in wanted}
+    parity = {target: compared(made["fake_quant"], made[target], feeds) for target in wanted}
     models = {what: files[what] for what in made}
     told = {target: asdict(one) if one else None for target, one in parity.items()}
-    quant_json.write(files["quant_json"], graph=graph, sites=model.sites, record=held, files=models, parity=told)
-    return Saved(files=files, parity=parity, real=arrays is not None)
+    chosen, narrowed = (fitted.choice, fitted.narrowed) if fitted else (None, None)
+    quant_json.write(
+        files["quant_json"], graph=graph, sites=model.sites, record=held, files=models, parity=told, form=chosen
+    )
+    return Saved(files=files, parity=parity, real=feeds is not None, form=chosen, narrowed=narrowed)
 
 
-def _in_order(graph: Graph, example: Batch) -> Arrays:
-    """The arrays of a batch in the order of the inputs."""
-    if isinstance(example, Mapping):
-        return tuple(np.asarray(example[name]) for name in graph.inputs)
-    return (np.asarray(example),) if hasattr(example, "__array__") else tuple(map(np.asarray, example))
+def simulated(graph: Graph, sites: Sites, record: Record) -> Graph:
+    """The fake-quant model of what ``save`` writes for ONNX Runtime on this machine."""
+    from qbench.quant.uniform.outputs.fake_quant import fake_quant
+
+    return fake_quant(graph, sites, narrow.fitted(graph, sites, record).record)
 
 
-def _few(target: str, arrays: Arrays | None) -> Arrays | None:
-    """As many examples as can be compared in seconds; a batch of equal length everywhere may be cut."""
-    if arrays is None or target != "ascend" or len({len(one) if one.ndim else 0 for one in arrays}) > 1:
-        return arrays
-    return tuple(one[:ASCEND_EXAMPLES] for one in arrays)
+def _known(targets: Iterable[str]) -> tuple[str, ...]:
+    """The targets, each once; raises ``UsageError`` for one that there is not."""
+    wanted = tuple(dict.fromkeys(targets))
+    for target in wanted:
+        if target not in TARGETS:
+            raise UsageError(f"no target named {target!r}; available: {', '.join(TARGETS)}")
+    return wanted
+
+
+def _first(graph: Graph, data: Batches) -> Iterator[Feed]:
+    """The first batches, until they hold as many examples as are compared."""
+    inputs, seen = declared(graph), 0
+    for number, batch in enumerate(data() if callable(data) else data, start=1):
+        feed = checked(inputs, batch, number)
+        yield feed
+        seen += len(first) if (first := next(iter(feed.values()))).ndim else 1
+        if seen >= EXAMPLES:
+            return
 
 
 def _apart(calibration: Path, record: Path, written: Iterable[Path]) -> None:
@@ -99,7 +121,7 @@ def _apart(calibration: Path, record: Path, written: Iterable[Path]) -> None:
             raise UsageError(f"{file}: would be overwritten while it is read; take another prefix")
 
 
-def _built(what: str, graph: Graph, sites: Sites, record: Record) -> Graph:
+def _built(what: str, graph: Graph, sites: Sites, record: Record, fitted: Fitted | None) -> Graph:
     if what == "fake_quant":
         from qbench.quant.uniform.outputs.fake_quant import fake_quant
 
@@ -110,4 +132,4 @@ def _built(what: str, graph: Graph, sites: Sites, record: Record) -> Graph:
         return ascend(graph, sites, record)
     from qbench.quant.uniform.outputs.deploy_onnxruntime import deploy as onnxruntime
 
-    return onnxruntime(graph, sites, record)
+    return onnxruntime(graph, sites, record, form=fitted.form if fitted else None)

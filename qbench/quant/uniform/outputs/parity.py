@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from qbench.quant.uniform.graph.graph import Graph
 from qbench.quant.uniform.outputs import ascend_ops
 
 Array = NDArray[Any]
-# How many random examples are compared where none are given; the interpreter of ascend models takes seconds for one.
-EXAMPLES, ASCEND_EXAMPLES = 16, 2
+Feed = Mapping[str, Array]
+# How many examples are compared, given or random; the interpreter of ascend models takes seconds for one.
+EXAMPLES, ASCEND_EXAMPLES = 32, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +37,24 @@ class Parity:
     relative_difference: float
 
 
-def compared(fake_quant: Graph, deploy: Graph, example: Sequence[Array] | None = None) -> Parity | None:
+def compared(fake_quant: Graph, deploy: Graph, feeds: Sequence[Feed] | None = None) -> Parity | None:
     """How far a deploy model (QDQ: by ONNX Runtime's integer kernels; ascend: by their definitions) agrees with its
     fake-quant model.
 
-    ``example``: a batch of examples, an array an input in order; without it random ones, the same each time. None where
-    the model takes no random ones. Raises ``ModelError`` or ``BuildError`` for a model that does not run.
+    ``feeds``: batches of examples, arrays by input name, all of which are compared (of an ascend model the first
+    examples); without them random ones, the same each time. None where the model takes no random ones. Raises
+    ``ModelError`` or ``BuildError`` for a model that does not run.
     """
     ascend = ascend_ops.is_ascend(deploy)
     count = ASCEND_EXAMPLES if ascend else EXAMPLES
     with tempfile.TemporaryDirectory() as folder:
         simulate = _session(fake_quant, Path(folder) / "fake_quant.onnx")
         execute = _interpreter(deploy) if ascend else _session(deploy, Path(folder) / "deploy.onnx")
-        pairs = [(simulate(feed), execute(feed)) for feed in _feeds(fake_quant, simulate, example, count)]
+        if feeds is None:
+            shown: Iterable[Feed] = _random(fake_quant, simulate, count)
+        else:
+            shown = _few(fake_quant, feeds, count) if ascend else feeds
+        pairs = [(simulate(feed), execute(feed)) for feed in shown]
     return of([one for one, _ in pairs], [other for _, other in pairs]) if pairs else None
 
 
@@ -83,7 +89,7 @@ def _predictions(output: Array) -> Array | None:
     return made
 
 
-Run = Callable[[Mapping[str, Array]], list[Array]]
+Run = Callable[[Feed], list[Array]]
 
 
 def _session(graph: Graph, file: Path) -> Run:
@@ -96,11 +102,20 @@ def _interpreter(graph: Graph) -> Run:
     return lambda feed: list(ascend_ops.run(graph, feed))
 
 
-def _feeds(graph: Graph, run: Run, example: Sequence[Array] | None, count: int) -> Iterator[Mapping[str, Array]]:
-    """One batch of examples, or random ones of the first sizes that the model takes."""
-    if example is not None:
-        yield dict(zip(graph.inputs, example, strict=True))
-        return
+def _few(graph: Graph, feeds: Sequence[Feed], count: int) -> Iterator[Feed]:
+    """The first ``count`` examples; a batch is cut where all its arrays are as long and the model takes any number."""
+    free = all(not (shape := graph.shape(name)) or not isinstance(shape[0], int) for name in graph.inputs)
+    for feed in feeds:
+        lengths = {len(array) if array.ndim else 0 for array in feed.values()}
+        length = max(lengths)
+        yield {name: array[:count] for name, array in feed.items()} if free and lengths == {length} else feed
+        count -= length
+        if count <= 0:
+            return
+
+
+def _random(graph: Graph, run: Run, count: int) -> Iterator[Feed]:
+    """Random examples of the first sizes that the model takes."""
     first = next((feed for feed in equal.random_inputs(graph) if _takes(run, feed)), None)
     if first is None:
         return

@@ -3,7 +3,14 @@
 Each channel c of a layer's input X is divided by f_c = max|X_c|^a / max|W_c|^(1 - a) and the weights that read it are
 multiplied by f_c: the float network stays the same, the quantized one has less to round. Xiao et al. 2023
 (SmoothQuant); AMCT calls it DMQ. The division is folded into the layer that makes X where only scaling lies between,
-otherwise it is a Mul before the layer.
+otherwise it is a Mul before a matrix product; before a convolution, the activation is left as it is.
+
+Divided channels all reach towards the end of one range, so that one whose maximum was not seen is clipped: what is
+divided by is the maximum as it may be in other data (``expected``), and a layer is balanced only where that makes its
+error much smaller on data that did not make the range (``balance_judge``). EfficientNet-Lite0, a = 0.5, calibrated on
+128 crops of ten photos, SQNR of the logits on ten others: 17.7 dB without balance; every activation divided by the
+maximum seen 10.9 (on the calibration photos themselves 19.5 against 18.3), by the expected one 15.1, where it helps at
+all 16.5; as it is now, nothing is left to balance there.
 """
 
 from __future__ import annotations
@@ -59,10 +66,30 @@ def groups(graph: Graph, sites: Sites) -> tuple[Group, ...]:
 
 
 def largest(values: Array, axis: int) -> Array:
-    """max|X_c| of each channel, float64."""
+    """max|X_c| of each channel, float64; 0 of no values."""
     others = tuple(one for one in range(values.ndim) if one != axis % values.ndim)
-    found: Array = np.maximum(values.max(axis=others), -values.min(axis=others)).astype(np.float64)
+    found: Array = np.maximum(values.max(axis=others, initial=0), -values.min(axis=others, initial=0)).astype(
+        np.float64
+    )
     return found
+
+
+def expected(first: Array, second: Array) -> Array:
+    """max|X_c| as it may be in other data: a channel that reaches r times as far in one half of the data as in the
+    other may reach r times as far again, but not beyond the largest channel. ``first``, ``second``: max|X_c| of the
+    halves."""
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    top = np.full_like(high, high.max(initial=0.0))
+    again = np.divide(high * high, low, out=top.copy(), where=low > 0)
+    found: Array = np.where(high > 0, np.minimum(again, top), 0.0)
+    return found
+
+
+def needs_mul(graph: Graph, group: Group) -> bool:
+    """Whether balance would put a float Mul before a convolution. Behind another one, ONNX Runtime would then compute
+    that in float, or round what is divided on the scale that balance was to make better; before the first one, it
+    costs a pass over the input."""
+    return group.axis == 1 and _producers(graph, group) is None
 
 
 def factors(graph: Graph, group: Group, activation: Array, a: float) -> Array:

@@ -1,0 +1,41 @@
+"""Files that are written whole or not at all: made in a folder of one's own beside them, then moved."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_ENDING, _LOCK = ".part", "lock"
+
+
+@contextlib.contextmanager
+def workplace(beside: Path) -> Iterator[Path]:
+    """A new folder beside a file (or a prefix of files), on the same disk, gone afterwards.
+
+    Those that killed processes left for the same file are removed: each holds a lock that ends with its process.
+    """
+    import filelock
+
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(beside)
+    folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}-", dir=beside.parent))
+    lock = filelock.FileLock(folder / _LOCK)
+    try:
+        with lock:
+            folder = folder.rename(folder.with_name(folder.name + _ENDING))  # from now on others may look at the lock
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(beside: Path) -> None:
+    """Removes what nobody works in any more."""
+    import filelock
+
+    for folder in beside.parent.glob(f".{glob.escape(beside.name)}-*{_ENDING}"):
+        with contextlib.suppress(filelock.Timeout, OSError), filelock.FileLock(folder / _LOCK, timeout=0):
+            shutil.rmtree(folder, ignore_errors=True)
