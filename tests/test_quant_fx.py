@@ -388,6 +388,16 @@ def test_what_the_recipe_keeps_float_stays_float_with_its_reason():
         kept(skip_layers=("bodie", "x*"))
 
 
+def test_the_sums_of_a_transformer_stay_float():
+    """Their additions run in float between int8 layers; a network without LayerNorm keeps its int8 additions."""
+    encoder = Encoder().eval()
+    made = static(encoder, ENGINES[0])
+    assert not any(name.startswith("quantized.add") for name in operators(made.module))
+    assert all(one.int8 for one in covered(encoder, made.module, images()) if one.name in dict(encoder.named_modules()))
+    assert decibels(encoder, made.module, images()) > 20
+    assert any(name.startswith("quantized.add") for name in operators(static(residual_cnn(), ENGINES[0]).module))
+
+
 def test_recurrent_and_opaque_layers_stay_float_with_their_reason():
     """An LSTM has no static kernel, and FX does not look into torch's own encoder layer; both are said by name."""
     lstm, opaque = LSTMClassifier().eval(), Opaque().eval()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from qbench import registry
 from qbench.errors import BuildError
 from qbench.quant import observers, torch_ao
 from qbench.quant.calibrators import BINS, Clipped, Histogram, LeastSquares, Percentile
@@ -139,6 +140,25 @@ def test_a_clipped_observer_sees_and_passes_on_what_a_relu6_would(make):
     behind(nn.functional.relu6(x))
     assert torch.equal(passed, nn.functional.relu6(x))
     assert all(torch.equal(a, b) for a, b in zip(clipped.calculate_qparams(), behind.calculate_qparams(), strict=True))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("calibrator", ["entropy", "ifmr", "hfmg"])
+def test_the_calibrators_of_onnx_files_choose_the_same_range(calibrator, symmetric):
+    """Behind torch's interface they see what passes, whatever its shape, and their range gets torch's scale; values
+    that are not finite show in the ends, which calibration refuses."""
+    scheme = torch.per_tensor_symmetric if symmetric else torch.per_tensor_affine
+    observer = observers.CALIBRATORS[calibrator](Recipe())(dtype=torch.quint8, qscheme=scheme)
+    values = heavy(6000).reshape(2, 3, 10, 100)
+    direct = registry.load("calibrator", calibrator)(asymmetric=not symmetric)
+    for part in values.split(1):
+        direct.add(part.numpy())
+    assert torch.equal(observer(values), values)
+    low, high = direct.range()
+    expected = observer._calculate_qparams(torch.tensor(low), torch.tensor(high))
+    assert all(torch.equal(one, other) for one, other in zip(observer.calculate_qparams(), expected, strict=True))
+    observer(torch.tensor([1.0, torch.inf]))
+    assert observer.max_val == torch.inf
 
 
 @pytest.mark.parametrize("engine", ENGINES)

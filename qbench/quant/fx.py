@@ -105,6 +105,7 @@ def mapping(module: Any, engine: str, recipe: Recipe, kept: Mapping[str, str], *
         made = make(engine)
     if not recipe.framework_default:
         _own(made, engine, recipe, training=training)
+        observers.keep_residuals(made, module)
     closed = [name for name, part in module.named_modules() if name and _is_closed(part)]
     for name in (*closed, *kept):
         made.set_module_name(name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from qbench.errors import BuildError
 from qbench.quant import torch_ao
 from qbench.quant.calibrators import Clipped, Histogram, LeastSquares, Percentile
 from qbench.quant.recipe import Recipe
+from qbench.quant.streamed import Streamed
 
 PERCENTILE = 99.99  # per cent of the values inside the range, where the recipe names none
 # qnnpack adds bias / (input scale * weight scale) as an int32: a channel of zeros at torch's smallest scale (1.2e-7)
@@ -21,6 +23,9 @@ CALIBRATORS = {
     "histogram": lambda _: Histogram,
     "percentile": lambda recipe: Percentile.with_args(percentile=recipe.percentile or PERCENTILE),
     "mse": lambda _: LeastSquares,
+    "entropy": lambda _: Streamed.with_args(calibrator="entropy"),
+    "ifmr": lambda _: Streamed.with_args(calibrator="ifmr"),
+    "hfmg": lambda _: Streamed.with_args(calibrator="hfmg"),
 }
 
 
@@ -73,6 +78,20 @@ def unfixed(prepared: Any, engine: str, recipe: Recipe, *, training: bool) -> in
             prepared.set_submodule(node.target, qconfig(engine, recipe, training=training).activation())
             found += 1
     return found
+
+
+def keep_residuals(mapping: Any, module: Any) -> None:
+    """Leaves the sums of a transformer and their LayerNorm in float: some of their channels are far above the others
+    (Bondarenko et al. 2021, arXiv:2109.12948), and one scale for all leaves the others few of the levels.
+
+    ``mapping`` is a QConfigMapping. MiniLM on 100 reviews, 7-bit activations, against fp32: with int8 sums SQNR of the
+    logits 0.8 dB and 67 % equal answers (minmax), 11.2 dB and 93 % (percentile); with float sums 7.4 dB and 91 %, 15.4
+    dB and 96 %. They multiply by no weights, so coverage stays.
+    """
+    nn = torch.nn
+    if any(isinstance(part, nn.LayerNorm) for part in module.modules()):
+        for kind in (nn.LayerNorm, nn.functional.layer_norm, operator.add, operator.iadd, torch.add):
+            mapping.set_object_type(kind, None)
 
 
 def never_static() -> tuple[type, ...]:

@@ -77,11 +77,17 @@ def layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
 
     class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            # Inference mode hands on a matmul or an einsum as it stands: its products are found in what it is made of.
+            if function.namespace == "aten" and _name(function) not in _WHOLE:
+                with self:
+                    result = function.decompose(*args, **(kwargs or {}))
+                if result is not NotImplemented:
+                    return result
             result = function(*args, **(kwargs or {}))
             found = _multiply_accumulates(function, args, kwargs or {}, result)
             if found is not None:
                 macs, int8 = found
-                operator = str(function.overloadpacket).replace(".", "::", 1)
+                operator = f"{function.namespace}::{_name(function)}"
                 name = stack[-1] if stack and stack[-1] else f"{operator}#{len(seen)}"
                 seen.append(Layer(name=name, operator=operator, macs=macs, int8=int8))
             return result
@@ -109,29 +115,46 @@ def _name_hooks(module: Any, stack: list[str]) -> list[Any]:
 
 def _multiply_accumulates(function: Any, args: Any, kwargs: Any, result: Any) -> tuple[int, bool] | None:
     """(multiply-accumulates, in int8?) of one operator call; None for one that has none."""
-    namespace, _, name = str(function.overloadpacket).partition(".")
-    if namespace == "quantized":
+    name = _name(function)
+    if function.namespace == "quantized":
         return _quantized(name, args, result)
-    if namespace != "aten":
+    if function.namespace != "aten":
         return None
     if name in ("quantized_lstm", "quantized_gru"):
         return _quantized_recurrent(name, args)
-    if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and function._overloadname == "input":
+    if name in _RECURRENT:
         positions = args[0].numel() // args[0].shape[-1]
-        return positions * sum(weight.numel() for weight in args[2] if weight.dim() == 2), False
+        weights = args[2] if function._overloadname == "input" else args[3]  # else of packed sequences
+        return positions * sum(weight.numel() for weight in weights if weight.dim() == 2), False
     if name == "linear":
         return result.numel() * int(args[1].shape[-1]), False
     if name in _CONVOLUTIONS:
         transposed = "transpose" in name or (name in ("convolution", "_convolution") and bool(args[6]))
         elements = args[0].numel() if transposed else result.numel()
         return elements * args[1][0].numel(), False
+    if name in _ATTENTION:
+        query, key, value = args[:3]  # (…, length, width): every query with every key, whatever a mask hides
+        return query.numel() // query.shape[-1] * key.shape[-2] * (key.shape[-1] + value.shape[-1]), False
+    if name == "bilinear":
+        return result.numel() * args[2][0].numel(), False
+    if name in ("mv", "dot", "vdot"):
+        return args[0].numel(), False
     return _counted_by_torch(function, args, kwargs, result)
 
 
+def _name(function: Any) -> str:
+    """An operator's name without its namespace and overload."""
+    return str(function.overloadpacket).partition(".")[2]
+
+
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_ATTENTION = ("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu")
 _CONVOLUTIONS = {
     "convolution", "_convolution", "conv1d", "conv2d", "conv3d",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "mkldnn_convolution",
 }  # fmt: skip
+# Operators that are counted as they stand, though they are made of others.
+_WHOLE = {"linear", "bilinear", "quantized_lstm", "quantized_gru", *_RECURRENT, *_ATTENTION, *_CONVOLUTIONS}
 
 
 def _quantized(name: str, args: Any, result: Any) -> tuple[int, bool] | None:

@@ -1,0 +1,201 @@
+"""Texts in CSV files: ``{csv: reviews.csv, tokenizer: tokenizer.json, classes: [bad, good]}``.
+
+A file has a first line with names, a column with texts and perhaps one with labels; a column ``split`` says which split
+a row belongs to, else the rows are split into train and test by ``seed`` and ``test_share``. A folder has one file a
+split, ``train.csv``, ``test.csv``. Labels are whole numbers (classes), numbers with a point (regression) or, with
+``classes``, the list of their names in the order of the model's outputs, those names.
+
+Options: ``text``, ``label``, ``split`` (the names of these columns), ``classes`` (their names, or how many there are),
+``delimiter`` (default a comma, a tab in ``.tsv``), ``encoding`` (default utf-8) and those of ``tokens``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbench.datasets import apart, tokens
+from qbench.datasets import options as opt
+from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
+from qbench.datasets.check import check, require_split
+from qbench.datasets.csv_file import Columns, Row, header, read_csv
+from qbench.datasets.splits import SPLITS
+from qbench.errors import DataError
+
+NAME = "csv"
+COLUMNS = ("text", "label", "split")
+OPTIONS = (*COLUMNS, "classes", "delimiter", "encoding", *tokens.OPTIONS, *apart.OPTIONS)
+ENDINGS = (".csv", ".tsv")
+SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One file and what is read of it; ``split`` is the column of splits, None where there is none."""
+
+    file: Path
+    columns: Columns
+    split: str | None
+    delimiter: str
+    encoding: str
+
+    def rows(self) -> list[Row]:
+        """All rows of the file."""
+        return read_csv(self.file, self.columns, delimiter=self.delimiter, encoding=self.encoding)
+
+
+class CsvTexts(Dataset):
+    """Raw inputs are int64 of shape (n, length), one array for each of ``tokens``."""
+
+    preprocessing = Preprocessing(to_float=False)
+
+    def __init__(self, files: Mapping[str, Path], name: str, options: Mapping[str, Any], base: Path) -> None:
+        self.name = name
+        self.options = dict(options)
+        self.tokens = tokens.tokens(NAME, options, base)
+        self.names, self.classes = _classes(options.get("classes"))
+        self.sources = {split: _source(file, options) for split, file in files.items()}
+        self._known: dict[str, Examples] | None = None
+        lone = self.sources.get("")
+        if lone is None:
+            self.splits = tuple(self.sources)
+        elif lone.split is None:
+            self.splits = SPLITS
+        else:
+            self.splits = tuple(self._examples())
+
+    def load(self, split: str) -> Examples:
+        """All examples of one split; ids are ``<file>:<line>``."""
+        require_split(self, split)
+        examples = self._examples()[split]
+        check(self, split, examples)
+        return examples
+
+    def _examples(self) -> dict[str, Examples]:
+        """Every split, read and tokenized once."""
+        if self._known is None:
+            lone = self.sources.get("")
+            if lone is None:
+                self._known = {split: self._of(source, source.rows()) for split, source in self.sources.items()}
+            else:
+                self._known = self._parted(lone)
+        return self._known
+
+    def _parted(self, source: Source) -> dict[str, Examples]:
+        rows = source.rows()
+        everything = self._of(source, rows)
+        if source.split is None:
+            index = apart.split(NAME, self.options, everything)
+        else:
+            of_row = np.array([row.others[0].strip() for row in rows])
+            if "" in of_row:
+                line = rows[int(np.flatnonzero(of_row == "")[0])].line
+                raise DataError(f"{source.file}:{line}: column '{source.split}' is empty; name the split")
+            index = {str(split): np.flatnonzero(of_row == split) for split in np.unique(of_row)}
+        return {split: everything.take(chosen) for split, chosen in index.items()}
+
+    def _of(self, source: Source, rows: Sequence[Row]) -> Examples:
+        return Examples(
+            inputs=self.tokens.encode([row.text for row in rows]),
+            labels=_labels(rows, self.names, source),
+            ids=tuple(f"{source.file.name}:{row.line}" for row in rows),
+        )
+
+
+def _source(file: Path, options: Mapping[str, Any]) -> Source:
+    delimiter = options.get("delimiter", "\t" if file.suffix.lower() == ".tsv" else ",")
+    if not isinstance(delimiter, str) or len(delimiter) != 1:
+        raise DataError(f"{NAME}: delimiter: expected one character, got {delimiter!r}")
+    encoding = _text(options, "encoding", "utf-8")
+    names = header(file, delimiter=delimiter, encoding=encoding)
+    # A column that the suite names must be there; one with the usual name may.
+    label, split = (
+        _text(options, column, column) if column in options or column in names else None
+        for column in ("label", "split")
+    )
+    columns = Columns(text=_text(options, "text", "text"), label=label, others=() if split is None else (split,))
+    return Source(file=file, columns=columns, split=split, delimiter=delimiter, encoding=encoding)
+
+
+def _text(options: Mapping[str, Any], key: str, default: str) -> str:
+    value = options.get(key, default)
+    if not isinstance(value, str) or not value:
+        raise DataError(f"{NAME}: {key}: expected text, got {value!r}")
+    return value
+
+
+def _classes(value: Any) -> tuple[tuple[str, ...] | None, int | None]:
+    """The names of the classes where a list gives them, and how many there are."""
+    if not isinstance(value, list | tuple):
+        return None, opt.whole(NAME, {"classes": value}, "classes", None, low=2)
+    names = tuple(str(name) for name in value)
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise DataError(f"{NAME}: classes: expected a number, or a list of different names, got {value!r}")
+    return names, len(names)
+
+
+def _labels(rows: Sequence[Row], names: tuple[str, ...] | None, source: Source) -> Array | None:
+    if source.columns.label is None:
+        return None
+    missing = next((row for row in rows if not row.label), None)
+    if missing is not None:
+        raise DataError(f"{source.file}:{missing.line}: no label in column '{source.columns.label}'")
+    if names is not None:
+        return np.array([_position(row, names, source) for row in rows], dtype=np.int64)
+    numbers = [_number(str(row.label)) for row in rows]
+    strange = next((row for row, number in zip(rows, numbers, strict=True) if number is None), None)
+    if strange is not None:
+        seen = sorted({str(row.label) for row in rows})
+        shown = ", ".join(seen[:SHOWN]) + (f" and {len(seen) - SHOWN} more" if len(seen) > SHOWN else "")
+        raise DataError(
+            f"{source.file}:{strange.line}: the label {strange.label!r} is no number (there are {shown}); write "
+            "classes: the list of their names in the order of the model's outputs"
+        )
+    whole = all(isinstance(number, int) for number in numbers)
+    return np.array(numbers, dtype=np.int64 if whole else np.float64)
+
+
+def _position(row: Row, names: tuple[str, ...], source: Source) -> int:
+    if row.label not in names:
+        raise DataError(
+            f"{source.file}:{row.line}: the label {row.label!r} is none of the classes {', '.join(names[:SHOWN])}"
+            f"{' …' if len(names) > SHOWN else ''}; correct it, or add it to classes"
+        )
+    return names.index(row.label)
+
+
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            number: int | float = kind(text)
+        except ValueError:
+            continue
+        return number if math.isfinite(number) else None
+    return None
+
+
+def _files(place: Path) -> dict[str, Path]:
+    """Files by split; the split is ``""`` for a file of all."""
+    if not place.is_dir():
+        return {"": place}
+    found = sorted(file for file in place.iterdir() if file.suffix.lower() in ENDINGS and file.is_file())
+    if not found:
+        raise DataError(
+            f"{NAME}: {place}: no {' or '.join(ENDINGS)} in this folder; one file a split, such as train.csv"
+        )
+    twice = sorted({file.stem for file in found if sum(other.stem == file.stem for other in found) > 1})
+    if twice:
+        raise DataError(f"{NAME}: {place}: two files are called {twice[0]}; keep one a split")
+    return {file.stem: file for file in found}
+
+
+def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
+    """The file's or folder's splits; reads the first lines, and the texts only where a column names the splits."""
+    opt.known(NAME, options, OPTIONS)
+    place = opt.path(NAME, value, base)
+    return CsvTexts(_files(place), f"{NAME}:{value}", options, base)

