@@ -38,6 +38,7 @@ def prepared(folder, arrays, reference, options=None):
         evaluate_samples=None,
         evaluate_seed=0,
         train=False,
+        allow_overlap=True,
     )
     data = inputs.prepare_data(request, root, progress=lambda *_: None)
     return inputs.prepare_model(reference, data, "top1", root, progress=lambda *_: None)
@@ -87,6 +88,14 @@ def test_images_of_whole_numbers_get_no_wrong_advice(tmp_path):
     with pytest.raises(ModelError, match=r"mine does not take this data \(float32\[4, 7\]\)") as raised:
         prepared(tmp_path, labelled(inputs=np.ones((4, 7), np.uint8)), python("residual_cnn"))
     assert "to_float" not in str(raised.value)
+
+
+def test_images_with_channels_on_the_other_side_say_what_to_write(tmp_path):
+    """Channels last for a network that takes them first; with the option they fit."""
+    images = np.zeros((4, 8, 8, 1), np.float32)
+    with pytest.raises(ModelError, match=r"channels last, the network takes them first: write `stored_layout: nhwc`"):
+        prepared(tmp_path, labelled(inputs=images), python("residual_cnn"))
+    prepared(tmp_path, labelled(inputs=images), python("residual_cnn"), {"stored_layout": "nhwc"})
 
 
 def test_an_onnx_model_of_token_ids_names_its_type_and_the_option(tmp_path):

@@ -7,7 +7,7 @@ plug-in of the kind ``source``: a function ``load(reference) -> Network`` that r
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,23 +21,32 @@ KIND_OF_SOURCE: dict[str, NetworkKind] = {"python": "torch", "onnx": "onnx", "to
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How a built-in model's fp32 weights are made from a data set: seeded, on one thread."""
+    """How a built-in model's fp32 weights are made from a data set: seeded, the same on any number of cores.
+
+    ``shards`` is in how many parts a batch is computed, beside each other where there are cores; it belongs to the
+    arithmetic, not to the machine. A network that draws random numbers in ``forward`` has one. ``channels_last`` is the
+    memory format of images, which trains convolutions faster.
+    """
 
     epochs: int
     batch_size: int
     learning_rate: float
     weight_decay: float = 0.0
     seed: int = 0
+    shards: int = 1
+    channels_last: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltIn:
     """A model that qbench brings. ``build(**args)`` returns an ``nn.Module``; of an ONNX model None, and its file is
-    ``weights()``.
+    ``weights()``. ``from_data`` names the arguments of ``build`` that follow from the data set: ``channels`` of its
+    images, number of ``classes``.
 
     Its fp32 weights are made by ``training`` on ``dataset``, or come with a package: ``weights()`` is then the path of
     a state dict (``.pth``, ``.safetensors``) or of the ``.onnx`` file. ``packages`` are the names it imports beyond
-    qbench's own dependencies, ``extra`` the extra that installs them.
+    qbench's own dependencies, ``extra`` the extra that installs them. ``fitted_on()``, if any, gives the
+    ``datasets.base.Examples`` that weights of a package were fitted on here, so that none of them is evaluated.
     """
 
     name: str
@@ -45,10 +54,12 @@ class BuiltIn:
     build: Callable[..., Any] | None
     kind: NetworkKind = "torch"
     dataset: str | None = None
+    from_data: tuple[str, ...] = ()
     training: Training | None = None
     weights: Callable[[], Path] | None = None
     packages: tuple[str, ...] = ()
     extra: str | None = None
+    fitted_on: Callable[[], Any] | None = None
 
     def missing(self) -> str | None:
         """Which packages it lacks here and what installs them; None if it can be used. Imports none of them."""
@@ -57,12 +68,19 @@ class BuiltIn:
             return None
         return f"{self.name} needs {' and '.join(absent)}; pip install 'qbench[{self.extra}]'"
 
+    def arguments(self, shape: Sequence[int], classes: int | None) -> dict[str, int]:
+        """Those of ``build`` that follow from an example's ``shape`` (channels, height, width) and from the number of
+        classes; what the data does not tell is left to the default."""
+        told = {"channels": shape[0] if len(shape) == 3 else None, "classes": classes}
+        return {name: value for name in self.from_data if (value := told[name]) is not None}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelReference:
     """Which network a suite means. ``source`` is None for a built-in; else a key of the registry's kind
     ``source`` with ``path`` absolute, ``attribute`` the factory's name in a Python file, ``args`` its keyword
-    arguments; ``weights`` an absolute path to safetensors or a state-dict ``.pt``, or None."""
+    arguments; ``weights`` an absolute path to safetensors or a state-dict ``.pt``, or None. ``training`` replaces
+    fields of a built-in's own ``Training``."""
 
     name: str
     source: str | None = None
@@ -70,6 +88,7 @@ class ModelReference:
     attribute: str | None = None
     args: Mapping[str, Any] = field(default_factory=dict)
     weights: Path | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def kind(self) -> NetworkKind:

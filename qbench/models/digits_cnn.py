@@ -53,5 +53,6 @@ MODEL = BuiltIn(
     summary="a residual network of convolutions with BatchNorm",
     dataset="digits",
     build=build,
+    from_data=("classes",),
     training=Training(epochs=8, batch_size=64, learning_rate=3e-3, weight_decay=1e-2),
 )

@@ -35,5 +35,6 @@ MODEL = BuiltIn(
     summary="an LSTM over the rows of the image",
     dataset="digits",
     build=build,
+    from_data=("classes",),
     training=Training(epochs=20, batch_size=64, learning_rate=5e-3, weight_decay=1e-4),
 )

@@ -72,5 +72,6 @@ MODEL = BuiltIn(
     summary="inverted residuals with depthwise convolutions and ReLU6",
     dataset="fashion-mnist",
     build=build,
-    training=Training(epochs=3, batch_size=128, learning_rate=1e-2, weight_decay=1e-3),
+    from_data=("channels", "classes"),
+    training=Training(epochs=3, batch_size=128, learning_rate=1e-2, weight_decay=1e-3, shards=4, channels_last=True),
 )

@@ -65,5 +65,6 @@ MODEL = BuiltIn(
     summary="the residual network for small images",
     dataset="fashion-mnist",
     build=build,
-    training=Training(epochs=2, batch_size=128, learning_rate=1e-2, weight_decay=1e-3),
+    from_data=("channels", "classes"),
+    training=Training(epochs=2, batch_size=128, learning_rate=1e-2, weight_decay=1e-3, shards=4, channels_last=True),
 )

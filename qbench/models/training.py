@@ -1,29 +1,57 @@
-"""The fp32 weights of a built-in model: seeded, on one thread, so that the same machine makes the same weights."""
+"""The fp32 weights of a built-in model: seeded, the same on any number of cores, and after any interruption."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from qbench.errors import ModelError
 from qbench.models.base import BuiltIn, Training
+from qbench.models.shards import Shards
+from qbench.quant import checkpoint
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 Progress = Callable[[str, float], None]
+Arrays = tuple[NDArray[Any], ...]
+CHECKPOINT_SECONDS = 10.0  # at most so much work is lost with a training that is killed
+_PROGRESS_EVERY = 8  # steps
 
 
-def trained(model: BuiltIn, inputs: tuple[NDArray[Any], ...], labels: NDArray[Any], progress: Progress) -> nn.Module:
-    """A built-in model after its own training, in eval mode; initial weights are seeded too."""
-    if model.training is None:
-        raise ModelError(f"{model.name} is not trained here: its weights come with a package")
-    module = fresh(model)
-    train(module, inputs, labels, model.training, progress)
-    return module
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """Where an unfinished training leaves its state, and every how many seconds; ``key`` names the training."""
+
+    folder: Path
+    key: str
+    seconds: float
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replaces the state before in one move."""
+        checkpoint.save(self.folder, {"training": self.key}, state)
+
+    def load(self) -> dict[str, Any] | None:
+        """The last state; None where there is none, or none that can be read."""
+        return checkpoint.load(self.folder, {"training": self.key})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a training ended: mean loss and share of right predictions over its last epoch, while the weights still
+    changed; ``seconds`` it took, all attempts together; ``resumed``: the share that an earlier attempt had done."""
+
+    loss: float
+    accuracy: float
+    seconds: float
+    resumed: float
 
 
 def fresh(model: BuiltIn, **args: Any) -> nn.Module:
@@ -39,45 +67,183 @@ def fresh(model: BuiltIn, **args: Any) -> nn.Module:
     return module
 
 
+def trained(model: BuiltIn, inputs: Arrays, labels: NDArray[Any], progress: Progress) -> nn.Module:
+    """A built-in model after its own training on preprocessed inputs, in eval mode; initial weights are seeded too."""
+    if model.training is None:
+        raise ModelError(f"{model.name} is not trained here: its weights come with a package")
+    module = fresh(model)
+    train(module, inputs, labels, model.training, progress)
+    return module
+
+
+def _as_they_are(inputs: Arrays) -> Arrays:
+    return inputs
+
+
 def train(
     module: nn.Module,
-    inputs: tuple[NDArray[Any], ...],
+    inputs: Arrays,
     labels: NDArray[Any],
     training: Training,
     progress: Progress,
-) -> None:
-    """Trains in place on preprocessed inputs and class labels, and leaves the module in eval mode.
+    *,
+    preprocess: Callable[[Arrays], Arrays] = _as_they_are,
+    cores: int = 1,
+    checkpoints: Checkpoints | None = None,
+) -> Outcome:
+    """Trains in place on examples and their class numbers, and leaves the module in eval mode.
 
-    AdamW with a one-cycle schedule (Smith 2018, arXiv:1803.09820). ``progress`` gets a text and the share done.
+    AdamW with a one-cycle schedule (Smith 2018, arXiv:1803.09820). ``preprocess`` makes of the raw examples of a batch
+    what the network takes; ``cores`` work on a batch; ``progress`` gets a text and the share done. With ``checkpoints``
+    an interrupted training goes on, and ends with the weights that it would have had.
     Raises ``ModelError`` when the loss is no longer finite.
     """
     import torch
 
-    data = [torch.from_numpy(array) for array in inputs]
-    targets = torch.from_numpy(labels).long()
     with _one_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
-        order = torch.Generator().manual_seed(training.seed)
-        optimizer = torch.optim.AdamW(
+        module.train()
+        if training.channels_last:
+            module.to(memory_format=torch.channels_last)
+        course = _Course(module, torch.from_numpy(labels).long(), training)
+        course.resume(None if checkpoints is None else checkpoints.load())
+        resumed = course.share
+        with Shards(module, training.shards, cores) as shards:
+            feed = _Feed(inputs, preprocess, channels_last=training.channels_last)
+            while course.epoch < training.epochs:
+                course.run_epoch(shards, feed, progress, checkpoints)
+        module.to(memory_format=torch.contiguous_format)
+    module.eval()
+    loss, accuracy = course.means
+    return Outcome(loss=loss, accuracy=accuracy, seconds=course.seconds, resumed=resumed)
+
+
+@dataclass(frozen=True)
+class _Feed:
+    """Batches as the network takes them."""
+
+    inputs: Arrays
+    preprocess: Callable[[Arrays], Arrays]
+    channels_last: bool
+
+    def __call__(self, index: Tensor) -> list[Tensor]:
+        import torch
+
+        chosen = index.numpy()
+        batch = [torch.from_numpy(array) for array in self.preprocess(tuple(one[chosen] for one in self.inputs))]
+        if not self.channels_last:
+            return batch
+        return [x.to(memory_format=torch.channels_last) if x.ndim == 4 else x for x in batch]
+
+
+class _Course:
+    """A training on its way: everything that changes from step to step, how to keep it and how to take it up again."""
+
+    def __init__(self, module: nn.Module, targets: Tensor, training: Training) -> None:
+        import torch
+
+        self.epoch, self.seconds = 0, 0.0
+        self._kept = time.monotonic()
+        self._done, self._seen, self._loss, self._right = 0, 0, 0.0, 0
+        self._module, self._targets, self._training = module, targets, training
+        self._optimizer = torch.optim.AdamW(
             module.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay
         )
-        steps = training.epochs * len(_batches(torch.arange(len(targets)), training.batch_size))
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, training.learning_rate, total_steps=steps)
-        module.train()
-        for epoch in range(training.epochs):
-            batches = _batches(torch.randperm(len(targets), generator=order), training.batch_size)
-            loss, right = 0.0, 0
-            for done, batch in enumerate(batches):
-                batch_loss, batch_right = _step(module, [x[batch] for x in data], targets[batch], optimizer)
-                schedule.step()
-                loss, right = loss + batch_loss * len(batch), right + batch_right
-                if done % 8 == 7:
-                    share = (epoch + (done + 1) / len(batches)) / training.epochs
-                    progress(f"epoch {epoch + 1}/{training.epochs}", share)
-            seen = sum(map(len, batches))
-            text = f"epoch {epoch + 1}/{training.epochs}: loss {loss / seen:.4f}, accuracy {right / seen:.1%}"
-            progress(text, (epoch + 1) / training.epochs)
-    module.eval()
+        self._batches = len(_batches(torch.arange(len(targets)), training.batch_size))
+        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self._optimizer, training.learning_rate, total_steps=training.epochs * self._batches
+        )
+        self._order = torch.Generator().manual_seed(training.seed)
+        self._order_before = self._order.get_state()  # of this epoch
+
+    @property
+    def share(self) -> float:
+        """How far it is, 0 to 1."""
+        return (self.epoch + self._done / self._batches) / self._training.epochs
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """Loss and share of right predictions over what the last epoch has seen so far."""
+        seen = max(1, self._seen)
+        return self._loss / seen, self._right / seen
+
+    def run_epoch(self, shards: Shards, feed: _Feed, progress: Progress, checkpoints: Checkpoints | None) -> None:
+        """One pass over all examples in a new order, or the rest of one; leaves a checkpoint now and then."""
+        import torch
+
+        self._order_before = self._order.get_state()
+        batches = _batches(torch.randperm(len(self._targets), generator=self._order), self._training.batch_size)
+        if self._done == 0:
+            self._seen, self._loss, self._right = 0, 0.0, 0
+        for batch in batches[self._done :]:
+            started = time.monotonic()
+            self._step(shards, feed(batch), self._targets[batch])
+            self.seconds += time.monotonic() - started
+            if self._done == len(batches):
+                self.epoch, self._done = self.epoch + 1, 0
+                self._order_before = self._order.get_state()
+            self._keep(checkpoints)
+            if self._done % _PROGRESS_EVERY == 0:
+                progress(self._text(), self.share)
+
+    def _step(self, shards: Shards, inputs: list[Tensor], targets: Tensor) -> None:
+        loss, right = shards.gradients(inputs, targets)
+        if not math.isfinite(loss):
+            raise ModelError(
+                f"training diverged: the loss is {loss}; lower learning_rate (it is {self._training.learning_rate:g})"
+            )
+        self._optimizer.step()
+        self._schedule.step()
+        self._done += 1
+        self._seen += len(targets)
+        self._loss += loss * len(targets)
+        self._right += right
+
+    def _text(self) -> str:
+        """As a progress line shows it."""
+        loss, accuracy = self.means
+        ended = self._done == 0
+        said = f"epoch {self.epoch + (not ended)}/{self._training.epochs}: loss {loss:.4f}, accuracy {accuracy:.1%}"
+        left = self.seconds / self.share - self.seconds
+        return said if self.share == 1 else f"{said}, {_whole(left)} left"
+
+    def _keep(self, checkpoints: Checkpoints | None) -> None:
+        if checkpoints is None or time.monotonic() - self._kept < checkpoints.seconds:
+            return
+        checkpoints.save(self.state())
+        self._kept = time.monotonic()
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step depends on."""
+        import torch
+
+        return {
+            "counts": [self.epoch, self._done, self._seen, self._right],
+            "sums": [self._loss, self.seconds],
+            "network": self._module.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "schedule": self._schedule.state_dict(),
+            "order": self._order_before,
+            "random": torch.get_rng_state(),
+        }
+
+    def resume(self, state: dict[str, Any] | None) -> None:
+        """Goes back to a state; None is the beginning."""
+        import torch
+
+        if state is None:
+            return
+        self.epoch, self._done, self._seen, self._right = state["counts"]
+        self._loss, self.seconds = state["sums"]
+        self._module.load_state_dict(state["network"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._schedule.load_state_dict(state["schedule"])
+        self._order.set_state(state["order"])
+        torch.set_rng_state(state["random"])
+
+
+def _whole(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _batches(order: Tensor, size: int) -> list[Tensor]:
@@ -86,24 +252,9 @@ def _batches(order: Tensor, size: int) -> list[Tensor]:
     return batches[:-1] if len(batches) > 1 and len(batches[-1]) == 1 else batches
 
 
-def _step(module: nn.Module, inputs: list[Tensor], targets: Tensor, optimizer: Any) -> tuple[float, int]:
-    """One step of the optimizer; returns the mean loss and the number of right predictions before it."""
-    from torch.nn.functional import cross_entropy
-
-    outputs = module(*inputs)
-    loss = cross_entropy(outputs, targets)
-    value = float(loss.detach())
-    if value != value or value in (float("inf"), float("-inf")):
-        raise ModelError(f"training diverged: the loss is {value}; lower learning_rate")
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return value, int((outputs.argmax(dim=1) == targets).sum())
-
-
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Sums on several threads differ in their last bits from run to run."""
+    """Sums on several threads differ in their last bits with their number; cores share the parts of a batch."""
     import torch
 
     before = torch.get_num_threads()

@@ -49,7 +49,10 @@ def outputs(network: Network, inputs: Inputs) -> Array:
 
 
 def hint(network: Network, raw: Inputs) -> str:
-    """What to write in the suite where the network takes the examples once they stay whole numbers; else nothing."""
+    """What to write in the suite where the network takes the examples once they stay whole numbers, or images once
+    their channels stand on the other side; else nothing."""
+    if turned := _turned(network, raw):
+        return turned
     if not any(array.dtype.kind in "iu" for array in raw):
         return ""
     names = ", ".join(sorted({str(array.dtype) for array in raw}))
@@ -59,6 +62,22 @@ def hint(network: Network, raw: Inputs) -> str:
     whole = tuple(array.astype(np.int64) if array.dtype.kind in "iu" else array for array in raw)
     if _takes(network, whole):
         return f"; it takes the examples ({names}) as int64: save them as int64, and {option}"
+    return ""
+
+
+def _turned(network: Network, raw: Inputs) -> str:
+    if not any(array.ndim == 4 for array in raw):
+        return ""
+    ways = {
+        (0, 3, 1, 2): "its images have their channels last, the network takes them first: write `stored_layout: nhwc` "
+        "beside the data set, as in dataset: {npz: data.npz, stored_layout: nhwc}",
+        (0, 2, 3, 1): "its images have their channels first, the network takes them last: save them as (n, height, "
+        "width, channels), or write `layout: nhwc` beside an image folder",
+    }
+    for axes, words in ways.items():
+        other = tuple(array.transpose(axes) if array.ndim == 4 else array for array in raw)
+        if _takes(network, tuple(array.astype(np.float32) for array in other)):
+            return f"; {words}"
     return ""
 
 

@@ -97,8 +97,10 @@ def code_digest(reference: ModelReference) -> str | None:
     Imports no torch. Call it after the model was loaded, so that everything it imported counts.
     """
     if reference.source is None:
-        model = registry.load("model", reference.name)
-        files = (inspect.getfile(model.build), inspect.getfile(training))
+        build = registry.load("model", reference.name).build
+        if build is None:
+            return None
+        files = (inspect.getfile(getattr(build, "func", build)), inspect.getfile(training))  # func: of a partial
         return hashlib.sha256(b"\0".join(Path(file).read_bytes() for file in files)).hexdigest()
     if reference.source == "python" and reference.path is not None:
         return python_file.digest(reference.path)
