@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from qbench import registry
-from qbench.metrics.base import Metric
+from qbench.errors import UnknownName
+from qbench.metrics.base import MeanMetric, Metric
 from qbench.metrics.classes import BALANCED_ACCURACY, F1, PRECISION, RECALL
-from qbench.metrics.regression import MAE, R2
+from qbench.metrics.regression import MAE, R2, RMSE, SPEARMAN
 from qbench.metrics.topk import TOP1, TOP5, TopK
 
 NAMES = registry.names("metric")
@@ -27,8 +28,11 @@ def metric_of(name: str) -> Metric:
 
 
 def fitting(metric: Metric, *, perfect: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Outputs and labels that fit the metric: class scores for percentages, numbers otherwise."""
+    """Outputs and what they are held against: fp32's outputs, class labels for percentages, numbers otherwise."""
     random = np.random.default_rng(0)
+    if metric.against == "fp32":
+        fp32 = random.normal(size=(len(LABELS), CLASSES)).astype(np.float32)
+        return (fp32.copy() if perfect else fp32 + random.normal(size=fp32.shape).astype(np.float32)), fp32
     if metric.percent:
         noise = random.normal(size=(len(LABELS), CLASSES))
         return (np.eye(CLASSES)[LABELS] if perfect else noise).astype(np.float32), LABELS
@@ -45,11 +49,17 @@ class TestContract:
         assert metric_of(name).name == name
 
     def test_perfect_outputs_fit_and_get_the_best_score(self, name: str) -> None:
-        """Outputs equal to the labels have no problem and score 1, or 0 where less is better."""
+        """Outputs equal to the reference have no problem and score 1, or 0 where less is better; against fp32 exactly
+        what the metric calls perfect."""
         metric = metric_of(name)
-        outputs, labels = fitting(metric)
-        assert metric.problem(outputs, labels, CLASSES if metric.percent else None) is None
-        assert metric.value(outputs, labels) == pytest.approx(1.0 if metric.higher_is_better else 0.0, abs=1e-6)
+        outputs, reference = fitting(metric)
+        held = None if metric.against == "fp32" else reference
+        assert metric.problem(outputs, held, CLASSES if metric.percent else None) is None
+        if metric.against == "fp32":
+            assert metric.value(outputs, reference) == metric.perfect
+        else:
+            assert metric.value(outputs, reference) == pytest.approx(1.0 if metric.higher_is_better else 0.0, abs=1e-6)
+            assert metric.perfect is None  # the fp32 model's own score is not known before it is measured
 
     def test_worse_outputs_score_worse(self, name: str) -> None:
         """`higher_is_better` says in which direction a worse model moves."""
@@ -66,6 +76,18 @@ class TestContract:
             assert each.shape == (len(labels),)
             assert metric.value(outputs, labels) == pytest.approx(each.mean())
 
+    def test_what_a_bootstrap_draws_scores_as_the_outputs_do(self, name: str) -> None:
+        """A metric that is no mean scores any resample from the facts of its examples, as it scores their outputs."""
+        metric = metric_of(name)
+        outputs, reference = fitting(metric, perfect=False)
+        index = np.random.default_rng(1).integers(0, len(outputs), len(outputs))
+        facts = metric.facts(outputs, reference)
+        assert (facts is None) == isinstance(metric, MeanMetric)
+        if facts is not None:
+            assert len(facts) == len(outputs)
+            expected = metric.value(outputs[index], reference[index])
+            assert metric.of_facts(facts[index]) == pytest.approx(expected)
+
     def test_the_value_is_a_plain_number(self, name: str) -> None:
         """A record is JSON, so a numpy number would not do."""
         metric = metric_of(name)
@@ -80,9 +102,14 @@ class TestContract:
         assert metric.problem(outputs, labels, None) == ("2 of 40 outputs are NaN or infinite, first at examples 3, 5")
 
     def test_missing_labels_and_lengths_that_differ_are_problems(self, name: str) -> None:
-        """Without one label for each output there is no score."""
+        """Without one label for each output there is no score; where the metric takes none, labels do not matter."""
         metric = metric_of(name)
         outputs, labels = fitting(metric)
+        if metric.against == "fp32":
+            assert metric.problem(outputs, None, None) is None
+            assert metric.problem(outputs, LABELS[1:] + 99, None) is None
+            assert "no examples" in str(metric.problem(outputs[:0], None, None))
+            return
         assert "has no labels" in str(metric.problem(outputs, None, None))
         assert "39 outputs for 40 labels" in str(metric.problem(outputs[1:], labels, None))
         assert "no examples" in str(metric.problem(outputs[:0], labels[:0], None))
@@ -163,6 +190,7 @@ def test_one_output_on_more_than_two_classes_does_not_fit() -> None:
     assert "data set has 10 classes" in str(TOP1.problem(np.array([-1.0, 2.0]), np.array([0, 1]), 10))
 
 
+@settings(max_examples=25)
 @given(labels=hnp.arrays(np.int64, 30, elements=st.integers(0, 3)), seed=st.integers(0, 99))
 def test_class_scores_equal_scikit_learns_when_all_classes_occur(labels: np.ndarray, seed: int) -> None:
     """Over data that has every class, macro scores are scikit-learn's own."""
@@ -176,6 +204,47 @@ def test_class_scores_equal_scikit_learns_when_all_classes_occur(labels: np.ndar
     assert PRECISION.value(outputs, labels) == pytest.approx(precision_score(labels, predicted, **options))
     assert RECALL.value(outputs, labels) == pytest.approx(recall_score(labels, predicted, **options))
     assert BALANCED_ACCURACY.value(outputs, labels) == pytest.approx(balanced_accuracy_score(labels, predicted))
+
+
+@settings(max_examples=25)  # scikit-learn takes a millisecond a call
+@given(labels=hnp.arrays(np.int64, 30, elements=st.integers(0, 3)), seed=st.integers(0, 99), one=st.integers(0, 3))
+def test_scores_of_one_class_equal_scikit_learns(labels: np.ndarray, seed: int, one: int) -> None:
+    """`recall:3` is what scikit-learn gives for the label 3 alone."""
+    from sklearn.metrics import f1_score, precision_score, recall_score
+
+    labels[:4] = np.arange(4)
+    outputs = np.random.default_rng(seed).normal(size=(30, 4))
+    options = {"labels": [one], "average": "macro", "zero_division": 0.0}
+    for name, expected in (("f1", f1_score), ("precision", precision_score), ("recall", recall_score)):
+        metric = metric_of(f"{name}:{one}")
+        found = metric.value(outputs, labels)
+        assert found == pytest.approx(expected(labels, outputs.argmax(axis=1), **options))
+        each = metric.per_example(outputs, labels)
+        assert (each is None) == (name != "recall")
+        if each is not None:
+            assert (len(each), each.mean()) == ((labels == one).sum(), pytest.approx(found))
+
+
+def test_a_class_that_the_model_lacks_is_a_problem() -> None:
+    """`recall:8` of a model with classes 0 to 7 is a slip of the pen, not 0 %."""
+    outputs, labels = fitting(TOP1)
+    assert metric_of("recall:8").problem(outputs, labels, None) == "the model has 8 classes, 0 to 7"
+    assert metric_of("recall:7").problem(outputs, labels, None) is None
+
+
+@pytest.mark.parametrize("name", ["top1", "top3", "top17"])
+def test_top_k_is_there_for_any_k(name: str) -> None:
+    """`top3` needs no line in the registry: the number in the name is k, and the record has the name."""
+    metric = metric_of(name)
+    assert isinstance(metric, TopK)
+    assert (metric.name, f"top{metric.k}") == (name, name)
+
+
+@pytest.mark.parametrize("name", ["top0", "top", "top-1", "top1x", "recall:", "recall:-1", "recall:03", "top<k>"])
+def test_what_only_looks_like_such_a_name_is_unknown(name: str) -> None:
+    """The error names what can be written, the families too."""
+    with pytest.raises(UnknownName, match=r"recall:<class>, .* top<k>, \{python: file.py:function\}"):
+        registry.load("metric", name)
 
 
 def test_a_stray_prediction_does_not_change_what_is_averaged() -> None:
@@ -204,3 +273,48 @@ def test_r2_of_the_mean_is_0_and_of_constant_labels_undefined() -> None:
 def test_regression_needs_as_many_values_as_labels() -> None:
     """Class scores against one number per example do not fit."""
     assert "expected the same numbers of values" in str(MAE.problem(np.ones((3, 10)), np.ones(3), None))
+
+
+def test_rmse_known_answer_and_the_weight_of_large_errors() -> None:
+    """The root of the mean square: one error of 2 counts more than two of 1."""
+    labels = np.zeros(4)
+    assert RMSE.value(np.array([1.0, 1.0, 0.0, 0.0])[:, None], labels) == pytest.approx(np.sqrt(0.5))
+    assert RMSE.value(np.array([2.0, 0.0, 0.0, 0.0])[:, None], labels) == 1.0
+    assert MAE.value(np.array([2.0, 0.0, 0.0, 0.0])[:, None], labels) == 0.5
+
+
+@given(
+    outputs=hnp.arrays(np.float64, (20, 3), elements=st.floats(-3, 3)),
+    labels=hnp.arrays(np.float64, (20, 3), elements=st.floats(-3, 3), unique=True),
+)
+def test_r2_equals_scikit_learns(outputs: np.ndarray, labels: np.ndarray) -> None:
+    """Also of several values for an example: the mean of their coefficients."""
+    from sklearn.metrics import r2_score
+
+    assert R2.value(outputs, labels) == pytest.approx(r2_score(labels, outputs))
+
+
+@given(
+    outputs=hnp.arrays(np.float64, 20, elements=st.floats(-3, 3, width=16)),
+    labels=hnp.arrays(np.float64, 20, elements=st.floats(-3, 3, width=16)),
+)
+def test_spearman_equals_scipys_also_with_ties(outputs: np.ndarray, labels: np.ndarray) -> None:
+    """The correlation of the mean ranks; outputs that are all equal order nothing, which is 0."""
+    from scipy.stats import spearmanr
+
+    labels[:2] = (-4.0, 4.0)
+    constant = np.ptp(outputs) == 0
+    expected = 0.0 if constant else spearmanr(outputs, labels).statistic
+    assert SPEARMAN.value(outputs[:, None], labels) == pytest.approx(expected, abs=1e-12)
+
+
+def test_spearman_takes_one_number_each_and_labels_that_vary() -> None:
+    """A row of outputs has no rank, and equal labels have no order."""
+    labels = np.arange(3.0)
+    assert "one number for each example" in str(SPEARMAN.problem(np.ones((3, 2)), np.ones((3, 2)), None))
+    assert "all labels are the same, so spearman is undefined" in str(SPEARMAN.problem(labels, np.ones(3), None))
+
+
+def test_class_metrics_on_numbers_name_the_metrics_for_numbers() -> None:
+    """A regression under the default metric is told what to write."""
+    assert "choose mae, rmse, r2 or spearman" in str(TOP1.problem(np.eye(3), np.array([0.5, 1.5, 2.0]), None))

@@ -1,1 +1,1 @@
-"""Metrics: scores of outputs against labels; ``base`` is the contract."""
+"""Metrics: scores of outputs against labels, or against fp32's outputs; ``base`` is the contract."""

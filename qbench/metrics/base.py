@@ -1,34 +1,91 @@
-"""The contract of a metric: a score from the model's outputs and the labels, per example where it can."""
+"""The contract of a metric: a score of outputs against labels or fp32's outputs, per example where it can."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Against = Literal["labels", "fp32"]
+
+
+def values_file(predictions: Path) -> Path:
+    """Where what a score of the user's own says of each example is kept, beside a file of predictions: whoever reads a
+    run must not need, or run, the user's code."""
+    return predictions.with_suffix(".values.npz")
 
 
 class Metric(ABC):
-    """A score of outputs (first axis n) against labels (length n).
+    """A score of outputs (first axis n) against a reference (first axis n).
 
-    ``percent`` says whether the value is a share between 0 and 1 that is shown in percent and compared in
-    percentage points. ``higher_is_better`` orients deltas.
+    ``against`` says what the reference is: the labels, or the outputs of the like-for-like fp32 on the same examples,
+    for models without labels. The fp32 is then scored against its own outputs, which gives ``perfect``.
+    ``percent`` says whether the value is a share between 0 and 1 that is shown in percent and compared in percentage
+    points; else ``unit`` is the value's unit. ``higher_is_better`` orients deltas.
     """
 
     name: str
+    against: Against = "labels"
     percent: bool = True
     higher_is_better: bool = True
+    unit: str = ""
+    perfect: float | None = None
 
     @abstractmethod
     def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
-        """Why these outputs and labels do not fit the metric, with what to do; None if they fit."""
+        """Why these outputs and labels do not fit the metric, with what to do; None if they fit.
+
+        A metric against fp32 looks at the outputs alone; that fp32's have the same shape is checked where both are.
+        """
 
     @abstractmethod
-    def value(self, outputs: Array, labels: Array) -> float:
+    def value(self, outputs: Array, reference: Array) -> float:
         """The score over all examples."""
 
-    def per_example(self, outputs: Array, labels: Array) -> Array | None:
-        """One float per example whose mean is ``value``, or None where the metric is not a mean."""
+    def per_example(self, outputs: Array, reference: Array) -> Array | None:
+        """One float per example whose mean is ``value``, or None where the metric is not a mean. A metric of a part of
+        the examples, which the reference alone decides, gives those of that part."""
         return None
+
+    def facts(self, outputs: Array, reference: Array) -> Array | None:
+        """All that ``of_facts`` needs, one small row per example (first axis n), or None where it has no such form.
+
+        For metrics that are no mean: a bootstrap scores thousands of resamples, and rows of facts are cheaper to draw
+        than rows of outputs.
+        """
+        return None
+
+    def of_facts(self, facts: Array) -> float:
+        """The score of examples by their facts; ``value`` is that of all."""
+        raise NotImplementedError(f"{self.name} has no facts")
+
+
+class MeanMetric(Metric):
+    """A metric that is the mean of what each example scores."""
+
+    def value(self, outputs: Array, reference: Array) -> float:
+        """The mean over examples."""
+        return float(self.per_example(outputs, reference).mean())
+
+    @abstractmethod
+    def per_example(self, outputs: Array, reference: Array) -> Array:
+        """One float per example."""
+
+
+class WholeMetric(Metric):
+    """A metric of the examples as a whole, which no example has alone."""
+
+    def value(self, outputs: Array, reference: Array) -> float:
+        """The score of all examples' facts."""
+        return self.of_facts(self.facts(outputs, reference))
+
+    @abstractmethod
+    def facts(self, outputs: Array, reference: Array) -> Array:
+        """One small row per example."""
+
+    @abstractmethod
+    def of_facts(self, facts: Array) -> float:
+        """The score of the examples with these facts, in any order, repeats allowed."""

@@ -7,16 +7,17 @@ import numpy as np
 from qbench.metrics.base import Array
 
 SHOWN = 5
+NO_LABELS = (
+    "the data set has no labels, which the metric needs; evaluate on a split that has them, or choose a metric against "
+    "fp32's outputs: top1_agreement, cosine, sqnr, kl"
+)
 
 
-def numbers_problem(outputs: Array, labels: Array | None) -> str | None:
-    """Why outputs and labels are not comparable numbers, one row per example; None if they are."""
-    if labels is None:
-        return "the data set has no labels, which the metric needs; evaluate on a split that has them"
-    if outputs.ndim == 0 or len(outputs) != len(labels):
-        rows = len(outputs) if outputs.ndim else 1
-        return f"the model gave {rows} outputs for {len(labels)} labels; its first axis must be the example"
-    if len(labels) == 0:
+def outputs_problem(outputs: Array) -> str | None:
+    """Why outputs are not finite numbers, one row per example; None if they are."""
+    if outputs.ndim == 0:
+        return "the model gave one number for all examples; its first axis must be the example"
+    if len(outputs) == 0:
         return "there are no examples"
     bad = np.flatnonzero(~np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1))
     if bad.size:
@@ -25,15 +26,30 @@ def numbers_problem(outputs: Array, labels: Array | None) -> str | None:
     return None
 
 
+def numbers_problem(outputs: Array, labels: Array | None) -> str | None:
+    """Why outputs and labels are not comparable numbers, one row per example; None if they are."""
+    if labels is None:
+        return NO_LABELS
+    rows = len(outputs) if outputs.ndim else 1
+    if rows != len(labels):
+        return f"the model gave {rows} outputs for {len(labels)} labels; its first axis must be the example"
+    return outputs_problem(outputs)
+
+
 def classes_problem(outputs: Array, labels: Array | None, classes: int | None) -> str | None:
     """Why these are not class scores of shape (n, classes) with whole labels; None if they are.
 
     One output per example, shape (n,) or (n, 1), is taken as the logit of class 1 of two (``scores``). Outputs
     that all lie between 0 and 1 look like probabilities, for which that threshold is wrong, and are refused.
     """
-    problem = numbers_problem(outputs, labels)
+    problem = numbers_problem(outputs, labels) or scores_problem(outputs, classes)
     if problem or labels is None:
         return problem
+    return _labels_problem(labels, 2 if outputs[0].size == 1 else outputs.shape[1])
+
+
+def scores_problem(outputs: Array, classes: int | None) -> str | None:
+    """Why these are not class scores, labels apart; None if they are."""
     if outputs.ndim > 2 or outputs[0].size == 0:
         return f"outputs have the shape {outputs.shape}; expected (n, classes)"
     single = outputs[0].size == 1
@@ -45,12 +61,15 @@ def classes_problem(outputs: Array, labels: Array | None, classes: int | None) -
             "one output per example, all between 0 and 1: probabilities? One output is taken as a logit "
             "(class 1 if above 0); return the logit, or one column per class"
         )
-    return _labels_problem(labels, columns)
+    return None
 
 
 def _labels_problem(labels: Array, columns: int) -> str | None:
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        return f"labels are {labels.dtype} of shape {labels.shape}; expected one whole number per example"
+        return (
+            f"labels are {labels.dtype} of shape {labels.shape}; expected one whole number per example (for numbers to "
+            "be met choose mae, rmse, r2 or spearman)"
+        )
     outside = (labels < 0) | (labels >= columns)
     if outside.any():
         value = int(labels[outside][0])
@@ -64,3 +83,9 @@ def scores(outputs: Array) -> Array:
         return outputs
     logit = outputs.reshape(len(outputs))
     return np.stack([np.zeros_like(logit), logit], axis=1)
+
+
+def chosen(outputs: Array) -> Array:
+    """The class that each example's scores choose, shape (n,): the highest, the lower one at a tie."""
+    classes: Array = scores(outputs).argmax(axis=1)
+    return classes

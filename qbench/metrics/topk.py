@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from qbench.metrics.base import Array, Metric
+from qbench.metrics.base import Array, MeanMetric
 from qbench.metrics.check import classes_problem, scores
 
 
-class TopK(Metric):
+class TopK(MeanMetric):
     """Ties go to the lower class, as ``argmax`` decides them. A single output is a logit (``check.scores``)."""
 
     def __init__(self, k: int) -> None:
@@ -25,10 +25,6 @@ class TopK(Metric):
             return f"{self.name} of {columns} classes is always 100 %; choose top1"
         return None
 
-    def value(self, outputs: Array, labels: Array) -> float:
-        """The share between 0 and 1."""
-        return float(self.per_example(outputs, labels).mean())
-
     def per_example(self, outputs: Array, labels: Array) -> Array:
         """1.0 where the label is among the k highest outputs, else 0.0."""
         table = scores(outputs)
@@ -41,3 +37,8 @@ class TopK(Metric):
 
 TOP1 = TopK(1)
 TOP5 = TopK(5)
+
+
+def top(k: str) -> TopK:
+    """The metric of a name such as ``top3``."""
+    return TopK(int(k))

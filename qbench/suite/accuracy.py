@@ -1,0 +1,193 @@
+"""What accuracy must hold: the metric, one of qbench's or your own, and the largest loss.
+
+Docstrings and descriptions go to the JSON Schema that editors read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, ValidationError, ValidationInfo, WithJsonSchema, model_validator
+
+from qbench import registry
+from qbench.errors import UsageError
+from qbench.suite import words
+from qbench.suite.values import Number, PythonTarget, Section, Yes, known, near, shown, wrong
+
+# What judges without `metric:`, with labels in the data and without.
+DEFAULTS = ("top1", "top1_agreement")
+_FAMILIES = registry.FAMILIES["metric"]
+_NAMED = {name: pattern for name, (pattern, _) in _FAMILIES.items() if not name.startswith("{")}
+
+
+class OwnKeys(Section):
+    """A score of your own, and how it is shown."""
+
+    python: PythonTarget = Field(
+        description="`file.py:function`, called with outputs and labels of all examples; it returns one number, or "
+        " an array of one number for each example, whose mean is the score."
+    )
+    percent: Yes = Field(False, description="It is a share between 0 and 1, shown in percent.")
+    higher_is_better: Yes = Field(True, description="A higher score is better.")
+    against: Literal["labels", "fp32"] = Field(
+        "labels", description="What the function is given beside the outputs: the labels, or fp32's outputs."
+    )
+    unit: str = Field("", description="The unit of the score, where it is no share.", max_length=20)
+
+
+class OwnMetric(str):
+    """What records call a score of your own (``file.py:function``), and what the suite says of it in ``keys``."""
+
+    keys: OwnKeys
+
+    def __new__(cls, keys: OwnKeys) -> OwnMetric:
+        """The name is that of the file, without its folders, and the function."""
+        made = super().__new__(cls, PurePath(keys.python).name)
+        made.keys = keys
+        return made
+
+    def __reduce__(self) -> tuple[type[OwnMetric], tuple[OwnKeys]]:
+        """How it travels between processes."""
+        return OwnMetric, (self.keys,)
+
+    def reference(self, base: Path) -> str:
+        """Text that ``registry.load("metric", ...)`` takes, the path absolute."""
+        file, _, attribute = self.keys.python.rpartition(":")
+        path = (base / Path(file).expanduser()).resolve()
+        shown_as = self.keys.model_dump(exclude={"python"})
+        return f"python:{json.dumps({'name': str(self), 'file': str(path), 'attribute': attribute, **shown_as})}"
+
+
+def file_of(metric: str) -> Path | None:
+    """The file of a score of the user's own, from what ``OwnMetric.reference`` gave; None for qbench's metrics."""
+    kind, _, described = metric.partition(":{")
+    return Path(json.loads("{" + described)["file"]) if kind == "python" else None
+
+
+def _metric(value: Any, info: ValidationInfo) -> str:
+    """A metric's name, or a mapping with the key python."""
+    if isinstance(value, dict):
+        return OwnMetric(_own_keys(value))
+    options = known(info).of("metric")
+    if not isinstance(value, str):
+        raise wrong(f"expected the name of a metric, or {{python: file.py:function}}, got {shown(value)}")
+    if value in options or any(re.fullmatch(pattern, value) for pattern in _NAMED.values()):
+        return value
+    raise wrong(registry.unknown("metric", value, (*options, *_FAMILIES)))
+
+
+def _own_keys(value: dict[Any, Any]) -> OwnKeys:
+    try:
+        return OwnKeys.model_validate(value)
+    except ValidationError as error:
+        # An unknown key is said first: it may be the one that is missing, misspelt.
+        first = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")[0]
+        at = tuple(first["loc"])
+        if first["type"] != "extra_forbidden":
+            raise wrong(words.what(first), *at) from error
+        keys = sorted(OwnKeys.model_fields)
+        told = f"unknown key '{at[-1]}'{near(str(at[-1]), keys) or ';'} available: {', '.join(keys)}"
+        raise wrong(told, *at) from error
+
+
+MetricKey = Annotated[
+    str,
+    PlainValidator(_metric),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": sorted(registry.BUILT_IN["metric"])},
+                {"type": "string", "pattern": "|".join(f"^{pattern}$" for pattern in _NAMED.values())},
+                {"type": "string"},
+                OwnKeys.model_json_schema(),
+            ]
+        }
+    ),
+]
+
+
+class AccuracyGate(Section):
+    """What accuracy must hold, as non-inferiority to fp32."""
+
+    metric: MetricKey = Field(
+        DEFAULTS[0],
+        description="The suite's metric: a name, `top<k>` for any k, `recall:<class>` (f1, precision) of one class, or "
+        "`{python: file.py:function}`. Left out, data without labels is judged by top1_agreement.",
+    )
+    margin: Annotated[Number, Field(ge=0)] = Field(
+        1.0,
+        description="Largest loss: percentage points for a metric in percent, else the metric's own unit, and then to "
+        "be given.",
+    )
+    at_least: Number | None = Field(
+        None,
+        description="Smallest score, as shown, in place of a margin; for metrics against fp32 (sqnr: dB), whose own "
+        "score is known.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _margin_from_least(cls, data: Any) -> Any:
+        """fp32's score is known for a metric against it, so that a smallest score is a margin below that."""
+        if not isinstance(data, dict) or "margin" in data:
+            return data
+        least, metric = data.get("at_least"), data.get("metric", DEFAULTS[0])
+        if isinstance(least, bool) or not isinstance(least, int | float) or not isinstance(metric, str):
+            return data
+        perfect = _perfect(metric)
+        return data if perfect is None or not 0 <= perfect - least < math.inf else {**data, "margin": perfect - least}
+
+    @model_validator(mode="after")
+    def _says_the_largest_loss(self) -> AccuracyGate:
+        given = self.model_fields_set
+        if self.at_least is not None:
+            perfect = _perfect(self.metric)
+            if perfect is None:
+                raise wrong(f"fp32 has no known score of {self.metric}, so write a margin in place of this", "at_least")
+            if self.at_least > perfect:
+                raise wrong(f"{self.metric} is at most {perfect:g}, got {shown(self.at_least)}", "at_least")
+            if self.margin != perfect - self.at_least:
+                raise wrong("margin and at_least say the same in two ways; remove one", "at_least")
+        if "margin" not in given and not _in_percent(self.metric):
+            hint = " (or `percent: true` beside python)" if isinstance(self.metric, OwnMetric) else ""
+            raise wrong(f"{self.metric} is not in percent; write the largest loss, in its own unit{hint}", "margin")
+        return self
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the suite names a metric; else the data decides between those of ``DEFAULTS``."""
+        return "metric" in self.model_fields_set
+
+    def settled(self, *, base: Path, labelled: bool) -> AccuracyGate:
+        """The same with ``metric`` as ``registry.load`` takes it: for data with labels or without, paths absolute."""
+        metric = self.metric.reference(base) if isinstance(self.metric, OwnMetric) else self.metric
+        if not labelled and not self.is_named:
+            metric = DEFAULTS[1]
+        return self if metric == self.metric else self.model_copy(update={"metric": metric})
+
+
+def _perfect(metric: str) -> float | None:
+    """The score that fp32 has by definition, as shown, where more is better; None where there is none."""
+    found = _loaded(metric)
+    if found is None or found.perfect is None or not found.higher_is_better:
+        return None
+    return float(found.perfect * (100 if found.percent else 1))
+
+
+def _in_percent(metric: str) -> bool:
+    if isinstance(metric, OwnMetric):
+        return metric.keys.percent
+    found = None if metric in DEFAULTS else _loaded(metric)  # loading it imports numpy, which a plan does not need
+    return found is None or bool(found.percent)
+
+
+def _loaded(metric: str) -> Any:
+    """The metric of a name; None for a score of the suite's own and for a name that cannot be loaded (said later)."""
+    try:
+        return None if isinstance(metric, OwnMetric) else registry.load("metric", metric)
+    except UsageError:
+        return None
