@@ -173,12 +173,12 @@ def accuracy_test(
     record: Record,
     metric: MetricInfo,
     margin: float,
-    values: tuple[ArrayLike, ArrayLike] | None = None,
+    values: Callable[[], tuple[ArrayLike, ArrayLike] | None] = lambda: None,
 ) -> decide.NonInferiority | None:
     """Is the case's accuracy within ``margin`` (shown units: points for a metric in percent) of its fp32's?
 
     The strongest evidence that is there decides: the flips, where they are the whole change (top-1); else the
-    metric of each example, ``values`` of contender and baseline; else the stored interval. The change is
+    metric of each example of contender and baseline, which ``values`` reads; else the stored interval. The change is
     oriented: better is positive. None where no change was recorded.
     """
     accuracy = record.accuracy
@@ -188,11 +188,11 @@ def accuracy_test(
     sign = metric.sign
     if (flips := _whole_change(accuracy)) is not None:
         return decide.non_inferiority_of_counts(flips.beneficial, flips.harmful, accuracy.n, allowed)
-    if values is not None:
+    if (pair := values()) is not None:
         import numpy as np
 
-        return decide.non_inferiority(sign * np.asarray(values[0]), sign * np.asarray(values[1]), allowed)
-    return decide.from_interval(oriented(accuracy.delta, sign), allowed)
+        return decide.non_inferiority(sign * np.asarray(pair[0]), sign * np.asarray(pair[1]), allowed)
+    return decide.from_interval(oriented(accuracy.delta, sign), allowed, n=accuracy.n)
 
 
 def _whole_change(accuracy: Accuracy) -> Flips | None:

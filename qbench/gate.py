@@ -181,8 +181,11 @@ def _within_error_budget(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
         # Rounding may leave a single rule's own 5 % a last digit above it.
         if verdict.outcome != "FAIL" or p is None or p <= FAMILY_ERROR * (1 + 1e-9):
             return verdict
+        assert verdict.p_value is not None
+        times = decide.times_to_decide(verdict.p_value, len(sampled))
         reason = (
-            f"fails alone, but {len(sampled)} rules were judged at once (Holm: p = {p:.2g}); more samples would decide"
+            f"fails alone, but {len(sampled)} rules were judged at once (Holm: p = {p:.2g}); "
+            f"about {times:.1f} times as many samples would decide"
         )
         return replace(verdict, outcome="INCONCLUSIVE", reason=reason)
 

@@ -24,7 +24,9 @@ class Verdict:
     """One rule on one case. ``text`` holds the numbers, ``reason`` why it is not PASS, ``place`` the rule's
     file:line. ``value``, its limits and ``threshold`` are raw (ratios, or the metric's own scale, better positive);
     ``p_value`` is the FAIL side's, scaled to a 5 % test, None where the rule does not rest on samples. ``way`` says
-    how latency was judged: ``live``, by running both artifacts again, or by ``stored`` speed-ups."""
+    how latency was judged: ``live``, by running both artifacts again, or by ``stored`` speed-ups. ``examples``: about
+    how many would decide an INCONCLUSIVE accuracy; ``mcnemar_p``: the mid-p value of "no answer's correctness changed".
+    """
 
     outcome: Outcome
     case: str
@@ -39,6 +41,8 @@ class Verdict:
     threshold: float | None = None
     p_value: float | None = None
     way: Literal["live", "stored"] | None = None
+    examples: int | None = None
+    mcnemar_p: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

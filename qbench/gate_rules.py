@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qbench import compare, decide, wording
+from qbench import compare, compare_words, decide, luck, wording
 from qbench.gate_evidence import Evidence, Verdict
 from qbench.record import Accuracy, Record
 from qbench.stored import MetricInfo
+from qbench.suite.accuracy import DEFAULTS
 
 # An archive's own names and versions move a few bytes; a layer that fell back to float moves far more.
 SIZE_GROWTH = 0.01
@@ -69,7 +70,7 @@ def accuracy(evidence: Evidence, record: Record) -> Verdict | None:
     blank = Verdict(
         outcome="MISSING",
         case=record.case.id,
-        rule=spec.metric,
+        rule=_metric_name(evidence),
         place=evidence.place("gate.accuracy.margin"),
         text="no accuracy",
         reason="neither labels nor predictions of its fp32 to compare with",
@@ -78,17 +79,17 @@ def accuracy(evidence: Evidence, record: Record) -> Verdict | None:
     scores = record.accuracy
     if metric is None or scores is None or scores.delta is None:
         return blank if spec.model_fields_set else None
-    if scores.metric != spec.metric:
-        reason = f"the run measured {scores.metric}, the suite gates {spec.metric}"
+    if scores.metric != _metric_name(evidence):
+        reason = f"the run measured {scores.metric}, the suite gates {_metric_name(evidence)}"
         return replace(blank, outcome="INVALID", text="not comparable", reason=reason)
-    pair = evidence.pairs(record, fp32) if fp32 else None
-    test = compare.accuracy_test(record, metric, spec.margin, pair)
+    test = compare.accuracy_test(record, metric, spec.margin, lambda: evidence.pairs(record, fp32) if fp32 else None)
     assert test is not None
     worse = {"PASS": None, "FAIL": "worse by more than the margin", "INCONCLUSIVE": _undecided(test, scores.n)}
     return replace(
         blank,
         outcome=test.outcome,
-        text=_accuracy_text(scores, test, metric, spec.margin),
+        text=_accuracy_text(scores, test, metric, spec.margin)
+        + _luck_text(luck.luck(record, fp32, metric, spec.margin, evidence.pairs), metric),
         reason=worse[test.outcome],
         value=test.delta.value,
         low=test.delta.low,
@@ -96,7 +97,15 @@ def accuracy(evidence: Evidence, record: Record) -> Verdict | None:
         level=test.level,
         threshold=-spec.margin / metric.scale,
         p_value=None if test.p_worse is None else decide.scaled(test.p_worse, test.level),
+        examples=None if test.examples is None else max(test.examples, scores.n + 1),
+        mcnemar_p=None if scores.flips is None else decide.mcnemar_midp(scores.flips.harmful, scores.flips.beneficial),
     )
+
+
+def _metric_name(evidence: Evidence) -> str:
+    """What the suite gates: the metric that it names, else what the run's data decided on."""
+    spec, metric = evidence.policy.accuracy, evidence.info.metric
+    return metric.name if metric is not None and not spec.is_named and metric.name in DEFAULTS else spec.metric
 
 
 def _accuracy_text(scores: Accuracy, test: decide.NonInferiority, metric: MetricInfo, margin: float) -> str:
@@ -107,15 +116,25 @@ def _accuracy_text(scores: Accuracy, test: decide.NonInferiority, metric: Metric
     by = wording.number(change, scale=metric.scale, signed=True, least=metric.least)
     limits = wording.limits(change, scale=metric.scale, signed=True, least=metric.least)
     amount = " ".join(part for part in (by, metric.unit, limits) if part)
-    return f"{moved}  {amount}  margin {margin:.1f}" if metric.percent else f"{moved}  {amount}  margin {margin:g}"
+    shown = f"{margin:.1f}" if metric.percent else f"{margin:g}"
+    flips = "" if scores.flips is None else f"  flips {compare_words.flips(scores.flips)}"
+    return f"{moved}  {amount}  margin {shown}{flips}"
+
+
+def _luck_text(found: luck.Luck | None, metric: MetricInfo) -> str:
+    """What the worst of several calibration seeds would be; empty where one was drawn."""
+    if found is None or found.test is None:
+        return ""
+    return f"  worst of {len(found.values)} calibration seeds {luck.changed(found, metric)}, {found.test.outcome}"
 
 
 def _undecided(test: decide.NonInferiority, n: int) -> str:
     if test.delta.low is None:
         return "the examples support no interval"
-    if test.examples is None:
+    needed = compare_words.would_decide(test, n)
+    if needed is None:
         return "the interval spans the margin"
-    return f"the interval spans the margin; about {max(test.examples, n + 1):,} examples would decide, there are {n:,}"
+    return f"the interval spans the margin; {needed} would decide, there are {n:,}"
 
 
 def _exact(verdict: Verdict, value: float, budget: float, text: str, reason: str) -> Verdict:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,6 +21,8 @@ from qbench.record import Record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from qbench.metrics.base import Metric
 
     Array = NDArray[Any]
 
@@ -57,11 +59,15 @@ class PlanInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricInfo:
-    """How the suite's metric is shown (``percent``) and which way is better."""
+    """How the suite's metric is shown (``percent``, else ``own_unit``), which way is better, and what the outputs are
+    held against: the labels, or fp32's outputs, which then score ``perfect`` (null: not told)."""
 
     name: str
     percent: bool = True
     higher_is_better: bool = True
+    against: Literal["labels", "fp32"] = "labels"
+    own_unit: str = ""
+    perfect: float | None = None
 
     @property
     def scale(self) -> float:
@@ -81,7 +87,7 @@ class MetricInfo:
     @property
     def unit(self) -> str:
         """The unit of a difference, in words; empty where the metric has none."""
-        return "points" if self.percent else ""
+        return "points" if self.percent else self.own_unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +108,15 @@ class RunInfo:
 @dataclass(frozen=True, kw_only=True)
 class LayerNumbers:
     """How far a layer's output is from fp32's: signal-to-quantization-noise ratio in dB, cosine, values compared; null
-    where they could not be compared, for the ``reason``."""
+    where they could not be compared, for the ``reason``. ``clipped``: the share (0 to 1) of fp32's values on evaluation
+    examples that int8 cannot represent there; null where that is not known."""
 
     name: str
     sqnr_db: float | None = None
     cosine: float | None = None
     n: int = 0
     reason: str | None = None
+    clipped: float | None = None
 
 
 _INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)
@@ -146,24 +154,61 @@ class StoredRun:
         except (OSError, ValidationError) as error:
             raise UsageError(f"{file}: cannot be read as numbers of layers; delete it to go on without") from error
 
-    def values(self, record: Record) -> Array | None:
-        """The metric of each example (length n), or None where it has none or no predictions are stored."""
-        stored = self.predictions(record)
-        if self.info.metric is None or "outputs" not in stored or "labels" not in stored:
-            return None
-        from qbench import registry
+    def values(self, record: Record, fp32: Record | None = None) -> Array | None:
+        """The metric of each example (length n), or None where it has none or no predictions are stored.
 
-        try:
-            metric = registry.load("metric", self.info.metric.name)
-        except UsageError:
-            return None  # the plug-in that measured it is not installed here; the stored interval still stands
-        values: Array | None = metric.per_example(stored["outputs"], stored["labels"])
+        ``fp32``: whose outputs stand where labels stand, for a metric that is held against them.
+        """
+        metric, stored = self._metric, self.predictions(record)
+        if metric is None:
+            return self._kept_values(record, len(stored.get("outputs", ())))
+        held = stored if metric.against == "labels" or fp32 is None else self.predictions(fp32)
+        reference = held.get("labels" if metric.against == "labels" else "outputs")
+        if "outputs" not in stored or reference is None or len(reference) != len(stored["outputs"]):
+            return None
+        values: Array | None = metric.per_example(stored["outputs"], reference)
         return values
 
+    def _kept_values(self, record: Record, n: int) -> Array | None:
+        """What a score of the user's own said of each example, as the run kept it; None where it did not."""
+        from qbench.metrics.base import values_file
+
+        if record.predictions is None:
+            return None
+        kept = _arrays(self.folder, str(values_file(Path(record.predictions)))).get("values")
+        return kept if kept is not None and kept.shape == (n,) else None
+
+    @cached_property
+    def _metric(self) -> Metric | None:
+        """The run's metric; None where it is the user's own, or the plug-in that measured it is not installed here."""
+        from qbench import registry
+
+        # A folder that someone else made must not name code to run.
+        if self.info.metric is None or self.info.metric.name.startswith("python:"):
+            return None
+        try:
+            metric: Metric = registry.load("metric", self.info.metric.name)
+        except UsageError:
+            return None  # the stored interval still stands
+        return metric
+
+    @property
+    def judged_by_agreement(self) -> bool:
+        """Whether the metric is a share of answers that are fp32's: without labels, outputs are classes then."""
+        metric = self.info.metric
+        against = None if metric is None else self._metric.against if self._metric is not None else metric.against
+        return metric is not None and metric.percent and against == "fp32"
+
     def pairs(self, record: Record, fp32: Record) -> tuple[Array, Array] | None:
-        """The metric of each example for a case and for its fp32, or None where not both are stored."""
-        new, old = self.values(record), self.values(fp32)
-        return None if new is None or old is None or len(new) != len(old) else (new, old)
+        """The metric of each example for a case and for its fp32, or None where not both are stored.
+
+        None, too, where both say the same of every example and it is more than right or wrong: no spread is left to
+        judge by then, and the stored limits say how much so few examples may hide.
+        """
+        new, old = self.values(record, fp32), self.values(fp32, fp32)
+        if new is None or old is None or len(new) != len(old):
+            return None
+        return None if (new == old).all() and not ((new == 0) | (new == 1)).all() else (new, old)
 
 
 def read_info(file: Path) -> RunInfo:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NoReturn
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_records import CASE, FP32, accuracy, failed, fp32, int8, same_as_golden, skipped, speedup
 
-from qbench import compare, stats
+from qbench import compare, decide, stats
 from qbench.record import Interval, Record
 from qbench.report import text
 from qbench.stored import MetricInfo
@@ -148,11 +150,17 @@ def test_like_for_like_is_the_same_setting_on_the_same_runtime() -> None:
     assert torch.case.id == FP32
 
 
+def unread() -> NoReturn:
+    """Predictions that nobody must ask for."""
+    raise AssertionError("read")
+
+
 def test_the_accuracy_test_takes_the_strongest_evidence() -> None:
-    """Flips that are the whole change decide like the examples themselves; else the examples; else the interval."""
-    by_flips = compare.accuracy_test(int8(accuracy=accuracy(harmful=3, beneficial=1)), TOP1, 1.0)
-    assert by_flips is not None
-    assert by_flips.delta == stats.paired_proportions(1, 3, 1000, 0.90)
+    """Flips that are the whole change decide like the examples themselves, which are not even read; else the examples;
+    else the interval."""
+    by_flips = compare.accuracy_test(int8(accuracy=accuracy(harmful=3, beneficial=1)), TOP1, 1.0, unread)
+    examples = np.repeat([1.0, -1.0, 0.0], [1, 3, 996])
+    assert by_flips == decide.non_inferiority(np.maximum(examples, 0), np.maximum(-examples, 0), 0.01)
     f1 = replace(
         accuracy(), metric="f1", value=0.9432101, flips=None, delta=Interval(value=-0.002, low=-0.009, high=0.005)
     )
@@ -160,7 +168,8 @@ def test_the_accuracy_test_takes_the_strongest_evidence() -> None:
     assert by_interval is not None
     assert by_interval.outcome == "PASS"
     assert by_interval.level == 0.95
-    by_values = compare.accuracy_test(int8(accuracy=f1), TOP1, 1.0, ([0.1, 0.2, 0.4, 0.3], [0.1, 0.3, 0.3, 0.3]))
+    values = ([0.1, 0.2, 0.4, 0.3], [0.1, 0.3, 0.3, 0.3])
+    by_values = compare.accuracy_test(int8(accuracy=f1), TOP1, 1.0, lambda: values)
     assert by_values is not None
     assert by_values.delta.value == pytest.approx(0.0)
     assert compare.accuracy_test(int8(accuracy=None), TOP1, 1.0) is None

@@ -110,6 +110,14 @@ def test_a_speed_up_that_may_be_none_ships_nothing(low: float | None, high: floa
         assert "measure.max_seconds" in found.headline
 
 
+@pytest.mark.parametrize(("high", "verdict"), [(0.4, "keep fp32"), (1.2, "undecided")])
+def test_what_is_slower_than_fp32_needs_no_more_examples(high: float, verdict: str) -> None:
+    """Where accuracy is open but the case is slower than fp32 for certain, fp32 stays."""
+    slower = Fastest(baseline="net/fp32/torch/t1/b1", value=0.3, low=0.25, high=high)
+    found = only([fp32(), int8(accuracy=OPEN, latency=latency(0.009), speedup_fastest=slower)])
+    assert found.verdict == verdict
+
+
 def test_the_answer_names_what_was_passed_over_and_what_is_close() -> None:
     """A faster variant that loses is named with its fault; a rival within the intervals is too close to call."""
     lossy = int8("net/static/x86/t1/b1", latency=latency(0.0005), accuracy=LOSSY, speedup=speedup(5.0))
@@ -317,6 +325,7 @@ def test_the_answer_comes_first_and_everything_is_there(built: Path) -> None:
         "The answer",
         "fp32 and int8, case by case",
         "Plots",
+        "Which answers flipped",
         "Compared with v1",
         "Failed and skipped",
         "What runs in int8, and what stayed in float",
@@ -439,3 +448,12 @@ def test_clipped_inputs_are_the_first_thing_that_a_reader_sees(tmp_path: Path) -
 def test_inputs_that_fit_are_not_mentioned(built: Path) -> None:
     """No empty box."""
     assert 'role="alert"' not in (built / "report.html").read_text(encoding="utf-8")
+
+
+def test_examples_that_were_seen_before_are_a_warning(tmp_path: Path) -> None:
+    """Where the suite allows evaluation on calibration or training examples, the report says how many there are."""
+    record = int8(accuracy=replace(accuracy(), shared_examples=120))
+    folder = run_folder(tmp_path / "run", [fp32(), record, int8(QAT, accuracy=replace(accuracy(), shared_examples=0))])
+    build_report(folder)
+    summary = (folder / "summary.md").read_text(encoding="utf-8")
+    assert summary.count("warning: 120 of the 1,000 evaluation examples are calibration or training examples") == 1

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from made_records import RUN_V1
+from test_flip_images import Raw, flipped_run, quiet
 from test_report import hostile_run
 
+from qbench import flip_images
+from qbench.datasets.base import Preprocessing
 from qbench.report.build import build_report
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -45,11 +49,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The run of schema 1, and one whose every text is hostile."""
+    """The run of schema 1, one whose every text is hostile, and one with images of flipped examples."""
     folder = tmp_path_factory.mktemp("reports")
     shutil.copytree(RUN_V1, folder / "plain")
     hostile_run(folder / "hostile")
-    return {name: build_report(folder / name, other=RUN_V1) for name in ("plain", "hostile")}
+    flipped, pairs = flipped_run(folder / "flips")
+    photos = np.random.default_rng(1).integers(0, 256, (200, 128, 96, 3), dtype=np.uint8)
+    flip_images.keep_here([*pairs, *pairs], Raw((photos,), Preprocessing(channel_axis=-1)), flipped, progress=quiet)
+    return {name: build_report(folder / name, other=RUN_V1) for name in ("plain", "hostile", "flips")}
 
 
 def show(browser: Any, file: Path, *, width: int, scheme: str) -> None:
@@ -63,7 +70,7 @@ def show(browser: Any, file: Path, *, width: int, scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["plain", "hostile"])
+@pytest.mark.parametrize("name", ["plain", "hostile", "flips"])
 def test_the_page_is_whole(browser: Any, reports: dict[str, Path], name: str, width: int, scheme: str) -> None:
     """The console stays empty, every table and drawing has a size, and the page never scrolls sideways."""
     show(browser, reports[name], width=width, scheme=scheme)
@@ -75,6 +82,19 @@ def test_the_page_is_whole(browser: Any, reports: dict[str, Path], name: str, wi
     )
     assert len(sizes) > 4
     assert all(wide > 100 and high > 30 for wide, high in sizes)
+
+
+def test_flipped_examples_are_seen(browser: Any, reports: dict[str, Path]) -> None:
+    """Every image of the gallery is decoded and drawn, under the page's own policy and without a request."""
+    show(browser, reports["flips"], width=1280, scheme="light")
+    images = browser.execute_script(
+        "return [...document.querySelectorAll('.gallery img')].map(i => [i.complete, i.naturalWidth, i.naturalHeight,"
+        " i.getBoundingClientRect().width, i.getBoundingClientRect().height])"
+    )
+    assert images == [[True, 72, 96, 96, 96]] * 40
+    loaded = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [name for name in loaded if not name.startswith("data:")] == []
+    assert browser.get_log("browser") == []
 
 
 @pytest.mark.parametrize("name", ["plain", "hostile"])

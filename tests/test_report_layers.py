@@ -12,6 +12,7 @@ from qbench.errors import UsageError
 from qbench.record import Coverage
 from qbench.report.layers import WORST, layers, worst
 from qbench.stored import StoredRun
+from qbench.wording import DASH
 
 
 def with_artifact(**changes):
@@ -52,7 +53,17 @@ def test_the_worst_layers_come_first_and_no_more_than_a_few(tmp_path):
     one = replace(int8(), layers="layers/a.json")
     found = worst(run(tmp_path, fp32(), one, one)).rows
     assert [row[1] for row in found] == [f"conv{i}" for i in reversed(range(3, WORST + 3))]
-    assert found[0] == (CASE, f"conv{WORST + 2}", f"{30 - WORST - 2:.1f}", "0.9900", f"1,{WORST + 2:03}")
+    assert found[0] == (CASE, f"conv{WORST + 2}", f"{30 - WORST - 2:.1f}", "0.9900", f"1,{WORST + 2:03}", DASH)
+
+
+def test_layers_that_clip_evaluation_data_are_shown_whatever_their_sqnr(tmp_path):
+    """From one value in a thousand on, the most first; a layer of a runtime without SQNR has a dash there."""
+    near = {"name": "near", "sqnr_db": 60.0, "cosine": 1.0, "n": 9, "clipped": 0.002}
+    blind = {"name": "blind", "sqnr_db": None, "cosine": None, "n": 0, "reason": "not compared", "clipped": 0.25}
+    fine = {**blind, "name": "fine", "clipped": 0.0009}
+    (tmp_path / "layers.json").write_text(json.dumps([fine, near, blind, *numbers(WORST)]))
+    found = worst(run(tmp_path, replace(int8(), layers="layers.json"))).rows
+    assert [(row[1], row[2], row[5]) for row in found[WORST:]] == [("blind", DASH, "25.0 %"), ("near", "60.0", "0.2 %")]
 
 
 def test_without_kept_numbers_there_are_no_rows(tmp_path):

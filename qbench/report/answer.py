@@ -7,13 +7,18 @@ is shipped. Where samples cannot tell, the answer says so.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from qbench import compare, decide, wording
+from qbench import compare, compare_words, decide, luck, wording
+from qbench.luck import Luck
 from qbench.record import Interval, Record
 from qbench.stored import MetricInfo
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 Verdict = Literal["ship", "keep fp32", "undecided", "none qualifies", "no answer"]
 # Absolute latency differs by 16 to 22 % from one process to the next, so a smaller lead of one p50 is no lead.
@@ -43,17 +48,26 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The records of a run with each int8 case's accuracy test (absent where there is none to make)."""
+    """The records of a run with each int8 case's accuracy test (absent where there is none to make), and the luck of
+    its calibration subset (where several were drawn)."""
 
     records: Sequence[Record]
     metric: MetricInfo | None
     margin: float | None
     tests: Mapping[str, decide.NonInferiority] = field(default_factory=dict)
+    luck: Mapping[str, Luck] = field(default_factory=dict)
 
     def outcome(self, record: Record) -> decide.Outcome | None:
         """PASS, FAIL or INCONCLUSIVE of the case's accuracy; None where it was not tested."""
         test = self.tests.get(record.case.id)
         return None if test is None else test.outcome
+
+    def warnings(self) -> tuple[str, ...]:
+        """Verdicts that another draw of the calibration examples would change."""
+        if self.metric is None:
+            return ()
+        cases = [(case, self.tests.get(case), found) for case, found in self.luck.items()]
+        return luck.warnings(cases, self.metric)
 
 
 def variant(record: Record) -> str:
@@ -120,14 +134,28 @@ def _answer(setting: Setting, judged: Judged) -> Answer:
     if pick is not None:
         return _ship(setting, pick, records, good, judged)
     if (hope := _fastest(open_)) is not None:
+        if (kept := _keep_fp32(hope, records)) is not None:
+            return Answer(setting=setting, verdict="keep fp32", headline=kept, pick=hope, notes=tuple(_noise(hope)))
         return Answer(
             setting=setting,
             verdict="undecided",
             headline=f"Undecided on {variant(hope)}, the fastest candidate.",
             pick=hope,
-            notes=(f"It {_why_open(hope, judged)}.", *_doubts(hope)),
+            notes=(f"It {_why_open(hope, judged)}.", *_doubts(hope, judged)),
         )
     return Answer(setting=setting, verdict="none qualifies", headline=_why_none(real, judged))
+
+
+def _keep_fp32(hope: Record, records: Sequence[Record]) -> str | None:
+    """The headline where accuracy need not be decided, since the case is slower than fp32 for certain; else None."""
+    fp32, found = fastest_fp32(records), hope.speedup_fastest or hope.speedup
+    own, full = p50(hope), None if fp32 is None else p50(fp32)
+    if fp32 is None or own is None or full is None or found is None or found.high is None or found.high >= 1:
+        return None
+    return (
+        f"Keep fp32 on {fp32.case.backend} ({wording.duration(full)} a call) unless size decides: the fastest int8 "
+        f"that may hold its accuracy, {variant(hope)}, takes {wording.duration(own)}."
+    )
 
 
 def _why_nothing(records: Sequence[Record]) -> str:
@@ -142,13 +170,10 @@ def _why_open(record: Record, judged: Judged) -> str:
         return "cannot be judged, since the run's suite, which holds the margin, cannot be read"
     if test is None:
         return "has no accuracy to compare with its fp32's"
-    if test.examples is None or record.accuracy is None:
+    needed = None if record.accuracy is None else compare_words.would_decide(test, record.accuracy.n)
+    if needed is None or record.accuracy is None:
         return "may or may not lose more accuracy than the margin"
-    needed = max(test.examples, record.accuracy.n + 1)
-    return (
-        f"may or may not lose more accuracy than the margin: about {needed:,} examples would decide, there are "
-        f"{record.accuracy.n:,}"
-    )
+    return f"may or may not lose more accuracy than the margin: {needed} would decide, there are {record.accuracy.n:,}"
 
 
 def _why_none(real: Sequence[Record], judged: Judged) -> str:
@@ -166,7 +191,7 @@ def _margin(judged: Judged) -> str:
 
 def _ship(setting: Setting, pick: Record, records: Sequence[Record], good: Sequence[Record], judged: Judged) -> Answer:
     fp32 = fastest_fp32(records)
-    notes = [*_rivals(pick, good), *_tempting(pick, records, judged), *_doubts(pick)]
+    notes = [*_rivals(pick, good), *_tempting(pick, records, judged), *_doubts(pick, judged)]
     own, full = p50(pick), None if fp32 is None else p50(fp32)
     if own is not None and fp32 is not None and full is not None and own >= full:
         headline = (
@@ -220,7 +245,16 @@ def _tempting(pick: Record, records: Sequence[Record], judged: Judged) -> list[s
     return [f"Faster, but passed over since they {reason}: {', '.join(names)}." for reason, names in found if names]
 
 
-def _doubts(pick: Record) -> list[str]:
+def _doubts(pick: Record, judged: Judged) -> list[str]:
+    """What makes the pick's figures doubtful: noise, and the draw of its calibration examples."""
+    found = judged.luck.get(pick.case.id)
+    if found is None or judged.metric is None:
+        return _noise(pick)
+    drawn = luck.warning("Its accuracy", judged.tests.get(pick.case.id), found, judged.metric)
+    return [*_noise(pick), *([] if drawn is None else [f"{drawn}."])]
+
+
+def _noise(pick: Record) -> list[str]:
     found = pick.speedup
     if found is None:
         return ["Its speed-up was not measured."]
@@ -243,17 +277,24 @@ def judge(
     margin: float | None,
     pairs: compare.Pairs = lambda record, fp32: None,
 ) -> Judged:
-    """The records with the accuracy test of each int8 case; ``pairs`` looks up per-example values."""
+    """The records with the accuracy test and the luck of each int8 case; ``pairs`` looks up per-example values."""
     tests: dict[str, decide.NonInferiority] = {}
+    drawn: dict[str, Luck] = {}
     for record in records:
-        fp32 = compare.like_for_like(record, records)
-        if metric is None or margin is None or not is_int8(record):
+        if metric is None or not is_int8(record):
             continue
-        pair = None if fp32 is None else pairs(record, fp32)
-        test = compare.accuracy_test(record, metric, margin, pair)
-        if test is not None:
-            tests[record.case.id] = test
-    return Judged(records=records, metric=metric, margin=margin, tests=tests)
+        fp32 = compare.like_for_like(record, records)
+        if margin is not None:
+            read = functools.partial(_pair, pairs, record, fp32)
+            test = compare.accuracy_test(record, metric, margin, read)
+            tests |= {} if test is None else {record.case.id: test}
+        found = luck.luck(record, fp32, metric, margin, pairs)
+        drawn |= {} if found is None else {record.case.id: found}
+    return Judged(records=records, metric=metric, margin=margin, tests=tests, luck=drawn)
+
+
+def _pair(pairs: compare.Pairs, record: Record, fp32: Record | None) -> tuple[ArrayLike, ArrayLike] | None:
+    return None if fp32 is None else pairs(record, fp32)
 
 
 def speedup_interval(record: Record) -> Interval | None:

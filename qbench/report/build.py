@@ -1,4 +1,4 @@
-"""A run's folder -> report.html, summary.md and results.csv in it, from what is stored alone."""
+"""A run's folder -> report.html, summary.md and the tables beside them, from what is stored alone."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qbench import compare, machine
 from qbench.compare import Delta
 from qbench.errors import QbenchError, SuiteError
-from qbench.report import answer, html, table, text
+from qbench.report import answer, flips, html, table
 from qbench.report.answer import Judged
 from qbench.report.page import page
+from qbench.report.summary import summary
 from qbench.stored import StoredRun, read_run
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 REPORT, SUMMARY, RESULTS = "report.html", "summary.md", "results.csv"
+FLIPS, CLASSES = "flips.csv", "classes.csv"
 
 
 def build_report(folder: Path, *, other: Path | None = None) -> Path:
-    """Writes the three files and returns the path of ``report.html``.
+    """Writes the five files and returns the path of ``report.html``.
 
     ``other`` is the folder of an earlier run that this one is compared with. Works on a run without records, and
     on one that is not finished. Raises ``UsageError`` where the folder is no run, ``QbenchError`` where it cannot be
@@ -28,11 +34,14 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     run = read_run(folder)
     judged = judge(run)
     found = answer.answers(judged)
+    changes = flips.of_run(run)
     deltas = None if other is None else compared(read_run(other), run)
-    shown = page(run, judged, found, deltas, "" if other is None else other.name)
+    shown = page(run, judged, found, changes, deltas, "" if other is None else other.name)
     files = {
-        RESULTS: table.frame(run.records).to_csv(index=False, lineterminator="\n"),
-        SUMMARY: text.summary(run, judged, found, deltas),
+        RESULTS: _csv(table.frame(run.records)),
+        FLIPS: _csv(flips.flips_frame(changes)),
+        CLASSES: _csv(flips.classes_frame(changes)),
+        SUMMARY: summary(run, judged, found, changes, deltas),
         REPORT: html.render(shown),
     }
     for name, content in files.items():
@@ -60,6 +69,11 @@ def compared(base: StoredRun, contender: StoredRun) -> Sequence[Delta]:
     """The deltas of two runs, latency only where their machines are comparable."""
     field = machine.comparable(base.info.environment, contender.info.environment)
     return compare.compare(base.records, contender.records, incomparable=field)
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    content: str = frame.to_csv(index=False, lineterminator="\n")
+    return content
 
 
 def _write(file: Path, content: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from qbench import wording
+from qbench.quant.input_fit import CLIPPED
 from qbench.record import ArtifactFacts, Record
 from qbench.report.text import TextTable
-from qbench.stored import StoredRun
+from qbench.stored import LayerNumbers, StoredRun
 
 WORST = 5  # layers of each case
 # Choices that are told only where they are made.
@@ -40,20 +41,35 @@ def layers(records: Sequence[Record]) -> TextTable:
 
 
 def worst(run: StoredRun) -> TextTable:
-    """The ``WORST`` layers of each case by SQNR, where the run kept the numbers of its layers; cases of one variant
-    share theirs."""
+    """The ``WORST`` layers of each case by SQNR, and as many that clip most of the evaluation data, where the run kept
+    the numbers of its layers; cases of one variant share theirs."""
     rows = []
     seen: set[str] = set()
     for record in run.records:
         if record.layers is None or record.layers in seen:
             continue
         seen.add(record.layers)
-        known = [(one.sqnr_db, one) for one in run.layer_numbers(record) if one.sqnr_db is not None]
         rows += [
-            (record.case.id, one.name, f"{sqnr:.1f}", f"{one.cosine:.4f}", f"{one.n:,}")
-            for sqnr, one in sorted(known, key=lambda pair: pair[0])[:WORST]
+            (
+                record.case.id,
+                one.name,
+                wording.DASH if one.sqnr_db is None else f"{one.sqnr_db:.1f}",
+                wording.DASH if one.cosine is None else f"{one.cosine:.4f}",
+                f"{one.n:,}" if one.n else wording.DASH,
+                wording.share(one.clipped),
+            )
+            for one in _chosen(run.layer_numbers(record))
         ]
-    return TextTable(columns=("case", "layer", "SQNR, dB", "cosine", "values compared"), rows=tuple(rows))
+    titles = ("case", "layer", "SQNR, dB", "cosine", "values compared", "clipped on evaluation data")
+    return TextTable(columns=titles, rows=tuple(rows))
+
+
+def _chosen(numbers: Sequence[LayerNumbers]) -> list[LayerNumbers]:
+    """The farthest from fp32 first, then those that clip most."""
+    known = [(one.sqnr_db, one) for one in numbers if one.sqnr_db is not None]
+    farthest = [one for _, one in sorted(known, key=lambda pair: pair[0])[:WORST]]
+    clipping = sorted((one for one in numbers if (one.clipped or 0) > CLIPPED), key=lambda one: -(one.clipped or 0))
+    return farthest + [one for one in clipping[:WORST] if one not in farthest]
 
 
 def _float_layer(name: str, reasons: Mapping[str, str]) -> str:

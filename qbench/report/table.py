@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from qbench import compare, wording
+from qbench import compare, compare_words, decide, wording
 from qbench import record as records_file
 from qbench.record import Interval, Record
 from qbench.report import answer
@@ -100,11 +100,19 @@ class Row:
     cells: Mapping[str, Cell]
 
 
+_JUDGED = (
+    "is accuracy worse than fp32's by less than the margin? one-sided 5 % test of each case alone; where it cannot "
+    "tell, about how many examples would decide"
+)
+
+
 def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
     """The columns of the presentation; ``unit`` is that of the latencies."""
     metric = judged.metric.name if judged.metric else "accuracy"
-    percent = ", %" if judged.metric is None or judged.metric.percent else ""
-    change = judged.metric.unit if judged.metric and judged.metric.unit else "change"
+    own = f", {judged.metric.own_unit}" if judged.metric and judged.metric.own_unit else ""
+    percent = ", %" if judged.metric is None or judged.metric.percent else own
+    unit_of = f", {judged.metric.unit}" if judged.metric and judged.metric.unit else ""
+    seeds = (Column(key="luck", title="by seed", hint=f"{metric} by the seed that drew the calibration examples"),)
     return (
         Column(key="p50", title=f"p50, {unit}", hint="median closed-loop service time of one call, 95 % limits"),
         Column(key="p90", title=f"p90, {unit}", hint="nine calls in ten are at least this fast"),
@@ -114,10 +122,11 @@ def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
         Column(key="size", title="size", hint="exact bytes of what is shipped"),
         Column(key="ratio", title="size ratio", hint="bytes over those of the like-for-like fp32"),
         Column(key="accuracy", title=f"{metric}{percent}", hint=f"{metric} on the evaluation examples, 95 % limits"),
-        Column(key="delta", title=f"change, {change}", hint="paired change against the like-for-like fp32"),
-        Column(key="flips", title="flips", hint="examples whose correctness changed: right to wrong / wrong to right"),
+        *(seeds if judged.luck else ()),
+        Column(key="delta", title=f"change{unit_of}", hint="paired change against the like-for-like fp32"),
+        Column(key="flips", title="flips", hint="right to wrong / wrong to right; McNemar's mid-p of no change"),
         Column(key="coverage", title="coverage", hint="share of multiply-accumulates that run in int8"),
-        Column(key="judged", title="accuracy is", hint="non-inferiority test at the suite's margin"),
+        Column(key="judged", title="within margin", hint=_JUDGED),
     )
 
 
@@ -142,6 +151,7 @@ def _cells(judged: Judged, record: Record, best: Record | None, unit: float) -> 
         "best": _against_best(record, best),
         **_size_cells(record, fp32),
         **_accuracy_cells(judged, record),
+        "luck": _luck_cell(judged, record),
         "coverage": _coverage_cell(record),
         "judged": _judged_cell(judged, record),
     }
@@ -220,15 +230,29 @@ def _accuracy_cells(judged: Judged, record: Record) -> dict[str, Cell]:
     scale, least = (judged.metric.scale, judged.metric.least) if judged.metric else (1.0, 0)
     value = Interval(value=scores.value, low=scores.low, high=scores.high)
     cells["accuracy"] = dataclasses.replace(
-        _interval_cell(value, scale=scale, least=least), hint=f"{scores.n:,} examples"
+        _interval_cell(value, scale=scale, least=least),
+        hint=f"{scores.n:,} examples" + (f"; limits: {scores.interval}" if scores.interval else ""),
     )
     if scores.delta is not None:
         cells["delta"] = _interval_cell(scores.delta, scale=scale, signed=True, least=least)
     if scores.flips is not None:
         harmful, beneficial = scores.flips.harmful, scores.flips.beneficial
-        hint = f"{harmful} right to wrong, {beneficial} wrong to right"
-        cells["flips"] = Cell(text=f"{harmful} / {beneficial}", sort=harmful, hint=hint)
+        p = compare_words.p_value(decide.mcnemar_midp(harmful, beneficial))
+        hint = f"{harmful} right to wrong, {beneficial} wrong to right; McNemar's test of no change: mid-{p}"
+        cells["flips"] = Cell(text=f"{harmful} / {beneficial}", limits=p, sort=harmful, hint=hint)
     return cells
+
+
+def _luck_cell(judged: Judged, record: Record) -> Cell:
+    found = judged.luck.get(record.case.id)
+    if found is None or judged.metric is None:
+        return Cell()
+    scale, places = judged.metric.scale, 1 if judged.metric.percent else 4
+    low, high = (wording.fixed(value * scale, places) for value in (min(found.values), max(found.values)))
+    worst = found.test.outcome if found.test else "not judged"
+    tone: Tone = "unsure" if judged.outcome(record) == "PASS" and worst not in ("PASS", "not judged") else ""
+    hint = f"the worst of {len(found.values)} seeds, {found.worst}: {worst}"
+    return Cell(text=f"{low} to {high}", sort=found.spread, hint=hint, tone=tone)
 
 
 def _coverage_cell(record: Record) -> Cell:
@@ -246,14 +270,11 @@ def _judged_cell(judged: Judged, record: Record) -> Cell:
     test = judged.tests.get(record.case.id)
     if test is None:
         return Cell(text="not judged", tone="muted", sort=0)
-    words: dict[str, tuple[str, Tone, float]] = {
-        "PASS": ("within margin", "good", 3),
-        "INCONCLUSIVE": ("undecided", "unsure", 2),
-        "FAIL": ("worse", "bad", 1),
-    }
-    text, tone, order = words[test.outcome]
-    hint = f"about {test.examples:,} examples would decide" if test.examples else ""
-    return Cell(text=text, tone=tone, sort=order, hint=hint)
+    tones: dict[str, tuple[Tone, float]] = {"PASS": ("good", 3), "INCONCLUSIVE": ("unsure", 2), "FAIL": ("bad", 1)}
+    tone, order = tones[test.outcome]
+    needed = compare_words.would_decide(test, record.accuracy.n) if record.accuracy else None
+    hint = f"{needed} would decide, if the change stays as it is" if needed else ""
+    return Cell(text=test.outcome, limits=needed or "", tone=tone, sort=order, hint=hint)
 
 
 def presentation(judged: Judged, render: Callable[[Cell], str] = str) -> pd.DataFrame:

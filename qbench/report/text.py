@@ -1,4 +1,4 @@
-"""A run in plain text: the rows of the terminal's table, and ``summary.md``; pure but for what it is given."""
+"""A run in plain text: the rows of the terminal's table, the facts behind an answer, two runs compared; pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from qbench import wording
 from qbench.compare import Delta
-from qbench.quant import input_fit
 from qbench.record import Interval, Record
 from qbench.report import answer, table
 from qbench.report.answer import Answer, Judged
-from qbench.stored import MetricInfo, StoredRun
+from qbench.stored import MetricInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,25 +23,27 @@ class TextTable:
     words: tuple[int, ...] = (0,)
 
 
-_TERMINAL = ("p50", "speedup", "ratio", "accuracy", "delta", "coverage", "judged")
+_TERMINAL = ("p50", "speedup", "ratio", "accuracy", "luck", "delta", "flips", "coverage", "judged")
 
 
 def terminal(judged: Judged) -> TextTable:
     """What `qbench run` prints: measured cases by setting, then what failed and what was skipped."""
     unit = table.latency_unit(judged.records)
     titles = {column.key: column.title for column in table.columns(judged, unit[1])}
-    shown = [row for setting in answer.settings(judged.records) for row in _rows(judged, setting, unit)]
-    lines = [(row.record.case.id, *(wording.clean(str(row.cells[key])) for key in _TERMINAL)) for row in shown]
+    keys = [key for key in _TERMINAL if key in titles]
+    shown = [row for setting in answer.settings(judged.records) for row in setting_rows(judged, setting, unit)]
+    lines = [(row.record.case.id, *(wording.clean(str(row.cells[key])) for key in keys)) for row in shown]
     lines += [
-        (wording.clean(record.case.id), record.status, *[""] * (len(_TERMINAL) - 1))
+        (wording.clean(record.case.id), record.status, *[""] * (len(keys) - 1))
         for status in ("failed", "skipped")
         for record in judged.records
         if record.status == status
     ]
-    return TextTable(columns=("case", *(titles[key] for key in _TERMINAL)), rows=tuple(lines))
+    return TextTable(columns=("case", *(titles[key] for key in keys)), rows=tuple(lines))
 
 
-def _rows(judged: Judged, setting: answer.Setting, unit: tuple[float, str]) -> list[table.Row]:
+def setting_rows(judged: Judged, setting: answer.Setting, unit: tuple[float, str]) -> list[table.Row]:
+    """The rows of one setting's measured cases."""
     return table.rows(judged, answer.of_setting(setting, judged.records), unit)
 
 
@@ -95,72 +96,13 @@ def _size_part(record: Record, judged: Judged) -> list[str]:
 def _accuracy_part(record: Record, metric: MetricInfo | None) -> list[str]:
     if record.accuracy is None or record.accuracy.delta is None or metric is None:
         return []
+    if metric.against == "fp32":  # how near it is to fp32 says more than how far it is from being fp32
+        score = record.accuracy
+        near = Interval(value=score.value, low=score.low, high=score.high)
+        shown = wording.with_limits(near, scale=metric.scale, least=metric.least)
+        return [f"{metric.name} {shown} {'%' if metric.percent else metric.own_unit}".rstrip()]
     change = wording.with_limits(record.accuracy.delta, scale=metric.scale, signed=True, least=metric.least)
     return [f"{metric.name} {change} {metric.unit}".rstrip()]
-
-
-def summary(run: StoredRun, judged: Judged, found: Sequence[Answer], deltas: Sequence[Delta] | None = None) -> str:
-    """``summary.md``: the answer, the tables, what failed, how it was measured; for a pull request."""
-    parts = [f"# qbench: {wording.markdown(run.info.suite.name)}", *_warnings(run)]
-    parts += [*_answers(found, judged), *_tables(judged)]
-    parts += _left(run) + _footnotes(run, judged)
-    if deltas is not None:
-        parts += ["## Compared", _markdown(comparison(deltas, judged.metric))]
-    return "\n\n".join(parts) + "\n"
-
-
-def _warnings(run: StoredRun) -> list[str]:
-    lines = [f"- warning: {wording.markdown(one)}" for one in input_fit.warnings(run.records)]
-    return ["\n".join(lines)] if lines else []
-
-
-def _answers(found: Sequence[Answer], judged: Judged) -> list[str]:
-    if not found:
-        return ["No answer: the run has no record yet."]
-    lines = []
-    for one in found:
-        name, said = wording.markdown(setting_name(one.setting)), f"{one.headline} {facts(one, judged)}"
-        lines += [f"- **{name}**: {wording.markdown(said)}", *(f"  - {wording.markdown(note)}" for note in one.notes)]
-    return ["\n".join(lines)]
-
-
-def _tables(judged: Judged) -> list[str]:
-    parts = []
-    for setting in answer.settings(judged.records):
-        unit = table.latency_unit(answer.of_setting(setting, judged.records))
-        rows = _rows(judged, setting, unit)
-        if not rows:
-            continue
-        columns = table.columns(judged, unit[1])
-        lines = tuple((answer.variant(row.record), *(str(row.cells[column.key]) for column in columns)) for row in rows)
-        content = TextTable(columns=("variant", *(column.title for column in columns)), rows=lines)
-        parts += [f"## {wording.markdown(setting_name(setting))}", _markdown(content)]
-    return parts
-
-
-def _left(run: StoredRun) -> list[str]:
-    lines = []
-    for status in ("failed", "skipped"):
-        for record in run.records:
-            if record.status == status:
-                stage = f" ({wording.markdown(record.stage)})" if record.stage else ""
-                lines.append(
-                    f"- {status}{stage}: `{wording.code(record.case.id)}`: {wording.markdown(record.reason or '')}"
-                )
-    lines += [f"- no record: `{wording.code(case)}`" for case in run.info.plan.cases if case not in run.by_id]
-    return ["## Failed and skipped", "\n".join(lines)] if lines else []
-
-
-def _footnotes(run: StoredRun, judged: Judged) -> list[str]:
-    cpu = run.info.environment.get("cpu")
-    margin = (
-        "" if judged.margin is None or judged.metric is None else f" Margin: {judged.margin:g} {judged.metric.unit}."
-    )
-    machine = f" Measured on {wording.markdown(str(cpu))}." if cpu else ""
-    return [
-        "Latency is closed-loop service time of one call; in brackets 95 % intervals; "
-        f"control (A/A) is a second copy of the fp32, whose true value is 1.{margin}{machine}"
-    ]
 
 
 def comparison(deltas: Sequence[Delta], metric: MetricInfo | None) -> TextTable:
@@ -186,7 +128,8 @@ def _delta_row(delta: Delta, metric: MetricInfo | None) -> tuple[str, ...]:
     return wording.clean(delta.case), delta.change, time, size, accuracy, wording.clean("; ".join(delta.notes))
 
 
-def _markdown(content: TextTable) -> str:
+def as_markdown(content: TextTable) -> str:
+    """The table in Markdown, every cell escaped."""
     lines = [content.columns, *content.rows]
     drawn = ["| " + " | ".join(wording.markdown(text) for text in line) + " |" for line in lines]
     rule = ("---" if index in content.words else "---:" for index in range(len(content.columns)))
