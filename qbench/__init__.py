@@ -4,6 +4,7 @@ The stages, in the order in which data passes through them:
 
     suite       YAML text -> Suite
     plan        Suite -> Plan: variants, cases, skips with reasons
+    train       built-in + training split -> fp32 weights, through the cache; resumable
     build       variant -> Artifact, through a content-addressed cache
     evaluate    artifact + data set -> predictions of every example
     score       predictions -> a score with its interval, and the paired change against fp32

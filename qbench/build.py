@@ -13,7 +13,6 @@ from qbench import cache, machine, registry
 from qbench.backends.base import Backend, BuildJob, Built
 from qbench.errors import BuildError
 from qbench.inputs import Data, Model, load_network
-from qbench.models.base import Network
 from qbench.plan import Variant
 from qbench.process import Limits, call
 from qbench.quant.coverage import Layer, share
@@ -88,7 +87,6 @@ def build(
     *,
     model: Model,
     data: Data,
-    baseline: Artifact | None,
     root: Path,
     limits: Limits,
     progress: Progress,
@@ -98,13 +96,12 @@ def build(
     Raises ``BuildError`` (also when nothing of an int8 variant runs in int8), ``CaseSkipped``, ``WorkerError``.
     """
     backend: Backend = registry.load("backend", variant.backend)
-    source = baseline if backend.builds_from_baseline and variant.mode != "fp32" else None
     variant = replace(variant, recipe=backend.resolve(variant.mode, variant.recipe))
-    key = _key(variant, backend, model, data, source)
+    key = _key(variant, backend, model, data)
 
     def fill(folder: Path) -> Mapping[str, Any]:
         facts: Mapping[str, Any] = call(
-            build_here, variant, model, data, source, folder, (root, key), limits=limits, progress=progress
+            build_here, variant, model, data, folder, (root, key), limits=limits, progress=progress
         )
         return facts
 
@@ -113,7 +110,7 @@ def build(
     return _artifact(variant, key, entry)
 
 
-def _key(variant: Variant, backend: Backend, model: Model, data: Data, source: Artifact | None) -> str:
+def _key(variant: Variant, backend: Backend, model: Model, data: Data) -> str:
     """Everything that decides the bytes of an artifact; what a mode does not look at is left out."""
     data_digest = {
         "static": data.calibration_digest,
@@ -126,7 +123,6 @@ def _key(variant: Variant, backend: Backend, model: Model, data: Data, source: A
         "recipe": {**asdict(variant.recipe), "name": None},
         "mode": variant.mode,
         "backend": variant.backend,
-        "baseline": source.sha256 if source else None,
         "versions": machine.versions(backend.libraries()),
         "toolchain": backend.toolchain(),
         "isa": machine.isa(),
@@ -161,7 +157,6 @@ def build_here(
     variant: Variant,
     model: Model,
     data: Data,
-    source: Artifact | None,
     folder: Path,
     place: tuple[Path, str],
     *,
@@ -176,11 +171,8 @@ def build_here(
 
     torch.set_num_threads(ONE_THREAD)
     backend: Backend = registry.load("backend", variant.backend)
-    network = (
-        Network(kind="onnx", path=source.file) if source is not None else load_network(model.reference, model.weights)
-    )
     job = BuildJob(
-        network=network,
+        network=load_network(model.reference, model.weights),
         mode=variant.mode,
         recipe=variant.recipe,
         calibration=data.calibration(),
@@ -234,14 +226,9 @@ def _floats(built: Built, most: int = 8) -> str:
 
 def outputs_digest(backend: Backend, file: Path, data: Data, batch: int) -> str:
     """The sha256 of an artifact's outputs on made-up inputs, on one thread: the same whatever the data set."""
-    import hashlib
-
-    import numpy as np
-
     runner = backend.load(file, threads=ONE_THREAD)
     with runner.context():
-        outputs = runner.outputs(runner(runner.prepare(data.probe(batch))))
-    return hashlib.sha256(np.ascontiguousarray(outputs).tobytes()).hexdigest()
+        return runner.digest(data.probe(batch))
 
 
 def _artifact(variant: Variant, key: str, entry: cache.Entry) -> Artifact:

@@ -188,9 +188,7 @@ def _artifact(progress: Silent) -> tuple[Suite, ArmSpec]:
     plan = make_plan(suite, load_backends(suite), cores=len(cores))
     variant = next(one.case.variant for one in plan.cases if one.case.variant.mode == "static")
     model = call(prepare_model, variant.model, data, "top1", root, limits=limits, progress=progress.advance)
-    artifact = build(
-        variant, model=model, data=data, baseline=None, root=root, limits=limits, progress=progress.advance
-    )
+    artifact = build(variant, model=model, data=data, root=root, limits=limits, progress=progress.advance)
     spec = ArmSpec(
         case="baseline",
         backend=BACKEND,

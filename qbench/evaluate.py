@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict
+import math
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,92 +16,159 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from qbench import registry
-from qbench.backends.base import Backend, Inputs
-from qbench.build import Artifact, outputs_digest
-from qbench.errors import EvaluateError
-from qbench.inputs import Data
+from qbench import cache, machine
+from qbench.build import Artifact
+from qbench.data import Data
+from qbench.piecework import outputs
 from qbench.process import Limits, call
 from qbench.quant import input_fit
-from qbench.record import InputFit
+from qbench.record import InputFit, Spread
+from qbench.slots import Slots
 
 Array = NDArray[Any]
 Progress = Callable[[str, float], None]
-BATCH = 64
+SEEN = 64  # examples of which the values are looked at together
+CODE = ("evaluate.py", "piecework.py", "pieces.py", "batch_width.py", "data.py", "datasets/base.py")
 RANGED = ("static", "qat")  # modes whose activations have a range that was fixed before
 _FIT = "inputs"
+_FILE = "predictions.npz"
 _FITS: TypeAdapter[tuple[InputFit | None, ...]] = TypeAdapter(tuple[InputFit | None, ...])
 
 
-def predict(artifact: Artifact, data: Data, batch_size: int, file: Path, *, limits: Limits, progress: Progress) -> None:
-    """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, labels, ids, and of a static or QAT
-    artifact as JSON how the inputs fit it), from a fresh process.
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """``cached``: nothing had to be evaluated; ``note`` says when a damaged copy in the cache was made again."""
 
-    Dynamic models choose activation scales per batch, so they are evaluated at the batch size of the case;
-    others in batches of 64, since their outputs do not depend on it.
+    cached: bool
+    note: str | None = None
+
+
+def predicted(
+    artifact: Artifact,
+    data: Data,
+    batch_size: int,
+    file: Path,
+    *,
+    root: Path,
+    slots: Slots | None = None,
+    limits: Limits,
+    progress: Progress,
+) -> Predicted:
+    """Writes what ``predict`` writes to ``file``, from the cache ``root`` where the same artifact was evaluated before
+    on the same examples by the same code of qbench; ``file`` is whole or not there.
+
+    ``slots`` is what the evaluations of one run share, ``Slots(jobs)``: each waits for one place and uses more while
+    they are free, so that a variant that runs alone has all cores (None: one process). Raises ``EvaluateError``,
+    ``WorkerError``.
     """
-    size = artifact.fixed_batch or (batch_size if artifact.mode == "dynamic" else BATCH)
-    call(predict_here, artifact, data, size, file, limits=limits, progress=progress)
+
+    def make(folder: Path) -> Mapping[str, Any]:
+        predict(artifact, data, batch_size, folder / _FILE, root=root, slots=slots, limits=limits, progress=progress)
+        return {}
+
+    entry = cache.fetch(root, "predictions", _key(artifact, data, batch_size), make)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    shutil.copyfile(entry.folder / _FILE, temporary)
+    temporary.replace(file)
+    return Predicted(cached=not entry.fresh, note=entry.note)
 
 
-def predict_here(artifact: Artifact, data: Data, size: int, file: Path, *, progress: Progress) -> None:
-    """``predict`` in this process, after proving that the artifact gives here what it gave where it was built."""
-    backend: Backend = registry.load("backend", artifact.backend)
-    if outputs_digest(backend, artifact.file, data, artifact.fixed_batch or 1) != artifact.expected:
-        raise EvaluateError(
-            "reloaded in a fresh process, the artifact gives other outputs than where it was built; "
-            "`qbench clean` and run again, and report it if it stays"
-        )
-    runner = backend.load(artifact.file, threads=1)
-    rows: list[Array] = []
-    count = data.evaluation_count
-    watch = _InputWatch(artifact, data) if artifact.mode in RANGED else None
-    with runner.context():
-        for start in range(0, count, size):
-            # A model of one fixed batch size takes whole batches only: the last one is filled from its own end.
-            first = max(0, min(start, count - size)) if artifact.fixed_batch else start
-            inputs = data.evaluation(first, first + size)
-            outputs = runner.outputs(runner(runner.prepare(inputs)))
-            rows.append(np.asarray(outputs[start - first :], dtype=np.float32))
-            if watch is not None:
-                watch.see(tuple(array[start - first :] for array in inputs))
-            progress("evaluate", (start + len(rows[-1])) / count)
+def _key(artifact: Artifact, data: Data, batch_size: int) -> str:
+    """Everything that decides the predictions; the artifact's own key holds versions, instruction set and the code of
+    the backends, ``evaluation_digest`` the preprocessing."""
+    return cache.key_of(
+        {
+            "artifact": [artifact.key, artifact.sha256, artifact.mode, artifact.backend],
+            "batch": artifact.fixed_batch or (batch_size if artifact.mode == "dynamic" else None),
+            "data": data.evaluation_digest,
+            "ids": cache.file_digest(data.folder / "ids.json"),
+            "calibration": data.calibration_digest if artifact.mode in RANGED else None,
+            "cpu": machine.cpu_model(),
+            "code": _code(),
+        }
+    )
+
+
+def _code() -> list[str]:
+    """The digests of what decides predictions and is no part of an artifact's own key."""
+    here = Path(__file__).parent
+    return [cache.file_digest(here / name) for name in CODE]
+
+
+def predict(
+    artifact: Artifact,
+    data: Data,
+    batch_size: int,
+    file: Path,
+    *,
+    root: Path | None = None,
+    slots: Slots | None = None,
+    limits: Limits,
+    progress: Progress,
+) -> None:
+    """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, labels, ids, and of a static or QAT
+    artifact as JSON how the inputs fit it), from fresh processes, each of which proves first that the artifact gives
+    there what it gave where it was built.
+
+    Dynamic models choose activation scales per batch, so they are evaluated at the batch size of the case; others in
+    batches as wide as is fastest (``batch_width``), since their outputs do not depend on it.
+    """
+    size = artifact.fixed_batch or (batch_size if artifact.mode == "dynamic" else None)
+    found = outputs(artifact, data, size, slots=slots or Slots(1), limits=limits, progress=progress)
+    arrays: dict[str, Any] = {"outputs": found.rows, "ids": np.asarray(data.evaluation_ids())}
     labels = data.evaluation_labels()
-    arrays: dict[str, Any] = {"outputs": np.concatenate(rows), "ids": np.asarray(data.evaluation_ids())}
     if labels is not None:
         arrays["labels"] = labels
-    if watch is not None:
-        arrays[_FIT] = np.asarray(watch.as_json())
-    with file.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)
+    if artifact.mode in RANGED:
+        seen = _spreads(data, root, limits=limits, progress=progress)
+        values = [math.prod(array.shape[1:]) * data.evaluation_count for array in data.evaluation(0, 1)]
+        clipped = [count / max(1, n) for count, n in zip(found.outside, values, strict=True)]
+        fits = input_fit.fits(seen.evaluated, seen.calibrated, artifact.input_ranges, clipped)
+        arrays[_FIT] = np.asarray(json.dumps([None if one is None else asdict(one) for one in fits]))
+    _write(file, arrays)
 
 
-class _InputWatch:
-    """Sums up the inputs of an evaluation as they pass, beside those of the calibration."""
+@dataclass(frozen=True, kw_only=True)
+class _Spreads:
+    """What each model input was in the evaluation and in the calibration examples."""
 
-    def __init__(self, artifact: Artifact, data: Data) -> None:
-        self._data, self._ranges = data, artifact.input_ranges
-        axis = data.preprocessing.channel_axis
-        calibration = data.calibration()
-        self._calibrated = input_fit.watches(calibration, axis)
-        self._evaluated = input_fit.watches(calibration, axis, self._ranges)
-        for start in range(0, len(calibration[0]), BATCH):
-            _see(self._calibrated, tuple(array[start : start + BATCH] for array in calibration))
-
-    def see(self, inputs: Inputs) -> None:
-        """Takes in one batch of evaluation examples."""
-        _see(self._evaluated, inputs)
-
-    def as_json(self) -> str:
-        """How each input fits, as ``record.InputFit`` has it."""
-        found = input_fit.fits(self._evaluated, self._calibrated, self._ranges)
-        return json.dumps([None if one is None else asdict(one) for one in found])
+    evaluated: tuple[Spread | None, ...]
+    calibrated: tuple[Spread | None, ...]
 
 
-def _see(watches: tuple[input_fit.Watch | None, ...], inputs: Inputs) -> None:
-    for watch, array in zip(watches, inputs, strict=True):
-        if watch is not None:
-            watch.see(array)
+_SPREADS: TypeAdapter[_Spreads] = TypeAdapter(_Spreads)
+
+
+def _spreads(data: Data, root: Path | None, *, limits: Limits, progress: Progress) -> _Spreads:
+    """Seen once for all variants of a run."""
+
+    def look(folder: Path | None) -> Mapping[str, Any]:
+        found: _Spreads = call(_spreads_here, data, limits=limits, progress=progress)
+        return asdict(found)
+
+    if root is None:
+        return _SPREADS.validate_python(look(None))
+    digests = {"evaluation": data.evaluation_digest, "calibration": data.calibration_digest, "code": _code()}
+    return _SPREADS.validate_python(cache.fetch(root, "spreads", cache.key_of(digests), look).facts)
+
+
+def _spreads_here(data: Data, *, progress: Progress) -> _Spreads:
+    progress("look at the inputs", 0.9)
+    calibration, axis = data.calibration(), data.preprocessing.channel_axis
+    count = data.evaluation_count
+    evaluation = (data.evaluation(start, start + SEEN) for start in range(0, count, SEEN))
+    parts = (tuple(array[i : i + SEEN] for array in calibration) for i in range(0, len(calibration[0]), SEEN))
+    return _Spreads(evaluated=input_fit.spreads(evaluation, axis), calibrated=input_fit.spreads(parts, axis))
+
+
+def _write(file: Path, arrays: Mapping[str, Array]) -> None:
+    """An .npz that is the same byte by byte for the same arrays; outputs are hardly smaller compressed."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            entry = zipfile.ZipInfo(f"{name}.npy")  # of 1980, whenever it is written
+            entry.compress_type = zipfile.ZIP_STORED if name == "outputs" else zipfile.ZIP_DEFLATED
+            with archive.open(entry, "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
 
 
 def input_fits(predictions: dict[str, Array]) -> tuple[InputFit | None, ...] | None:

@@ -7,94 +7,30 @@ meaning, such as fp32 on fbgemm) a word in a note.
 from __future__ import annotations
 
 import fnmatch
-import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from qbench import registry
 from qbench.errors import UsageError
-from qbench.models.base import ModelReference
-from qbench.quant.recipe import DEFAULT, Recipe
-from qbench.record import CaseKey
+from qbench.plan_cases import Case, Plan, PlannedCase, Skip, Variant, Variants
 from qbench.suite import Suite
-from qbench.suite.cells import Cell, case_id, requested, variant_id
+from qbench.suite.cells import Cell, case_id, requested
 
 if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
     from qbench.backends.base import Backend
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Variant:
-    """Model x recipe x backend: what is built."""
-
-    model: ModelReference
-    mode: str
-    backend: str
-    recipe: Recipe
-
-    @property
-    def id(self) -> str:
-        """``model/mode/backend``, ``model/mode@recipe/backend`` for a recipe that is not the default."""
-        return variant_id(self.model.name, self.mode, self.backend, self.recipe.name)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
-    """Variant x threads x batch size: what is measured."""
-
-    variant: Variant
-    threads: int
-    batch_size: int
-
-    @property
-    def id(self) -> str:
-        """``model/mode/backend/t<threads>/b<batch size>``."""
-        return f"{self.variant.id}/t{self.threads}/b{self.batch_size}"
-
-    @property
-    def key(self) -> CaseKey:
-        """The case as records name it."""
-        return CaseKey(
-            id=self.id,
-            model=self.variant.model.name,
-            mode=self.variant.mode,
-            backend=self.variant.backend,
-            threads=self.threads,
-            batch_size=self.batch_size,
-            recipe=self.variant.recipe.name,
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlannedCase:
-    """A case to measure. ``baseline`` is the id of the like-for-like fp32, None for that fp32 itself;
-    ``reference`` says that the plan added the case, as a baseline that nobody asked for."""
-
-    case: Case
-    baseline: str | None
-    reference: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Skip:
-    """A case that cannot exist here, and a reason that a person can act on."""
-
-    case: Case
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """What a run will do. ``cases`` stand in the order in which they run: by model, threads and batch size,
-    then by runtime with its fp32 first."""
-
-    suite: str
-    cases: tuple[PlannedCase, ...]
-    skipped: tuple[Skip, ...]
-    notes: tuple[str, ...]
+__all__ = [
+    "Case",
+    "Plan",
+    "PlannedCase",
+    "Skip",
+    "Variant",
+    "load_backends",
+    "make_plan",
+    "measuring_cores",
+]
 
 
 def load_backends(suite: Suite) -> dict[str, Backend]:
@@ -114,7 +50,7 @@ def make_plan(suite: Suite, backends: Mapping[str, Backend], *, cores: int, only
     or a matrix beyond ``cells.MAX_CELLS``.
     """
     asked, notes = requested(suite)
-    variants = _Variants(suite, backends)
+    variants = Variants(suite, backends)
     cells, more = _meaningful(asked, variants)
     notes += more
     if only is not None:
@@ -131,105 +67,13 @@ def make_plan(suite: Suite, backends: Mapping[str, Backend], *, cores: int, only
         if (reason := variants.why_skipped(cell)) is not None
     )
     notes += _added(references)
+    notes += _redrawn(suite, planned)
     if not planned:
         notes.append(f"nothing to run: {'every case is skipped' if skipped else 'the matrix holds no case'}")
     return Plan(suite=suite.suite, cases=planned, skipped=skipped, notes=tuple(notes))
 
 
-class _Variants:
-    """What is known of each variant of one suite, asked once: its recipe, and why it cannot be built."""
-
-    def __init__(self, suite: Suite, backends: Mapping[str, Backend]) -> None:
-        self._suite = suite
-        self._backends = backends
-        self._models = {reference.name: reference for reference in suite.references()}
-        self._known = {name: (one.missing(), one.kind) for name, one in self._models.items()}
-        self._missing: dict[str, str | None] = {}
-        self._choices = {choice.name: choice for choice in suite.recipe}
-        self._variants: dict[tuple[str, str, str, str], Variant] = {}
-        self._reasons: dict[tuple[str, str, str], str | None] = {}
-
-    def backend(self, name: str) -> Backend:
-        """The backend of that name."""
-        if name not in self._backends:
-            raise UsageError(registry.unknown("backend", name, self._backends))
-        return self._backends[name]
-
-    def baseline(self, cell: Cell) -> Cell | None:
-        """The like-for-like fp32 of a cell; None for that fp32 itself."""
-        model, mode, backend, threads, batch_size, _ = cell
-        runtime = self.backend(backend).runtime
-        return None if (mode, backend) == ("fp32", runtime) else (model, "fp32", runtime, threads, batch_size, DEFAULT)
-
-    def why_skipped(self, cell: Cell) -> str | None:
-        """Why a cell is skipped: for its own sake, or because its baseline cannot be; None if it runs."""
-        own = self._why_not(cell[:3])
-        baseline = self.baseline(cell)
-        if own is not None or baseline is None:
-            return own
-        reason = self._why_not(baseline[:3])
-        return None if reason is None else f"its baseline {case_id(baseline)} is skipped: {reason}"
-
-    def _why_not(self, key: tuple[str, str, str]) -> str | None:
-        if key not in self._reasons:
-            model, mode, name = key
-            backend = self.backend(name)
-            if name not in self._missing:
-                self._missing[name] = backend.missing()
-            missing, kind = self._known[model]
-            reason = missing or self._missing[name] or backend.why_not(mode=mode, kind=kind)
-            if reason is None and mode not in backend.modes:
-                reason = f"{name} has no {mode} mode; it has {', '.join(backend.modes)}"
-            self._reasons[key] = reason
-        return self._reasons[key]
-
-    def case(self, cell: Cell) -> Case:
-        """The case of a cell; cases of one variant share it."""
-        model, mode, backend, threads, batch_size, recipe = cell
-        key = (model, mode, backend, recipe)
-        if key not in self._variants:
-            self._variants[key] = Variant(
-                model=self._models[model], mode=mode, backend=backend, recipe=self.recipe(mode, backend, recipe)
-            )
-        return Case(variant=self._variants[key], threads=threads, batch_size=batch_size)
-
-    def recipe(self, mode: str, backend: str, name: str) -> Recipe:
-        """The recipe of that name as the backend takes it, without open choices."""
-        recipe = self._suite.quantize.recipe(mode, backend)
-        if mode == "fp32":
-            return recipe
-        if (choice := self._choices.get(name)) is not None:
-            recipe = choice.over(recipe)
-        return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
-
-    def why_no_recipe(self, mode: str, backend: str, name: str) -> str | None:
-        """Why a recipe has no meaning for a mode on a backend: another flow, or nothing that differs; None if it has.
-
-        Raises ``UsageError`` for a name that the suite's ``recipe`` does not hold.
-        """
-        if mode == "fp32":
-            return None
-        if name not in self._choices:
-            have = ", ".join(self._choices)
-            raise UsageError(f"{self._suite.place('matrix.include')}: no recipe named '{name}'; there are {have}")
-        flow, flows = self._choices[name].flow, self.backend(backend).flows
-        if flow is not None and flow not in flows:
-            return f"its flow is {' or '.join(flows) or 'its own'}"
-        own = replace(self.recipe(mode, backend, name), name=DEFAULT)
-        for other in itertools.takewhile(lambda one: one != name, self._choices):
-            known = self._choices[other].flow
-            if (known is None or known in flows) and own == replace(self.recipe(mode, backend, other), name=DEFAULT):
-                return f"it is the same as {other}"
-        return None
-
-    def planned(self, cell: Cell, reference: bool) -> PlannedCase:
-        """The planned case of a cell that runs."""
-        baseline = self.baseline(cell)
-        name = None if baseline is None else case_id(baseline)
-        return PlannedCase(case=self.case(cell), baseline=name, reference=reference)
-
-
-def _meaningful(cells: list[Cell], variants: _Variants) -> tuple[list[Cell], list[str]]:
+def _meaningful(cells: list[Cell], variants: Variants) -> tuple[list[Cell], list[str]]:
     """The cells that can be cases anywhere, and a note for each backend that has others."""
     kept, meaningless = [], dict[str, dict[str, None]]()
     meaning: dict[tuple[str, str], bool] = {}
@@ -287,7 +131,7 @@ def _matching(cells: list[Cell], only: str) -> list[Cell]:
     return [cell for index, cell in enumerate(cells) if index in kept]
 
 
-def _references(cells: list[Cell], variants: _Variants) -> dict[Cell, None]:
+def _references(cells: list[Cell], variants: Variants) -> dict[Cell, None]:
     """The baselines that the cells that run need and that are not among the cells, in order."""
     needed = (variants.baseline(cell) for cell in cells if variants.why_skipped(cell) is None)
     have = set(cells)
@@ -298,6 +142,20 @@ def _added(references: Iterable[Cell]) -> list[str]:
     return [
         f"added {count} reference {'case' if count == 1 else 'cases'}: fp32 on {runtime}, as the baseline"
         for runtime, count in sorted(Counter(cell[2] for cell in references).items())
+    ]
+
+
+def _redrawn(suite: Suite, planned: Iterable[PlannedCase]) -> list[str]:
+    """A note where static variants are built with several calibration subsets."""
+    calibrate = suite.data.calibrate
+    variants = {one.case.variant.id for one in planned if one.case.variant.mode == "static"}
+    if calibrate.seeds == 1 or not variants:
+        return []
+    last = calibrate.seed + calibrate.seeds - 1
+    count = f"{len(variants)} static {'variant is' if len(variants) == 1 else 'variants are'}"
+    return [
+        f"{count} built and evaluated with {calibrate.seeds} calibration subsets, of the seeds {calibrate.seed} to "
+        f"{last}; what is measured is the first"
     ]
 
 
@@ -328,7 +186,7 @@ def _require_cores(suite: Suite, cells: list[Cell], cores: int) -> None:
         )
 
 
-def _order(variants: _Variants, cells: Iterable[Cell]) -> Callable[[Cell], tuple[int, ...]]:
+def _order(variants: Variants, cells: Iterable[Cell]) -> Callable[[Cell], tuple[int, ...]]:
     """The sort key: model, threads, batch size, runtime, fp32 first, then backend and mode as the suite has them."""
     ranks: list[dict[Any, int]] = [{}, {}, {}, {}, {}, {}]
     runtimes: dict[str, int] = {}

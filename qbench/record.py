@@ -207,9 +207,31 @@ class InputFit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CalibrationLuck:
+    """The same variant, calibrated on the subset of each of several ``seeds``: its score (``values``) and its file of
+    predictions. The first is what was measured and is shipped. A seed whose variant could not be built or evaluated
+    has a null value, and its reason in ``reasons``."""
+
+    seeds: tuple[int, ...]
+    values: tuple[float | None, ...]
+    predictions: tuple[str | None, ...] = ()
+    reasons: tuple[str | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` where a seed lacks something."""
+        sizes = {len(self.seeds), len(self.values), len(self.predictions), len(self.reasons)} - {0}
+        if len(sizes) != 1 or len(self.seeds) != len(self.values):
+            raise ValueError("seeds, values, predictions and reasons differ in length")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Accuracy:
     """The score on ``n`` evaluation examples, and its paired change against the like-for-like fp32. ``inputs``: how
-    each model input fits a static or QAT artifact (null for others, and for inputs of whole numbers)."""
+    each model input fits a static or QAT artifact (null for others, and for inputs of whole numbers). ``calibration``:
+    how much the subset that a static variant was calibrated on matters (null where only one was drawn).
+    ``shared_examples``: how many evaluation examples calibration or training saw, too (null: not counted).
+    ``interval``: how the limits come about, ``score`` (Wilson's, Tango's) for right or wrong, ``t`` for other means,
+    ``paired bootstrap`` for metrics that no example has alone (null: not told)."""
 
     metric: str
     value: float
@@ -220,6 +242,9 @@ class Accuracy:
     agreement: float | None = None
     flips: Flips | None = None
     inputs: tuple[InputFit | None, ...] | None = None
+    calibration: CalibrationLuck | None = None
+    shared_examples: int | None = None
+    interval: Literal["score", "t", "paired bootstrap"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import difflib
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "efficientnet-lite1": "qbench.models.efficientnet_lite:LITE1",
         "efficientnet-lite2": "qbench.models.efficientnet_lite:LITE2",
         "magika": "qbench.models.magika:MODEL",
+        "minilm-sentiment": "qbench.models.minilm:MODEL",
         "mobilenet-small": "qbench.models.mobilenet_small:MODEL",
         "resnet20": "qbench.models.resnet20:MODEL",
     },
@@ -39,20 +41,30 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mnist": "qbench.datasets.mnist:open_mnist",
         "fashion-mnist": "qbench.datasets.mnist:open_fashion_mnist",
         "cifar-10": "qbench.datasets.cifar10:open_dataset",
+        "imagenet": "qbench.datasets.photos:open_dataset",
         "npz": "qbench.datasets.npz:open_dataset",
         "image-folder": "qbench.datasets.image_folder:open_dataset",
         "idx": "qbench.datasets.idx:open_dataset",
+        "csv": "qbench.datasets.csv_texts:open_dataset",
+        "huggingface": "qbench.datasets.huggingface:open_dataset",
+        "sentiment": "qbench.datasets.sentiment:open_dataset",
         "python": "qbench.datasets.python:open_dataset",
     },
     "metric": {
         "top1": "qbench.metrics.topk:TOP1",
         "top5": "qbench.metrics.topk:TOP5",
+        "top1_agreement": "qbench.metrics.agreement:TOP1_AGREEMENT",
+        "cosine": "qbench.metrics.agreement:COSINE",
+        "sqnr": "qbench.metrics.agreement:SQNR",
+        "kl": "qbench.metrics.agreement:KL",
         "balanced_accuracy": "qbench.metrics.classes:BALANCED_ACCURACY",
         "f1": "qbench.metrics.classes:F1",
         "precision": "qbench.metrics.classes:PRECISION",
         "recall": "qbench.metrics.classes:RECALL",
         "mae": "qbench.metrics.regression:MAE",
+        "rmse": "qbench.metrics.regression:RMSE",
         "r2": "qbench.metrics.regression:R2",
+        "spearman": "qbench.metrics.regression:SPEARMAN",
     },
     "backend": {
         "torch": "qbench.backends.torchscript:BACKEND",
@@ -76,16 +88,28 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
 }
 KINDS = tuple(BUILT_IN)
+# Many names by one line: a pattern, and what is called with the part of the name that it captures.
+FAMILIES: dict[str, dict[str, tuple[str, str]]] = {
+    "metric": {
+        "top<k>": (r"top([1-9][0-9]{0,5})", "qbench.metrics.topk:top"),
+        "f1:<class>": (r"f1:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:f1_of"),
+        "precision:<class>": (r"precision:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:precision_of"),
+        "recall:<class>": (r"recall:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:recall_of"),
+        "{python: file.py:function}": (r"python:(\{.*\})", "qbench.metrics.python:own"),
+    }
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One registered plug-in: ``target`` is ``module:attribute``; ``distribution`` is who brings it."""
+    """One registered plug-in: ``target`` is ``module:attribute``; ``distribution`` is who brings it. Of a family the
+    attribute is called with the ``argument``."""
 
     kind: str
     name: str
     target: str
     distribution: str
+    argument: str | None = None
 
 
 def entries(kind: str) -> dict[str, Entry]:
@@ -122,9 +146,12 @@ def unknown(kind: str, name: str, available: Iterable[str]) -> str:
 def entry(kind: str, name: str) -> Entry:
     """The plug-in of that name; raises ``UnknownName`` with a suggestion."""
     known = entries(kind)
-    if name not in known:
-        raise UnknownName(unknown(kind, name, known))
-    return known[name]
+    if name in known:
+        return known[name]
+    for pattern, target in FAMILIES.get(kind, {}).values():
+        if match := re.fullmatch(pattern, name):
+            return Entry(kind=kind, name=name, target=target, distribution="qbench", argument=match[1])
+    raise UnknownName(unknown(kind, name, (*known, *FAMILIES.get(kind, {}))))
 
 
 def load(kind: str, name: str) -> Any:
@@ -132,7 +159,8 @@ def load(kind: str, name: str) -> Any:
     found = entry(kind, name)
     module, _, attribute = found.target.partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        loaded = getattr(importlib.import_module(module), attribute)
+        return loaded if found.argument is None else loaded(found.argument)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"{kind} '{name}' from {found.distribution} cannot be loaded: {error}") from error
 

@@ -88,7 +88,14 @@ class RunFolder:
                 "skipped": [{"id": skip.case.id, "reason": skip.reason} for skip in plan.skipped],
                 "notes": list(plan.notes),
             },
-            "metric": {"name": metric.name, "percent": metric.percent, "higher_is_better": metric.higher_is_better},
+            "metric": {
+                "name": metric.name,
+                "percent": metric.percent,
+                "higher_is_better": metric.higher_is_better,
+                "against": metric.against,
+                "own_unit": metric.unit,
+                "perfect": metric.perfect,
+            },
             "elapsed_seconds": dict(elapsed_seconds),
             "digests": self._digests,
         }
@@ -97,11 +104,16 @@ class RunFolder:
 
     def write_layers(self, variant: str, numbers: Sequence[Mapping[str, Any]]) -> str:
         """Keeps the numbers of a variant's layers; the file's name below the run's folder."""
-        name = f"layers/{variant.replace('/', '__')}.json"
+        name = _layers_name(variant)
         with self._writing():
             (self.path / "layers").mkdir(exist_ok=True)
             (self.path / name).write_text(json.dumps([dict(one) for one in numbers], indent=1), encoding="utf-8")
         return name
+
+    def layers(self, variant: str) -> str | None:
+        """The name of what ``write_layers`` wrote for a variant; None where it has not."""
+        name = _layers_name(variant)
+        return name if (self.path / name).is_file() else None
 
     def _write_info(self, content: Mapping[str, Any]) -> None:
         temporary = self.path / f".run.json.{os.getpid()}"
@@ -158,3 +170,7 @@ def reopen(folder: Path, suite: Suite) -> RunFolder:
     for part in PARTS:
         (folder / part).mkdir(exist_ok=True)
     return RunFolder(folder, content.get("digests"))
+
+
+def _layers_name(variant: str) -> str:
+    return f"layers/{variant.replace('/', '__')}.json"

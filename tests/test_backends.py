@@ -20,6 +20,9 @@ from qbench.quant.recipe import Recipe
 NAMES = registry.names("backend")
 MODES = ("fp32", "dynamic", "static", "qat")
 ONNX_MODES = ("dynamic", "static")
+# What test_backends_inductor.py holds to the same contract: each of these compiles C++ for 20 s.
+ELSEWHERE = {"inductor": ("fp32", "dynamic", "static")}
+RUNTIMES = sorted({registry.load("backend", name).runtime for name in NAMES} - set(ELSEWHERE))
 
 
 def images(n=64):
@@ -86,23 +89,39 @@ def test_resolving_a_recipe_twice_changes_nothing(name, mode):
     assert backend.resolve(mode, once) == once
 
 
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory):
+    """The fp32 artifact of a runtime, built once for all backends that it serves: what was built, and its file."""
+    made = {}
+
+    def of(runtime):
+        if runtime not in made:
+            folder = tmp_path_factory.mktemp("fp32") / runtime
+            fp32 = build(registry.load("backend", runtime), "fp32", folder)
+            made[runtime] = (fp32, folder / fp32.file)
+        return made[runtime]
+
+    return of
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_every_mode_builds_loads_and_runs(name, tmp_path):
+def test_every_mode_builds_loads_and_runs(name, baseline, tmp_path):
     """Each mode of each backend gives a file that runs, with int8 layers where int8 is claimed and nowhere else,
     and whose outputs stay near fp32."""
     backend = usable(name)
-    fp32 = build(registry.load("backend", backend.runtime), "fp32", tmp_path / "fp32")
-    fp32_file = tmp_path / "fp32" / fp32.file
-    reference = outputs(registry.load("backend", backend.runtime), fp32_file)
+    runtime = backend.runtime if backend.runtime in RUNTIMES else "torch"
+    fp32, fp32_file = baseline(runtime)
+    assert share(fp32.layers) == 0
+    reference = outputs(registry.load("backend", runtime), fp32_file)
     for mode in backend.modes:
-        if backend.why_not(mode=mode, kind="torch"):
+        if backend.why_not(mode=mode, kind="torch") or mode in (*ELSEWHERE.get(name, ()), "fp32"):
             continue
         # Exporting takes seconds: those who quantize an ONNX file get the one that is there.
         network = Network(kind="onnx", path=fp32_file) if mode in ONNX_MODES and "onnx" in backend.flows else None
         built = build(backend, mode, tmp_path / mode, network)
         file = tmp_path / mode / built.file
         assert file.stat().st_size > 0
-        assert (share(built.layers) > 0) == (mode != "fp32")
+        assert share(built.layers) > 0
         found = outputs(backend, file)
         assert found.shape == reference.shape
         if name != "fake" and mode != "qat":
@@ -203,16 +222,15 @@ def test_a_fixed_batch_builds_in_every_mode(mode, tmp_path):
     assert (share(built.layers) == 1) == (mode != "fp32")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_set_is_read_back(name, tmp_path):
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_what_is_set_is_read_back(runtime, baseline):
     """observed() tells the number of threads from the runtime, not from what was asked."""
-    backend = usable(name)
-    runtime = registry.load("backend", backend.runtime)
-    built = build(runtime, "fp32", tmp_path / "fp32")
+    backend = usable(runtime)
+    _, file = baseline(runtime)
     before = torch.get_num_threads()
     try:
         for threads in (1, 2)[: len(machine.allowed_cores())]:
-            runner = runtime.load(tmp_path / "fp32" / built.file, threads=threads)
+            runner = backend.load(file, threads=threads)
             assert runner.observed()["threads"] == threads
     finally:
         torch.set_num_threads(before)

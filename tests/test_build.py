@@ -49,14 +49,13 @@ def model(root, data, attribute="residual_cnn"):
     return inputs.prepare_model(reference, data, "top1", root, progress=lambda *_: None)
 
 
-def make(root, data, mode, backend, *, attribute="residual_cnn", baseline=None, recipe=RECIPE):
+def make(root, data, mode, backend, *, attribute="residual_cnn", recipe=RECIPE):
     known = model(root, data, attribute)
     variant = Variant(model=known.reference, mode=mode, backend=backend, recipe=recipe)
     return build(
         variant,
         model=known,
         data=data,
-        baseline=baseline,
         root=root,
         limits=Limits(seconds=120),
         progress=lambda *_: None,
@@ -89,11 +88,11 @@ def test_size_and_coverage_are_exact(root, data):
     assert make(root, data, "fp32", "torch").facts().coverage is None
 
 
-def test_onnx_int8_is_made_from_the_fp32_file(root, data):
-    """The network is exported once for all builds."""
+def test_the_network_is_exported_once_for_all_builds(root, data):
+    """int8 on ONNX Runtime starts from the very file that fp32 runs."""
     fp32 = make(root, data, "fp32", "onnxruntime")
     exported = set((root / "shared").iterdir())
-    static = make(root, data, "static", "onnxruntime", baseline=fp32)
+    static = make(root, data, "static", "onnxruntime")
     assert static.facts().coverage.macs_int8 == 1.0
     assert len([entry for entry in (root / "shared").iterdir() if entry.is_dir() and entry not in exported]) == 1
     assert static.macs == fp32.macs == make(root, data, "fp32", "torch").macs
@@ -126,7 +125,7 @@ def test_the_recipes_name_is_not_in_the_key(root, data):
         Variant(model=known.reference, mode="static", backend="onednn", recipe=replace(RECIPE, name=name))
         for name in ("default", "mine")
     ]
-    assert len({stage._key(one, backend, known, data, None) for one in variants}) == 1
+    assert len({stage._key(one, backend, known, data) for one in variants}) == 1
 
 
 def test_rewrites_and_layer_numbers_are_kept(root, data):
@@ -171,7 +170,7 @@ def test_every_ingredient_is_in_the_key(root, data, monkeypatch):
     variant = Variant(model=known.reference, mode="static", backend="onednn", recipe=RECIPE)
 
     def key(variant=variant, known=known, data=data):
-        return stage._key(variant, backend, known, data, None)
+        return stage._key(variant, backend, known, data)
 
     keys = [
         key(),
@@ -198,7 +197,7 @@ def test_dynamic_does_not_depend_on_calibration(root, data):
     variant = Variant(model=known.reference, mode="dynamic", backend="onednn", recipe=RECIPE)
     backend = stage.registry.load("backend", "onednn")
     other = replace(data, calibration_digest="other")
-    assert stage._key(variant, backend, known, data, None) == stage._key(variant, backend, known, other, None)
+    assert stage._key(variant, backend, known, data) == stage._key(variant, backend, known, other)
 
 
 def test_coverage_counts_work_not_layers():

@@ -24,7 +24,20 @@ from qbench.run import RunResult
 
 ROOT = Path(__file__).parent.parent
 QUICKSTART = str(ROOT / "suites" / "quickstart.yaml")
-COMMANDS = ("run", "plan", "report", "compare", "baseline", "gate", "doctor", "list", "schema", "clean", "onnx")
+COMMANDS = (
+    "run",
+    "plan",
+    "train",
+    "report",
+    "compare",
+    "baseline",
+    "gate",
+    "doctor",
+    "list",
+    "schema",
+    "clean",
+    "onnx",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

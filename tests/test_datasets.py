@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
 import re
 import shutil
 import struct
 import sys
+import types
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -23,9 +25,10 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from qbench import registry
-from qbench.datasets import cifar10, image, mnist
-from qbench.datasets.base import Dataset, Examples, Preprocessing, overlap, positions, subset
+from qbench.datasets import cifar10, huggingface, image, mnist, sentiment
+from qbench.datasets.base import Dataset, Examples, Preprocessing, positions, subset
 from qbench.datasets.check import check, labels_of
+from qbench.datasets.contents import shared
 from qbench.datasets.splits import by_share, stratified
 from qbench.errors import DataError
 
@@ -139,6 +142,79 @@ def _cifar(folder: Path) -> tuple[Any, dict[str, Any]]:
     return None, {}
 
 
+def _imagenet(folder: Path) -> tuple[Any, dict[str, Any]]:
+    if importlib.util.find_spec("foolbox") is None:
+        pytest.skip("needs foolbox (extra zoo)")
+    return None, {"size": 8, "resize": 12}
+
+
+def _tokenizer(folder: Path) -> dict[str, Any]:
+    """A tokenizer that knows four words."""
+    tokenizers = pytest.importorskip("tokenizers", reason="needs tokenizers (extra zoo)")
+    words = {"[PAD]": 0, "[UNK]": 1, "good": 2, "bad": 3, "film": 4}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(folder / "tokenizer.json"))
+    return {"tokenizer": "tokenizer.json", "length": 3}
+
+
+REVIEWS = [("good", 1), ("bad", 0), ("good film", 1), ("bad film", 0), ("film", 1), ("film bad", 0)]
+
+
+def _csv(folder: Path) -> tuple[Any, dict[str, Any]]:
+    rows = [f"{text},{label}" for text, label in REVIEWS]
+    (folder / "data.csv").write_text("\n".join(["text,label", *rows, ""]))
+    return "data.csv", {**_tokenizer(folder), "classes": 2, "test_share": 0.5}
+
+
+def _sentiment(folder: Path) -> tuple[Any, dict[str, Any]]:
+    rows = [f"{text},{label},{'imdb' if i % 2 else 'rotten_tomatoes'}" for i, (text, label) in enumerate(REVIEWS)]
+    (folder / sentiment.FILE).write_text("\n".join(["text,label,source", *rows, ""]))
+    return "all", {**_tokenizer(folder), "test_share": 0.5}
+
+
+def _huggingface(folder: Path) -> tuple[Any, dict[str, Any]]:
+    return "owner/name", {"inputs": ["values"], "label": "label", "classes": 2}
+
+
+class Table(dict[str, np.ndarray]):
+    """As much of Hugging Face's ``datasets.Dataset`` as columns of numbers need."""
+
+    def __len__(self) -> int:
+        return len(next(iter(self.values())))
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(key) if isinstance(key, str) else {name: self[name][key] for name in self}
+
+    column_names = property(lambda self: list(self))
+    features = property(lambda self: dict.fromkeys(self, object()))
+
+    def select(self, index: Any) -> Table:
+        """Some rows."""
+        return Table({name: self[name][np.asarray(index)] for name in self})
+
+    def select_columns(self, names: list[str]) -> Table:
+        """Some columns."""
+        return Table({name: self[name] for name in names})
+
+    def with_format(self, kind: str) -> Table:
+        """Arrays, which they are."""
+        return self
+
+
+def hugging_face() -> types.ModuleType:
+    """A stand-in for the library, with one small table."""
+    fake = types.ModuleType("datasets")
+    random = np.random.default_rng(0)
+    splits = {
+        split: Table(values=random.random((4, 3), dtype=np.float32), label=np.arange(4) % 2)
+        for split in ("train", "test")
+    }
+    fake.load_dataset = lambda *arguments, **options: splits  # type: ignore[attr-defined]
+    fake.disable_progress_bars = lambda: None  # type: ignore[attr-defined]
+    return fake
+
+
 # One small example of every registered data set; a new one is listed here with its first commit.
 EXAMPLES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "digits": _digits,
@@ -149,6 +225,10 @@ EXAMPLES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "image-folder": _image_folder,
     "idx": _idx,
     "python": _python,
+    "imagenet": _imagenet,
+    "csv": _csv,
+    "sentiment": _sentiment,
+    "huggingface": _huggingface,
 }
 
 
@@ -162,6 +242,9 @@ class TestContract:
         monkeypatch.setenv("QBENCH_DATA", str(tmp_path))
         monkeypatch.setattr(mnist, "COUNTS", {"train": 6, "test": 4})
         monkeypatch.setattr(cifar10, "BATCH", 4)
+        monkeypatch.setattr(sentiment, "COUNTS", {"rotten-tomatoes": 3, "imdb": 3})
+        monkeypatch.setitem(sys.modules, "datasets", hugging_face())
+        monkeypatch.setattr(huggingface.importlib.metadata, "version", lambda name: "4.1.0")
         assert name in EXAMPLES, f"add a small example of the data set '{name}' to EXAMPLES"
         value, options = EXAMPLES[name](tmp_path)
         return lambda: opened(name, value, tmp_path, **options)
@@ -184,14 +267,15 @@ class TestContract:
         """What a model is calibrated on is not what it is judged by."""
         dataset = make()
         first, *others = (dataset.load(split) for split in dataset.splits)
-        assert [overlap(first, other) for other in others] == [0] * len(others)
+        assert [shared([first], other) for other in others] == [{}] * len(others)
 
     def test_preprocessing_gives_what_a_model_takes(self, make: Callable[[], Dataset]) -> None:
-        """Inputs become contiguous float32 with the same number of examples."""
+        """Inputs become contiguous float32, or stay the whole numbers they are, with the same number of examples."""
         dataset = make()
         examples = dataset.load(dataset.splits[0])
-        for array in dataset.preprocessing(examples.inputs):
-            assert (array.dtype, len(array)) == (np.float32, len(examples))
+        for array, raw in zip(dataset.preprocessing(examples.inputs), examples.inputs, strict=True):
+            expected = np.float32 if dataset.preprocessing.to_float else raw.dtype
+            assert (array.dtype, len(array)) == (expected, len(examples))
             assert array.flags.c_contiguous
 
     def test_a_sample_is_the_subset_of_its_seed(self, make: Callable[[], Dataset]) -> None:
@@ -365,13 +449,6 @@ def test_one_example_cannot_be_split() -> None:
     """A split needs an example on either side."""
     with pytest.raises(DataError, match="cannot be split"):
         stratified(np.zeros(1), test=1, seed=0)
-
-
-def test_overlap_counts_evaluation_examples_seen_in_calibration() -> None:
-    """Identical contents count once for each example of the second set, whatever their labels."""
-    a = Examples(inputs=(np.array([[1], [2], [3]]),), labels=np.array([0, 0, 0]))
-    b = Examples(inputs=(np.array([[3], [4], [3], [1]]),), labels=None)
-    assert (overlap(a, b), overlap(b, a)) == (3, 2)
 
 
 # --- digits -----------------------------------------------------------------------------------------------------

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from qbench import cache, inputs
+from qbench import cache, inputs, registry
 from qbench.errors import DataError, ModelError
 from qbench.inputs import DataRequest
+from qbench.models import training
+from qbench.models import weights as weights_file
 from qbench.models.base import ModelReference
 
 NETWORKS = Path(__file__).parent / "networks.py"
@@ -107,13 +111,6 @@ def test_nan_inputs_are_refused_by_example(root, tmp_path):
         prepare(root, **npz(tmp_path, test_inputs=bad), evaluate_samples=None)
 
 
-def test_shared_examples_are_said(root, tmp_path):
-    """A calibration set that contains evaluation examples is noted with the number."""
-    same = np.random.default_rng(0).random((40, 1, 8, 8), dtype=np.float32)
-    data = prepare(root, **npz(tmp_path, test_inputs=same[:20], train_inputs=same), calibrate_samples=40)
-    assert data.notes == ("20 of 40 calibration examples are evaluation examples too",)
-
-
 def test_a_factory_with_random_weights_gives_one_network(root):
     """Its weights are drawn once and cached: every later load has the very same."""
     data = prepare(root)
@@ -148,7 +145,8 @@ def test_the_model_digests_follow_weights_and_arguments(root, tmp_path):
 
 def test_a_network_that_does_not_take_the_data_says_so(root, tmp_path):
     """Shapes are named; nothing is built first."""
-    data = prepare(root, **npz(tmp_path, test_inputs=np.zeros((20, 7), np.float32)), evaluate_samples=None)
+    wide = np.random.default_rng(0).random((60, 7), dtype=np.float32)
+    data = prepare(root, **npz(tmp_path, train_inputs=wide[:40], test_inputs=wide[40:]), evaluate_samples=None)
     with pytest.raises(ModelError, match=r"mine does not take this data \(float32\[4, 7\]\)"):
         inputs.prepare_model(network("residual_cnn"), data, "top1", root, progress=ignore)
 
@@ -165,9 +163,23 @@ def test_a_built_in_is_trained_once(root):
     """The second preparation finds the weights and reports no training."""
     data = prepare(root)
     heard: list[str] = []
+    told = []
     for _ in range(2):
         heard.clear()
-        inputs.prepare_model(
-            ModelReference(name="digits-lstm"), data, "top1", root, progress=lambda text, share: heard.append(text)
-        )
-    assert not any("epoch" in text for text in heard)
+        quick = ModelReference(name="digits-cnn", training={"epochs": 1})
+        inputs.prepare_model(quick, data, "top1", root, progress=lambda text, share: heard.append(text))
+        told.append(any("epoch" in text for text in heard))
+    assert told == [True, False]
+
+
+def test_what_a_package_s_weights_were_fitted_on_is_not_evaluated(root, tmp_path, monkeypatch):
+    """A built-in whose weights were fitted on evaluation examples is refused, not scored."""
+    builtin = registry.load("model", "digits-cnn")
+    file = tmp_path / "fitted.safetensors"
+    weights_file.save_weights(training.fresh(builtin), file)
+    digits = registry.load("dataset", "digits")(None, base=tmp_path, options={})
+    for split, refused in (("train", False), ("test", True)):
+        fitted = replace(builtin, training=None, weights=lambda: file, fitted_on=lambda split=split: digits.load(split))
+        monkeypatch.setattr("qbench.models.digits_cnn.MODEL", fitted)
+        with pytest.raises(DataError, match="trained on 20 of the 20") if refused else nullcontext():
+            inputs.prepare_model(ModelReference(name="digits-cnn"), prepare(root), "top1", root, progress=ignore)

@@ -174,6 +174,24 @@ def test_a_matrix_without_a_case_says_so() -> None:
     )
 
 
+def test_further_calibration_subsets_are_announced() -> None:
+    """`calibrate.seeds` multiplies the static variants only, and the plan says how often and which is measured."""
+    plan = make_plan(
+        parse(
+            "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits, calibrate: {seed: 7, seeds: 3}}\n"
+            "matrix: {backends: [torch, x86, onnxruntime], batch_sizes: [1, 8]}\n",
+            file="s.yaml",
+        ),
+        stands(),
+        cores=1,
+    )
+    assert plan.notes[-1] == (
+        "2 static variants are built and evaluated with 3 calibration subsets, of the seeds 7 to 9; what is measured "
+        "is the first"
+    )
+    assert "subsets" not in str(make_plan(suite("{modes: [static], backends: [x86]}"), stands(), cores=1).notes)
+
+
 def test_filter_keeps_matches_and_the_baselines_they_need() -> None:
     """--filter is a glob on ids, alternatives by comma; a dropped fp32 comes back as a reference."""
     plan = make_plan(

@@ -61,22 +61,23 @@ def test_channels_are_told_apart_in_either_layout():
 )
 def test_a_value_is_clipped_from_half_a_step_beyond_the_range_on(values, share):
     """Up to there it is rounded to the end of the range, as any other to its level."""
-    watch = input_fit.Watch(1, InputRange(low=-1.0, high=2.5, step=0.1))
-    watch.see(np.asarray([values], dtype=np.float32))
-    assert watch.clipped == share
+    found = input_fit.outside(np.asarray([values], dtype=np.float32), InputRange(low=-1.0, high=2.5, step=0.1))
+    assert found / len(values) == share
 
 
 def test_where_the_range_is_not_known_the_share_is_not_known():
-    """Null, not 0."""
-    watch = input_fit.Watch(1)
-    watch.see(np.ones((1, 2), dtype=np.float32))
-    assert watch.clipped is None
+    """Null, not 0; a range that nothing exceeds gives 0."""
+    seen, known = spread(photos(4)), InputRange(low=0.0, high=1.0, step=0.01)
+    unsure, sure = input_fit.fits((seen, seen), (seen, seen), (None, known), (0.0, 0.0))
+    assert (unsure.low, unsure.high, unsure.clipped) == (None, None, None)
+    assert (sure.low, sure.high, sure.clipped) == (0.0, 1.0, 0.0)
 
 
 def test_inputs_of_whole_numbers_are_not_watched():
     """Token ids are names: their range says nothing."""
-    found = input_fit.watches((np.ones((2, 3), dtype=np.int64), np.ones((2, 3), dtype=np.float32)), 1)
-    assert (found[0] is None, found[1] is None) == (True, False)
+    batch = (np.ones((2, 3), dtype=np.int64), np.ones((2, 3), dtype=np.float32))
+    found = input_fit.spreads([batch, batch], 1)
+    assert (found[0], found[1].mean) == (None, 1.0)
 
 
 @pytest.mark.parametrize("seed", range(8))

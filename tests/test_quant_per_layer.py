@@ -15,6 +15,7 @@ from torch import nn
 
 from qbench.errors import BuildError
 from qbench.quant import canonical, dataflow, eager, fx, per_layer, pt2e
+from qbench.quant.input_range import InputRange
 from qbench.quant.recipe import Recipe
 
 ENGINE = next(one for one in ("x86", "fbgemm", "qnnpack") if one in torch.backends.quantized.supported_engines)
@@ -451,3 +452,56 @@ def test_a_network_that_does_not_run_is_named():
         per_layer.numbers(nn.Sequential(nn.Linear(3, 3)), model, batches(images()))
     with pytest.raises(BuildError, match="the int8 network does not run on a calibration batch .RuntimeError: mat1"):
         per_layer.numbers(model, nn.Sequential(nn.Linear(3, 3)), batches(images()))
+
+
+# --- what int8 clips ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_the_range_of_each_layer_is_that_of_its_fused_output(flow):
+    """A ReLU behind a layer ends its range at 0, and calibration about where its outputs end; layers of a dynamic
+    network, whose outputs stay float, have none."""
+    model = residual_cnn()
+    (stem,) = by_name(per_layer.numbers(model, int8(flow, model), batches(images())))["stem"].ranges
+    with torch.inference_mode():
+        highest = float(torch.relu(model.norm(model.stem(images()))).max())
+    assert (stem.low, stem.high) == (0, pytest.approx(highest, rel=1.1))
+    assert stem.high >= 0.9 * highest
+    if flow != "fx":
+        dynamic = per_layer.numbers(model, int8(flow, model, "dynamic"), batches(images(16)))
+        assert [one.ranges for one in dynamic] == [()] * len(dynamic)
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_examples_unlike_those_of_the_calibration_are_clipped(flow):
+    """Nothing (beyond a percentile) is clipped of what was calibrated on, much of what is ten times as bright."""
+    model = residual_cnn()
+    ranges = {
+        one.name: one.ranges for one in per_layer.numbers(model, int8(flow, model), batches(images())) if one.ranges
+    }
+    assert "stem" in ranges
+    (same,), (bright,) = (per_layer.clipping(model, batches(images() * by), [ranges]) for by in (1, 10))
+    assert max(same.values()) < 0.01
+    assert bright["stem"] > 0.2
+
+
+def test_the_share_of_clipped_values_by_hand():
+    """What lies more than half a step outside, over all batches; two variants in one pass, each by its own ranges."""
+    model = Chain()
+    wide, narrow = (InputRange(low=-high, high=high, step=0.1) for high in (9.0, 0.2))
+    found = per_layer.clipping(
+        model, batches(images(20), 8), [{"first": (wide,)}, {"first": (narrow,), "second": (wide,)}]
+    )
+    with torch.inference_mode():
+        values = model.first(images(20).flatten(1))
+    assert found[0] == {"first": 0.0}
+    assert found[1] == {"first": pytest.approx(float((values.abs() > 0.25).float().mean())), "second": 0.0}
+    assert 0 < found[1]["first"] < 1
+
+
+def test_each_call_of_a_layer_is_held_against_its_own_range():
+    """And a layer that is called another number of times than the build saw has no share."""
+    model = seeded(Twice)
+    never, always = InputRange(low=-99.0, high=99.0, step=0.1), InputRange(low=98.0, high=99.0, step=0.1)
+    assert per_layer.clipping(model, batches(images()), [{"shared": (never, always)}]) == [{"shared": 0.5}]
+    assert per_layer.clipping(model, batches(images()), [{"shared": (never,), "gone": (never,)}]) == [{}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import math
 import types
 
@@ -254,6 +255,10 @@ def test_few_examples_are_all_trained_on():
     kept, out = course.split(1000, 0)
     assert torch.equal(torch.cat([kept, out]).sort().values, torch.arange(1000))
     assert not torch.equal(out, course.split(1000, 1)[1])
+    fewer, same = course.split(1000, 0, 100)
+    assert len(fewer) == 100
+    assert set(fewer.tolist()) < set(kept.tolist())
+    assert torch.equal(same, out)
 
 
 def holding_out(flow=fx, recipe=RECIPE, checkpoints=None, progress=quiet, x=None):
@@ -507,7 +512,8 @@ def test_a_training_killed_while_it_writes_keeps_the_checkpoint_before(tmp_path,
     ("module", "recipe", "n", "words"),
     [
         (perceptron, changed(seed=1), 64, r"differs in recipe\)"),
-        (dropping, RECIPE, 64, r"differs in weights\)"),
+        (dropping, RECIPE, 64, r"differs in weights, network\)"),
+        (perceptron, changed(symmetric=True), 64, r"differs in network\)"),
         (perceptron, RECIPE, 60, r"differs in examples\)"),
     ],
 )
@@ -524,6 +530,80 @@ def test_a_recipe_by_another_name_is_the_same_training(tmp_path):
     """A name decides nothing."""
     fit(perceptron(), checkpoints=tmp_path)
     fit(perceptron(), recipe=changed(name="mine"), checkpoints=tmp_path, progress=killed_in(1))
+
+
+def test_a_part_of_the_examples_is_trained_on():
+    """``samples`` of them make an epoch, and the notes say of how many."""
+    (trained, *_) = fit(perceptron(), recipe=changed(epochs=1, samples=32)).notes
+    assert "1 x 2 steps" in trained
+    assert trained.endswith("trained on 32 of 64 examples")
+
+
+# ---- one training for several engines --------------------------------------------------------------------------------
+
+
+def shelf(folder):
+    """What builds of one network share: files by what decides them, each made once."""
+    made = []
+
+    def shared(parts, make):
+        file = folder / f"{hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()}.pt"
+        if not file.exists():
+            made.append(parts)
+            make(file)
+        return file
+
+    return shared, made
+
+
+def fit_on(engine, shared=None, recipe=RECIPE, **more):
+    torch_ao.set_engine(engine)
+    more = {"checkpoints": None, "progress": quiet, **more}
+    return qat.fit(dropping(), fx, engine, recipe, (images(),), labels(), shared=shared, **more)
+
+
+def test_engines_that_prepare_a_network_alike_train_it_once(tmp_path):
+    """What another engine trained is bit for bit what this one would have trained, also once it is converted."""
+    one, other = [name for name in torch_ao.ENGINES if name != "qnnpack"][:2]
+    alone = fit_on(other)
+    shared, made = shelf(tmp_path)
+    fit_on(one, shared)
+    said = []
+    taken = fit_on(other, shared, progress=lambda text, share: said.append(text))
+    assert (len(made), said, taken.notes) == (1, [], alone.notes)
+    assert same_state(taken.prepared, alone.prepared)
+    parts = [fx.convert_qat(fitted.prepared, other, RECIPE, (images(1),)).module for fitted in (taken, alone)]
+    with torch.no_grad():
+        assert torch.equal(parts[0](images()), parts[1](images()))
+
+
+@pytest.mark.parametrize("change", [{"reduce_range": True}, {"skip_layers": ("head",)}, {"epochs": 2}, {"samples": 32}])
+def test_what_trains_otherwise_is_trained_apart(change, tmp_path):
+    """Other ranges, layers or steps give another network."""
+    shared, made = shelf(tmp_path)
+    fit_on(ENGINE, shared)
+    fit_on(ENGINE, shared, changed(**change))
+    assert len(made) == 2
+
+
+def test_a_killed_training_goes_on_in_the_build_of_another_engine(tmp_path):
+    """Checkpoints of a training that engines share do not belong to one of them, and are gone when it is done."""
+    one, other = [name for name in torch_ao.ENGINES if name != "qnnpack"][:2]
+    shared, _ = shelf(tmp_path)
+    unfinished = tmp_path / "unfinished"
+    with pytest.raises(Killed):
+        fit_on(one, shared, checkpoints=unfinished / "one", progress=killed_in(3))
+    said = []
+    fit_on(other, shared, checkpoints=unfinished / "other", progress=lambda text, share: said.append(text))
+    assert [text[:11] for text in said] == ["QAT epoch 3"]
+    assert not any(unfinished.iterdir())
+
+
+def test_a_shared_file_without_a_network_is_refused(tmp_path):
+    """A network that was not trained is never taken for one that was."""
+    (tmp_path / "empty").touch()
+    with pytest.raises(BuildError, match="empty holds no trained network; `qbench clean` and run again"):
+        fit_on(ENGINE, lambda parts, make: tmp_path / "empty")
 
 
 # ---- ranges follow ---------------------------------------------------------------------------------------------------

@@ -131,3 +131,23 @@ def test_control_flow_that_tracing_froze_is_refused(tmp_path):
     signs = torch.tensor([1.0, -1.0]).reshape(2, 1, 1, 1)
     with pytest.raises(BuildError, match=r"froze a decision at networks\.py:\d+ \(if float"):
         torchscript.save(Branching().eval(), (images(2) * signs,), tmp_path / "x.pt")
+
+
+def test_products_that_no_layer_makes_are_counted():
+    """Attention, matmul, einsum and their kind multiply and accumulate, too: a share of int8 without them flatters."""
+
+    class Products(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = torch.nn.LSTM(4, 3)
+
+        def forward(self, x, y):
+            mixed = torch.nn.functional.scaled_dot_product_attention(x, x, y)
+            others = mixed @ y.mT, torch.einsum("bhld,bhmd->bhlm", x, y), x[0, 0, 0].dot(x[0, 0, 1])
+            packed = torch.nn.utils.rnn.pack_padded_sequence(x[0], torch.tensor([5, 2]), batch_first=True)
+            return others, self.lstm(packed)
+
+    ran = torchscript.layers(Products().eval(), (torch.rand(1, 2, 5, 4), torch.rand(1, 2, 5, 4)))
+    assert [one.macs for one in ran] == [2 * 2 * 5 * 5 * 4, 2 * 5 * 5 * 4, 2 * 5 * 5 * 4, 4, 7 * 4 * 3 * (4 + 3)]
+    assert not any(one.int8 for one in ran)
+    assert ran[-1].name == "lstm"

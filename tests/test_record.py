@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from qbench import record
 from qbench.errors import UsageError
-from qbench.record import CaseKey, Interval, Latency, Record, Speedup
+from qbench.record import Accuracy, CalibrationLuck, CaseKey, Interval, Latency, Record, Speedup
 
 OLD = sorted((Path(__file__).parent / "data/records").glob("*/records.jsonl"))
 
@@ -39,6 +39,25 @@ speedups = st.builds(
     high=st.none() | finite,
     control=st.none() | st.builds(Interval, value=finite),
 )
+lucks = st.integers(1, 4).flatmap(
+    lambda n: st.builds(
+        CalibrationLuck,
+        seeds=st.tuples(*[st.integers(0, 2**32)] * n),
+        values=st.tuples(*[st.none() | finite] * n),
+        predictions=st.just(()) | st.tuples(*[st.none() | st.text()] * n),
+        reasons=st.just(()) | st.tuples(*[st.none() | st.text()] * n),
+    )
+)
+accuracies = st.builds(
+    Accuracy,
+    metric=st.text(),
+    value=finite,
+    low=st.none() | finite,
+    high=st.none() | finite,
+    n=st.integers(0, 10**6),
+    calibration=st.none() | lucks,
+    shared_examples=st.none() | st.integers(0, 10**6),
+)
 records = st.builds(
     Record,
     case=st.just(key()),
@@ -46,6 +65,7 @@ records = st.builds(
     reason=st.none() | st.text(),
     latency=st.none() | latencies,
     speedup=st.none() | speedups,
+    accuracy=st.none() | accuracies,
     observed=st.none() | st.dictionaries(st.text(), st.integers() | st.text() | st.none()),
     elapsed_seconds=st.dictionaries(st.sampled_from(["build", "measure"]), finite),
 )
@@ -89,6 +109,16 @@ def test_files_of_every_schema_are_read(file):
 def test_every_schema_number_has_a_file():
     """A new number needs a fixture of the old one first."""
     assert {one.schema for file in OLD for one in record.read(file)} == set(range(1, record.SCHEMA + 1))
+
+
+def test_the_luck_of_a_calibration_has_one_value_a_seed():
+    """A line where a seed lacks its value is named as damaged, instead of failing a report later."""
+    luck = CalibrationLuck(seeds=(0, 1), values=(0.5, None), predictions=("a", None), reasons=(None, "why"))
+    accuracy = Accuracy(metric="top1", value=0.5, low=None, high=None, n=2, calibration=luck)
+    line = record.to_line(Record(case=key(), status="ok", accuracy=accuracy))
+    assert record.from_line(line).accuracy.calibration == luck
+    with pytest.raises(UsageError, match=r"<text>:1: accuracy\.calibration: .*differ in length"):
+        record.from_line(line.replace('"values": [0.5, null]', '"values": [0.5]'))
 
 
 def test_added_keys_are_ignored():

@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from qbench import record, run, suite
+from qbench import record, run, run_build, suite
 from qbench.errors import CaseError, QbenchError, UsageError
+from qbench.evaluate import load_predictions
 from qbench.live import Silent
 from qbench.peak import Peak
 from qbench.run_folder import RunFolder
@@ -149,6 +151,27 @@ def test_a_run_ends_with_a_complete_record_for_every_case(folder):
     assert content["suite"]["text"] == (folder / "s.yaml").read_text()
     assert (folder / "reports/small/latest").resolve() == result.folder.resolve()
     assert [name for name, _ in heard.stages] == ["prepare", "build", "evaluate", "measure"]
+
+
+def test_the_luck_of_a_calibration_is_what_runs_with_those_seeds_have(folder, monkeypatch):
+    """On a real engine: the second subset's artifact, predictions and score are those of a suite with its seed."""
+    states = []
+    monkeypatch.setattr(run, "_measure", states.append)
+    file = write(folder)
+    for overrides in (["data.calibrate.seeds=2"], ["data.calibrate.seed=1"]):
+        read = suite.read(file, overrides)
+        run.run(read, out=folder / "reports", only=None, resume=None, jobs=None, progress=Silent())
+    both, alone = states
+    luck = both.accuracy["mine/static/onednn/t1/b1"].calibration
+    assert luck.seeds == (0, 1)
+    assert alone.accuracy["mine/static/onednn/t1/b1"].value == luck.values[1]
+    assert alone.ledger.artifacts["mine/static/onednn"] == replace(
+        both.redrawn["mine/static/onednn"][0].artifact, fresh=False
+    )
+    outputs = [load_predictions(both.folder.path / name)["outputs"] for name in luck.predictions]
+    shipped = load_predictions(alone.folder.path / "predictions/mine__static__onednn.npz")["outputs"]
+    assert np.array_equal(outputs[1], shipped)
+    assert not np.array_equal(outputs[0], outputs[1])
 
 
 def test_a_finished_run_resumes_to_nothing(folder):
@@ -495,14 +518,14 @@ def test_a_baseline_that_breaks_on_resume_takes_its_contenders_along(folder, mon
     file = write(folder)
     first = go(file, folder)
     lose(first.folder, "static/onednn")
-    real = run.build
+    real = run_build.build
 
     def broken(variant, **options):
         if variant.mode == "fp32":
             raise CaseError("no more")
         return real(variant, **options)
 
-    monkeypatch.setattr(run, "build", broken)
+    monkeypatch.setattr(run_build, "build", broken)
     again = by_case(go(file, folder, resume=first.folder))
     assert again["fp32/torch/t1/b1"].status == "ok"
     assert "has no result: no more" in again["static/onednn/t1/b1"].reason

@@ -6,6 +6,7 @@ level. ``build`` and ``load`` run in child processes.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -95,6 +96,13 @@ class Runner(ABC):
     def outputs(self, result: Any) -> Array:
         """The first output of an inference as numpy, first axis = example."""
 
+    def digest(self, inputs: Inputs) -> str:
+        """The sha256 of the outputs for these inputs, as 64 hex digits; called within ``context``."""
+        import numpy as np
+
+        outputs = self.outputs(self(self.prepare(inputs)))
+        return hashlib.sha256(np.ascontiguousarray(outputs).tobytes()).hexdigest()
+
     @abstractmethod
     def observed(self) -> dict[str, Any]:
         """What is read back from the runtime itself: ``threads``, ``interop_threads``, ``engine`` or
@@ -109,8 +117,6 @@ class Backend(ABC):
     modes: tuple[str, ...]
     # How it makes int8 variants, its own way first; a recipe may ask for another of them.
     flows: tuple[str, ...] = ()
-    # Whether int8 variants are made from the fp32 artifact of the same runtime, not from the network itself.
-    builds_from_baseline: bool = False
     # What loading an artifact imports: done before a measuring process is pinned, so that several start side by side.
     modules: tuple[str, ...] = ()
 

@@ -148,5 +148,6 @@ def _trained(job: BuildJob, flow: Any, engine: str, module: Any) -> Converted:
         targets,
         checkpoints=job.checkpoints,
         progress=job.progress,
+        shared=job.shared,
     )
     return replace(trained.converted, notes=(f"trained on {trained.loss}", *trained.converted.notes, *trained.notes))

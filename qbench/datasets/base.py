@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -103,17 +103,6 @@ def subset(examples: Examples, samples: int, seed: int) -> Examples:
     return examples.take(positions(len(examples), samples, seed))
 
 
-def overlap(a: Examples, b: Examples) -> int:
-    """How many examples of ``b`` are also in ``a``, by the sha256 of their inputs (labels do not count)."""
-    known = set(_hashes(a))
-    return sum(content in known for content in _hashes(b))
-
-
-def _hashes(examples: Examples) -> Iterator[bytes]:
-    for i in range(len(examples)):
-        yield hashlib.sha256(b"".join(np.ascontiguousarray(array[i]).tobytes() for array in examples.inputs)).digest()
-
-
 class Dataset(ABC):
     """Named splits of examples. ``classes`` is the number of classes, None for regression or unknown."""
 
@@ -121,6 +110,8 @@ class Dataset(ABC):
     splits: tuple[str, ...]
     classes: int | None = None
     preprocessing: Preprocessing = Preprocessing()
+    # The split that was read whole last: several draws from it read it once.
+    _whole: tuple[str, Examples] | None = None
 
     @abstractmethod
     def load(self, split: str) -> Examples:
@@ -128,7 +119,9 @@ class Dataset(ABC):
 
     def sample(self, split: str, samples: int | None, seed: int) -> Examples:
         """``samples`` examples of a split drawn by ``seed`` (None: all); a data set of files reads only those."""
-        examples = self.load(split)
+        if self._whole is None or self._whole[0] != split:
+            self._whole = (split, self.load(split))
+        examples = self._whole[1]
         try:
             return examples if samples is None else subset(examples, samples, seed)
         except DataError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,19 @@ def check(dataset: Dataset, split: str, examples: Examples) -> None:
     _check_channels(dataset, examples, where)
     if examples.labels is not None:
         _check_labels(examples, examples.labels, dataset.classes, where)
+
+
+def alike(dataset: Dataset, splits: Mapping[str, Examples]) -> None:
+    """Raises ``DataError`` where one network could not take the examples of all these splits."""
+    forms = {split: [array.ndim for array in examples.inputs] for split, examples in splits.items()}
+    if len({str(form) for form in forms.values()}) > 1:
+        told = "; ".join(f"split '{split}': {_shapes(examples)}" for split, examples in splits.items())
+        raise DataError(f"{dataset.name}: one network cannot take both: {told}; give both splits the same axes")
+
+
+def _shapes(examples: Examples) -> str:
+    shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in examples.inputs)
+    return f"{len(examples.inputs)} {'input' if len(examples.inputs) == 1 else 'inputs'}, {shapes}"
 
 
 def require_split(dataset: Dataset, split: str) -> None:
@@ -86,6 +99,8 @@ def _check_input(array: Array, where: str) -> None:
         raise DataError(f"{where} must be numbers, these are {_kind(array)}")
     if array.ndim == 0:
         raise DataError(f"{where}: a single number; expected an array with one row per example")
+    if len(array) and array[:1].size == 0:
+        raise DataError(f"{where}: its examples hold no value: the array has shape {array.shape}; give values")
 
 
 def _check_finite(examples: Examples, where: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from qbench.datasets import options as opt
 from qbench.datasets.base import Array
 from qbench.errors import DataError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MAX_PIXELS = 64_000_000
 DEEP_MODES = ("I", "F")
 MAX_NAMED = 100
+OPTIONS = ("size", "resize", "channels", "layout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,27 @@ class Shape:
     resize: int | None
     channels: int
     layout: Literal["nchw", "nhwc"]
+
+
+def shape_of(loader: str, options: Mapping[str, Any]) -> Shape:
+    """What the options ``size``, ``resize``, ``channels`` and ``layout`` of a data set make of its images."""
+    size = options.get("size")
+    pair = size if isinstance(size, list | tuple) else [size, size]
+    sides = [opt.whole(loader, {"size": side}, "size", None) for side in pair]
+    if len(sides) != 2 or (None in sides and size is not None):
+        raise DataError(f"{loader}: size: expected a whole number or [height, width], got {size!r}")
+    height, width = sides
+    resize = opt.whole(loader, options, "resize", None)
+    if resize is not None and (height is None or width is None):
+        raise DataError(f"{loader}: resize needs size, the height and width of the crop after it")
+    if resize is not None and height and width and height == width and resize < height:
+        raise DataError(f"{loader}: resize: the short side ({resize}) must be at least size ({height})")
+    return Shape(
+        size=(height, width) if height and width else None,
+        resize=resize,
+        channels=opt.choice(loader, options, "channels", (3, 1), 3),
+        layout=opt.choice(loader, options, "layout", ("nchw", "nhwc"), "nchw"),
+    )
 
 
 def read_images(files: Sequence[Path], shape: Shape, where: str) -> Array:
@@ -67,7 +90,7 @@ def _read(file: Path, shape: Shape) -> Array:
             # Pillow only warns below twice its limit; here the limit is a limit.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file) as image:
-                return _pixels(image, shape)
+                return pixels(image, shape)
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise DataError("too many pixels, refused as a decompression bomb") from error
     # What Pillow's decoders raise for damaged files (UnidentifiedImageError is an OSError).
@@ -75,7 +98,8 @@ def _read(file: Path, shape: Shape) -> Array:
         raise DataError(f"unreadable: {error}") from error
 
 
-def _pixels(image: Image, shape: Shape) -> Array:
+def pixels(image: Image, shape: Shape) -> Array:
+    """An opened image as uint8 (height, width, channels); raises ``DataError`` where it is too large, deep or small."""
     if image.width * image.height > MAX_PIXELS:
         raise DataError(
             f"{image.width}x{image.height} is more than {MAX_PIXELS} pixels, refused as a decompression bomb"

@@ -23,11 +23,12 @@ import numpy as np
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, positions
 from qbench.datasets.check import check, require_split
-from qbench.datasets.image import Shape, read_images
+from qbench.datasets.image import OPTIONS as IMAGES
+from qbench.datasets.image import read_images, shape_of
 from qbench.datasets.splits import SPLITS, by_share
 from qbench.errors import DataError
 
-OPTIONS = ("size", "resize", "channels", "layout", *opt.PREPROCESSING, "seed", "test_share", "classes")
+OPTIONS = (*IMAGES, *opt.PREPROCESSING, "seed", "test_share", "classes")
 SHOWN = 5  # names in a message
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
@@ -38,7 +39,7 @@ class ImageFolder(Dataset):
     def __init__(self, folder: Path, name: str, options: Mapping[str, Any], base: Path = Path()) -> None:
         self.name = name
         self.folder = folder
-        self.shape = _shape(options)
+        self.shape = shape_of("image-folder", options)
         axis = 1 if self.shape.layout == "nchw" else 3
         self.preprocessing = opt.preprocessing("image-folder", options, scale=1 / 255, channel_axis=axis)
         found = _find(folder)
@@ -162,26 +163,6 @@ def _split(files: Sequence[tuple[Path, int]], options: Mapping[str, Any]) -> dic
     seed = opt.whole("image-folder", options, "seed", 0, low=0) or 0
     index = by_share(np.array([label for _, label in files]), test_share=test_share, seed=seed)
     return {split: [files[i] for i in index[split]] for split in SPLITS}
-
-
-def _shape(options: Mapping[str, Any]) -> Shape:
-    size = options.get("size")
-    pair = size if isinstance(size, list | tuple) else [size, size]
-    sides = [opt.whole("image-folder", {"size": side}, "size", None) for side in pair]
-    if len(sides) != 2 or (None in sides and size is not None):
-        raise DataError(f"image-folder: size: expected a whole number or [height, width], got {size!r}")
-    height, width = sides
-    resize = opt.whole("image-folder", options, "resize", None)
-    if resize is not None and (height is None or width is None):
-        raise DataError("image-folder: resize needs size, the height and width of the crop after it")
-    if resize is not None and height and width and height == width and resize < height:
-        raise DataError(f"image-folder: resize: the short side ({resize}) must be at least size ({height})")
-    return Shape(
-        size=(height, width) if height and width else None,
-        resize=resize,
-        channels=opt.choice("image-folder", options, "channels", (3, 1), 3),
-        layout=opt.choice("image-folder", options, "layout", ("nchw", "nhwc"), "nchw"),
-    )
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:

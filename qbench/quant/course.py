@@ -36,7 +36,8 @@ class Course:
         self.epochs = recipe.epochs or EPOCHS
         self._prepared, self._flow, self._inputs, self._aim = prepared, flow, inputs, aim
         self._size = recipe.batch_size or BATCH_SIZE
-        self._examples, self._held_out = split(len(inputs[0]), recipe.seed or 0)
+        self._examples, self._held_out = split(len(inputs[0]), recipe.seed or 0, recipe.samples)
+        self._available = len(inputs[0])
         self._batches = batch_count(len(self._examples), self._size)
         self.total = self.epochs * self._batches
         self._order = torch.Generator().manual_seed(recipe.seed or 0)
@@ -178,6 +179,8 @@ class Course:
             f"QAT: Adam, {self._schedule_name} from {self._rate:g}, {self.epochs} x {self._batches} steps, "
             f"last epoch: {self._last}{self._held}"
         )
+        if len(self._examples) + len(self._held_out) < self._available:
+            trained += f"; trained on {len(self._examples)} of {self._available} examples"
         unseen = f"no training example reached {', '.join(blind[:5])}: no range is known there"
         return (trained, unseen) if blind else (trained,)
 
@@ -201,8 +204,9 @@ class _Score:
         return shown if self.right is None else f"{shown}, accuracy {self.right / self.examples:.1%}"
 
 
-def split(examples: int, seed: int) -> tuple[Any, Any]:
-    """The numbers of the examples to train on, and of those that are held out, drawn by the seed; both ascending.
+def split(examples: int, seed: int, most: int | None = None) -> tuple[Any, Any]:
+    """The numbers of the examples to train on (at most ``most``), and of those that are held out, drawn by the seed;
+    both ascending.
 
     None is held out of fewer than 1,000: the training needs them, and 49 would tell an accuracy to 2 % at best.
     """
@@ -210,7 +214,8 @@ def split(examples: int, seed: int) -> tuple[Any, Any]:
 
     out = min(_HELD_OUT_MOST, examples // _HELD_OUT) if examples >= _HELD_OUT_FROM else 0
     order = torch.randperm(examples, generator=torch.Generator().manual_seed(seed))
-    return order[out:].sort().values, order[:out].sort().values
+    kept = order[out:] if most is None else order[out : out + most]
+    return kept.sort().values, order[:out].sort().values
 
 
 def batch_count(examples: int, size: int) -> int:

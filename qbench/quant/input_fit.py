@@ -24,11 +24,11 @@ _MOST_CHANNELS = 16
 
 
 class Watch:
-    """Sums up the values of one model input, batch by batch; ``fitting`` is what the artifact can represent."""
+    """Sums up the values of one model input, batch by batch."""
 
-    def __init__(self, channel_axis: int, fitting: InputRange | None = None) -> None:
-        self._axis, self._fitting = channel_axis, fitting
-        self._count, self._clipped, self._sum, self._squares = 0, 0, 0.0, 0.0
+    def __init__(self, channel_axis: int) -> None:
+        self._axis = channel_axis
+        self._count, self._sum, self._squares = 0, 0.0, 0.0
         self._least, self._greatest = math.inf, -math.inf
         self._means: list[Array] = []  # of each example, by channel
 
@@ -43,16 +43,6 @@ class Watch:
         if batch.ndim > 2 and 1 < batch.shape[self._axis] <= _MOST_CHANNELS:
             others = tuple(axis for axis in range(1, batch.ndim) if axis != self._axis % batch.ndim)
             self._means.append(batch.mean(axis=others, dtype=np.float64))
-        if self._fitting is not None:
-            # Up to half a step outside, a value is rounded to the end as any other to its level.
-            half = self._fitting.step * (0.5 + 1e-5)
-            outside = (batch < self._fitting.low - half) | (batch > self._fitting.high + half)
-            self._clipped += int(np.count_nonzero(outside))
-
-    @property
-    def clipped(self) -> float | None:
-        """The share of values that do not fit; None where the artifact does not tell."""
-        return None if self._fitting is None else self._clipped / self._count
 
     def spread(self) -> Spread:
         """What was seen; raises ``ValueError`` where nothing was."""
@@ -78,32 +68,45 @@ def _sum_of_squares(values: Array) -> float:
     return float(sum(np.dot(block, block) for block in blocks))
 
 
-def watches(inputs: Sequence[Array], channel_axis: int, ranges: Ranges = ()) -> tuple[Watch | None, ...]:
-    """One watch for each model input; None for inputs of whole numbers, whose values are names."""
-    fitting = [*ranges, *[None] * (len(inputs) - len(ranges))]
-    return tuple(
-        Watch(channel_axis, one) if array.dtype.kind == "f" else None
-        for array, one in zip(inputs, fitting, strict=False)
-    )
+def outside(batch: Array, fitting: InputRange) -> int:
+    """How many values of a batch are clipped: up to half a step outside a value is rounded to the end, as any other is
+    to its level."""
+    half = fitting.step * (0.5 + 1e-5)
+    return int(np.count_nonzero((batch < fitting.low - half) | (batch > fitting.high + half)))
+
+
+def spreads(batches: Iterable[Sequence[Array]], channel_axis: int) -> tuple[Spread | None, ...]:
+    """What each model input was over all batches; None for inputs of whole numbers, whose values are names."""
+    watches: tuple[Watch | None, ...] | None = None
+    for batch in batches:
+        if watches is None:
+            watches = tuple(Watch(channel_axis) if array.dtype.kind == "f" else None for array in batch)
+        for watch, array in zip(watches, batch, strict=True):
+            if watch is not None:
+                watch.see(array)
+    return tuple(None if watch is None else watch.spread() for watch in watches or ())
 
 
 def fits(
-    evaluated: Sequence[Watch | None], calibrated: Sequence[Watch | None], ranges: Ranges
-) -> list[InputFit | None]:
-    """What a record says of each input."""
+    evaluated: Sequence[Spread | None],
+    calibrated: Sequence[Spread | None],
+    ranges: Ranges,
+    clipped: Sequence[float],
+) -> tuple[InputFit | None, ...]:
+    """What a record says of each input; ``clipped`` counts where the artifact has a range."""
     fitting = [*ranges, *[None] * (len(evaluated) - len(ranges))]
-    return [
+    return tuple(
         None
         if ours is None or theirs is None
         else InputFit(
-            evaluated=ours.spread(),
-            calibrated=theirs.spread(),
+            evaluated=ours,
+            calibrated=theirs,
             low=None if one is None else one.low,
             high=None if one is None else one.high,
-            clipped=ours.clipped,
+            clipped=None if one is None else share,
         )
-        for ours, theirs, one in zip(evaluated, calibrated, fitting, strict=False)
-    ]
+        for ours, theirs, one, share in zip(evaluated, calibrated, fitting, clipped, strict=False)
+    )
 
 
 def warnings(records: Iterable[Record]) -> tuple[str, ...]:

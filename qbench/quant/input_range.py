@@ -98,10 +98,30 @@ def _of_call(args: Any) -> InputRange:
 
     scale, zero_point = float(args[1]), int(args[2])
     if isinstance(args[3], torch.dtype):
-        integers = {torch.quint8: torch.uint8, torch.qint8: torch.int8, torch.qint32: torch.int32}
-        limits = torch.iinfo(integers.get(args[3], args[3]))
-        return of_levels(scale, zero_point, limits.min, limits.max)
+        return of_levels(scale, zero_point, *_limits(args[3]))
     return of_levels(scale, zero_point, int(args[3]), int(args[4]))
+
+
+def _limits(dtype: Any) -> tuple[int, int]:
+    import torch
+
+    integers = {torch.quint8: torch.uint8, torch.qint8: torch.int8, torch.qint32: torch.int32}
+    limits = torch.iinfo(integers.get(dtype, dtype))
+    return int(limits.min), int(limits.max)
+
+
+def of_result(function: Any, args: Any, tensor: Any) -> InputRange | None:
+    """The range of a tensor that a function gave: a quantized one, or the integers of PT2E's ``quantize_per_tensor``.
+    None for all others, and where the scale was chosen as it ran, or is one for each channel."""
+    import torch
+
+    if tensor.is_quantized:
+        if tensor.qscheme() not in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+            return None
+        return of_levels(tensor.q_scale(), tensor.q_zero_point(), *_limits(tensor.dtype))
+    name = getattr(function, "__name__", str(function)).partition(".")[0].strip("_")
+    fixed = name == "quantize_per_tensor" and len(args) > 4 and isinstance(args[1], float | int)
+    return _of_call(args) if fixed else None
 
 
 def of_onnx(file: Path) -> Ranges:
@@ -131,7 +151,7 @@ def _of_tensor(name: str, graph: Any, constants: dict[str, Any]) -> InputRange |
         if node.op_type in _PASSING or (node.op_type == "Pad" and _pads_zeros(node, constants)):
             behind = _of_tensor(node.output[0], graph, constants)
         else:
-            behind = _of_quantize(node, constants) if node.op_type == "QuantizeLinear" else None
+            behind = of_quantize(node, constants) if node.op_type == "QuantizeLinear" else None
         if behind is not None:
             found.append(behind)
     return narrowest(found)
@@ -151,7 +171,8 @@ def _pads_zeros(node: Any, constants: dict[str, Any]) -> bool:
     return mode == "constant" and value is not None and not numpy_helper.to_array(value).any()
 
 
-def _of_quantize(node: Any, constants: dict[str, Any]) -> InputRange | None:
+def of_quantize(node: Any, constants: dict[str, Any]) -> InputRange | None:
+    """The range of a QuantizeLinear; None where it is one for each channel, or its scale is no constant."""
     import numpy as np
     from onnx import numpy_helper
 

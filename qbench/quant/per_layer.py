@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from qbench.errors import BuildError
-from qbench.quant.dataflow import Call, Place, Watch, run
+from qbench.quant import input_range
+from qbench.quant.dataflow import Call, Place, Watch, run, tensors
 from qbench.quant.flow import Batches
+from qbench.quant.input_range import InputRange
 
 _PIECE = 2**15  # values that are held in float64 at a time: as many stay in a core's cache
 _NOT_ALWAYS = "fp32 and int8 do not both run it on every batch"
@@ -27,7 +29,9 @@ class LayerNumbers:
 
     ``sqnr_db`` is 10 log10(sum x^2 / sum (x - q)^2), infinite for equal outputs; ``cosine`` that of the two outputs as
     vectors, -1 to 1; ``n`` the number of values compared. A layer that cannot be compared has None for both, n = 0 and
-    a ``reason``.
+    a ``reason``. ``ranges``: the values that int8 can represent where the layer is compared, one for each call; empty
+    where they are not known, or where it stays float there. ``clipped`` is the share of fp32's values on evaluation
+    examples that lie outside (``clipping``); None where that was not looked at.
     """
 
     name: str
@@ -35,6 +39,8 @@ class LayerNumbers:
     cosine: float | None = None
     n: int = 0
     reason: str | None = None
+    ranges: tuple[InputRange, ...] = ()
+    clipped: float | None = None
 
 
 def numbers(fp32_module: Any, int8_module: Any, batches: Batches) -> tuple[LayerNumbers, ...]:
@@ -48,11 +54,11 @@ def numbers(fp32_module: Any, int8_module: Any, batches: Batches) -> tuple[Layer
     first = next(iter(batches()), None)
     if first is None:
         raise BuildError("per-layer numbers need inputs, and there are no batches: give calibration examples")
-    ours, theirs = Watch(), Watch()
+    ours, theirs = Watch(), _Ranged()
     try:
         run(int8_module, first, theirs, "int8")
     except BuildError:  # a graph may have been exported for one example
-        batches, first, theirs = _one_by_one(batches), next(_one_by_one(batches)()), Watch()
+        batches, first, theirs = _one_by_one(batches), next(_one_by_one(batches)()), _Ranged()
         run(int8_module, first, theirs, "int8")
     run(fp32_module, first, ours, "fp32")
     names = sorted(_layers(fp32_module), key=lambda name: ours.step_of((name, 0)))
@@ -61,10 +67,34 @@ def numbers(fp32_module: Any, int8_module: Any, batches: Batches) -> tuple[Layer
     for batch in batches():
         _compare(fp32_module, int8_module, batch, plan, sums)
     return tuple(
-        sums[name].numbers(name) if name in sums else LayerNumbers(name=name, reason=plan.reasons[name])
+        replace(sums[name].numbers(name), ranges=plan.ranges.get(name, ()))
+        if name in sums
+        else LayerNumbers(name=name, reason=plan.reasons[name])
         for name in names
         if name not in plan.absorbed
     )
+
+
+class _Ranged(Watch):
+    """Also what the output of each step can represent, where it is quantized by fixed scales."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ranges: dict[int, InputRange] = {}
+
+    def step(self, function: Any, arguments: Any, result: Any) -> None:
+        """A torch function has run."""
+        number = len(self.steps)
+        super().step(function, arguments, result)
+        tensor = next(tensors(result), None) if len(self.steps) > number else None
+        found = None if tensor is None else input_range.of_result(function, arguments[0], tensor)
+        if found is not None:
+            self.ranges[number] = found
+
+    def range_of(self, call: Call) -> InputRange | None:
+        """What can be represented where a call's layer is compared."""
+        known = [self.ranges[step] for step in self.chain(call) if step in self.ranges]
+        return known[-1] if known else None
 
 
 def _one_by_one(batches: Batches) -> Batches:
@@ -99,10 +129,11 @@ class _Plan:
     one before them.
     """
 
-    def __init__(self, names: list[str], leaves: set[str], fp32: Watch, int8: Watch) -> None:
+    def __init__(self, names: list[str], leaves: set[str], fp32: Watch, int8: _Ranged) -> None:
         self.ours: dict[Place, tuple[Call, int]] = {}
         self.theirs: dict[Place, tuple[Call, int]] = {}
         self.reasons: dict[str, str] = {}
+        self.ranges: dict[str, tuple[InputRange, ...]] = {}  # of each call, where that of every call is known
         self._fp32, self._int8, self._leaves = fp32, int8, leaves
         self._prefix = _prefix(names, {name for name, _ in int8.ends})
         chains = {call: fp32.chain(call) for name in names for call in fp32.calls(name)}
@@ -113,11 +144,14 @@ class _Plan:
             calls = fp32.calls(name)
             if not calls:
                 self.reasons[name] = "these inputs do not run it"
-            for call in calls if name not in self.absorbed else []:
-                self._add(call, chains[call])
+            found = [self._add(call, chains[call]) for call in calls] if name not in self.absorbed else []
+            known = tuple(one for one in found if one is not None)
+            if known and len(known) == len(found):
+                self.ranges[name] = known
 
-    def _add(self, call: Call, chain: list[int]) -> None:
-        """The last module of the chain that the int8 network still has is where its output is taken from there."""
+    def _add(self, call: Call, chain: list[int]) -> InputRange | None:
+        """The last module of the chain that the int8 network still has is where its output is taken from there; what
+        that can represent."""
         within = [at for step in reversed(chain) for at, (_, made) in self._fp32.ends.items() if made == step]
         for name, number in (*(at for at in within if at[0] in self._leaves), call):
             found = self._int8.calls(self._prefix + name)
@@ -125,13 +159,56 @@ class _Plan:
                 self.ours[self._fp32.ends[call][0]] = (call, max(len(chain) - 1, 0))
                 further = len(self._int8.chain(found[number])) - 1
                 self.theirs[self._int8.ends[found[number]][0]] = (call, max(further, 0))
-                return
+                return self._int8.range_of(found[number])
         times = len(self._int8.calls(self._prefix + call[0]))
         self.reasons[call[0]] = (
             f"fp32 runs it {len(self._fp32.calls(call[0]))} times, int8 {times} times"
             if times
             else "nothing in the int8 network carries its name: it was renamed, or fused into another layer"
         )
+        return None
+
+
+def clipping(
+    fp32_module: Any, batches: Batches, variants: Sequence[Mapping[str, Sequence[InputRange]]]
+) -> list[dict[str, float]]:
+    """Of each variant's layers the share of values that lie outside what their int8 outputs can represent.
+
+    The values are those of the fp32 network, at the places where ``numbers`` compares its layers; ``variants`` have the
+    ``ranges`` that it gave. A layer that these batches call another number of times has no share. Raises ``BuildError``
+    where the network does not run on them.
+    """
+    ours, first = Watch(), next(iter(batches()))
+    run(fp32_module, first, ours, "fp32")
+    names = {name for one in variants for name in one}
+    calls = [call for name in names for call in ours.calls(name)]
+    wanted = {ours.ends[call][0]: (call, max(len(ours.chain(call)) - 1, 0)) for call in calls}
+    seen: Counter[str] = Counter()
+    outside: list[Counter[str]] = [Counter() for _ in variants]
+
+    def look(call: Call, output: Any) -> None:
+        name, number = call
+        seen[name] += output.numel()
+        for counts, ranges in zip(outside, variants, strict=True):
+            if number < len(ranges.get(name, ())):
+                counts[name] += _outside(output, ranges[name][number])
+
+    for batch in batches():
+        run(fp32_module, batch, Watch(wanted, look), "fp32")
+    return [
+        {
+            name: counts[name] / seen[name]
+            for name in ranges
+            if seen[name] and len(ours.calls(name)) == len(ranges[name])
+        }
+        for counts, ranges in zip(outside, variants, strict=True)
+    ]
+
+
+def _outside(output: Any, fitting: InputRange) -> int:
+    """How many values are clipped, as ``input_fit.outside`` counts them."""
+    half = fitting.step * (0.5 + 1e-5)
+    return int(((output < fitting.low - half) | (output > fitting.high + half)).sum())
 
 
 def _prefix(names: list[str], found: set[str]) -> str:

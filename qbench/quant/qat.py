@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 from qbench.errors import BuildError
 from qbench.quant import checkpoint, distill, selection
 from qbench.quant.course import BATCH_SIZE, Course
-from qbench.quant.flow import Converted, Progress
+from qbench.quant.flow import Converted, Progress, Shared
 from qbench.quant.learned import WEIGHT, LearnedScale, learned_scales, sites
 from qbench.quant.recipe import Recipe
 
@@ -48,11 +50,14 @@ def train(
     *,
     checkpoints: Path | None,
     progress: Progress,
+    shared: Shared | None = None,
 ) -> Trained:
     """The int8 network after ``recipe.epochs`` of training ``module``, which is copied; see ``fit``."""
     import torch
 
-    fitted = fit(module, flow, engine, recipe, inputs, labels, checkpoints=checkpoints, progress=progress)
+    fitted = fit(
+        module, flow, engine, recipe, inputs, labels, checkpoints=checkpoints, progress=progress, shared=shared
+    )
     scales = learned_scales(fitted.prepared)  # before conversion, which may take the network apart
     with torch.random.fork_rng(devices=[]):  # conversion makes layers, whose weights begin at random
         converted = flow.convert_qat(fitted.prepared, engine, recipe, tuple(tensor[:1] for tensor in inputs))
@@ -83,6 +88,7 @@ def fit(
     *,
     checkpoints: Path | None,
     progress: Progress,
+    shared: Shared | None = None,
 ) -> Fitted:
     """The fake-quantized network of a flow (``quant.fx``, ``eager``, ``pt2e``) after ``recipe.epochs`` of training.
 
@@ -91,8 +97,9 @@ def fit(
     ``recipe.distill`` is the share that is the distance to the outputs of ``module``. Seeded, on one thread. Of 1,000
     examples and more one in 20, at most 512, is held out: not trained on, and predicted after each epoch.
     After each epoch the whole state goes into the folder ``checkpoints``; a training that finds one there goes on, and
-    ends with the same weights, bit for bit, as one that was never interrupted. ``progress`` gets loss and accuracy on
-    the training examples, and those of the network in eval mode on what is held out.
+    ends with the same weights, bit for bit, as one that was never interrupted. With ``shared`` engines on which the
+    network is prepared alike train it once. ``progress`` gets loss and accuracy on the training examples, and those of
+    the network in eval mode on what is held out.
 
     Raises ``BuildError`` for labels that fit no loss, where nothing is fake-quantized or the network is not in train
     mode, for a learning rate that 32-bit numbers cannot hold, where the loss is not finite, and for the checkpoint of
@@ -111,16 +118,47 @@ def fit(
         course = Course(prepared, flow, recipe, inputs, aim)
         if not recipe.framework_default:
             follow(prepared, course.total)
-        whose: dict[str, str] = {}
-        if checkpoints is not None:
-            whose = checkpoint.identity(module, flow.__name__, engine, recipe, inputs, labels)
-            course.resume(checkpoint.load(checkpoints, whose))
-        while course.epoch < course.epochs:
-            course.run_epoch(progress)
-            if checkpoints is not None:
-                checkpoint.save(checkpoints, whose, course.state())
+        if checkpoints is None and shared is None:
+            _run(course, None, {}, progress)
+        else:
+            whose = checkpoint.identity(module, prepared, flow.__name__, recipe, inputs, labels)
+            if shared is None:
+                _run(course, checkpoints, whose, progress)
+            else:
+                _run_once(course, checkpoints, whose, progress, shared)
     course.finish()
     return Fitted(prepared=prepared, loss=aim.name, notes=course.notes())
+
+
+def _run(course: Course, checkpoints: Path | None, whose: Mapping[str, str], progress: Progress) -> None:
+    """All epochs that are left, each followed by a checkpoint."""
+    if checkpoints is not None:
+        course.resume(checkpoint.load(checkpoints, whose))
+    while course.epoch < course.epochs:
+        course.run_epoch(progress)
+        if checkpoints is not None:
+            checkpoint.save(checkpoints, whose, course.state())
+
+
+def _run_once(
+    course: Course, checkpoints: Path | None, whose: Mapping[str, str], progress: Progress, shared: Shared
+) -> None:
+    """The course at its end: run here, or as another engine ran it. A run that is killed may go on in the build of
+    another engine, so its checkpoints lie beside those of the builds, under the name of the training."""
+    name = hashlib.sha256(repr(sorted(whose.items())).encode()).hexdigest()
+    folder = None if checkpoints is None else checkpoints.parent / name
+
+    def make(file: Path) -> None:
+        _run(course, folder, whose, progress)
+        checkpoint.write(file, whose, course.state())
+
+    file = shared({"what": "trained network", **whose}, make)
+    if course.epoch < course.epochs:
+        course.resume(checkpoint.read(file, whose))
+    if course.epoch < course.epochs:
+        raise BuildError(f"{file} holds no trained network; `qbench clean` and run again")
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def require_trainable(prepared: Any) -> None:

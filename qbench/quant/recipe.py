@@ -21,8 +21,9 @@ class Recipe:
     ``framework_default``: the framework's own recipe, untouched. ``min_coverage``: least share of multiply-accumulates
     in int8. ``embeddings``: dynamic quantization makes tables of Embedding quint8, too (torch engines).
 
-    QAT: ``epochs``, ``learning_rate``, ``batch_size``, ``seed``, ``schedule`` (``cosine`` or ``constant``), ``distill``
-    (the share of the loss that is the distance to the fp32 network's outputs, 0 to 1).
+    QAT: ``epochs``, ``learning_rate``, ``batch_size``, ``samples`` (the most examples to train on), ``seed``,
+    ``schedule`` (``cosine`` or ``constant``), ``distill`` (the share of the loss that is the distance to the fp32
+    network's outputs, 0 to 1).
     """
 
     name: str = DEFAULT
@@ -43,6 +44,7 @@ class Recipe:
     epochs: int | None = None
     learning_rate: float | None = None
     batch_size: int | None = None
+    samples: int | None = None
     seed: int | None = None
     schedule: str | None = None
     distill: float | None = None

@@ -6,10 +6,12 @@ The path of a suite file through this room:
     overrides   --set KEY=VALUE put into the tree
     values      the values: names, shares, counts
     inputs      the sections that say what goes in: models, data
+    accuracy    the metric that judges, and the loss that it allows
     fields      the sections that say what to do: matrix, quantize, measure, gate, limits
     words       what pydantic finds, in plain words at its place
     check       what concerns several keys, or the disk
     file        Suite, parse, read, json_schema
+    judged      the suite with its metric settled by what the data holds
     cells       the matrix multiplied out, for the plan
 """
 

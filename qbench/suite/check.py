@@ -79,6 +79,9 @@ def _splits(root: Node) -> Iterator[Problem]:
     data = root.at(("data",))
     if data is None or not isinstance(data.value, dict):
         return
+    overlap = root.at(("data", "overlap"))
+    if overlap is not None and overlap.value == "allow":
+        return
     calibrate, evaluate = (root.at(("data", key, "split")) for key in ("calibrate", "evaluate"))
     split = CalibrateSpec().split if calibrate is None else calibrate.value
     other = EvaluateSpec().split if evaluate is None else evaluate.value
@@ -86,7 +89,7 @@ def _splits(root: Node) -> Iterator[Problem]:
         path: Path = ("data", "calibrate" if evaluate is None else "evaluate", "split")
         what = (
             f"calibration and evaluation both take '{split}'; a score on examples that the calibration saw "
-            "proves nothing, so take another split for one of them"
+            "proves nothing, so take another split for one of them, or set `overlap: allow` where that is meant"
         )
         yield list(root.walk(path))[-1][1].mark.problem(what, path_text(path))
 

@@ -5,19 +5,18 @@ Docstrings and descriptions go to the JSON Schema that editors read.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from qbench import registry
 from qbench.quant.recipe import Recipe
+from qbench.suite.accuracy import AccuracyGate
 from qbench.suite.recipes import Calibrator, Flow, Percentile
 from qbench.suite.values import (
     BackendName,
     Count,
-    MetricName,
     ModelName,
-    Number,
     Positive,
     Ratio,
     Section,
@@ -132,6 +131,7 @@ class QatKeys(RangeKeys):
     epochs: Count = Field(1, description="Passes over the training split.")
     learning_rate: Positive = Field(1e-3, description="Step size of the optimizer.")
     batch_size: Count = Field(64, description="Examples of one training step.")
+    samples: Count | None = Field(None, description="Most examples to train on, drawn by the seed; null: all.")
     seed: Seed = Field(0, description="Seed of the order of examples.")
     schedule: Literal["cosine", "constant"] = Field("cosine", description="How the learning rate goes.")
     distill: ShareToOne = Field(
@@ -209,7 +209,9 @@ class EvaluateKeys(Section):
     """What is evaluated beside predictions and scores."""
 
     layers: Yes = Field(
-        False, description="SQNR and cosine of each layer's output against fp32, on calibration examples."
+        False,
+        description="SQNR and cosine of each layer's output against fp32, on calibration examples, and the share of "
+        "values on evaluation examples that it clips.",
     )
 
 
@@ -218,15 +220,6 @@ class LatencyGate(Section):
 
     max_regression: ShareOrZero = Field(0.05, description="Largest slowdown against the stored baseline.")
     min_speedup: Positive | None = Field(None, description="Smallest speed-up over fp32; null: not gated.")
-
-
-class AccuracyGate(Section):
-    """What accuracy must hold, as non-inferiority to fp32."""
-
-    metric: MetricName = Field("top1", description="The suite's metric.")
-    margin: Annotated[Number, Field(ge=0)] = Field(
-        1.0, description="Largest loss: percentage points for a metric in percent, else the metric's own unit."
-    )
 
 
 class SizeGate(Section):

@@ -6,7 +6,7 @@ Docstrings and descriptions go to the JSON Schema that editors read.
 from __future__ import annotations
 
 from pathlib import Path, PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo, WithJsonSchema, model_validator
 
@@ -15,6 +15,7 @@ from qbench.models.base import ModelReference
 from qbench.suite.values import (
     Count,
     ModelName,
+    Positive,
     PythonTarget,
     Section,
     Seed,
@@ -28,7 +29,7 @@ from qbench.suite.values import (
 SOURCES = ("python", "onnx", "torchscript")
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth")
 # What needs a path behind its name: `dataset: {npz: file.npz}`. A package's own loader may need none.
-PATH_LOADERS = ("npz", "idx", "image-folder", "python")
+PATH_LOADERS = ("npz", "idx", "image-folder", "csv", "huggingface", "python")
 
 
 class SourceSpec(Section):
@@ -71,6 +72,14 @@ class SourceSpec(Section):
         return self.python.rpartition(":")[2] if self.python else None
 
 
+class TrainSpec(Section):
+    """How a built-in is trained, where that differs from its own way."""
+
+    epochs: Count | None = Field(None, description="Passes over the training split.")
+    learning_rate: Positive | None = Field(None, description="The highest learning rate.")
+    seed: Seed | None = Field(None, description="Seed of the initial weights and of the order of the examples.")
+
+
 class ModelSpec(Section):
     """One model: a built-in by name, or your own by source."""
 
@@ -79,6 +88,7 @@ class ModelSpec(Section):
     weights: Text | None = Field(
         None, description="A state dict for the module, .safetensors or .pt/.pth (read with weights_only)."
     )
+    train: TrainSpec | None = Field(None, description="For a built-in that qbench trains, as `qbench train` does.")
 
     @model_validator(mode="after")
     def _can_be_found(self, info: ValidationInfo) -> ModelSpec:
@@ -89,6 +99,10 @@ class ModelSpec(Section):
                 raise wrong(registry.unknown("model", self.name, options) + hint, "name")
         elif self.weights is not None and self.source.loader != "python":
             raise wrong(f"an {self.source.loader} file holds its own weights; remove this key", "weights")
+        if self.train is not None and (self.source is not None or self.weights is not None):
+            raise wrong("only a built-in without weights is trained; remove this key, or source and weights", "train")
+        if self.train is not None and registry.load("model", self.name).training is None:
+            raise wrong(f"{self.name} comes with its weights and is not trained; remove this key", "train")
         if self.weights is not None and PurePath(self.weights).suffix not in WEIGHT_SUFFIXES:
             raise wrong(
                 f"expected a .safetensors, .pt or .pth file, got {shown(self.weights)}; "
@@ -111,6 +125,7 @@ class ModelSpec(Section):
             attribute=source.attribute if source else None,
             args=dict(source.args) if source else {},
             weights=absolute(self.weights) if self.weights else None,
+            training=self.train.model_dump(exclude_none=True) if self.train else {},
         )
 
 
@@ -127,6 +142,11 @@ class CalibrateSpec(Section):
     split: Text = Field("train", description="A split of the data set.")
     samples: Count = Field(256, description="How many examples to draw.")
     seed: Seed = Field(0, description="Seed of the draw.")
+    seeds: Count = Field(
+        1,
+        description="How many subsets to draw, of seed, seed + 1 and so on: static variants are built and evaluated "
+        "with each, so that the luck of the draw is seen; what is measured and shipped is the first.",
+    )
 
 
 class EvaluateSpec(Section):
@@ -187,11 +207,17 @@ class DataSpec(Section):
         WithJsonSchema(_DATASET_SCHEMA),
         Field(
             description="A built-in's name (`digits`), or one loader with its value and options: `{npz: file}`, "
-            "`{image-folder: dir, size: 32}`, `{idx: path}`, `{python: file.py:function}`.",
+            "`{image-folder: dir, size: 32}`, `{idx: path}`, `{csv: texts.csv}`, `{huggingface: path or name}`, "
+            "`{python: file.py:function}`.",
         ),
     ]
     calibrate: CalibrateSpec = Field(CalibrateSpec(), description="Examples for calibration.")
     evaluate: EvaluateSpec = Field(EvaluateSpec(), description="Examples for predictions and scores.")
+    overlap: Literal["error", "allow"] = Field(
+        "error",
+        description="What to do where an evaluation example (by its content) is a calibration or training example, "
+        "too: error; allow says that it is meant, and every record tells how many.",
+    )
 
     @property
     def loader(self) -> str:

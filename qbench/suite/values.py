@@ -167,4 +167,3 @@ ModelName = Annotated[
 ]
 PythonTarget = Annotated[StrictStr, AfterValidator(_python)]
 BackendName = Annotated[str, PlainValidator(partial(_registered, "backend")), _name_schema("backend")]
-MetricName = Annotated[str, PlainValidator(partial(_registered, "metric")), _name_schema("metric")]

@@ -1,0 +1,303 @@
+"""The examples of a run: what calibrates, trains and evaluates, checked, kept apart, and put into the cache.
+
+``prepare_data`` runs in a child process (user code); later stages read the examples memory-mapped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench import cache, registry
+from qbench.backends.base import Inputs
+from qbench.datasets import check, contents
+from qbench.datasets.base import Dataset, Examples, Preprocessing
+from qbench.errors import DataError
+from qbench.suite import DataSpec
+
+Array = NDArray[Any]
+Progress = Callable[[str, float], None]
+WAY_OUT = (
+    "take them out of one of the two, evaluate on another split, or set `data: {overlap: allow}` where that is meant"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRequest:
+    """Which examples a suite wants: ``base`` is the suite's folder; ``train``: the calibration split whole, for QAT.
+    ``calibrate_seeds`` subsets are drawn, of ``calibrate_seed`` and the seeds behind it."""
+
+    loader: str
+    value: Any
+    options: Mapping[str, Any]
+    base: Path
+    calibrate_split: str
+    calibrate_samples: int
+    calibrate_seed: int
+    evaluate_split: str
+    evaluate_samples: int | None
+    evaluate_seed: int
+    train: bool
+    calibrate_seeds: int = 1
+    allow_overlap: bool = False
+
+
+def request_of(spec: DataSpec, base: Path, *, train: bool) -> DataRequest:
+    """The examples that a suite's ``data`` section asks for; ``train``: the calibration split whole, for QAT."""
+    return DataRequest(
+        loader=spec.loader,
+        value=spec.value,
+        options=spec.options,
+        base=base,
+        calibrate_split=spec.calibrate.split,
+        calibrate_samples=spec.calibrate.samples,
+        calibrate_seed=spec.calibrate.seed,
+        calibrate_seeds=spec.calibrate.seeds,
+        evaluate_split=spec.evaluate.split,
+        evaluate_samples=spec.evaluate.samples,
+        evaluate_seed=spec.evaluate.seed,
+        train=train,
+        allow_overlap=spec.overlap == "allow",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """One more calibration subset: the seed that drew it, the name of its files in the folder, and its digest."""
+
+    seed: int
+    part: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """The examples of a run in the cache: raw, with the one preprocessing object that every stage uses.
+
+    ``draws`` are the calibration subsets of further seeds. ``shared_examples``: how many evaluation examples
+    calibration or training has, too; only a suite that allows it has any. ``request`` is what was asked for.
+    """
+
+    folder: Path
+    preprocessing: Preprocessing
+    classes: int | None
+    inputs: int
+    calibration_digest: str
+    training_digest: str
+    evaluation_digest: str
+    evaluation_count: int
+    notes: tuple[str, ...] = ()
+    calibration_seed: int = 0
+    calibration_part: str = "calibrate"
+    draws: tuple[Draw, ...] = ()
+    shared_examples: int | None = None
+    allow_overlap: bool = False
+    request: DataRequest | None = None
+
+    def drawn(self, draw: Draw) -> Data:
+        """The same data with the calibration subset of another seed."""
+        return replace(
+            self,
+            calibration_seed=draw.seed,
+            calibration_part=draw.part,
+            calibration_digest=draw.digest,
+            draws=(),
+        )
+
+    def calibration(self) -> Inputs:
+        """The preprocessed calibration examples, one array per model input."""
+        return self.preprocessing(self._raw(self.calibration_part))
+
+    def training(self) -> tuple[Inputs, Array] | None:
+        """The preprocessed calibration split with its labels, whole if QAT was planned; None where it has none."""
+        labels = self._labels("train")
+        return None if labels is None else (self.preprocessing(self._raw("train")), labels)
+
+    def evaluation(self, start: int, stop: int) -> Inputs:
+        """Preprocessed evaluation examples from ``start`` up to ``stop``."""
+        return self.preprocessing(tuple(array[start:stop] for array in self._raw("evaluate")))
+
+    def evaluation_examples(self) -> Examples:
+        """The raw evaluation examples, memory-mapped."""
+        return Examples(inputs=self._raw("evaluate"), labels=self.evaluation_labels(), ids=tuple(self.evaluation_ids()))
+
+    def probe(self, batch: int) -> Inputs:
+        """Made-up inputs of the examples' shapes and types, the same for every data set that has these: seeded noise,
+        or zeros and ones where the model takes whole numbers. What a network gives for them tells it from others."""
+        random = np.random.RandomState(0)
+        made = []
+        for array in self.evaluation(0, 1):
+            shape = (batch, *array.shape[1:])
+            noise = random.standard_normal(shape) if array.dtype.kind == "f" else random.randint(0, 2, shape)
+            made.append(np.ascontiguousarray(noise.astype(array.dtype)))
+        return tuple(made)
+
+    def evaluation_labels(self) -> Array | None:
+        """The labels of the evaluation examples; None where there are none."""
+        return self._labels("evaluate")
+
+    def evaluation_ids(self) -> list[str]:
+        """A name for each evaluation example."""
+        ids: list[str] = json.loads((self.folder / "ids.json").read_text())
+        return ids
+
+    def _raw(self, part: str) -> Inputs:
+        files = [self.folder / f"{part}_{i}.npy" for i in range(self.inputs)]
+        return tuple(np.load(file, mmap_mode="r", allow_pickle=False) for file in files)
+
+    def _labels(self, part: str) -> Array | None:
+        file = self.folder / f"{part}_labels.npy"
+        return np.load(file, allow_pickle=False) if file.exists() else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    """What was read of a data set: ``calibrate`` by seed, the one that is shipped first."""
+
+    calibrate: Mapping[int, Examples]
+    train: Examples
+    evaluate: Examples
+
+    @property
+    def first(self) -> Examples:
+        return next(iter(self.calibrate.values()))
+
+
+def prepare_data(request: DataRequest, root: Path, *, progress: Progress) -> Data:
+    """Reads, checks and caches the examples; raises ``DataError`` with what to do, also where the evaluation has
+    examples that calibration or training has, too, unless the request allows it."""
+    progress("read data", 0.1)
+    dataset: Dataset = registry.load("dataset", request.loader)(
+        request.value, base=request.base, options=request.options
+    )
+    for split in (request.calibrate_split, request.evaluate_split):
+        check.require_split(dataset, split)
+    parts = _read(dataset, request)
+    progress("compare calibration, training and evaluation examples", 0.6)
+    seen = _require_apart(dataset, request, parts)
+    notes = _notes(request, parts, seen)
+    progress("keep the examples", 0.8)
+    data = _store(dataset, parts, root)
+    return replace(
+        data,
+        notes=(*notes, *data.notes),
+        calibration_seed=request.calibrate_seed,
+        shared_examples=seen,
+        allow_overlap=request.allow_overlap,
+        request=request,
+    )
+
+
+def _read(dataset: Dataset, request: DataRequest) -> _Parts:
+    seeds = range(request.calibrate_seed, request.calibrate_seed + request.calibrate_seeds)
+    train = dataset.sample(request.calibrate_split, None, 0) if request.train else None
+    drawn = {seed: dataset.sample(request.calibrate_split, request.calibrate_samples, seed) for seed in seeds}
+    evaluate = dataset.sample(request.evaluate_split, request.evaluate_samples, request.evaluate_seed)
+    for examples in (*drawn.values(), *([] if train is None else [train])):
+        check.check(dataset, request.calibrate_split, examples)
+    check.check(dataset, request.evaluate_split, evaluate)
+    first = drawn[request.calibrate_seed]
+    check.alike(dataset, {request.calibrate_split: first, request.evaluate_split: evaluate})
+    return _Parts(calibrate=_different(drawn), train=first if train is None else train, evaluate=evaluate)
+
+
+def _different(drawn: Mapping[int, Examples]) -> dict[int, Examples]:
+    """Each subset once, with the first seed that drew it: a split may hold too few examples for several."""
+    seeds: dict[str, int] = {}
+    for seed, examples in drawn.items():
+        seeds.setdefault(examples.digest(), seed)
+    return {seed: drawn[seed] for seed in seeds.values()}
+
+
+def _require_apart(dataset: Dataset, request: DataRequest, parts: _Parts) -> int:
+    """How many evaluation examples calibration or training has, too; ``DataError`` unless that is allowed."""
+    seen = [parts.train] if request.train else list(parts.calibrate.values())
+    found = contents.shared(seen, parts.evaluate)
+    if found and not request.allow_overlap:
+        raise DataError(
+            f"{dataset.name}: {len(found)} of {len(parts.evaluate)} examples of the split '{request.evaluate_split}' "
+            f"{'is' if len(found) == 1 else 'are'} also among the {'training' if request.train else 'calibration'} "
+            f"examples of '{request.calibrate_split}': {contents.named(parts.evaluate, found, seen)}; "
+            f"a score on examples that were seen before proves nothing: {WAY_OUT}"
+        )
+    return len(found)
+
+
+def require_unseen(data: Data, trained_on: Examples, *, name: str) -> str | None:
+    """Raises ``DataError`` where a network was trained on evaluation examples; where the suite allows it, a note."""
+    evaluate = data.evaluation_examples()
+    found = contents.shared([trained_on], evaluate)
+    if not found:
+        return None
+    if data.allow_overlap:
+        return f"{name} was trained on {len(found)} of the {len(evaluate)} evaluation examples"
+    raise DataError(
+        f"{name} was trained on {len(found)} of the {len(evaluate)} evaluation examples: "
+        f"{contents.named(evaluate, found, [trained_on])}; {WAY_OUT}"
+    )
+
+
+def _notes(request: DataRequest, parts: _Parts, seen: int) -> tuple[str, ...]:
+    notes = []
+    if seen:
+        notes.append(
+            f"{seen} of {len(parts.evaluate)} evaluation examples are calibration or training examples, too, which the "
+            "suite allows: its scores flatter"
+        )
+    if repeated := contents.repeated(parts.evaluate):
+        notes.append(
+            f"{repeated} of {len(parts.evaluate)} evaluation examples repeat an earlier one; intervals count them as "
+            "independent, so they are too narrow"
+        )
+    if (drawn := len(parts.calibrate)) < request.calibrate_seeds:
+        notes.append(
+            f"calibrate.seeds: {request.calibrate_seeds} seeds draw {drawn} different "
+            f"{'subset' if drawn == 1 else 'subsets'} of {len(parts.first)} examples from split "
+            f"'{request.calibrate_split}'; take fewer samples to see what the draw matters"
+        )
+    return tuple(notes)
+
+
+def _store(dataset: Dataset, parts: _Parts, root: Path) -> Data:
+    arrays = {f"calibrate{number or ''}": one for number, one in enumerate(parts.calibrate.values())}
+    draws = list(zip(parts.calibrate, arrays, strict=True))[1:]
+    arrays |= {"train": parts.train, "evaluate": parts.evaluate}
+    digests = {part: examples.digest() for part, examples in arrays.items()}
+    preprocessing = dataset.preprocessing.digest()
+    ids = list(parts.evaluate.ids) or [str(i) for i in range(len(parts.evaluate))]
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        for part, examples in arrays.items():
+            _save(folder, part, examples)
+        (folder / "ids.json").write_text(json.dumps(ids))
+        return {}
+
+    def digest(name: str, part: str) -> str:
+        return cache.key_of({"preprocessing": preprocessing, name: digests[part]})
+
+    entry = cache.fetch(root, "data", cache.key_of({**digests, "preprocessing": preprocessing, "ids": ids}), fill)
+    return Data(
+        folder=entry.folder,
+        preprocessing=dataset.preprocessing,
+        classes=dataset.classes,
+        inputs=len(parts.evaluate.inputs),
+        calibration_digest=digest("calibration", "calibrate"),
+        training_digest=digest("training", "train"),
+        evaluation_digest=digest("evaluation", "evaluate"),
+        evaluation_count=len(parts.evaluate),
+        notes=(entry.note,) if entry.note else (),
+        draws=tuple(Draw(seed=seed, part=part, digest=digest("calibration", part)) for seed, part in draws),
+    )
+
+
+def _save(folder: Path, part: str, examples: Examples) -> None:
+    for i, array in enumerate(examples.inputs):
+        np.save(folder / f"{part}_{i}.npy", array, allow_pickle=False)
+    if examples.labels is not None:
+        np.save(folder / f"{part}_labels.npy", examples.labels, allow_pickle=False)

@@ -1,0 +1,288 @@
+"""The examples of a run: which ones calibrate, train and evaluate, and that none does two of these."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbench import cache, suite
+from qbench.data import DataRequest, prepare_data, request_of, require_unseen
+from qbench.datasets import check, contents
+from qbench.datasets.base import Dataset, Examples
+from qbench.errors import DataError, SuiteError
+
+
+@pytest.fixture
+def root(tmp_path):
+    return cache.open_cache(tmp_path / "cache")
+
+
+def images(n, *, seed=0, size=4):
+    return np.random.default_rng(seed).random((n, 1, size, size), dtype=np.float32)
+
+
+def npz(folder, **arrays):
+    values = {"train_inputs": images(40, seed=1), "test_inputs": images(20, seed=2)} | arrays
+    values |= {f"{split}_labels": np.arange(len(values[f"{split}_inputs"])) % 10 for split in ("train", "test")}
+    np.savez(folder / "d.npz", **values)
+    return DataRequest(
+        loader="npz",
+        value="d.npz",
+        options={},
+        base=folder,
+        calibrate_split="train",
+        calibrate_samples=8,
+        calibrate_seed=0,
+        evaluate_split="test",
+        evaluate_samples=None,
+        evaluate_seed=0,
+        train=False,
+    )
+
+
+def prepare(request, root, **changes):
+    return prepare_data(replace(request, **changes), root, progress=lambda *_: None)
+
+
+# --- kept apart ------------------------------------------------------------------------------------------------------
+
+
+def leaking(folder, count):
+    """Evaluation examples of which the first ``count`` are training examples, too, from position 30 on."""
+    train, test = images(40, seed=1), images(20, seed=2)
+    test[:count] = train[30 : 30 + count]
+    return npz(folder, train_inputs=train, test_inputs=test)
+
+
+def test_an_evaluation_example_that_calibrates_is_an_error(root, tmp_path):
+    """The message says how many, names the first with what they equal, and both ways out."""
+    with pytest.raises(DataError) as raised:
+        prepare(leaking(tmp_path, 7), root, calibrate_samples=40)
+    assert str(raised.value) == (
+        "npz:d.npz: 7 of 20 examples of the split 'test' are also among the calibration examples of 'train': "
+        "test[0] (= train[30]), test[1] (= train[31]), test[2] (= train[32]), test[3] (= train[33]), "
+        "test[4] (= train[34]) and 2 more; a score on examples that were seen before proves nothing: take them out of "
+        "one of the two, evaluate on another split, or set `data: {overlap: allow}` where that is meant"
+    )
+
+
+def test_what_trains_counts_whole(root, tmp_path):
+    """QAT sees the whole split: an example outside the calibration subset is an error then, and only then."""
+    request = leaking(tmp_path, 1)
+    few = {"calibrate_samples": 2, "calibrate_seed": 3}
+    assert prepare(request, root, **few).shared_examples == 0
+    with pytest.raises(DataError, match=r"1 of 20 .* is also among the training examples of 'train': test\[0\]"):
+        prepare(request, root, **few, train=True)
+
+
+def test_every_calibration_subset_is_looked_at(root, tmp_path):
+    """A leak that only the subset of a later seed has is found."""
+    train = images(40, seed=1)
+    request = npz(tmp_path, train_inputs=train)
+    first, second = (set(prepare(request, root, calibrate_seed=seed).calibration()[0][:, 0, 0, 0]) for seed in (0, 1))
+    only = next(i for i in range(40) if train[i, 0, 0, 0] in second - first)
+    request = npz(tmp_path, train_inputs=train, test_inputs=np.concatenate([images(5, seed=2), train[only : only + 1]]))
+    assert prepare(request, root).shared_examples == 0
+    with pytest.raises(DataError, match=rf"test\[5\] \(= train\[{only}\]\)"):
+        prepare(request, root, calibrate_seeds=2)
+
+
+def test_a_suite_that_allows_it_is_told_how_many(root, tmp_path):
+    """`overlap: allow` goes on; the number is kept for the records and noted."""
+    data = prepare(leaking(tmp_path, 3), root, calibrate_samples=40, allow_overlap=True)
+    assert data.shared_examples == 3
+    assert data.notes == (
+        "3 of 20 evaluation examples are calibration or training examples, too, which the suite allows: its scores "
+        "flatter",
+    )
+
+
+def test_the_suite_decides_about_overlap_and_seeds(tmp_path):
+    """The keys reach the request; an error is the default, and so is one seed."""
+    text = "suite: s\nmodels: [digits-cnn]\ndata: {{dataset: digits{more}}}\nmatrix: {{}}\n"
+    made = [
+        request_of(suite.parse(text.format(more=more), file="s.yaml").data, tmp_path, train=False)
+        for more in ("", ", overlap: allow, calibrate: {seeds: 3}")
+    ]
+    assert [(one.allow_overlap, one.calibrate_seeds) for one in made] == [(False, 1), (True, 3)]
+
+
+def test_one_split_for_both_is_allowed_only_with_overlap():
+    """A suite that says so may calibrate on what it evaluates; else its line is named, with the way out."""
+    text = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits, calibrate: {split: test}%s}\nmatrix: {}\n"
+    assert suite.parse(text % ", overlap: allow", file="s.yaml").data.calibrate.split == "test"
+    with pytest.raises(SuiteError, match=r"both take 'test'.*overlap: allow"):
+        suite.parse(text % "", file="s.yaml")
+
+
+def test_a_network_trained_on_evaluation_examples_is_an_error(root, tmp_path):
+    """What a built-in learned on is held against what the suite evaluates, unless that is allowed."""
+    data = prepare(npz(tmp_path), root)
+    trained_on = examples(np.concatenate([images(9), images(20, seed=2)[12:18]]))
+    said = r"^mine was trained on 6 of the 20 evaluation examples: test\[12\], .*test\[16\] and 1 more; take .*allow"
+    with pytest.raises(DataError, match=said):
+        require_unseen(data, trained_on, name="mine")
+    assert require_unseen(data, examples(images(9)), name="mine") is None
+    note = require_unseen(replace(data, allow_overlap=True), trained_on, name="mine")
+    assert note == "mine was trained on 6 of the 20 evaluation examples"
+
+
+# --- the same by content ---------------------------------------------------------------------------------------------
+
+
+def examples(*arrays):
+    return Examples(inputs=arrays, labels=None)
+
+
+LAYOUTS = {
+    "as it is": lambda array: array,
+    "Fortran order": np.asfortranarray,
+    "a view with steps": lambda array: np.repeat(array, 2, axis=2)[:, :, ::2],
+    "big-endian": lambda array: array.astype(array.dtype.newbyteorder(">")),
+    "float64": lambda array: array.astype(np.float64),
+    "another axis of 1": lambda array: array[:, :, None],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32])
+def test_the_same_values_are_the_same_example(layout, dtype):
+    """Neither the order of bytes in memory nor the type that a file has for the values hides a leak."""
+    values = np.random.default_rng(0).integers(0, 200, (6, 2, 3)).astype(dtype)
+    known = examples(values)
+    assert contents.shared([known], examples(LAYOUTS[layout](values[[4, 1]]))) == {0: (0, 4), 1: (0, 1)}
+
+
+def test_a_zero_has_no_sign():
+    """-0.0 and 0.0 are the same to a network."""
+    assert contents.shared([examples(np.zeros((1, 3)))], examples(np.full((1, 3), -0.0, np.float32))) == {0: (0, 0)}
+
+
+def test_whole_numbers_of_two_widths_are_compared_by_value():
+    """Token ids as int32 here and int64 there are the same text; other ids, whose bytes are the same, are not."""
+    known = examples(np.array([[1, 0, 2, 0]], np.int32))
+    assert contents.shared([known], examples(np.array([[1, 0, 2, 0]], np.int64))) == {0: (0, 0)}
+    assert contents.shared([known], examples(np.array([[1, 2]], np.int64))) == {}
+
+
+def test_the_end_of_one_input_is_not_the_beginning_of_the_next():
+    """[1], [2, 3] and [1, 2], [3] are different examples."""
+    split = [np.array([[1]]), np.array([[2, 3]])], [np.array([[1, 2]]), np.array([[3]])]
+    assert contents.shared([examples(*split[0])], examples(*split[1])) == {}
+
+
+rows = st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([0.0, -0.0, 0.5, 1.0])), min_size=1, max_size=12)
+
+
+@given(rows, rows, st.integers(1, 9))
+@settings(max_examples=40)
+def test_sharing_is_equality_of_values(one, other, block):
+    """What is found is what comparing every pair finds, whatever the size of the blocks."""
+    ints, floats = ([np.array([row[k] for row in side]) for side in (one, other)] for k in (0, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contents, "BLOCK", block)
+        left, right = (examples(a[:, None].astype(np.int64), b[:, None]) for a, b in zip(ints, floats, strict=True))
+        found = contents.shared([left], right)
+        assert contents.repeated(left) == len(one) - len({(a, b + 0.0) for a, b in one})
+    assert found == {i: (0, one.index(row)) for i, row in enumerate(other) if row in one}
+
+
+# --- calibration subsets ---------------------------------------------------------------------------------------------
+
+
+def test_each_further_seed_is_what_a_suite_with_that_seed_would_have(root, tmp_path):
+    """Subset number i is that of seed + i: the same examples and the same digest, so the same artifact."""
+    request = npz(tmp_path)
+    data = prepare(request, root, calibrate_seed=5, calibrate_seeds=3)
+    assert [draw.seed for draw in data.draws] == [6, 7]
+    for draw in data.draws:
+        alone, drawn = prepare(request, root, calibrate_seed=draw.seed), data.drawn(draw)
+        assert drawn.calibration_digest == alone.calibration_digest != data.calibration_digest
+        assert np.array_equal(drawn.calibration()[0], alone.calibration()[0])
+        assert (drawn.evaluation_digest, drawn.draws) == (data.evaluation_digest, ())
+
+
+def test_seeds_that_draw_the_same_examples_are_said(root, tmp_path):
+    """A split of no more examples than are drawn gives one subset: no luck can be seen, and none is made up."""
+    data = prepare(npz(tmp_path), root, calibrate_samples=40, calibrate_seeds=3)
+    assert data.draws == ()
+    assert data.notes == (
+        "calibrate.seeds: 3 seeds draw 1 different subset of 40 examples from split 'train'; take fewer samples to see "
+        "what the draw matters",
+    )
+
+
+def test_a_split_is_read_once_for_all_its_subsets():
+    """Three draws and the whole of a split of which every draw reads everything cost one reading."""
+
+    class Counting(Dataset):
+        name, splits, read = "counting", ("train",), 0
+
+        def load(self, split):
+            self.read += 1
+            return examples(np.arange(10)[:, None])
+
+    dataset = Counting()
+    drawn = [dataset.sample("train", samples, seed) for samples, seed in ((3, 0), (3, 1), (None, 0))]
+    assert [len(one) for one in drawn] == [3, 3, 10]
+    assert dataset.read == 1
+
+
+# --- what else is said of the data -----------------------------------------------------------------------------------
+
+
+def test_repeated_evaluation_examples_are_said(root, tmp_path):
+    """Copies are no further evidence: the number is noted."""
+    test = images(20, seed=2)
+    test[15:] = test[0]
+    (note,) = prepare(npz(tmp_path, test_inputs=test), root).notes
+    assert note.startswith("5 of 20 evaluation examples repeat an earlier one; intervals count them as independent")
+
+
+def test_renamed_examples_are_not_answered_from_the_cache(root, tmp_path):
+    """The same pixels under other names give the new names, and the same digest."""
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np, pathlib\n"
+        "def load(split):\n"
+        "    n, first = (8, 100) if split == 'train' else (3, 0)\n"
+        "    letter = pathlib.Path(__file__).with_name('letter').read_text()\n"
+        "    return {'inputs': np.arange(n * 4.0).reshape(n, 4) + first, 'ids': [f'{letter}{i}' for i in range(n)]}\n"
+    )
+    found = []
+    for letter in "ab":
+        (tmp_path / "letter").write_text(letter)
+        found.append(prepare(npz(tmp_path), root, loader="python", value="mine.py:load"))
+    assert [one.evaluation_ids() for one in found] == [["a0", "a1", "a2"], ["b0", "b1", "b2"]]
+    assert found[0].evaluation_digest == found[1].evaluation_digest
+
+
+def test_splits_that_no_network_takes_both_are_refused():
+    """Another number of inputs or axes in one split is named with the shapes of both."""
+    dataset = type("Mine", (Dataset,), {"name": "mine", "splits": ("train", "test"), "load": None})()
+    with pytest.raises(DataError) as raised:
+        check.alike(dataset, {"train": examples(np.zeros((2, 3, 3, 1))), "test": examples(np.zeros((2, 9)))})
+    assert str(raised.value) == (
+        "mine: one network cannot take both: split 'train': 1 input, float64[2, 3, 3, 1]; "
+        "split 'test': 1 input, float64[2, 9]; give both splits the same axes"
+    )
+
+
+def test_examples_without_a_value_are_refused():
+    """An array of shape (n, 0) would make all examples the same."""
+    dataset = type("Mine", (Dataset,), {"name": "mine", "splits": ("train",), "load": None})()
+    with pytest.raises(DataError, match=r"examples hold no value: the array has shape \(5, 0\)"):
+        check.check(dataset, "train", examples(np.zeros((5, 0))))
+
+
+def test_ids_stand_beside_their_examples(root, tmp_path):
+    """The raw evaluation examples come back with labels and ids as they were read."""
+    data = prepare(npz(tmp_path), root)
+    back = data.evaluation_examples()
+    assert np.array_equal(back.inputs[0], images(20, seed=2))
+    assert back.ids[:2] == ("test[0]", "test[1]")
+    assert json.loads((data.folder / "ids.json").read_text()) == list(back.ids)
