@@ -46,18 +46,17 @@ def make_plan(suite: Suite, backends: Mapping[str, Backend], *, cores: int, only
     """The plan of a suite on a machine with ``cores`` usable cores.
 
     ``only`` keeps the cases whose id matches one of its comma-separated globs (and the baselines they need).
-    Raises ``UsageError`` for a glob without a match, more threads than cores, a backend that ``backends`` lacks
-    or a matrix beyond ``cells.MAX_CELLS``.
+    A cell with more threads than ``cores`` is skipped. Raises ``UsageError`` where that leaves nothing to run, for a
+    glob without a match, a backend that ``backends`` lacks or a matrix beyond ``cells.MAX_CELLS``.
     """
     asked, notes = requested(suite)
-    variants = Variants(suite, backends)
+    variants = Variants(suite, backends, cores=cores)
     cells, more = _meaningful(asked, variants)
     notes += more
     if only is not None:
         wanted = _matching(cells, only)
         notes += [f"--filter '{only}' keeps {len(wanted)} of {len(cells)} cells"] * (len(wanted) < len(cells))
         cells = wanted
-    _require_cores(suite, cells, cores)
     references = _references(cells, variants)
     every = sorted([*cells, *references], key=_order(variants, asked))
     planned = tuple(variants.planned(cell, cell in references) for cell in every if variants.why_skipped(cell) is None)
@@ -69,6 +68,7 @@ def make_plan(suite: Suite, backends: Mapping[str, Backend], *, cores: int, only
     notes += _added(references)
     notes += _redrawn(suite, planned)
     if not planned:
+        _require_cores(suite, cells, variants)
         notes.append(f"nothing to run: {'every case is skipped' if skipped else 'the matrix holds no case'}")
     return Plan(suite=suite.suite, cases=planned, skipped=skipped, notes=tuple(notes))
 
@@ -175,15 +175,13 @@ def measuring_cores(suite: Suite, allowed: tuple[int, ...]) -> tuple[int, ...]:
     return allowed if named is None else named
 
 
-def _require_cores(suite: Suite, cells: list[Cell], cores: int) -> None:
-    threads = max((cell[3] for cell in cells), default=0)
-    if threads > cores:
-        key = "matrix.threads" if threads in suite.matrix.threads else "matrix.include"
-        have = "1 core" if cores == 1 else f"{cores} cores"
-        raise UsageError(
-            f"{suite.place(key)}: {key}: {threads} threads, but this process may use {have}; "
-            "take fewer threads, or allow it more cores"
-        )
+def _require_cores(suite: Suite, cells: list[Cell], variants: Variants) -> None:
+    """Raises ``UsageError`` where fewer threads, or more cores, would have left something to run."""
+    for cell in cells:
+        reason = variants.why_too_wide(cell)
+        if reason is not None and variants.why_skipped(cell) == reason:
+            key = "matrix.threads" if cell[3] in suite.matrix.threads else "matrix.include"
+            raise UsageError(f"{suite.place(key)}: {key}: nothing to run: {reason}")
 
 
 def _order(variants: Variants, cells: Iterable[Cell]) -> Callable[[Cell], tuple[int, ...]]:

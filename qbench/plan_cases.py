@@ -94,10 +94,12 @@ class Plan:
 
 
 class Variants:
-    """What is known of each variant of one suite, asked once: its recipe, and why it cannot be built."""
+    """What is known of each variant of one suite, asked once: its recipe, and why it cannot be built. ``cores``: how
+    many of them its cases may be measured on."""
 
-    def __init__(self, suite: Suite, backends: Mapping[str, Backend]) -> None:
+    def __init__(self, suite: Suite, backends: Mapping[str, Backend], *, cores: int) -> None:
         self._suite = suite
+        self._cores = cores
         self._backends = backends
         self._models = {reference.name: reference for reference in suite.references()}
         self._known = {name: (one.missing(), one.kind) for name, one in self._models.items()}
@@ -120,12 +122,25 @@ class Variants:
 
     def why_skipped(self, cell: Cell) -> str | None:
         """Why a cell is skipped: for its own sake, or because its baseline cannot be; None if it runs."""
-        own = self._why_not(cell[:3])
+        own = self._why_not(cell[:3]) or self.why_too_wide(cell)
         baseline = self.baseline(cell)
         if own is not None or baseline is None:
             return own
         reason = self._why_not(baseline[:3])
         return None if reason is None else f"its baseline {case_id(baseline)} is skipped: {reason}"
+
+    def why_too_wide(self, cell: Cell) -> str | None:
+        """Why a cell has too many threads: beyond the cores they would share one, and measure the scheduler; None if
+        each has its own. A suite travels between machines, so such a cell is skipped, not an error."""
+        threads = cell[3]
+        if threads <= self._cores:
+            return None
+        named = self._suite.measure.cores is not None
+        whose, more = (
+            ("measure.cores names", "name more") if named else ("this process may use", "allow it more (taskset)")
+        )
+        have = "1 core" if self._cores == 1 else f"{self._cores} cores"
+        return f"{threads} threads, but {whose} {have}; take fewer threads, or {more}"
 
     def _why_not(self, key: tuple[str, str, str]) -> str | None:
         if key not in self._reasons:

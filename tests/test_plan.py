@@ -215,15 +215,40 @@ def test_a_filter_without_a_match_is_a_usage_error_with_examples(only: str) -> N
         make_plan(suite("{modes: [fp32, static], backends: [torch, x86]}"), stands(), cores=1, only=only)
 
 
-def test_more_threads_than_cores_is_refused_before_anything_runs() -> None:
-    """Threads that share cores measure the scheduler: the plan refuses them and names the line."""
-    wanted = suite("{threads: [1, 4]}")
-    with pytest.raises(UsageError, match=r"^s\.yaml:4: matrix\.threads: 4 threads, but this process may use 2 cores"):
-        make_plan(wanted, stands(), cores=2)
-    assert make_plan(wanted, stands(), cores=2, only="*/t1/*").cases
-    included = suite("{include: [{mode: fp32, backend: torch, threads: 3}]}")
-    with pytest.raises(UsageError, match=r"matrix\.include: 3 threads, but this process may use 1 core;"):
+def test_more_threads_than_cores_are_skipped_with_the_reason() -> None:
+    """A suite travels between machines: cells that this one is too small for are skipped, baselines and all, and the
+    others run. Threads that share cores would measure the scheduler."""
+    plan = make_plan(suite("{modes: [fp32, static], backends: [torch, x86], threads: [1, 4, 8]}"), stands(), cores=2)
+    assert ids(plan) == ["digits-cnn/fp32/torch/t1/b1", "digits-cnn/static/x86/t1/b1"]
+    advice = "take fewer threads, or allow it more (taskset)"
+    assert {skip.case.id: skip.reason for skip in plan.skipped} == {
+        f"digits-cnn/{cell}/t{threads}/b1": f"{threads} threads, but this process may use 2 cores; {advice}"
+        for threads in (4, 8)
+        for cell in ("fp32/torch", "static/x86")
+    }
+
+
+def test_a_suite_that_names_cores_is_told_so_where_they_are_too_few() -> None:
+    """Where `measure.cores` is what limits the threads, taskset would not help, and the reason says what does."""
+    plan = make_plan(suite("{modes: [fp32], threads: [1, 2]}", more="measure: {cores: [3]}"), stands(), cores=1)
+    assert {skip.reason for skip in plan.skipped} == {
+        "2 threads, but measure.cores names 1 core; take fewer threads, or name more"
+    }
+
+
+def test_only_a_suite_of_which_too_many_threads_leave_nothing_is_refused() -> None:
+    """Without a case left there is nothing to find out here: an error that names the line, before anything runs. A
+    backend that is missing is a reason of its own, which fewer threads would not mend."""
+    with pytest.raises(UsageError, match=r"^s\.yaml:4: matrix\.threads: nothing to run: 4 threads, but this process"):
+        make_plan(suite("{threads: [4]}"), stands(), cores=2)
+    with pytest.raises(UsageError, match=r"^s\.yaml:4: matrix\.threads: nothing to run: 4 threads, but this process"):
+        make_plan(suite("{threads: [1, 4]}"), stands(), cores=2, only="*/t4/*")
+    included = suite("{modes: [qat], backends: [torch], include: [{mode: fp32, backend: torch, threads: 3}]}")
+    with pytest.raises(UsageError, match=r"matrix\.include: nothing to run: 3 threads, .* 1 core;"):
         make_plan(included, stands(), cores=1)
+    absent = Stand("x86", "torch", INT8, absent="not installed")
+    plan = make_plan(suite("{modes: [static], backends: [x86], threads: [4]}"), stands(x86=absent), cores=2)
+    assert (plan.cases, {skip.reason for skip in plan.skipped}) == ((), {"not installed"})
 
 
 def test_cases_are_measured_on_the_cores_that_the_suite_names() -> None:

@@ -76,7 +76,10 @@ class Matrix(Section):
         json_schema_extra=UNIQUE,
     )
     threads: tuple[Count, ...] = Field(
-        (1,), min_length=1, description="Threads of one inference.", json_schema_extra=UNIQUE
+        (1,),
+        min_length=1,
+        description="Threads of one inference; more than this machine has cores are skipped, with the reason.",
+        json_schema_extra=UNIQUE,
     )
     batch_sizes: tuple[Count, ...] = Field(
         (1,), min_length=1, description="Examples in one call.", json_schema_extra=UNIQUE
