@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from qbench import cache, machine, registry
+from qbench import backends, cache, machine, quant, registry
 from qbench.backends.base import Backend, BuildJob, Built
 from qbench.errors import BuildError
 from qbench.inputs import Data, Model, load_network
@@ -148,9 +149,7 @@ def _shared(root: Path, common: Mapping[str, Any], parts: Mapping[str, Any], mak
 
 def _pipeline_digest() -> str:
     """The digest of qbench's own code that makes artifacts: a changed pipeline never answers from the cache."""
-    here = Path(__file__).parent
-    files = sorted([*here.glob("quant/**/*.py"), *here.glob("backends/*.py"), here / "build.py"])
-    return cache.key_of({str(path.relative_to(here)): cache.file_digest(path) for path in files})
+    return cache.source_digest(quant, backends, sys.modules[__name__])
 
 
 def build_here(

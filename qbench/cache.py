@@ -10,6 +10,7 @@ The root is 0700: an artifact can hold native code. It is ``QBENCH_CACHE`` if se
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from qbench.errors import CaseError, UsageError
@@ -77,6 +79,20 @@ def file_digest(path: Path) -> str:
     """The sha256 of a file, as 64 hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def source_digest(*modules: ModuleType) -> str:
+    """The sha256 of the source of modules, as 64 hex digits; of a package, every module below it counts.
+
+    A key that names code takes the imported modules, not the names of their files: a module that moves takes its
+    place in the key along, where the name of a file would be missing from it.
+    """
+    sources = {}
+    for module in modules:
+        file = Path(inspect.getfile(module))
+        files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+        sources[module.__name__] = {path.relative_to(file.parent).as_posix(): file_digest(path) for path in files}
+    return key_of(sources)
 
 
 def fetch(root: Path, kind: str, key: str, make: Callable[[Path], Mapping[str, Any]]) -> Entry:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import sys
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -16,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from qbench import cache, machine
+from qbench import batch_width, cache, machine, pieces, piecework
+from qbench import data as data_stage
 from qbench.build import Artifact
 from qbench.data import Data
+from qbench.datasets import base as dataset_contract
 from qbench.piecework import outputs
 from qbench.process import Limits, call
 from qbench.quant import input_fit
@@ -28,7 +31,6 @@ from qbench.slots import Slots
 Array = NDArray[Any]
 Progress = Callable[[str, float], None]
 SEEN = 64  # examples of which the values are looked at together
-CODE = ("evaluate.py", "piecework.py", "pieces.py", "batch_width.py", "data.py", "datasets/base.py")
 RANGED = ("static", "qat")  # modes whose activations have a range that was fixed before
 _FIT = "inputs"
 _FILE = "predictions.npz"
@@ -89,10 +91,9 @@ def _key(artifact: Artifact, data: Data, batch_size: int) -> str:
     )
 
 
-def _code() -> list[str]:
-    """The digests of what decides predictions and is no part of an artifact's own key."""
-    here = Path(__file__).parent
-    return [cache.file_digest(here / name) for name in CODE]
+def _code() -> str:
+    """The digest of the code that decides predictions and is no part of an artifact's own key."""
+    return cache.source_digest(sys.modules[__name__], piecework, pieces, batch_width, data_stage, dataset_contract)
 
 
 def predict(

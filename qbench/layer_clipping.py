@@ -6,26 +6,27 @@ calibration has found is clipped. One pass of fp32 serves all variants of a netw
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qbench import cache
+from qbench import data as data_stage
 from qbench.backends.base import Inputs
 from qbench.backends.torch_runner import tensors
 from qbench.build import Artifact
 from qbench.data import Data
+from qbench.datasets import base as dataset_contract
 from qbench.inputs import Model, load_network
 from qbench.process import Limits, call
-from qbench.quant import output_range, per_layer
+from qbench.quant import dataflow, input_fit, input_range, output_range, per_layer
 from qbench.quant.input_range import InputRange
 
 Progress = Callable[[str, float], None]
 Rows = tuple[Mapping[str, Any], ...]
 EXAMPLES, BATCH = 512, 8  # looked at, evenly from the first to the last; a network holds its activations for a batch
-CODE = ("layer_clipping.py", "data.py", "datasets/base.py", "quant/per_layer.py", "quant/dataflow.py")
-CODE_ONNX = ("quant/output_range.py", "quant/input_fit.py", "quant/input_range.py")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +67,20 @@ def rows(
         found: Mapping[str, Any] = call(_rows_here, variants, model, data, limits=limits, progress=progress)
         return found
 
-    here = Path(__file__).parent
     key = {
         "variants": {name: [one.artifact.key, one.artifact.sha256, one.fp32.sha256] for name, one in variants.items()},
         "model": [model.weights_digest, model.code_digest],
         "data": data.evaluation_digest,
-        "code": [cache.file_digest(here / name) for name in (*CODE, *CODE_ONNX)],
+        "code": _code(),
     }
     facts = cache.fetch(root, "layers", cache.key_of(key), look).facts
     return {name: tuple(found) for name, found in facts.items()}
+
+
+def _code() -> str:
+    """The digest of the code that decides the numbers and is no part of an artifact's own key."""
+    modules = (per_layer, dataflow, output_range, input_fit, input_range)
+    return cache.source_digest(sys.modules[__name__], data_stage, dataset_contract, *modules)
 
 
 def _rows_here(variants: Mapping[str, Variant], model: Model, data: Data, *, progress: Progress) -> dict[str, Rows]:

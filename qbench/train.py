@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import math
 import shutil
 from collections.abc import Callable, Mapping
@@ -193,16 +191,12 @@ def _key(reference: ModelReference, plan: Training, lesson: Lesson) -> str:
         {
             "model": reference.name,
             "args": dict(reference.args),
-            "code": [weights_file.code_digest(reference), _digest_of(shards)],
+            "code": [weights_file.code_digest(reference), cache.source_digest(shards)],
             "training": repr(plan),
             "data": [lesson.examples.digest(), lesson.dataset.preprocessing.digest()],
             "versions": machine.versions(("torch",)),
         }
     )
-
-
-def _digest_of(module: Any) -> str:
-    return hashlib.sha256(Path(inspect.getfile(module)).read_bytes()).hexdigest()
 
 
 def _report(

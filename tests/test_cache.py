@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import threading
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -146,3 +147,21 @@ def test_keys_are_full_digests_of_content_not_of_order(parts, random):
     assert cache.key_of(parts) == cache.key_of(dict(items))
     assert len(cache.key_of(parts)) == 64
     assert cache.key_of({**parts, "one more": 1}) != cache.key_of(parts)
+
+
+def test_a_digest_of_source_follows_its_text_and_every_module_of_a_package(tmp_path):
+    """Code is named by the modules that are imported: a changed line, or one more module below a package, changes the
+    digest, and another folder with the same text does not."""
+    package = ModuleType("parts")
+    for folder in ("here", "there"):
+        (tmp_path / folder / "below").mkdir(parents=True)
+        (tmp_path / folder / "__init__.py").write_text("")
+        (tmp_path / folder / "below" / "part.py").write_text("value = 1\n")
+    package.__file__ = str(tmp_path / "here" / "__init__.py")
+    digest = cache.source_digest(package)
+    package.__file__ = str(tmp_path / "there" / "__init__.py")
+    assert cache.source_digest(package) == digest
+    (tmp_path / "there" / "below" / "part.py").write_text("value = 2\n")
+    changed = cache.source_digest(package)
+    (tmp_path / "there" / "more.py").write_text("")
+    assert len({digest, changed, cache.source_digest(package)}) == 3
