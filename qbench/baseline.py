@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from qbench import cache, wording
+from qbench import cache, strict_json, wording
 from qbench import record as records_file
 from qbench.errors import UsageError
 from qbench.record import Record
@@ -133,7 +133,7 @@ def artifact_file(record: Record, *, beside: Path | None) -> Path | None:
 def _sound(folder: Path, sha256: str) -> Path | None:
     """The artifact's file in a folder of the cache or in a copy of one; None where anything is not as recorded."""
     try:
-        manifest = json.loads((folder / cache.MANIFEST).read_text(encoding="utf-8"))
+        manifest = strict_json.parse((folder / cache.MANIFEST).read_text(encoding="utf-8"))
         name, listed = manifest["facts"]["file"], manifest["files"]
         whole = all(cache.file_digest(folder / other) == digest for other, digest in listed.items())
         return folder / name if whole and listed.get(name) == sha256 else None

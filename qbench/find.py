@@ -33,4 +33,6 @@ def committed_baseline(suite: str, baselines: Path = BASELINES) -> Path | None:
 def _latest(folder: Path) -> Path:
     """A suite's newest run; where there are no symbolic links its name stands in ``latest.txt``."""
     told = folder / "latest.txt"
-    return folder / told.read_text(encoding="utf-8").strip() if told.is_file() else folder / "latest"
+    if not told.is_file():
+        return folder / "latest"
+    return folder / told.read_text(encoding="utf-8", errors="replace").strip()

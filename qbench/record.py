@@ -15,15 +15,24 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from qbench import strict_json
 from qbench.errors import UsageError
 
 SCHEMA = 1
 RECORDS = "records.jsonl"
 Status = Literal["ok", "failed", "skipped"]
+# What a reader takes; a record that someone else wrote may hold anything, and of a time of 0 or of 0 examples no ratio,
+# logarithm or share exists.
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0)]
+Level = Annotated[float, Field(gt=0, lt=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +44,8 @@ class CaseKey:
     model: str
     mode: str
     backend: str
-    threads: int
-    batch_size: int
+    threads: Count
+    batch_size: Count
     recipe: str = "default"
 
     @property
@@ -60,9 +69,9 @@ class Coverage:
     """What really runs in int8: ``macs_int8`` is the share of multiply-accumulates, read from the artifact;
     ``float_reasons`` says of float layers why, where that is known."""
 
-    macs_int8: float
-    layers_int8: int
-    layers_total: int
+    macs_int8: Share
+    layers_int8: Whole
+    layers_total: Whole
     float_layers: tuple[str, ...] = ()
     float_reasons: dict[str, str] = field(default_factory=dict)
 
@@ -74,13 +83,13 @@ class ArtifactFacts:
 
     format: str
     sha256: str
-    size_bytes: int
+    size_bytes: Count
     coverage: Coverage | None = None
     key: str | None = None
     cached: bool | None = None
     note: str | None = None
     rewrites: tuple[str, ...] = ()
-    rewrite_difference: float | None = None
+    rewrite_difference: NotNegative | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,18 +97,18 @@ class Latency:
     """Closed-loop service time of one call, seconds; percentiles and limits are null where ``n`` does not support
     them. ``effective_n``: how many independent calls the ``n`` are worth."""
 
-    p50_seconds: float | None
-    p50_low: float | None
-    p50_high: float | None
-    p90_seconds: float | None
-    p99_seconds: float | None
-    mean_seconds: float | None
-    n: int
-    p90_low: float | None = None
-    p90_high: float | None = None
-    p99_low: float | None = None
-    p99_high: float | None = None
-    effective_n: float | None = None
+    p50_seconds: Positive | None
+    p50_low: Positive | None
+    p50_high: Positive | None
+    p90_seconds: Positive | None
+    p99_seconds: Positive | None
+    mean_seconds: Positive | None
+    n: Whole
+    p90_low: Positive | None = None
+    p90_high: Positive | None = None
+    p99_low: Positive | None = None
+    p99_high: Positive | None = None
+    effective_n: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,9 +116,9 @@ class Sequential:
     """What the literature's protocol says beside the paired one: mean seconds of ``n`` calls in a process of its own,
     and the baseline's mean over it. It has no interval."""
 
-    mean_seconds: float
-    n: int
-    speedup: float | None = None
+    mean_seconds: Positive
+    n: Count
+    speedup: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,18 +126,18 @@ class Fastest:
     """Time of the run's fastest fp32 of any backend (same model, threads, batch) over this case's."""
 
     baseline: str
-    value: float
-    low: float | None
-    high: float | None
+    value: Positive
+    low: Positive | None
+    high: Positive | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interference:
     """What the system did to the case's process while its blocks ran: totals over ``blocks`` (null: not told)."""
 
-    blocks: int
-    involuntary_switches: int | None
-    page_faults: int | None
+    blocks: Whole
+    involuntary_switches: Whole | None
+    page_faults: Whole | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,16 +147,23 @@ class Speedup:
     ``measured_seconds`` what its rounds took, those of the baseline beside it included."""
 
     baseline: str
-    value: float
-    low: float | None
-    high: float | None
-    level: float = 0.95
-    processes: int = 1
+    value: Positive
+    low: Positive | None
+    high: Positive | None
+    level: Level = 0.95
+    processes: Count = 1
     control: Interval | None = None
     protocol: str = "paired"
     stopped: str | None = None
     steady: bool | None = None
-    measured_seconds: float | None = None
+    measured_seconds: NotNegative | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` where the control is no ratio of two times."""
+        control = self.control
+        numbers = () if control is None else (control.value, control.low, control.high)
+        if any(number is not None and number <= 0 for number in numbers):
+            raise ValueError("control: a ratio of two times must be above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,30 +171,30 @@ class ColdStart:
     """Seconds to load the artifact in a fresh process (libraries imported), of the first call, and the median of calls
     2 to 5: medians over ``processes``, with order-statistic limits where these support them (6 at 95 %)."""
 
-    load_seconds: float
-    first_call_seconds: float
-    next_calls_seconds: float | None = None
-    processes: int = 1
-    load_low: float | None = None
-    load_high: float | None = None
-    first_call_low: float | None = None
-    first_call_high: float | None = None
+    load_seconds: NotNegative
+    first_call_seconds: NotNegative
+    next_calls_seconds: NotNegative | None = None
+    processes: Count = 1
+    load_low: NotNegative | None = None
+    load_high: NotNegative | None = None
+    first_call_low: NotNegative | None = None
+    first_call_high: NotNegative | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """Resident set of the measuring process, bytes: after loading, and its peak."""
 
-    loaded_rss_bytes: int
-    peak_rss_bytes: int | None
+    loaded_rss_bytes: Whole
+    peak_rss_bytes: Whole | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flips:
     """Examples whose correctness changed against fp32: right to wrong, and wrong to right."""
 
-    harmful: int
-    beneficial: int
+    harmful: Whole
+    beneficial: Whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +219,7 @@ class InputFit:
     calibrated: Spread
     low: float | None = None
     high: float | None = None
-    clipped: float | None = None
+    clipped: Share | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,13 +253,13 @@ class Accuracy:
     value: float
     low: float | None
     high: float | None
-    n: int
+    n: Count
     delta: Interval | None = None
-    agreement: float | None = None
+    agreement: Share | None = None
     flips: Flips | None = None
     inputs: tuple[InputFit | None, ...] | None = None
     calibration: CalibrationLuck | None = None
-    shared_examples: int | None = None
+    shared_examples: Whole | None = None
     interval: Literal["score", "t", "paired bootstrap"] | None = None
 
 
@@ -251,13 +267,15 @@ class Accuracy:
 class Roofline:
     """Multiply-accumulates of one call, and the share of this core's measured peak (null: not measured)."""
 
-    macs: int
-    peak_fraction: float | None = None
+    macs: Whole
+    peak_fraction: NotNegative | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """All that is known of one case; failures and skips are records too."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)  # of every part, too
 
     case: CaseKey
     status: Status
@@ -273,7 +291,7 @@ class Record:
     speedup_fastest: Fastest | None = None
     sequential: Sequential | None = None
     interference: Interference | None = None
-    throughput_per_second: float | None = None
+    throughput_per_second: Positive | None = None
     cold_start: ColdStart | None = None
     memory: Memory | None = None
     accuracy: Accuracy | None = None
@@ -297,10 +315,11 @@ def from_line(line: str, *, file: str = "<text>", number: int = 1) -> Record:
     """The record of one line; raises ``UsageError`` with file, line and field when it is not one."""
     where = f"{file}:{number}"
     try:
-        data = json.loads(line)
-    except json.JSONDecodeError as error:
+        data = strict_json.parse(line)
+    except strict_json.NotJson as error:
+        place = f"{where}:{error.column}" if error.column else where
         raise UsageError(
-            f"{where}:{error.colno}: not JSON: {error.msg}; remove the line, or its case is lost to every command"
+            f"{place}: not JSON: {error}; remove the line, or its case is lost to every command"
         ) from error
     schema = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(schema, int) or schema < 1:

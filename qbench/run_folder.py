@@ -18,6 +18,7 @@ from qbench.errors import QbenchError, UsageError
 from qbench.metrics.base import Metric
 from qbench.plan import Plan
 from qbench.record import Record
+from qbench.stored import RUN, read_info
 from qbench.suite import Suite
 
 REPORTS = Path("reports")
@@ -156,20 +157,15 @@ def _point_latest_at(folder: Path) -> None:
 
 def reopen(folder: Path, suite: Suite) -> RunFolder:
     """The folder of a stopped run; ``UsageError`` unless it is of this very suite and this kind of machine."""
-    try:
-        content: Any = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        text, overrides = content["suite"]["text"], content["suite"]["overrides"]
-        environment = content["environment"]
-    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise UsageError(f"{folder}: not a run that can be resumed: {error}") from error
-    if text != suite.text or overrides != list(suite.overrides):
+    info = read_info(folder / RUN)
+    if info.suite.text != suite.text or info.suite.overrides != suite.overrides:
         raise UsageError(f"{folder}: was made from another text of the suite, or other --set; start a new run")
-    differs = machine.comparable(environment, machine.fingerprint())
+    differs = machine.comparable(info.environment, machine.fingerprint())
     if differs is not None:
         raise UsageError(f"{folder}: was made on another machine ({differs} differs); start a new run")
     for part in PARTS:
         (folder / part).mkdir(exist_ok=True)
-    return RunFolder(folder, content.get("digests"))
+    return RunFolder(folder, dict(info.digests))
 
 
 def _layers_name(variant: str) -> str:

@@ -5,16 +5,15 @@ Folders are read as they are: a run that was killed, one without a record, one w
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from qbench import npz_file, strict_json
 from qbench import record as records_file
 from qbench.errors import UsageError
 from qbench.record import Record
@@ -92,7 +91,10 @@ class MetricInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """``run.json``: all that concerns the whole run. ``finished`` is null while it runs or once it was killed."""
+    """``run.json``: all that concerns the whole run. ``finished`` is null while it runs or once it was killed.
+    ``digests``: of the data and of each network, so that a resumed run has the same."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
 
     suite: SuiteInfo
     schema: int = SCHEMA
@@ -103,6 +105,7 @@ class RunInfo:
     plan: PlanInfo = PlanInfo()
     elapsed_seconds: dict[str, float] = field(default_factory=dict)
     metric: MetricInfo | None = None
+    digests: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,12 +218,15 @@ def read_info(file: Path) -> RunInfo:
     """What a ``run.json`` says; raises ``UsageError`` naming the file and the field."""
     try:
         text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: cannot be read: {error}; is {file.parent} the folder of a run?") from error
-    try:
-        schema = json.loads(text).get("schema")
-    except (json.JSONDecodeError, AttributeError) as error:
+        content = strict_json.parse(text)
+    except OSError as error:
+        why = error.strerror or error
+        raise UsageError(f"{file}: cannot be read: {why}; is {file.parent} the folder of a run?") from error
+    except ValueError as error:  # bytes that are no UTF-8, or no JSON
         raise UsageError(f"{file}: not the description of a run: {error}") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"{file}: not the description of a run: it holds no mapping")
+    schema = content.get("schema")
     if isinstance(schema, int) and schema > SCHEMA:
         raise UsageError(f"{file}: has schema {schema}, this qbench reads up to {SCHEMA}; install a newer qbench")
     try:
@@ -241,15 +247,12 @@ def read_run(folder: Path) -> StoredRun:
 
 
 def _arrays(folder: Path, name: str | None) -> dict[str, Array]:
-    import numpy as np
-
     if name is None:
         return {}
     file = (folder / name).resolve()
     if not file.is_relative_to(folder.resolve()) or not file.is_file():
         return {}
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            return {key: stored[key] for key in stored.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        return npz_file.read(file)
+    except npz_file.BadNpz as error:
         raise UsageError(f"{file}: cannot be read as stored arrays: {error}; delete it to go on without") from error

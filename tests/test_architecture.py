@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
 
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("errors", "live", "machine", "slots", "terminal"),
+    ("errors", "live", "machine", "npz_file", "slots", "strict_json", "terminal"),
     ("child", "preload"),
     ("registry", "record", "cache", "process", "python_file", "find"),
     ("stats", "wording"),

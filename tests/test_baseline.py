@@ -223,11 +223,16 @@ def test_a_run_of_schema_1_is_read() -> None:
         ('{"schema": 99}', "install a newer qbench"),
         ('{"schema": 1}', "suite: Field required"),
         ('{"schema": 1, "suite": {"name": 3}}', "suite.name"),
+        ("[" * 100_000, "run.json: not the description of a run: nested too deep"),
+        ('{"schema": 1, "suite": {"name": "s"}, "elapsed_seconds": {"a": NaN}}', "NaN is no number of JSON"),
+        ('{"schema": 1, "suite": {"name": "s"}, "elapsed_seconds": {"a": 1e999}}', "1e999 is beyond"),
+        ('{"schema": 1, "suite": {"name": "s"}, "elapsed_seconds": {"a": "inf"}}', "finite number"),
+        ("caf\xe9", "not the description of a run: 'utf-8' codec"),
     ],
 )
 def test_a_bad_description_is_named(tmp_path: Path, text: str, said: str) -> None:
-    """What is wrong in run.json is said with the file and the field."""
-    (tmp_path / "run.json").write_text(text)
+    """What is wrong in run.json is said with the file and the field: bytes, JSON that only Python takes, any depth."""
+    (tmp_path / "run.json").write_text(text, encoding="latin-1")
     with pytest.raises(UsageError, match=said):
         read_run(tmp_path)
 

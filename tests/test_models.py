@@ -26,7 +26,7 @@ from qbench.metrics.topk import TOP1
 from qbench.models import training
 from qbench.models.base import KIND_OF_SOURCE, BuiltIn, ModelReference, Network, Training
 from qbench.models.shards import Shards
-from qbench.models.weights import code_digest, load_weights, save_weights, weights_digest
+from qbench.models.weights import code_digest, load_weights, read_state, save_weights, weights_digest
 
 USER = Path(__file__).parent / "data" / "user"
 BUILT_INS = registry.names("model")
@@ -590,6 +590,25 @@ def test_files_that_are_no_weights_say_so(tmp_path: Path) -> None:
     for name, text in expected.items():
         with pytest.raises(ModelError, match=f"{name}: .*{text}"):
             load_weights(small(), tmp_path / name)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_any_damage_of_a_weights_file_is_a_model_error(zipped: bool, tmp_path: Path) -> None:
+    """A bad directory of the archive, an entry without its end, a pickle cut in two: each is one message."""
+    file = tmp_path / "w.pt"
+    torch.save({"a": torch.arange(10.0)}, file, _use_new_zipfile_serialization=zipped)
+    whole, random = file.read_bytes(), np.random.RandomState(0)
+    damaged = 0
+    for _ in range(300):
+        data = bytearray(whole)
+        for place in random.randint(max(0, len(data) - 600), len(data), 4):
+            data[place] = random.randint(256)
+        file.write_bytes(data)
+        try:
+            read_state(file)
+        except ModelError:
+            damaged += 1
+    assert damaged > 100
 
 
 def test_tied_weights_are_stored_once_and_stay_tied(tmp_path: Path) -> None:

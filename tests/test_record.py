@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from qbench import record
 from qbench.errors import UsageError
-from qbench.record import Accuracy, CalibrationLuck, CaseKey, Interval, Latency, Record, Speedup
+from qbench.record import Accuracy, ArtifactFacts, CalibrationLuck, CaseKey, Interval, Latency, Record, Speedup
 
 OLD = sorted((Path(__file__).parent / "data/records").glob("*/records.jsonl"))
 
@@ -23,10 +23,11 @@ def key(name="m/static/x86/t1/b1"):
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
+positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 latencies = st.builds(
     Latency,
     **{
-        name: st.none() | finite
+        name: st.none() | positive
         for name in ("p50_seconds", "p50_low", "p50_high", "p90_seconds", "p99_seconds", "mean_seconds")
     },
     n=st.integers(0, 10**6),
@@ -34,10 +35,10 @@ latencies = st.builds(
 speedups = st.builds(
     Speedup,
     baseline=st.text(),
-    value=finite,
-    low=st.none() | finite,
-    high=st.none() | finite,
-    control=st.none() | st.builds(Interval, value=finite),
+    value=positive,
+    low=st.none() | positive,
+    high=st.none() | positive,
+    control=st.none() | st.builds(Interval, value=positive),
 )
 lucks = st.integers(1, 4).flatmap(
     lambda n: st.builds(
@@ -54,7 +55,7 @@ accuracies = st.builds(
     value=finite,
     low=st.none() | finite,
     high=st.none() | finite,
-    n=st.integers(0, 10**6),
+    n=st.integers(1, 10**6),
     calibration=st.none() | lucks,
     shared_examples=st.none() | st.integers(0, 10**6),
 )
@@ -143,6 +144,57 @@ def test_a_line_that_is_no_record_is_named(line, words):
     """File, line and field, and for a newer schema what to do."""
     with pytest.raises(UsageError, match=words):
         record.from_line(line, file="f.jsonl", number=3)
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "words"),
+    [
+        ("speedup", {"value": 0.0}, "speedup.value: Input should be greater than 0"),
+        ("speedup", {"low": -1.0}, "speedup.low: Input should be greater than 0"),
+        ("speedup", {"level": 1.0}, "speedup.level: Input should be less than 1"),
+        ("speedup", {"value": "nan"}, "speedup.value: Input should be a finite number"),
+        (
+            "speedup",
+            {"control": {"value": 1.0, "low": 0.0}},
+            "speedup: .*control: a ratio of two times must be above 0",
+        ),
+        ("accuracy", {"n": 0}, "accuracy.n: Input should be greater than or equal to 1"),
+        ("accuracy", {"delta": {"value": "-Infinity"}}, "accuracy.delta.value: Input should be a finite number"),
+        ("accuracy", {"agreement": 1.5}, "accuracy.agreement: Input should be less than or equal to 1"),
+        ("artifact", {"size_bytes": 0}, "artifact.size_bytes: Input should be greater than or equal to 1"),
+        ("case", {"threads": 0}, "case.threads: Input should be greater than or equal to 1"),
+    ],
+)
+def test_a_value_that_nothing_measures_is_named(part, changes, words):
+    """No ratio, logarithm or share exists of a time of 0 or of 0 examples: the line is refused when it is read, not
+    by a traceback of whoever divides by it."""
+    full = Record(
+        case=key(),
+        status="ok",
+        speedup=Speedup(baseline="b", value=2.0, low=1.9, high=2.1),
+        accuracy=Accuracy(metric="top1", value=0.5, low=None, high=None, n=2),
+        artifact=ArtifactFacts(format="onnx", sha256="0", size_bytes=1),
+    )
+    data = json.loads(record.to_line(full))
+    data[part] |= changes
+    with pytest.raises(UsageError, match=f"<text>:1: {words}"):
+        record.from_line(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("1e999", "the number 1e999 is beyond what a float holds"),
+        ("NaN", "NaN is no number of JSON"),
+        ("[" * 100_000, "nested too deep"),
+        ("9" * 5_000, "Exceeds the limit"),
+    ],
+)
+def test_a_line_that_python_alone_takes_for_json_is_named(value, words):
+    """Python reads NaN and makes 1e999 infinite; brackets alone end its recursion."""
+    line = record.to_line(Record(case=key(), status="ok")).replace('"observed": null', f'"observed": {{"a": {value}}}')
+    with pytest.raises(UsageError, match=f"<text>:1.*: not JSON: {words}"):
+        record.from_line(line)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

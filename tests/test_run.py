@@ -208,7 +208,7 @@ def test_resuming_another_suite_is_refused(folder):
 
 def test_resuming_what_is_no_run_is_refused(folder):
     """The message names the folder."""
-    with pytest.raises(UsageError, match="not a run that can be resumed"):
+    with pytest.raises(UsageError, match="the folder of a run"):
         go(write(folder), folder, resume=folder)
 
 

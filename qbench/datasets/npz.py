@@ -11,8 +11,6 @@ Options: ``classes``; ``scale``, ``mean``, ``std``; ``to_float: false`` for mode
 from __future__ import annotations
 
 import re
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from qbench import npz_file
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.check import check, inputs_of, labels_of, require_split
@@ -60,9 +59,9 @@ class Npz(Dataset):
         """All examples of one split; ids are ``<split>[<position>]``."""
         require_split(self, split)
         keys = self.lone or self.keys[split]
-        with self.file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            inputs = tuple(self._input(archive, key) for key in keys.inputs)
-            labels = labels_of(self._array(archive, keys.labels), self._at(keys.labels)) if keys.labels else None
+        arrays = self._arrays([*keys.inputs, *([keys.labels] if keys.labels else [])])
+        inputs = tuple(self._input(arrays, key) for key in keys.inputs)
+        labels = labels_of(arrays[keys.labels], self._at(keys.labels)) if keys.labels else None
         name = "inputs" if self.lone else split
         examples = Examples(inputs=inputs, labels=labels, ids=tuple(f"{name}[{i}]" for i in range(len(inputs[0]))))
         check(self, split, examples)  # before a split is taken out of it: lengths must agree
@@ -75,19 +74,20 @@ class Npz(Dataset):
     def _at(self, key: str) -> str:
         return f"{self.file}: {key}"
 
-    def _input(self, archive: Any, key: str) -> Array:
-        return _laid_out(inputs_of(self._array(archive, key), self._at(key)), self.layout, self._at(key))
+    def _input(self, arrays: Mapping[str, Array], key: str) -> Array:
+        return _laid_out(inputs_of(arrays[key], self._at(key)), self.layout, self._at(key))
 
-    def _array(self, archive: Any, key: str) -> Any:
+    def _arrays(self, keys: list[str]) -> dict[str, Array]:
         try:
-            return archive[key]
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-            raise DataError(f"{self._at(key)}: the file is damaged here: {error}") from error
-        except ValueError as error:  # numpy's only sign of an array that needs pickle
-            raise DataError(
-                f"{self._at(key)}: cannot be read without pickle, which could run code ({error}); save it as "
-                "numbers, for example np.asarray(values, dtype='float32')"
-            ) from error
+            return npz_file.read(self.file, keys)
+        except npz_file.BadNpz as error:
+            where = self.file if error.key is None else self._at(error.key)
+            if error.pickled:
+                raise DataError(
+                    f"{where}: cannot be read without pickle, which could run code; save it as "
+                    "numbers, for example np.asarray(values, dtype='float32')"
+                ) from error
+            raise DataError(f"{where}: the file is damaged here: {error}") from error
 
 
 def split_keys(names: tuple[str, ...], file: Path) -> dict[str, Keys]:
@@ -119,10 +119,8 @@ def _keys(split: str, inputs: dict[int, str], names: tuple[str, ...], file: Path
 
 def _names(file: Path) -> tuple[str, ...]:
     try:
-        # Opened here, since numpy leaves a damaged file open.
-        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return tuple(archive.files)
-    except (OSError, EOFError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        return npz_file.names(file)
+    except npz_file.BadNpz as error:
         raise DataError(f"{file}: not an .npz file (write it with numpy.savez): {error}") from error
 
 

@@ -7,6 +7,7 @@ import inspect
 import os
 import pickle
 import re
+import struct
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -27,6 +28,11 @@ NESTED = ("state_dict", "model_state_dict", "model", "net", "weights")
 # What DataParallel and torch.compile put before every name.
 WRAPPERS = ("module.", "_orig_mod.")
 SHOWN = 5
+# What zipfile and torch's unpickler raise for a damaged file, whose bytes decide how far each of them gets.
+DAMAGE = (
+    *(RuntimeError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError),
+    *(OverflowError, struct.error, zipfile.BadZipFile),
+)
 BLOCK = 1 << 20
 
 
@@ -134,10 +140,11 @@ def _read_torch(path: Path) -> Any:
             "Convert it once, where the model was made: torch.save(model.state_dict(), 'weights.pt'), or "
             "safetensors.torch.save_model(model, 'weights.safetensors')"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+    except DAMAGE as error:
         if forward.out_of_memory(error):
             raise
-        raise ModelError(f"{path}: cannot read these weights, the file is damaged: {error}") from error
+        said = str(error).partition("\n")[0]
+        raise ModelError(f"{path}: cannot read these weights, the file is damaged: {said}") from error
 
 
 def _refused_in(error: pickle.UnpicklingError) -> str:
@@ -147,10 +154,11 @@ def _refused_in(error: pickle.UnpicklingError) -> str:
 
 
 def _is_torchscript(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("/constants.pkl") for name in archive.namelist())
+    except DAMAGE:  # no archive, or a damaged one: reading the weights says what is wrong
         return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.endswith("/constants.pkl") for name in archive.namelist())
 
 
 def _state_in(loaded: Any, path: Path) -> Mapping[str, Tensor]:
