@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from made_records import CASE, FP32, accuracy, fp32, info, int8
+from made_runs import HOSTILE, Page, Raw, flipped_run, predictions, quiet, run_folder, write_with_predictions
 from PIL import Image
-from test_flips import predictions, write
-from test_report import HOSTILE, Page, run_folder
 
 from qbench import flip_images
 from qbench import record as records_file
@@ -21,23 +18,6 @@ from qbench.datasets.base import Preprocessing
 from qbench.report.build import build_report
 
 BYTES = np.linspace(0, 255, 2 * 3 * 8 * 8).astype(np.uint8)
-
-
-@dataclass
-class Raw:
-    """Stands for the data of a run: one or more inputs in memory."""
-
-    arrays: tuple[np.ndarray, ...]
-    preprocessing: Preprocessing = field(default_factory=Preprocessing)
-
-    @property
-    def inputs(self) -> int:
-        """How many inputs the model takes."""
-        return len(self.arrays)
-
-    def _raw(self, part: str) -> tuple[np.ndarray, ...]:
-        assert part == "evaluate"
-        return self.arrays
 
 
 @pytest.mark.parametrize(
@@ -91,27 +71,6 @@ def test_thumbnails_are_small_and_exact_where_they_can_be() -> None:
     assert (suffix, Image.open(io.BytesIO(content)).size) == (".jpg", (64, 96))
     assert len(content) < 12_000
     assert flip_images.thumbnail(photo) == (suffix, content)
-
-
-def flipped_run(folder: Path, count: int = 40, classes: int = 10) -> tuple[Path, Any]:
-    """A run in which the first ``count`` of 200 examples flip, half of them to right; and its pairs of predictions."""
-    labels = [i % classes for i in range(200)]
-    wrong = [(label + 1) % classes for label in labels]
-    half = count // 2
-    base = [wrong[i] if i < half else labels[i] for i in range(200)]
-    own = [wrong[i] if half <= i < count else labels[i] for i in range(200)]
-    run_folder(folder, [], info((FP32, CASE)))
-    counts = accuracy(harmful=count - half, beneficial=half, n=200, right=200 - half)
-    records = [
-        write(folder, fp32(), predictions(base, labels)),
-        write(folder, int8(accuracy=counts), predictions(own, labels)),
-    ]
-    records_file.write(folder / "records.jsonl", records)
-    return folder, [(folder / str(records[1].predictions), folder / str(records[0].predictions))]
-
-
-def quiet(text: str, share: float) -> None:
-    """Progress that nobody hears."""
 
 
 def test_each_flipped_example_is_kept_once_under_its_position(tmp_path: Path) -> None:
@@ -173,7 +132,7 @@ def test_hostile_names_of_examples_stay_text(tmp_path: Path) -> None:
     named = {"ids": np.array([f"{HOSTILE}{i}".replace("\x00", "") for i in range(200)])}
     base, own = (predictions([answer] * 200, [1] * 200) | named for answer in (1, 2))
     counts = accuracy(harmful=200, n=200, right=200)
-    records = [write(folder, fp32(), base), write(folder, int8(accuracy=counts), own)]
+    records = [write_with_predictions(folder, fp32(), base), write_with_predictions(folder, int8(accuracy=counts), own)]
     records_file.write(folder / "records.jsonl", records)
     pairs = [(folder / str(records[1].predictions), folder / str(records[0].predictions))]
     images = np.random.default_rng(1).integers(0, 256, (200, 20, 20), dtype=np.uint8)

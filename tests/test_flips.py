@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_records import CASE, FP32, RUN_V1, accuracy, fp32, info, int8
+from made_runs import predictions, run_folder, write_with_predictions
 from scipy import stats as scipy_stats
-from test_report import run_folder
 
 from qbench import decide, flips, suite
 from qbench import record as records_file
@@ -23,16 +23,6 @@ from qbench.record import Record
 from qbench.report.build import build_report, judge
 from qbench.report.flips import classes_told, of_run
 from qbench.stored import StoredRun, read_run
-
-
-def predictions(
-    classes: list[int], labels: list[int] | None, leads: list[float] | None = None
-) -> dict[str, np.ndarray]:
-    """Outputs of ten classes that answer ``classes``, each ahead of the rest by its lead."""
-    outputs = np.zeros((len(classes), 10), dtype=np.float32)
-    outputs[np.arange(len(classes)), classes] = leads or [1.0] * len(classes)
-    named = {"ids": np.array([f"photo/{i}" for i in range(len(classes))])}
-    return {"outputs": outputs, **named} | ({} if labels is None else {"labels": np.array(labels)})
 
 
 def test_flips_are_the_answers_whose_correctness_changed_the_surest_first() -> None:
@@ -158,14 +148,6 @@ def test_every_flip_and_class_is_in_a_table_beside_the_results(tmp_path: Path) -
         assert sum(int(one["harmful"]) for one in classes) == shown[0]
 
 
-def write(folder: Path, record: Record, stored: dict[str, np.ndarray]) -> Record:
-    """The record with its predictions in the folder."""
-    name = f"predictions/{record.case.id.replace('/', '__')}.npz"
-    (folder / "predictions").mkdir(exist_ok=True)
-    np.savez(folder / name, **stored)
-    return replace(record, predictions=name)
-
-
 def small_run(folder: Path, lost: int, *, counted: int | None = None) -> Path:
     """A run of 1,000 examples whose int8 case loses the first ``lost`` of class 3, and its record's own count."""
     labels = [i % 10 for i in range(1000)]
@@ -173,8 +155,8 @@ def small_run(folder: Path, lost: int, *, counted: int | None = None) -> Path:
     run_folder(folder, [], info((FP32, CASE)))
     counts = accuracy(harmful=lost if counted is None else counted, right=1000)
     records = [
-        write(folder, fp32(), predictions(labels, labels)),
-        write(folder, int8(accuracy=counts), predictions(answered, labels)),
+        write_with_predictions(folder, fp32(), predictions(labels, labels)),
+        write_with_predictions(folder, int8(accuracy=counts), predictions(answered, labels)),
     ]
     records_file.write(folder / "records.jsonl", records)
     return folder

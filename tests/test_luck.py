@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_records import CASE, FP32, accuracy, fp32, info, int8
-from test_report import run_folder
+from made_runs import run_folder
 
 from qbench import gate, gate_words, luck, suite
 from qbench import record as records_file

@@ -7,8 +7,7 @@ import json
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
-from dataclasses import asdict, replace
-from html.parser import HTMLParser
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from made_records import (
     skipped,
     speedup,
 )
+from made_runs import Page, hostile_run, run_folder
 
 from qbench import record as records_file
 from qbench import wording
@@ -38,15 +38,6 @@ from qbench.report.build import build_report, judge
 from qbench.stored import MetricInfo, RunInfo, read_run
 
 TOP1 = MetricInfo(name="top1")
-HOSTILE = '<script>alert("x")</script></svg>\'"><img src=http://evil.example/x onerror=1>$x^2$|`\x00\x1b日本'
-
-
-def run_folder(path: Path, records: list[Record], described: RunInfo | None = None) -> Path:
-    """A run on disk."""
-    path.mkdir(parents=True)
-    (path / "run.json").write_text(json.dumps(asdict(described or info())), encoding="utf-8")
-    records_file.write(path / "records.jsonl", records)
-    return path
 
 
 def only(records: list[Record], margin: float | None = 1.0) -> answer.Answer:
@@ -265,28 +256,6 @@ def test_a_report_is_made_from_stored_files_alone_and_the_same_each_time(built: 
     assert {name: (built / name).read_bytes() for name in names} == before
 
 
-class Page(HTMLParser):
-    """What a page holds, by a plain parser."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(source)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Notes every element."""
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        """Notes every text."""
-        self.words.append(data)
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        """The attributes of each element of a kind."""
-        return [attributes for name, attributes in self.tags if name == tag]
-
-
 def test_no_request_leaves_the_page(built: Path) -> None:
     """No address outside the page in any attribute or style, and a policy that forbids all loading."""
     source = (built / "report.html").read_text(encoding="utf-8")
@@ -337,16 +306,6 @@ def test_the_answer_comes_first_and_everything_is_there(built: Path) -> None:
     for words in ("Ship static · onnxruntime.", "closed-loop service time", "killed by signal 9", "AMD EPYC 9R14",
                   "block.conv1", "max_regression: 5%", "second copy of the fp32"):  # fmt: skip
         assert words in source
-
-
-def hostile_run(path: Path) -> Path:
-    """A run whose every free text tries to break out."""
-    case = f"{HOSTILE}/static/onednn/t1/b1"
-    base = f"{HOSTILE}/fp32/torch/t1/b1"
-    good = int8(case, speedup=speedup(baseline=base), recipe={"flow": HOSTILE}, observed={HOSTILE: HOSTILE})
-    described = info(environment={HOSTILE: HOSTILE}, versions={HOSTILE: HOSTILE})
-    described = replace(described, suite=replace(described.suite, name=HOSTILE, file=HOSTILE, text=HOSTILE))
-    return run_folder(path, [fp32(base), good, failed(f"{HOSTILE}/qat/x86/t1/b1", reason=HOSTILE)], described)
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_records import RUN_V1
-from test_flip_images import Raw, flipped_run, quiet
-from test_report import hostile_run
+from made_runs import Raw, flipped_run, hostile_run, quiet
 
 from qbench import flip_images
 from qbench.datasets.base import Preprocessing
