@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from qbench import cache, strict_json, wording
+from qbench import cache, manifest, wording
 from qbench import record as records_file
 from qbench.errors import UsageError
 from qbench.record import Record
@@ -133,12 +133,11 @@ def artifact_file(record: Record, *, beside: Path | None) -> Path | None:
 def _sound(folder: Path, sha256: str) -> Path | None:
     """The artifact's file in a folder of the cache or in a copy of one; None where anything is not as recorded."""
     try:
-        manifest = strict_json.parse((folder / cache.MANIFEST).read_text(encoding="utf-8"))
-        name, listed = manifest["facts"]["file"], manifest["files"]
-        whole = all(cache.file_digest(folder / other) == digest for other, digest in listed.items())
-        return folder / name if whole and listed.get(name) == sha256 else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        listed = manifest.read(folder)
+    except manifest.Damaged:
         return None
+    name = listed.facts.get("file")
+    return folder / name if isinstance(name, str) and listed.files.get(name) == sha256 else None
 
 
 def _sha256(record: Record) -> str:

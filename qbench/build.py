@@ -10,8 +10,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from qbench import backends, cache, machine, quant, registry
 from qbench.backends.base import Backend, BuildJob, Built
+from qbench.cache_root import UNFINISHED
 from qbench.errors import BuildError
 from qbench.inputs import Data, Model, load_network
 from qbench.plan import Variant
@@ -22,7 +25,6 @@ from qbench.quant.recipe import Recipe
 from qbench.record import ArtifactFacts, Coverage
 
 Progress = Callable[[str, float], None]
-UNFINISHED = "unfinished"  # the folder of the cache for what killed builds leave behind
 SHARED_FILE = "ranges.pt"
 ONE_THREAD = 1  # builds run beside each other, and one thread gives the same bytes every time
 
@@ -106,7 +108,7 @@ def build(
         )
         return facts
 
-    entry = cache.fetch(root, "artifacts", key, fill)
+    entry = cache.fetch(root, "artifacts", key, fill, lambda entry: _artifact(variant, key, entry))
     shutil.rmtree(root / UNFINISHED / key, ignore_errors=True)
     return _artifact(variant, key, entry)
 
@@ -230,26 +232,49 @@ def outputs_digest(backend: Backend, file: Path, data: Data, batch: int) -> str:
         return runner.digest(data.probe(batch))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Facts:
+    """What ``build_here`` said of an entry, read back."""
+
+    format: str
+    file: str
+    layers: tuple[Layer, ...]
+    fixed_batch: int | None
+    note: str | None
+    float_reasons: dict[str, str]
+    rewrites: tuple[str, ...]
+    rewrite_difference: float | None
+    layer_numbers: tuple[dict[str, Any], ...]
+    input_ranges: tuple[InputRange | None, ...]
+    expected: str
+
+
+_FACTS: TypeAdapter[_Facts] = TypeAdapter(_Facts)
+
+
 def _artifact(variant: Variant, key: str, entry: cache.Entry) -> Artifact:
-    facts = entry.facts
-    file = entry.folder / facts["file"]
+    """The artifact in an entry; raises ``ValueError`` for facts that are none of an artifact in this folder."""
+    facts = _FACTS.validate_python(entry.facts)
+    if facts.file not in entry.files:
+        raise ValueError(f"it names {facts.file[:80]!r}, which is no file of it")
+    file = entry.folder / facts.file
     return Artifact(
         mode=variant.mode,
         backend=variant.backend,
         file=file,
-        format=facts["format"],
+        format=facts.format,
         key=key,
         sha256=cache.file_digest(file),
         size_bytes=file.stat().st_size,
-        layers=tuple(Layer(**layer) for layer in facts["layers"]),
+        layers=facts.layers,
         recipe=variant.recipe,
-        fixed_batch=facts["fixed_batch"],
-        expected=facts["expected"],
+        fixed_batch=facts.fixed_batch,
+        expected=facts.expected,
         fresh=entry.fresh,
-        notes=tuple(note for note in (facts["note"], entry.note) if note),
-        float_reasons=facts["float_reasons"],
-        rewrites=tuple(facts["rewrites"]),
-        rewrite_difference=facts["rewrite_difference"],
-        layer_numbers=tuple(facts["layer_numbers"]),
-        input_ranges=tuple(None if one is None else InputRange(**one) for one in facts["input_ranges"]),
+        notes=tuple(note for note in (facts.note, entry.note) if note),
+        float_reasons=facts.float_reasons,
+        rewrites=facts.rewrites,
+        rewrite_difference=facts.rewrite_difference,
+        layer_numbers=facts.layer_numbers,
+        input_ranges=facts.input_ranges,
     )

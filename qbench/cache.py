@@ -1,10 +1,9 @@
 """A content-addressed cache on disk: one folder per full sha256, verified on every hit, written atomically.
 
-    <root>/CACHEDIR.TAG
     <root>/<kind>/<sha256>/manifest.json + the files it lists
     <root>/locks/<kind>-<sha256>.lock
 
-The root is 0700: an artifact can hold native code. It is ``QBENCH_CACHE`` if set, else the user's cache folder.
+The root (``cache_root``) is 0700: an artifact can hold native code.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -21,64 +19,39 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from qbench.errors import CaseError, UsageError
+from qbench import manifest
+from qbench.cache_root import KINDS, LOCKS, cache_folder, in_use, open_cache
+from qbench.errors import CaseError
+from qbench.manifest import MANIFEST, Damaged, file_digest
 
-TAG = (
-    "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache made by qbench; `qbench clean` empties it.\n"
-)
-MANIFEST = "manifest.json"
+__all__ = [
+    "MANIFEST",
+    "Entry",
+    "cache_folder",
+    "fetch",
+    "file_digest",
+    "in_use",
+    "key_of",
+    "open_cache",
+    "source_digest",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One folder of the cache: ``facts`` is what its maker said of it, ``fresh`` whether it was made just now,
-    ``note`` says when a damaged entry had to be made again."""
+    """One folder of the cache: ``files`` are the names in it, ``facts`` is what its maker said of it, ``fresh`` whether
+    it was made just now, ``note`` says when a damaged entry had to be made again."""
 
     folder: Path
+    files: frozenset[str]
     facts: Mapping[str, Any]
     fresh: bool
     note: str | None = None
 
 
-def cache_folder() -> Path:
-    """Where the cache lies; it need not exist yet."""
-    chosen = os.environ.get("QBENCH_CACHE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    import platformdirs
-
-    return platformdirs.user_cache_path("qbench")
-
-
-def open_cache(root: Path | None = None) -> Path:
-    """The cache's root, made if need be; raises ``UsageError`` with what to do where it cannot be written."""
-    root = cache_folder() if root is None else root
-    try:
-        root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        root.chmod(0o700)
-        (root / "locks").mkdir(exist_ok=True, mode=0o700)
-        tag = root / "CACHEDIR.TAG"
-        if not tag.exists():
-            tag.write_text(TAG)
-        with tempfile.TemporaryFile(dir=root):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"{root}: the cache cannot be written ({error.strerror}); "
-            "set QBENCH_CACHE to a folder that can, or mend its permissions"
-        ) from error
-    return root
-
-
 def key_of(parts: Mapping[str, Any]) -> str:
     """The full sha256 (64 hex digits) of a mapping; equal mappings give equal keys."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """The sha256 of a file, as 64 hex digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def source_digest(*modules: ModuleType) -> str:
@@ -95,26 +68,36 @@ def source_digest(*modules: ModuleType) -> str:
     return key_of(sources)
 
 
-def fetch(root: Path, kind: str, key: str, make: Callable[[Path], Mapping[str, Any]]) -> Entry:
+def fetch(
+    root: Path,
+    kind: str,
+    key: str,
+    make: Callable[[Path], Mapping[str, Any]],
+    check: Callable[[Entry], object] = lambda entry: None,
+) -> Entry:
     """The entry of a key; ``make(folder)`` fills an empty folder and returns its facts if there is none yet.
 
-    Two processes that want the same key: one makes, the other waits. An entry whose files differ from its
-    manifest is made again. Raises ``CaseError`` where the disk is full or not writable.
+    Two processes that want the same key: one makes, the other waits. An entry that differs from its manifest, or whose
+    facts ``check`` cannot read, is made again. Raises ``CaseError`` where the disk is full or not writable.
     """
     import filelock
 
+    if kind not in KINDS:
+        raise ValueError(f"{kind}: no kind of entry that `qbench clean` knows; name it in cache_root.KINDS")
     folder = root / kind / key
     try:
         folder.parent.mkdir(exist_ok=True, mode=0o700)
-        with filelock.FileLock(root / "locks" / f"{kind}-{key}.lock"):
-            damage = _damage(folder)
-            if damage is None:
-                return Entry(folder=folder, facts=_manifest(folder)["facts"], fresh=False)
-            if folder.exists():
-                shutil.rmtree(folder)
-            facts = _make(folder, make)
-            note = f"the cached copy was damaged ({damage}) and was made again" if damage else None
-            return Entry(folder=folder, facts=facts, fresh=True, note=note)
+        with filelock.FileLock(root / LOCKS / f"{kind}-{key}.lock"):
+            note = None
+            if folder.is_symlink() or folder.exists():
+                try:
+                    return _sound(folder, check)
+                except Damaged as damage:
+                    note = f"the cached copy was damaged ({damage}) and was made again"
+                    _remove(folder)
+            _make(folder, make)
+            listed = manifest.read(folder)
+            return Entry(folder=folder, files=frozenset(listed.files), facts=listed.facts, fresh=True, note=note)
     except OSError as error:
         raise CaseError(
             f"{root}: the cache cannot be written ({error.strerror or error}); "
@@ -122,41 +105,32 @@ def fetch(root: Path, kind: str, key: str, make: Callable[[Path], Mapping[str, A
         ) from error
 
 
-def _make(folder: Path, make: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any]:
+def _make(folder: Path, make: Callable[[Path], Mapping[str, Any]]) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name[:16]}-", dir=folder.parent))
     try:
-        facts = make(temporary)
-        files = {
-            path.relative_to(temporary).as_posix(): file_digest(path)
-            for path in sorted(temporary.rglob("*"))
-            if path.is_file()
-        }
-        text = json.dumps({"files": files, "facts": facts}, indent=1, default=str)
-        (temporary / MANIFEST).write_text(text, encoding="utf-8")
+        manifest.write(temporary, make(temporary))
         temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    # As a later hit would read them: one form, whichever way they came.
-    read: Mapping[str, Any] = _manifest(folder)["facts"]
-    return read
 
 
-def _manifest(folder: Path) -> Any:
-    return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-
-
-def _damage(folder: Path) -> str | None:
-    """None for a sound entry, '' for none at all, else what is wrong with it."""
-    if not folder.exists():
-        return ""
+def _sound(folder: Path, check: Callable[[Entry], object]) -> Entry:
+    """The entry in a folder; raises ``Damaged`` where it is not what was written."""
+    if folder.is_symlink() or not folder.is_dir():
+        raise Damaged("it is no folder")
+    listed = manifest.read(folder)
+    entry = Entry(folder=folder, files=frozenset(listed.files), facts=listed.facts, fresh=False)
     try:
-        manifest = _manifest(folder)
-        files, _ = manifest["files"], manifest["facts"]
-        for name, digest in files.items():
-            if file_digest(folder / name) != digest:
-                return f"{name} has changed"
-    except FileNotFoundError as error:
-        return f"{Path(error.filename).name} is missing"
-    except (ValueError, KeyError, TypeError, AttributeError):  # not JSON, not UTF-8, or not what was written
-        return f"{MANIFEST} cannot be read"
-    return None
+        check(entry)
+    except MemoryError:
+        raise
+    except Exception as error:  # facts that nobody wrote can break whatever reads them, in any way
+        raise Damaged(f"{MANIFEST} says what cannot be: {type(error).__name__}: {str(error)[:200]}") from error
+    return entry
+
+
+def _remove(folder: Path) -> None:
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder)

@@ -10,24 +10,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from qbench import wording
-from qbench.cache import cache_folder
+from qbench import registry, wording
+from qbench.cache_root import (
+    DOWNLOADS,
+    KINDS,
+    LOCKS,
+    TAG_FILE,
+    cache_folder,
+    is_entry,
+    is_own,
+    nobody_uses,
+)
 from qbench.errors import UsageError
 
-TAG_FILE = "CACHEDIR.TAG"
-_LOCKS = "locks"
 _DAY_SECONDS = 86_400.0
+_LOCKED_AS = {DOWNLOADS: "download"}  # the kind that a lock's name begins with, where it is another word
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
-    """What was removed, or would be: entries and their bytes; ``kept`` are younger, ``in_use`` are locked."""
+    """What was removed, or would be: entries and their bytes; ``kept`` are younger, ``in_use`` are locked, ``foreign``
+    are not qbench's."""
 
     folder: Path
     removed: int
     freed_bytes: int
     kept: int = 0
     in_use: int = 0
+    foreign: int = 0
 
 
 def clean(
@@ -39,28 +49,33 @@ def clean(
 ) -> Cleaned:
     """What was removed from the cache; an entry's age counts from when it was made.
 
-    An entry that a run is making is left alone, and so is whatever a symbolic link points at: only the link goes.
-    Raises ``UsageError`` when the folder is not a cache of qbench, or when an entry cannot be removed.
+    Only what qbench names so goes: entries of its kinds, and downloads of data sets that are known here. An entry in
+    the making is left alone, and so is whatever a symbolic link points at: only the link goes. Raises ``UsageError``
+    when the folder is not a cache of qbench, when a run uses it, or when an entry cannot be removed.
     """
     folder = (cache_folder() if root is None else root).resolve()
     if not folder.exists():
         return Cleaned(folder=folder, removed=0, freed_bytes=0)
     _refuse_foreign(folder)
+    if not (folder / LOCKS).is_dir():
+        return Cleaned(folder=folder, removed=0, freed_bytes=0, foreign=_foreign(folder))
     oldest = None if older_than_days is None else (time.time() if now is None else now) - older_than_days * _DAY_SECONDS
     removed = freed = kept = in_use = 0
-    for entry in _entries(folder):
-        if oldest is not None and entry.lstat().st_mtime > oldest:
-            kept += 1
-            continue
-        with _unlocked(folder, entry) as free:
-            if not free:
-                in_use += 1
+    with nobody_uses(folder):
+        for entry in _entries(folder):
+            if oldest is not None and entry.lstat().st_mtime > oldest:
+                kept += 1
                 continue
-            freed += size_bytes(entry)
-            removed += 1
-            if not dry_run:
-                _remove(entry)
-    return Cleaned(folder=folder, removed=removed, freed_bytes=freed, kept=kept, in_use=in_use)
+            with _unlocked(folder, entry) as free:
+                if not free:
+                    in_use += 1
+                    continue
+                freed += size_bytes(entry)
+                removed += 1
+                if not dry_run:
+                    _remove(entry)
+        foreign = _foreign(folder)
+    return Cleaned(folder=folder, removed=removed, freed_bytes=freed, kept=kept, in_use=in_use, foreign=foreign)
 
 
 def size_bytes(path: Path) -> int:
@@ -77,16 +92,13 @@ def to_text(done: Cleaned, *, dry_run: bool = False) -> str:
     entries = "entry" if done.removed == 1 else "entries"
     verb = "would remove" if dry_run else "removed"
     text = f"{verb} {done.removed} {entries} from {done.folder}: {wording.size(done.freed_bytes)}"
-    stayed = [f"{number} {why}" for number, why in ((done.kept, "younger"), (done.in_use, "in use")) if number]
+    reasons = ((done.kept, "younger"), (done.in_use, "in use"), (done.foreign, "that qbench did not put there"))
+    stayed = [f"{number} {why}" for number, why in reasons if number]
     return text + (f"; kept {' and '.join(stayed)}" if stayed else "")
 
 
 def _refuse_foreign(folder: Path) -> None:
-    try:
-        ours = "qbench" in (folder / TAG_FILE).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        ours = False
-    if not ours and any(folder.iterdir()):
+    if not is_own(folder) and any(folder.iterdir()):
         raise UsageError(
             f"{folder}: not a cache of qbench (it has no {TAG_FILE} of qbench's), so nothing was removed; "
             "check QBENCH_CACHE"
@@ -94,10 +106,25 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    for kind in sorted(folder.iterdir()):
-        if kind.is_symlink() or not kind.is_dir() or kind.name == _LOCKS:
+    """What may be removed: folders (or links in their place) that have a name of qbench's, kind by kind."""
+    datasets = set(registry.names("dataset"))
+    for kind in (*KINDS, DOWNLOADS):
+        place = folder / kind
+        if place.is_symlink() or not place.is_dir():
             continue
-        yield from sorted(kind.iterdir())
+        for entry in sorted(place.iterdir()):
+            named = entry.name in datasets if kind == DOWNLOADS else is_entry(entry.name)
+            if named and (entry.is_symlink() or entry.is_dir()):
+                yield entry
+
+
+def _foreign(folder: Path) -> int:
+    """How many things lie in the cache that are none of qbench's."""
+    kinds = (*KINDS, DOWNLOADS)
+    above = [path for path in folder.iterdir() if path.name not in (*kinds, LOCKS, TAG_FILE)]
+    ours = set(_entries(folder))
+    places = [folder / kind for kind in kinds if (folder / kind).is_dir() and not (folder / kind).is_symlink()]
+    return len(above) + sum(path not in ours for place in places for path in place.iterdir())
 
 
 @contextlib.contextmanager
@@ -106,10 +133,10 @@ def _unlocked(folder: Path, entry: Path) -> Iterator[bool]:
     digits of its key, so it may have several."""
     import filelock  # only here: `qbench --help` need not pay for it
 
-    prefix = f"{entry.parent.name}-{entry.name.lstrip('.').split('-')[0]}"
+    prefix = f"{_LOCKED_AS.get(entry.parent.name, entry.parent.name)}-{entry.name.lstrip('.').split('-')[0]}"
     with contextlib.ExitStack() as held:
         try:
-            for lock in sorted((folder / _LOCKS).glob(f"{prefix}*.lock")):
+            for lock in sorted((folder / LOCKS).glob(f"{prefix}*.lock")):
                 held.enter_context(filelock.FileLock(lock, timeout=0))
         except filelock.Timeout:
             yield False

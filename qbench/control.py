@@ -161,6 +161,11 @@ def real(seconds: float, *, progress: Silent, changes: Sequence[float] = CHANGES
     Each combination is gated at least once; a gate takes some 20 to 50 s. The rates are as wide as few gates make
     them: their intervals say so.
     """
+    with cache.in_use(cache.open_cache()):
+        return _real(seconds, progress, changes)
+
+
+def _real(seconds: float, progress: Silent, changes: Sequence[float]) -> list[Rate]:
     progress.stage("build", None)
     suite, baseline = _artifact(progress)
     rerun = Rerunner(progress=progress)

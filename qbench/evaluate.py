@@ -150,7 +150,9 @@ def _spreads(data: Data, root: Path | None, *, limits: Limits, progress: Progres
     if root is None:
         return _SPREADS.validate_python(look(None))
     digests = {"evaluation": data.evaluation_digest, "calibration": data.calibration_digest, "code": _code()}
-    return _SPREADS.validate_python(cache.fetch(root, "spreads", cache.key_of(digests), look).facts)
+    key = cache.key_of(digests)
+    entry = cache.fetch(root, "spreads", key, look, lambda entry: _SPREADS.validate_python(entry.facts))
+    return _SPREADS.validate_python(entry.facts)
 
 
 def _spreads_here(data: Data, *, progress: Progress) -> _Spreads:

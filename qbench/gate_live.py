@@ -11,7 +11,7 @@ then compared, and the verdict says so. A process that dies makes its case INVAL
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +55,12 @@ class Rerunner:
         cases = _shared(run, baseline)
         if not cases:
             return {}
+        with cache.in_use(cache.open_cache()):
+            return self._all(cases, run, suite, baseline)
+
+    def _all(
+        self, cases: Sequence[tuple[Record, Record]], run: StoredRun, suite: Suite, baseline: Baseline
+    ) -> dict[str, Rerun | NotRun]:
         cores = measuring_cores(suite, machine.allowed_cores())
         data = _data(run, suite)
         self.progress.stage("gate", len(cases))

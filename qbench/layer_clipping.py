@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from qbench import cache
 from qbench import data as data_stage
 from qbench.backends.base import Inputs
@@ -26,6 +28,7 @@ from qbench.quant.input_range import InputRange
 
 Progress = Callable[[str, float], None]
 Rows = tuple[Mapping[str, Any], ...]
+_ROWS: TypeAdapter[dict[str, Rows]] = TypeAdapter(dict[str, Rows])
 EXAMPLES, BATCH = 512, 8  # looked at, evenly from the first to the last; a network holds its activations for a batch
 
 
@@ -73,8 +76,18 @@ def rows(
         "data": data.evaluation_digest,
         "code": _code(),
     }
-    facts = cache.fetch(root, "layers", cache.key_of(key), look).facts
-    return {name: tuple(found) for name, found in facts.items()}
+    entry = cache.fetch(root, "layers", cache.key_of(key), look, lambda entry: _kept(entry, variants))
+    return _kept(entry, variants)
+
+
+def _kept(entry: cache.Entry, variants: Mapping[str, Variant]) -> dict[str, Rows]:
+    """The rows of an entry; raises ``ValueError`` where they are not rows of layers of these variants."""
+    rows = _ROWS.validate_python(entry.facts)
+    if set(rows) != set(variants) or not all(
+        isinstance(row.get("name"), str) for each in rows.values() for row in each
+    ):
+        raise ValueError("it holds no layers of these variants")
+    return rows
 
 
 def _code() -> str:

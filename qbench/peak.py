@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from qbench import cache, machine, process
 from qbench.errors import MeasureError
 from qbench.gemm import Call, Kernel, kernels
@@ -83,6 +85,9 @@ def fraction(macs: int, latency_seconds: float, peak_ops: float) -> float:
     return 2 * macs / (latency_seconds * peak_ops)
 
 
+_PEAK: TypeAdapter[Peak] = TypeAdapter(Peak)
+
+
 def measured(
     root: Path,
     *,
@@ -102,8 +107,10 @@ def measured(
     def make(folder: Path) -> Mapping[str, Any]:
         return asdict(_alone(core, effort, limits, progress, call))
 
-    entry = cache.fetch(root, "peak", cache.key_of(_key(core, effort)), make)
-    return Peak(**entry.facts)
+    entry = cache.fetch(
+        root, "peak", cache.key_of(_key(core, effort)), make, lambda entry: _PEAK.validate_python(entry.facts)
+    )
+    return _PEAK.validate_python(entry.facts)
 
 
 def _alone(

@@ -78,7 +78,8 @@ def run(
     )
     folder.write_info(suite, plan, started=started, finished=None, elapsed_seconds={})
     try:
-        _tell(state)
+        with cache.in_use(root):
+            _tell(state)
     except KeyboardInterrupt:
         interrupted = True
         progress.note(f"interrupted; what is known is kept. Go on with: {folder.resume_command(suite, only)}")

@@ -13,7 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from qbench import cache, machine, registry, stats
+from qbench.cache_root import UNFINISHED
 from qbench.data import Data, DataRequest, prepare_data, request_of, require_unseen
 from qbench.errors import ModelError, UnknownName, UsageError
 from qbench.lesson import Lesson, lesson_for, opened
@@ -28,9 +31,9 @@ from qbench.suite import Suite
 
 Progress = Callable[[str, float], None]
 KIND = "trained"
-UNFINISHED = "unfinished"  # the folder of the cache for what a killed training goes on from
 # A training tells how far it is and keeps its state, so no stage's limit ends it.
 TRAINING_SECONDS = 14 * 86_400.0
+_OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 _TRIED = 2  # examples on which a network is tried before it is trained
 _BATCH = 256  # held-out examples predicted at once on one core
 
@@ -84,9 +87,9 @@ def train(
     request = request_of(suite.data, suite.base, train=False)
     limits = Limits(seconds=TRAINING_SECONDS, memory_bytes=suite.limits.memory_bytes)
     progress.stage("train", 1)
-    report: Report = call(
-        _report, reference, request, cache.open_cache(), cores, limits=limits, progress=progress.advance
-    )
+    root = cache.open_cache()
+    with cache.in_use(root):
+        report: Report = call(_report, reference, request, root, cores, limits=limits, progress=progress.advance)
     progress.advance(name)
     return report
 
@@ -159,7 +162,7 @@ def trained(
         weights_file.save_weights(module, folder / "model.safetensors")
         return asdict(outcome)
 
-    entry = cache.fetch(root, KIND, key, fill)
+    entry = cache.fetch(root, KIND, key, fill, lambda entry: _OUTCOME.validate_python(entry.facts))
     shutil.rmtree(root / UNFINISHED / key, ignore_errors=True)
     damaged = f"{builtin.name}: {entry.note}" if entry.note else None
     return Trained(
@@ -169,7 +172,7 @@ def trained(
         dataset=lesson.dataset.name,
         split=lesson.split,
         examples=len(lesson.examples),
-        outcome=Outcome(**entry.facts),
+        outcome=_OUTCOME.validate_python(entry.facts),
         fresh=entry.fresh,
         notes=tuple(note for note in (lesson.note, damaged, seen) if note),
     )
@@ -239,8 +242,8 @@ def _right(done: Trained, data: Data, labels: Any, root: Path, cores: int) -> in
             return {"right": sum(pool.map(count, range(0, data.evaluation_count, _BATCH)))}
 
     key = cache.key_of({"weights": cache.file_digest(done.file), "evaluation": data.evaluation_digest})
-    facts = cache.fetch(root, "held-out", key, fill).facts
-    return int(facts["right"])
+    entry = cache.fetch(root, "held-out", key, fill, lambda entry: int(entry.facts["right"]))
+    return int(entry.facts["right"])
 
 
 def require_writable(file: Path | None) -> None:

@@ -24,7 +24,7 @@ PACKAGE = ROOT / "qbench"
 
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("errors", "live", "machine", "npz_file", "slots", "strict_json", "terminal"),
-    ("child", "preload"),
+    ("child", "preload", "cache_root", "manifest"),
     ("registry", "record", "cache", "process", "python_file", "find"),
     ("stats", "wording"),
     # this machine, measured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +78,30 @@ def test_the_second_build_is_a_hit(root, data):
     first, again = make(root, data, "fp32", "torch"), make(root, data, "fp32", "torch")
     assert not again.fresh
     assert replace(first, fresh=False) == again
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"file": "../../../secret"},
+        {"file": "manifest.json"},
+        {"layers": [{"name": "conv", "operator": "Conv", "macs": "many", "int8": True}]},
+        {"input_ranges": [1]},
+        None,
+    ],
+)
+def test_an_artifact_whose_manifest_says_what_cannot_be_is_built_again(root, data, change):
+    """Facts are what the cache's file says, not what was meant: none leads to another file or into a traceback."""
+    first = make(root, data, "static", "fbgemm")
+    file = first.file.parent / cache.MANIFEST
+    content = json.loads(file.read_text())
+    content["facts"] = {} if change is None else content["facts"] | change
+    del content["facts_sha256"]
+    file.write_text(json.dumps(content))
+    again = make(root, data, "static", "fbgemm")
+    assert again.fresh
+    assert "damaged (manifest.json says what cannot be" in again.notes[-1]
+    assert (again.sha256, again.layers) == (first.sha256, first.layers)
 
 
 def test_size_and_coverage_are_exact(root, data):

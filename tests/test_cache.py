@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import stat
 import threading
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench import cache
+from qbench import cache, cache_root
 from qbench.errors import CaseError, UsageError
 
 KEY = cache.key_of({"a": 1})
@@ -21,6 +24,23 @@ KEY = cache.key_of({"a": 1})
 @pytest.fixture
 def root(tmp_path):
     return cache.open_cache(tmp_path / "cache")
+
+
+ELSEWHERE = hashlib.sha256(b"secret").hexdigest()
+MANIFESTS = {
+    "manifest cut": b"{",
+    "manifest of another shape": b'{"files": 3}',
+    "manifest of bytes": b"\xff\xfe\x00rubbish",
+    "manifest without facts": b'{"files": {}}',
+    "manifest without files": b'{"files": {}, "facts": {}}',
+    "manifest with a list": b"[]",
+    "manifest with other facts": b'{"files": {}, "facts": [1]}',
+    "manifest with a number for a digest": b'{"files": {"model": 3}, "facts": {}}',
+    "manifest of a file above": b'{"files": {"../../../secret": "%s"}, "facts": {}}' % ELSEWHERE.encode(),
+    "manifest of a file anywhere": b'{"files": {"/etc/hostname": "%s"}, "facts": {}}' % ELSEWHERE.encode(),
+    "manifest nested": b"[" * 200_000,
+    "manifest nested in facts": b'{"files": {}, "facts": ' + b'{"a":' * 100_000,
+}
 
 
 def fill(folder):
@@ -43,9 +63,7 @@ def test_the_root_is_private_and_tagged(root):
     assert (root / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
 
 
-@pytest.mark.parametrize(
-    "damage", ["change", "delete", "manifest", "manifest-shape", "manifest-bytes", "manifest-facts"]
-)
+@pytest.mark.parametrize("damage", ["change", "delete", "add", "link", "file", *MANIFESTS])
 def test_a_damaged_entry_is_made_again_and_said_so(root, damage):
     """Every hit is verified against the manifest; what differs is rebuilt with a note."""
     folder = cache.fetch(root, "artifacts", KEY, fill).folder
@@ -53,18 +71,52 @@ def test_a_damaged_entry_is_made_again_and_said_so(root, damage):
         (folder / "model").write_bytes(b"weightz")
     elif damage == "delete":
         (folder / "model").unlink()
-    elif damage == "manifest":
-        (folder / "manifest.json").write_text("{")
-    elif damage == "manifest-shape":
-        (folder / "manifest.json").write_text(json.dumps({"files": 3}))
-    elif damage == "manifest-bytes":
-        (folder / "manifest.json").write_bytes(b"\xff\xfe\x00rubbish")
+    elif damage == "add":
+        (folder / "more").write_bytes(b"")
+    elif damage == "link":
+        (folder / "model").rename(root / "elsewhere")
+        (folder / "model").symlink_to(root / "elsewhere")
+    elif damage == "file":
+        shutil.rmtree(folder)
+        folder.write_text("a file in the place of the folder")
     else:
-        (folder / "manifest.json").write_text(json.dumps({"files": {}}))
+        (folder / "manifest.json").write_bytes(MANIFESTS[damage])
     again = cache.fetch(root, "artifacts", KEY, fill)
     assert again.fresh
     assert "was damaged" in (again.note or "")
     assert (again.folder / "model").read_bytes() == b"weights"
+
+
+def test_facts_that_were_changed_are_damage(root):
+    """One other digit in what an artifact's maker said of it would be a wrong figure in a report."""
+    file = cache.fetch(root, "artifacts", KEY, fill).folder / "manifest.json"
+    content = json.loads(file.read_text())
+    content["facts"]["layers"] = [1, 3]
+    file.write_text(json.dumps(content))
+    assert cache.fetch(root, "artifacts", KEY, fill).note == (
+        "the cached copy was damaged (manifest.json has changed) and was made again"
+    )
+
+
+@pytest.mark.parametrize("facts", [{}, {"file": "../model"}, {"file": 3}, {"file": None}])
+def test_facts_that_their_reader_cannot_read_are_damage(root, facts):
+    """Whoever wants an entry checks its facts; what breaks the check, in whatever way, is made again."""
+
+    def named(entry):
+        if entry.facts["file"].lower() not in entry.files:
+            raise ValueError("no file of it")
+
+    cache.fetch(root, "artifacts", KEY, lambda folder: (fill(folder), facts)[1])
+    again = cache.fetch(root, "artifacts", KEY, lambda folder: (fill(folder), {"file": "model"})[1], named)
+    assert again.fresh
+    assert "manifest.json says what cannot be" in (again.note or "")
+    assert not cache.fetch(root, "artifacts", KEY, fill, named).fresh
+
+
+def test_an_unknown_kind_is_refused(root):
+    """What ``qbench clean`` does not know would stay for ever."""
+    with pytest.raises(ValueError, match="name it in"):
+        cache.fetch(root, "artefacts", KEY, fill)
 
 
 def test_a_failed_make_leaves_nothing(root):
@@ -103,6 +155,46 @@ def test_two_at_once_make_once(root):
         thread.join(10)
     assert len(made) == 1
     assert sorted(entry.fresh for entry in found) == [False, True]
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+def test_a_folder_with_files_of_somebody_is_not_taken(tmp_path, through_a_link):
+    """QBENCH_CACHE on a folder of one's own changes neither its mode nor what is in it."""
+    own = tmp_path / "home"
+    own.mkdir(mode=0o755)
+    (own / "thesis").write_text("years of work")
+    given = tmp_path / "link" if through_a_link else own
+    if through_a_link:
+        given.symlink_to(own)
+    with pytest.raises(UsageError, match="holds files that qbench did not put there.*new or an empty folder"):
+        cache.open_cache(given)
+    assert stat.S_IMODE(own.stat().st_mode) == 0o755
+    assert [path.name for path in own.iterdir()] == ["thesis"]
+
+
+def test_an_empty_folder_is_taken_and_opened_again(tmp_path):
+    """A folder made for it is fine, also one that a qbench was killed in while it wrote the tag."""
+    (tmp_path / "empty").mkdir(mode=0o755)
+    root = cache.open_cache(tmp_path / "empty")
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    assert cache.open_cache(root) == root
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "CACHEDIR.TAG").write_text("Signature: 8a47")
+    assert (cache.open_cache(tmp_path / "cut") / "CACHEDIR.TAG").read_text() == cache_root.TAG
+
+
+@pytest.mark.parametrize("tag", ["Signature: 8a477f597d28d172789f06886806bc55\n# made by pip\n", None])
+def test_the_tag_of_another_program_is_not_ours(tmp_path, tag):
+    """Another program's cache is somebody's own, and so is a folder whose tag is a link to a tag of qbench's."""
+    if tag is None:
+        cache.open_cache(tmp_path / "real")
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "CACHEDIR.TAG").symlink_to(Path("..") / "real" / "CACHEDIR.TAG")
+    else:
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "CACHEDIR.TAG").write_text(tag)
+    with pytest.raises(UsageError, match="holds files"):
+        cache.open_cache(tmp_path / "other")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from qbench import record, run, run_build, suite
+from qbench.clean import clean
 from qbench.errors import CaseError, QbenchError, UsageError
 from qbench.evaluate import load_predictions
 from qbench.live import Silent
@@ -108,6 +109,21 @@ def test_the_numbers_of_layers_are_kept_where_the_suite_asks(folder):
     assert by_case(asked)["fp32/torch/t1/b1"].layers is None
     plain = by_case(go(file, folder))["static/onednn/t1/b1"]
     assert plain.layers is None
+
+
+def test_nobody_empties_the_cache_of_a_run(folder):
+    """From its first stage to its last a run needs what it built: `qbench clean` beside it removes nothing."""
+    refused = []
+
+    class Cleaning(Heard):
+        def stage(self, name, total):
+            with pytest.raises(UsageError, match="uses this cache, so nothing was removed"):
+                clean()
+            refused.append(name)
+
+    assert go(write(folder), folder, progress=Cleaning()).exit_code == 0
+    assert refused == ["prepare", "build", "evaluate", "measure"]
+    clean(dry_run=True)
 
 
 def by_case(result):

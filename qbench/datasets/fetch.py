@@ -15,7 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from qbench import cache
+from qbench import cache, cache_root
 from qbench.errors import DataError
 
 VARIABLE = "QBENCH_DATA"
@@ -46,7 +46,7 @@ def fetched(dataset: str, file: Remote, *, advice: str, root: Path | None = None
     from filelock import FileLock
 
     root = cache.open_cache(root)
-    folder = root / "downloads" / dataset
+    folder = root / cache_root.DOWNLOADS / dataset
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / file.name
     with FileLock(root / "locks" / f"download-{dataset}-{file.name}.lock"):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from qbench import cache
+from qbench.cache_root import DOWNLOADS
 from qbench.datasets import apart, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing, positions
@@ -222,7 +223,7 @@ def _opened(value: str, options: Mapping[str, Any], base: Path) -> Mapping[str, 
             found = library.load_from_disk(str(place))
         else:
             target = str(place) if place.exists() else value
-            kept = cache.open_cache() / "downloads" / NAME
+            kept = cache.open_cache() / DOWNLOADS / NAME
             more = {"revision": options.get("revision"), "cache_dir": str(kept)}
             found = library.load_dataset(target, options.get("config"), **more)
     except Exception as error:  # the library and its transports raise all kinds

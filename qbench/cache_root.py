@@ -1,0 +1,143 @@
+"""The cache's root folder: whose it is, what lies in it by kind and name, and who uses it right now.
+
+    <root>/CACHEDIR.TAG                       says that qbench made the folder, or found it empty
+    <root>/<kind>/<sha256>/                   an entry (``cache``), or what a killed build goes on from
+    <root>/<kind>/.<16 digits>-<random>/      an entry in the making
+    <root>/downloads/<data set>/              files as they were fetched
+    <root>/locks/                             one file per entry in the making, one per process that uses the cache
+
+A folder that holds anything else when qbench first comes to it is somebody's own: it is never tagged, its mode is
+never changed, and nothing in it is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from qbench.errors import UsageError
+
+SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55\n"  # of every CACHEDIR.TAG: bford.info/cachedir
+TAG = f"{SIGNATURE}# This folder is a cache made by qbench; `qbench clean` empties it.\n"
+TAG_FILE = "CACHEDIR.TAG"
+LOCKS = "locks"
+DOWNLOADS = "downloads"
+UNFINISHED = "unfinished"  # what a killed build or training goes on from
+KINDS = (
+    *("artifacts", "data", "held-out", "layers", "peak", "predictions", "shared", "spreads", "trained", "weights"),
+    UNFINISHED,
+)
+_CLEANING = "clean.lock"
+_CLEANING_SECONDS = 600.0  # emptying a large cache on a slow disk
+_ENTRY = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}-[a-z0-9_]+")
+
+
+def cache_folder() -> Path:
+    """Where the cache lies; it need not exist yet."""
+    chosen = os.environ.get("QBENCH_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    import platformdirs
+
+    return platformdirs.user_cache_path("qbench")
+
+
+def open_cache(root: Path | None = None) -> Path:
+    """The cache's root, made if need be; raises ``UsageError`` where it cannot be written or is somebody's own."""
+    root = cache_folder() if root is None else root
+    try:
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not is_own(root):
+            _take(root)
+        root.chmod(0o700)
+        (root / LOCKS).mkdir(exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=root):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"{root}: the cache cannot be written ({error.strerror}); "
+            "set QBENCH_CACHE to a folder that can, or mend its permissions"
+        ) from error
+    return root
+
+
+def is_own(root: Path) -> bool:
+    """Whether a folder has the tag of qbench, as a plain file."""
+    tag = root / TAG_FILE
+    try:
+        return not tag.is_symlink() and tag.read_text(encoding="utf-8") == TAG
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def is_entry(name: str) -> bool:
+    """Whether a name below a kind is one that qbench gives."""
+    return _ENTRY.fullmatch(name) is not None
+
+
+def _take(root: Path) -> None:
+    """Tags an empty folder; raises ``UsageError`` for one that holds anything."""
+    others = {path.name for path in root.iterdir()} - {TAG_FILE}
+    if is_own(root):  # another process was faster
+        return
+    tag = root / TAG_FILE
+    cut_short = not tag.is_symlink() and (not tag.exists() or TAG.startswith(tag.read_text(errors="replace")))
+    if others or not cut_short:
+        raise UsageError(
+            f"{root}: holds files that qbench did not put there, so it is not taken as the cache; "
+            f"set QBENCH_CACHE to a new or an empty folder, such as {root / 'qbench-cache'}"
+        )
+    tag.write_text(TAG, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def in_use(root: Path) -> Iterator[None]:
+    """Keeps ``qbench clean`` away from an open cache meanwhile; many processes may do so at once.
+
+    Raises ``UsageError`` where a `clean` that is at work does not end.
+    """
+    import filelock
+
+    file = root / LOCKS / f"user-{os.getpid()}-{secrets.token_hex(4)}.lock"
+    mine = filelock.FileLock(file)
+    try:
+        with filelock.FileLock(root / LOCKS / _CLEANING, timeout=_CLEANING_SECONDS):
+            mine.acquire(timeout=0)
+    except filelock.Timeout as error:
+        raise UsageError(f"{root}: `qbench clean` is emptying this cache and does not end; stop it first") from error
+    try:
+        yield
+    finally:
+        mine.release()
+        file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def nobody_uses(root: Path) -> Iterator[None]:
+    """Keeps every process from beginning to use the cache; raises ``UsageError`` where one does already."""
+    import filelock
+
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(filelock.FileLock(root / LOCKS / _CLEANING, timeout=0))
+        except filelock.Timeout as error:
+            raise UsageError(
+                f"{root}: another `qbench clean`, or a qbench that is starting, has it; try again"
+            ) from error
+        for file in sorted((root / LOCKS).glob("user-*.lock")):
+            try:
+                with filelock.FileLock(file, timeout=0):
+                    pass
+            except filelock.Timeout as error:
+                process = file.name.split("-")[1]
+                raise UsageError(
+                    f"{root}: process {process} of qbench uses this cache, so nothing was removed; "
+                    "clean when it has ended"
+                ) from error
+            file.unlink(missing_ok=True)  # its process was killed
+        yield
