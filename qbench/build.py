@@ -19,7 +19,7 @@ from qbench.errors import BuildError
 from qbench.inputs import Data, Model, load_network
 from qbench.plan import Variant
 from qbench.process import Limits, call
-from qbench.quant.coverage import Layer, share
+from qbench.quant.coverage import Layer, share, why_unknown
 from qbench.quant.input_range import InputRange, Ranges
 from qbench.quant.recipe import Recipe
 from qbench.record import ArtifactFacts, Coverage
@@ -52,11 +52,13 @@ class Artifact:
     rewrite_difference: float | None = None
     layer_numbers: tuple[Mapping[str, Any], ...] = ()
     input_ranges: Ranges = ()
+    uncounted: str | None = None
 
     @property
-    def macs(self) -> int:
-        """Multiply-accumulates of one example."""
-        return sum(layer.macs for layer in self.layers)
+    def macs(self) -> int | None:
+        """Multiply-accumulates of one example; None where not all of them can be counted."""
+        counted = [layer.macs for layer in self.layers if layer.macs is not None]
+        return None if self.uncounted or len(counted) < len(self.layers) else sum(counted)
 
     def facts(self) -> ArtifactFacts:
         """What a record says of it."""
@@ -64,7 +66,7 @@ class Artifact:
             format=self.format,
             sha256=self.sha256,
             size_bytes=self.size_bytes,
-            coverage=None if self.mode == "fp32" else coverage(self.layers, self.float_reasons),
+            coverage=None if self.mode == "fp32" else coverage(self.layers, self.float_reasons, self.uncounted),
             key=self.key,
             cached=not self.fresh,
             note="; ".join(self.notes) or None,
@@ -73,11 +75,14 @@ class Artifact:
         )
 
 
-def coverage(layers: tuple[Layer, ...], reasons: Mapping[str, str]) -> Coverage:
-    """The share of multiply-accumulates in int8, the layers that are, the names of those that are not, and why."""
+def coverage(layers: tuple[Layer, ...], reasons: Mapping[str, str], uncounted: str | None = None) -> Coverage:
+    """The share of multiply-accumulates in int8, the layers that are, the names of those that are not, and why; no
+    share where ``uncounted`` says why the layers could not be read, or where the work of one is not known."""
     floats = tuple(layer.name for layer in layers if not layer.int8)
+    unknown = uncounted or why_unknown(layers)
     return Coverage(
-        macs_int8=share(layers),
+        macs_int8=None if unknown else share(layers),
+        unknown=unknown,
         layers_int8=sum(layer.int8 for layer in layers),
         layers_total=len(layers),
         float_layers=floats,
@@ -197,20 +202,27 @@ def build_here(
         "rewrite_difference": built.rewrite_difference,
         "layer_numbers": [dict(one) for one in built.layer_numbers],
         "input_ranges": [None if one is None else asdict(one) for one in built.input_ranges],
+        "uncounted": built.uncounted,
         "expected": outputs_digest(backend, folder / built.file, data, built.fixed_batch or 1),
     }
 
 
 def _require_int8(built: Built, least: float | None) -> None:
-    """Raises ``BuildError`` where nothing, or less than the recipe's ``min_coverage``, runs in int8."""
+    """Raises ``BuildError`` where nothing, or less than the recipe's ``min_coverage``, runs in int8.
+
+    Where the share is not known, that is told (``coverage.warnings``) and nothing fails by ``least``: nothing shows
+    that it is less. It still fails where every layer is seen to be float.
+    """
+    if built.uncounted is not None:
+        return
     found = share(built.layers)
-    if found == 0:
+    if not any(layer.int8 for layer in built.layers):
         names = _floats(built) or "the model has no Conv, Linear or LSTM"
         raise BuildError(
             f"nothing runs in int8: all {len(built.layers)} layers stay float: {names}; quantize other layers, or "
             "leave this mode out"
         )
-    if least is not None and found < least:
+    if least is not None and found is not None and found < least:
         raise BuildError(
             f"only {found:.1%} of the multiply-accumulates run in int8, and min_coverage is {least:.0%}: "
             f"{_floats(built)} stay float; quantize them, or lower quantize.<mode>.min_coverage if that is meant"
@@ -219,7 +231,7 @@ def _require_int8(built: Built, least: float | None) -> None:
 
 def _floats(built: Built, most: int = 8) -> str:
     """The largest float layers first, each with its reason or its operator."""
-    floats = sorted((layer for layer in built.layers if not layer.int8), key=lambda layer: -layer.macs)
+    floats = sorted((layer for layer in built.layers if not layer.int8), key=lambda layer: -(layer.macs or 0))
     named = [f"{one.name} ({built.float_reasons.get(one.name, one.operator)})" for one in floats[:most]]
     more = len(floats) - most
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
@@ -247,6 +259,7 @@ class _Facts:
     layer_numbers: tuple[dict[str, Any], ...]
     input_ranges: tuple[InputRange | None, ...]
     expected: str
+    uncounted: str | None
 
 
 _FACTS: TypeAdapter[_Facts] = TypeAdapter(_Facts)
@@ -277,4 +290,5 @@ def _artifact(variant: Variant, key: str, entry: cache.Entry) -> Artifact:
         rewrite_difference=facts.rewrite_difference,
         layer_numbers=facts.layer_numbers,
         input_ranges=facts.input_ranges,
+        uncounted=facts.uncounted,
     )

@@ -66,14 +66,16 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """What really runs in int8: ``macs_int8`` is the share of multiply-accumulates, read from the artifact;
-    ``float_reasons`` says of float layers why, where that is known."""
+    """What really runs in int8: ``macs_int8`` is the share of multiply-accumulates, read from the artifact, null where
+    not all of them can be counted: ``unknown`` then says why. ``float_reasons`` says of float layers why, where that is
+    known."""
 
-    macs_int8: Share
+    macs_int8: Share | None
     layers_int8: Whole
     layers_total: Whole
     float_layers: tuple[str, ...] = ()
     float_reasons: dict[str, str] = field(default_factory=dict)
+    unknown: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,9 +267,10 @@ class Accuracy:
 
 @dataclass(frozen=True, kw_only=True)
 class Roofline:
-    """Multiply-accumulates of one call, and the share of this core's measured peak (null: not measured)."""
+    """Multiply-accumulates of one call (null: not all can be counted), and the share of this core's measured peak
+    (null: not measured)."""
 
-    macs: Whole
+    macs: Whole | None
     peak_fraction: NotNegative | None = None
 
 

@@ -11,8 +11,8 @@ from qbench.record import Latency, Roofline
 
 def roofline(case: Case, artifact: Artifact, latency: Latency | None, most: Peak | None) -> Roofline:
     """Multiply-accumulates of one call, and its share of the peak of the cores and the precision that it has; the share
-    is null without a latency or a peak."""
-    macs = artifact.macs * case.batch_size
+    is null without a latency or a peak, both where not all of them can be counted."""
+    macs = None if artifact.macs is None else artifact.macs * case.batch_size
     typical = latency.p50_seconds if latency else None
     if most is None or not typical or not macs:
         return Roofline(macs=macs)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from qbench import wording
-from qbench.quant import input_fit
+from qbench.quant import coverage, input_fit
 from qbench.record import Record
 from qbench.run import RunResult
 
@@ -32,8 +32,10 @@ def problems(records: Iterable[Record]) -> list[str]:
 
 
 def warnings(records: Iterable[Record]) -> list[str]:
-    """Lines on data that does not fit what the int8 artifacts were calibrated on; empty where all does."""
-    return [f"warning: {wording.clean(one)}" for one in input_fit.warnings(records)]
+    """Lines on data that does not fit what the int8 artifacts were calibrated on, and on coverage that is not known;
+    empty where there is nothing to warn of."""
+    known = list(records)
+    return [f"warning: {wording.clean(one)}" for one in (*input_fit.warnings(known), *coverage.warnings(known))]
 
 
 def times(elapsed_seconds: Mapping[str, float]) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from qbench import build as stage
 from qbench import cache, inputs
+from qbench.backends.base import Built
 from qbench.build import build
 from qbench.errors import BuildError
 from qbench.models.base import ModelReference
@@ -233,3 +234,29 @@ def test_coverage_counts_work_not_layers():
     found = stage.coverage(layers, {"b": "no kernel", "a": "said of an int8 layer"})
     assert found.float_reasons == {"b": "no kernel"}
     assert (found.macs_int8, found.layers_int8, found.layers_total, found.float_layers) == (0.9, 1, 2, ("b",))
+
+
+def test_coverage_that_cannot_be_counted_is_null_with_its_reason():
+    """A layer of unknown work, or layers that could not be read, leave no share: never 100 %."""
+    layers = (
+        Layer(name="a", operator="QGemm", macs=90, int8=True),
+        Layer(name="b", operator="MoE", macs=None, int8=False),
+    )
+    found = stage.coverage(layers, {})
+    assert (found.macs_int8, found.unknown) == (None, "how much b (MoE) multiplies cannot be counted")
+    assert (found.layers_int8, found.layers_total, found.float_layers) == (1, 2, ("b",))
+    unread = stage.coverage((), {}, "the interpreter cannot be watched")
+    assert (unread.macs_int8, unread.unknown) == (None, "the interpreter cannot be watched")
+
+
+def test_unknown_coverage_fails_no_min_coverage():
+    """Nothing shows that it is less; but where every layer is seen to be float, nothing runs in int8 all the same."""
+
+    def built(*layers, **rest):
+        return Built(format="x", file="x", layers=layers, **rest)
+
+    int8, unknown = (Layer(name="a", operator="x", macs=m, int8=m is not None) for m in (90, None))
+    stage._require_int8(built(int8, unknown), 0.9)
+    stage._require_int8(built(uncounted="the interpreter cannot be watched"), 0.9)
+    with pytest.raises(BuildError, match="nothing runs in int8: all 1 layers stay float"):
+        stage._require_int8(built(unknown), None)

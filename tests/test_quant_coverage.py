@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_records import int8
 
-from qbench.quant.coverage import Layer, align, share
+from qbench.quant.coverage import Layer, align, share, warnings, why_unknown
+from qbench.record import Coverage
 
 
 def layer(macs, *, int8=False, name="x", operator="op"):
@@ -53,3 +57,27 @@ def test_coverage_is_never_overstated(ours, theirs):
 def test_an_artifact_equal_to_its_network_matches_itself(ours):
     """Aligning a sequence with itself changes nothing."""
     assert list(align(ours, ours)) == ours
+
+
+def test_a_layer_that_cannot_be_counted_leaves_no_share():
+    """It is kept where nothing of the reference matches it, since how much it does is not known."""
+    unknown = layer(None, name="moe", operator="MoE")
+    found = align([layer(10, name="a"), layer(20)], [layer(10, int8=True), unknown, layer(20, int8=True)])
+    assert [(one.name, one.int8) for one in found] == [("a", True), ("x", True), ("moe", False)]
+    assert share(found) is None
+    assert why_unknown(found) == "how much moe (MoE) multiplies cannot be counted"
+    assert why_unknown([layer(10)]) is None
+    assert align([unknown], [unknown]) == (unknown,)
+
+
+def test_unknown_coverage_is_a_warning_with_its_cases():
+    """Each reason once."""
+    cases = ["m/static/onnxruntime/t1/b1", "m/static/onnxruntime/t2/b1"]
+    records = [int8(case) for case in cases]
+    assert warnings(records) == ()
+    unknown = Coverage(
+        macs_int8=None, layers_int8=1, layers_total=2, unknown="how much b (MoE) multiplies is not known"
+    )
+    changed = [replace(one, artifact=replace(one.artifact, coverage=unknown)) for one in records]
+    (said,) = warnings(changed)
+    assert said.endswith(f"how much b (MoE) multiplies is not known ({', '.join(cases)})")

@@ -10,7 +10,7 @@ from made_records import CASE, fp32, info, int8
 
 from qbench.errors import UsageError
 from qbench.record import Coverage
-from qbench.report.layers import WORST, layers, worst
+from qbench.report.layers import WORST, coverage_text, layers, worst
 from qbench.stored import StoredRun
 from qbench.wording import DASH
 
@@ -83,3 +83,10 @@ def test_a_recipe_is_told_without_the_choices_that_nobody_made():
     recipe = {"flow": "fx", "symmetric": False, "first_layer_float": True, "canonicalize": False}
     found = layers([replace(int8(), recipe=recipe)])
     assert found.rows[0][4] == "flow fx, first_layer_float yes, canonicalize no"
+
+
+def test_coverage_that_is_not_known_says_why() -> None:
+    """No share, no dash: the reason."""
+    reason = "how much b (MoE) multiplies cannot be counted"
+    coverage = Coverage(macs_int8=None, layers_int8=1, layers_total=2, unknown=reason)
+    assert coverage_text(coverage) == "not known: how much b (MoE) multiplies cannot be counted"

@@ -58,12 +58,12 @@ class BuildJob:
 @dataclass(frozen=True, kw_only=True)
 class Built:
     """What a build left in its folder: ``file`` is the one that is shipped and whose bytes count; ``layers``
-    were read from that file while it ran; ``fixed_batch`` is the only batch size it takes (None: any);
-    ``note`` says what a reader must know of this variant. ``float_reasons``: float layer -> why, where known.
-    ``rewrites``: what the network was rewritten into before, ``rewrite_difference`` the largest difference of its
-    outputs. ``layer_numbers``: of each layer its name, SQNR and cosine against fp32 (``quant.per_layer``).
-    ``input_ranges``: of each model input the values that the file can represent (``quant.input_range``), None where
-    that is not known; empty where it is known of none."""
+    were read from that file while it ran, and ``uncounted`` says why not, where that failed; ``fixed_batch`` is the
+    only batch size it takes (None: any); ``note`` says what a reader must know of this variant. ``float_reasons``:
+    float layer -> why, where known. ``rewrites``: what the network was rewritten into before, ``rewrite_difference``
+    the largest difference of its outputs. ``layer_numbers``: of each layer its name, SQNR and cosine against fp32
+    (``quant.per_layer``). ``input_ranges``: of each model input the values that the file can represent
+    (``quant.input_range``), None where that is not known; empty where it is known of none."""
 
     format: str
     file: str
@@ -75,6 +75,7 @@ class Built:
     rewrite_difference: float | None = None
     layer_numbers: tuple[Mapping[str, Any], ...] = ()
     input_ranges: Ranges = ()
+    uncounted: str | None = None
 
 
 class Runner(ABC):

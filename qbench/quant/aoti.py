@@ -235,7 +235,7 @@ def align(reference: Sequence[Layer], ran: Sequence[Layer]) -> tuple[Layer, ...]
     names = {layer.name for layer in reference}
     if any(layer.int8 and layer.name not in names for layer in ran):
         return coverage.align(reference, ran)
-    waiting: dict[tuple[str, int], list[Layer]] = defaultdict(list)
+    waiting: dict[tuple[str, int | None], list[Layer]] = defaultdict(list)
     for layer in ran:
         waiting[layer.name, layer.macs].append(layer)
     found = []

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import BuildError
-from qbench.quant import onnx_file, onnx_model
+from qbench.quant import onnx_file, onnx_macs, onnx_model
 from qbench.quant.coverage import Layer
+from qbench.quant.uniform.graph.layers import subgraphs
 
-_FLOAT = {"Conv", "FusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "LSTM", "GRU", "RNN"}
-_INT8 = {
-    "QLinearConv", "ConvInteger", "QGemm", "QLinearMatMul", "MatMulInteger", "MatMulIntegerToFloat",
-    "DynamicQuantizeMatMul", "DynamicQuantizeLSTM",
-}  # fmt: skip
-_RECURRENT_GATES = {"LSTM": 4, "DynamicQuantizeLSTM": 4, "GRU": 3, "RNN": 1}
 _SAME_SHAPE = {"QuantizeLinear", "DequantizeLinear", "Identity", "Cast"}
 
 Shape = tuple[int, ...]
@@ -48,19 +41,42 @@ def executed(file: Path, example: tuple[onnx_model.Array, ...], *, optimized: bo
     """``layers`` with the names of their nodes."""
     inputs = onnx_file.tiled(file, example)
     graph, events = _profile(file, inputs, optimized=optimized)
-    shapes = _Shapes(graph)
-    nodes = {node.name: node for node in graph.node}
-    found = []
+    nodes, shapes = {node.name: node for node in _nodes(graph)}, _Shapes(graph)
+    found: dict[tuple[str, str], Executed] = {}
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
-            name, arguments = event["name"].removesuffix("_kernel_time"), event["args"]
-            operator = arguments["op_name"]
-            if operator in _FLOAT | _INT8 and name in nodes:
-                macs = _multiply_accumulates(operator, nodes[name], arguments, shapes) // len(inputs[0])
-                label = onnx_model.module_of(nodes[name]) or name
-                layer = Layer(name=label, operator=operator, macs=macs, int8=operator in _INT8)
-                found.append(Executed(names=frozenset([name, *nodes[name].output]), layer=layer))
-    return tuple(found)
+            name = event["name"].removesuffix("_kernel_time")
+            call = _call(event["args"], nodes.get(name), shapes)
+            for product in onnx_macs.products(call):
+                ran = _executed(name, nodes.get(name), call.operator, product, len(inputs[0]))
+                known = found.get((name, product.name))  # a node of a loop runs several times
+                found[name, product.name] = ran if known is None else _added(known, ran)
+    return tuple(found.values())
+
+
+def _executed(name: str, node: Any, operator: str, product: onnx_macs.Product, batch: int) -> Executed:
+    label = (onnx_model.module_of(node) if node is not None else None) or name
+    layer = Layer(
+        name=f"{label} ({product.name})" if product.name else label,
+        operator=operator,
+        macs=None if product.macs is None else product.macs // batch,
+        int8=product.int8,
+    )
+    return Executed(names=frozenset([name, *(node.output if node is not None else ())]), layer=layer)
+
+
+def _added(one: Executed, other: Executed) -> Executed:
+    """Two executions of one node as one layer."""
+    macs = None if one.layer.macs is None or other.layer.macs is None else one.layer.macs + other.layer.macs
+    return replace(one, layer=replace(one.layer, macs=macs))
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph and of the subgraphs in it (If, Loop, Scan)."""
+    for node in graph.node:
+        yield node
+        for _, inner in subgraphs(node):
+            yield from _nodes(inner)
 
 
 def _profile(file: Path, inputs: tuple[onnx_model.Array, ...], *, optimized: bool) -> tuple[Any, list[dict[str, Any]]]:
@@ -88,11 +104,12 @@ def _with_names(file: Path, target: Path) -> Path:
     import onnx
 
     model = onnx.load(str(file))
-    names = [node.name for node in model.graph.node]
+    nodes = [node for graph in (model.graph, *model.functions) for node in _nodes(graph)]
+    names = [node.name for node in nodes]
     if all(names) and len(set(names)) == len(names):
         return file
     used: set[str] = set()
-    for i, node in enumerate(model.graph.node):
+    for i, node in enumerate(nodes):
         if not node.name or node.name in used:
             node.name = f"{node.op_type}_{i}"
             while node.name in used or node.name in names:
@@ -103,11 +120,16 @@ def _with_names(file: Path, target: Path) -> Path:
 
 
 class _Shapes:
-    """The shapes of what is constant in a graph."""
+    """The shapes of what is constant in a graph and in its subgraphs."""
 
     def __init__(self, graph: Any) -> None:
-        self._constants: dict[str, Shape] = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-        self._makers = {output: node for node in graph.node for output in node.output}
+        self._makers = {output: node for node in _nodes(graph) for output in node.output}
+        graphs = (graph, *(inner for node in _nodes(graph) for _, inner in subgraphs(node)))
+        held = [(tensor.name, tuple(tensor.dims)) for one in graphs for tensor in one.initializer]
+        self._constants = dict(held)
+        for name, shape in held:  # two branches may call different things by one name: which is meant is not known
+            if self._constants.get(name) != shape:
+                self._constants.pop(name, None)
 
     def constant(self, name: str) -> Shape | None:
         """The shape of an initializer, also of one that is quantized and dequantized on its way; None for others."""
@@ -116,24 +138,38 @@ class _Shapes:
         return self._constants.get(name)
 
 
-def _multiply_accumulates(operator: str, node: Any, arguments: Mapping[str, Any], shapes: _Shapes) -> int:
-    """Those of the whole batch. The profile lists the shapes of a node's inputs, but not of weights that a kernel has
-    packed for itself: these are constants of the graph."""
-    seen: list[Shape] = [tuple(next(iter(shape.values()))) for shape in arguments["input_type_shape"]]
-    output: int = math.prod(next(iter(arguments["output_type_shape"][0].values())))
-    if operator in _RECURRENT_GATES:
-        hidden = next(int(a.i) for a in node.attribute if a.name == "hidden_size")
-        steps, batch, width = seen[0]
-        directions: int = output // (steps * batch * hidden)
-        gates: int = _RECURRENT_GATES[operator]
-        return directions * steps * batch * gates * hidden * (width + hidden)
-    if "Conv" in operator:
-        position = 3 if operator == "QLinearConv" else 1
-        weight = shapes.constant(node.input[position]) or (seen[position] if position < len(seen) else ())
-        if len(weight) < 3:  # output channels, input channels, at least one axis of the kernel
-            raise BuildError(f"ONNX Runtime tells no shape for the weight of {node.name} ({operator})")
-        elements = math.prod(seen[0]) if operator == "ConvTranspose" else output
-        return elements * math.prod(weight[1:])
-    # Gemm and MatMul: the last axis of A is summed over, or the one before it where A is transposed.
-    transposed = any(a.name == "transA" and a.i for a in node.attribute)
-    return output * seen[0][-2 if transposed else -1]
+def _call(arguments: Mapping[str, Any], node: Any, shapes: _Shapes) -> onnx_macs.Call:
+    """An executed operator as its event tells it."""
+    told = [_shape(one) for one in arguments["input_type_shape"]]
+    return onnx_macs.Call(
+        operator=arguments["op_name"],
+        inputs=tuple(told) if node is None else _in_place(node, told, shapes),
+        outputs=tuple(_shape(one) for one in arguments["output_type_shape"]),
+        attributes={} if node is None else _attributes(node),
+    )
+
+
+def _in_place(node: Any, told: Sequence[Shape], shapes: _Shapes) -> tuple[Shape | None, ...]:
+    """The shape of each input of a node, None for an absent one. The profile leaves out absent inputs and weights that
+    a kernel has packed for itself: these are constants of the graph."""
+    found: list[Shape | None] = []
+    left = list(told)
+    for name in node.input:
+        constant = shapes.constant(name)
+        if not name:
+            found.append(None)
+        elif left and constant in (None, left[0]):
+            found.append(left.pop(0))
+        else:
+            found.append(constant)
+    return tuple(found)
+
+
+def _shape(typed: Mapping[str, Any]) -> Shape:
+    return tuple(next(iter(typed.values())))
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    """The numbers and texts of a node by name."""
+    kinds = {1: lambda one: one.f, 2: lambda one: one.i, 3: lambda one: one.s.decode(errors="replace")}
+    return {one.name: kinds[one.type](one) for one in node.attribute if one.type in kinds}

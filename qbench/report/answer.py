@@ -81,9 +81,11 @@ def is_int8(record: Record) -> bool:
 
 
 def runs_in_int8(record: Record) -> bool:
-    """Whether any multiply-accumulate of the artifact runs in int8."""
+    """Whether any multiply-accumulate of the artifact is seen to run in int8."""
     coverage = record.artifact.coverage if record.artifact else None
-    return coverage is not None and coverage.macs_int8 > 0
+    if coverage is None:
+        return False
+    return coverage.layers_int8 > 0 if coverage.macs_int8 is None else coverage.macs_int8 > 0
 
 
 def p50(record: Record) -> float | None:

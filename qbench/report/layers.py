@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from qbench import wording
 from qbench.quant.input_fit import CLIPPED
-from qbench.record import ArtifactFacts, Record
+from qbench.record import ArtifactFacts, Coverage, Record
 from qbench.report.text import TextTable
 from qbench.stored import LayerNumbers, StoredRun
 
@@ -26,7 +26,7 @@ def layers(records: Sequence[Record]) -> TextTable:
             (
                 record.case.id,
                 f"{coverage.layers_int8} of {coverage.layers_total}",
-                wording.share(coverage.macs_int8),
+                coverage_text(coverage),
                 ", ".join(_float_layer(name, coverage.float_reasons) for name in coverage.float_layers) or "none",
                 ", ".join(
                     f"{key} {_shown(value)}"
@@ -38,6 +38,13 @@ def layers(records: Sequence[Record]) -> TextTable:
         )
     titles = ("case", "int8 layers", "coverage", "float layers", "recipe", "note")
     return TextTable(columns=titles, rows=tuple(rows))
+
+
+def coverage_text(coverage: Coverage) -> str:
+    """The share of multiply-accumulates in int8, or why it is not known."""
+    if coverage.macs_int8 is None and coverage.unknown:
+        return f"not known: {coverage.unknown}"
+    return wording.share(coverage.macs_int8)
 
 
 def worst(run: StoredRun) -> TextTable:

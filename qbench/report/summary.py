@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from qbench import wording
 from qbench.compare import Delta
-from qbench.quant import input_fit
+from qbench.quant import coverage, input_fit
 from qbench.report import answer, draws, flips, table, text
 from qbench.report.answer import Answer, Judged
 from qbench.report.flips import CaseFlips
@@ -32,7 +32,13 @@ def summary(
 def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tuple[str, ...]:
     """What a reader must know before any figure: data that does not fit, verdicts that are luck, changed files."""
     doubts = tuple(case.doubt for case in changes if case.doubt is not None)
-    return (*input_fit.warnings(run.records), *_seen_before(run), *judged.warnings(), *doubts)
+    return (
+        *input_fit.warnings(run.records),
+        *coverage.warnings(run.records),
+        *_seen_before(run),
+        *judged.warnings(),
+        *doubts,
+    )
 
 
 def _seen_before(run: StoredRun) -> Iterator[str]:

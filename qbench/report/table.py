@@ -260,6 +260,8 @@ def _coverage_cell(record: Record) -> Cell:
     if coverage is None:
         return Cell()
     layers = f"{coverage.layers_int8} of {coverage.layers_total} layers"
+    if coverage.macs_int8 is None:
+        return Cell(text="not known", hint=coverage.unknown or layers, tone="unsure")
     tone: Tone = "bad" if coverage.macs_int8 == 0 else ""
     return Cell(text=wording.share(coverage.macs_int8), sort=coverage.macs_int8, hint=layers, tone=tone)
 

@@ -78,7 +78,7 @@ def facts(found: Answer, judged: Judged) -> str:
         parts.append(f"{wording.with_limits(speedup)} times as fast as {_fp32_name(record.speedup.baseline)}")
     parts += _size_part(record, judged) + _accuracy_part(record, judged.metric)
     coverage = record.artifact.coverage if record.artifact else None
-    if coverage is not None:
+    if coverage is not None and coverage.macs_int8 is not None:
         parts.append(f"{wording.share(coverage.macs_int8)} of its multiply-accumulates in int8")
     return ", ".join(parts) + "." if parts else ""
 

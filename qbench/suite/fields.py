@@ -115,7 +115,9 @@ class RangeKeys(ModeKeys):
     )
     clip_ranges: Yes = Field(True, description="A ReLU6 or Hardtanh cuts the range of the layer before it.")
     min_coverage: Share = Field(
-        0.5, description="A variant with a smaller share of its multiply-accumulates in int8 fails."
+        0.5,
+        description="A variant with a smaller share of its multiply-accumulates in int8 fails; one whose share cannot "
+        "be known is told in a warning and does not.",
     )
 
 
