@@ -52,6 +52,7 @@ def saved(made: Saved) -> Iterator[str]:
     """The files, and how far the deploy models agree with the fake-quant model."""
     for what, file in made.files.items():
         yield f"{what}: {file}"
+    yield from (f"float: {name}: {why}" for name, why in made.floats.items())
     if made.narrowed is not None:
         yield (
             f"{made.form}: {made.narrowed:.0%} of the channels of weights use fewer than 8 bits, in every model above, "

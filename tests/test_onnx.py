@@ -94,7 +94,8 @@ def test_the_user_s_own_loop_calibrates(quantized):
 
 
 def test_an_amct_config_and_record_are_used_as_they_are(model, tmp_path):
-    """Files written by hand in AMCT's form go through all steps; nothing is quantized beside what they name."""
+    """Files written by hand in AMCT's form go through all steps; nothing is quantized beside what they name. What ONNX
+    Runtime then runs in float is called so, with what to name beside it."""
     (tmp_path / "config.json").write_text(
         """{"version":1, "batch_num":1, "activation_offset":true, "do_fusion":true, "skip_fusion_layers":[],
         "tensor_quantize":[{"layer_name":"maxpool","input_index":0,"activation_quant_params":{"act_algo":"hfmg"}}],
@@ -108,11 +109,16 @@ def test_an_amct_config_and_record_are_used_as_they_are(model, tmp_path):
     steps.quantize(model, tmp_path / "config.json", tmp_path / "calibration.onnx", tmp_path / "record.txt")
     saved = steps.save(tmp_path / "calibration.onnx", tmp_path / "amct.txt", tmp_path / "m")
     held = quant_json.read(saved.files["quant_json"])
+    assert held["layers"] == []
+    assert [(one["node"], one["index"]) for one in held["tensors"]] == [("maxpool", 0)]
+    assert held["float"]["conv1"] == "not in the configuration"
+    assert "ONNX Runtime runs it in float" in held["float"]["conv2"]
+    assert "tensor_quantize" in held["float"]["conv2"]
+    ascend = steps.save(tmp_path / "calibration.onnx", tmp_path / "amct.txt", tmp_path / "a", targets=["ascend"])
+    held = quant_json.read(ascend.files["quant_json"])
     assert [(one["name"], one["scale_d"], one["offset_d"]) for one in held["layers"]] == [
         ("conv2", pytest.approx(0.02), 0)
     ]
-    assert [(one["node"], one["index"]) for one in held["tensors"]] == [("maxpool", 0)]
-    assert held["float"]["conv1"] == "not in the configuration"
 
 
 def test_all_in_one_call_writes_what_the_steps_write(model, quantized, tmp_path):

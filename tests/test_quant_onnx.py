@@ -44,7 +44,7 @@ def static(fp32, file, recipe, calibration):
     calibrated = file.with_suffix(".calibrated.onnx")
     onnx_static.scaled(fp32, calibrated, recipe, calibration, lambda text, share: None)
     found = onnx_static.read(calibrated)
-    onnx_deploy.write(found.graph, found.sites, found.record, file)
+    onnx_deploy.write(found.graph, found.sites, found.record, file, runtime="onnxruntime")
     return found
 
 

@@ -100,7 +100,7 @@ def test_quantization_costs_little_and_something(name: str) -> None:
     for found, expected in zip(run(simulated(made), made.feed), run(made.graph, made.feed), strict=True):
         largest = float(np.abs(expected).max())
         differences.append(float(np.abs(found.astype(np.float64) - expected).max()) / largest)
-    assert 0 < max(differences) < 0.25
+    assert 0 < max(differences) < 0.3  # of the outputs, which are quantized too, a step lies between two
 
 
 @settings(max_examples=15, deadline=None)

@@ -104,12 +104,13 @@ def _export(job: BuildJob, target: Path) -> None:
         shutil.copyfile(file, target)
 
 
-def quantized(job: BuildJob, source: Path, file: Path) -> Made:
-    """Writes the int8 file of a job: static from ``source`` (fp32), QAT from the job's network."""
-    return _trained(job, file) if job.mode == "qat" else _static(job, source, file)
+def quantized(job: BuildJob, source: Path, file: Path, *, runtime: str) -> Made:
+    """Writes the int8 file of a job as ``runtime`` executes it: static from ``source`` (fp32), QAT from the job's
+    network."""
+    return _trained(job, file, runtime) if job.mode == "qat" else _static(job, source, file, runtime)
 
 
-def _static(job: BuildJob, source: Path, file: Path) -> Made:
+def _static(job: BuildJob, source: Path, file: Path, runtime: str) -> Made:
     """The scales are found once for every runtime that takes the same recipe."""
     from qbench.quant import onnx_deploy, onnx_static
 
@@ -121,8 +122,9 @@ def _static(job: BuildJob, source: Path, file: Path) -> Made:
         shared(job, parts, make, calibrated)
         found = onnx_static.read(calibrated)
     job.progress("write the int8 file", 0.85)
-    notes = onnx_deploy.write(found.graph, found.sites, found.record, file)
-    return Made(notes=(*found.notes, *notes), float_reasons=found.float_reasons)
+    written = onnx_deploy.write(found.graph, found.sites, found.record, file, runtime=runtime)
+    floats = onnx_static.labelled(found.graph, written.floats)
+    return Made(notes=(*found.notes, *written.notes), float_reasons={**found.float_reasons, **floats})
 
 
 def _calibrate(job: BuildJob, source: Path, target: Path) -> None:
@@ -131,9 +133,9 @@ def _calibrate(job: BuildJob, source: Path, target: Path) -> None:
     onnx_static.scaled(source, target, job.recipe, job.calibration, job.progress)
 
 
-def _trained(job: BuildJob, file: Path) -> Made:
+def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
     """Trained by torch's FX flow, once for every runtime, with the scales that it has learned."""
-    from qbench.quant import onnx_deploy, onnx_qat
+    from qbench.quant import onnx_deploy, onnx_qat, onnx_static
     from qbench.quant.uniform.graph.graph import Graph
 
     if job.training is None:
@@ -147,9 +149,10 @@ def _trained(job: BuildJob, file: Path) -> Made:
     told = json.loads(next(one.value for one in graph.model.metadata_props if one.key == _MADE))
     job.progress("write the int8 file", 0.9)
     found = onnx_qat.learned(graph)
-    notes = onnx_deploy.write(found.graph, found.sites, found.record, file)
+    written = onnx_deploy.write(found.graph, found.sites, found.record, file, runtime=runtime)
     return Made(
-        notes=(*told["notes"], *notes),
+        notes=(*told["notes"], *written.notes),
+        float_reasons=onnx_static.labelled(found.graph, written.floats),
         rewrites=tuple(told["rewrites"]),
         rewrite_difference=told["rewrite_difference"],
     )

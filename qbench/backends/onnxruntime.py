@@ -79,7 +79,7 @@ def _int8(job: BuildJob, source: Path, file: Path) -> Made:
     elif job.mode == "static" and job.recipe.framework_default:
         onnx_model.framework_static(source, file, job.recipe, job.calibration)
     else:
-        return quantized(job, source, file)
+        return quantized(job, source, file, runtime="onnxruntime")
     return Made()
 
 

@@ -59,7 +59,7 @@ class OpenVino(Backend):
             own = job.mode == "static" and job.recipe.framework_default
             file = job.folder / (NNCF_FILE if own else FILE)
             job.progress("quantize", 0.2)
-            made = _by_nncf(job, source, file) if own else quantized(job, source, file)
+            made = _by_nncf(job, source, file) if own else quantized(job, source, file, runtime="openvino")
             return _int8(job, source, file, made)
 
     def load(self, file: Path, *, threads: int) -> Runner:

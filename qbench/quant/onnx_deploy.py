@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from qbench.quant.uniform.files.record import Record
 from qbench.quant.uniform.graph.graph import Graph
-from qbench.quant.uniform.outputs import deploy_onnxruntime, narrow
+from qbench.quant.uniform.outputs import deploy_onnxruntime, executed, narrow
 from qbench.quant.uniform.sites import Sites
 
 
-def write(graph: Graph, sites: Sites, record: Record, file: Path) -> tuple[str, ...]:
-    """Writes the QDQ file that ONNX Runtime and OpenVINO execute; what a reader must know of its form."""
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What a reader must know of the form of a file, and why layers that were to be int8 run in float: node -> why."""
+
+    notes: tuple[str, ...] = ()
+    floats: Mapping[str, str] = field(default_factory=dict)
+
+
+def write(graph: Graph, sites: Sites, record: Record, file: Path, *, runtime: str) -> Written:
+    """Writes the QDQ file that ``runtime`` ("onnxruntime" or "openvino") executes.
+
+    For ONNX Runtime what it runs in int8 is read from it. OpenVINO's convolutions give float from bytes, so that what
+    the graph gives stays float there.
+    """
     fitted = narrow.fitted(graph, sites, record)
-    deploy_onnxruntime.deploy(graph, sites, fitted.record, form=fitted.form).save(file)
-    if fitted.narrowed is None:
-        return ()
-    share = f"{fitted.narrowed:.0%} of the channels of weights"
-    return (f"no VNNI: {share} use fewer than 8 bits, so that 16-bit sums hold",)
+    notes = []
+    if fitted.narrowed is not None:
+        share = f"{fitted.narrowed:.0%} of the channels of weights"
+        notes.append(f"no VNNI: {share} use fewer than 8 bits, so that 16-bit sums hold")
+    if runtime == "openvino":
+        own = executed.without_outputs(graph, sites)
+        deploy_onnxruntime.deploy(graph, own, fitted.record, form=fitted.form).save(file)
+        return Written(notes=tuple(notes))
+    settled = executed.settled(graph, sites, fitted)
+    settled.graph.save(file)
+    if given := executed.outputs_quantized(graph, settled.sites):
+        notes.append(
+            f"{given}: quantized to 8 bits for ONNX Runtime, whose convolutions give bytes only; last_layer_float or "
+            "skip_layers keeps the layer before it float"
+        )
+    return Written(notes=tuple(notes), floats=settled.floats)

@@ -70,8 +70,7 @@ def read(file: Path) -> Scaled:
     """What ``scaled`` wrote."""
     model = CalibrationModel.read(file)
     graph = model.graph()
-    labels = _labels(graph)
-    reasons = {labels[name]: reason for name, reason in model.sites.floats.items() if name in labels}
+    reasons = labelled(graph, model.sites.floats)
     held = metadata(graph)
     return Scaled(
         graph=graph,
@@ -80,6 +79,12 @@ def read(file: Path) -> Scaled:
         float_reasons=reasons,
         notes=tuple(held[_NOTES].splitlines()),
     )
+
+
+def labelled(graph: Graph, floats: Mapping[str, str]) -> dict[str, str]:
+    """Why nodes stay float, by the layers as a person knows them."""
+    labels = _labels(graph)
+    return {labels[name]: reason for name, reason in floats.items() if name in labels}
 
 
 def _rules(graph: Graph, recipe: Recipe, batch_num: int) -> Rules:

@@ -1,4 +1,4 @@
-"""<prefix>.quant.json: what is quantized in the models beside it, with which scales, and what stays float and why.
+"""<prefix>.quant.json: what is quantized in the models beside it, with which scales, and what runs in float and why.
 
 {"version": 1, "files": {"onnxruntime": {"name": …, "bytes": …, "sha256": …}},
  "layers": [{"name", "operator", "input", "scale_d", "offset_d", "weight", "axis", "scale_w": [min, max, count]}],
@@ -71,7 +71,7 @@ def _layers(graph: Graph, sites: Sites, record: Record) -> Iterator[dict[str, An
     weights = {site.layer: site for site in sites.weights}
     inputs = {key: site.tensor for site in sites.activations for key in site.keys}
     for node in graph.nodes:
-        if node.name not in weights and node.name not in inputs:
+        if node.name in sites.floats or (node.name not in weights and node.name not in inputs):
             continue
         scales, site = record.get(node.name, Scales()), weights.get(node.name)
         made = {"name": node.name, "operator": node.op_type, "input": inputs.get(node.name)}
@@ -84,7 +84,7 @@ def _layers(graph: Graph, sites: Sites, record: Record) -> Iterator[dict[str, An
 def _tensors(sites: Sites, record: Record) -> Iterator[dict[str, Any]]:
     for site in sites.activations:
         for key, (node, index) in site.keys.items():
-            if key != node:
+            if key != node or node in sites.floats:
                 scales = record.get(key, Scales())
                 made = {"node": node, "index": index, "input": site.tensor}
                 yield made | {"scale_d": scales.scale_d, "offset_d": scales.offset_d}

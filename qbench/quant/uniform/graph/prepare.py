@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from qbench.errors import ModelError, UsageError
-from qbench.quant.uniform.graph import constants, equal, fusion, gemm, half, names, opset, pads
+from qbench.quant.uniform.graph import constants, ends, equal, fusion, gemm, half, names, opset, pads
 from qbench.quant.uniform.graph.graph import Graph
 from qbench.quant.uniform.graph.layers import layers, subgraphs
 from qbench.quant.uniform.graph.skeleton import skeleton
@@ -55,6 +55,7 @@ def prepare(
     gemm.normalise(graph)
     names.give(graph)
     fused = (*pads.take_in(graph, skip_fusion), *fusion.fuse(graph, skip_fusion)) if fuse else ()
+    ends.give_readers(graph)
     infer_shapes(graph)
     wrong = reference.difference(graph) if reference is not None else None
     if wrong and fused:

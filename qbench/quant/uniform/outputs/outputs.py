@@ -14,7 +14,8 @@ from qbench.quant.uniform.calibration.feed import Batches, Feed, checked, declar
 from qbench.quant.uniform.files import quant_json
 from qbench.quant.uniform.files import record as record_file
 from qbench.quant.uniform.graph.graph import Graph
-from qbench.quant.uniform.outputs import integers, narrow
+from qbench.quant.uniform.outputs import executed, integers, narrow
+from qbench.quant.uniform.outputs.executed import Settled
 from qbench.quant.uniform.outputs.narrow import Fitted
 from qbench.quant.uniform.outputs.parity import EXAMPLES, Parity, compared
 
@@ -44,6 +45,7 @@ class Saved:
     real: bool = False
     form: str | None = None
     narrowed: float | None = None
+    floats: Mapping[str, str] = field(default_factory=dict)
 
 
 def save(
@@ -60,7 +62,8 @@ def save(
     ``data``: batches to compare them on, the first that hold ``EXAMPLES`` (of an ascend model, whose interpreter is
     slow, its first examples); without it random ones. ``form``: of the model for ONNX Runtime, one of
     ``narrow.CHOICES``; None: what is fast and exact on this machine. Where weights are narrowed for it, every model of
-    the call has the narrowed ones, so that the fake-quant model is what runs. Raises ``UsageError`` for a record that
+    the call has the narrowed ones, so that the fake-quant model is what runs; for the same reason what ONNX Runtime
+    runs in float on this machine is float in every model of the call. Raises ``UsageError`` for a record that
     is not complete or not this model's, ``DataError`` for data that does not fit it, and ``BuildError`` for a layer
     that cannot be expressed.
     """
@@ -71,8 +74,9 @@ def save(
     scales.require_same_balance(held, model, record)
     feeds = None if data is None else tuple(_first(graph, data))
     fitted = narrow.fitted(graph, model.sites, held, form) if "onnxruntime" in wanted else None
-    held = integers.holding(graph, model.sites, fitted.record if fitted else held)
-    made = {what: _built(what, graph, model.sites, held, fitted) for what in ("fake_quant", *wanted)}
+    settled = _settled(graph, model.sites, held, fitted)
+    held, sites = integers.holding(graph, settled.sites, fitted.record if fitted else held), settled.sites
+    made = {what: _built(what, graph, settled, held) for what in ("fake_quant", *wanted)}
     files = {what: prefix.with_name(prefix.name + ENDINGS[what]) for what in (*made, "quant_json")}
     _apart(calibration, record, files.values())
     for what, one in made.items():
@@ -81,17 +85,18 @@ def save(
     models = {what: files[what] for what in made}
     told = {target: asdict(one) if one else None for target, one in parity.items()}
     chosen, narrowed = (fitted.choice, fitted.narrowed) if fitted else (None, None)
-    quant_json.write(
-        files["quant_json"], graph=graph, sites=model.sites, record=held, files=models, parity=told, form=chosen
+    quant_json.write(files["quant_json"], graph=graph, sites=sites, record=held, files=models, parity=told, form=chosen)
+    return Saved(
+        files=files, parity=parity, real=feeds is not None, form=chosen, narrowed=narrowed, floats=settled.floats
     )
-    return Saved(files=files, parity=parity, real=feeds is not None, form=chosen, narrowed=narrowed)
 
 
 def simulated(graph: Graph, sites: Sites, record: Record) -> Graph:
     """The fake-quant model of what ``save`` writes for ONNX Runtime on this machine."""
     from qbench.quant.uniform.outputs.fake_quant import fake_quant
 
-    return fake_quant(graph, sites, narrow.fitted(graph, sites, record).record)
+    fitted = narrow.fitted(graph, sites, record)
+    return fake_quant(graph, executed.settled(graph, sites, fitted).sites, fitted.record)
 
 
 def _known(targets: Iterable[str]) -> tuple[str, ...]:
@@ -121,15 +126,21 @@ def _apart(calibration: Path, record: Path, written: Iterable[Path]) -> None:
             raise UsageError(f"{file}: would be overwritten while it is read; take another prefix")
 
 
-def _built(what: str, graph: Graph, sites: Sites, record: Record, fitted: Fitted | None) -> Graph:
+def _settled(graph: Graph, sites: Sites, record: Record, fitted: Fitted | None) -> Settled:
+    """What is quantized in every model of a call: what ONNX Runtime runs in int8 where there is a model for it, else
+    all but the outputs of the graph, which only its kernels need as bytes."""
+    if fitted is not None:
+        return executed.settled(graph, sites, fitted)
+    return Settled(graph=graph, sites=executed.without_outputs(graph, sites))
+
+
+def _built(what: str, graph: Graph, settled: Settled, record: Record) -> Graph:
+    if what == "onnxruntime":
+        return settled.graph
     if what == "fake_quant":
         from qbench.quant.uniform.outputs.fake_quant import fake_quant
 
-        return fake_quant(graph, sites, record)
-    if what == "ascend":
-        from qbench.quant.uniform.outputs.deploy_ascend import deploy as ascend
+        return fake_quant(graph, settled.sites, record)
+    from qbench.quant.uniform.outputs.deploy_ascend import deploy as ascend
 
-        return ascend(graph, sites, record)
-    from qbench.quant.uniform.outputs.deploy_onnxruntime import deploy as onnxruntime
-
-    return onnxruntime(graph, sites, record, form=fitted.form if fitted else None)
+    return ascend(graph, settled.sites, record)

@@ -1,0 +1,114 @@
+"""What is written as int8 for ONNX Runtime is what ONNX Runtime runs in int8."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_networks
+import pytest
+from onnx_networks import Draft
+from quantized_networks import Quantized, executed, of, quantized, run
+
+from qbench.quant.uniform.outputs import executed as ran
+from qbench.quant.uniform.outputs import narrow
+from qbench.quant.uniform.outputs.deploy_onnxruntime import deploy, form_for
+from qbench.quant.uniform.outputs.executed import Settled
+from qbench.quant.uniform.outputs.fake_quant import fake_quant
+from qbench.quant.uniform.outputs.narrow import Fitted
+
+
+def settled(made: Quantized, choice: str | None = None) -> Settled:
+    return ran.settled(made.graph, made.sites, narrow.fitted(made.graph, made.sites, made.record, choice))
+
+
+def srcnn() -> Quantized:
+    """Conv 9x9, Relu, Conv 1x1, Relu, Conv 5x5, which is the output."""
+    draft = Draft()
+    x = draft.add("Relu", [draft.conv("x", "one", 1, 16, 9)], "relu1")
+    x = draft.add("Relu", [draft.conv(x, "two", 16, 8, 1)], "relu2")
+    draft.conv(x, "three", 8, 8, 5)
+    draft.nodes[-1].output[0] = "y"
+    return of(draft.model({"x": ["batch", 1, 16, 16]}, {"y": ["batch", 8, 16, 16]}))
+
+
+def test_a_convolution_at_the_end_runs_in_int8() -> None:
+    """All three layers of an SRCNN have integer kernels, and no weight is dequantized as it runs."""
+    made = settled(srcnn())
+    kinds = [node.op_type for node in executed(made.graph)]
+    assert kinds.count("QLinearConv") == 3
+    assert kinds.count("DequantizeLinear") == 1, "that of the output"
+    assert made.floats == {}
+
+
+def test_an_output_that_is_not_quantized_leaves_its_layer_whole_in_float() -> None:
+    """Without a scale behind it the last convolution is fp32, with its own weights, and is called so."""
+    planned = srcnn()
+    without = Quantized(
+        graph=planned.graph,
+        sites=ran.without_outputs(planned.graph, planned.sites),
+        record=planned.record,
+        feed=planned.feed,
+    )
+    made = settled(without)
+    assert made.floats == {
+        "three": "ONNX Runtime runs it in float: what graph_output_y reads of it is not quantized; tensor_quantize can "
+        "name that"
+    }
+    assert made.sites.floats["three"] == made.floats["three"]
+    (conv,) = (node for node in executed(made.graph) if node.op_type in ("Conv", "FusedConv"))
+    assert conv.name == "y_nchwc" or conv.name.startswith("three"), "named after its output in blocked layout"
+    np.testing.assert_array_equal(
+        made.graph.constant(made.graph.node("three").input[1]), planned.graph.constant("three.weight")
+    )
+    assert [node.op_type for node in executed(made.graph)].count("QLinearConv") == 2
+
+
+def test_a_transposed_convolution_is_float() -> None:
+    """ONNX Runtime has no int8 kernel for it: float weights, and a reason."""
+    made = settled(quantized("decoder"))
+    transposed = {node.name for node in quantized("decoder").graph.nodes if node.op_type == "ConvTranspose"}
+    assert transposed
+    assert made.floats == dict.fromkeys(transposed, "ONNX Runtime has no int8 kernel for ConvTranspose")
+    assert not {site.layer for site in made.sites.weights} & transposed
+
+
+def test_the_last_add_and_the_last_pool() -> None:
+    """An Add at the end runs on bytes; an AveragePool does not, being slower so, and is called float, while the
+    convolution before it stays int8."""
+    draft = Draft()
+    first = draft.conv("x", "first", 4, 4)
+    draft.add("Add", [draft.conv(first, "second", 4, 4), first], "add", outputs=["sum"])
+    draft.add(
+        "AveragePool", [draft.conv(first, "third", 4, 4)], "pool", outputs=["y"], kernel_shape=[2, 2], strides=[2, 2]
+    )
+    made = settled(of(draft.model({"x": ["batch", 4, 8, 8]}, {"sum": ["batch", 4, 8, 8], "y": ["batch", 4, 4, 4]})))
+    kinds = [node.op_type for node in executed(made.graph)]
+    assert kinds.count("QLinearConv") == 3
+    assert "QLinearAdd" in kinds
+    assert "AveragePool" in kinds
+    assert made.floats == {"pool": "ONNX Runtime runs it in float: what the graph gives is not quantized"}
+
+
+@pytest.mark.parametrize("name", sorted(onnx_networks.NETWORKS))
+def test_what_is_listed_is_what_runs(name: str) -> None:
+    """No layer of the sites has a float kernel, none that is called float an integer one, and the fake-quant model of
+    the same sites gives the same."""
+    made = quantized(name)
+    found = settled(made)
+    floats = [node for node in executed(found.graph) if node.op_type in ("Conv", "FusedConv", "Gemm", "FusedGemm")]
+    listed = {site.layer for site in found.sites.weights}
+    names = listed | {made.graph.node(layer).output[0] for layer in listed}
+    assert not [node.name for node in floats if node.name.removesuffix("_nchwc") in names]
+    assert not listed & found.floats.keys()
+    simulated = fake_quant(made.graph, found.sites, made.record)
+    for one, other in zip(run(found.graph, made.feed), run(simulated, made.feed), strict=True):
+        assert np.abs(one.astype(np.float64) - other).max() <= 0.05 * np.abs(other).max()
+
+
+def test_a_form_of_another_cpu_is_written_as_planned() -> None:
+    """What this machine would run in float says nothing of the machine that the file is for."""
+    made = srcnn()
+    other = "S8S8" if form_for() != "S8S8" else "U8S8"
+    found = settled(made, other)
+    assert found.floats == {}
+    fitted = Fitted(choice=other, form=other, record=made.record)
+    assert found.graph.model == deploy(made.graph, made.sites, fitted.record, form=fitted.form).model
