@@ -1,7 +1,8 @@
-"""A stored baseline: a run's records and its machine, as two small files to commit, and the artifacts to run again.
+"""A stored baseline: a run's records, its machine and what it said of each example, as three small files to commit,
+and the artifacts to run again.
 
 ``<suite>.jsonl`` holds the records, sorted by case; ``<suite>.run.json`` beside it the suite, environment and
-versions. The same run always gives the same bytes.
+versions; ``<suite>.examples.json`` what ``kept_examples`` keeps. The same run always gives the same bytes.
 
 The gate runs the int8 artifacts of the baseline again. They lie in the cache, where the run put them; since they may
 be large, they are copied to ``<suite>/<sha256>/`` beside the baseline only when asked for. What the gate loads has
@@ -13,13 +14,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from qbench import cache, manifest, wording
+from qbench import cache, kept_examples, manifest, wording
 from qbench import record as records_file
 from qbench.errors import UsageError
+from qbench.example_scores import ExampleScores
 from qbench.record import Record
 from qbench.stored import RunInfo, StoredRun, read_info, read_run
 
@@ -28,11 +30,13 @@ SUFFIX = ".jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The records of a stored baseline, and what its run was; ``file`` is where it was read from."""
+    """The records of a stored baseline, and what its run was; ``file`` is where it was read from, ``examples`` what it
+    keeps of each example, by case (empty: it keeps none)."""
 
     info: RunInfo
     records: tuple[Record, ...]
     file: Path | None = None
+    examples: Mapping[str, ExampleScores] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,23 +64,34 @@ def write_baseline(run_folder: Path, target: Path, *, allow_failed: bool = False
         file.parent.mkdir(parents=True, exist_ok=True)
         records_file.write(file, _committed(run.records))
         _write_info(info_file(file), run.info)
+        _write_examples(examples_file(file), run)
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
     return file
 
 
 def read_baseline(file: Path) -> Baseline:
-    """The baseline in a ``.jsonl`` file; raises ``UsageError`` where it or its ``.run.json`` is missing or wrong."""
+    """The baseline in a ``.jsonl`` file; raises ``UsageError`` where it or its ``.run.json`` is missing or wrong: NaN,
+    a case that stands there twice, examples of another run."""
     if not file.is_file():
         raise UsageError(f"{file}: no such baseline; write one with `qbench baseline RUN`")
     if not info_file(file).is_file():
         raise UsageError(f"{info_file(file)}: missing: it says on which machine the baseline was measured")
-    return Baseline(info=read_info(info_file(file)), records=tuple(records_file.read(file)), file=file)
+    records = tuple(records_file.read_whole(file))
+    examples = kept_examples.read(examples_file(file))
+    scores = {one.case.id: one.accuracy.value for one in records if one.accuracy is not None}
+    kept_examples.require_same_run(examples_file(file), examples, scores)
+    return Baseline(info=read_info(info_file(file)), records=records, file=file, examples=examples)
 
 
 def info_file(file: Path) -> Path:
     """``x.jsonl`` -> ``x.run.json``."""
     return file.with_name(f"{file.name.removesuffix(SUFFIX)}.run.json")
+
+
+def examples_file(file: Path) -> Path:
+    """``x.jsonl`` -> ``x.examples.json``."""
+    return file.with_name(f"{file.name.removesuffix(SUFFIX)}.examples.json")
 
 
 def artifacts_folder(file: Path) -> Path:
@@ -182,7 +197,19 @@ def _committed(records: Sequence[Record]) -> list[Record]:
 
 
 def _write_info(file: Path, info: RunInfo) -> None:
+    _write(file, f"{json.dumps(asdict(info), ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False)}\n")
+
+
+def _write_examples(file: Path, run: StoredRun) -> None:
+    """Those of a former baseline go where this run has none."""
+    text = kept_examples.to_text(run)
+    if text is None:
+        file.unlink(missing_ok=True)
+    else:
+        _write(file, text)
+
+
+def _write(file: Path, text: str) -> None:
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    text = json.dumps(asdict(info), ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False)
-    temporary.write_text(f"{text}\n", encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8")
     temporary.replace(file)

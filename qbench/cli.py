@@ -214,7 +214,12 @@ def baseline(
     from qbench import baseline as baselines
 
     file = baselines.write_baseline(find_run(run), out, allow_failed=allow_failed)
-    print(f"wrote {file} and {baselines.info_file(file)}; commit both")
+    examples = baselines.examples_file(file)
+    if examples.exists():
+        print(f"wrote {file}, {baselines.info_file(file)} and {examples}; commit all three")
+    else:
+        print(f"wrote {file} and {baselines.info_file(file)}; commit both")
+        print("no predictions lie in this run: its scores are kept, but not what each example said")
     print(baselines.to_text(baselines.artifacts(file, keep=keep_artifacts)))
 
 

@@ -22,6 +22,7 @@ from qbench.errors import DataError
 from qbench.suite import DataSpec
 
 Array = NDArray[Any]
+CONTENTS = "evaluate_contents.npy"
 Progress = Callable[[str, float], None]
 WAY_OUT = (
     "take them out of one of the two, evaluate on another split, or set `data: {overlap: allow}` where that is meant"
@@ -146,6 +147,11 @@ class Data:
         """A name for each evaluation example."""
         ids: list[str] = json.loads((self.folder / "ids.json").read_text())
         return ids
+
+    def evaluation_contents(self) -> Array | None:
+        """What ``contents.digests`` says of each evaluation example; None where the folder was made without."""
+        file = self.folder / CONTENTS
+        return np.load(file, allow_pickle=False) if file.exists() else None
 
     def _raw(self, part: str) -> Inputs:
         files = [self.folder / f"{part}_{i}.npy" for i in range(self.inputs)]
@@ -276,12 +282,14 @@ def _store(dataset: Dataset, parts: _Parts, root: Path) -> Data:
         for part, examples in arrays.items():
             _save(folder, part, examples)
         (folder / "ids.json").write_text(json.dumps(ids))
+        np.save(folder / CONTENTS, contents.digests(parts.evaluate), allow_pickle=False)
         return {}
 
     def digest(name: str, part: str) -> str:
         return cache.key_of({"preprocessing": preprocessing, name: digests[part]})
 
-    entry = cache.fetch(root, "data", cache.key_of({**digests, "preprocessing": preprocessing, "ids": ids}), fill)
+    named = {**digests, "preprocessing": preprocessing, "ids": ids, "holds": CONTENTS}
+    entry = cache.fetch(root, "data", cache.key_of(named), fill)
     return Data(
         folder=entry.folder,
         preprocessing=dataset.preprocessing,

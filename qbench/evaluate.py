@@ -22,6 +22,7 @@ from qbench import data as data_stage
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.datasets import base as dataset_contract
+from qbench.datasets import contents
 from qbench.piecework import outputs
 from qbench.process import Limits, call
 from qbench.quant import input_fit
@@ -93,7 +94,8 @@ def _key(artifact: Artifact, data: Data, batch_size: int) -> str:
 
 def _code() -> str:
     """The digest of the code that decides predictions and is no part of an artifact's own key."""
-    return cache.source_digest(sys.modules[__name__], piecework, pieces, batch_width, data_stage, dataset_contract)
+    here = sys.modules[__name__]
+    return cache.source_digest(here, piecework, pieces, batch_width, data_stage, dataset_contract, contents)
 
 
 def predict(
@@ -107,9 +109,9 @@ def predict(
     limits: Limits,
     progress: Progress,
 ) -> None:
-    """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, labels, ids, and of a static or QAT
-    artifact as JSON how the inputs fit it), from fresh processes, each of which proves first that the artifact gives
-    there what it gave where it was built.
+    """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, labels, ids, digests of the inputs,
+    and of a static or QAT artifact as JSON how the inputs fit it), from fresh processes, each of which proves first
+    that the artifact gives there what it gave where it was built.
 
     Dynamic models choose activation scales per batch, so they are evaluated at the batch size of the case; others in
     batches as wide as is fastest (``batch_width``), since their outputs do not depend on it.
@@ -120,6 +122,8 @@ def predict(
     labels = data.evaluation_labels()
     if labels is not None:
         arrays["labels"] = labels
+    if (contents := data.evaluation_contents()) is not None:
+        arrays["contents"] = contents
     if artifact.mode in RANGED:
         seen = _spreads(data, root, limits=limits, progress=progress)
         values = [math.prod(array.shape[1:]) * data.evaluation_count for array in data.evaluation(0, 1)]

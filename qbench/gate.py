@@ -7,6 +7,7 @@
     size          bytes / bytes of the like-for-like fp32 <= budget  size.max_ratio
     size growth   bytes / bytes in the baseline <= 1.01              a baseline
     <metric>      non-inferior to the like-for-like fp32             accuracy, or labels in the data
+    … regression  non-inferior to the baseline's int8                a baseline, accuracy.max_regression
 
 Latency is judged on both artifacts run again (``gate_live``, which ``gate_run`` is handed), else on stored speed-ups.
 What cannot be judged is MISSING or INVALID, never PASS. The rules that rest on samples (latency, speed-up, metric)
@@ -19,11 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from qbench import compare, decide, gate_latency, gate_rules, machine, stored
+from qbench import compare, decide, gate_latency, gate_regression, gate_rules, machine, stored
 from qbench.decide import FAMILY_ERROR
 from qbench.errors import NotComparable
+from qbench.example_scores import ExampleScores
 from qbench.gate_evidence import Evidence, Outcome, Verdict
 from qbench.gate_latency import needs_baseline
 from qbench.gate_looks import NotRun, Rerun
@@ -80,7 +82,15 @@ def gate_run(
         )
     reruns = {} if rerun is None or against is None else rerun(run, suite, against)
     verdicts = gate(
-        run.records, run.info, suite.gate, place=suite.place, baseline=against, pairs=run.pairs, reruns=reruns
+        run.records,
+        run.info,
+        suite.gate,
+        place=suite.place,
+        baseline=against,
+        pairs=run.pairs,
+        examples=lambda record: run.examples(record, compare.like_for_like(record, run.records)),
+        score_of_facts=run.score_of_facts,
+        reruns=reruns,
     )
     return Gated(suite=run.info.suite.name, folder=folder, baseline=baseline, verdicts=verdicts, reruns=reruns)
 
@@ -93,11 +103,14 @@ def gate(
     place: Callable[[str], str],
     baseline: Baseline | None = None,
     pairs: compare.Pairs = lambda record, fp32: None,
+    examples: Callable[[Record], ExampleScores | None] = lambda record: None,
+    score_of_facts: Callable[[Any], float] | None = None,
     reruns: Mapping[str, Rerun | NotRun] | None = None,
 ) -> tuple[Verdict, ...]:
     """Every verdict in the order of the records, at least one; pure.
 
     ``place`` turns a key of the suite (``gate.accuracy.margin``) into file:line. ``baseline`` None: there is none.
+    ``examples`` gives what a record's score rests on, to be held against what the baseline keeps.
     ``reruns``: by case, what running both artifacts again gave, or why that could not be.
     """
     deltas: dict[str, compare.Delta] = {}
@@ -112,6 +125,8 @@ def gate(
         baseline=baseline,
         deltas=deltas,
         pairs=pairs,
+        examples=examples,
+        score_of_facts=score_of_facts,
         reruns=reruns or {},
     )
     verdicts = [verdict for record in records for verdict in _of_record(evidence, record)] + _absent(evidence)
@@ -141,6 +156,7 @@ def _of_record(evidence: Evidence, record: Record) -> list[Verdict]:
         gate_rules.size,
         gate_rules.size_growth,
         gate_rules.accuracy,
+        gate_regression.regression,
     )
     return [verdict for rule in rules if (verdict := rule(evidence, record)) is not None]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from qbench import compare, decide, wording
+from qbench.example_scores import ExampleScores
 from qbench.gate_looks import NotRun, Rerun
 from qbench.record import Interval, Record, Speedup
 from qbench.stored import RunInfo
@@ -48,8 +49,9 @@ class Verdict:
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """What every rule may look at. ``deltas`` are against the stored baseline, by case; ``pairs`` gives the metric
-    of each example for a record and its fp32, where predictions are stored; ``reruns`` what running the artifacts of
-    a case again gave, empty where that was not asked for."""
+    of each example for a record and its fp32, where predictions are stored; ``examples`` what the record's score rests
+    on, example by example, and ``score_of_facts`` the metric of what it has no value of for each; ``reruns`` what
+    running the artifacts of a case again gave, empty where that was not asked for."""
 
     records: Sequence[Record]
     info: RunInfo
@@ -58,6 +60,8 @@ class Evidence:
     baseline: Baseline | None
     deltas: dict[str, compare.Delta]
     pairs: compare.Pairs
+    examples: Callable[[Record], ExampleScores | None] = lambda record: None
+    score_of_facts: Callable[[Any], float] | None = None
     reruns: Mapping[str, Rerun | NotRun] = field(default_factory=dict)
 
 

@@ -23,20 +23,28 @@ RUNTIMES = ("torch", "onnxruntime", "openvino")
 
 
 def needs_baseline(policy: GateSpec) -> bool:
-    """Whether the latency rule is asked for without a baseline at hand: the suite writes ``latency.max_regression``,
-    or no rule at all, so that it wants the defaults. A suite of absolute rules alone needs no baseline."""
+    """Whether a rule asks for a baseline where none is at hand: the suite writes one of the two ``max_regression``, or
+    no rule at all, so that it wants the defaults. A suite of absolute rules alone needs no baseline."""
+    return _wants_latency(policy) or "max_regression" in policy.accuracy.model_fields_set
+
+
+def _wants_latency(policy: GateSpec) -> bool:
     written = [name for name in policy.model_fields_set if getattr(policy, name).model_fields_set]
     return not written or "max_regression" in policy.latency.model_fields_set
 
 
-def sampled_rules(records: Sequence[Record], policy: GateSpec) -> int:
-    """How many verdicts on these records will rest on samples and share one error: latency, promise, metric."""
+def sampled_rules(records: Sequence[Record], policy: GateSpec, baseline: Sequence[Record] = ()) -> int:
+    """How many verdicts on these records will rest on samples and share one error: latency, promise, metric, and the
+    metric against that of the baseline's records."""
+    held = {record.case.id for record in baseline if record.status == "ok" and record.accuracy is not None}
+    held = set() if policy.accuracy.allowed_regression is None else held
     measured = [record for record in records if record.status == "ok" and record.case.mode != "fp32"]
     promised = policy.latency.min_speedup is not None
     return sum(
         1
         + (promised and record.speedup is not None)
         + (record.accuracy is not None and record.accuracy.delta is not None)
+        + (record.accuracy is not None and record.case.id in held)
         for record in measured
     )
 
@@ -46,7 +54,7 @@ def latency(evidence: Evidence, record: Record) -> Verdict | None:
 
     Judged on both artifacts run again, else on the two stored speed-ups, each in units of its own run's fp32.
     """
-    if evidence.baseline is None and not needs_baseline(evidence.policy):
+    if evidence.baseline is None and not _wants_latency(evidence.policy):
         return None
     tolerance = evidence.policy.latency.max_regression
     delta = evidence.deltas.get(record.case.id)

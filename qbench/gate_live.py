@@ -64,7 +64,7 @@ class Rerunner:
         cores = measuring_cores(suite, machine.allowed_cores())
         data = _data(run, suite)
         self.progress.stage("gate", len(cases))
-        rules = sampled_rules(run.records, suite.gate)
+        rules = sampled_rules(run.records, suite.gate, baseline.records)
         seen: dict[str, Rerun | NotRun] = {}
         for old, new in cases:
             arms = data if isinstance(data, NotRun) else _arms(old, new, run, baseline, data, cores)

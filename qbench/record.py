@@ -345,19 +345,37 @@ def read(path: Path) -> list[Record]:
     A last line without a newline is what a killed run leaves: it is dropped. Any other bad line is an error.
     """
     file = path / RECORDS if path.is_dir() else path
+    whole, _, _torn = _text(file).rpartition("\n")
+    return list({record.case.id: record for record in _records(file, whole)}.values())
+
+
+def read_whole(file: Path) -> list[Record]:
+    """The records of a file that was written at once and committed: each case once, and no line cut off. Raises
+    ``UsageError`` for what a merge or an edit may have left there."""
+    lines: dict[str, Record] = {}
+    for record in _records(file, _text(file)):
+        if record.case.id in lines:
+            raise UsageError(
+                f"{file}: {record.case.id} stands there twice, as after a merge; remove one of the lines, or write the "
+                "baseline again with `qbench baseline RUN`"
+            )
+        lines[record.case.id] = record
+    return list(lines.values())
+
+
+def _text(file: Path) -> str:
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{file}: cannot read records: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: not a records file: {error.reason} at byte {error.start}") from error
-    whole, _, _torn = text.rpartition("\n")
-    lines = enumerate(whole.split("\n"), start=1)
-    by_case = {
-        record.case.id: record
-        for record in (from_line(line, file=str(file), number=n) for n, line in lines if line.strip())
-    }
-    return list(by_case.values())
+
+
+def _records(file: Path, text: str) -> Iterator[Record]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield from_line(line, file=str(file), number=number)
 
 
 def append(path: Path, record: Record) -> None:

@@ -5,7 +5,7 @@ Folders are read as they are: a run that was killed, one without a record, one w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from qbench import npz_file, strict_json
 from qbench import record as records_file
 from qbench.errors import UsageError
+from qbench.example_scores import ExampleScores, example_scores
 from qbench.record import Record
 
 if TYPE_CHECKING:
@@ -171,6 +172,32 @@ class StoredRun:
             return None
         values: Array | None = metric.per_example(stored["outputs"], reference)
         return values
+
+    def examples(self, record: Record, fp32: Record | None = None) -> ExampleScores | None:
+        """What the record's score rests on, example by example; None where no predictions are stored or the score is
+        one that no example has a part in (a number for all, of a score of the user's own)."""
+        stored = self.predictions(record)
+        n, values = len(stored.get("outputs", ())), self.values(record, fp32)
+        if n and values is not None and len(values) == n:
+            return example_scores(values, stored)
+        facts = self._facts(stored, fp32) if n else None
+        return None if facts is None else example_scores(facts, stored, facts=True)
+
+    def _facts(self, stored: Mapping[str, Array], fp32: Record | None) -> Array | None:
+        """What a metric that no example has alone is made from, one row an example; None where it has no such form."""
+        metric = self._metric
+        if metric is None or (metric.against == "fp32" and fp32 is None):
+            return None
+        held = stored if metric.against == "labels" or fp32 is None else self.predictions(fp32)
+        reference = held.get("labels" if metric.against == "labels" else "outputs")
+        if reference is None or len(reference) != len(stored["outputs"]):
+            return None
+        return metric.facts(stored["outputs"], reference)
+
+    @property
+    def score_of_facts(self) -> Callable[[Array], float] | None:
+        """The run's metric as a function of examples' facts (``ExampleScores.facts``); None where it is not known."""
+        return None if self._metric is None else self._metric.of_facts
 
     def _kept_values(self, record: Record, n: int) -> Array | None:
         """What a score of the user's own said of each example, as the run kept it; None where it did not."""

@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from qbench import stats
+from qbench.example_scores import ExampleScores
 from qbench.record import Accuracy, ArtifactFacts, CaseKey, Coverage, Flips, Interval, Latency, Record, Speedup
 from qbench.stored import MetricInfo, PlanInfo, RunInfo, SuiteInfo
 
@@ -39,6 +42,21 @@ def accuracy(*, harmful: int = 0, beneficial: int = 0, n: int = 1000, right: int
     return Accuracy(metric="top1", value=score.value, low=score.low, high=score.high, n=n,
                     delta=stats.paired_proportions(beneficial, harmful, n), agreement=1 - (harmful + beneficial) / n,
                     flips=Flips(harmful=harmful, beneficial=beneficial))  # fmt: skip
+
+
+def answers(record: Record, first: int = 0) -> ExampleScores | None:
+    """Which of ``accuracy``'s examples a record has right: fp32 the first ones, the record all but those that flip to
+    its harm, and those that flip to its good at the end. Their names are whole numbers; the first ``first`` are left
+    out, and as many others come in their place."""
+    found = record.accuracy
+    if found is None or found.metric != "top1":
+        return None
+    flips = found.flips or Flips(harmful=0, beneficial=0)
+    right = np.arange(found.n) < round(found.value * found.n) + flips.harmful - flips.beneficial
+    right[: flips.harmful] = False
+    right[found.n - flips.beneficial :] = True
+    names = np.arange(first, first + found.n)
+    return ExampleScores(values=right[names % found.n].astype(float), contents=names.astype(np.uint64))
 
 
 def fp32(case: str = FP32, size_bytes: int = 1_000_000) -> Record:

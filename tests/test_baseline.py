@@ -255,3 +255,48 @@ def test_a_run_without_records_yet_has_none(tmp_path: Path) -> None:
     assert read_run(folder).records == ()
     with pytest.raises(UsageError, match="no such folder"):
         read_run(tmp_path / "nowhere")
+
+
+# --- what a merge, an edit or another tool may leave --------------------------------------------------------------
+
+
+def test_a_case_that_stands_twice_in_a_baseline_is_refused(tmp_path: Path) -> None:
+    """A run may record a case again, the last one counts; in a committed file it is a merge that went wrong."""
+    file = written(tmp_path, [fp32(), int8()])
+    file.write_text(file.read_text() + records_file.to_line(int8(size_bytes=1)) + "\n")
+    with pytest.raises(UsageError, match=rf"demo\.jsonl: {CASE} stands there twice"):
+        read_baseline(file)
+    assert len(records_file.read(file)) == 2
+
+
+def test_a_baseline_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    """A run's last line may be torn, since a run may be killed; a committed file has no such excuse. A missing newline
+    at its end alone is what editors leave."""
+    file = written(tmp_path, [fp32(), int8()])
+    whole = file.read_text()
+    file.write_text(whole.removesuffix("\n"))
+    assert len(read_baseline(file).records) == 2
+    file.write_text(whole[:-40])
+    with pytest.raises(UsageError, match=r"demo\.jsonl:2:\d+: not JSON"):
+        read_baseline(file)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", '"NaN"', '"inf"'])
+def test_nan_and_infinity_are_one_message_in_records_and_descriptions(tmp_path: Path, number: str) -> None:
+    """JSON has no such number, though readers take it: it is said where it stands, before anything is computed from
+    it, in a run and in a baseline."""
+    file = written(tmp_path, [fp32(), int8()])
+    folder = tmp_path / "run"
+    for records, read in ((file, read_baseline), (folder / "records.jsonl", lambda _: read_run(folder))):
+        text = records.read_text()
+        assert '"value": 2.5,' in text
+        records.write_text(text.replace('"value": 2.5,', f'"value": {number},'))
+        with pytest.raises(UsageError, match=r"jsonl:2: .*(NaN|Infinity|beyond|finite)"):
+            read(records)
+        records.write_text(text)
+    described = folder / "run.json"
+    described.write_text(
+        described.read_text().replace('"elapsed_seconds": {}', f'"elapsed_seconds": {{"a": {number}}}')
+    )
+    with pytest.raises(UsageError, match=r"run\.json: .*(NaN|Infinity|beyond|finite)"):
+        read_run(folder)

@@ -322,9 +322,10 @@ def test_baseline_writes_where_it_says(runs: Path, qbench: Qbench, monkeypatch: 
 
     monkeypatch.setattr(baseline, "write_baseline", keep)
     monkeypatch.setattr(baseline, "artifacts", look)
-    first, second = qbench("baseline", "demo").out.splitlines()
+    first, second, third = qbench("baseline", "demo").out.splitlines()
     assert first == "wrote reports/baselines/demo.jsonl and reports/baselines/demo.run.json; commit both"
-    assert "2 of 2, in the cache" in second
+    assert second.startswith("no predictions lie in this run")
+    assert "2 of 2, in the cache" in third
     qbench("baseline", "demo", "--out", "keep", "--allow-failed", "--keep-artifacts")
     assert seen == [
         (runs, Path("reports/baselines"), False),

@@ -123,6 +123,11 @@ class AccuracyGate(Section):
         description="Largest loss: percentage points for a metric in percent, else the metric's own unit, and then to "
         "be given.",
     )
+    max_regression: Annotated[Number, Field(ge=0)] | None = Field(
+        None,
+        description="Largest loss of int8 against the int8 of the stored baseline, in the unit of the margin; null: as "
+        "much as the margin, and with at_least not gated.",
+    )
     at_least: Number | None = Field(
         None,
         description="Smallest score, as shown, in place of a margin; for metrics against fp32 (sqnr: dB), whose own "
@@ -156,6 +161,14 @@ class AccuracyGate(Section):
             hint = " (or `percent: true` beside python)" if isinstance(self.metric, OwnMetric) else ""
             raise wrong(f"{self.metric} is not in percent; write the largest loss, in its own unit{hint}", "margin")
         return self
+
+    @property
+    def allowed_regression(self) -> float | None:
+        """The largest loss against the baseline's int8, as shown; None where the suite gates a smallest score instead,
+        which says nothing about a loss."""
+        if self.max_regression is not None:
+            return self.max_regression
+        return None if self.at_least is not None else self.margin
 
     @property
     def is_named(self) -> bool:
