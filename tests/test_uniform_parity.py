@@ -9,6 +9,7 @@ from onnx_networks import Draft, random_inputs, residual_cnn
 from quantized_networks import quantized
 
 from qbench.errors import BuildError
+from qbench.quant.uniform.graph.class_axis import class_axis
 from qbench.quant.uniform.graph.graph import Graph
 from qbench.quant.uniform.outputs import deploy_ascend, deploy_onnxruntime, parity
 from qbench.quant.uniform.outputs.fake_quant import fake_quant
@@ -92,6 +93,58 @@ def test_positions_of_a_segmentation_count_one_by_one() -> None:
     theirs = ours.copy()
     theirs[0, 2, 0, 0] = 2
     assert parity.of([[ours]], [[theirs]]).agreement == 0.75
+
+
+def outputs_of(kind: str) -> Graph:
+    """A network from (batch, 3, 8) whose output has its classes where ``kind`` says."""
+    draft, shape = Draft(), ["batch", 3, 5]
+    if kind in ("last", "reshaped", "softmax"):
+        draft.add("MatMul", ["x", draft.weight("w", 8, 5)], "product")
+        draft.add("Add", ["product_out", draft.bias("b", 5)], "added", outputs=["y"] if kind == "last" else None)
+    if kind == "softmax":
+        draft.add("Softmax", ["added_out"], "softmax", outputs=["y"], axis=1)
+    if kind == "reshaped":
+        draft.add("Reshape", ["added_out", draft.constant("size", np.int64([0, 3, 5]))], "reshaped", outputs=["y"])
+    if kind in ("second", "transposed"):
+        draft.add("Conv", ["x", draft.weight("w", 5, 3, 1)], "conv", outputs=["y"] if kind == "second" else None)
+        shape = ["batch", 5, 8]
+    if kind == "transposed":
+        draft.add("Transpose", ["conv_out"], "transposed", outputs=["y"], perm=[0, 2, 1])
+        shape = ["batch", 8, 5]
+    return Graph(onnx.shape_inference.infer_shapes(draft.model({"x": ["batch", 3, 8]}, {"y": shape})))
+
+
+@pytest.mark.parametrize(
+    ("kind", "axis"), [("last", 2), ("reshaped", 2), ("transposed", 2), ("second", 1), ("softmax", 1)]
+)
+def test_classes_lie_where_the_graph_has_them(kind: str, axis: int) -> None:
+    """Behind a matrix product, or a transposed convolution, they are the last axis; behind a convolution the second;
+    a Softmax says so itself. The agreement counts positions of that axis."""
+    graph = outputs_of(kind)
+    assert class_axis(graph, "y", 3) == axis
+    ours = np.zeros((1, 4, 4), np.float32)
+    ours[0, :, 0] = 1  # along the last axis every position chooses 0
+    theirs = ours.copy()
+    theirs[0, 0, 1] = 2  # one of them now chooses 1; along axis 1 one that was tied chooses 0, as it did
+    assert parity.of([[ours]], [[theirs]], [axis]).agreement == (0.75 if axis == 2 else 1.0)
+
+
+def test_a_recognizer_of_text_is_compared_by_its_steps() -> None:
+    """Outputs (batch, steps, classes): of ten steps the deploy model gets one wrong, which is 0.9, whatever the order
+    of the steps along axis 1."""
+    draft = Draft()
+    draft.add("MatMul", ["x", draft.constant("w", np.eye(7, dtype=np.float32))], "product", outputs=["y"])
+    ours = Graph(draft.model({"x": ["batch", 10, 7]}, {"y": ["batch", 10, 7]}))
+    theirs = ours.copy()
+    shift = np.eye(7, dtype=np.float32)
+    shift[0] = 0  # the first class is never chosen
+    theirs.set_constant("w", shift)
+    steps = np.float32(np.eye(7)[[0, 1, 2, 3, 4, 5, 6, 1, 2, 3]])[None] + np.float32(0.1) * np.float32(
+        np.arange(7) == 6
+    )
+    found = parity.compared(ours, theirs, [{"x": steps}])
+    assert found is not None
+    assert found.agreement == pytest.approx(0.9)
 
 
 def test_outputs_of_another_shape_are_an_error() -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from qbench.errors import BuildError
 from qbench.quant import forward, onnx_model
 from qbench.quant.uniform.graph import equal
+from qbench.quant.uniform.graph.class_axis import class_axis, usual_axis
 from qbench.quant.uniform.graph.graph import Graph
 from qbench.quant.uniform.outputs import ascend_ops
 
@@ -27,9 +28,9 @@ EXAMPLES, ASCEND_EXAMPLES = 32, 2
 @dataclass(frozen=True, kw_only=True)
 class Parity:
     """``examples``: how many were compared (the length of the first output). ``agreement``: the share of equal
-    predictions (the largest along axis 1 of each float output, an integer output as it is), None for a model without
-    such outputs. ``largest_difference``: of float outputs; ``relative_difference``: the same as a share of the largest
-    absolute output."""
+    predictions (the largest of each float output along the axis of its classes, an integer output as it is), None for a
+    model without such outputs. ``largest_difference``: of float outputs; ``relative_difference``: the same as a share
+    of the largest absolute output."""
 
     examples: int
     agreement: float | None
@@ -55,20 +56,28 @@ def compared(fake_quant: Graph, deploy: Graph, feeds: Sequence[Feed] | None = No
         else:
             shown = _few(fake_quant, feeds, count) if ascend else feeds
         pairs = [(simulate(feed), execute(feed)) for feed in shown]
-    return of([one for one, _ in pairs], [other for _, other in pairs]) if pairs else None
+    if not pairs:
+        return None
+    ranks = zip(fake_quant.outputs, (np.ndim(output) for output in pairs[0][0]), strict=True)
+    axes = [class_axis(fake_quant, name, rank) if rank > 1 else 1 for name, rank in ranks]
+    return of([one for one, _ in pairs], [other for _, other in pairs], axes)
 
 
-def of(simulated: Sequence[Sequence[Array]], executed: Sequence[Sequence[Array]]) -> Parity:
-    """The parity of outputs: for each batch its outputs in order, examples along their first axis."""
+def of(
+    simulated: Sequence[Sequence[Array]], executed: Sequence[Sequence[Array]], axes: Sequence[int] | None = None
+) -> Parity:
+    """The parity of outputs: for each batch its outputs in order, examples along their first axis, classes along the
+    axis that ``axes`` has for each output (None: where they usually lie)."""
     equals: list[Array] = []
     largest, difference, examples = 0.0, 0.0, 0
     for ours, theirs in zip(simulated, executed, strict=True):
         examples += len(ours[0]) if ours[0].ndim else 1
-        for one, other in zip(ours, theirs, strict=True):
+        for i, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            axis = usual_axis(one.ndim) if axes is None else axes[i]
             if one.shape != other.shape:
                 raise BuildError(f"the deploy model gives {other.shape} where the fake-quant model gives {one.shape}")
-            if (said := _predictions(one)) is not None:
-                equals.append((said == _predictions(other)).reshape(-1))
+            if (said := _predictions(one, axis)) is not None:
+                equals.append((said == _predictions(other, axis)).reshape(-1))
             if one.dtype.kind == "f" and one.size:
                 difference = max(difference, float(np.abs(one.astype(np.float64) - other).max()))
                 largest = max(largest, float(np.abs(one).max()))
@@ -80,13 +89,13 @@ def of(simulated: Sequence[Sequence[Array]], executed: Sequence[Sequence[Array]]
     )
 
 
-def _predictions(output: Array) -> Array | None:
+def _predictions(output: Array, axis: int) -> Array | None:
     if output.dtype.kind in "iub":
         return output if output.size else None
-    if output.dtype.kind != "f" or output.ndim < 2 or output.shape[1] < 2 or not output.size:
+    if output.dtype.kind != "f" or output.ndim < 2 or output.shape[axis] < 2 or not output.size:
         return None
-    made: Array = output.argmax(axis=1)
-    return made
+    predicted: Array = output.argmax(axis=axis)
+    return predicted
 
 
 Run = Callable[[Feed], list[Array]]
