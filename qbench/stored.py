@@ -28,6 +28,18 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 RUN = "run.json"
+# What stored arrays are: numpy's letters for their types, and from how many to how many axes they have.
+_SERIES = ("biuf", 1, 1)
+_FORMS = {
+    "outputs": ("biuf", 1, 32),
+    "labels": ("biuf", 1, 32),
+    "ids": ("US", 1, 1),
+    "inputs": ("US", 0, 0),
+    "protocol": ("US", 0, 0),
+    "stopped": ("US", 0, 0),
+    "discarded": ("iu", 0, 0),
+    "seconds": ("f", 0, 0),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +180,7 @@ class StoredRun:
             return self._kept_values(record, len(stored.get("outputs", ())))
         held = stored if metric.against == "labels" or fp32 is None else self.predictions(fp32)
         reference = held.get("labels" if metric.against == "labels" else "outputs")
-        if "outputs" not in stored or reference is None or len(reference) != len(stored["outputs"]):
+        if "outputs" not in stored or reference is None or _unfit(metric, stored["outputs"], reference):
             return None
         values: Array | None = metric.per_example(stored["outputs"], reference)
         return values
@@ -273,6 +285,16 @@ def read_run(folder: Path) -> StoredRun:
     return StoredRun(folder=folder, info=info, records=tuple(records_file.read(folder)) if has_records else ())
 
 
+def _unfit(metric: Metric, outputs: Array, reference: Array) -> bool:
+    """Whether the metric has no value for these: the arrays are of a file that anyone may have written."""
+    if len(outputs) != len(reference):
+        return True
+    if metric.against == "labels":
+        return metric.problem(outputs, reference, None) is not None
+    shapes = outputs.shape != reference.shape
+    return shapes or any(metric.problem(array, None, None) is not None for array in (outputs, reference))
+
+
 def _arrays(folder: Path, name: str | None) -> dict[str, Array]:
     if name is None:
         return {}
@@ -280,6 +302,12 @@ def _arrays(folder: Path, name: str | None) -> dict[str, Array]:
     if not file.is_relative_to(folder.resolve()) or not file.is_file():
         return {}
     try:
-        return npz_file.read(file)
+        arrays = npz_file.read(file)
     except npz_file.BadNpz as error:
         raise UsageError(f"{file}: cannot be read as stored arrays: {error}; delete it to go on without") from error
+    for key, array in arrays.items():
+        kinds, least, most = _FORMS.get(key, _SERIES)
+        if array.dtype.kind not in kinds or not least <= array.ndim <= most:
+            what = f"{key}: {array.dtype}{list(array.shape)} is not what a run stores under this name"
+            raise UsageError(f"{file}: {what}; delete the file to go on without")
+    return arrays
