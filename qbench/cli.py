@@ -20,6 +20,7 @@ import typer
 from qbench import onnx_commands
 from qbench.errors import NotComparable, QbenchError, UsageError
 from qbench.find import BASELINES, committed_baseline, find_run
+from qbench.terminal import plain_output
 
 if TYPE_CHECKING:
     from qbench.baseline import Baseline
@@ -402,11 +403,12 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end a run
-    try:
-        app()
-    except QbenchError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    sys.exit(0)
+    with plain_output():
+        try:
+            app()
+        except QbenchError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(error.exit_code)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        sys.exit(0)

@@ -131,7 +131,8 @@ def github(gated: Gated) -> str:
 
 
 def _message(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    lines = "\n".join(map(clean, text.splitlines()))  # a carriage return, too, is the end of a line
+    return lines.replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from qbench.terminal import CONTROL
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -97,7 +99,8 @@ class Bars(Silent):
             TimeElapsedColumn(),
             TextColumn("{task.description}", markup=False),
         )
-        self._console = Console(file=stream, markup=False, highlight=False, emoji=False)
+        # The bars are drawn with escape sequences, which a plain stream would show as text.
+        self._console = Console(file=getattr(stream, "stream", stream), markup=False, highlight=False, emoji=False)
         self._bars: Progress = RichProgress(*columns, console=self._console)
         self._lock = threading.Lock()
         self._task: TaskID | None = None
@@ -116,11 +119,11 @@ class Bars(Silent):
             if share is None:
                 self._done += 1
             if self._task is not None:
-                self._bars.update(self._task, completed=self._done + (share or 0.0), description=text)
+                self._bars.update(self._task, completed=self._done + (share or 0.0), description=_plain(text))
 
     def note(self, text: str) -> None:
         """Prints the note above the bars."""
-        self._bars.print(text, style="yellow")
+        self._bars.print(_plain(text), style="yellow")
 
     def _finish(self) -> None:
         if self._task is not None:
@@ -137,6 +140,10 @@ class Bars(Silent):
         with self._lock:
             self._finish()
         self._bars.stop()
+
+
+def _plain(text: str) -> str:
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def live(stream: TextIO, *, quiet: bool = False) -> Silent:

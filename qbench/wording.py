@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 
 from qbench.record import Interval
+from qbench.terminal import CONTROL
 
+_FORMULA = "=+-@\t\r\uff1d\uff0b\uff0d\uff20"  # the last four are the wide forms of the first four
 DASH = "—"
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\udfff]")
 
 
 def decimals(interval: Interval, scale: float = 1.0) -> int:
@@ -99,8 +99,9 @@ def share(value: float | None, places: int = 1) -> str:
 
 
 def clean(text: str) -> str:
-    """The text with control characters, which neither XML nor a terminal takes, replaced."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    """The text with control characters, which neither XML nor a terminal takes, replaced; also those that turn the
+    direction of writing, with which a name can look like another."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def one_line(text: str) -> str:
@@ -119,3 +120,19 @@ def markdown(text: str) -> str:
 def code(text: str) -> str:
     """The text for a Markdown code span inside a table, where only backticks and bars mean something."""
     return one_line(text).replace("`", "'").replace("|", "\\|")
+
+
+def cell(text: str) -> str:
+    """The cleaned text for a CSV cell, with an apostrophe before what a spreadsheet would run as a formula: what starts
+    with ``= + - @`` or their wide forms, a tab or a carriage return. A number stays one."""
+    start = text.lstrip(" \n")[:1]
+    line = clean(text)
+    return f"'{line}" if start and start in _FORMULA and not _is_number(text) else line
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -16,7 +16,7 @@ from qbench.datasets.base import Preprocessing
 from qbench.record import Record
 from qbench.stored import RunInfo
 
-HOSTILE = '<script>alert("x")</script></svg>\'"><img src=http://evil.example/x onerror=1>$x^2$|`\x00\x1b日本'
+HOSTILE = '<script>alert("x")</script></svg>\'"><img src=http://evil.example/x onerror=1>$x^2$|`\x00\x1b\u202e日本'
 
 
 def run_folder(path: Path, records: list[Record], described: RunInfo | None = None) -> Path:

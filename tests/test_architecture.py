@@ -23,7 +23,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
 
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("errors", "live", "machine", "npz_file", "slots", "strict_json", "terminal"),
+    ("errors", "machine", "npz_file", "slots", "strict_json", "terminal"),
+    ("live",),
     ("child", "preload", "cache_root", "manifest"),
     ("registry", "record", "cache", "process", "python_file", "find"),
     ("stats", "wording"),

@@ -425,6 +425,13 @@ def test_run_exit_codes(
     assert done.out.splitlines()[-1].startswith("time: ")
 
 
+def test_no_output_commands_the_terminal(qbench: Qbench, tmp_path: Path) -> None:
+    """An error that quotes a file's name, a label or a library shows escapes and turns of direction as text."""
+    done = qbench("plan", tmp_path / "no\x1b[31m\u202esuch.yaml")
+    assert done.code == 2
+    assert "\\u001b[31m\\u202esuch.yaml" in done.err
+
+
 def test_output_is_not_cut_where_it_is_no_terminal(
     qbench: Qbench, story: list[Told], monkeypatch: pytest.MonkeyPatch
 ) -> None:

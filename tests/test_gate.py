@@ -35,6 +35,7 @@ from qbench.gate_looks import NotRun, ProcessPair, Rerun, look
 from qbench.record import Interval, Record
 from qbench.stored import PlanInfo, RunInfo, SkipInfo
 from qbench.suite import Suite
+from qbench.terminal import CONTROL
 
 HEAD = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
 ALL_RULES = """gate:
@@ -390,7 +391,7 @@ def test_places_point_at_the_rule_in_the_suite() -> None:
 
 def hostile() -> gate.Gated:
     """A failure whose names and reasons try to break out of every format."""
-    nasty = "a|b<script>`x`\n::error::%0A]]>&\x00\x1b[31m"
+    nasty = "a|b<script>`x`\n::error::%0A]]>&\x00\x1b[31m\r\u202e\u2066"
     return Situation("FAIL", [fp32(), failed(f"{nasty}/qat/x86/t1/b1", reason=nasty)], ABSOLUTE).gated()
 
 
@@ -413,6 +414,7 @@ def test_annotations_are_one_escaped_line_each() -> None:
     assert len(lines) == 1
     assert lines[0].startswith("::error file=suites/demo.yaml,line=4,title=qbench FAIL%3A ")
     assert "%250A" in lines[0]
+    assert not CONTROL.search(lines[0])
     assert gate_words.github(SITUATIONS["pass_all_rules"].gated()) == ""
     assert gate_words.github(SITUATIONS["inconclusive_unsteady"].gated()).startswith("::warning ")
 
@@ -424,8 +426,8 @@ def test_markdown_and_text_hold_hostile_words() -> None:
     rows = [line for line in markdown.splitlines() if line.startswith("| **")]
     assert len(rows) == 1
     assert rows[0].replace("\\|", "").count("|") == 7
-    assert "\x1b" not in text
-    assert "\x00" not in text
+    assert not CONTROL.search(text)
+    assert not CONTROL.search(markdown)
 
 
 def test_json_holds_the_raw_numbers() -> None:

@@ -7,6 +7,7 @@ import io
 import pytest
 
 from qbench.live import Bars, Lines, Silent, live
+from qbench.terminal import PlainStream
 
 
 class Terminal(io.StringIO):
@@ -97,6 +98,20 @@ def test_bars_show_stage_count_text_and_notes() -> None:
     assert "1/4" in text
     assert "[bold]weights were damaged" in text
     assert "measure" in text
+
+
+def test_bars_take_no_control_from_a_name() -> None:
+    """The bars draw with escapes of their own; those of a file's name or of a library's error are shown."""
+    stream = Terminal()
+    with live(PlainStream(stream)) as progress:
+        progress.stage("build", 1)
+        progress.advance("name\x1b[2Jgone\u202e", 0.5)
+        progress.note("note\x1b]0;title\x07")
+    text = stream.getvalue()
+    assert "\x1b[?25l" in text
+    assert "note\ufffd]0;title\ufffd" in text
+    assert "\x1b[2J" not in text
+    assert "\u202e" not in text
 
 
 def test_bars_leave_a_terminal_as_it_was_after_an_error() -> None:

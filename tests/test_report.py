@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import shutil
@@ -36,6 +37,7 @@ from qbench.record import Fastest, InputFit, Interval, Record, Spread
 from qbench.report import answer, table, text
 from qbench.report.build import build_report, judge
 from qbench.stored import MetricInfo, RunInfo, read_run
+from qbench.terminal import CONTROL
 
 TOP1 = MetricInfo(name="top1")
 
@@ -315,8 +317,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     page = Page(source)
     assert len(page.all("script")) == 1
     assert page.all("img") == []
-    assert "\x00" not in source
-    assert "\x1b" not in source
+    assert not CONTROL.search(source)
     assert source.count("</svg>") == len(page.all("svg"))
     assert any('<script>alert("x")</script>' in words for words in page.words)
     for drawing in re.findall(r"<svg.*?</svg>", source, flags=re.DOTALL):
@@ -325,6 +326,21 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     outside_code = re.sub(r"`[^`]*`", "", summary)
     assert "<script>" not in outside_code
     assert "<img" not in outside_code
+
+
+def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
+    """What a spreadsheet would run gets an apostrophe, in every table; numbers, also as text, stay as they are."""
+    case = "=HYPERLINK(1)/static/onednn/t1/b1"
+    good = int8(case, recipe={"flow": "@SUM(A1)", "skip": "\t=1"}, observed={"+key": "-1.5", "other": "-2+3"})
+    build_report(run_folder(tmp_path / "run", [fp32(), good, failed("net/qat/x86/t1/b1", reason="\uff1d1\x1b\u202e")]))
+    for name in ("results.csv", "flips.csv", "classes.csv"):
+        text = (tmp_path / "run" / name).read_text(encoding="utf-8")
+        assert not CONTROL.search(text)
+        cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
+        formulas = [cell for cell in cells if cell[:1] and cell[0] in "=+-@\t\r\uff1d"]
+        assert [cell for cell in formulas if not re.fullmatch(r"-[0-9.e-]+", cell)] == []
+        if name == "results.csv":
+            assert {"'" + case, "'@SUM(A1)", "'\t=1", "-1.5", "'-2+3", "'\uff1d1\ufffd\ufffd"} <= set(cells)
 
 
 @pytest.mark.parametrize(

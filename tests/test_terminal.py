@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.terminal import blocks
+from qbench.terminal import CONTROL, PlainStream, blocks
 
 COLUMNS = ("case", "p50, ms", "speed-up", "notes")
 ROWS = (
@@ -38,3 +40,16 @@ def test_no_line_is_too_wide_and_no_character_is_lost(rows: list[tuple[str, str,
     assert max(map(len, text.splitlines())) <= max(width, 20)
     squeezed = re.sub(r"\s", "", text)
     assert squeezed == "".join(f"{name}a{one}·b{two}" for name, one, two in rows)
+
+
+@given(st.text())
+def test_a_plain_stream_passes_text_and_shows_controls(text: str) -> None:
+    """Nothing that a label, a path or a library's error holds can command the terminal; JSON stays the same value."""
+    stream = io.StringIO()
+    plain = PlainStream(stream)
+    assert plain.write(text) == len(text)
+    assert not CONTROL.search(stream.getvalue())
+    assert CONTROL.search(text) or stream.getvalue() == text
+    told = io.StringIO()
+    PlainStream(told).write(json.dumps({"name": text}, ensure_ascii=False))
+    assert json.loads(told.getvalue()) == {"name": text}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qbench import compare, machine
+from qbench import compare, machine, wording
 from qbench.compare import Delta
 from qbench.errors import QbenchError, SuiteError
 from qbench.report import answer, flips, html, table
@@ -72,7 +72,9 @@ def compared(base: StoredRun, contender: StoredRun) -> Sequence[Delta]:
 
 
 def _csv(frame: pd.DataFrame) -> str:
-    content: str = frame.to_csv(index=False, lineterminator="\n")
+    safe = frame.map(lambda value: wording.cell(value) if isinstance(value, str) else value)
+    safe.columns = [wording.cell(str(name)) for name in frame.columns]
+    content: str = safe.to_csv(index=False, lineterminator="\n")
     return content
 
 
