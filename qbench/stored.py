@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 SCHEMA = 1
 RUN = "run.json"
 # What stored arrays are: numpy's letters for their types, and from how many to how many axes they have.
-_SERIES = ("biuf", 1, 1)
 _FORMS = {
+    **dict.fromkeys(("calls_ns", "block", "baseline_ns", "baseline_block", "process"), ("iu", 1, 1)),
+    **dict.fromkeys(("control_process", "involuntary", "faults"), ("iu", 1, 1)),
+    **dict.fromkeys(("log_ratios", "control_log_ratios"), ("f", 1, 1)),
+    "values": ("biuf", 1, 1),
     "outputs": ("biuf", 1, 32),
     "labels": ("biuf", 1, 32),
     "ids": ("US", 1, 1),
@@ -306,7 +309,7 @@ def _arrays(folder: Path, name: str | None) -> dict[str, Array]:
     except npz_file.BadNpz as error:
         raise UsageError(f"{file}: cannot be read as stored arrays: {error}; delete it to go on without") from error
     for key, array in arrays.items():
-        kinds, least, most = _FORMS.get(key, _SERIES)
+        kinds, least, most = _FORMS.get(key, (array.dtype.kind, 0, array.ndim))
         if array.dtype.kind not in kinds or not least <= array.ndim <= most:
             what = f"{key}: {array.dtype}{list(array.shape)} is not what a run stores under this name"
             raise UsageError(f"{file}: {what}; delete the file to go on without")

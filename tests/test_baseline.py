@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from made_records import CASE, FP32, RUN_V1, failed, fp32, info, int8, skipped
 
@@ -245,6 +246,17 @@ def test_arrays_are_read_from_the_run_folder_alone(tmp_path: Path) -> None:
     run = read_run(folder)
     assert run.samples(run.records[0]) == {}
     with pytest.raises(UsageError, match="delete it to go on without"):
+        run.predictions(run.records[0])
+
+
+def test_an_array_of_another_form_is_named(tmp_path: Path) -> None:
+    """What is stored under a name has its type and its axes; names that a newer run adds are taken as they are."""
+    folder = run_folder(tmp_path / "run", [int8(samples="samples.npz", predictions="odd.npz")], info())
+    np.savez(folder / "samples.npz", calls_ns=np.arange(3), contents=np.zeros((3, 16), np.uint8))
+    np.savez(folder / "odd.npz", outputs=np.float32(1))
+    run = read_run(folder)
+    assert set(run.samples(run.records[0])) == {"calls_ns", "contents"}
+    with pytest.raises(UsageError, match=r"odd.npz: outputs: float32\[\] is not what a run stores under this name"):
         run.predictions(run.records[0])
 
 
