@@ -124,6 +124,8 @@ def _key(variant: Variant, backend: Backend, model: Model, data: Data) -> str:
         "static": data.calibration_digest,
         "qat": data.training_digest + data.calibration_digest,
     }.get(variant.mode)
+    if variant.recipe.file is not None:  # it was calibrated elsewhere; the examples only try it
+        data_digest = model.int8_digests[variant.recipe.name]
     parts = {
         "model": _model_parts(model),
         "shapes": [[str(array.dtype), list(array.shape[1:])] for array in data.evaluation(0, 1)],
@@ -177,6 +179,7 @@ def build_here(
 
     torch.set_num_threads(ONE_THREAD)
     backend: Backend = registry.load("backend", variant.backend)
+    own = model.reference.own_int8(variant.recipe.name)
     job = BuildJob(
         network=load_network(model.reference, model.weights),
         mode=variant.mode,
@@ -184,6 +187,7 @@ def build_here(
         calibration=data.calibration(),
         training=data.training() if variant.mode == "qat" else None,
         folder=folder,
+        int8_file=None if own is None else own.path,
         checkpoints=place[0] / UNFINISHED / place[1],
         shared=functools.partial(_shared, place[0], {"model": _model_parts(model), "data": data.calibration_digest}),
         progress=progress,

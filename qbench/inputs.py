@@ -48,6 +48,7 @@ class Model:
     weights_digest: str
     code_digest: str
     notes: tuple[str, ...] = field(default=())
+    int8_digests: Mapping[str, str] = field(default_factory=dict)  # of the user's int8 files, by recipe
 
 
 def prepare_model(reference: ModelReference, data: Data, metric: str, root: Path, *, progress: Progress) -> Model:
@@ -84,7 +85,14 @@ def prepare_model(reference: ModelReference, data: Data, metric: str, root: Path
             "args": dict(reference.args),
         }
     )
-    return Model(reference=reference, weights=file, weights_digest=digest, code_digest=code, notes=notes)
+    return Model(
+        reference=reference,
+        weights=file,
+        weights_digest=digest,
+        code_digest=code,
+        notes=notes,
+        int8_digests={own.recipe: weights_file.onnx_digest(own.path) for own in reference.int8},
+    )
 
 
 def _behaviour(network: Network, data: Data) -> str | None:

@@ -148,7 +148,7 @@ def _added(references: Iterable[Cell]) -> list[str]:
 def _redrawn(suite: Suite, planned: Iterable[PlannedCase]) -> list[str]:
     """A note where static variants are built with several calibration subsets."""
     calibrate = suite.data.calibrate
-    variants = {one.case.variant.id for one in planned if one.case.variant.mode == "static"}
+    variants = {one.case.variant.id for one in planned if _is_calibrated(one.case.variant)}
     if calibrate.seeds == 1 or not variants:
         return []
     last = calibrate.seed + calibrate.seeds - 1
@@ -157,6 +157,11 @@ def _redrawn(suite: Suite, planned: Iterable[PlannedCase]) -> list[str]:
         f"{count} built and evaluated with {calibrate.seeds} calibration subsets, of the seeds {calibrate.seed} to "
         f"{last}; what is measured is the first"
     ]
+
+
+def _is_calibrated(variant: Variant) -> bool:
+    """Whether qbench chooses its ranges from calibration examples once; a file of the user's has its own."""
+    return variant.mode == "static" and variant.recipe.file is None
 
 
 def measuring_cores(suite: Suite, allowed: tuple[int, ...]) -> tuple[int, ...]:

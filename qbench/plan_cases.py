@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from qbench import registry
 from qbench.errors import UsageError
-from qbench.models.base import ModelReference
+from qbench.models.base import ModelReference, NetworkKind, OwnInt8
 from qbench.quant.recipe import DEFAULT, Recipe
 from qbench.record import CaseKey
 from qbench.suite import Suite
@@ -104,9 +104,10 @@ class Variants:
         self._models = {reference.name: reference for reference in suite.references()}
         self._known = {name: (one.missing(), one.kind) for name, one in self._models.items()}
         self._missing: dict[str, str | None] = {}
+        self._files = {own.recipe for reference in self._models.values() for own in reference.int8}
         self._choices = {choice.name: choice for choice in suite.recipe}
         self._variants: dict[tuple[str, str, str, str], Variant] = {}
-        self._reasons: dict[tuple[str, str, str], str | None] = {}
+        self._reasons: dict[tuple[str, str, str, bool], str | None] = {}
 
     def backend(self, name: str) -> Backend:
         """The backend of that name."""
@@ -122,7 +123,7 @@ class Variants:
 
     def why_skipped(self, cell: Cell) -> str | None:
         """Why a cell is skipped: for its own sake, or because its baseline cannot be; None if it runs."""
-        own = self._why_not(cell[:3]) or self.why_too_wide(cell)
+        own = self._why_not(cell[:3], cell[-1] in self._files) or self.why_too_wide(cell)
         baseline = self.baseline(cell)
         if own is not None or baseline is None:
             return own
@@ -142,14 +143,16 @@ class Variants:
         have = "1 core" if self._cores == 1 else f"{self._cores} cores"
         return f"{threads} threads, but {whose} {have}; take fewer threads, or {more}"
 
-    def _why_not(self, key: tuple[str, str, str]) -> str | None:
+    def _why_not(self, variant: tuple[str, str, str], own_file: bool = False) -> str | None:
+        key = (*variant, own_file)
         if key not in self._reasons:
-            model, mode, name = key
+            model, mode, name = variant
             backend = self.backend(name)
             if name not in self._missing:
                 self._missing[name] = backend.missing()
             missing, kind = self._known[model]
-            reason = missing or self._missing[name] or backend.why_not(mode=mode, kind=kind)
+            wanted: NetworkKind = "onnx" if own_file else kind
+            reason = missing or self._missing[name] or backend.why_not(mode=mode, kind=wanted)
             if reason is None and mode not in backend.modes:
                 reason = f"{name} has no {mode} mode; it has {', '.join(backend.modes)}"
             self._reasons[key] = reason
@@ -160,9 +163,9 @@ class Variants:
         model, mode, backend, threads, batch_size, recipe = cell
         key = (model, mode, backend, recipe)
         if key not in self._variants:
-            self._variants[key] = Variant(
-                model=self._models[model], mode=mode, backend=backend, recipe=self.recipe(mode, backend, recipe)
-            )
+            own = self._models[model].own_int8(recipe)
+            made = self.recipe(mode, backend, recipe) if own is None else self._of_file(mode, backend, own)
+            self._variants[key] = Variant(model=self._models[model], mode=mode, backend=backend, recipe=made)
         return Case(variant=self._variants[key], threads=threads, batch_size=batch_size)
 
     def recipe(self, mode: str, backend: str, name: str) -> Recipe:
@@ -174,6 +177,12 @@ class Variants:
             recipe = choice.over(recipe)
         return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
 
+    def _of_file(self, mode: str, backend: str, own: OwnInt8) -> Recipe:
+        """The recipe of a file that the user brings: of what the suite says of its mode, only the least coverage."""
+        least = self._suite.quantize.recipe(mode, backend).min_coverage
+        recipe = Recipe(name=own.recipe, file=own.file, min_coverage=least, canonicalize=False, clip_ranges=False)
+        return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
+
     def why_no_recipe(self, mode: str, backend: str, name: str) -> str | None:
         """Why a recipe has no meaning for a mode on a backend: another flow, or nothing that differs; None if it has.
 
@@ -181,6 +190,9 @@ class Variants:
         """
         if mode == "fp32":
             return None
+        if name in self._files:
+            runs = self.backend(backend).int8_files
+            return None if runs else "an int8 ONNX file of your own runs on onnxruntime and openvino"
         if name not in self._choices:
             have = ", ".join(self._choices)
             raise UsageError(f"{self._suite.place('matrix.include')}: no recipe named '{name}'; there are {have}")

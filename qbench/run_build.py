@@ -22,13 +22,18 @@ def build_variants(state: RunState) -> None:
     fp32 first: without it the others have nothing to be compared with.
     """
     variants = {one.case.variant.id: one.case.variant for one in state.ledger.open_cases()}
-    again = [(one, draw) for one in variants.values() for draw in state.draws(one.mode)]
+    again = [(one, draw) for one in variants.values() for draw in _draws(state, one)]
     state.progress.stage("build", len(variants) + len(again))
     for first in (True, False):
         chosen = [one for one in variants.values() if (one.mode == "fp32") == first]
         state.each("build", _spread(chosen), lambda variant: _build_one(state, variant))
     state.redrawn = {variant.id: [] for variant, _ in again}
     state.each("build", again, lambda pair: _build_again(state, *pair))
+
+
+def _draws(state: RunState, variant: Variant) -> tuple[Draw, ...]:
+    """The further calibration subsets of a variant; a file of the user's is calibrated already."""
+    return state.draws(variant.mode) if variant.recipe.file is None else ()
 
 
 def _spread(variants: Sequence[Variant]) -> list[Variant]:

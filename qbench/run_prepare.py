@@ -43,6 +43,8 @@ def _digests(state: RunState) -> dict[str, str]:
     """What names the data and the networks of this run: a resumed run must have the same."""
     data = state.examples
     named = {f"model {name}": f"{one.weights_digest}+{one.code_digest}" for name, one in state.models.items()}
+    for name, one in state.models.items():
+        named |= {f"int8 {recipe} of {name}": digest for recipe, digest in one.int8_digests.items()}
     seen = [data.calibration_digest, *(draw.digest for draw in data.draws)]
     seen += [data.training_digest] if data.request is not None and data.request.train else []
     return {"data": "+".join([*seen, data.evaluation_digest]), **named}

@@ -23,6 +23,7 @@ from qbench import cache, inputs, registry, suite, train
 from qbench.data import prepare_data, request_of
 from qbench.errors import ModelError
 from qbench.metrics.topk import TOP1
+from qbench.models import onnx as onnx_source
 from qbench.models import training
 from qbench.models.base import KIND_OF_SOURCE, BuiltIn, ModelReference, Network, Training
 from qbench.models.shards import Shards
@@ -433,6 +434,27 @@ def test_an_onnx_file_that_onnx_runtime_cannot_load_is_refused(tmp_path: Path) -
     save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "odd.onnx")
     with pytest.raises(ModelError, match=r"odd\.onnx: ONNX Runtime cannot load it: .*Frobnicate"):
         load(ModelReference(name="odd", source="onnx", path=tmp_path / "odd.onnx"))
+
+
+@pytest.mark.parametrize("place", ["graph", "branch", "function"])
+@pytest.mark.parametrize("operator", ["QuantizeLinear", "QLinearMatMul", "MatMulInteger", "DynamicQuantizeLinear"])
+def test_an_onnx_file_that_is_quantized_already_is_no_fp32(operator: str, place: str, tmp_path: Path) -> None:
+    """QDQ, integer operators and dynamic ones, also in a subgraph or a function: every comparison with it as fp32 would
+    be of int8 with int8. The message names the key for such files."""
+    from onnx import TensorProto, helper, load_model, save
+
+    model = load_model(saved_onnx(small(), tmp_path / "net.onnx"))
+    node = helper.make_node(operator, ["x"], ["q"], name="quantizes")
+    if place == "graph":
+        model.graph.node.append(node)
+    elif place == "branch":
+        body = helper.make_graph([node], "body", [], [helper.make_tensor_value_info("q", TensorProto.UINT8, None)])
+        model.graph.node.append(helper.make_node("If", ["c"], ["o"], then_branch=body, else_branch=body))
+    else:
+        model.functions.append(helper.make_function("own", "F", ["x"], ["q"], [node], list(model.opset_import)))
+    save(model, tmp_path / "int8.onnx")
+    with pytest.raises(ModelError, match=r"already quantized \(quantizes.*\), so it is no fp32.*`int8: int8.onnx`"):
+        onnx_source._refuse_quantized(tmp_path / "int8.onnx")
 
 
 def test_the_digest_of_an_onnx_file_counts_its_external_data(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ class BuildJob:
     checkpoints: Path | None = None
     # A file that builds of the same network on the same calibration data share: what decides it, and who writes it.
     shared: Shared | None = None
+    # The user's own int8 file, which is the variant: nothing is quantized.
+    int8_file: Path | None = None
     progress: Callable[[str, float], None] = field(default=lambda text, share: None)
 
     @property
@@ -118,6 +120,8 @@ class Backend(ABC):
     modes: tuple[str, ...]
     # How it makes int8 variants, its own way first; a recipe may ask for another of them.
     flows: tuple[str, ...] = ()
+    # Whether it runs int8 ONNX files that the user brings.
+    int8_files: bool = False
     # What loading an artifact imports: done before a measuring process is pinned, so that several start side by side.
     modules: tuple[str, ...] = ()
 

@@ -53,6 +53,8 @@ def why_not(mode: str, kind: NetworkKind) -> str | None:
 def resolved(mode: str, recipe: Recipe) -> Recipe:
     """The recipe with every choice that was left open; QAT rewrites and clips as torch's FX flow, which trains it."""
     recipe = replace(recipe, flow="onnx", embeddings=False)  # no int8 tables in this flow
+    if recipe.file is not None:  # the user's own: there is nothing to choose
+        return recipe
     if mode == "dynamic" or recipe.framework_default:
         per_channel = None if recipe.framework_default else recipe.per_channel is not False
         least = None if mode == "dynamic" else recipe.min_coverage

@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from qbench.backends import onnx_own
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.onnx_build import EXPORTS, FILE, Made, fp32_file, quantized, resolved, why_not
 from qbench.models.base import NetworkKind
@@ -19,6 +20,7 @@ class OnnxRuntime(Backend):
     runtime = "onnxruntime"
     modes = ("fp32", "dynamic", "static", "qat")
     flows = ("onnx",)
+    int8_files = True
     modules = ("onnxruntime", "qbench.quant.onnx_model")
 
     def missing(self) -> str | None:
@@ -46,7 +48,11 @@ class OnnxRuntime(Backend):
         file = job.folder / FILE
         with fp32_file(job) as source:
             reference = onnx_layers.layers(source, job.example, optimized=False)
-            if job.mode == "fp32":
+            if job.int8_file is not None:
+                made = onnx_own.take(job, source, file)
+                onnx_own.require_outputs(job, source, file, onnx_model.run)
+                reference = coverage.as_float(onnx_layers.layers(file, job.example, optimized=False))
+            elif job.mode == "fp32":
                 onnx_file.copy(source, file)
                 made = Made()
             else:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from qbench.backends import onnx_own
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.onnx_build import EXPORTS, FILE, Made, fp32_file, quantized, resolved, why_not
 from qbench.errors import MeasureError
@@ -27,6 +29,7 @@ class OpenVino(Backend):
     runtime = "openvino"
     modes = ("fp32", "static", "qat")
     flows = ("onnx",)
+    int8_files = True
     modules = ("openvino", "qbench.quant.openvino_model")
 
     def missing(self) -> str | None:
@@ -58,6 +61,8 @@ class OpenVino(Backend):
                 return _fp32(job, source)
             own = job.mode == "static" and job.recipe.framework_default
             file = job.folder / (NNCF_FILE if own else FILE)
+            if job.int8_file is not None:
+                return _of_user(job, source, file)
             job.progress("quantize", 0.2)
             made = _by_nncf(job, source, file) if own else quantized(job, source, file, runtime="openvino")
             return _int8(job, source, file, made)
@@ -78,6 +83,18 @@ def _fp32(job: BuildJob, source: Path) -> Built:
     return Built(format="onnx", file=FILE, layers=layers, fixed_batch=onnx_file.fixed_batch(source))
 
 
+def _of_user(job: BuildJob, source: Path, file: Path) -> Built:
+    """The user's own int8 file; its layers are those of that file."""
+    from qbench.quant import openvino_model
+
+    def run(path: Path, inputs: Inputs) -> Array:
+        return openvino_model.run(openvino_model.compile_file(path), inputs)
+
+    made = onnx_own.take(job, source, file)
+    onnx_own.require_outputs(job, source, file, run)
+    return _int8(job, file, file, made)
+
+
 def _by_nncf(job: BuildJob, source: Path, file: Path) -> Made:
     from qbench.quant import openvino_model
 
@@ -91,7 +108,8 @@ def _int8(job: BuildJob, source: Path, file: Path, made: Made) -> Built:
 
     inputs = onnx_file.tiled(source, job.example)
     openvino_model.require_repeatable(file, inputs)
-    reference = onnx_layers.executed(source, job.example, optimized=False)
+    written = onnx_layers.executed(source, job.example, optimized=False)
+    reference = [replace(one, layer=replace(one.layer, int8=False)) for one in written]
     return Built(
         format="onnx" if file.name == FILE else "openvino",
         file=file.name,

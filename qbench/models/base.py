@@ -15,6 +15,8 @@ from typing import Any, Literal
 from qbench import registry
 
 NetworkKind = Literal["torch", "torchscript", "onnx"]
+# How the recipe of an int8 file of the user's own is called, alone or with a name behind it (file-vendor).
+OWN_FILE = "file"
 # What each `source:` key loads, so that a plan can be made without loading anything.
 KIND_OF_SOURCE: dict[str, NetworkKind] = {"python": "torch", "onnx": "onnx", "torchscript": "torchscript"}
 
@@ -76,11 +78,22 @@ class BuiltIn:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnInt8:
+    """An int8 ONNX file of the user's own beside a float network: ``path`` is absolute, ``file`` as the suite has it.
+    Its cases are of that ``mode`` (static, dynamic) and ``recipe``."""
+
+    recipe: str
+    path: Path
+    file: str
+    mode: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelReference:
     """Which network a suite means. ``source`` is None for a built-in; else a key of the registry's kind
     ``source`` with ``path`` absolute, ``attribute`` the factory's name in a Python file, ``args`` its keyword
     arguments; ``weights`` an absolute path to safetensors or a state-dict ``.pt``, or None. ``training`` replaces
-    fields of a built-in's own ``Training``."""
+    fields of a built-in's own ``Training``; ``int8``: files that are compared with the network."""
 
     name: str
     source: str | None = None
@@ -89,6 +102,11 @@ class ModelReference:
     args: Mapping[str, Any] = field(default_factory=dict)
     weights: Path | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
+    int8: tuple[OwnInt8, ...] = ()
+
+    def own_int8(self, recipe: str) -> OwnInt8 | None:
+        """The user's int8 file of that recipe; None for a recipe by which qbench quantizes."""
+        return next((one for one in self.int8 if one.recipe == recipe), None)
 
     @property
     def kind(self) -> NetworkKind:

@@ -97,6 +97,19 @@ def weights_digest(network: Network) -> str:
     return sha.hexdigest()
 
 
+def onnx_digest(file: Path) -> str:
+    """The sha256 of an ONNX file with its external data; of the file alone where it is not whole."""
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    try:
+        return weights_digest(Network(kind="onnx", path=file))
+    except (DecodeError, FileNotFoundError):  # told where it is built
+        sha = hashlib.sha256()
+        if file.is_file():
+            _add_file(sha, file)
+        return sha.hexdigest()
+
+
 def code_digest(reference: ModelReference) -> str | None:
     """The sha256 of the Python code that makes (and for a built-in trains) the network; None where it is a file.
 

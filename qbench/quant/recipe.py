@@ -19,7 +19,9 @@ class Recipe:
     and the last layer stay float where asked. ``clip_ranges``: the range of a layer ends where a following ReLU6 or
     Hardtanh cuts it. ``canonicalize``: the network is rewritten into an equal one that quantizers match.
     ``framework_default``: the framework's own recipe, untouched. ``min_coverage``: least share of multiply-accumulates
-    in int8. ``embeddings``: dynamic quantization makes tables of Embedding quint8, too (torch engines).
+    in int8. ``embeddings``: dynamic quantization makes tables of Embedding quint8, too (torch engines). ``file``: the
+    int8 file that the user brought, as the suite names it; qbench then quantizes nothing, and the other choices are
+    none.
 
     QAT: ``epochs``, ``learning_rate``, ``batch_size``, ``samples`` (the most examples to train on), ``seed``,
     ``schedule`` (``cosine`` or ``constant``), ``distill`` (the share of the loss that is the distance to the fp32
@@ -41,6 +43,7 @@ class Recipe:
     framework_default: bool = False
     min_coverage: float | None = None
     embeddings: bool = False
+    file: str | None = None
     epochs: int | None = None
     learning_rate: float | None = None
     batch_size: int | None = None

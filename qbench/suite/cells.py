@@ -42,14 +42,22 @@ def requested(suite: Suite) -> tuple[list[Cell], list[str]]:
     if most > MAX_CELLS:
         raise UsageError(f"{suite.place('matrix')}: the matrix has {most:,} cells; qbench plans up to {MAX_CELLS:,}")
     notes = []
-    cells: dict[Cell, None] = _cells(axes)
+    own_cells = _of_own_files(suite)
+    own = {cell[-1] for cell in own_cells}
+    cells: dict[Cell, None] = _cells(axes) | own_cells
     for index, limit in enumerate(limits):
         before = len(cells)
-        for cell in _cells(_given(axes, limit)):
+        taken = [cell for cell in own_cells if _agrees(cell, limit)]
+        for cell in (*taken, *(_cells(_given(axes, limit)) if limit[-1] not in own else ())):
             cells.pop(cell, None)
         if len(cells) == before:
             notes.append(_idle(suite, f"matrix.exclude[{index}]", "takes out no cell"))
     for index, cell_keys in enumerate(added):
+        if cell_keys[-1] in own:
+            raise UsageError(
+                f"{suite.place(f'matrix.include[{index}].recipe')}: the cells of int8 files of your own are in the "
+                "matrix already, on every backend, number of threads and batch size; take some out with matrix.exclude"
+            )
         before = len(cells)
         cells |= _cells(_given(axes, cell_keys))
         if len(cells) == before:
@@ -61,6 +69,23 @@ def _cells(axes: Iterable[tuple[Any, ...]]) -> dict[Cell, None]:
     """Every combination once; fp32 has no recipe, so it stands there once for all of them."""
     every = itertools.product(*axes)
     return dict.fromkeys((*cell[:-1], DEFAULT) if cell[1] == "fp32" else cell for cell in every)
+
+
+def _of_own_files(suite: Suite) -> dict[Cell, None]:
+    """The cells of int8 files that the user brings: whatever modes and recipes the matrix has."""
+    matrix = suite.matrix
+    axes = (matrix.backends, matrix.threads, matrix.batch_sizes)
+    return {
+        (model.name, file.mode, *place, file.recipe): None
+        for model in suite.models
+        for file in model.int8
+        for place in itertools.product(*axes)
+    }
+
+
+def _agrees(cell: Cell, limit: tuple[Any, ...]) -> bool:
+    """Whether a cell has every value that an excluded cell gives."""
+    return all(key is None or key == value for key, value in zip(limit, cell, strict=True))
 
 
 def _given(axes: tuple[tuple[Any, ...], ...], keys: tuple[Any, ...]) -> list[tuple[Any, ...]]:

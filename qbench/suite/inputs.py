@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, Validat
 
 from qbench import registry
 from qbench.models.base import ModelReference
+from qbench.suite.int8_files import Int8Files
 from qbench.suite.values import (
     Count,
     ModelName,
@@ -88,6 +89,11 @@ class ModelSpec(Section):
     weights: Text | None = Field(
         None, description="A state dict for the module, .safetensors or .pt/.pth (read with weights_only)."
     )
+    int8: Int8Files = Field(
+        (),
+        description="Your own int8 ONNX file (or several), compared with this model as a variant of its own: a path, "
+        "`{file: path, mode: dynamic}`, a list of these, or a mapping of names to them.",
+    )
     train: TrainSpec | None = Field(None, description="For a built-in that qbench trains, as `qbench train` does.")
 
     @model_validator(mode="after")
@@ -126,6 +132,7 @@ class ModelSpec(Section):
             args=dict(source.args) if source else {},
             weights=absolute(self.weights) if self.weights else None,
             training=self.train.model_dump(exclude_none=True) if self.train else {},
+            int8=tuple(file.under(base) for file in self.int8),
         )
 
 

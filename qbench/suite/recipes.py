@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema
 
+from qbench.models.base import OWN_FILE
 from qbench.quant.recipe import DEFAULT, FRAMEWORK_DEFAULT, Recipe
 from qbench.suite import words
 from qbench.suite.values import Positive, Section, Share, Text, Yes, near, shown, wrong
@@ -94,6 +95,10 @@ def _expanded(item: Any, at: tuple[str | int, ...]) -> list[RecipeChoice]:
     name = item.get("name")
     if name is not None and (not isinstance(name, str) or not NAME.fullmatch(name) or name in NAMED):
         raise wrong(f"expected a short name of letters, digits, '.', '_', '+' and '-', got {shown(name)}", *at, "name")
+    if name is not None and (name == OWN_FILE or name.startswith(f"{OWN_FILE}-")):
+        raise wrong(
+            f"names that begin with '{OWN_FILE}' are those of int8 files of your own; take another", *at, "name"
+        )
     if not axes:
         raise wrong("a recipe with a name and no keys is the default; give it keys", *at)
     return [_choice(name, keys, [len(axis) > 1 for axis in axes]) for keys in itertools.product(*axes)]

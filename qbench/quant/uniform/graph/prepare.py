@@ -16,16 +16,11 @@ from numpy.typing import NDArray
 from qbench.errors import ModelError, UsageError
 from qbench.quant.uniform.graph import constants, ends, equal, fusion, gemm, half, names, opset, pads
 from qbench.quant.uniform.graph.graph import Graph
-from qbench.quant.uniform.graph.layers import layers, subgraphs
+from qbench.quant.uniform.graph.layers import layers
+from qbench.quant.uniform.graph.quantized import why_not_float
 from qbench.quant.uniform.graph.skeleton import skeleton
 
 Array = NDArray[Any]
-# Beside every operator whose name holds "quantize" or begins with "QLinear".
-QUANTIZED = {
-    "ConvInteger", "MatMulInteger", "QGemm", "QAttention", "MatMulNBits", "MatMulFpQ4", "QOrderedMatMul",
-    "AscendQuant", "AscendDequant", "AscendWeightQuant", "AscendAntiQuant", "MatMulIntegerToFloat",
-}  # fmt: skip
-_SHOWN = 3  # nodes that a message names
 
 
 def prepare(
@@ -93,26 +88,9 @@ def _inlined(graph: Graph) -> Graph:
 
 def _refuse_quantized(graph: Graph, file: Path) -> None:
     """Raises ``ModelError`` where nodes of a quantized model are found, also in subgraphs."""
-    found = [node.name or f"{node.op_type} -> {node.output[0]}" for node in _all_nodes(graph.nodes) if _quantized(node)]
-    if found:
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise ModelError(
-            f"{file}: already quantized ({', '.join(found[:_SHOWN])}{more}); give the float model it was made from"
-        )
-
-
-def _quantized(node: Any) -> bool:
-    kind = node.op_type
-    return kind in QUANTIZED or "quantize" in kind.lower() or kind.startswith("QLinear")
-
-
-def _all_nodes(nodes: Sequence[Any]) -> list[Any]:
-    found = []
-    for node in nodes:
-        found.append(node)
-        for _, inner in subgraphs(node):
-            found += _all_nodes(inner.node)
-    return found
+    reason = why_not_float(graph.model)
+    if reason is not None:
+        raise ModelError(f"{file}: {reason}; give the float model it was made from")
 
 
 def _known(graph: Graph, wanted: Collection[str]) -> None:

@@ -1,0 +1,129 @@
+"""The key ``int8`` of a model: int8 ONNX files of the user's own, contenders beside the float model.
+
+int8: mine-int8.onnx
+int8: {file: mine-int8.onnx, mode: dynamic}
+int8: [by-nncf.onnx, {name: vendor, file: other.onnx}]
+int8: {nncf: by-nncf.onnx, vendor: {file: other.onnx, mode: dynamic}}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import PlainValidator, WithJsonSchema
+
+from qbench.models.base import OWN_FILE, OwnInt8
+from qbench.suite.values import near, shown, wrong
+
+FileMode = Literal["static", "dynamic"]
+KEYS = ("file", "mode", "name")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,39}")
+_EXAMPLE = "a path, or {file: path, mode: static or dynamic}"
+At = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Int8File:
+    """One file: ``recipe`` is what its cases are called (``file``, ``file-<name>``), ``mode`` whether it quantizes
+    activations with fixed ranges or as it runs."""
+
+    recipe: str
+    file: str
+    mode: FileMode = "static"
+
+    def under(self, base: Path) -> OwnInt8:
+        """What the later stages take, with an absolute path."""
+        path = (base / Path(self.file).expanduser()).resolve()
+        return OwnInt8(recipe=self.recipe, path=path, file=self.file, mode=self.mode)
+
+
+def _files(value: Any) -> tuple[Int8File, ...]:
+    """The files that the key names; raises at the place of the first that is none."""
+    found: dict[str, Int8File] = {}
+    for item, name, at in _items(value):
+        file = _file(item, name, at)
+        if file.recipe in found:
+            raise wrong(f"two files are called '{file.recipe}'; give one a name: {{name: …, file: {file.file}}}", *at)
+        found[file.recipe] = file
+    return tuple(found.values())
+
+
+def _items(value: Any) -> Iterator[tuple[Any, str | None, At]]:
+    """Each file as it is written, the name that a mapping gives it, and its place."""
+    if isinstance(value, list | tuple):
+        if not value:
+            raise wrong("expected at least one file, got an empty list; leave the key out")
+        yield from ((item, _stem(item), (index,)) for index, item in enumerate(value))
+    elif isinstance(value, dict) and "file" not in value and not set(value) & {"mode", "name"}:
+        if not value:
+            raise wrong(f"expected {_EXAMPLE}, got an empty mapping; leave the key out")
+        yield from ((item, str(name), (str(name),)) for name, item in value.items())
+    else:
+        yield value, None, ()
+
+
+def _stem(item: Any) -> str | None:
+    """The name that a file of a list has if none is given."""
+    path = item.get("file") if isinstance(item, dict) else item
+    if not isinstance(path, str):
+        return None
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", PurePath(path).stem).strip("-._+")[:40] or None
+
+
+def _file(item: Any, name: str | None, at: At) -> Int8File:
+    keys = {"file": item} if isinstance(item, str) else item
+    if not isinstance(keys, dict):
+        raise wrong(f"expected {_EXAMPLE}, got {shown(item)}", *at)
+    for key in keys:
+        if key not in KEYS:
+            raise wrong(f"unknown key '{key}'{near(str(key), KEYS) or ';'} available: {', '.join(KEYS)}", *at, str(key))
+    path, mode = keys.get("file"), keys.get("mode", "static")
+    place: At = at if isinstance(item, str) else (*at, "file")
+    if not isinstance(path, str) or not path.strip():
+        raise wrong(f"expected the path of an int8 ONNX file, got {shown(path)}", *place)
+    if PurePath(path).suffix.lower() != ".onnx":
+        raise wrong(f"expected an .onnx file, got {shown(path)}: onnxruntime and openvino run these", *place)
+    if mode not in get_args(FileMode):
+        raise wrong(
+            f"expected static (fixed ranges, also where they were trained) or dynamic, got {shown(mode)}", *at, "mode"
+        )
+    return Int8File(recipe=_recipe(keys.get("name", name), at), file=path, mode=mode)
+
+
+def _recipe(name: Any, at: At) -> str:
+    if name is None:
+        return OWN_FILE
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise wrong(
+            f"expected a short name of letters, digits, '.', '_', '+' and '-' for an int8 file, got {shown(name)}", *at
+        )
+    return f"{OWN_FILE}-{name}"
+
+
+_ONE = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "properties": {
+                "file": {"type": "string"},
+                "mode": {"enum": list(get_args(FileMode))},
+                "name": {"type": "string"},
+            },
+            "required": ["file"],
+            "additionalProperties": False,
+        },
+    ]
+}
+_SCHEMA = {
+    "anyOf": [
+        *_ONE["anyOf"],
+        {"type": "array", "items": _ONE, "minItems": 1},
+        {"type": "object", "additionalProperties": _ONE, "minProperties": 1},
+    ]
+}
+Int8Files = Annotated[tuple[Int8File, ...], PlainValidator(_files), WithJsonSchema(_SCHEMA)]
