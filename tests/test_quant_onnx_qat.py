@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
 import torch
 from networks import residual_cnn
 from onnx import TensorProto, helper, numpy_helper
+from torch import nn
 
 from qbench.errors import BuildError
 from qbench.quant import fx, onnx_deploy, onnx_layers, onnx_model, onnx_qat, qat, torch_ao
@@ -32,14 +35,14 @@ def trained(tmp_path_factory):
     """A network after QAT, still fake-quantized, and its file: trained and exported once."""
     before = torch.backends.quantized.engine
     torch_ao.set_engine(onnx_qat.ENGINE)
-    fitted = qat.fit(
+    made = qat.fit(
         residual_cnn(), fx, onnx_qat.ENGINE, RECIPE, (images(),), torch.arange(64) % 10,
         checkpoints=None, progress=lambda *_: None,
     )  # fmt: skip
     file = tmp_path_factory.mktemp("qat") / "trained.onnx"
-    onnx_qat.write(fitted.prepared, (images(1),), file)
+    onnx_qat.write(made.prepared, (images(1),), file)
     torch.backends.quantized.engine = before
-    return fitted.prepared, file
+    return made.prepared, file
 
 
 def test_the_scales_are_those_that_were_learned(trained):
@@ -80,6 +83,91 @@ def test_the_int8_file_gives_what_the_trained_network_gives(trained, tmp_path):
     level = next(one.scale[0] for one in reversed(learned_scales(prepared)) if one.of == ACTIVATION)
     assert np.abs(ours - expected).mean() < level
     assert all(one.int8 for one in onnx_layers.layers(tmp_path / "int8.onnx", (images(1).numpy(),)))
+
+
+class Ghost(nn.Module):
+    """Two convolutions with in-place ReLUs side by side, cut to a width: quantized again behind Concat and Slice."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+        self.cheap = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+        self.fc = nn.Linear(12, 10)
+
+    def forward(self, x):
+        wide = self.wide(x)
+        return self.fc(torch.cat([wide, self.cheap(wide)], 1)[:, :12].mean((2, 3)))
+
+
+class LayerScale(nn.Module):
+    """A parameter that multiplies what a layer gives, as in ConvNeXt: torch quantizes it as it does activations."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(1, 8, 3, padding=1), nn.LayerNorm(8)
+        self.up, self.down, self.act = nn.Linear(8, 16), nn.Linear(16, 8), nn.GELU()
+        self.scale, self.fc = nn.Parameter(torch.full((8,), 0.1)), nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = self.conv(x)
+        y = self.scale * self.down(self.act(self.up(self.norm(x.permute(0, 2, 3, 1)))))
+        return self.fc((x + y.permute(0, 3, 1, 2)).mean((2, 3)))
+
+
+def vgg():
+    """In-place ReLUs and Dropouts between linear layers."""
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 32),
+        nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(32, 32), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(32, 10),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("build", "layers"), [(vgg, 4), (Ghost, 3), (LayerScale, 4)])
+def test_what_torch_quantizes_twice_or_as_a_parameter(build, layers, tmp_path):
+    """A tensor that is quantized again behind a Dropout or an in-place ReLU, and a parameter with a scale of its own,
+    end in a file that loads, with every layer in int8 and the outputs of the trained network."""
+    torch.manual_seed(0)
+    file = tmp_path / "trained.onnx"
+    prepared = fitted(build(), RECIPE)
+    onnx_qat.write(prepared, (images(1),), file)
+    found = onnx_qat.learned(Graph.load(file))
+    written = onnx_deploy.write(found.graph, found.sites, found.record, tmp_path / "int8.onnx", runtime="onnxruntime")
+    assert written.floats == {}
+    assert [layer.int8 for layer in onnx_layers.layers(tmp_path / "int8.onnx", (images(1).numpy(),))] == [True] * layers
+    with torch.inference_mode():
+        expected = prepared(images()).numpy()
+    ours = onnx_model.run(tmp_path / "int8.onnx", (images().numpy(),))
+    assert np.abs(ours - expected).mean() < 0.03 * np.abs(expected).max()
+
+
+def test_a_learned_output_is_quantized_where_the_runtime_needs_it(tmp_path):
+    """The scale that torch has learned for a last convolution makes it int8 in ONNX Runtime; OpenVINO's file gives
+    floats."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 1, 3, padding=1))
+    recipe = replace(RECIPE, distill=1.0)
+    file = tmp_path / "trained.onnx"
+    onnx_qat.write(fitted(network, recipe), (images(1),), file)
+    for runtime, quantized in (("onnxruntime", 3), ("openvino", 2)):
+        found = onnx_qat.learned(Graph.load(file))
+        made = tmp_path / f"{runtime}.onnx"
+        onnx_deploy.write(found.graph, found.sites, found.record, made, runtime=runtime)
+        kinds = [node.op_type for node in onnx.load(made).graph.node]
+        assert kinds.count("QuantizeLinear") == quantized
+    example = (images(1).numpy(),)
+    assert [one.int8 for one in onnx_layers.layers(tmp_path / "onnxruntime.onnx", example)] == [True, True]
+
+
+def fitted(network, recipe):
+    """A network after QAT, still fake-quantized."""
+    before = torch.backends.quantized.engine
+    torch_ao.set_engine(onnx_qat.ENGINE)
+    made = qat.fit(
+        network.eval(), fx, onnx_qat.ENGINE, recipe, (images(),), torch.arange(64) % 10,
+        checkpoints=None, progress=lambda *_: None,
+    )  # fmt: skip
+    torch.backends.quantized.engine = before
+    return made.prepared
 
 
 def pair(tensor, name, *, zero, axis=None, scale=0.5):

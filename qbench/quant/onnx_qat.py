@@ -14,6 +14,7 @@ from qbench.errors import BuildError
 from qbench.quant import onnx_model
 from qbench.quant.uniform.files.config import ActivationParams, WeightParams
 from qbench.quant.uniform.files.record import Record, Scales
+from qbench.quant.uniform.graph import ends
 from qbench.quant.uniform.graph.graph import Graph, attribute
 from qbench.quant.uniform.sites import ActivationSite, Sites, WeightSite
 
@@ -83,6 +84,8 @@ class _Learning:
             if zero.dtype != np.uint8 or scale.size != 1:
                 raise BuildError(f"{node.name}: expected one uint8 scale for an activation, got {zero.dtype}")
             self._activation(node, source, float(scale.item()), int(zero.item()) - _UNSIGNED)
+        elif zero.dtype == np.uint8 and scale.size == 1:  # a parameter that torch quantized as it does activations
+            self._instead[node.output[0]] = source
         elif zero.dtype != np.int8 or zero.any():
             raise BuildError(f"{node.name}: expected symmetric int8 weights, got {zero.dtype}")
         else:
@@ -112,6 +115,10 @@ class _Learning:
                 keys[key] = (reader.name, position)
                 self._record[key] = replace(self._record.get(key, Scales()), scale_d=scale, offset_d=offset)
         place = (source, scale, offset)
+        if self._graph.is_output(node.output[0]) and ends.from_layer(self._graph, source):
+            caller = f"{ends.CALLER}{node.output[0]}"
+            keys[f"{caller}:0"] = (caller, 0)
+            self._record[f"{caller}:0"] = Scales(scale_d=scale, offset_d=offset)
         if place in self._activations:
             keys = {**self._activations[place].keys, **keys}
         if keys:
@@ -146,7 +153,9 @@ class _Learning:
             nodes[:] = [node for node in nodes if not set(node.output) & set(outputs)]
             nodes += [_identity(self._resolved(name), name) for name in outputs]
         self._graph.drop_unused()
-        sites = Sites(weights=tuple(self._weights), activations=tuple(self._activations.values()))
+        # What was quantized twice in a row (a Dropout, an in-place ReLU) is quantized once, as it was read.
+        activations = (replace(site, tensor=self._resolved(site.tensor)) for site in self._activations.values())
+        sites = Sites(weights=tuple(self._weights), activations=tuple(activations))
         return Learned(graph=self._graph, sites=sites, record=self._record)
 
     def _resolved(self, name: str) -> str:
@@ -158,4 +167,4 @@ class _Learning:
 def _identity(source: str, name: str) -> Any:
     import onnx
 
-    return onnx.helper.make_node("Identity", [source], [name], name=f"{name}_float")
+    return onnx.helper.make_node("Identity", [source], [name], name=f"{ends.CALLER}{name}")

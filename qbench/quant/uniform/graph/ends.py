@@ -12,7 +12,7 @@ from qbench.quant.uniform.graph.layers import STANDARD
 # to 1.45 of the time with the convolution before it): at the end it stays float.
 _SOURCES = ("Conv", "ConvTranspose", "MaxPool", "Add")
 _FOLDED = ("Relu", "Clip")  # no places of their own behind one
-_CALLER = "graph_output_"  # how the names of such nodes begin
+CALLER = "graph_output_"  # how the names of such nodes begin
 
 
 def give_readers(graph: Graph) -> None:
@@ -20,7 +20,7 @@ def give_readers(graph: Graph) -> None:
     names that output, as it names other readers of a tensor. Outputs keep their names and values."""
     import onnx
 
-    wanted = [name for name in dict.fromkeys(graph.outputs) if _from_layer(graph, name)]
+    wanted = [name for name in dict.fromkeys(graph.outputs) if from_layer(graph, name)]
     inner = {name: graph.fresh(f"{name}_inner") for name in wanted}
     if not inner:
         return
@@ -29,18 +29,18 @@ def give_readers(graph: Graph) -> None:
             node.input[:] = [inner.get(name, name) for name in node.input]
             node.output[:] = [inner.get(name, name) for name in node.output]
         nodes += [
-            onnx.helper.make_node("Identity", [new], [old], name=graph.fresh(f"{_CALLER}{old}"))
+            onnx.helper.make_node("Identity", [new], [old], name=graph.fresh(f"{CALLER}{old}"))
             for old, new in inner.items()
         ]
 
 
 def is_caller(node: object) -> bool:
     """Whether a node is one that ``give_readers`` made."""
-    return getattr(node, "op_type", None) == "Identity" and str(getattr(node, "name", "")).startswith(_CALLER)
+    return getattr(node, "op_type", None) == "Identity" and str(getattr(node, "name", "")).startswith(CALLER)
 
 
-def _from_layer(graph: Graph, name: str) -> bool:
-    """Whether a layer computes a float tensor that no subgraph reads."""
+def from_layer(graph: Graph, name: str) -> bool:
+    """Whether a convolution, a MaxPool or an Add computes a float tensor that no subgraph reads."""
     if graph.element_type(name) not in (None, np.dtype(np.float32)):
         return False
     if any(position < 0 for _, position in graph.readers(name)):
