@@ -18,7 +18,7 @@ from qbench.backends import openvino as backend
 from qbench.backends.base import BuildJob
 from qbench.errors import BuildError, MeasureError
 from qbench.models.base import Network
-from qbench.quant import coverage, openvino_layers, openvino_model
+from qbench.quant import coverage, onnx_layers, openvino_model
 from qbench.quant.coverage import Layer
 from qbench.quant.onnx_layers import Executed
 from qbench.quant.recipe import Recipe
@@ -245,8 +245,8 @@ def test_layers_are_matched_by_name_and_then_by_size():
 
     reference = [one("a", 10), one("b", 10), one("c", 30)]
     ran = [one("b", 10, True), one("a", 10), one("renamed", 30, True)]
-    assert [layer.int8 for layer in openvino_layers.match(reference, ran)] == [False, True, True]
-    assert [layer.name for layer in openvino_layers.match(reference, ran)] == ["a", "b", "c"]
+    assert [layer.int8 for layer in onnx_layers.match(reference, ran)] == [False, True, True]
+    assert [layer.name for layer in onnx_layers.match(reference, ran)] == ["a", "b", "c"]
 
 
 def test_without_the_packages_the_reason_names_the_extra(monkeypatch):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
 import onnx_networks
 import pytest
 from onnx_networks import Draft
 from quantized_networks import Quantized, executed, of, quantized, run
 
+from qbench.quant import onnx_layers
 from qbench.quant.uniform.outputs import executed as ran
 from qbench.quant.uniform.outputs import narrow
 from qbench.quant.uniform.outputs.deploy_onnxruntime import deploy, form_for
@@ -112,3 +116,40 @@ def test_a_form_of_another_cpu_is_written_as_planned() -> None:
     assert found.floats == {}
     fitted = Fitted(choice=other, form=other, record=made.record)
     assert found.graph.model == deploy(made.graph, made.sites, fitted.record, form=fitted.form).model
+
+
+def test_who_reads_the_shape_does_not_keep_a_convolution_float() -> None:
+    """Group normalization reads the shape of a convolution's output, and its values through a Reshape."""
+    draft = Draft()
+    conv = draft.conv("x", "conv", 4, 8)
+    shape = draft.add("Shape", [conv], "shape")
+    flat = draft.add("Reshape", [conv, draft.constant("groups", np.int64([0, 2, -1]))], "flat")
+    ones, zeros = draft.constant("ones", np.ones(2, np.float32)), draft.constant("zeros", np.zeros(2, np.float32))
+    normal = draft.add("InstanceNormalization", [flat, ones, zeros], "norm")
+    draft.add("Reshape", [normal, shape], "back", outputs=["y"])
+    made = settled(of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 8, 8, 8]})))
+    assert [node.op_type for node in executed(made.graph)].count("QLinearConv") == 1
+    assert made.floats == {}
+
+
+def test_branches_that_run_in_another_order_are_all_counted(tmp_path: Path) -> None:
+    """ONNX Runtime runs the side layers of a feature pyramid where their inputs are ready; each layer is found by its
+    name, and all are int8."""
+    draft = Draft()
+    x, levels = "x", []
+    for level, width in enumerate((8, 16, 16)):
+        x = draft.add(
+            "Relu", [draft.conv(x, f"down{level}", 4 if not level else 8 * min(level, 2), width)], f"relu{level}"
+        )
+        levels.append(draft.conv(x, f"side{level}", width, 8, 1))
+    heads = [draft.conv(draft.add("Sigmoid", [one], f"act{i}"), f"head{i}", 8, 4) for i, one in enumerate(levels[::-1])]
+    draft.add("Concat", heads, "join", outputs=["y"], axis=1)
+    model = draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 12, 8, 8]})
+    made = of(model)
+    onnx.save(model, tmp_path / "fp32.onnx")
+    settled(made).graph.save(tmp_path / "int8.onnx")
+    example = (np.zeros((1, 4, 8, 8), np.float32),)
+    reference = onnx_layers.executed(tmp_path / "fp32.onnx", example, optimized=False)
+    found = onnx_layers.match(reference, onnx_layers.executed(tmp_path / "int8.onnx", example))
+    assert len(found) == 9
+    assert [layer.name for layer in found if not layer.int8] == []

@@ -43,26 +43,26 @@ class OnnxRuntime(Backend):
     def build(self, job: BuildJob) -> Built:
         """Exports (fp32) or quantizes, checks that the file gives the same from call to call, reads the layers from
         what ONNX Runtime made of it."""
-        from qbench.quant import coverage, input_range, onnx_file, onnx_layers, onnx_model
+        from qbench.quant import input_range, onnx_file, onnx_layers, onnx_model
 
         file = job.folder / FILE
         with fp32_file(job) as source:
-            reference = onnx_layers.layers(source, job.example, optimized=False)
+            reference = onnx_layers.executed(source, job.example, optimized=False)
             if job.int8_file is not None:
                 made = onnx_own.take(job, source, file)
                 onnx_own.require_outputs(job, source, file, onnx_model.run)
-                reference = coverage.as_float(onnx_layers.layers(file, job.example, optimized=False))
+                reference = onnx_layers.as_float(onnx_layers.executed(file, job.example, optimized=False))
             elif job.mode == "fp32":
                 onnx_file.copy(source, file)
                 made = Made()
             else:
                 made = _int8(job, source, file)
         onnx_model.require_repeatable(file, job.example)
-        ran = onnx_layers.layers(file, job.example) if job.mode != "fp32" else reference
+        ran = onnx_layers.executed(file, job.example) if job.mode != "fp32" else reference
         return Built(
             format="onnx",
             file=FILE,
-            layers=coverage.align(reference, ran),
+            layers=onnx_layers.match(reference, ran),
             fixed_batch=onnx_file.fixed_batch(file),
             note="; ".join(made.notes) or None,
             float_reasons=made.float_reasons,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +108,11 @@ def _int8(job: BuildJob, source: Path, file: Path, made: Made) -> Built:
     inputs = onnx_file.tiled(source, job.example)
     openvino_model.require_repeatable(file, inputs)
     written = onnx_layers.executed(source, job.example, optimized=False)
-    reference = [replace(one, layer=replace(one.layer, int8=False)) for one in written]
+    reference = onnx_layers.as_float(written)
     return Built(
         format="onnx" if file.name == FILE else "openvino",
         file=file.name,
-        layers=openvino_layers.match(reference, openvino_layers.executed(file, inputs)),
+        layers=onnx_layers.match(reference, openvino_layers.executed(file, inputs)),
         fixed_batch=onnx_file.fixed_batch(source),
         note="; ".join(made.notes) or None,
         float_reasons=made.float_reasons,

@@ -19,11 +19,6 @@ class Layer:
     int8: bool
 
 
-def as_float(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """The layers of an int8 file, as a reference for what is seen to run of it."""
-    return tuple(replace(layer, int8=False) for layer in layers)
-
-
 def align(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple[Layer, ...]:
     """The reference's layers, each marked with what the artifact ran for it.
 

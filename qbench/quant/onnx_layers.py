@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from qbench.quant import onnx_file, onnx_macs, onnx_model
+from qbench.quant import coverage, onnx_file, onnx_macs, onnx_model
 from qbench.quant.coverage import Layer
 from qbench.quant.uniform.graph.layers import subgraphs
 
 _SAME_SHAPE = {"QuantizeLinear", "DequantizeLinear", "Identity", "Cast"}
 
 Shape = tuple[int, ...]
+_HUNG_ON = re.compile(r"(_token_\d+|_nchwc|_nhwc)$")  # what the runtime hangs on the names of nodes in another layout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,37 @@ def executed(file: Path, example: tuple[onnx_model.Array, ...], *, optimized: bo
     return tuple(found.values())
 
 
+def as_float(ran: Sequence[Executed]) -> tuple[Executed, ...]:
+    """The layers of an int8 file, as a reference for what is seen to run of it."""
+    return tuple(replace(one, layer=replace(one.layer, int8=False)) for one in ran)
+
+
+def match(reference: Sequence[Executed], ran: Sequence[Executed]) -> tuple[Layer, ...]:
+    """The reference's layers (as an ONNX file has them), marked with what was executed for them.
+
+    By the names that went into an executed node, since a runtime may run branches in another order (ONNX Runtime: of a
+    feature pyramid of ten convolutions, all in int8, six would pass for float); what has no name left (a rewritten
+    matrix product, a transposed convolution) by its multiply-accumulates, in order. What cannot be counted is kept at
+    the end.
+    """
+    free = list(ran)
+    found: dict[int, Layer] = {}
+    for i, wanted in enumerate(reference):
+        own = next((one for one in free if one.names & wanted.names and one.layer.macs == wanted.layer.macs), None)
+        if own is not None:
+            free.remove(own)
+            found[i] = replace(wanted.layer, operator=own.layer.operator, int8=own.layer.int8)
+    rest = [i for i in range(len(reference)) if i not in found]
+    matched = coverage.align([reference[i].layer for i in rest], [one.layer for one in free])
+    found |= dict(zip(rest, matched, strict=False))
+    return (*(found[i] for i in range(len(reference))), *matched[len(rest) :])
+
+
+def own_name(name: str) -> str:
+    """The name of the node of a file that an optimized node of ONNX Runtime is made from, as far as it tells."""
+    return _HUNG_ON.sub("", name)
+
+
 def _executed(name: str, node: Any, operator: str, product: onnx_macs.Product, batch: int) -> Executed:
     label = (onnx_model.module_of(node) if node is not None else None) or name
     layer = Layer(
@@ -62,7 +95,8 @@ def _executed(name: str, node: Any, operator: str, product: onnx_macs.Product, b
         macs=None if product.macs is None else product.macs // batch,
         int8=product.int8,
     )
-    return Executed(names=frozenset([name, *(node.output if node is not None else ())]), layer=layer)
+    names = [name, *(node.output if node is not None else ())]
+    return Executed(names=frozenset([*names, *map(own_name, names)]), layer=layer)
 
 
 def _added(one: Executed, other: Executed) -> Executed:

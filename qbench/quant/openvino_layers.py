@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qbench.quant import coverage, openvino_model
+from qbench.quant import openvino_model
 from qbench.quant.coverage import Layer
 from qbench.quant.onnx_layers import Executed
 
@@ -44,25 +42,6 @@ def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
             names = [node.get_friendly_name(), *told["originalLayersNames"].split(",")]
             found.append(Executed(names=frozenset(map(_whole, names)), layer=layer))
     return tuple(found)
-
-
-def match(reference: Sequence[Executed], ran: Sequence[Executed]) -> tuple[Layer, ...]:
-    """The reference's layers (as an ONNX file has them), marked with what was executed for them.
-
-    By the names that went into an executed node, since OpenVINO may run branches in another order; what has no name
-    left (a rewritten matrix product, a transposed convolution) by its multiply-accumulates, in order.
-    """
-    free = list(ran)
-    found: dict[int, Layer] = {}
-    for i, wanted in enumerate(reference):
-        own = next((one for one in free if one.names & wanted.names and one.layer.macs == wanted.layer.macs), None)
-        if own is not None:
-            free.remove(own)
-            found[i] = replace(wanted.layer, operator=own.layer.operator, int8=own.layer.int8)
-    rest = [i for i in range(len(reference)) if i not in found]
-    matched = coverage.align([reference[i].layer for i in rest], [one.layer for one in free])
-    found |= dict(zip(rest, matched, strict=True))
-    return tuple(found[i] for i in range(len(reference)))
 
 
 def _whole(name: str) -> str:

@@ -7,7 +7,7 @@ saturates (255 * 127 + 255 * 127 > 32767); unsigned times unsigned is widened fi
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +31,7 @@ UNSIGNED = 128  # what a uint8 is above the int8 of the same value
 _ADD_IN_32_BITS = ("avx512_vnni", "avx_vnni", "avx_vnni_int8", "amx_int8")
 _ARM = "asimd"
 # Give the values that they read, elsewhere or fewer of them: what is quantized before is quantized behind.
+_SHAPES = ("Shape", "Size")  # read the shape of a tensor, which is that of its bytes
 KEEP_VALUES = ("MaxPool", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose")
 
 
@@ -86,7 +87,10 @@ class _Writer:
     steps: dict[tuple[str, int], _Step] = field(default_factory=dict)  # with which scale a reader reads
 
     def activation(self, one: Activation) -> None:
-        """Quantizes a tensor for its readers, in front of the ReLU or Clip that it comes from where that can be."""
+        """Quantizes a tensor for its readers, in front of the ReLU or Clip that it comes from where that can be. Who
+        reads its shape gets it behind, too: a convolution on bytes has no float output left."""
+        asking = ((node.name, position) for node, position in self.graph.readers(one.tensor) if node.op_type in _SHAPES)
+        one = replace(one, readers=(*one.readers, *(place for place in asking if place not in self.instead)))
         step = self._step(one.tensor, one.params)
         source, ends = self._before_clip(one)
         read = self._pair(self._kept(one, step) if ends is None else source, step, ends)

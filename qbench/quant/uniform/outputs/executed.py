@@ -7,7 +7,6 @@ float (a convolution 5x5 of 32 channels: 9.4 ms, in fp32 5.4, in int8 1.8) and n
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,6 @@ _ON_BYTES = (
 )  # fmt: skip
 Place = tuple[str, int]  # a node and the position of one of its inputs
 _ROUNDS = 4  # how often what is left float may make something else float
-_TOKEN = re.compile(r"(_token_\d+|_nchwc|_nhwc)$")  # what the runtime hangs on the names of nodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +125,12 @@ def _needs_bytes(graph: Graph, key: str, name: str) -> bool:
 
 def _floats(graph: Graph, deploy: Graph, sites: Sites) -> Iterator[tuple[str, str]]:
     """The layers of the sites that the runtime runs in float, and why."""
+    from qbench.quant import onnx_layers
+
     ran = _optimized(deploy)
     kinds: dict[str, set[str]] = {}
     for node in ran.nodes:
-        kinds.setdefault(_TOKEN.sub("", node.name), set()).add(node.op_type)
+        kinds.setdefault(onnx_layers.own_name(node.name), set()).add(node.op_type)
     weighted = {site.layer for site in sites.weights}
     inputs = {key for site in sites.activations for key, (name, _) in site.keys.items() if key == name}
     for name in sorted(weighted | inputs):
