@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.errors import DataError, ModelError, UsageError
+from qbench.quant import onnx_check
 from qbench.quant.uniform.files import config as config_file
 from qbench.quant.uniform.files import record as record_file
 from qbench.quant.uniform.files.config import Config
@@ -80,8 +81,9 @@ def config(model: str | Path, file: str | Path | None = None, *, rules: Rules | 
 def configured(model: str | Path, rules: Rules | None = None, file: str | Path | None = None) -> Quantized:
     """``config``, with what it makes of each layer."""
     rules = rules or Rules()
-    graph = _prepared(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers)
-    made = _described(graph, config_file.default(graph, rules))
+    with onnx_check.named(Path(model)):
+        graph = _prepared(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers)
+        made = _described(graph, config_file.default(graph, rules))
     if file is not None:
         config_file.write(made.config, Path(file))
     return made
@@ -100,12 +102,19 @@ def quantize(
     ``config``: a ``Config`` or its file, AMCT's included. ``example``: a batch as in ``calibrate``, to judge with that
     what is fused computes the same; without it random inputs are tried. An existing record is replaced.
     """
-    held = config if isinstance(config, Config) else config_file.read(Path(config))
+    held, where = (config, "configuration") if isinstance(config, Config) else _read_config(Path(config))
     _apart(model, calibration)
-    graph = _prepared(model, fuse=held.do_fusion, skip_fusion=held.skip_fusion_layers, example=example)
-    made = _described(graph, held)
-    _write_calibration(graph, held, Path(calibration), Path(record))
+    with onnx_check.named(Path(model), Path(where)):
+        with onnx_check.named(Path(where), Path(model), kind=UsageError):
+            graph = _prepared(model, fuse=held.do_fusion, skip_fusion=held.skip_fusion_layers, example=example)
+        made = _described(graph, held, where)
+        _write_calibration(graph, held, Path(calibration), Path(record))
     return made
+
+
+def _read_config(file: Path) -> tuple[Config, str]:
+    """A configuration, and what stands before problems with it."""
+    return config_file.read(file), str(file)
 
 
 def _write_calibration(graph: Graph, held: Config, calibration: Path, record: Path) -> None:
@@ -131,7 +140,8 @@ def calibrate(
     """
     from qbench.quant.uniform.calibration import calibrate as step
 
-    return step.run(Path(calibration), data, Path(record), threads=threads, progress=progress)
+    with onnx_check.named(Path(calibration), Path(record)):
+        return step.run(Path(calibration), data, Path(record), threads=threads, progress=progress)
 
 
 def save(
@@ -150,7 +160,8 @@ def save(
     ``UsageError`` for a record that is not complete or not this model's, and ``BuildError`` where a layer cannot be
     expressed.
     """
-    return outputs.save(Path(calibration), Path(record), Path(prefix), tuple(targets), data=data, form=form)
+    with onnx_check.named(Path(calibration), Path(record), Path(prefix)):
+        return outputs.save(Path(calibration), Path(record), Path(prefix), tuple(targets), data=data, form=form)
 
 
 def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
@@ -173,10 +184,11 @@ def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
     data, first = _peeked(data)
     with workplace(prefix) as folder:
         calibration, record = folder / "calibration.onnx", folder / "record.txt"
-        graph = _prepared(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers, example=first)
-        made = config_file.default(graph, rules)
-        _write_calibration(graph, made, calibration, record)
-        del graph
+        with onnx_check.named(Path(model)):
+            graph = _prepared(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers, example=first)
+            made = config_file.default(graph, rules)
+            _write_calibration(graph, made, calibration, record)
+            del graph
         calibrate(calibration, data, record, threads=threads, progress=progress)
         again = [first] if isinstance(data, Iterator) and first is not None else data
         saved = save(calibration, record, prefix, targets=targets, data=again, form=form)
@@ -267,11 +279,11 @@ def _prepared(model: str | Path, *, fuse: bool, skip_fusion: Iterable[str], exam
         return prepared(example=tuple(feed.values()))
 
 
-def _described(graph: Graph, held: Config) -> Quantized:
+def _described(graph: Graph, held: Config, where: str = "configuration") -> Quantized:
     from qbench.quant.uniform.graph.layers import layers
     from qbench.quant.uniform.sites import find
 
-    return Quantized(config=held, sites=find(graph, held), layers=layers(graph))
+    return Quantized(config=held, sites=find(graph, held, where), layers=layers(graph))
 
 
 def _apart(model: str | Path, written: str | Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qbench import onnx_options as given
+from qbench.errors import ModelError
 from qbench.live import Silent, live
 from qbench.onnx_options import Calibration, Form, Model, Prefix, Quiet, Record, Seed, Targets, Threads, takes
 
@@ -59,9 +60,11 @@ def quantize(
 ) -> None:
     """Write the calibration model, and the scales of the weights."""
     from qbench import onnx, onnx_words
+    from qbench.quant.onnx_check import named
     from qbench.quant.uniform.graph.graph import Graph
 
-    example = None if data is None else next(iter(data.first(Graph.load(model), 1)()))
+    with named(model, kind=ModelError):
+        example = None if data is None else next(iter(data.first(Graph.load(model), 1)()))
     _print(onnx_words.quantized(onnx.quantize(model, settings, out, record, example=example)))
     print(f"wrote {out} and {record}; next: qbench onnx calibrate {out} -r {record} --data DATA")
 
@@ -123,10 +126,12 @@ def all_(
 ) -> None:
     """The four steps in one go."""
     from qbench import onnx, onnx_words
+    from qbench.quant.onnx_check import named
     from qbench.quant.uniform.graph.graph import Graph
 
     targets, form = given.targets(target), given.form(form)
-    batches, number = data.batches(Graph.load(model), rules.batch_num, seed=seed)
+    with named(model, kind=ModelError):
+        batches, number = data.batches(Graph.load(model), rules.batch_num, seed=seed)
     with live(sys.stderr, quiet=quiet) as progress:
         made = onnx.all(
             model,

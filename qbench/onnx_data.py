@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench import python_file, registry
+from qbench import npz_file, python_file, registry
 from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Preprocessing, positions
 from qbench.datasets.image import Shape, read_images
-from qbench.errors import DataError
+from qbench.errors import DataError, ModelError
 from qbench.quant.uniform.files.rules import BATCH_SIZE, EXAMPLES
 
 Array = NDArray[Any]
@@ -93,6 +93,9 @@ def inputs(graph: Any) -> tuple[Input, ...]:
     import onnx
 
     values = {value.name: value.type.tensor_type for value in graph.model.graph.input}
+    for name in graph.inputs:
+        if not values[name].elem_type:
+            raise ModelError(f"input {name} is no tensor, and only tensors can be calibrated")
     return tuple(
         Input(
             name=name,
@@ -173,13 +176,12 @@ def _arrays(path: Path, wanted: tuple[Input, ...], options: Mapping[str, Any], s
     if not path.is_file():
         raise DataError(f"--data {path}: no such file")
     try:
-        with np.load(path, allow_pickle=False) as held:
-            names = set(held.files)
-            arrays = {one.name: held[one.name] for one in wanted} if names >= {one.name for one in wanted} else None
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"--data {path}: not an .npz file ({error})") from error
-    if arrays is None:
-        return _dataset("npz", str(path.resolve()), wanted, options, split)
+        if not set(npz_file.names(path)) >= {one.name for one in wanted}:
+            return _dataset("npz", str(path.resolve()), wanted, options, split)
+        arrays = npz_file.read(path, [one.name for one in wanted])
+    except npz_file.BadNpz as error:
+        key = f": {error.key}" if error.key else ""
+        raise DataError(f"--data {path}{key}: not an .npz file of arrays of numbers ({error})") from error
     lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
     if len(set(lengths.values())) != 1:
         raise DataError(f"--data {path}: arrays of different lengths: {lengths}; the first axis counts the examples")

@@ -112,7 +112,7 @@ def test_a_dynamic_file_is_of_the_mode_dynamic(tmp_path):
 def test_a_file_that_does_not_fit_the_float_network_is_refused(name, tmp_path):
     """Not whole, not int8, inputs in another order, another number of classes: each says what to do."""
     (tmp_path / "cut.onnx").write_bytes(b"\x08\x08nothing")
-    with pytest.raises(BuildError, match="cut.onnx: not a whole ONNX model"):
+    with pytest.raises(BuildError, match="cut.onnx: not a whole ONNX file"):
         build(name, tmp_path / "cut.onnx", tmp_path / "x")
     with pytest.raises(BuildError, match="nothing in it is quantized: a float file goes under source"):
         build(name, network(tmp_path / "f.onnx"), tmp_path / "x")

@@ -203,8 +203,12 @@ def test_a_preset_is_a_name_or_amct_s_simplified_configuration(onnx_command, tmp
     [
         (("config", "nothing.onnx"), 1, "error: nothing.onnx: no such file"),
         (("config", "data.npz"), 1, "error: data.npz: not a whole ONNX file"),
-        (("config", "model.onnx", "--skip-layers", "conv9"), 2, "error: skip_layers: no layer named 'conv9'; did you"),
-        (("config", "model.onnx", "--skip-layers", "*"), 2, "error: nothing is left to quantize"),
+        (
+            ("config", "model.onnx", "--skip-layers", "conv9"),
+            2,
+            "error: model.onnx: skip_layers: no layer named 'conv9'; ",
+        ),
+        (("config", "model.onnx", "--skip-layers", "*"), 2, "error: model.onnx: nothing is left to quantize"),
         (
             ("config", "model.onnx", "--preset", "amtc"),
             2,

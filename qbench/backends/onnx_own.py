@@ -8,7 +8,7 @@ from typing import Any
 
 from qbench.backends.base import Array, BuildJob, Inputs
 from qbench.backends.onnx_build import Made
-from qbench.errors import BuildError
+from qbench.errors import BuildError, ModelError
 
 Run = Callable[[Path, Inputs], "Array"]
 
@@ -19,20 +19,15 @@ def take(job: BuildJob, source: Path, file: Path) -> Made:
     ``source`` is the float network as an ONNX file. Raises ``BuildError`` for a file that is not whole, not quantized,
     or of another mode than the suite says, and where its inputs or its output are not those of the float network.
     """
-    import onnx
-
-    from qbench.quant import forward, onnx_file
+    from qbench.quant import onnx_check, onnx_file
 
     own = job.int8_file
     assert own is not None
     try:
-        onnx.checker.check_model(str(own))
-        onnx_file.copy(own, file)
-        model = onnx.load(str(file), load_external_data=False)
-    except (onnx.checker.ValidationError, RuntimeError, ValueError, OSError) as error:
-        if forward.out_of_memory(error):
-            raise
-        raise BuildError(f"{own}: not a whole ONNX model: {' '.join(str(error).split())[:300]}") from error
+        model = onnx_check.load(own, weights=False)
+    except ModelError as error:
+        raise BuildError(str(error)) from error
+    onnx_file.copy(own, file)
     _require_mode(job, own, model)
     _require_inputs(source, file, own)
     return Made(notes=(f"the user's own file, {job.recipe.file}: qbench quantized nothing",))

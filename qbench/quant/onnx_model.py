@@ -6,15 +6,16 @@ import contextlib
 import platform
 import re
 import tempfile
+import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.errors import BuildError, QbenchError
+from qbench.errors import BuildError, ModelError, QbenchError
 from qbench.quant import forward, onnx_file
 from qbench.quant.recipe import Recipe
 
@@ -22,6 +23,8 @@ Array = NDArray[Any]
 # A wider difference than rounding in another order gives (fp32, a few dozen layers).
 EXPORT_TOLERANCE = 1e-3
 _X86 = ("x86_64", "AMD64")
+# The longest inference that is waited for, of a batch on few cores: a Loop in a file from elsewhere may have no end.
+CALL_SECONDS = 600.0
 _LONGEST = 400  # characters of a library's message that are quoted
 
 
@@ -232,6 +235,34 @@ def open_session(file: Path, *, threads: int = 1, options: Any = None) -> Any:
             raise
         words = re.sub(r"Load model from .* failed: ?", "", plain(error))
         raise BuildError(f"ONNX Runtime cannot load the model: {words}") from error
+
+
+def call(session: Any, names: Sequence[str] | None, feed: Mapping[str, Array], *, seconds: float | None = None) -> Any:
+    """The named outputs (None: all) of one inference, as a list; raises what the runtime raises, and ``ModelError``
+    where it does not end within ``seconds`` (None: ``CALL_SECONDS``)."""
+    import onnxruntime
+
+    seconds = CALL_SECONDS if seconds is None else seconds
+    options, late = onnxruntime.RunOptions(), threading.Event()
+    options.log_severity_level = 4  # what is wrong is in the exception
+
+    def end() -> None:
+        late.set()
+        options.terminate = True  # asked for between two nodes, in a Loop too
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        return session.run(None if names is None else list(names), dict(feed), options)
+    except Exception as error:  # the binding raises classes that it does not export
+        if not late.is_set():
+            raise
+        raise ModelError(
+            f"one inference takes longer than {seconds:g} s: is there a Loop in it that does not end?"
+        ) from error
+    finally:
+        timer.cancel()
 
 
 def run(file: Path, inputs: tuple[Array, ...]) -> Array:

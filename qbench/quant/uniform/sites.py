@@ -49,9 +49,9 @@ class Sites:
     floats: Mapping[str, str] = field(default_factory=dict)
 
 
-def find(graph: Graph, config: Config) -> Sites:
+def find(graph: Graph, config: Config, where: str = "configuration") -> Sites:
     """The sites of a prepared graph. Raises ``UsageError`` with everything in the configuration that the graph does
-    not have or cannot do, and where nothing is left to quantize."""
+    not have or cannot do, and where nothing is left to quantize; ``where`` stands before each line of it."""
     from qbench.quant.uniform.graph.layers import layers
 
     found = {layer.name: layer for layer in layers(graph)}
@@ -59,7 +59,7 @@ def find(graph: Graph, config: Config) -> Sites:
     enabled = [name for name, layer in config.layers.items() if layer.quant_enable]
     if not problems and not enabled and not config.tensor_quantize:
         problems = ["nothing is left to quantize: every layer is skipped or stays float; enable at least one"]
-    _refuse(problems)
+    _refuse(problems, where)
     return Sites(
         weights=tuple(_weights(graph, config, found)),
         activations=_activations(graph, config),
@@ -172,7 +172,7 @@ def _floats(config: Config, found: Mapping[str, FoundLayer]) -> Mapping[str, str
     return made
 
 
-def _refuse(problems: list[str]) -> None:
+def _refuse(problems: list[str], where: str) -> None:
     if problems:
-        more = [f"configuration: and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-        raise UsageError("\n".join([f"configuration: {what}" for what in problems[:_SHOWN]] + more))
+        more = [f"{where}: and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        raise UsageError("\n".join([f"{where}: {what}" for what in problems[:_SHOWN]] + more))

@@ -47,13 +47,13 @@ class CalibrationModel:
         held = metadata(graph)
         if CONFIG not in held or not held.get(OUTPUTS, "").isdecimal():
             raise ModelError(f"{file}: not a calibration model (no {CONFIG} in it); make one with qbench onnx quantize")
-        config = config_file.loads(held[CONFIG])
+        config = config_file.loads(held[CONFIG], name=f"{file}: its configuration")
         _keep_own_outputs(graph, int(held[OUTPUTS]))
         done = tuple(filter(None, held.get(DONE, "").split(",")))
         return cls(
             file=file,
             config=config,
-            sites=find(graph, config),
+            sites=find(graph, config, f"{file}: its configuration"),
             inputs=graph.inputs,
             outputs=graph.outputs,
             done=done,

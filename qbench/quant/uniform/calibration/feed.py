@@ -131,6 +131,7 @@ def _check(wanted: Any, array: Array, sizes: dict[str, tuple[str, int]]) -> None
         raise ValueError(f"input {name} is no tensor ({wanted.type}) and cannot be calibrated")
     if array.dtype != kind:
         raise ValueError(f"input {name} takes {kind}, got {array.dtype}; convert it with .astype('{kind}')")
+    shape = shape or (None,) * array.ndim  # runtimes tell a number of dimensions that is not known as none at all
     fits = array.ndim == len(shape)
     fits = fits and all(not isinstance(a, int) or a in (b, -1) for a, b in zip(shape, array.shape, strict=True))
     if not fits:
@@ -175,7 +176,7 @@ def doubtful(feed: Feed) -> list[str]:
 def infer(session: Any, names: Sequence[str], feed: Feed, number: int) -> dict[str, Array]:
     """The named outputs of one inference; raises ``DataError`` with the runtime's words and the batch."""
     try:
-        return dict(zip(names, session.run(list(names), feed), strict=True))
+        return dict(zip(names, onnx_model.call(session, names, feed), strict=True))
     except Exception as error:  # the binding raises classes that it does not export
         if not type(error).__module__.startswith("onnxruntime") or forward.out_of_memory(error):
             raise

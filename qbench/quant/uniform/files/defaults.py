@@ -173,13 +173,17 @@ def _small_ends(graph: Graph, enabled: set[str]) -> set[str]:
 
 def _for_caller(graph: Graph, node: Any) -> bool:
     """Whether only the caller reads what a node gives, as it is or clipped or in another shape."""
-    readers = graph.readers(node.output[0])
-    if graph.is_output(node.output[0]):
-        return not readers
-    return bool(readers) and all(
-        position >= 0 and reader.op_type in (*VIEWS, *FOLDED) and _for_caller(graph, reader)
-        for reader, position in readers
-    )
+    pending, passed = [node], set[str]()
+    while pending:
+        tensor = pending.pop().output[0]
+        readers = graph.readers(tensor)
+        if graph.is_output(tensor) == bool(readers):  # read by nobody, or by the caller and others
+            return False
+        if any(position < 0 or reader.op_type not in (*VIEWS, *FOLDED) for reader, position in readers):
+            return False
+        pending += [reader for reader, _ in readers if reader.name not in passed]
+        passed.update(reader.name for reader, _ in readers)
+    return True
 
 
 def _multiply_accumulates(graph: Graph, node: Any) -> int | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant import forward
+from qbench.quant.uniform.graph import tensor_proto
 from qbench.quant.uniform.graph.graph import Graph, attribute, captured
 from qbench.quant.uniform.graph.layers import STANDARD
 
@@ -16,11 +18,20 @@ Array = NDArray[Any]
 # Positions of what a layer holds.
 WEIGHTED = {"Conv": (1, 2), "ConvTranspose": (1, 2), "Gemm": (1, 2), "MatMul": (1,)}
 SMALL = 2**16  # elements of a computed constant that is no weight
+# Elements that may be computed in all, beside four times those of the initializers: a few bytes can ask for terabytes.
+BUDGET = 2**26
 # Operators without randomness, state or subgraphs.
 FOLDABLE = {
     "Transpose", "Reshape", "Cast", "Unsqueeze", "Squeeze", "Flatten", "Identity", "Mul", "Div", "Add", "Sub", "Neg",
     "Sqrt", "Reciprocal", "Pow", "Exp", "Concat", "Slice", "Gather", "Expand", "ReduceSum", "ReduceMean", "ReduceL2",
     "ConstantOfShape", "Shape", "Tile", "Pad", "Where", "Range", "Abs", "Log", "Equal", "Not", "Max", "Min",
+}  # fmt: skip
+
+
+# Of those, the ones whose output can be larger than what they read.
+SIZED = {
+    "ConstantOfShape", "Expand", "Tile", "Range", "Pad", "Gather", "Mul", "Div", "Add", "Sub", "Pow", "Where", "Equal",
+    "Max", "Min", "Concat",
 }  # fmt: skip
 
 
@@ -94,11 +105,14 @@ def _computed(graph: Graph) -> None:
     """What only constants lead to is computed now, by onnx's reference evaluator: weights (Transpose(W), weight
     normalization) of any size, everything else where it is small."""
     values: dict[str, Array] = {}
+    left = BUDGET + 4 * sum(math.prod(one.dims) for one in graph.model.graph.initializer)
     for node in graph.nodes:
         if node.op_type in FOLDABLE and node.domain in STANDARD and len(node.output) == 1:
             inputs = [values[name] if name in values else graph.constant(name) for name in map(str, node.input) if name]
             if all(value is not None for value in inputs):
-                values |= _one_node(graph, node, inputs)
+                made = _one_node(graph, node, inputs, left)
+                left -= sum(value.size for value in made.values())
+                values |= made
     needed = {name: value for name, value in values.items() if _worth(graph, name, value, values)}
     graph.make_constant({name: value for name, value in needed.items() if not graph.is_output(name)})
 
@@ -109,8 +123,9 @@ def _worth(graph: Graph, name: str, value: Array, values: Collection[str]) -> bo
     return bool(readers) and (value.size <= SMALL or any(node.op_type in WEIGHTED for node in readers))
 
 
-def _one_node(graph: Graph, node: Any, inputs: list[Array | None]) -> dict[str, Array]:
-    """The output of a node by its name; empty where the evaluator cannot."""
+def _one_node(graph: Graph, node: Any, inputs: list[Array | None], most: int) -> dict[str, Array]:
+    """The output of a node by its name; empty where the evaluator cannot, or where it has more than ``most`` elements,
+    or, as far as onnx infers, might have."""
     import onnx
     from onnx.reference import ReferenceEvaluator
 
@@ -119,6 +134,8 @@ def _one_node(graph: Graph, node: Any, inputs: list[Array | None]) -> dict[str, 
     output = onnx.helper.make_tensor_value_info(node.output[0], onnx.TensorProto.UNDEFINED, None)
     body = onnx.helper.make_graph([node], "one", values, [output])
     model = onnx.helper.make_model(body, opset_imports=[onnx.helper.make_opsetid("", graph.opset)])
+    if node.op_type in SIZED and not _fits(model, feed, most):
+        return {}
     try:
         made: Any = ReferenceEvaluator(model).run(None, feed)
         return {str(node.output[0]): np.asarray(made[0])}
@@ -126,6 +143,30 @@ def _one_node(graph: Graph, node: Any, inputs: list[Array | None]) -> dict[str, 
         if forward.out_of_memory(error):
             raise
         return {}
+
+
+def _fits(model: Any, feed: Mapping[str, Array | None], most: int) -> bool:
+    """Whether the output of a model of one node has at most so many elements, for the given inputs."""
+    import onnx
+
+    made = type(model)()
+    made.CopyFrom(model)
+    del made.graph.input[:]
+    for name, value in feed.items():
+        assert value is not None
+        if value.size <= SMALL:
+            tensor_proto.fill(made.graph.initializer.add(), name, value)
+        else:
+            kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+            made.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, value.shape))
+    try:
+        inferred = onnx.shape_inference.infer_shapes(made, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        return False
+    held = inferred.graph.output[0].type.tensor_type
+    dims = [tensor_proto.size(dim) for dim in held.shape.dim]
+    sizes = [dim for dim in dims if isinstance(dim, int)]
+    return held.HasField("shape") and len(sizes) == len(dims) and math.prod(sizes) <= most
 
 
 def _unshare(graph: Graph) -> None:

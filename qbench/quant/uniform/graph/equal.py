@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ Array = NDArray[Any]
 TOLERANCE = 1e-3
 # float16 has 11 bits.
 HALF_TOLERANCE = 2e-2
+# One inference, on one thread, of a network that somebody means to deploy takes less.
+SECONDS = 120.0
+LARGEST_INPUTS = 2**30  # bytes of the random inputs of one inference
 # Sizes to try, one after the other, for a dimension without one (the first dimension: 1).
 SIZES = (64, 224, 16, 512, 2, 1, 256, 32)
 
@@ -62,7 +66,9 @@ def reference(graph: Graph, example: Sequence[Array] | None = None) -> Reference
     candidates = [dict(zip(graph.inputs, example, strict=True))] if example is not None else random_inputs(graph)
     for inputs in candidates:
         try:
-            first, second = session.run(None, inputs), session.run(None, inputs)
+            first, second = (onnx_model.call(session, None, inputs, seconds=SECONDS) for _ in range(2))
+        except ModelError:
+            raise
         except Exception as error:  # the binding raises classes that it does not export
             if forward.out_of_memory(error):
                 raise
@@ -83,7 +89,9 @@ def run(graph: Graph, inputs: dict[str, Array]) -> tuple[Any, ...]:
     """All outputs of one inference; raises ``ModelError`` with ONNX Runtime's words."""
     session = open_graph(graph)
     try:
-        return tuple(session.run(None, inputs))
+        return tuple(onnx_model.call(session, None, inputs, seconds=SECONDS))
+    except ModelError:
+        raise
     except Exception as error:  # the binding raises classes that it does not export
         if forward.out_of_memory(error):
             raise
@@ -99,18 +107,23 @@ def open_graph(graph: Graph, *, threads: int = 1, optimized: bool = False) -> An
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4  # what is wrong is in the exception
+    if graph.byte_size() <= LARGEST_FILE:  # without a folder: a preparation opens one small graph for each fusion
+        return _opened(graph.model.SerializeToString(), options)
     with tempfile.TemporaryDirectory() as folder:
-        source: Any = Path(folder) / "model.onnx"
-        try:
-            if graph.byte_size() > LARGEST_FILE:
-                graph.save(source)
-                return onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
-            source = graph.model.SerializeToString()
-            return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # the binding raises classes that it does not export
-            if forward.out_of_memory(error) or not type(error).__module__.startswith("onnxruntime"):
-                raise
-            raise ModelError(f"ONNX Runtime cannot load the model: {onnx_model.plain(error, folder)}") from error
+        file = Path(folder) / "model.onnx"
+        graph.save(file)
+        return _opened(str(file), options, folder)
+
+
+def _opened(source: str | bytes, options: Any, *temporary: str) -> Any:
+    import onnxruntime
+
+    try:
+        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the binding raises classes that it does not export
+        if forward.out_of_memory(error) or not type(error).__module__.startswith("onnxruntime"):
+            raise
+        raise ModelError(f"ONNX Runtime cannot load the model: {onnx_model.plain(error, *temporary)}") from error
 
 
 def random_inputs(graph: Graph) -> Iterator[dict[str, Array]]:
@@ -126,7 +139,8 @@ def random_inputs(graph: Graph) -> Iterator[dict[str, Array]]:
     tried = set()
     for size, second in itertools.product(SIZES, (False, True)):
         sized = {name: _sized(shape or (), size, batch, second) for name, shape in shapes.items()}
-        if tuple(sized.values()) not in tried:
+        size_bytes = sum(math.prod(shape) * kinds[name].itemsize for name, shape in sized.items())
+        if tuple(sized.values()) not in tried and size_bytes <= LARGEST_INPUTS:
             tried.add(tuple(sized.values()))
             yield {name: _random(rng, kinds[name], shape) for name, shape in sized.items()}
 

@@ -6,6 +6,7 @@ in ONNX Runtime, on random inputs, against the nodes it replaces, and left out w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from qbench.quant.uniform.graph.layers import STANDARD
 
 Array = NDArray[Any]
 LAYERS = ("Conv", "ConvTranspose", "Gemm")
+LARGEST = 2**26  # elements of an input on which a fusion is tried; dilations may ask for any number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +155,10 @@ def _per_channel(node: Any, graph: Graph, value: Array, channels: int) -> Array 
 
 def _equal(graph: Graph, node: Any, follower: Any, weight: Array, bias: Array) -> bool:
     """Whether the fused layer gives what the two nodes give, on a small random input."""
-    inputs = _random_input(node, weight)
+    shape = _input_shape(node, weight)
+    if math.prod(shape) > LARGEST:
+        return False
+    inputs = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     names = {name for one in (node, follower) for name in one.input if name} - {node.input[0], node.output[0]}
     held = {name: graph.constant(name) for name in sorted(names)}
     apart = _piece(graph, [node, follower], held, inputs)
@@ -167,20 +172,17 @@ def _equal(graph: Graph, node: Any, follower: Any, weight: Array, bias: Array) -
     return found is not None and found.difference(together) is None
 
 
-def _random_input(node: Any, weight: Array) -> Array:
-    """An input of the least size that gives an output: one position of the kernel, more where pads are cut off."""
-    rng = np.random.default_rng(0)
+def _input_shape(node: Any, weight: Array) -> tuple[int, ...]:
+    """Of the smallest input that gives an output: one position of the kernel, more where pads are cut off."""
     if node.op_type == "Gemm":
         inputs = weight.shape[1 if attribute(node, "transB", 0) else 0]
-        shape: tuple[int, ...] = (inputs, 4) if attribute(node, "transA", 0) else (4, inputs)
-    else:
-        spatial = weight.shape[2:]
-        dilations = attribute(node, "dilations", [1] * len(spatial))
-        sizes = [(size - 1) * by + 2 for size, by in zip(spatial, dilations, strict=True)]
-        group = attribute(node, "group", 1) if node.op_type == "Conv" else 1
-        channels = weight.shape[1] * group if node.op_type == "Conv" else weight.shape[0]
-        shape = (1, channels, *sizes)
-    return rng.standard_normal(shape).astype(np.float32)
+        return (inputs, 4) if attribute(node, "transA", 0) else (4, inputs)
+    spatial = weight.shape[2:]
+    dilations = attribute(node, "dilations", [1] * len(spatial))
+    sizes = [(size - 1) * by + 2 for size, by in zip(spatial, dilations, strict=True)]
+    group = attribute(node, "group", 1) if node.op_type == "Conv" else 1
+    channels = weight.shape[1] * group if node.op_type == "Conv" else weight.shape[0]
+    return (1, channels, *sizes)
 
 
 def _piece(graph: Graph, nodes: list[Any], constants: dict[str, Array | None], inputs: Array) -> Graph:

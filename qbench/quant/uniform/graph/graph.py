@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import ModelError
+from qbench.quant import onnx_check
 from qbench.quant.uniform.graph import tensor_proto
 from qbench.quant.uniform.whole import workplace
 
@@ -35,20 +35,9 @@ class Graph:
         self._index()
 
     @classmethod
-    def load(cls, file: Path) -> Graph:
-        """Reads and checks a file; raises ``ModelError`` with what is wrong with it."""
-        import onnx
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-
-        try:
-            model = onnx.load(str(file))
-        except FileNotFoundError as error:
-            raise ModelError(f"{file}: no such file{_external(error, file)}") from error
-        except (DecodeError, onnx.checker.ValidationError, ValueError, OSError) as error:
-            raise ModelError(f"{file}: not a whole ONNX file ({' '.join(str(error).split())[:200]})") from error
-        if not model.graph.node or not model.graph.output:
-            raise ModelError(f"{file}: an ONNX file without {'nodes' if model.graph.output else 'outputs'}")
-        return cls(model)
+    def load(cls, file: Path, *, valid: bool = True) -> Graph:
+        """Reads and checks a file (``valid``: by onnx's checker, too); raises ``ModelError`` with what is wrong."""
+        return cls(onnx_check.load(file, valid=valid))
 
     def reindex(self) -> None:
         """Reads ``model`` anew, after changes to it that ``editing`` did not make."""
@@ -135,16 +124,14 @@ class Graph:
 
     def constant(self, tensor: str) -> Array | None:
         """The value of an initializer, or of a Constant node, also behind Identity; None for what is computed."""
-        from onnx import numpy_helper
-
         while (maker := self._makers.get(tensor)) is not None and maker.op_type == "Identity":
             tensor = maker.input[0]
         if maker is not None:
             held = [one for one in maker.attribute if one.name == "value"] if maker.op_type == "Constant" else []
-            return np.asarray(numpy_helper.to_array(held[0].t)) if held else None
+            return tensor_proto.value(held[0].t) if held else None
         if tensor not in self._initializers:
             return None
-        return np.asarray(numpy_helper.to_array(self._initializers[tensor]))
+        return tensor_proto.value(self._initializers[tensor])
 
     @property
     def constants(self) -> tuple[str, ...]:
@@ -324,8 +311,3 @@ def _copy(node: Any) -> Any:
     made = type(node)()
     made.CopyFrom(node)
     return made
-
-
-def _external(error: FileNotFoundError, file: Path) -> str:
-    missing = Path(str(error.filename)) if error.filename else file
-    return "" if missing == file else f": its weights lie in {missing.name}, which must stand beside it"

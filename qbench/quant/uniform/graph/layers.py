@@ -120,6 +120,8 @@ def _bias(graph: Graph, node: Any) -> str | None:
     bias = graph.constant(node.input[2])
     if bias is None:
         return "its bias is not constant"
+    if bias.dtype.kind != "f":
+        return f"its bias is {bias.dtype}"
     if bias.ndim != 1:
         return f"its bias has {bias.ndim} dimensions, only 1 is quantized"
     return None if np.isfinite(bias).all() else "its bias holds NaN or inf"

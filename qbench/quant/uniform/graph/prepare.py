@@ -14,6 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from qbench.errors import ModelError, UsageError
+from qbench.quant import onnx_check
 from qbench.quant.uniform.graph import constants, ends, equal, fusion, gemm, half, names, opset, pads
 from qbench.quant.uniform.graph.graph import Graph
 from qbench.quant.uniform.graph.layers import layers
@@ -33,7 +34,10 @@ def prepare(
     apart. Raises ``ModelError`` for a file that is not whole, is quantized already or does not run, or that cannot be
     prepared without changing what it computes, and ``UsageError`` for an unknown name.
     """
-    graph = _inlined(Graph.load(file))
+    graph = Graph.load(file, valid=False)
+    _refuse_quantized(graph, file)  # first: of their operators the checker knows but a few
+    onnx_check.require_valid(graph.model, file)
+    graph = _inlined(graph)
     _refuse_quantized(graph, file)
     opset.fit_format(graph)
     names.give(graph)

@@ -19,6 +19,15 @@ def dtype(kind: int) -> Any:
     return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
 
 
+def value(tensor: Any) -> Array:
+    """The values of a TensorProto; text as bytes, which need not be UTF-8."""
+    from onnx import TensorProto, numpy_helper
+
+    if tensor.data_type == TensorProto.STRING:
+        return np.array([*tensor.string_data, None], object)[:-1].reshape(tuple(tensor.dims))
+    return np.asarray(numpy_helper.to_array(tensor))
+
+
 def fill(tensor: Any, name: str, value: Array) -> None:
     """An empty TensorProto gets name, type, shape and values; with one copy of them where numpy has the type."""
     from onnx import helper, numpy_helper

@@ -230,7 +230,7 @@ def _ends(graph: Graph, node: Any) -> tuple[float, float] | None:
     for position, name in enumerate(node.input[1:3]):
         if name:
             value = graph.constant(name)
-            if value is None:
+            if value is None or value.size != 1 or np.isnan(value).any():
                 return None
-            ends[position] = float(value)
+            ends[position] = float(value.item())
     return ends[0], ends[1]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.errors import BuildError
+from qbench.errors import BuildError, ModelError
 from qbench.quant import forward, onnx_model
 from qbench.quant.uniform.graph import equal
 from qbench.quant.uniform.graph.class_axis import class_axis, usual_axis
@@ -104,7 +104,16 @@ Run = Callable[[Feed], list[Array]]
 def _session(graph: Graph, file: Path) -> Run:
     graph.save(file)
     session = onnx_model.open_session(file, threads=0)
-    return lambda feed: list(session.run(None, dict(feed)))
+
+    def run(feed: Feed) -> list[Array]:
+        try:
+            return list(onnx_model.call(session, None, feed))
+        except Exception as error:  # the binding raises classes that it does not export
+            if forward.out_of_memory(error) or not type(error).__module__.startswith("onnxruntime"):
+                raise
+            raise ModelError(f"{file.stem}: ONNX Runtime cannot run it: {onnx_model.plain(error)}") from error
+
+    return run
 
 
 def _interpreter(graph: Graph) -> Run:
