@@ -45,7 +45,7 @@ def quantile_interval(samples: ArrayLike, q: float, level: float = 0.95) -> Inte
     The limits are order statistics, exact by the binomial distribution of how many samples lie below the true
     quantile (Conover, Practical Nonparametric Statistics, 3.2; scipy ``quantile_test``). At 95 % that takes
     6 samples for the median, 36 for p90 and 368 for p99. Seconds in, seconds out. The samples are taken as
-    independent; calls in a closed loop nearly are once the warm-up is gone.
+    independent, which calls in a closed loop are not: ``measure.percentiles`` is for these.
     """
     from scipy import stats
 

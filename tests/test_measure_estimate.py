@@ -31,8 +31,9 @@ def of(calls=(), ratios=(), control=(), process=None, protocol="paired"):
     ("n", "known"), [(0, ()), (5, ()), (6, ("p50",)), (36, ("p50", "p90")), (368, ("p50", "p90", "p99"))]
 )
 def test_percentiles_appear_where_n_supports_them(n, known):
-    """Two-sided 95 %: 6 calls for p50, 36 for p90, 368 for p99; below that null, never 0."""
-    latency = estimate.latency(of(np.arange(1, n + 1) * 1000))
+    """Two-sided 95 %: 6 independent calls for p50, 36 for p90, 368 for p99; below that null, never 0. Calls that
+    alternate are worth all of them."""
+    latency = estimate.latency(of([1000, 2000] * (n // 2) + [1000] * (n % 2)))
     found = tuple(name for name in ("p50", "p90", "p99") if getattr(latency, f"{name}_seconds") is not None)
     assert found == known
     assert latency.n == n
@@ -56,6 +57,58 @@ def test_p50_over_processes_shows_their_spread():
     assert found.p50_seconds == pytest.approx(1e-3)
     assert found.p50_low < 0.95e-3
     assert found.p50_high > 1.05e-3
+
+
+def drifting(n, lasts):
+    """Calls of two host states, each of which lasts so many calls, with some noise of their own."""
+    random = np.random.default_rng(0)
+    states = np.where(np.arange(n) // lasts % 2, 1_450_000, 1_000_000)
+    return (states * np.exp(0.03 * random.standard_normal(n))).astype(np.int64)
+
+
+def test_calls_that_hang_together_support_no_percentile_of_the_tail():
+    """4,000 calls in host states of 100 calls are worth some 20 to 100: no p99, whatever n says; independent ones give
+    it. 36 independent calls are taken for p90, 368 for p99."""
+    hanging, free = (estimate.latency(of(drifting(4000, lasts))) for lasts in (100, 1))
+    assert hanging.effective_n < 368
+    assert (hanging.p99_seconds, hanging.p99_low, hanging.p99_high) == (None, None, None)
+    assert free.p99_seconds is not None
+    few = estimate.latency(of(drifting(600, 100)))
+    assert few.effective_n < 36
+    assert few.p90_seconds is None
+
+
+def test_the_median_of_one_process_without_six_independent_calls_has_no_limits():
+    """Two host states in 200 calls: the value stands, an interval would be made up."""
+    found = estimate.latency(of(drifting(200, 100)))
+    assert found.effective_n < 6
+    assert found.p50_seconds is not None
+    assert (found.p50_low, found.p50_high) == (None, None)
+
+
+@pytest.mark.parametrize("processes", [1, 3, 9])
+def test_a_percentile_and_its_limits_have_one_centre(processes):
+    """The value is the percentile of all calls and lies within its limits, also where processes of unlike length
+    differ: the mean of their medians is another number."""
+    random = np.random.default_rng(1)
+    lengths = [600 + 200 * number for number in range(processes)]
+    calls = [1e6 * (1 + 0.03 * number) * np.exp(0.02 * random.standard_normal(n)) for number, n in enumerate(lengths)]
+    blocks = [np.repeat(np.arange(n // 20), 20) for n in lengths]
+    offset = np.cumsum([0, *(n // 20 for n in lengths)])
+    several = Samples(
+        protocol="paired",
+        stopped="precision",
+        calls_ns=np.concatenate(calls).astype(np.int64),
+        block=np.concatenate([block + offset[number] for number, block in enumerate(blocks)]),
+        process=np.repeat(np.arange(processes), [n // 20 for n in lengths]),
+    )
+    found = estimate.latency(several)
+    seconds = several.calls_ns / 1e9
+    for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        value = getattr(found, f"{name}_seconds")
+        if value is not None:
+            assert value == pytest.approx(np.quantile(seconds, q))
+            assert getattr(found, f"{name}_low") <= value <= getattr(found, f"{name}_high")
 
 
 def test_the_speedup_is_the_inverse_of_the_ratio_with_its_limits_swapped():

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench import stats
+from qbench.measure import percentiles
 from qbench.measure.arm import ArmFacts
 from qbench.measure.samples import Samples
 from qbench.record import ColdStart, Fastest, Interference, Interval, Latency, Sequential, Speedup
@@ -18,17 +19,13 @@ UNKNOWN = ("p50_seconds", "p50_low", "p50_high", "p90_seconds", "p99_seconds", "
 
 
 def latency(samples: Samples) -> Latency:
-    """Percentiles of the kept calls (seconds); null where n supports none.
-
-    The limits of p50 are distribution-free over the calls of one process; with several they are t limits over the
-    processes' medians, since these differ by some per cent and the calls within one do not show it.
-    """
+    """Percentiles of the kept calls (seconds), with limits around them; null where the calls do not support one, since
+    they are worth too few independent ones (``percentiles``)."""
     seconds = samples.calls_ns / 1e9
     if not len(seconds):
         return Latency(**dict.fromkeys(UNKNOWN), n=0)
-    p50, p90, p99 = (stats.quantile_interval(seconds, q, LEVEL) for q in (0.5, 0.9, 0.99))
-    p50 = _over_processes(seconds, samples) or p50
-    unknown = Interval(value=math.nan)
+    groups, unknown = _by_process(seconds, samples), Interval(value=math.nan)
+    p50, p90, p99 = (percentiles.percentile(seconds, groups, q) for q in (0.5, 0.9, 0.99))
     p90_limits, p99_limits = p90 or unknown, p99 or unknown
     return Latency(
         p50_seconds=p50.value if p50 else None,
@@ -42,25 +39,17 @@ def latency(samples: Samples) -> Latency:
         p90_high=p90_limits.high,
         p99_low=p99_limits.low,
         p99_high=p99_limits.high,
-        effective_n=stats.effective_size(_ranks(seconds)),
+        effective_n=stats.effective_size(percentiles.ranks(seconds)),
     )
 
 
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks carry the dependence between neighbours without the rare long calls, which would drown it."""
-    return np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
-
-
-def _over_processes(seconds: NDArray[np.float64], samples: Samples) -> Interval | None:
-    """The median of all calls with the limits that the medians of the processes support; None for one process."""
+def _by_process(seconds: NDArray[np.float64], samples: Samples) -> list[NDArray[np.float64]]:
+    """The calls of each process; all of them where it is not known which process they ran in."""
     numbers = np.unique(samples.process)
-    if len(numbers) < 2:
-        return None
+    if len(numbers) < 2 or not len(samples.block):
+        return [seconds]
     process = samples.process[samples.block]
-    spread = stats.ratio_over_processes(
-        [float(np.log(np.median(seconds[process == number]))) for number in numbers], LEVEL
-    )
-    return Interval(value=float(np.median(seconds)), low=spread.low, high=spread.high)
+    return [seconds[process == number] for number in numbers if (process == number).any()]
 
 
 def interference(samples: Samples) -> Interference | None:
