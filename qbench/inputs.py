@@ -20,7 +20,7 @@ from qbench.backends.base import Inputs
 from qbench.data import Data, DataRequest, prepare_data, request_of, require_unseen
 from qbench.errors import CaseError, ModelError
 from qbench.metrics.base import Metric
-from qbench.models import training, trial
+from qbench.models import batches, training, trial
 from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network
 from qbench.quant.forward import out_of_memory
@@ -138,6 +138,7 @@ def _require_fit(network: Network, data: Data, metric_name: str, name: str) -> N
     inputs = data.evaluation(0, probes)
     try:
         outputs = _try(network, inputs)
+        batches.require_independent(network, inputs, outputs)
     except trial.Misfit as error:
         shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in inputs)
         raw = tuple(array[:probes] for array in data._raw("evaluate"))
