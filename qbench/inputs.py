@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from qbench.backends.base import Inputs
 from qbench.data import Data, DataRequest, prepare_data, request_of, require_unseen
 from qbench.errors import CaseError, ModelError
 from qbench.metrics.base import Metric
-from qbench.models import batches, training, trial
+from qbench.models import adapt, batches, training, trial
 from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network
 from qbench.quant.forward import out_of_memory
@@ -68,7 +68,9 @@ def prepare_model(reference: ModelReference, data: Data, metric: str, root: Path
         if builtin.fitted_on is not None and reference.weights is None:
             seen = require_unseen(data, builtin.fitted_on(), name=builtin.name)
             notes = (seen,) if seen else ()
-    network = load_network(reference, trained)
+    network, note = _load(reference, trained)
+    reference, network = _as_file(reference, network, root)
+    notes += (note,) if note else ()
     progress("try the network on real examples", 0.9)
     _require_fit(network, data, metric, reference.name)
     digest = weights_file.weights_digest(network)
@@ -83,6 +85,8 @@ def prepare_model(reference: ModelReference, data: Data, metric: str, root: Path
             "behaviour": _behaviour(network, data),
             "factory": reference.attribute,
             "args": dict(reference.args),
+            "called": [{name: asdict(form) for name, form in reference.inputs.items()}, reference.output],
+            "axis": reference.output_axis,
         }
     )
     return Model(
@@ -109,18 +113,50 @@ def _behaviour(network: Network, data: Data) -> str | None:
 
 def load_network(reference: ModelReference, weights: Path | None) -> Network:
     """The fp32 network in eval mode, with the given weights if any; on one thread."""
+    return _load(reference, weights)[0]
+
+
+def _load(reference: ModelReference, weights: Path | None) -> tuple[Network, str | None]:
+    """The network, and a note where its weights had another precision."""
     source = "python" if reference.source is None else reference.source
     if reference.source is None:
         builtin: BuiltIn = registry.load("model", reference.name)
         weights = weights or reference.weights or (builtin.weights() if builtin.weights else None)
         if builtin.kind == "onnx":
-            return Network(kind="onnx", path=weights)
+            return Network(kind="onnx", path=weights), None
         network = Network(kind="torch", module=training.fresh(builtin, **reference.args).eval())
     else:
         network = registry.load("source", source)(reference)
     if weights is not None and network.module is not None:
         weights_file.load_weights(network.module, weights)
-    return network
+    note = adapt.adapt_module(network.module, reference) if network.kind == "torch" else None
+    return network, note
+
+
+def _as_file(reference: ModelReference, network: Network, root: Path) -> tuple[ModelReference, Network]:
+    """A network that is a file, as the file that every later stage takes: adapted once, into the cache, and with it the
+    user's int8 files beside it."""
+    write = adapt.file_of(network, reference)
+    if write is None or network.path is None:
+        return reference, network
+    path = _adapted(network, reference, write, root)
+    int8 = []
+    for own in reference.int8:
+        held = Network(kind="onnx", path=own.path)
+        write = adapt.file_of(held, reference)
+        int8.append(own if write is None else replace(own, path=_adapted(held, reference, write, root)))
+    plain = replace(reference, path=path, int8=tuple(int8), inputs={}, output=None, output_axis=0)
+    return plain, load_network(plain, None)
+
+
+def _adapted(network: Network, reference: ModelReference, write: Callable[[Path], None], root: Path) -> Path:
+    def fill(folder: Path) -> Mapping[str, Any]:
+        write(folder / "network")
+        return {}
+
+    called = [{name: asdict(form) for name, form in reference.inputs.items()}, reference.output, reference.output_axis]
+    parts = {"file": weights_file.weights_digest(network), "called": called, "code": adapt.code_digest()}
+    return cache.fetch(root, "networks", cache.key_of(parts), fill).folder / "network"
 
 
 def _request(data: Data) -> DataRequest:

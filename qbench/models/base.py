@@ -89,11 +89,22 @@ class OwnInt8:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InputForm:
+    """How one input of a network is given: its examples lie along ``axis``, or it is the same ``constant`` in every
+    call (a number, true or false, or nested lists of them; None: it is no constant)."""
+
+    axis: int = 0
+    constant: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelReference:
     """Which network a suite means. ``source`` is None for a built-in; else a key of the registry's kind
     ``source`` with ``path`` absolute, ``attribute`` the factory's name in a Python file, ``args`` its keyword
     arguments; ``weights`` an absolute path to safetensors or a state-dict ``.pt``, or None. ``training`` replaces
-    fields of a built-in's own ``Training``; ``int8``: files that are compared with the network."""
+    fields of a built-in's own ``Training``; ``int8``: files that are compared with the network. ``inputs`` by name:
+    those whose examples lie along another axis, and constants; ``output``: which of several outputs counts, by name or
+    position (None: the first), its examples lying along ``output_axis``."""
 
     name: str
     source: str | None = None
@@ -103,10 +114,18 @@ class ModelReference:
     weights: Path | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     int8: tuple[OwnInt8, ...] = ()
+    inputs: Mapping[str, InputForm] = field(default_factory=dict)
+    output: str | int | None = None
+    output_axis: int = 0
 
     def own_int8(self, recipe: str) -> OwnInt8 | None:
         """The user's int8 file of that recipe; None for a recipe by which qbench quantizes."""
         return next((one for one in self.int8 if one.recipe == recipe), None)
+
+    @property
+    def adapted(self) -> bool:
+        """Whether the network is to be called in another way than it was written for."""
+        return bool(self.inputs) or self.output is not None or self.output_axis != 0
 
     @property
     def kind(self) -> NetworkKind:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import ModelError
+from qbench.models import adapt
 from qbench.models.base import Network
 from qbench.quant import forward, onnx_file, onnx_model
 
@@ -113,7 +114,8 @@ def _require_count(expected: Sequence[Input], inputs: Inputs) -> None:
     gives = f"{len(inputs)} array{'s' * (len(inputs) != 1)}"
     raise Misfit(
         f"it has {len(expected)} input{'s' * (len(expected) != 1)} ({names}), but the data gives {gives}; give one "
-        "array per input, in this order: test_inputs_0, test_inputs_1 in an .npz, a tuple of arrays from a function"
+        "array per input, in this order: test_inputs_0, test_inputs_1 in an .npz, a tuple of arrays from a function; "
+        "what is the same in every call is `inputs: {its name: {constant: 1}}` beside the model's name"
     )
 
 
@@ -154,16 +156,25 @@ def _of_torch(network: Network, inputs: Inputs) -> Array:
     with torch.inference_mode():
         found = forward.first(network.module(*(torch.from_numpy(np.array(array)) for array in inputs)))
     if not isinstance(found, torch.Tensor):
-        raise ModelError(
-            f"the network returns {type(found).__name__}; expected a tensor, or a tuple that starts with one"
-        )
+        raise ModelError(_no_tensor(found))
     _require_rows(tuple(found.shape), len(inputs[0]))
     array: Array = found.numpy()
     return array
 
 
+def _no_tensor(found: Any) -> str:
+    named = list(adapt.outputs_of(found))
+    if named:
+        return (
+            f"the network returns a {type(found).__name__} with {', '.join(named)}; say which of them counts: write "
+            f"`output: {named[0]}` beside the model's name"
+        )
+    return f"the network returns {type(found).__name__}; expected a tensor, or a tuple that starts with one"
+
+
 def _require_rows(shape: tuple[int, ...], batch: int) -> None:
     if not shape or shape[0] != batch:
         raise ModelError(
-            f"a batch of {batch} gives an output of shape {list(shape)}: its first axis must be the example"
+            f"a batch of {batch} gives an output of shape {list(shape)}: its first axis must be the example; write "
+            "`output: {axis: 1}` beside the model's name where it is another one"
         )

@@ -8,10 +8,20 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictInt,
+    StrictStr,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
 from qbench import registry
-from qbench.models.base import ModelReference
+from qbench.models.base import InputForm, ModelReference
 from qbench.suite.int8_files import Int8Files
 from qbench.suite.values import (
     Count,
@@ -21,6 +31,7 @@ from qbench.suite.values import (
     Section,
     Seed,
     Text,
+    Whole,
     known,
     near,
     shown,
@@ -73,6 +84,64 @@ class SourceSpec(Section):
         return self.python.rpartition(":")[2] if self.python else None
 
 
+def _constant(value: Any) -> Any:
+    """A number, true or false, or nested lists of them of one shape."""
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(isinstance(item, list | bool | int | float) for item in items):
+        raise wrong(f"expected a number, true, false or a list of them, got {shown(value)}")
+    if isinstance(value, list):
+        for item in value:
+            if isinstance(item, list) != isinstance(value[0], list) or len(_items(item)) != len(_items(value[0])):
+                raise wrong("expected lists of one length at each level, got lists of different lengths")
+            _constant(item)
+    return value
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+_CONSTANT_SCHEMA = {"anyOf": [{"type": ["number", "boolean"]}, {"type": "array", "minItems": 1}]}
+Axis = Annotated[StrictInt, Field(ge=0, le=7)]
+
+
+class InputSpec(Section):
+    """How an input of your own network is given, where that is not one example after the other along axis 0."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["axis"]}, {"required": ["constant"]}]})
+
+    axis: Axis | None = Field(None, description="The axis along which its examples lie in the network's own shape.")
+    constant: Annotated[
+        Any,
+        PlainValidator(_constant),
+        WithJsonSchema(_CONSTANT_SCHEMA),
+        Field(description="What it gets in every call (a number, or nested lists); the data has no array for it."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> InputSpec:
+        if (self.axis is None) == (self.constant is None):
+            raise wrong(f"expected either axis or constant, got {'none' if self.axis is None else 'both'} of them")
+        return self
+
+
+class OutputSpec(Section):
+    """Which of a network's outputs counts."""
+
+    name: Text | Whole | None = Field(None, description="Its name, or its position from 0; null takes the first.")
+    axis: Axis = Field(0, description="The axis along which its examples lie.")
+
+
+def _output_shorthand(value: Any) -> Any:
+    is_name = isinstance(value, str | int) and not isinstance(value, bool)
+    return {"name": value} if is_name else value
+
+
+OutputItem = Annotated[
+    OutputSpec, BeforeValidator(_output_shorthand, json_schema_input_type=StrictStr | StrictInt | OutputSpec)
+]
+
+
 class TrainSpec(Section):
     """How a built-in is trained, where that differs from its own way."""
 
@@ -94,6 +163,15 @@ class ModelSpec(Section):
         description="Your own int8 ONNX file (or several), compared with this model as a variant of its own: a path, "
         "`{file: path, mode: dynamic}`, a list of these, or a mapping of names to them.",
     )
+    inputs: dict[str, InputSpec] = Field(
+        {},
+        description="Of a network of your own, by the input's name: `{axis: 1}` where its examples do not lie along "
+        "axis 0, `{constant: 16000}` where it is the same in every call.",
+    )
+    output: OutputItem | None = Field(
+        None,
+        description="Of a network of your own with several outputs: name or position of the one that counts.",
+    )
     train: TrainSpec | None = Field(None, description="For a built-in that qbench trains, as `qbench train` does.")
 
     @model_validator(mode="after")
@@ -105,6 +183,9 @@ class ModelSpec(Section):
                 raise wrong(registry.unknown("model", self.name, options) + hint, "name")
         elif self.weights is not None and self.source.loader != "python":
             raise wrong(f"an {self.source.loader} file holds its own weights; remove this key", "weights")
+        if self.source is None and (self.inputs or self.output is not None):
+            key = "inputs" if self.inputs else "output"
+            raise wrong("only a model of your own is called in another way; remove this key", key)
         if self.train is not None and (self.source is not None or self.weights is not None):
             raise wrong("only a built-in without weights is trained; remove this key, or source and weights", "train")
         if self.train is not None and registry.load("model", self.name).training is None:
@@ -133,6 +214,9 @@ class ModelSpec(Section):
             weights=absolute(self.weights) if self.weights else None,
             training=self.train.model_dump(exclude_none=True) if self.train else {},
             int8=tuple(file.under(base) for file in self.int8),
+            inputs={name: InputForm(axis=one.axis or 0, constant=one.constant) for name, one in self.inputs.items()},
+            output=self.output.name if self.output else None,
+            output_axis=self.output.axis if self.output else 0,
         )
 
 

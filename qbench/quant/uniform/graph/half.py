@@ -37,10 +37,16 @@ def widen(graph: Graph) -> None:
         value.type.tensor_type.elem_type = kinds.get(value.name, _type(value))
     for name, node in ends.items():
         next(one for one in node.attribute if one.name == "to").i = kinds[name]
-    _rename(body, wide_inputs | wide_outputs)
+    rename(body, wide_inputs | wide_outputs)
     with graph.editing() as nodes:
         nodes[:0] = [_cast(name, wide, FLOAT) for name, wide in wide_inputs.items()]
         nodes += [_cast(wide, name, kinds[name]) for name, wide in wide_outputs.items()]
+
+
+def widen_whole(graph: Graph) -> None:
+    """The same with float32 inputs and outputs, for whoever gives and takes float32."""
+    _widen(graph.model.graph)
+    graph.reindex()
 
 
 def _starts_with_casts(graph: Graph, name: str) -> bool:
@@ -110,7 +116,7 @@ def _widen_tensor(tensor: Any) -> None:
         tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
 
 
-def _rename(body: Any, names: dict[str, str]) -> None:
+def rename(body: Any, names: dict[str, str]) -> None:
     """Tensors get new names wherever nodes make or read them, in subgraphs too where these mean the outer one."""
     for node in body.node:
         for held in (node.input, node.output):
@@ -120,6 +126,6 @@ def _rename(body: Any, names: dict[str, str]) -> None:
             own = {name for one in inner.node for name in one.output} | {value.name for value in inner.input}
             own |= {tensor.name for tensor in inner.initializer}
             passed = {name: wide for name, wide in names.items() if name not in own}
-            _rename(inner, passed)
+            rename(inner, passed)
             for value in inner.output:
                 value.name = passed.get(value.name, value.name)

@@ -1,0 +1,210 @@
+"""A user's network called as every stage calls one: examples along axis 0, no constants, one output, float32.
+
+    inputs: {state: {axis: 1}, sr: {constant: 16000}}
+    output: logits
+
+A module gets a forward of its own class that does the rest, so its layers keep their names; a TorchScript or ONNX
+file becomes another file. From there on no stage knows of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench.errors import ModelError
+from qbench.models import adapt_onnx
+from qbench.models.base import InputForm, ModelReference, Network
+from qbench.models.wanted import require_known
+
+if TYPE_CHECKING:
+    from torch import nn
+
+SHOWN = 12  # names in a message
+
+
+def adapt_module(module: nn.Module, reference: ModelReference) -> str | None:
+    """Changes a network's forward and its precision in place; a note where its weights had another. ``ModelError``
+    where it has no such input, or float32 does not hold its weights."""
+    note = to_float32(module, reference.name)
+    if reference.adapted:
+        own = type(module)
+        forward = _forward(own.forward, reference)
+        # A class of its own: an attribute of the instance would be lost in a copy, and a wrapper renames every layer.
+        module.__class__ = type(own.__name__, (own,), {"forward": forward, "__module__": own.__module__})
+    return note
+
+
+def file_of(network: Network, reference: ModelReference) -> Callable[[Path], None] | None:
+    """What writes the file that takes a network's place; None where it can stay as it is."""
+    if network.kind == "onnx":
+        assert network.path is not None  # an ONNX network is its file
+        return adapt_onnx.file_of(network.path, reference)
+    if network.kind == "torchscript" and (reference.adapted or _other_precision(network.module)):
+        return lambda file: _scripted(network.module, reference).save(str(file))
+    return None
+
+
+def code_digest() -> str:
+    """The sha256 of what decides an adapted file."""
+    files = [Path(__file__), Path(adapt_onnx.__file__)]
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def to_float32(module: nn.Module, name: str) -> str | None:
+    """Holds float16, bfloat16 and float64 weights in float32 where that is exact, and says so; else ``ModelError``."""
+    others = _other_precision(module)
+    if not others:
+        return None
+    kinds = ", ".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in others.values()}))
+    lost = [key for key, tensor in others.items() if not bool((tensor.float().to(tensor.dtype) == tensor).all())]
+    if lost:
+        raise ModelError(
+            f"{name}: its weights are {kinds}, and float32 does not hold the values of {len(lost)} of {len(others)} of "
+            f"them ({', '.join(lost[:3])}); qbench runs float32: call .float() on the network to round them"
+        )
+    module.float()
+    return f"{name}: its {kinds} weights are held in float32, which is exact; it computes in float32"
+
+
+def _other_precision(module: nn.Module) -> dict[str, Any]:
+    """Its floating weights and buffers that are no float32, by name."""
+    import torch
+
+    held = [*module.named_parameters(), *module.named_buffers()]
+    return {name: one for name, one in held if one.is_floating_point() and one.dtype != torch.float32}
+
+
+def _forward(inner: Callable[..., Any], reference: ModelReference) -> Callable[..., Any]:
+    """A forward whose parameters are those of ``inner`` but the constants; what traces or inspects it sees names."""
+    parameters = list(inspect.signature(inner).parameters.values())[1:]
+    names = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    fixed = [name for name, form in reference.inputs.items() if form.constant is not None and name.isidentifier()]
+    require_known(reference.name, "input", reference.inputs, [*names, *(fixed if takes_any else ())])
+    space: dict[str, Any] = {"_inner": inner, "_output": _output, "_wanted": (reference.output, reference.output_axis)}
+    heads, arguments = ["self"], ["self"]
+    for one in parameters:
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            continue
+        form = reference.inputs.get(one.name, InputForm())
+        given = one.name
+        if form.constant is not None:
+            given = f"_constant_{one.name}"
+            space[given] = _value(form.constant)
+        elif one.kind is one.KEYWORD_ONLY and one.name not in reference.inputs:
+            continue  # keeps its default; an array is given by position
+        else:
+            default = "" if one.default is one.empty else f"=_default_{one.name}"
+            space[f"_default_{one.name}"] = one.default
+            heads.append(f"{one.name}{default}")
+            given += _moved(form.axis)
+        arguments.append(given if one.kind is one.POSITIONAL_ONLY else f"{one.name}={given}")
+    for name in [one for one in reference.inputs if one not in names]:
+        arguments.append(f"{name}=_constant_{name}")  # taken by its **kwargs
+        space[f"_constant_{name}"] = _value(reference.inputs[name].constant)
+    text = f"def forward({', '.join(heads)}):\n    return _output(_inner({', '.join(arguments)}), *_wanted)\n"
+    exec(compile(text, "<the network's forward, adapted>", "exec"), space)
+    made: Callable[..., Any] = space["forward"]
+    return made
+
+
+def _moved(axis: int) -> str:
+    """The code that moves axis 0 to ``axis``: neighbours change places, which every flow of torch.ao knows."""
+    steps = "".join(f".transpose({step}, {step + 1})" for step in range(axis))
+    return f"{steps}.contiguous()" if axis else ""
+
+
+def _value(constant: Any) -> Any:
+    """What a network gets: a number as it stands, lists as a tensor."""
+    import torch
+
+    return torch.tensor(constant) if isinstance(constant, list) else constant
+
+
+def _output(result: Any, wanted: str | int | None, axis: int) -> Any:
+    """The output that counts, its examples along axis 0."""
+    chosen = result if wanted is None else _chosen(result, wanted)
+    if axis:
+        chosen = chosen[0] if isinstance(chosen, tuple | list) else chosen
+        for step in range(axis, 0, -1):
+            chosen = chosen.transpose(step - 1, step)
+    return chosen
+
+
+def _chosen(result: Any, wanted: str | int) -> Any:
+    named = outputs_of(result)
+    if isinstance(wanted, int) and isinstance(result, tuple | list) and wanted < len(result):
+        return result[wanted]
+    if wanted in named:
+        return named[str(wanted)]
+    there = ", ".join(list(named)[:SHOWN]) if named else f"{len(result)} without names, from 0" if _many(result) else ""
+    has = f"it returns {there}" if there else f"it returns one {type(result).__name__}; remove `output`"
+    raise ModelError(f"the network has no output {wanted!r}; {has}")
+
+
+def _many(result: Any) -> bool:
+    return isinstance(result, tuple | list)
+
+
+def outputs_of(result: Any) -> Mapping[str, Any]:
+    """The outputs of a network that have names: of a dict, a dataclass or a named tuple; else none."""
+    if isinstance(result, Mapping):
+        return {str(key): value for key, value in result.items()}
+    if hasattr(result, "_asdict"):
+        return dict(result._asdict())
+    if dataclasses.is_dataclass(result):
+        return {one.name: getattr(result, one.name) for one in dataclasses.fields(result)}
+    return {}
+
+
+def _scripted(module: Any, reference: ModelReference) -> Any:
+    """A TorchScript module around the user's: what its schema calls an int or a float gets a plain number."""
+    import torch
+
+    to_float32(module, reference.name)
+    arguments = module.forward.schema.arguments[1:]
+    require_known(reference.name, "input", reference.inputs, [one.name for one in arguments])
+    outer = torch.nn.Module()
+    outer.network = module
+    heads, given = ["self"], []
+    for one in arguments:
+        form = reference.inputs.get(one.name, InputForm())
+        if form.constant is None and one.has_default_value() and one.name not in reference.inputs:
+            continue  # a default of any type, which this text could not spell
+        if form.constant is None:
+            heads.append(f"{one.name}: {one.type.annotation_str}")
+            given.append(f"{one.name}={one.name}{_moved(form.axis)}")
+        else:
+            is_tensor = isinstance(form.constant, list) or one.type.annotation_str == "Tensor"
+            if is_tensor:
+                outer.register_buffer(f"constant_{one.name}", torch.tensor(form.constant))
+            given.append(f"{one.name}={f'self.constant_{one.name}' if is_tensor else repr(form.constant)}")
+    scripted = torch.jit.script(outer)
+    back = "".join(f".transpose({step - 1}, {step})" for step in range(reference.output_axis, 0, -1))
+    scripted.define(
+        f"def forward({', '.join(heads)}):\n"
+        f"    return self.network({', '.join(given)}){_script_output(module, reference)}{back}\n"
+    )
+    return scripted.eval()
+
+
+def _script_output(module: Any, reference: ModelReference) -> str:
+    """The code that takes one output, by what the schema says that there is."""
+    returned = module.forward.schema.returns[0].type
+    kind, wanted = returned.kind(), reference.output
+    if wanted is None:
+        return "[0]" if kind in ("TupleType", "ListType") and reference.output_axis else ""
+    if kind == "DictType":
+        return f"[{wanted!r}]"
+    if isinstance(wanted, str) and kind == "TupleType":
+        names: Iterable[str] = getattr(returned, "field_names", lambda: ())() or ()
+        require_known(reference.name, "output", [wanted], list(names))
+        return f".{wanted}"
+    if isinstance(wanted, int) and kind in ("TupleType", "ListType"):
+        return f"[{wanted}]"
+    raise ModelError(f"{reference.name}: the network returns one {returned.annotation_str}; remove `output`")

@@ -1,0 +1,146 @@
+"""An ONNX file with its examples along axis 0 of every input, its constants inside, one output, in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qbench.errors import ModelError
+from qbench.models.base import InputForm, ModelReference
+from qbench.models.wanted import require_known
+
+if TYPE_CHECKING:
+    from qbench.quant.uniform.graph.graph import Graph
+
+
+def file_of(path: Path, reference: ModelReference) -> Callable[[Path], None] | None:
+    """What writes the adapted file; None where the file can stay as it is."""
+    from qbench.quant.uniform.graph import half
+    from qbench.quant.uniform.graph.graph import Graph
+
+    graph = Graph.load(path)
+    wide = any(_kind(value) in half.HALF for value in (*graph.model.graph.input, *graph.model.graph.output))
+    if not reference.adapted and not wide:
+        return None
+
+    def write(file: Path) -> None:
+        if wide:
+            half.widen_whole(graph)
+        adapt(graph, reference)
+        graph.save(file)
+
+    return write
+
+
+def adapt(graph: Graph, reference: ModelReference) -> None:
+    """Changes a graph in place; raises ``ModelError`` where it has no such input or output."""
+    require_known(reference.name, "input", reference.inputs, graph.inputs)
+    for name, form in reference.inputs.items():
+        if form.constant is not None:
+            _fix(graph, name, form, reference.name)
+        elif form.axis:
+            _turn_input(graph, name, form.axis, reference.name)
+    if reference.output is not None or reference.output_axis:
+        _keep_output(graph, reference)
+    _drop_unread(graph)
+
+
+def _fix(graph: Graph, name: str, form: InputForm, model: str) -> None:
+    """The input becomes an initializer of the type and shape that it declares."""
+    from onnx import helper, numpy_helper
+
+    body = graph.model.graph
+    value = next(one for one in body.input if one.name == name)
+    wanted = np.asarray(form.constant)
+    array = wanted.astype(helper.tensor_dtype_to_np_dtype(_kind(value)))
+    if not np.array_equal(array, wanted):
+        raise ModelError(f"{model}: input '{name}' takes {array.dtype}, which does not hold {form.constant!r}")
+    sizes = [one.dim_value for one in value.type.tensor_type.shape.dim]
+    if array.ndim == 0 and value.type.tensor_type.HasField("shape"):
+        array = array.reshape([1] * len(sizes))
+    fits = len(sizes) == array.ndim and all(size in (0, own) for size, own in zip(sizes, array.shape, strict=True))
+    if value.type.tensor_type.HasField("shape") and not fits:
+        raise ModelError(f"{model}: input '{name}' has the shape {sizes} (0: any), its constant {list(array.shape)}")
+    body.input.remove(value)
+    body.initializer.append(numpy_helper.from_array(array, name))
+    graph.reindex()
+
+
+def _turn_input(graph: Graph, name: str, axis: int, model: str) -> None:
+    """The input keeps its name and gets its examples along axis 0; what read it reads the tensor turned back."""
+    from onnx import helper
+
+    from qbench.quant.uniform.graph import half
+
+    value = next(one for one in graph.model.graph.input if one.name == name)
+    sizes = list(value.type.tensor_type.shape.dim)
+    if axis >= len(sizes):
+        raise ModelError(f"{model}: input '{name}' has {len(sizes)} axes, none is number {axis} (counted from 0)")
+    inside = graph.fresh(f"{name}_turned")
+    half.rename(graph.model.graph, {name: inside})
+    order = [axis, *(one for one in range(len(sizes)) if one != axis)]  # of the file's axes, in the new input
+    _declare(value, [sizes[one] for one in order])
+    back = [order.index(one) for one in range(len(sizes))]
+    graph.model.graph.node.insert(0, helper.make_node("Transpose", [name], [inside], name=inside, perm=back))
+    graph.reindex()
+
+
+def _keep_output(graph: Graph, reference: ModelReference) -> None:
+    """One output stays, its examples along axis 0."""
+    from onnx import helper
+
+    names = list(graph.outputs)
+    wanted = names[0] if reference.output is None else reference.output
+    if isinstance(wanted, int):
+        if wanted >= len(names):
+            raise ModelError(f"{reference.name}: no output {wanted}; it has {len(names)}, counted from 0")
+        wanted = names[wanted]
+    require_known(reference.name, "output", [wanted], names)
+    body = graph.model.graph
+    value = next(one for one in body.output if one.name == wanted)
+    kept = type(value)()
+    kept.CopyFrom(value)
+    del body.output[:]
+    if axis := reference.output_axis:
+        sizes = list(kept.type.tensor_type.shape.dim)
+        if axis >= len(sizes):
+            raise ModelError(f"{reference.name}: output '{wanted}' has {len(sizes)} axes, none is number {axis}")
+        order = [axis, *(one for one in range(len(sizes)) if one != axis)]
+        kept.name = graph.fresh(f"{wanted}_turned")
+        _declare(kept, [sizes[one] for one in order])
+        body.node.append(helper.make_node("Transpose", [wanted], [kept.name], name=kept.name, perm=order))
+    body.output.append(kept)
+    graph.reindex()
+
+
+def _drop_unread(graph: Graph) -> None:
+    """Removes nodes that no output needs: of the outputs that went."""
+    from qbench.quant.uniform.graph.graph import captured
+
+    body = graph.model.graph
+    needed = {value.name for value in body.output}
+    kept = []
+    for node in reversed(body.node):
+        if needed & set(node.output):
+            kept.append(node)
+            needed |= {*node.input, *captured(node)}
+    del body.node[:]
+    body.node.extend(reversed(kept))
+    graph.reindex()
+
+
+def _declare(value: Any, sizes: list[Any]) -> None:
+    copies = []
+    for size in sizes:
+        copy = type(size)()
+        copy.CopyFrom(size)
+        copies.append(copy)
+    del value.type.tensor_type.shape.dim[:]
+    value.type.tensor_type.shape.dim.extend(copies)
+
+
+def _kind(value: Any) -> int:
+    return int(value.type.tensor_type.elem_type)
