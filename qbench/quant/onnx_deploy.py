@@ -24,7 +24,7 @@ def write(graph: Graph, sites: Sites, record: Record, file: Path, *, runtime: st
     """Writes the QDQ file that ``runtime`` ("onnxruntime" or "openvino") executes.
 
     For ONNX Runtime what it runs in int8 is read from it. OpenVINO's convolutions give float from bytes, so that what
-    the graph gives stays float there.
+    the graph gives, or a float operator reads, stays float there.
     """
     fitted = narrow.fitted(graph, sites, record)
     notes = []
@@ -32,7 +32,7 @@ def write(graph: Graph, sites: Sites, record: Record, file: Path, *, runtime: st
         share = f"{fitted.narrowed:.0%} of the channels of weights"
         notes.append(f"no VNNI: {share} use fewer than 8 bits, so that 16-bit sums hold")
     if runtime == "openvino":
-        own = executed.without_outputs(graph, sites)
+        own = executed.for_openvino(graph, sites)
         deploy_onnxruntime.deploy(graph, own, fitted.record, form=fitted.form).save(file)
         return Written(notes=tuple(notes))
     settled = executed.settled(graph, sites, fitted)
