@@ -249,7 +249,8 @@ class Accuracy:
     how much the subset that a static variant was calibrated on matters (null where only one was drawn).
     ``shared_examples``: how many evaluation examples calibration or training saw, too (null: not counted).
     ``interval``: how the limits come about, ``score`` (Wilson's, Tango's) for right or wrong, ``t`` for other means,
-    ``paired bootstrap`` for metrics that no example has alone (null: not told)."""
+    ``paired bootstrap`` for metrics that no example has alone (null: not told). ``only_answer``: the class that every
+    example is given (null: there are several, or the outputs are no classes)."""
 
     metric: str
     value: float
@@ -263,6 +264,7 @@ class Accuracy:
     calibration: CalibrationLuck | None = None
     shared_examples: Whole | None = None
     interval: Literal["score", "t", "paired bootstrap"] | None = None
+    only_answer: Whole | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

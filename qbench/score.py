@@ -78,10 +78,17 @@ def scored(metric: Metric, own: dict[str, Array], baseline: dict[str, Array] | N
         raise EvaluateError(f"{metric.name}: no evaluation example is of that class; evaluate on more")
     if baseline is None and metric.against == "fp32":  # so by definition: nothing was estimated
         value = float(metric.value(outputs, reference) if metric.perfect is None else metric.perfect)
-        return Accuracy(metric=metric.name, value=value, low=None, high=None, n=arm.n)
+        only = _only_answer(metric, outputs, labels)
+        return Accuracy(metric=metric.name, value=value, low=None, high=None, n=arm.n, only_answer=only)
     found = arm.interval()
     accuracy = Accuracy(
-        metric=metric.name, value=found.value, low=found.low, high=found.high, n=arm.n, interval=arm.way
+        metric=metric.name,
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        n=arm.n,
+        interval=arm.way,
+        only_answer=_only_answer(metric, outputs, labels),
     )
     if baseline is None:
         return accuracy
@@ -212,6 +219,15 @@ def _flips(outputs: Array, baseline: Array, labels: Array | None) -> Flips | Non
         return None
     ours, theirs = chosen(outputs) == labels, chosen(baseline) == labels
     return Flips(harmful=int(np.sum(theirs & ~ours)), beneficial=int(np.sum(ours & ~theirs)))
+
+
+def _only_answer(metric: Metric, outputs: Array, labels: Array | None) -> int | None:
+    """The class that is chosen for every one of several examples; None where there are more, or none are meant."""
+    of_classes = metric.percent if labels is None else labels.ndim == 1 and labels.dtype.kind in "iu"
+    if len(outputs) < 2 or not of_classes or not _are_classes(outputs, labels):
+        return None
+    classes = chosen(outputs)
+    return int(classes[0]) if (classes == classes[0]).all() else None
 
 
 def _are_classes(outputs: Array, labels: Array | None) -> bool:

@@ -27,7 +27,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("live",),
     ("child", "preload", "cache_root", "manifest"),
     ("registry", "record", "cache", "process", "python_file", "find"),
-    ("stats", "wording"),
+    ("stats", "wording", "one_answer"),
     # this machine, measured
     ("gemm",),
     ("inside", "noise", "peak"),

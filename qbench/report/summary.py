@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from qbench import wording
+from qbench import one_answer, wording
 from qbench.compare import Delta
 from qbench.quant import coverage, input_fit
 from qbench.report import answer, draws, flips, table, text
@@ -33,6 +33,7 @@ def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tu
     """What a reader must know before any figure: data that does not fit, verdicts that are luck, changed files."""
     doubts = tuple(case.doubt for case in changes if case.doubt is not None)
     return (
+        *one_answer.warnings(run.records),
         *input_fit.warnings(run.records),
         *coverage.warnings(run.records),
         *_seen_before(run),
