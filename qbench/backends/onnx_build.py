@@ -151,7 +151,7 @@ def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
     told = json.loads(next(one.value for one in graph.model.metadata_props if one.key == _MADE))
     job.progress("write the int8 file", 0.9)
     found = onnx_qat.learned(graph)
-    written = onnx_deploy.write(found.graph, found.sites, found.record, file, runtime=runtime)
+    written = onnx_deploy.write(found.graph, found.sites, found.record, file, runtime=runtime, learned=True)
     return Made(
         notes=(*told["notes"], *written.notes),
         float_reasons=onnx_static.labelled(found.graph, written.floats),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qbench.quant.uniform.files.record import Record
 from qbench.quant.uniform.graph.graph import Graph
-from qbench.quant.uniform.outputs import deploy_onnxruntime, executed, narrow
+from qbench.quant.uniform.outputs import deploy_openvino, executed, narrow
 from qbench.quant.uniform.sites import Sites
 
 
@@ -20,11 +20,11 @@ class Written:
     floats: Mapping[str, str] = field(default_factory=dict)
 
 
-def write(graph: Graph, sites: Sites, record: Record, file: Path, *, runtime: str) -> Written:
+def write(graph: Graph, sites: Sites, record: Record, file: Path, *, runtime: str, learned: bool = False) -> Written:
     """Writes the QDQ file that ``runtime`` ("onnxruntime" or "openvino") executes.
 
-    For ONNX Runtime what it runs in int8 is read from it. OpenVINO's convolutions give float from bytes, so that what
-    the graph gives, or a float operator reads, stays float there.
+    For ONNX Runtime what it runs in int8 is read from it. OpenVINO has its own places and types (``deploy_openvino``).
+    ``learned``: scales that were trained stay as they are.
     """
     fitted = narrow.fitted(graph, sites, record)
     notes = []
@@ -32,8 +32,7 @@ def write(graph: Graph, sites: Sites, record: Record, file: Path, *, runtime: st
         share = f"{fitted.narrowed:.0%} of the channels of weights"
         notes.append(f"no VNNI: {share} use fewer than 8 bits, so that 16-bit sums hold")
     if runtime == "openvino":
-        own = executed.for_openvino(graph, sites)
-        deploy_onnxruntime.deploy(graph, own, fitted.record, form=fitted.form).save(file)
+        deploy_openvino.deploy(graph, sites, fitted, learned=learned).save(file)
         return Written(notes=tuple(notes))
     settled = executed.settled(graph, sites, fitted)
     settled.graph.save(file)

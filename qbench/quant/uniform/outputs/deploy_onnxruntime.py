@@ -43,14 +43,15 @@ def form_for(isa: Collection[str] | None = None) -> Form:
     return "U8S8" if any(one in isa for one in _ADD_IN_32_BITS) else "U8U8"
 
 
-def deploy(graph: Graph, sites: Sites, record: Record, *, form: Form | None = None) -> Graph:
+def deploy(graph: Graph, sites: Sites, record: Record, *, form: Form | None = None, signed: bool = False) -> Graph:
     """A copy of a prepared graph in QDQ form with the values of the fake-quant model: bytes for activations (one scale)
     and weights (one for each channel), int32 biases; ReLU and Clip become the range of what is quantized behind them.
 
-    ``form``: None takes the one for this machine. Raises ``BuildError`` for a bias out of int32, ``UsageError`` for an
-    incomplete record.
+    ``form``: None takes the one for this machine. ``signed``: activations with an offset of 0 are signed bytes in every
+    form, which OpenVINO wants and ONNX Runtime computes in float. Raises ``BuildError`` for a bias out of int32,
+    ``UsageError`` for an incomplete record.
     """
-    writer = _Writer(graph.copy(), form or form_for())
+    writer = _Writer(graph.copy(), form or form_for(), signed)
     without_notes(writer.graph)
     layers = integers.layers(graph, sites, record)
     for one in integers.activations(sites, record):
@@ -82,6 +83,7 @@ class _Writer:
 
     graph: Graph
     form: Form
+    signed: bool = False
     nodes: list[Any] = field(default_factory=list)
     instead: dict[tuple[str, int], str] = field(default_factory=dict)
     steps: dict[tuple[str, int], _Step] = field(default_factory=dict)  # with which scale a reader reads
@@ -99,16 +101,21 @@ class _Writer:
 
     def _step(self, tensor: str, params: QParams) -> _Step:
         """The constants of a scale."""
-        kind, shift = (np.int8, 0) if self.form == "S8S8" else (np.uint8, UNSIGNED)
+        kind, shift = self._kind(params)
         scale = self.graph.add_constant(f"{tensor}_scale", np.array(params.scale, np.float32))
         zero = self.graph.add_constant(f"{tensor}_zero_point", np.array(params.offset + shift, kind))
         return _Step(tensor=tensor, params=params, scale=scale, zero=zero)
+
+    def _kind(self, params: QParams) -> tuple[Any, int]:
+        """The type of an activation's bytes, and what lies between them and int8."""
+        signed = self.form == "S8S8" or (self.signed and params.offset == 0)
+        return (np.int8, 0) if signed else (np.uint8, UNSIGNED)
 
     def _pair(self, source: str, step: _Step, ends: tuple[int, int] | None = None) -> str:
         """Quantizes a tensor, clips it to integers that are not all there are, and gives it back."""
         read = self._add("QuantizeLinear", [source, step.scale, step.zero], f"{step.tensor}_quantized")
         if ends is not None and ends != (LOW, HIGH):
-            kind, shift = (np.int8, 0) if self.form == "S8S8" else (np.uint8, UNSIGNED)
+            kind, shift = self._kind(step.params)
             low, high = (
                 self.graph.add_constant(f"{step.tensor}_{name}", np.array(end + shift, kind))
                 for name, end in zip(("low", "high"), ends, strict=True)

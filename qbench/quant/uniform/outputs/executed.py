@@ -104,38 +104,6 @@ def without_outputs(graph: Graph, sites: Sites) -> Sites:
     return replace(sites, activations=tuple(activations))
 
 
-def for_openvino(graph: Graph, sites: Sites) -> Sites:
-    """Sites without what only ONNX Runtime needs: the graph's outputs, and what float operators read of a layer.
-
-    OpenVINO's int8 kernels give float. Bytes that a float operator then reads cost a conversion and an error, and where
-    they go through Reshape and Transpose into a Concat with a constant (the class token of a ViT), OpenVINO 2026.4 adds
-    the bias of channel 0 to every channel of the convolution: SQNR 1.8 dB where ONNX Runtime has 32.4 on that file.
-    """
-    quantized = {place for site in sites.activations for place in site.keys.values()}
-    weighted = {site.layer for site in sites.weights}
-    activations = []
-    for site in sites.activations:
-        keys = {key: place for key, place in site.keys.items() if _reads_bytes(graph, place[0], weighted, quantized)}
-        if keys:
-            activations.append(replace(site, keys=keys))
-    return replace(sites, activations=tuple(activations))
-
-
-def _reads_bytes(graph: Graph, name: str, weighted: Collection[str], quantized: Collection[Place]) -> bool:
-    """Whether a node that reads quantized values computes on bytes, or hands them to one that does."""
-    node = graph.node(name)
-    if name in weighted or ends.is_caller(node):
-        return name in weighted
-    if node.op_type not in deploy_onnxruntime.KEEP_VALUES or node.op_type == "MaxPool":
-        return node.op_type in _ON_BYTES
-    readers = [(reader.name, position) for reader, position in graph.readers(node.output[0])]
-    return any(
-        _reads_bytes(graph, reader, weighted, quantized)
-        for reader, position in readers
-        if (reader, position) in quantized or graph.node(reader).op_type in deploy_onnxruntime.KEEP_VALUES
-    )
-
-
 def outputs_quantized(graph: Graph, sites: Sites) -> str:
     """In words, which outputs of the graph are quantized; empty for none."""
     nodes = (graph.node(name) for site in sites.activations for name, _ in site.keys.values())
