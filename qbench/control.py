@@ -206,6 +206,10 @@ def _artifact(progress: Silent) -> tuple[Suite, ArmSpec]:
     return suite, spec
 
 
+# A noise that outlives a killed gate would disturb every later measurement on this machine.
+END_WITH_PARENT = "import ctypes, signal\nctypes.CDLL(None).prctl(1, signal.SIGKILL)\n"  # 1: PR_SET_PDEATHSIG
+
+
 @contextlib.contextmanager
 def _noise(name: str, measured: tuple[int, ...]) -> Iterator[None]:
     """The noise as a process of its own, on the measured core (bursts) or on the others where there are any."""
@@ -216,8 +220,9 @@ def _noise(name: str, measured: tuple[int, ...]) -> Iterator[None]:
     others = tuple(core for core in machine.allowed_cores() if core not in measured)
     cores = measured if name == "bursts" or not others else others
     pin = f"import os\nif hasattr(os, 'sched_setaffinity'): os.sched_setaffinity(0, {cores})\n"
+    start = END_WITH_PARENT if sys.platform == "linux" else ""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    running = subprocess.Popen([sys.executable, "-c", pin + code], env=environment)
+    running = subprocess.Popen([sys.executable, "-c", start + pin + code], env=environment)
     try:
         yield
     finally:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
+import psutil
 import pytest
 
 from qbench import control
@@ -92,6 +96,31 @@ def test_rates_are_told_with_their_limits():
     told = json.loads(control.as_json([rate]))[0]
     assert told["PASS"]["count"] == 10
     assert told["FAIL"]["high"] == pytest.approx(0.3085, abs=1e-4)
+
+
+KILLED_IN_A_GATE = """
+import os, pathlib, psutil, signal, sys
+from qbench import control
+with control._noise("bursts", (min(os.sched_getaffinity(0)),)):
+    (noise,) = psutil.Process().children()
+    while noise.cpu_times().user < 0.02:  # it runs its own code by then
+        pass
+    pathlib.Path(sys.argv[1]).write_text(str(noise.pid))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends a process with its parent on Linux only")
+def test_a_noise_ends_with_a_killed_gate(tmp_path):
+    """A gate that is killed outright leaves no busy loop behind on the machine."""
+    file = tmp_path / "pid"
+    killed = subprocess.run([sys.executable, "-c", KILLED_IN_A_GATE, str(file)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    left = [psutil.Process(pid) for pid in [int(file.read_text())] if psutil.pid_exists(pid)]
+    _, alive = psutil.wait_procs(left, timeout=30)
+    for noise in alive:
+        noise.kill()
+    assert alive == []
 
 
 @pytest.mark.parametrize("name", NOISES)
