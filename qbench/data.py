@@ -29,6 +29,9 @@ WAY_OUT = (
 )
 
 
+SHOWN = 5  # classes in a note
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataRequest:
     """Which examples a suite wants: ``base`` is the suite's folder; ``train``: the calibration split whole, for QAT.
@@ -164,11 +167,13 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class _Parts:
-    """What was read of a data set: ``calibrate`` by seed, the one that is shipped first."""
+    """What was read of a data set: ``calibrate`` by seed, the one that is shipped first; ``labels`` of the whole
+    calibration split where they are known."""
 
     calibrate: Mapping[int, Examples]
     train: Examples
     evaluate: Examples
+    labels: Array | None = None
 
     @property
     def first(self) -> Examples:
@@ -204,13 +209,16 @@ def _read(dataset: Dataset, request: DataRequest) -> _Parts:
     seeds = range(request.calibrate_seed, request.calibrate_seed + request.calibrate_seeds)
     train = dataset.sample(request.calibrate_split, None, 0) if request.train else None
     drawn = {seed: dataset.sample(request.calibrate_split, request.calibrate_samples, seed) for seed in seeds}
+    labels = dataset.known_labels(request.calibrate_split)
     evaluate = dataset.sample(request.evaluate_split, request.evaluate_samples, request.evaluate_seed)
     for examples in (*drawn.values(), *([] if train is None else [train])):
         check.check(dataset, request.calibrate_split, examples)
     check.check(dataset, request.evaluate_split, evaluate)
     first = drawn[request.calibrate_seed]
     check.alike(dataset, {request.calibrate_split: first, request.evaluate_split: evaluate})
-    return _Parts(calibrate=_different(drawn), train=first if train is None else train, evaluate=evaluate)
+    return _Parts(
+        calibrate=_different(drawn), train=first if train is None else train, evaluate=evaluate, labels=labels
+    )
 
 
 def _different(drawn: Mapping[int, Examples]) -> dict[int, Examples]:
@@ -261,6 +269,7 @@ def _notes(request: DataRequest, parts: _Parts, seen: int) -> tuple[str, ...]:
             f"{repeated} of {len(parts.evaluate)} evaluation examples repeat an earlier one; intervals count them as "
             "independent, so they are too narrow"
         )
+    notes += _class_notes(request, parts)
     if (drawn := len(parts.calibrate)) < request.calibrate_seeds:
         notes.append(
             f"calibrate.seeds: {request.calibrate_seeds} seeds draw {drawn} different "
@@ -268,6 +277,31 @@ def _notes(request: DataRequest, parts: _Parts, seen: int) -> tuple[str, ...]:
             f"'{request.calibrate_split}'; take fewer samples to see what the draw matters"
         )
     return tuple(notes)
+
+
+def _class_notes(request: DataRequest, parts: _Parts) -> list[str]:
+    """Classes that nothing but the evaluation has, and labels that are all the same."""
+    labels = parts.evaluate.labels
+    if labels is None or labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return []
+    present = np.unique(labels)
+    notes = []
+    if len(present) == 1 and len(labels) > 1:
+        notes.append(
+            f"all {len(labels)} evaluation examples are of class {present[0]}: a network that always answers it is "
+            "right on every one; is the split sorted by class, or are the labels all the same?"
+        )
+    if parts.labels is not None and parts.labels.ndim == 1 and parts.labels.dtype.kind in "iu":
+        unseen = [int(label) for label in np.setdiff1d(present, parts.labels)]
+        if unseen:
+            named = ", ".join(map(str, unseen[:SHOWN])) + (f" and {len(unseen) - SHOWN} more" * (len(unseen) > SHOWN))
+            count = int(np.isin(labels, unseen).sum())
+            notes.append(
+                f"{len(unseen)} of {len(present)} classes of '{request.evaluate_split}' are not in "
+                f"'{request.calibrate_split}': {named} ({count} of {len(labels)} evaluation examples); do both splits "
+                "number the classes alike?"
+            )
+    return notes
 
 
 def _store(dataset: Dataset, parts: _Parts, root: Path) -> Data:

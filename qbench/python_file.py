@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import difflib
 import hashlib
 import importlib
 import importlib.machinery
@@ -41,7 +42,9 @@ def attribute(path: Path, name: str, *, error: type[CaseError]) -> Any:
         return vars(module)[name]
     public = sorted(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
     has = f"it has {', '.join(public)}" if public else "it has no function"
-    raise error(f"{path}: no '{name}' in this file; {has}")
+    near = difflib.get_close_matches(name, public, n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    raise error(f"{path}: no '{name}' in this file{hint} {has}")
 
 
 def call(function: Callable[..., Any], *args: Any, path: Path, error: type[CaseError], **kwargs: Any) -> Any:

@@ -28,7 +28,8 @@ def images(n, *, seed=0, size=4):
 
 def npz(folder, **arrays):
     values = {"train_inputs": images(40, seed=1), "test_inputs": images(20, seed=2)} | arrays
-    values |= {f"{split}_labels": np.arange(len(values[f"{split}_inputs"])) % 10 for split in ("train", "test")}
+    labels = {f"{split}_labels": np.arange(len(values[f"{split}_inputs"])) % 10 for split in ("train", "test")}
+    values = labels | values
     np.savez(folder / "d.npz", **values)
     return DataRequest(
         loader="npz",
@@ -286,3 +287,20 @@ def test_ids_stand_beside_their_examples(root, tmp_path):
     assert np.array_equal(back.inputs[0], images(20, seed=2))
     assert back.ids[:2] == ("test[0]", "test[1]")
     assert json.loads((data.folder / "ids.json").read_text()) == list(back.ids)
+
+
+def test_classes_that_only_the_evaluation_has_are_said(root, tmp_path):
+    """The splits number their classes differently, or one was cut out of sorted data: nothing else would show it."""
+    labels = {"train_labels": np.arange(40) % 3, "test_labels": np.array([0, 1, 3, 4] * 5)}
+    (note,) = prepare(npz(tmp_path, **labels), root).notes
+    assert note == (
+        "2 of 4 classes of 'test' are not in 'train': 3, 4 (10 of 20 evaluation examples); do both splits number the "
+        "classes alike?"
+    )
+
+
+def test_labels_of_one_class_are_said(root, tmp_path):
+    """A network that always answers this class is right on every example."""
+    labels = {"train_labels": np.arange(40) % 3, "test_labels": np.full(20, 2)}
+    (note,) = prepare(npz(tmp_path, **labels), root).notes
+    assert note.startswith("all 20 evaluation examples are of class 2: a network that always answers it is right")

@@ -907,7 +907,17 @@ def test_the_suite_decides_whether_whole_numbers_stay_whole(tmp_path: Path) -> N
     ("body", "expected"),
     [
         ("return 1 / 0", r"mine\.py:3: ZeroDivisionError: division by zero"),
-        ("return [1]", r"expected \(inputs, labels\) or a dict with these keys, got list"),
+        ("return [1]", r"expected \(inputs, labels\) or a dict with these keys, got a list: return whole arrays"),
+        ("return np.ones((2, 3))", r"got one ndarray: .* `return inputs, labels`, or `return inputs, None`"),
+        (
+            "yield np.ones(3), 1",
+            r"got a generator \(is there a `yield`\?\): return whole arrays, `pairs = list\(examples\)",
+        ),
+        ("pass", r"got nothing \(is a `return` missing\?\)"),
+        (
+            "class DataLoader: dataset, batch_size = 1, 2\n    return DataLoader()",
+            r"got a DataLoader: return whole arrays, `pairs = list\(loader\)",
+        ),
         ("return 1, 2, 3", r"expected \(inputs, labels\) or a dict with these keys, got a tuple of 3"),
         ("return {'images': 1}", "the dict needs 'inputs' and may have 'labels' and 'ids'; it has images"),
         ("return [[1], [1, 2]], [0, 1]", "inputs: cannot be made an array"),
@@ -941,3 +951,21 @@ def test_attributes_of_a_users_function_are_checked(text: str, expected: str, tm
     """A wrong attribute is told when the data set is opened, not when its numbers are wrong."""
     with pytest.raises(DataError, match=expected):
         opened("python", write_python(tmp_path, text), tmp_path)
+
+
+@pytest.mark.parametrize("orientation", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+def test_a_photo_is_turned_as_its_exif_says(orientation: int, tmp_path: Path) -> None:
+    """A phone stores what its sensor saw and says in EXIF how it was held; the network sees it upright."""
+    from PIL import Image, ImageOps
+
+    upright = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
+    image = Image.fromarray(upright)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    for name in ("a", "b"):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        image.save(tmp_path / "train" / name / "x.png", exif=exif)
+    found = opened("image-folder", str(tmp_path), tmp_path).load("train").inputs[0][0]
+    turned = ImageOps.exif_transpose(Image.open(tmp_path / "train" / "a" / "x.png"))
+    np.testing.assert_array_equal(found.transpose(1, 2, 0), np.asarray(turned))
+    assert found.shape == ((3, 6, 4) if 5 <= orientation <= 8 else (3, 4, 6))

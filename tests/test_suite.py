@@ -315,7 +315,7 @@ def test_place_is_the_line_of_the_key_or_of_its_nearest_given_ancestor() -> None
 def test_references_are_absolute_and_start_at_the_suites_folder(tmp_path: Path) -> None:
     """Paths in a suite are relative to the suite's own file, wherever the process stands."""
     for name in ("net.py", "net.safetensors", "net.onnx"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text("def build(width): ...\n" if name == "net.py" else "")
     models = (
         "[digits-cnn, {name: mine, source: {python: 'net.py:build', args: {width: 3}}, weights: net.safetensors}, "
         "{name: other, source: {onnx: ./net.onnx}}]"

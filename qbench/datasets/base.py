@@ -127,6 +127,10 @@ class Dataset(ABC):
         except DataError as error:
             raise DataError(f"{self.name}: split '{split}': {error}") from error
 
+    def known_labels(self, split: str) -> Array | None:
+        """All labels of a split where they are at hand without reading it (again); else None."""
+        return self._whole[1].labels if self._whole is not None and self._whole[0] == split else None
+
 
 class OpenDataset(Protocol):
     """What the registry holds for the kind ``dataset``."""

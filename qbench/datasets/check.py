@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -53,7 +54,9 @@ def _shapes(examples: Examples) -> str:
 def require_split(dataset: Dataset, split: str) -> None:
     """Raises ``DataError`` that lists the splits there are when this one is not among them."""
     if split not in dataset.splits:
-        raise DataError(f"{dataset.name}: no split '{split}'; there are: {', '.join(dataset.splits)}")
+        close = difflib.get_close_matches(split, dataset.splits, n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else ";"
+        raise DataError(f"{dataset.name}: no split '{split}'{hint} there are: {', '.join(dataset.splits)}")
 
 
 def labels_of(raw: Any, where: str) -> Array:

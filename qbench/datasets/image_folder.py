@@ -9,7 +9,8 @@ side before the centre crop; by default the image just covers ``size``), ``chann
 nhwc (what the model takes), ``scale`` (default 1/255), ``mean``, ``std``, ``seed``, ``test_share``, ``classes`` (a
 number n: folders are called by the model's outputs 0 to n - 1; a list of names, or a text file with one name a line:
 the folders' names in the order of the model's outputs, more than there are folders if need be).
-As in torchvision's evaluation transforms: bicubic with antialiasing, centre crop, no rotation by EXIF.
+Photos are turned as their EXIF says; then as in torchvision's evaluation transforms: bicubic with antialiasing, centre
+crop.
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ class ImageFolder(Dataset):
         except DataError as error:
             raise DataError(f"{self.name}: split '{split}': {error}") from error
         return self._read(split, index)
+
+    def known_labels(self, split: str) -> Array | None:
+        """The labels of a split whole, from the folders' names."""
+        return np.array([label for _, label in self.files[split]], dtype=np.int64)
 
     def _read(self, split: str, index: Array | None) -> Examples:
         require_split(self, split)

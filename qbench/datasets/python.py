@@ -9,7 +9,7 @@ A tuple as inputs means one array per model input; labels may be None. The funct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,30 @@ def _parts(result: Any, where: str) -> tuple[Any, Any, Any]:
         return result["inputs"], result.get("labels"), result.get("ids")
     if isinstance(result, tuple) and len(result) == 2:
         return result[0], result[1], None
-    got = f"a tuple of {len(result)}" if isinstance(result, tuple) else type(result).__name__
-    raise DataError(f"{where}: expected (inputs, labels) or a dict with these keys, got {got}")
+    raise DataError(f"{where}: expected (inputs, labels) or a dict with these keys, got {_told(result)}")
+
+
+def _told(result: Any) -> str:
+    """What came instead, and what to return in its place."""
+    if isinstance(result, tuple):
+        more = "; several inputs go into a tuple of their own: return (first, second), labels" if result else ""
+        return f"a tuple of {len(result)}{more}"
+    name = type(result).__name__
+    if hasattr(result, "__array__"):
+        return f"one {name}: return it with its labels, `return inputs, labels`, or `return inputs, None` without any"
+    if hasattr(result, "dataset") and hasattr(result, "batch_size"):
+        return (
+            f"a {name}: return whole arrays, `pairs = list(loader); return np.concatenate([x.numpy() for x, _ in pairs]"
+            "), np.concatenate([y.numpy() for _, y in pairs])`"
+        )
+    if isinstance(result, Iterator):
+        return (
+            f"a {name} (is there a `yield`?): return whole arrays, `pairs = list(examples); return np.stack([x for "
+            "x, _ in pairs]), np.array([y for _, y in pairs])`"
+        )
+    if hasattr(result, "__getitem__") and hasattr(result, "__len__") and not isinstance(result, str | bytes):
+        return f"a {name}: return whole arrays, `return np.stack([x for x, _ in data]), np.array([y for _, y in data])`"
+    return "nothing (is a `return` missing?)" if result is None else name
 
 
 def _splits(value: Any, where: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from qbench.errors import SuiteError, UsageError
 from qbench.models.base import ModelReference
-from qbench.suite import check, words
+from qbench.suite import check, check_data, words
 from qbench.suite import overrides as given
 from qbench.suite import text as yaml_text
 from qbench.suite.fields import EvaluateKeys, GateSpec, Limits, Matrix, MeasureSpec, Quantize
@@ -84,7 +84,7 @@ def parse(text: str, *, file: str = "<text>", overrides: Sequence[str] = ()) -> 
     except ValidationError as error:
         problems += words.problems(error, root, Suite)
     base = _folder(file) if Path(file).is_file() else None
-    problems += check.problems(root, base=base)
+    problems += check.problems(root, base=base) + check_data.problems(root, base=base)
     if suite is None or problems:
         raise SuiteError(problems)
     suite._file, suite._text, suite._overrides, suite._root = file, text, tuple(overrides), root
