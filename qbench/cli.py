@@ -97,6 +97,8 @@ def run(
     with live(sys.stderr, quiet=quiet) as progress:
         result = story.run(read, out=out, only=only, resume=stopped, jobs=jobs, progress=progress)
         page, seconds = _report(result, progress)
+    if result.resume is not None:  # said to the quiet, too, and on a line that no terminal's width cuts
+        print(f"interrupted; what is known is kept. Go on with:\n{result.resume}", file=sys.stderr)
     elapsed = {**result.elapsed_seconds, "report": seconds}
     if as_json:
         print(run_words.as_json(result, page, elapsed), end="")

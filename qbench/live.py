@@ -122,8 +122,8 @@ class Bars(Silent):
                 self._bars.update(self._task, completed=self._done + (share or 0.0), description=_plain(text))
 
     def note(self, text: str) -> None:
-        """Prints the note above the bars."""
-        self._bars.print(_plain(text), style="yellow")
+        """Prints the note above the bars, as one line: what is to be copied must not be cut at the terminal's width."""
+        self._bars.print(_plain(text), style="yellow", soft_wrap=True)
 
     def _finish(self) -> None:
         if self._task is not None:

@@ -32,12 +32,14 @@ __all__ = ["Progress", "RunResult", "run"]
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """A run's folder and records; ``elapsed_seconds`` by stage; the exit code of design.md section 4."""
+    """A run's folder and records; ``elapsed_seconds`` by stage; the exit code of design.md section 4; the command that
+    goes on with an interrupted one."""
 
     folder: Path
     records: list[Record]
     elapsed_seconds: dict[str, float]
     interrupted: bool
+    resume: str | None = None
 
     @property
     def exit_code(self) -> int:
@@ -56,7 +58,7 @@ def run(
     jobs: int | None,
     progress: Progress,
 ) -> RunResult:
-    """Runs a suite; every case ends as a record. Ctrl-C keeps what is known and tells how to resume."""
+    """Runs a suite; every case ends as a record. After Ctrl-C the result says how to resume."""
     cores = measuring_cores(suite, machine.allowed_cores())
     plan = make_plan(suite, load_backends(suite), cores=len(cores), only=only)
     if not plan.cases and not plan.skipped:
@@ -82,12 +84,15 @@ def run(
             _tell(state)
     except KeyboardInterrupt:
         interrupted = True
-        progress.note(f"interrupted; what is known is kept. Go on with: {folder.resume_command(suite, only)}")
     folder.write_info(
         state.suite, plan, started=started, finished=None if interrupted else _now(), elapsed_seconds=state.elapsed
     )
     return RunResult(
-        folder=folder.path, records=folder.records(), elapsed_seconds=state.elapsed, interrupted=interrupted
+        folder=folder.path,
+        records=folder.records(),
+        elapsed_seconds=state.elapsed,
+        interrupted=interrupted,
+        resume=folder.resume_command(suite, only) if interrupted else None,
     )
 
 

@@ -53,6 +53,7 @@ def as_json(result: RunResult, report: Path | None, elapsed_seconds: Mapping[str
         "report": None if report is None else str(report),
         "exit_code": result.exit_code,
         "interrupted": result.interrupted,
+        "resume": result.resume,
         "elapsed_seconds": dict(elapsed_seconds),
         "records": [asdict(record) for record in result.records],
     }

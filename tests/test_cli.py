@@ -425,6 +425,23 @@ def test_run_exit_codes(
     assert done.out.splitlines()[-1].startswith("time: ")
 
 
+@pytest.mark.parametrize("options", [(), ("--quiet",), ("--quiet", "--json")])
+def test_an_interrupted_run_says_how_to_go_on(
+    qbench: Qbench, runs: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """Also to the quiet, on a line of its own that is not cut, however narrow the terminal; a program has it as a
+    key."""
+    monkeypatch.setenv("COLUMNS", "40")
+    command = f"qbench run suites/quickstart.yaml --resume reports/{'x' * 200}"
+    result = RunResult(folder=runs, records=[], elapsed_seconds={}, interrupted=True, resume=command)
+    monkeypatch.setattr(run, "run", lambda suite, **given: result)
+    done = qbench("run", QUICKSTART, *options)
+    assert done.code == 130
+    assert done.err.splitlines()[-2:] == ["interrupted; what is known is kept. Go on with:", command]
+    if "--json" in options:
+        assert json.loads(done.out)["resume"] == command
+
+
 def test_no_output_commands_the_terminal(qbench: Qbench, tmp_path: Path) -> None:
     """An error that quotes a file's name, a label or a library shows escapes and turns of direction as text."""
     done = qbench("plan", tmp_path / "no\x1b[31m\u202esuch.yaml")

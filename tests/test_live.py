@@ -100,6 +100,17 @@ def test_bars_show_stage_count_text_and_notes() -> None:
     assert "measure" in text
 
 
+def test_a_note_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command in it can be copied whole from a narrow terminal, which wraps by itself."""
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = Terminal()
+    command = f"qbench run suite.yaml --resume {'x' * 100}/{'y' * 60}"
+    with live(stream) as progress:
+        progress.stage("measure", 1)
+        progress.note(command)
+    assert command in stream.getvalue()
+
+
 def test_bars_take_no_control_from_a_name() -> None:
     """The bars draw with escapes of their own; those of a file's name or of a library's error are shown."""
     stream = Terminal()

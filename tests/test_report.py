@@ -111,6 +111,16 @@ def test_what_is_slower_than_fp32_needs_no_more_examples(high: float, verdict: s
     assert found.verdict == verdict
 
 
+@pytest.mark.parametrize(("value", "verdict"), [(0.643, "keep fp32"), (0.9, "undecided"), (1.3, "undecided")])
+def test_what_is_much_slower_without_an_interval_keeps_fp32(value: float, verdict: str) -> None:
+    """0.643 times as fast, one after the other: no interval says so, but more than processes differ. 0.9 is no more
+    than noise may make."""
+    alone = speedup(value, low=None, high=None, protocol="sequential", control=None)
+    found = only([fp32(), int8(accuracy=OPEN, latency=latency(0.0025 / value), speedup=alone)])
+    assert found.verdict == verdict
+    assert found.headline.startswith("Keep fp32 on torch" if verdict == "keep fp32" else "Undecided on static")
+
+
 def test_the_answer_names_what_was_passed_over_and_what_is_close() -> None:
     """A faster variant that loses is named with its fault; a rival within the intervals is too close to call."""
     lossy = int8("net/static/x86/t1/b1", latency=latency(0.0005), accuracy=LOSSY, speedup=speedup(5.0))

@@ -323,7 +323,8 @@ def test_ctrl_c_keeps_what_is_known_and_tells_how_to_go_on(folder):
     result = go(file, folder, progress=heard)
     assert result.interrupted
     assert result.exit_code == 130
-    assert f"--resume {result.folder}" in heard.notes[-1]
+    assert result.resume is not None
+    assert f"--resume {result.folder}" in result.resume
     assert json.loads((result.folder / "run.json").read_text())["finished"] is None
     resumed = go(file, folder, resume=result.folder)
     assert {one.status for one in resumed.records} == {"ok"}

@@ -149,10 +149,13 @@ def _answer(setting: Setting, judged: Judged) -> Answer:
 
 
 def _keep_fp32(hope: Record, records: Sequence[Record]) -> str | None:
-    """The headline where accuracy need not be decided, since the case is slower than fp32 for certain; else None."""
+    """The headline where accuracy need not be decided, since the case is slower than fp32; else None. Shown by the
+    interval, and where there is none by a ratio further from 1 than processes differ."""
     fp32, found = fastest_fp32(records), hope.speedup_fastest or hope.speedup
     own, full = p50(hope), None if fp32 is None else p50(fp32)
-    if fp32 is None or own is None or full is None or found is None or found.high is None or found.high >= 1:
+    if fp32 is None or own is None or full is None or found is None:
+        return None
+    if (found.value * (1 + ABSOLUTE_SPREAD) if found.high is None else found.high) >= 1:
         return None
     return (
         f"Keep fp32 on {fp32.case.backend} ({wording.duration(full)} a call) unless size decides: the fastest int8 "
