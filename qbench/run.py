@@ -141,6 +141,7 @@ def _measure(state: RunState) -> None:
             [one.case for one in rivals],
             arms,
             lambda case: state.progress.advance(case) if case in wanted else None,
+            tell=state.progress.advance,
             done=state.ledger.done,
         )
         share = (time.monotonic() - started) / (1 + len(contenders))

@@ -303,3 +303,31 @@ def test_blocks_are_short_and_never_empty(seconds, cold):
         assert block == Block(discard=1, keep=2)
     elif seconds > 1e-4:
         assert block.keep * seconds <= 0.03
+
+
+def test_what_is_measured_and_what_is_left_is_told():
+    """The bar names the case, the process and how long it may still take; the share never goes back, and it is told
+    about once a second, not in every round."""
+    told = []
+    machine = Machine({"base": 0.002, "a": 0.001, "b": 0.001}, noise=0.3)
+    protocol = paired(machine, precision=1e-6, max_seconds=6.0, processes=3)
+    protocol.measure(
+        "base", ["a", "b"], machine.open_arm, lambda case: None, tell=lambda text, share: told.append((text, share))
+    )
+    assert told[0] == ("base, process 1 of 3: 4 processes start", 0.0)
+    assert told[1] == ("a, process 1 of 3: 2 cases open here, at most 12 s left", 0.0)
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert 0.6 < shares[-1] <= 1.0
+    assert any("process 3 of 3" in text for text, _ in told)
+    assert 6 <= len(told) <= machine.now + 4
+
+
+def test_one_after_the_other_says_which_is_alone():
+    """The literature's protocol names the case that runs and how many there are."""
+    told = []
+    machine = Machine({"base": 0.002, "a": 0.001})
+    Sequential(calls=10).measure(
+        "base", ["a"], machine.open_arm, lambda case: None, tell=lambda text, share: told.append(text)
+    )
+    assert told == ["base: alone in its process, 1 of 2 here", "a: alone in its process, 2 of 2 here"]

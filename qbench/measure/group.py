@@ -11,7 +11,7 @@ from typing import Any
 from qbench import registry
 from qbench.errors import CaseError
 from qbench.measure.arm import ArmFacts, ArmSpec, LocalArm
-from qbench.measure.protocol import CONTROL, Earlier, Keep, Protocol, Watch
+from qbench.measure.protocol import CONTROL, Earlier, Keep, Protocol, Tell, Watch
 from qbench.measure.samples import Samples, Seen
 from qbench.process import Limits, Worker
 
@@ -67,6 +67,7 @@ def measure_group(
     limits: Limits,
     fresh: bool = False,
     watch: Watch = lambda case: None,
+    tell: Tell = lambda text, share: None,
     earlier: Earlier = MappingProxyType({}),
     keep: Keep = lambda known: None,
     open_remote: Callable[..., Any] = RemoteArm,
@@ -85,7 +86,7 @@ def measure_group(
         return arm
 
     names = [spec.case for spec in contenders]
-    outcome = protocol.measure(baseline.case, names, open_arm, watch, earlier=earlier, keep=keep)
+    outcome = protocol.measure(baseline.case, names, open_arm, watch, tell=tell, earlier=earlier, keep=keep)
     return {case: _measured(result, opened.get(case, [])) for case, result in outcome.items()}
 
 

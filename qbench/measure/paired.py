@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import CaseError
+from qbench.measure import in_hand
 from qbench.measure.blocks import COLD_CALLS, LONG_CALL_SECONDS, PILOTS, Block, block_for, cold_calls, pilot_calls
-from qbench.measure.protocol import CONTROL, Arm, Earlier, Keep, OpenArm, Outcome, Protocol, Seconds, Watch
+from qbench.measure.protocol import CONTROL, Arm, Earlier, Keep, OpenArm, Outcome, Protocol, Seconds, Tell, Watch
 from qbench.measure.samples import Samples, Seen, counts, joined, split
 
 LOOK_AGAIN = 1.05  # a look at the interval costs the coordinator as much as many rounds, so it waits for news
@@ -78,6 +79,7 @@ class Paired(Protocol):
         open_arm: OpenArm,
         watch: Watch,
         *,
+        tell: Tell = lambda text, share: None,
         earlier: Earlier = MappingProxyType({}),
         keep: Keep = lambda known: None,
     ) -> Outcome:
@@ -95,7 +97,7 @@ class Paired(Protocol):
             alive = [one for one in series.values() if one.error is None]
             for one in alive:
                 one.stopped, one.before, one.seconds, one.looked = None, one.before + one.seconds, 0.0, 0
-            _Session(self, baseline, base, number, shuffle, open_arm, watch).run(alive)
+            _Session(self, baseline, base, number, shuffle, open_arm, watch, tell).run(alive)
             died, base.error = base.error or died, None
             if number < self.processes - 1:
                 keep({one.case: self._samples(one, series[CONTROL]) for one in (base, *alive) if one.calls})
@@ -160,6 +162,7 @@ class _Session:
         shuffle: random.Random,
         open_arm: OpenArm,
         watch: Watch,
+        tell: Tell,
     ) -> None:
         self._plan = plan
         self._baseline = baseline
@@ -168,10 +171,13 @@ class _Session:
         self._shuffle = shuffle
         self._open = open_arm
         self._watch = watch
+        self._tell = tell
+        self._told = -math.inf
         self._arms: dict[str, Arm] = {}
 
     def run(self, series: list[_Series]) -> None:
         everyone = [(self._base, self._base.case), *((one, one.case) for one in series)]
+        self._tell(*in_hand.starting(self._baseline, self._number, self._plan.processes, len(everyone)))
         try:
             self._start(everyone)
             for one, case in everyone:
@@ -236,6 +242,7 @@ class _Session:
         while open_ and self._base.error is None:
             # The control is needed as long as anything is measured, and only until it is itself precise enough.
             visited = [*open_, *(one for one in control if one.error is None and one.stopped != "precision")]
+            self._say(open_)
             self._shuffle.shuffle(visited)
             for one in visited:
                 self._pair(one)
@@ -244,6 +251,14 @@ class _Session:
             for one in visited:
                 self._judge(one)
             open_ = [one for one in open_ if one.error is None and one.stopped is None]
+
+    def _say(self, open_: Sequence[_Series]) -> None:
+        """Tells what is being measured and what is left, at most once a second."""
+        now, plan = self._plan.seconds(), self._plan
+        if now - self._told >= in_hand.SAY_SECONDS:
+            self._told, spent = now, [one.seconds for one in open_]
+            most = plan.max_seconds / plan.processes
+            self._tell(*in_hand.measuring(open_[0].case, self._number, plan.processes, spent, most))
 
     def _pair(self, one: _Series) -> None:
         """A block of the contender and one of the baseline, side by side in random order."""

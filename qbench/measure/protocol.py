@@ -37,6 +37,7 @@ class Arm(Interface):
 OpenArm = Callable[[str], Arm]
 Seconds = Callable[[], float]
 Watch = Callable[[str], None]
+Tell = Callable[[str, float], None]  # what is in hand and what is left; how far that is, 0 to 1
 Outcome = dict[str, "Samples | CaseError"]
 Earlier = Mapping[str, Samples]
 Keep = Callable[[Earlier], None]
@@ -55,14 +56,16 @@ class Protocol(ABC):
         open_arm: OpenArm,
         watch: Watch,
         *,
+        tell: Tell = lambda text, share: None,
         earlier: Earlier = MappingProxyType({}),
         keep: Keep = lambda known: None,
     ) -> Outcome:
         """Samples, or the error that ended it, of the baseline and of every contender.
 
         ``open_arm(case)`` starts a case's process; the name ``control`` opens a second copy of the baseline.
-        ``watch(case)`` hears of each case that is done. An arm that dies ends its own case only. ``keep`` is handed
-        what is known so far, as often as it is worth keeping; ``earlier`` is what a killed run kept: it goes on there.
+        ``watch(case)`` hears of each case that is done, ``tell`` what is being measured, and what is left. An arm
+        that dies ends its own case only. ``keep`` is handed what is known so far, as often as it is worth keeping;
+        ``earlier`` is what a killed run kept: it goes on there.
         """
 
 
@@ -81,12 +84,15 @@ class Sequential(Protocol):
         open_arm: OpenArm,
         watch: Watch,
         *,
+        tell: Tell = lambda text, share: None,
         earlier: Earlier = MappingProxyType({}),
         keep: Keep = lambda known: None,
     ) -> Outcome:
         """One case after the other; no ratios of neighbours, so no interval on the speed-up."""
         seen: Outcome = {}
-        for case in (baseline, *contenders):
+        cases = (baseline, *contenders)
+        for number, case in enumerate(cases):
+            tell(f"{case}: alone in its process, {number + 1} of {len(cases)} here", 0.0)
             try:
                 seen[case] = self._alone(case, open_arm)
             except CaseError as error:

@@ -16,7 +16,7 @@ from qbench.measure.arm import INPUTS, ArmSpec
 from qbench.measure.group import Measured, chunks, cold_starts, measure_group
 from qbench.measure.paired import Paired
 from qbench.measure.partial import Partial
-from qbench.measure.protocol import Protocol, Watch
+from qbench.measure.protocol import Protocol, Tell, Watch
 from qbench.measure.protocol import Sequential as SequentialProtocol
 from qbench.plan import Case
 from qbench.process import Limits
@@ -65,6 +65,7 @@ class Stage:
         artifacts: Mapping[str, Artifact],
         watch: Watch,
         *,
+        tell: Tell = lambda text, share: None,
         done: Container[str] = (),
     ) -> dict[str, CaseLatency]:
         """The latency of each case of a group that is not ``done``, by case id.
@@ -80,8 +81,8 @@ class Stage:
         specs = [self._spec(case, artifacts[case.id]) for case in contenders]
         known: dict[str, CaseLatency] = {}
         for group in self._groups(specs, others, sizes):
-            measured = self._measured(base, group, watch)
-            alone = self._alone(base, group, watch)
+            measured = self._measured(base, group, watch, tell)
+            alone = self._alone(base, group, tell)
             self._fp32.update(_speedups(measured, baseline.id, [spec.case for spec in others]))
             against = self._against(baseline.id, [case.id for case in rivals])
             for spec in (base, *group):
@@ -108,7 +109,7 @@ class Stage:
         groups = chunks(specs, file_bytes=lambda spec: sizes[spec.case], free_bytes=free) or [[]]
         return [[*group, *others] for group in groups]
 
-    def _measured(self, base: ArmSpec, group: list[ArmSpec], watch: Watch) -> dict[str, Measured]:
+    def _measured(self, base: ArmSpec, group: list[ArmSpec], watch: Watch, tell: Tell) -> dict[str, Measured]:
         partial = Partial(self.folder / "samples", base.case, [spec.case for spec in group])
         measured = measure_group(
             base,
@@ -116,6 +117,7 @@ class Stage:
             protocol=protocol_of(self.suite.measure),
             limits=self.limits,
             watch=watch,
+            tell=tell,
             earlier=partial.read(),
             keep=partial.write,
         )
@@ -127,13 +129,13 @@ class Stage:
         while self._partial:
             self._partial.pop().remove()
 
-    def _alone(self, base: ArmSpec, group: list[ArmSpec], watch: Watch) -> dict[str, Measured]:
+    def _alone(self, base: ArmSpec, group: list[ArmSpec], tell: Tell) -> dict[str, Measured]:
         """The sequential protocol beside the paired one, where the suite asks for both."""
         spec = self.suite.measure
         if spec.protocol != "both":
             return {}
         protocol = SequentialProtocol(warmup=spec.warmup_calls, calls=spec.calls)
-        return measure_group(base, group, protocol=protocol, limits=self.limits)
+        return measure_group(base, group, protocol=protocol, limits=self.limits, tell=tell)
 
     def _with_cold_starts(self, spec: ArmSpec, seen: Measured) -> Measured:
         missing = self.suite.measure.cold_starts - len(seen.facts)
