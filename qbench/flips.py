@@ -79,7 +79,7 @@ def answers(predictions: Mapping[str, Array]) -> Answers | None:
     """The answers of stored predictions (``outputs``, perhaps ``labels`` and ``ids``); None where the outputs are no
     scores of classes, or not all finite."""
     outputs, labels = predictions.get("outputs"), predictions.get("labels")
-    if outputs is None or len(outputs) == 0 or not np.isfinite(outputs).all():
+    if outputs is None or outputs.size == 0 or not np.isfinite(outputs).all():
         return None
     whole = labels is not None and labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) == len(outputs)
     if outputs.ndim != 2 or (outputs.shape[1] < 2 and not whole) or (labels is not None and not whole):

@@ -189,3 +189,8 @@ def test_predictions_that_are_not_those_of_the_run_are_doubted(tmp_path: Path) -
     page = build_report(folder).read_text(encoding="utf-8")
     assert "the stored predictions give 5 harmful and 0 beneficial flips, the record counted 7 and 0" in page
     assert (folder / "flips.csv").read_text(encoding="utf-8").count("\n") == 1
+
+
+def test_outputs_without_a_value_have_no_answer() -> None:
+    """A file of predictions that somebody else wrote may hold examples of no values at all."""
+    assert flips.answers({"outputs": np.empty((20, 0)), "labels": np.zeros(20, dtype=np.int64)}) is None
