@@ -243,6 +243,18 @@ class CalibrationLuck:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OtherRuntime:
+    """Another case of the same network (one file, or one recipe) on another backend whose outputs differ by more than
+    rounding explains: the SQNR of one against the other and that of the better one against its fp32, in dB, and the
+    first layer that differs (null: not found)."""
+
+    case: str
+    between_db: float
+    better_db: float
+    layer: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Accuracy:
     """The score on ``n`` evaluation examples, and its paired change against the like-for-like fp32. ``inputs``: how
     each model input fits a static or QAT artifact (null for others, and for inputs of whole numbers). ``calibration``:
@@ -250,7 +262,8 @@ class Accuracy:
     ``shared_examples``: how many evaluation examples calibration or training saw, too (null: not counted).
     ``interval``: how the limits come about, ``score`` (Wilson's, Tango's) for right or wrong, ``t`` for other means,
     ``paired bootstrap`` for metrics that no example has alone (null: not told). ``only_answer``: the class that every
-    example is given (null: there are several, or the outputs are no classes)."""
+    example is given (null: there are several, or the outputs are no classes). ``other_runtime``: null where no other
+    backend runs the same network, and where its outputs are the same but for rounding."""
 
     metric: str
     value: float
@@ -265,6 +278,7 @@ class Accuracy:
     shared_examples: Whole | None = None
     interval: Literal["score", "t", "paired bootstrap"] | None = None
     only_answer: Whole | None = None
+    other_runtime: OtherRuntime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from qbench.run_layers import keep_layers
 from qbench.run_ledger import Ledger, plain
 from qbench.run_metric import as_before
 from qbench.run_prepare import prepare
+from qbench.run_runtimes import compare_runtimes
 from qbench.run_state import Progress, RunState
 from qbench.suite import Suite
 
@@ -112,9 +113,10 @@ def _tell(state: RunState) -> None:
 
 
 def _evaluate(state: RunState) -> None:
-    """Predictions and scores, doubts about them, images of the examples that flip, and the numbers of layers."""
+    """Predictions and scores, doubts about them, runtimes that differ, images of flips, numbers of layers."""
     evaluate(state)
     doubt_scores(state)
+    compare_runtimes(state)
     keep_images(state)
     keep_layers(state)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from qbench import one_answer, wording
+from qbench import one_answer, runtime_difference, wording
 from qbench.quant import coverage, input_fit
 from qbench.record import Record
 from qbench.run import RunResult
@@ -33,9 +33,14 @@ def problems(records: Iterable[Record]) -> list[str]:
 
 def warnings(records: Iterable[Record]) -> list[str]:
     """Lines on fp32 that answers the same to everything, on data that does not fit what the int8 artifacts were
-    calibrated on, and on coverage that is not known; empty where there is nothing to warn of."""
+    calibrated on, on coverage that is not known, and on runtimes that differ; empty where there is nothing."""
     known = list(records)
-    told = (*one_answer.warnings(known), *input_fit.warnings(known), *coverage.warnings(known))
+    told = (
+        *one_answer.warnings(known),
+        *input_fit.warnings(known),
+        *coverage.warnings(known),
+        *runtime_difference.warnings(known),
+    )
     return [f"warning: {wording.clean(one)}" for one in told]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from qbench import one_answer, wording
+from qbench import one_answer, runtime_difference, wording
 from qbench.compare import Delta
 from qbench.quant import coverage, input_fit
 from qbench.report import answer, draws, flips, table, text
@@ -36,6 +36,7 @@ def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tu
         *one_answer.warnings(run.records),
         *input_fit.warnings(run.records),
         *coverage.warnings(run.records),
+        *runtime_difference.warnings(run.records),
         *_seen_before(run),
         *judged.warnings(),
         *doubts,
