@@ -135,7 +135,7 @@ def _key(variant: Variant, backend: Backend, model: Model, data: Data) -> str:
         "backend": variant.backend,
         "versions": machine.versions(backend.libraries()),
         "toolchain": backend.toolchain(),
-        "isa": machine.isa(),
+        "isa": [machine.isa(), machine.switches()],
         "pipeline": _pipeline_digest(),
     }
     return cache.key_of(parts)

@@ -16,7 +16,9 @@ from qbench.errors import QbenchError
 
 LIBRARIES = ("torch", "torchao", "onnx", "onnxruntime", "onnxscript", "openvino", "numpy")
 # What the runtimes read when they are imported, and what thus changes a measurement.
-VARIABLES = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "ORT_", "ATEN_", "MALLOC_")
+VARIABLES = (
+    "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "ORT_", "ATEN_", "FBGEMM_", "OV_CPU_", "MALLOC_",
+)  # fmt: skip
 # Those that bind threads to cores, which is what qbench does itself.
 BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 COMPILERS = ("g++", "clang++", "c++", "cl")

@@ -33,7 +33,7 @@ from qbench.stored import StoredRun
 from qbench.suite import Suite
 
 # An artifact is built for these; another CPU of the same kind runs both artifacts, so their ratio means something.
-BUILT_FOR = ("arch", "isa", "os")
+BUILT_FOR = ("arch", "isa", "isa_switches", "os")
 # 20 rounds of 6 ms blocks take 0.7 s beside the 3 to 5 s that three fresh interpreters take to start, and leave
 # 0.5 % of spread within a process beside the 1 to 1.5 % from one to the next.
 ROUNDS = 20

@@ -61,17 +61,41 @@ _ARM_CORES = {
     ("0x41", "0xd4f"): "Neoverse-V2",
 }
 
-# Environment variables that can hide an instruction set from a runtime.
-HIDING_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
+# Environment variables that can hide an instruction set from a runtime: oneDNN (torch, OpenVINO), torch's vector code,
+# MKL, fbgemm (engines fbgemm and x86), OpenVINO's own list of capabilities. ONNX Runtime has none.
+HIDING_VARIABLES = (
+    "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",
+    "ATEN_CPU_CAPABILITY",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "FBGEMM_ENABLE_INSTRUCTIONS",
+    "FBGEMM_ENABLE_AVX512_256",
+    "OV_CPU_MAX_ISA",
+)
+# Those that add four products of bytes in 32 bits, and which of them oneDNN uses at most where it is limited; any
+# other limit leaves all of them (https://uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html).
+ADD_IN_32_BITS = ("avx512_vnni", "avx_vnni", "avx_vnni_int8", "amx_int8")
+_ONEDNN_LIMITS = {
+    "SSE41": (),
+    "AVX": (),
+    "AVX2": (),
+    "AVX2_VNNI": ("avx_vnni",),
+    "AVX2_VNNI_2": ("avx_vnni", "avx_vnni_int8"),
+    "AVX512_CORE": (),
+    "AVX512_CORE_VNNI": ("avx512_vnni",),
+    "AVX512_CORE_BF16": ("avx512_vnni",),
+    "AVX512_CORE_FP16": ("avx512_vnni", "avx_vnni"),
+}
 
 # A latency means something only beside these; the order is the order in which a difference is named.
-COMPARED = ("cpu", "arch", "isa", "cores_allowed", "cores_total", "hypervisor", "os")
+COMPARED = ("cpu", "arch", "isa", "isa_switches", "cores_allowed", "cores_total", "hypervisor", "os")
 
 
 def fingerprint(root: Path = ROOT) -> dict[str, Any]:
     """What decides this machine's latencies, as JSON-able values; no heavy import, no child process on Linux.
 
-    ``cpu`` is the model's name, ``isa`` the sorted usable instruction sets, ``cores_allowed`` and ``cores_total``
+    ``cpu`` is the model's name, ``isa`` the sorted usable instruction sets, ``isa_switches`` the variables that hide
+    some of them from a runtime (``NAME=value``; None where none is set), ``cores_allowed`` and ``cores_total``
     numbers of logical cores, ``cpu_quota`` the cgroup's limit in cores (None: no limit), ``hypervisor`` a name,
     ``unnamed``, ``none``, or None where the machine does not tell.
     """
@@ -80,6 +104,7 @@ def fingerprint(root: Path = ROOT) -> dict[str, Any]:
         "cpu": cpu_model(root),
         "arch": platform.machine() or None,
         "isa": list(words) or None,
+        "isa_switches": list(switches()) or None,
         "cores_allowed": len(allowed_cores(root)),
         "cores_total": os.cpu_count(),
         "cpu_quota": cpu_quota(root),
@@ -134,6 +159,19 @@ def isa(root: Path = ROOT) -> tuple[str, ...]:
     else:
         common = set()
     return tuple(sorted({_ISA_WORD_OF[flag.lower()] for flag in common if flag.lower() in _ISA_WORD_OF}))
+
+
+def switches(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The variables that hide instruction sets from a runtime and are set, sorted, each as ``NAME=value``."""
+    return tuple(sorted(f"{name}={environ[name]}" for name in HIDING_VARIABLES if environ.get(name)))
+
+
+def onednn_isa(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Of ``isa`` what oneDNN may use of the instructions that add products of bytes, as its own switch says; OpenVINO's
+    kernels follow it, too."""
+    limit = environ.get("ONEDNN_MAX_CPU_ISA") or environ.get("DNNL_MAX_CPU_ISA") or ""
+    kept = _ONEDNN_LIMITS.get(limit.upper(), ADD_IN_32_BITS)
+    return tuple(word for word in isa(root) if word not in ADD_IN_32_BITS or word in kept)
 
 
 def allowed_cores(root: Path = ROOT) -> tuple[int, ...]:

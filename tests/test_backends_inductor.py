@@ -19,7 +19,7 @@ from qbench.backends.base import BuildJob
 from qbench.backends.inductor import BACKEND
 from qbench.errors import BuildError
 from qbench.models.base import Network
-from qbench.quant import aoti, torch_ao
+from qbench.quant import aoti
 from qbench.quant.coverage import Layer, share
 from qbench.quant.recipe import Recipe
 
@@ -238,7 +238,7 @@ def test_a_package_of_another_network_is_refused(fp32):
     with pytest.raises(BuildError, match="differs from the module it came from"):
         aoti.require_equal(Shortcut().eval(), file, probes, int8=True)
     note = aoti.require_equal(Shortcut().eval(), file, probes, int8=True, saturates=True)
-    assert "this CPU has no VNNI" in note
+    assert "sums of 16 bits do overflow (outputs off by up to" in note
 
 
 def test_layers_are_marked_by_name_and_work():
@@ -257,16 +257,17 @@ def test_layers_are_marked_by_name_and_work():
     assert [one.int8 for one in nameless] == [False, False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("isa", "reduced"), [(("avx2",), True), (("avx2", "avx_vnni"), False), (("avx512_vnni",), False)]
-)
-def test_ranges_are_reduced_only_without_vnni(isa, reduced, monkeypatch):
-    """Without VNNI pairs of 8-bit products overflow 16 bits; a recipe that says what it wants is left alone."""
-    monkeypatch.setattr(torch_ao.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(torch_ao.machine, "isa", lambda: isa)
-    for mode in ("static", "dynamic"):
-        assert BACKEND.resolve(mode, Recipe()).reduce_range is reduced
-        assert BACKEND.resolve(mode, Recipe(reduce_range=not reduced)).reduce_range is not reduced
+def test_room_for_sums_is_made_in_the_weights():
+    """The same on every CPU: the build asks the kernels. A recipe that says what it wants is left alone."""
+    for mode in ("static", "dynamic", "qat"):
+        for given, expected in (
+            (Recipe(), (False, True)),
+            (Recipe(reduce_range=True), (True, False)),
+            (Recipe(reduce_range=False), (False, False)),
+            (Recipe(reduce_range=True, narrow_weights=True), (True, True)),
+        ):
+            found = BACKEND.resolve(mode, given)
+            assert (found.reduce_range, found.narrow_weights) == expected
 
 
 def test_open_choices_are_filled_and_stay():

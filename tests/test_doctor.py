@@ -98,6 +98,8 @@ def test_a_good_machine_gets_no_advice() -> None:
         ({"noise": replace(QUIET, pair_spread=0.083)}, "two blocks of the same loop differ by up to 8.3 %"),
         ({"noise": replace(QUIET, decidable=False)}, "a 5 % gate cannot be decided here in 5 s"),
         ({"variables": {"ONEDNN_MAX_CPU_ISA": "AVX2"}}, "ONEDNN_MAX_CPU_ISA can hide instruction sets"),
+        ({"variables": {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"}}, "FBGEMM_ENABLE_INSTRUCTIONS can hide instruction sets"),
+        ({"variables": {"OV_CPU_MAX_ISA": "AVX2"}}, "OV_CPU_MAX_ISA can hide instruction sets"),
         ({"variables": {"KMP_AFFINITY": "compact"}}, "KMP_AFFINITY can move threads off the cores"),
         ({"preloaded": "/wrong/libjemalloc.so"}, "LD_PRELOAD names jemalloc, but no process has it"),
         ({"machine": AMX}, "the CPU has AMX, but no process here may or does use it"),

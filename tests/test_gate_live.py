@@ -229,6 +229,11 @@ def test_only_int8_cases_that_both_have_are_run() -> None:
 @pytest.mark.parametrize(
     ("run", "base", "said"),
     [
+        (
+            here(),
+            here(isa_switches=["ONEDNN_MAX_CPU_ISA=SSE41"]),
+            "the baseline's artifact was built on another kind of machine (isa_switches differs)",
+        ),
         (here(), here(isa=["avx2"]), "the baseline's artifact was built on another kind of machine (isa differs)"),
         (here(arch="riscv64"), here(), "this run was built on another kind of machine (arch differs)"),
     ],

@@ -33,6 +33,40 @@ def test_isa_is_what_every_core_has_in_known_words_sorted(tmp_path: Path) -> Non
     assert machine.isa(root) == ("avx", "avx2", "avx512_vnni", "avx512f", "fma", "sse4_2")
 
 
+@pytest.mark.parametrize("name", machine.HIDING_VARIABLES)
+def test_a_switch_makes_it_another_machine(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What hides instructions from a runtime decides its answers and its speed: the fingerprint holds it."""
+    for other in machine.HIDING_VARIABLES:
+        monkeypatch.delenv(other, raising=False)
+    before = machine.fingerprint()
+    monkeypatch.setenv(name, "AVX2")
+    assert machine.fingerprint()["isa_switches"] == [f"{name}=AVX2"]
+    assert machine.comparable(before, machine.fingerprint()) == "isa_switches"
+    old = {key: value for key, value in before.items() if key != "isa_switches"}  # of a run before there was the field
+    assert machine.comparable(old, before) is None
+    monkeypatch.setenv(name, "")
+    assert machine.comparable(before, machine.fingerprint()) is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "left"),
+    [
+        ({}, {"avx512_vnni", "amx_int8"}),
+        ({"ONEDNN_MAX_CPU_ISA": "DEFAULT"}, {"avx512_vnni", "amx_int8"}),
+        ({"ONEDNN_MAX_CPU_ISA": "AVX2"}, set()),
+        ({"DNNL_MAX_CPU_ISA": "avx512_core"}, set()),
+        ({"ONEDNN_MAX_CPU_ISA": "AVX2_VNNI"}, set()),
+        ({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI", "DNNL_MAX_CPU_ISA": "AVX2"}, {"avx512_vnni"}),
+        ({"OV_CPU_MAX_ISA": "AVX2", "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"}, {"avx512_vnni", "amx_int8"}),
+    ],
+)
+def test_onednns_switch_hides_what_adds_in_32_bits(tmp_path: Path, environ: dict[str, str], left: set[str]) -> None:
+    """OpenVINO's kernels follow oneDNN's switch; OV_CPU_MAX_ISA alone changes none of them."""
+    root = tree(tmp_path, {"proc/cpuinfo": X86.format(n=0, more="amx_int8")})
+    assert set(machine.onednn_isa(root, environ)) & set(machine.ADD_IN_32_BITS) == left
+    assert "avx2" in machine.onednn_isa(root, environ)
+
+
 def test_isa_of_arm_reads_features(tmp_path: Path) -> None:
     """ARM writes `Features`, not `flags`."""
     root = tree(tmp_path, {"proc/cpuinfo": ARM.format(n=0, part="0xd0c")})
@@ -61,10 +95,12 @@ def test_arm_cores_get_their_names(tmp_path: Path, parts: tuple[str, ...], name:
     assert machine.cpu_model(tree(tmp_path, {"proc/cpuinfo": cores})) == name
 
 
-def test_what_cannot_be_read_is_null_and_never_zero(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_null_and_never_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without /proc and /sys gives None for every fact, and still a fingerprint that is JSON."""
+    for name in machine.HIDING_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     seen = machine.fingerprint(tmp_path)
-    unknown = {"cpu", "isa", "cpu_quota", "hypervisor", "memory_bytes"}
+    unknown = {"cpu", "isa", "isa_switches", "cpu_quota", "hypervisor", "memory_bytes"}
     assert {key for key, value in seen.items() if value is None} == unknown
     assert json.loads(json.dumps(seen)) == seen
     assert machine.governors(tmp_path) is None

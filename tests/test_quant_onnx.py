@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -103,6 +105,20 @@ def test_dynamic_covers_the_lstm(exported, tmp_path):
     found = coverage.align(reference, onnx_layers.layers(file, images(1)))
     assert [one.operator for one in found] == ["DynamicQuantizeLSTM", "DynamicQuantizeMatMul"]
     assert all(one.int8 for one in found)
+
+
+def test_dynamic_weights_have_7_bits_where_products_are_added_in_16(exported, tmp_path, monkeypatch):
+    """Without VNNI MatMulInteger adds pairs in 16 bits; the framework's default is left as it is."""
+
+    def largest(recipe):
+        notes = onnx_model.dynamic(exported["lstm"], tmp_path / "x.onnx", recipe)
+        held = [numpy_helper.to_array(one) for one in onnx.load(str(tmp_path / "x.onnx")).graph.initializer]
+        return bool(notes), max(int(np.abs(one.astype(int)).max()) for one in held if one.dtype == np.int8)
+
+    for form, expected in (("U8S8", (False, 127)), ("U8U8", (True, 64))):
+        monkeypatch.setattr(onnx_model.deploy_onnxruntime, "form_for", lambda form=form: form)
+        assert largest(RECIPE) == expected
+    assert largest(replace(RECIPE, framework_default=True)) == (False, 127)
 
 
 def test_multiply_accumulates_agree_with_torch(exported):

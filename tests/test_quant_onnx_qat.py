@@ -224,9 +224,10 @@ def test_what_is_no_uniform_quantization_is_refused():
 @pytest.mark.parametrize("form", ["U8U8", "U8S8"])
 def test_weights_are_signed_with_room_where_16_bit_sums_would_overflow(trained, tmp_path, monkeypatch, form):
     """Unsigned ones are slow in ONNX Runtime and float in OpenVINO; with VNNI nothing is given up."""
-    monkeypatch.setattr(deploy_onnxruntime, "form_for", lambda: form)
+    monkeypatch.setattr(deploy_onnxruntime, "form_for", lambda isa=None: form)
     found = onnx_qat.learned(Graph.load(trained[1]))
-    notes = onnx_deploy.write(found.graph, found.sites, found.record, tmp_path / "x.onnx")
+    file = tmp_path / "x.onnx"
+    notes = onnx_deploy.write(found.graph, found.sites, found.record, file, runtime="onnxruntime").notes
     graph = onnx.load(str(tmp_path / "x.onnx")).graph
     (weight,) = [one for one in graph.initializer if one.name.startswith("body.weight") and len(one.dims) == 4]
     values = numpy_helper.to_array(weight)

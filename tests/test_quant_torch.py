@@ -11,7 +11,6 @@ import pytest
 import torch
 from networks import Branching, Forgetful, Grouped, lstm, residual_cnn
 
-from qbench import machine
 from qbench.errors import BuildError
 from qbench.quant import dynamic, torch_ao, torchscript
 from qbench.quant.recipe import Recipe
@@ -62,23 +61,6 @@ def test_an_unknown_engine_lists_those_there_are():
     """Engines differ by build of torch."""
     with pytest.raises(BuildError, match="no quantized engine 'vnni'; it has .*onednn"):
         torch_ao.set_engine("vnni")
-
-
-@pytest.mark.parametrize(
-    ("words", "saturating"),
-    [
-        (("avx2",), {"fbgemm", "x86", "onednn"}),
-        (("avx2", "avx_vnni"), {"fbgemm", "x86"}),  # fbgemm has kernels for AVX-512 VNNI only
-        (("avx2", "avx512_vnni"), set()),
-    ],
-)
-def test_which_engines_saturate_follows_from_the_instruction_set(words, saturating, monkeypatch):
-    """Pairs of products are added in 16 bits on x86 without VNNI, by every engine but qnnpack; nowhere on ARM."""
-    monkeypatch.setattr(machine, "isa", lambda: words)
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    assert {engine for engine in torch_ao.ENGINES if torch_ao.saturates(engine)} == saturating
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    assert not any(torch_ao.saturates(engine) for engine in torch_ao.ENGINES)
 
 
 def test_multiply_accumulates_are_exact():

@@ -13,16 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
-from qbench.backends.torch_quantize import as_fp32, quantized, without_ranges
+from qbench.backends.torch_quantize import as_fp32, quantized, with_room_for_sums, without_ranges
 from qbench.backends.torch_runner import one_example, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
-from qbench.quant import torch_ao
 from qbench.quant.recipe import Recipe
 
 FILE = "model.pt2"
 _X86 = ("x86_64", "AMD64")
-_KERNELS = "onednn"  # whose int8 kernels a package calls
 # EfficientNet-Lite0, calibrated on 20 photos, 80 shifted and flipped ones against fp32: SQNR of the logits in dB with 8
 # bits minmax 17.6, torchao's own default 17.5, histogram, mse, percentile and moving average 17.4 (all agree on each
 # prediction); with 7 bits 15.8, histogram 16.2, mse 16.0. minmax calibrates in a third of the time of histogram.
@@ -64,25 +62,26 @@ class Inductor(Backend):
         return None
 
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
-        """Every choice that was left open; 7 bits for activations only where the CPU adds products in 16."""
+        """Every choice that was left open."""
         if mode == "fp32":
             return recipe
         recipe = replace(recipe, flow=recipe.flow or "pt2e", embeddings=False)  # no int8 tables in this flow
         if mode == "dynamic":
             per_channel = recipe.per_channel is not False
-            open_range = torch_ao.saturates(_KERNELS) if recipe.reduce_range is None else recipe.reduce_range
+            room = with_room_for_sums(recipe)
             without = without_ranges(replace(recipe, per_channel=per_channel, min_coverage=None))
-            return without if recipe.framework_default else replace(without, reduce_range=open_range)
+            if recipe.framework_default:
+                return without
+            return replace(without, reduce_range=room.reduce_range, narrow_weights=room.narrow_weights)
         if recipe.framework_default:
             return replace(without_ranges(recipe), per_channel=None)
         calibrator = "moving_average" if mode == "qat" else recipe.calibrator or _CALIBRATOR
         return replace(
-            recipe,
+            with_room_for_sums(recipe),
             calibrator=calibrator,
             percentile=recipe.percentile if calibrator == "percentile" else None,
             per_channel=recipe.per_channel is not False,
             symmetric=bool(recipe.symmetric),
-            reduce_range=torch_ao.saturates(_KERNELS) if recipe.reduce_range is None else recipe.reduce_range,
         )
 
     def libraries(self) -> tuple[str, ...]:
@@ -110,8 +109,9 @@ class Inductor(Backend):
         module = job.network.module if job.mode == "fp32" else made.converted.module
         job.progress("compile", 0.7)
         ran = aoti.compile_package(made.converted.module, example, file)
-        saturates = torch_ao.saturates(_KERNELS) and not job.recipe.reduce_range
-        overflow = aoti.require_equal(module, file, tensors(job.probes), int8=job.mode != "fp32", saturates=saturates)
+        overflow = aoti.require_equal(
+            module, file, tensors(job.probes), int8=job.mode != "fp32", saturates=made.converted.overflows
+        )
         return Built(
             format="pt2",
             file=FILE,

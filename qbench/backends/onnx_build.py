@@ -66,7 +66,8 @@ def resolved(mode: str, recipe: Recipe) -> Recipe:
         percentile=recipe.percentile if calibrator == "percentile" else None,
         per_channel=recipe.per_channel is not False,
         symmetric=bool(recipe.symmetric),
-        reduce_range=False,  # where products are added in 16 bits, the file has another form, or smaller weights
+        reduce_range=False,  # where products are added in 16 bits, weights get wider steps
+        narrow_weights=recipe.narrow_weights is not False,
     )
     return recipe if mode == "qat" else replace(recipe, clip_ranges=False, canonicalize=False)
 
@@ -124,7 +125,8 @@ def _static(job: BuildJob, source: Path, file: Path, runtime: str) -> Made:
         shared(job, parts, make, calibrated)
         found = onnx_static.read(calibrated)
     job.progress("write the int8 file", 0.85)
-    written = onnx_deploy.write(found.graph, found.sites, found.record, file, runtime=runtime)
+    narrow = job.recipe.narrow_weights is not False
+    written = onnx_deploy.write(found.graph, found.sites, found.record, file, runtime=runtime, narrow_weights=narrow)
     floats = onnx_static.labelled(found.graph, written.floats)
     return Made(notes=(*found.notes, *written.notes), float_reasons={**found.float_reasons, **floats})
 
@@ -151,7 +153,10 @@ def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
     told = json.loads(next(one.value for one in graph.model.metadata_props if one.key == _MADE))
     job.progress("write the int8 file", 0.9)
     found = onnx_qat.learned(graph)
-    written = onnx_deploy.write(found.graph, found.sites, found.record, file, runtime=runtime, learned=True)
+    narrow = job.recipe.narrow_weights is not False
+    written = onnx_deploy.write(
+        found.graph, found.sites, found.record, file, runtime=runtime, learned=True, narrow_weights=narrow
+    )
     return Made(
         notes=(*told["notes"], *written.notes),
         float_reasons=onnx_static.labelled(found.graph, written.floats),

@@ -81,8 +81,8 @@ def _int8(job: BuildJob, source: Path, file: Path) -> Made:
 
     job.progress("quantize", 0.2)
     if job.mode == "dynamic":
-        onnx_model.dynamic(source, file, job.recipe)
-    elif job.mode == "static" and job.recipe.framework_default:
+        return Made(notes=onnx_model.dynamic(source, file, job.recipe))
+    if job.mode == "static" and job.recipe.framework_default:
         onnx_model.framework_static(source, file, job.recipe, job.calibration)
     else:
         return quantized(job, source, file, runtime="onnxruntime")

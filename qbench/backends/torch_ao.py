@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qbench.backends.base import Backend, BuildJob, Built, Runner
-from qbench.backends.torch_quantize import quantized, without_ranges
+from qbench.backends.torch_quantize import quantized, with_room_for_sums, without_ranges
 from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, torch_missing
 from qbench.models.base import NetworkKind
 from qbench.quant import torch_ao
@@ -62,13 +62,12 @@ class TorchAO(Backend):
         # QAT tracks ranges with moving averages: a histogram observer is too slow in a training loop.
         calibrator = "moving_average" if mode == "qat" else recipe.calibrator or _CALIBRATOR
         return replace(
-            recipe,
+            with_room_for_sums(recipe),
             flow=flow,
             calibrator=calibrator,
             percentile=recipe.percentile if calibrator == "percentile" else None,
             per_channel=recipe.per_channel is not False,
             symmetric=bool(recipe.symmetric),
-            reduce_range=torch_ao.saturates(self.name) if recipe.reduce_range is None else recipe.reduce_range,
         )
 
     def libraries(self) -> tuple[str, ...]:

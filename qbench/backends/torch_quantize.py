@@ -35,7 +35,15 @@ class Quantized:
 
 def without_ranges(recipe: Recipe) -> Recipe:
     """The recipe without what concerns ranges of activations: a mode or a framework default that has no such choice."""
-    return replace(recipe, calibrator=None, percentile=None, symmetric=None, reduce_range=None, clip_ranges=False)
+    recipe = replace(recipe, calibrator=None, percentile=None, symmetric=None, clip_ranges=False)
+    return replace(recipe, reduce_range=None, narrow_weights=None)
+
+
+def with_room_for_sums(recipe: Recipe) -> Recipe:
+    """The recipe with the choice how sums of 16 bits are kept from overflowing: by wider steps for the weights of the
+    layers that need it, unless it says something else."""
+    narrow = recipe.reduce_range is None if recipe.narrow_weights is None else recipe.narrow_weights
+    return replace(recipe, reduce_range=bool(recipe.reduce_range), narrow_weights=narrow)
 
 
 def calibration_batches(job: BuildJob, size: int = _BATCH, most: int | None = None) -> Batches:

@@ -289,10 +289,7 @@ def require_equal(
     if not worst <= (INT8_TOLERANCE if int8 else TOLERANCE) * largest:
         forward.require_repeatable(module, example=examples[0])
         if int8 and saturates:
-            return (
-                "this CPU has no VNNI: its int8 kernels add pairs of products in 16 bits, which 8-bit activations "
-                f"overflow (outputs off by up to {worst:g}, at up to {largest:g}); reduce_range: true avoids it"
-            )
+            return f"sums of 16 bits do overflow (outputs off by up to {worst:g}, at up to {largest:g})"
         raise BuildError(
             f"the compiled package differs from the module it came from (largest difference {worst:g} at outputs up to "
             f"{largest:g}): does its forward depend on values, or on what earlier calls left behind?"

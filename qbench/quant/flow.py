@@ -17,8 +17,9 @@ Shared: TypeAlias = Callable[[Mapping[str, Any], Callable[[Path], None]], Path]
 @dataclass(frozen=True, kw_only=True)
 class Converted:
     """An int8 module; ``float_reasons``: layer name -> why it stays float, where that is known; ``notes``: what a
-    reader must know of it."""
+    reader must know of it; ``overflows``: whether sums of its kernels may overflow on this CPU."""
 
     module: Any
     float_reasons: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    overflows: bool = False

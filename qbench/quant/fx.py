@@ -9,7 +9,19 @@ from typing import Any
 import torch
 
 from qbench.errors import BuildError
-from qbench.quant import clamps, forward, kernels, observers, pads, probe, selection, shared_ranges, torch_ao, widened
+from qbench.quant import (
+    clamps,
+    exact,
+    forward,
+    kernels,
+    observers,
+    pads,
+    probe,
+    selection,
+    shared_ranges,
+    torch_ao,
+    widened,
+)
 from qbench.quant import dynamic as dynamic_layers
 from qbench.quant.flow import Batches, Converted, Progress, Shared
 from qbench.quant.qat_modes import freeze_batch_norm as freeze_batch_norm
@@ -41,6 +53,26 @@ def static(
     """
     torch_ao.require_engine(engine)
     kept = kept_float(module, recipe, example)
+    while True:
+        prepared = _calibrated(module, engine, recipe, example, batches, progress, shared, kept)
+        few = tuple(tensor[: exact.EXAMPLES] for tensor in next(iter(batches())))
+        made, wrong = _converted(prepared, module, engine, recipe, kept, few)
+        if wrong.keys() <= kept.keys():
+            return made
+        kept |= wrong  # and once more without them: what a layer before them gives is quantized no longer
+
+
+def _calibrated(
+    module: Any,
+    engine: str,
+    recipe: Recipe,
+    example: tuple[Any, ...],
+    batches: Batches,
+    progress: Progress,
+    shared: Shared | None,
+    kept: dict[str, str],
+) -> Any:
+    """A copy of the module with observers that have seen all batches, or that know what they would have seen."""
     prepared = _prepared("prepare_fx", copy.deepcopy(module).eval(), engine, recipe, example, kept)
 
     def run() -> None:
@@ -53,7 +85,7 @@ def static(
         require_observed(prepared)
 
     shared_ranges.calibrate(prepared, run, shared)
-    return _converted(prepared, module, engine, recipe, kept, example)
+    return prepared
 
 
 def dynamic(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) -> Converted:
@@ -85,7 +117,8 @@ def convert_qat(prepared: Any, engine: str, recipe: Recipe, example: tuple[Any, 
     """The int8 GraphModule of a trained fake-quantized one, which is copied."""
     torch_ao.require_engine(engine)
     trained = copy.deepcopy(prepared).eval()
-    return _converted(trained, prepared, engine, recipe, prepared.meta.get(_KEPT, {}), example)
+    made, _ = _converted(trained, prepared, engine, recipe, prepared.meta.get(_KEPT, {}), example)
+    return made
 
 
 def kept_float(module: Any, recipe: Recipe, example: tuple[Any, ...]) -> dict[str, str]:
@@ -202,25 +235,29 @@ def _traced(prepare: Callable[..., Any], module: Any, chosen: Any, example: tupl
 
 
 def _converted(
-    prepared: Any, module: Any, engine: str, recipe: Recipe, kept: Mapping[str, str], example: tuple[Any, ...]
-) -> Converted:
+    prepared: Any, module: Any, engine: str, recipe: Recipe, kept: Mapping[str, str], examples: tuple[Any, ...]
+) -> tuple[Converted, dict[str, str]]:
+    """The int8 module, proven on a few examples; and layer -> why its kernel cannot be used, where one is wrong."""
     clamps.drop(prepared)
     padded = pads.shared(prepared)
+    weights = exact.weights(prepared, recipe)
     int8 = _lowered(prepared)
     pads.lower(int8, padded)
     if not recipe.framework_default:
-        widened.widen(int8, engine, example)
+        widened.widen(int8, engine, tuple(tensor[:1] for tensor in examples))
+    proof = exact.prove(int8, weights, engine, recipe, examples)
     shuffled = clamps.make_contiguous(int8) if engine == "qnnpack" and not recipe.framework_default else 0
     notes = (
-        kernels.saturation_note(engine, recipe),
+        *exact.notes(proof, engine),
         kernels.slow_note(int8, engine),
         clamps.shuffled_note(int8) if engine == "qnnpack" and not shuffled else None,
     )
-    return Converted(
+    made = Converted(
         module=int8,
         float_reasons=_float_reasons(module, int8, kept),
         notes=tuple(note for note in notes if note),
     )
+    return made, {} if recipe.framework_default else proof.wrong()
 
 
 def _lowered(prepared: Any) -> Any:

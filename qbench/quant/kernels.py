@@ -1,25 +1,13 @@
-"""What an engine's kernels do to an int8 network that its user did not ask for: slow paths, and sums that saturate."""
+"""Slow paths of an engine's kernels, which a network falls into without a word."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from qbench.quant import torch_ao
-from qbench.quant.recipe import Recipe
+from qbench import machine
+from qbench.quant.packed import layers
 
 _SHOWN = 3
-
-
-def saturation_note(engine: str, recipe: Recipe) -> str | None:
-    """That full-range operands may overflow on this CPU; None where they cannot, or where the recipe avoids it."""
-    if recipe.reduce_range or not torch_ao.saturates(engine) or (recipe.framework_default and engine != "onednn"):
-        return None
-    return (
-        f"{engine} adds pairs of products in 16 bits on this CPU (no VNNI), which full-range activations and weights "
-        "may saturate; reduce_range: true avoids it"
-    )
 
 
 def slow_note(int8: Any, engine: str) -> str | None:
@@ -40,9 +28,12 @@ def slow_convolutions(int8: Any, engine: str) -> list[tuple[str, str]]:
     if engine not in ("fbgemm", "x86"):
         return []
     found = []
-    for name, packed in _packed(int8):
-        groups, weight = packed.groups(), packed.unpack()[0]
-        if groups == 1 or packed.transpose() or _runs_on_onednn(engine, groups):
+    for layer in layers(int8):
+        name, packed, weight = layer.name, layer.parameters, layer.weight
+        if layer.kernel.kind != "conv":
+            continue
+        groups = packed.groups()
+        if groups == 1 or _runs_on_onednn(engine, groups):
             continue
         if not _fast(packed, weight):
             kernel, stride, padding = (
@@ -52,20 +43,10 @@ def slow_convolutions(int8: Any, engine: str) -> list[tuple[str, str]]:
     return found
 
 
-def _packed(int8: Any) -> list[tuple[str, Any]]:
-    """(name, packed parameters) of the convolutions that a converted module holds, as modules or as functions."""
-    found = []
-    for name, part in int8.named_modules():
-        for attribute, value in vars(part).items():
-            if isinstance(value, torch.ScriptObject) and "Conv" in str(value._type()):
-                found.append((name if attribute == "_packed_params" else f"{name}.{attribute}".strip("."), value))
-    return found
-
-
 def _runs_on_onednn(engine: str, groups: int) -> bool:
     """The engine x86 gives a convolution to oneDNN where VNNI is there and it has at most 100 groups
-    (aten/src/ATen/native/quantized/cpu/qconv.cpp, ``should_use_onednn_quant``)."""
-    return engine == "x86" and not torch_ao.saturates("x86") and groups <= 100
+    (aten/src/ATen/native/quantized/cpu/qconv.cpp, ``should_use_onednn_quant``); no switch hides VNNI from it."""
+    return engine == "x86" and "avx512_vnni" in machine.isa() and groups <= 100
 
 
 def _fast(packed: Any, weight: Any) -> bool:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from qbench.errors import BuildError, ModelError, QbenchError
 from qbench.quant import forward, onnx_file
 from qbench.quant.recipe import Recipe
+from qbench.quant.uniform.outputs import deploy_onnxruntime
 
 Array = NDArray[Any]
 # A wider difference than rounding in another order gives (fp32, a few dozen layers).
@@ -99,9 +100,12 @@ def framework_static(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[
         )
 
 
-def dynamic(fp32: Path, file: Path, recipe: Recipe) -> None:
-    """int8 weights; activations are quantized as the model runs. Raises ``BuildError`` where the quantizer cannot."""
+def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:
+    """int8 weights; activations are quantized as the model runs. What a reader must know of the weights: where ONNX
+    Runtime adds products in 16 bits they have 7 bits. Raises ``BuildError`` where the quantizer cannot."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    narrow = deploy_onnxruntime.form_for() == "U8U8" and not recipe.framework_default
 
     with tempfile.TemporaryDirectory() as folder, _quantizing(folder, file):
         prepared = preprocess(fp32, Path(folder) / "preprocessed.onnx")
@@ -110,8 +114,10 @@ def dynamic(fp32: Path, file: Path, recipe: Recipe) -> None:
             str(file),
             per_channel=bool(recipe.per_channel),
             weight_type=QuantType.QInt8,
+            reduce_range=narrow,
             nodes_to_exclude=_excluded(prepared, recipe.skip_layers),
         )
+    return ("no VNNI: weights have 7 bits, so that 16-bit sums hold",) if narrow else ()
 
 
 def preprocess(fp32: Path, file: Path) -> Path:

@@ -1,7 +1,7 @@
 """Whether an engine's int8 kernels compute what they should for the very layers of a network, on this CPU.
 
-Some do not, silently. On torch 2.13 (x86 without VNNI) fbgemm's transposed convolution with a 2 x 2 kernel and as many
-outputs as inputs, onednn's with another number of outputs than inputs, and every PReLU return unrelated values.
+Some do not, silently. On torch 2.13 (x86, with VNNI and without) fbgemm's transposed convolution with a 2 x 2 kernel,
+onednn's with another number of outputs than inputs, and every PReLU return unrelated values.
 """
 
 from __future__ import annotations

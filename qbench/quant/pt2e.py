@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from qbench.errors import BuildError
-from qbench.quant import exported, forward, observers
+from qbench.quant import exported, forward, graph_sums, observers, sums
 from qbench.quant.exported import known_warnings
 from qbench.quant.flow import Batches, Converted, Progress
+from qbench.quant.packed import float_weights
 from qbench.quant.recipe import Recipe
 from qbench.quant.selection import float_by_recipe
 
@@ -32,7 +33,7 @@ def static(
     """
     import torch
 
-    floats = float_by_recipe(module, recipe, example)
+    floats, weights = float_by_recipe(module, recipe, example), float_weights(module)
     with known_warnings():
         from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
@@ -46,7 +47,7 @@ def static(
                     prepared(*one)
         _require_observed(prepared)
         progress("convert", 0.6)
-        return _converted(prepared, floats)
+        return _proven(_converted(prepared, floats), recipe, weights)
 
 
 def dynamic(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) -> Converted:
@@ -66,8 +67,8 @@ def dynamic(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) 
             prepared(*example)  # the observers of weights see them in a call; without one all scales are 1
         _require_observed(prepared)
         made = _converted(prepared, floats, dynamic=True)
-    _require_linear(made.module)
-    return made
+        _require_linear(made.module)
+        return _proven(made, recipe, float_weights(module))
 
 
 def prepare_qat(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) -> Any:
@@ -113,7 +114,15 @@ def convert_qat(prepared: Any, engine: str, recipe: Recipe, example: tuple[Any, 
     qat_modes(prepared, False)
     exported.fold_batch_norm(prepared)
     with known_warnings():
-        return _converted(prepared, prepared.meta[_FLOATS])
+        return _proven(_converted(prepared, prepared.meta[_FLOATS]), recipe, {})
+
+
+def _proven(made: Converted, recipe: Recipe, weights: Mapping[str, Any]) -> Converted:
+    """The int8 graph with weights whose sums hold in the kernels that a package will call; what there is to tell."""
+    narrow = bool(recipe.narrow_weights)
+    found = graph_sums.hold(made.module, weights, narrow=narrow, top=127 if recipe.reduce_range else 255)
+    said = sums.note(found, "oneDNN", narrow=narrow)
+    return dataclasses.replace(made, notes=(*made.notes, *((said,) if said else ())), overflows=bool(found.left))
 
 
 def _singles(batch: tuple[Any, ...]) -> list[tuple[Any, ...]]:

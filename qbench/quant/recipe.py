@@ -15,7 +15,8 @@ class Recipe:
     ``name`` is what a suite calls it; ``flow`` is ``eager``, ``fx``, ``pt2e`` or ``onnx`` (None for fp32).
     ``calibrator`` chooses the range of an activation, ``percentile`` belongs to the calibrator of that name (per cent
     of the values inside the range). ``per_channel`` weights, ``symmetric`` activations, ``reduce_range`` (7 bits for
-    activations, for kernels that add products in 16 bits). ``skip_layers`` (names or patterns with ``*``), the first
+    activations). ``narrow_weights``: wider steps for weights where a kernel adds products in 16 bits, so that no sum
+    overflows. ``skip_layers`` (names or patterns with ``*``), the first
     and the last layer stay float where asked. ``clip_ranges``: the range of a layer ends where a following ReLU6 or
     Hardtanh cuts it. ``canonicalize``: the network is rewritten into an equal one that quantizers match.
     ``framework_default``: the framework's own recipe, untouched. ``min_coverage``: least share of multiply-accumulates
@@ -35,6 +36,7 @@ class Recipe:
     per_channel: bool | None = None
     symmetric: bool | None = None
     reduce_range: bool | None = None
+    narrow_weights: bool | None = None
     skip_layers: tuple[str, ...] = ()
     first_layer_float: bool = False
     last_layer_float: bool = False

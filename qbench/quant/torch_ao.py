@@ -1,20 +1,18 @@
 """torch.ao as qbench sees it: the only module that imports it, and the process's quantized engine.
 
 Every name in ``_NAMES`` and ``_NAMESPACES`` is an attribute here (``from qbench.quant.torch_ao import QConfig``),
-imported at its first use: planning asks ``saturates`` without torch, a measuring process only sets the engine. Engines
-are process-global state, so the rest runs in child processes.
+imported at its first use: a measuring process only sets the engine. Engines are process-global state, so the rest runs
+in child processes.
 """
 
 from __future__ import annotations
 
 import importlib
-import platform
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from qbench import machine
 from qbench.errors import BuildError
 
 ENGINES = ("fbgemm", "x86", "onednn", "qnnpack")
@@ -50,13 +48,6 @@ _NAMES = {
     "torch.ao.nn.quantized": ("FloatFunctional", "QFunctional"),
 }  # fmt: skip
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}
-
-# Words of ``machine.isa`` for which an engine has kernels that multiply u8 by s8 and add in 32 bits at once.
-_SUMS_IN_32_BITS = {
-    "fbgemm": {"avx512_vnni"},
-    "x86": {"avx512_vnni"},
-    "onednn": {"avx512_vnni", "avx_vnni", "amx_int8"},
-}
 
 
 def __getattr__(name: str) -> Any:
@@ -98,14 +89,6 @@ def require_engine(engine: str) -> None:
         )
 
 
-def saturates(engine: str) -> bool:
-    """Whether the engine's kernels on this CPU add pairs of u8 x s8 products in 16 bits (vpmaddubsw), which two full
-    products overflow: 2 * 255 * 127 > 32767. So it is on x86 without VNNI, except for qnnpack, which widens first."""
-    if engine not in _SUMS_IN_32_BITS or platform.machine() not in ("x86_64", "AMD64"):
-        return False
-    return not _SUMS_IN_32_BITS[engine] & set(machine.isa())
-
-
 @contextmanager
 def known_warnings() -> Iterator[None]:
     """torch.ao.quantization says that it will be removed; the version is pinned and this file is the one to change."""
@@ -114,7 +97,7 @@ def known_warnings() -> Iterator[None]:
         warnings.filterwarnings("ignore", message=".*torch.ao.quantization is deprecated.*")
         warnings.filterwarnings("ignore", message=".*reduce_range will be deprecated.*")
         warnings.filterwarnings("ignore", message="To copy construct from a tensor.*")
-        # What these two say, ``saturates`` says and the notes of a build repeat.
+        # What these two say of every layer, a build finds out for each one and says in its notes (``quant.sums``).
         warnings.filterwarnings("ignore", message="Default qconfig of oneDNN backend with reduce_range of false.*")
         warnings.filterwarnings("ignore", message=".*Onednn backend.*VNNI.*")
         yield

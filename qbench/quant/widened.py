@@ -18,6 +18,7 @@ from torch.nn import functional
 from qbench.quant import torchscript
 from qbench.quant.canonical import padding
 from qbench.quant.coverage import Layer
+from qbench.quant.packed import RIM, among_zeros
 from qbench.quant.pads import zeros_of
 from qbench.quant.torch_ao import known_warnings, nniq, nnq
 
@@ -35,7 +36,7 @@ class _Wide:
 
     pairs: padding.Pairs
     side: int
-    starts: tuple[int, ...]
+    starts: tuple[int, int]
 
 
 def widen(int8: Any, engine: str, example: tuple[Any, ...]) -> tuple[str, ...]:
@@ -142,7 +143,8 @@ def _wide(pairs: padding.Pairs, kernel: Sequence[int], widest: int) -> _Wide | N
     half = max(max(before, size - 1 - before) for (before, _), size in zip(pairs, kernel, strict=True))
     if 2 * half + 1 > widest:
         return None
-    return _Wide(pairs=pairs, side=2 * half + 1, starts=tuple(half - before for before, _ in pairs))
+    (top, _), (left, _) = pairs
+    return _Wide(pairs=pairs, side=2 * half + 1, starts=(half - top, half - left))
 
 
 def _fits(wide: _Wide, explicit: padding.Pairs, old: Any, padded: tuple[int, ...]) -> bool:
@@ -160,9 +162,7 @@ def _made(old: Any, wide: _Wide) -> Any:
     with known_warnings():
         weight, bias = old.weight(), old.bias()
         levels = weight.int_repr()
-        rim = torch.zeros(*levels.shape[:2], wide.side, wide.side, dtype=torch.int8)
-        top, left = wide.starts
-        rim[:, :, top : top + levels.shape[2], left : left + levels.shape[3]] = levels
+        rim = among_zeros(levels, wide.side, *wide.starts)
         if weight.qscheme() in (torch.per_channel_affine, torch.per_channel_symmetric):
             scales, zeros = weight.q_per_channel_scales(), weight.q_per_channel_zero_points()
             widened = torch._make_per_channel_quantized_tensor(rim, scales, zeros, weight.q_per_channel_axis())
@@ -179,6 +179,7 @@ def _made(old: Any, wide: _Wide) -> Any:
         )
         new.set_weight_bias(widened, bias)
     new.scale, new.zero_point = old.scale, old.zero_point
+    setattr(new, RIM, (wide.side, *wide.starts))
     setattr(new, _OWN, levels[0].numel() / rim[0].numel())
     return new.eval()
 

@@ -111,7 +111,12 @@ class RangeKeys(ModeKeys):
 
     symmetric: Yes | None = Field(None, description="Activations symmetric about zero; null: the backend's best.")
     reduce_range: Yes | None = Field(
-        None, description="7 bits for activations; null: where this CPU's kernels add products in 16 bits (no VNNI)."
+        None, description="7 bits for activations, with which no sum overflows 16 bits; null: 8 bits."
+    )
+    narrow_weights: Yes | None = Field(
+        None,
+        description="Where a kernel adds products in 16 bits on this CPU, wider steps for weights, so that no sum "
+        "overflows; null: yes, unless reduce_range is given.",
     )
     clip_ranges: Yes = Field(True, description="A ReLU6 or Hardtanh cuts the range of the layer before it.")
     min_coverage: Share = Field(

@@ -40,6 +40,7 @@ class RecipeKeys(Section):
     per_channel: Yes | None = Field(None, description="Weights per channel.")
     symmetric: Yes | None = Field(None, description="Activations symmetric about zero.")
     reduce_range: Yes | None = Field(None, description="7 bits for activations, for kernels that add in 16 bits.")
+    narrow_weights: Yes | None = Field(None, description="Wider steps for weights where a kernel adds in 16 bits.")
     skip_layers: tuple[Text, ...] | None = Field(None, description="Names or patterns of layers that stay float.")
     first_layer_float: Yes | None = Field(None, description="The first layer stays float.")
     last_layer_float: Yes | None = Field(None, description="The last layer stays float.")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbench.errors import BuildError
-from qbench.quant import forward, kernels, selection, torch_ao, widened
+from qbench.quant import exact, forward, kernels, selection, torch_ao, widened
 from qbench.quant.canonical import attention
 from qbench.quant.dynamic import by_module
 from qbench.quant.eager import by_hand, chains, graph, kinds, observed, place, qconfigs, regions, trial
@@ -45,7 +45,8 @@ def static(
             prepared(*batch)
             progress(f"calibrate, batch {i + 1}", 0.5)
     observed.require_observed(prepared)
-    return _converted(prepared, engine, recipe, example)
+    few = tuple(tensor[: exact.EXAMPLES] for tensor in next(iter(batches())))
+    return _converted(prepared, engine, recipe, few)
 
 
 def dynamic(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) -> Converted:
@@ -211,8 +212,11 @@ def _nothing(reasons: Mapping[str, str]) -> str:
     return f"eager mode found nothing to quantize: {name}: {reason}{more}"
 
 
-def _converted(prepared: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) -> Converted:
+def _converted(prepared: Any, engine: str, recipe: Recipe, examples: tuple[Any, ...]) -> Converted:
+    """The int8 module, proven on a few examples."""
     reasons, notes = getattr(prepared, _REASONS), getattr(prepared, _NOTES)
+    example = tuple(tensor[:1] for tensor in examples)
+    weights = exact.weights(prepared, recipe)
     try:
         with torch_ao.known_warnings():
             int8 = torch_ao.convert(prepared, inplace=True).eval()
@@ -225,7 +229,8 @@ def _converted(prepared: Any, engine: str, recipe: Recipe, example: tuple[Any, .
     forward.of_one_example(int8, example)
     if not recipe.framework_default:
         widened.widen(int8, engine, example)
-    of_kernels = (kernels.saturation_note(engine, recipe), kernels.slow_note(int8, engine))
+    proof = exact.prove(int8, weights, engine, recipe, examples)
+    of_kernels = (*exact.notes(proof, engine), kernels.slow_note(int8, engine))
     return Converted(
         module=int8, float_reasons=reasons, notes=(*notes, *(note for note in of_kernels if note is not None))
     )

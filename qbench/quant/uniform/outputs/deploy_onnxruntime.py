@@ -27,8 +27,6 @@ Array = NDArray[Any]
 Form = Literal["U8S8", "U8U8", "S8S8"]
 FORMS: tuple[Form, ...] = ("U8S8", "U8U8", "S8S8")
 UNSIGNED = 128  # what a uint8 is above the int8 of the same value
-# Instruction sets that add four products of bytes in 32 bits.
-_ADD_IN_32_BITS = ("avx512_vnni", "avx_vnni", "avx_vnni_int8", "amx_int8")
 _ARM = "asimd"
 # Give the values that they read, elsewhere or fewer of them: what is quantized before is quantized behind.
 _SHAPES = ("Shape", "Size")  # read the shape of a tensor, which is that of its bytes
@@ -36,11 +34,12 @@ KEEP_VALUES = ("MaxPool", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpo
 
 
 def form_for(isa: Collection[str] | None = None) -> Form:
-    """The form that is exact and fastest on instruction sets (``qbench.machine`` names them; None: this machine's)."""
+    """The form that is exact and fastest on instruction sets (``qbench.machine`` names them; None: this machine's, as
+    ONNX Runtime sees it: no switch hides any from it)."""
     isa = machine.isa() if isa is None else isa
     if _ARM in isa:
         return "S8S8"
-    return "U8S8" if any(one in isa for one in _ADD_IN_32_BITS) else "U8U8"
+    return "U8S8" if any(one in isa for one in machine.ADD_IN_32_BITS) else "U8U8"
 
 
 def deploy(graph: Graph, sites: Sites, record: Record, *, form: Form | None = None, signed: bool = False) -> Graph:
