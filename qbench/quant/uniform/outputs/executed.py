@@ -15,7 +15,7 @@ from typing import Any
 
 from qbench.quant.uniform.graph import ends
 from qbench.quant.uniform.graph.graph import Graph
-from qbench.quant.uniform.outputs import deploy_onnxruntime
+from qbench.quant.uniform.outputs import deploy_onnxruntime, unfused
 from qbench.quant.uniform.outputs.deploy_onnxruntime import Form
 from qbench.quant.uniform.outputs.narrow import Fitted
 from qbench.quant.uniform.sites import Sites
@@ -56,6 +56,7 @@ def settled(graph: Graph, sites: Sites, fitted: Fitted) -> Settled:
             break
         sites = without(graph, sites, weighted)
         made = deploy_onnxruntime.deploy(graph, sites, fitted.record, form=fitted.form)
+    unfused.keep_apart(made)
     return Settled(graph=made, sites=replace(sites, floats={**sites.floats, **floats}), floats=floats)
 
 

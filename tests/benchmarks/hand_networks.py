@@ -1,0 +1,109 @@
+"""The networks that ``by_hand.py`` measures: their last layers, activations and joins are what quantizers differ in."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import nn
+
+
+def srcnn() -> nn.Module:
+    """Super-resolution: the last convolution is the output."""
+    return nn.Sequential(
+        nn.Conv2d(1, 64, 9, padding=4), nn.ReLU(), nn.Conv2d(64, 32, 1), nn.ReLU(), nn.Conv2d(32, 32, 5, padding=2)
+    )
+
+
+class SqueezeExcite(nn.Module):
+    """Scales channels by what is seen of the whole image."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, width // 4, 1), nn.ReLU(), nn.Conv2d(width // 4, width, 1),
+            nn.Hardsigmoid(),
+        )  # fmt: skip
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.gate(x)
+
+
+class Inverted(nn.Module):
+    """An inverted residual block as in MobileNetV3."""
+
+    def __init__(self, before: int, wide: int, after: int, kernel: int, stride: int, act: type[nn.Module]) -> None:
+        super().__init__()
+        self.residual = stride == 1 and before == after
+        self.body = nn.Sequential(
+            nn.Conv2d(before, wide, 1, bias=False), nn.BatchNorm2d(wide), act(),
+            nn.Conv2d(wide, wide, kernel, stride, kernel // 2, groups=wide, bias=False), nn.BatchNorm2d(wide),
+            SqueezeExcite(wide), act(), nn.Conv2d(wide, after, 1, bias=False), nn.BatchNorm2d(after),
+        )  # fmt: skip
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.body(x) if self.residual else self.body(x)
+
+
+def mobilenet() -> nn.Module:
+    """Shaped as MobileNetV3-Small."""
+    blocks = [
+        (16, 16, 16, 3, 2, nn.ReLU), (16, 72, 24, 3, 2, nn.ReLU), (24, 88, 24, 3, 1, nn.ReLU),
+        (24, 96, 40, 5, 2, nn.Hardswish), (40, 240, 40, 5, 1, nn.Hardswish), (40, 240, 40, 5, 1, nn.Hardswish),
+        (40, 120, 48, 5, 1, nn.Hardswish), (48, 144, 48, 5, 1, nn.Hardswish), (48, 288, 96, 5, 2, nn.Hardswish),
+        (96, 576, 96, 5, 1, nn.Hardswish), (96, 576, 96, 5, 1, nn.Hardswish),
+    ]  # fmt: skip
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.Hardswish(), *(Inverted(*one) for one in blocks),
+        nn.Conv2d(96, 576, 1, bias=False), nn.BatchNorm2d(576), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(576, 1024), nn.Hardswish(), nn.Linear(1024, 100),
+    )  # fmt: skip
+
+
+def _double(before: int, after: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(before, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU(),
+        nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU(),
+    )  # fmt: skip
+
+
+class UNet(nn.Module):
+    """Three levels, transposed convolutions, concatenations."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        widths = [3, width, 2 * width, 4 * width, 8 * width]
+        self.down = nn.ModuleList(_double(*pair) for pair in itertools.pairwise(widths))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(2 * one, one, 2, 2) for one in widths[-2:0:-1])
+        self.join = nn.ModuleList(_double(2 * one, one) for one in widths[-2:0:-1])
+        self.pool, self.last = nn.MaxPool2d(2), nn.Conv2d(width, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        sides = [self.down[0](x)]
+        for level in self.down[1:]:
+            sides.append(level(self.pool(sides[-1])))
+        x = sides.pop()
+        for up, join in zip(self.up, self.join, strict=True):
+            x = join(torch.cat([up(x), sides.pop()], 1))
+        return self.last(x)
+
+
+class Encoder(nn.Module):
+    """A transformer encoder, 4 layers of 384, and a classifier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(384, 6, 1536, batch_first=True, dropout=0.0, activation="gelu")
+        self.encoder = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+        self.head = nn.Linear(384, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.encoder(x).mean(1))
+
+
+NETWORKS = {
+    "srcnn": (srcnn, (1, 128, 128)),
+    "mobilenet": (mobilenet, (3, 224, 224)),
+    "unet": (UNet, (3, 128, 128)),
+    "encoder": (Encoder, (64, 384)),
+}
