@@ -9,6 +9,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -16,15 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import CaseError, CaseSkipped, QbenchError, WorkerError
+from qbench.messages import Inbox, pack, receive, send
 
-_PR_SET_PDEATHSIG = 1  # prctl(2)
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
+_sending = threading.Lock()
 # How C++, torch and ONNX Runtime say it, in lower case.
 OUT_OF_MEMORY = ("bad_alloc", "can't allocate memory", "cannot allocate memory", "failed to allocate memory")
 
 
 def serve(
     connection: Connection,
-    log: str,
+    log: Connection,
     memory_bytes: int | None,
     cores: tuple[int, ...] | None,
     fresh: bool,
@@ -32,11 +35,14 @@ def serve(
 ) -> None:
     """The child's life: set itself up, make the session, answer requests until the pipe closes.
 
+    It leads a session, so that whatever it forks can be ended with it.
+
     ``imports`` are imported on any core, before it is pinned to ``cores``: several starting children then share all
     cores, and what is pinned (thread pools, memory) does not exist yet.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     _quiet(log)
+    _lead_session()
     if not fresh:
         _die_with_parent()
     _offer_to_the_oom_killer()
@@ -47,9 +53,10 @@ def serve(
     if cores is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     session: Any = None
+    inbox = Inbox()
     while True:
         try:
-            message = connection.recv()
+            message = receive(connection.fileno(), inbox)
         except (EOFError, OSError):
             return
         try:
@@ -60,12 +67,12 @@ def serve(
             else:
                 method, args = message
                 value = _invoke(session, method, args, connection)
-            answer = ("result", value)
+            answer = pack(("result", value))
         except BaseException as error:
             traceback.print_exc()
-            answer = ("error", _portable(error))
+            answer = pack(("error", _portable(error)))
         try:
-            connection.send(answer)
+            _send(connection, answer)
         except (BrokenPipeError, ConnectionError):
             return
 
@@ -73,8 +80,13 @@ def serve(
 def _invoke(session: Any, method: str, args: tuple[Any, ...], connection: Connection) -> Any:
     function = getattr(session, method)
     if isinstance(session, Function):
-        return function(*args, progress=lambda text, share: connection.send(("progress", (text, share))))
+        return function(*args, progress=lambda text, share: _send(connection, pack(("progress", (text, share)))))
     return function(*args)
+
+
+def _send(connection: Connection, message: bytes) -> None:
+    with _sending:  # progress can come from any thread
+        send(connection.fileno(), message)
 
 
 def _portable(error: BaseException) -> QbenchError:
@@ -98,15 +110,28 @@ def _first_line(error: BaseException) -> str:
     return lines[0][:500] if lines else "no message"
 
 
-def _quiet(log: str) -> None:
-    """Libraries write to stdout and stderr as they like: it goes to the log, whose end tells why a child died."""
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
+def _quiet(log: Connection) -> None:
+    """Libraries write to stdout and stderr as they like: qbench reads it, and its end tells why a child died."""
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
+    log.close()
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     faulthandler.enable()
+
+
+def _lead_session() -> None:
+    """A session and a group of its own; on Linux, orphans below it become its children, whatever their session."""
+    if hasattr(os, "setsid"):
+        os.setsid()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(option, value)
 
 
 def _die_with_parent() -> None:
@@ -122,10 +147,7 @@ def _die_with_parent() -> None:
     if lifeline is not None:
         os.close(lifeline)
         server._forkserver_alive_fd = None
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _offer_to_the_oom_killer() -> None:

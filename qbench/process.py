@@ -11,19 +11,19 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import selectors
 import signal
 import sys
-import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from qbench import child
+from qbench import child, messages, reaper
 from qbench.errors import WorkerError
+from qbench.offspring import offspring
 
 # Read once by OpenMP, MKL and OpenBLAS when they are imported; more threads are asked for by their own calls later.
 THREAD_VARIABLES = {
@@ -32,6 +32,9 @@ THREAD_VARIABLES = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",  # an idle worker must not spin on the core of the one that is measured
 }
+_CHUNK = 1 << 16
+_LOG_BYTES = 1 << 18  # kept of what a child writes: a fatal error lists every thread and every module
+_LOOK_SECONDS = 1.0  # between two looks at a process whose end is not told, since what it forked holds its pipes
 _starting = threading.Lock()
 _alive: weakref.WeakSet[Worker] = weakref.WeakSet()
 
@@ -64,22 +67,37 @@ class Worker:
     ) -> None:
         self._limits = limits
         self._name = name
-        descriptor, log = tempfile.mkstemp(prefix="qbench-", suffix=".log")
-        os.close(descriptor)
-        self._log = Path(log)
-        context: Any = multiprocessing.get_context("spawn" if fresh else "forkserver")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(
-            target=child.serve, args=(theirs, log, limits.memory_bytes, cores, fresh, imports), name=name, daemon=True
-        )
-        with _starting, _environment(THREAD_VARIABLES), _without_main():
-            if not fresh:
-                multiprocessing.set_forkserver_preload(["qbench.preload"])
-            self._process.start()
-        theirs.close()
-        _alive.add(self)
+        self._log = bytearray()
+        self._inbox = messages.Inbox()
         self._waiting = False
         self._session = (factory, args)
+        context: Any = multiprocessing.get_context("spawn" if fresh else "forkserver")
+        self._connection, theirs = context.Pipe()
+        self._output, their_output = context.Pipe(duplex=False)
+        self._process = context.Process(
+            target=child.serve,
+            args=(theirs, their_output, limits.memory_bytes, cores, fresh, imports),
+            name=name,
+            daemon=True,
+        )
+        self._offspring = offspring()
+        try:
+            with _starting, _environment(THREAD_VARIABLES | self._offspring.environment()), _without_main():
+                if not fresh:
+                    multiprocessing.set_forkserver_preload(["qbench.preload"])
+                self._process.start()
+                _alive.add(self)
+        except (OSError, EOFError) as error:  # no more processes, no more files, or no memory for another one
+            raise WorkerError(f"a child process cannot be started: {error or type(error).__name__}") from error
+        finally:
+            theirs.close()
+            their_output.close()
+        self._offspring.begins(self.pid)
+        self._selector = selectors.DefaultSelector()
+        for end in (self._connection, self._output):
+            os.set_blocking(end.fileno(), False)
+            self._selector.register(end, selectors.EVENT_READ)
+        self._selector.register(self._process.sentinel, selectors.EVENT_READ)
 
     def ready(self) -> None:
         """Has the session made and waits for it; raises what making it raised."""
@@ -92,12 +110,17 @@ class Worker:
         return self._receive(progress)
 
     def close(self) -> None:
-        """Ends the child, kindly if it listens, and removes its log."""
+        """Ends the child, kindly if it listens, and every process below it."""
+        below = reaper.descendants(self.pid) if self.pid is not None else []
         with contextlib.suppress(OSError):
             self._connection.close()
         self._process.join(timeout=1.0)
-        self._kill()
-        self._log.unlink(missing_ok=True)
+        self._kill(below)
+        self._output.close()
+        self._selector.close()
+        self._offspring.ended(self.pid)
+        with _starting:
+            _alive.discard(self)
 
     def __enter__(self) -> Worker:
         return self
@@ -107,36 +130,50 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """The process number of the child."""
+        """The process number of the child, and of its group."""
         pid: int | None = self._process.pid
         return pid
 
     def end(self) -> None:
-        """Kills the child at once; whoever waits for it hears of its death."""
-        self._process.kill()
+        """Kills the child and what it forked at once; whoever waits for it hears of its death."""
+        if self.pid is None:
+            return
+        below = reaper.descendants(self.pid)
+        if hasattr(os, "killpg"):
+            reaper.kill_group(self.pid)
+        self._process.kill()  # also one that does not lead its group yet
+        for pid in below:
+            reaper.kill(pid)
 
     def _send(self, message: Any) -> None:
         if self._waiting:
             raise WorkerError(f"{self._name} still works on what it was asked before")
+        deadline = time.monotonic() + self._limits.seconds
+        rest = memoryview(messages.pack(message))
+        self._waiting = True
+        self._selector.modify(self._connection, selectors.EVENT_WRITE)
         try:
-            self._connection.send(message)
-            self._waiting = True
-        except (BrokenPipeError, ConnectionError) as error:
+            while rest:
+                self._wait(deadline, selectors.EVENT_WRITE)
+                with contextlib.suppress(BlockingIOError):
+                    rest = rest[os.write(self._connection.fileno(), rest[:_CHUNK]) :]
+        except ConnectionError as error:
             raise self._died() from error
+        finally:
+            self._selector.modify(self._connection, selectors.EVENT_READ)
 
     def _receive(self, progress: Callable[[str, float], None] | None) -> Any:
+        """The answer to what was asked; one deadline for all of it, however it comes."""
         deadline = time.monotonic() + self._limits.seconds
         while True:
             try:
-                if not self._connection.poll(max(0.0, deadline - time.monotonic())):
-                    self._kill()
-                    raise WorkerError(
-                        f"took longer than {self._limits.seconds:g} s and was stopped; "
-                        "raise limits.stage_seconds if it needs more"
-                    )
-                kind, value = self._connection.recv()
-            except (EOFError, ConnectionError) as error:
-                raise self._died() from error
+                kind, value = self._message(deadline)
+            except (messages.NoMessage, ValueError, TypeError) as error:
+                self._kill()
+                raise WorkerError(
+                    f"what it sent is no answer of qbench's ({error}), so it was stopped; code of the model must not "
+                    "write to file descriptors that it has not opened"
+                ) from error
             if kind == "progress":
                 if progress is not None:
                     progress(*value)
@@ -146,25 +183,80 @@ class Worker:
                 raise value
             return value
 
+    def _message(self, deadline: float) -> Any:
+        while (message := self._inbox.take()) is None:
+            self._wait(deadline, selectors.EVENT_READ)
+            try:
+                data = os.read(self._connection.fileno(), messages.CHUNK)
+            except BlockingIOError:
+                continue
+            except ConnectionError as error:
+                raise self._died() from error
+            if not data:
+                raise self._died()
+            self._inbox.add(data)
+        return message[0]
+
+    def _wait(self, deadline: float, event: int) -> None:
+        """Returns once the pipe can be read or written; keeps the child's output meanwhile. Raises ``WorkerError`` for
+        a child that died or that took too long."""
+        ended = False
+        while True:
+            left = deadline - time.monotonic()
+            events = {key.fileobj: mask for key, mask in self._selector.select(min(max(left, 0.0), _LOOK_SECONDS))}
+            if self._output in events:
+                self._read_output()
+            if events.get(self._connection, 0) & event:
+                return
+            if ended:
+                raise self._died()
+            # One more look: what it sent before it ended is still to be read.
+            ended = self._process.sentinel in events or not self._process.is_alive()
+            if left <= 0 and not ended:
+                self._kill()
+                raise WorkerError(
+                    f"took longer than {self._limits.seconds:g} s and was stopped; "
+                    "raise limits.stage_seconds if it needs more"
+                )
+
+    def _read_output(self) -> None:
+        """Takes what the child has written so far, and keeps the end of it."""
+        try:
+            while data := os.read(self._output.fileno(), _CHUNK):
+                self._log += data
+                del self._log[:-_LOG_BYTES]
+                if len(data) < _CHUNK:
+                    return
+        except BlockingIOError:
+            return
+        with contextlib.suppress(KeyError):  # it closed it, or is gone
+            self._selector.unregister(self._output)
+
     def _died(self) -> WorkerError:
         self._process.join(timeout=5.0)
         code = self._process.exitcode
-        said = _last_words(self._log)
-        if code is not None and code < 0:
+        self._kill()
+        self._read_output()
+        said = _last_words(self._log.decode(errors="replace"))
+        if code is None:
+            return WorkerError(f"the process closed its connection to qbench and was stopped{said}")
+        if code < 0:
             name = signal.Signals(-code).name
             cause = " (most often: the system ran out of memory)" if name == "SIGKILL" else ""
             return WorkerError(f"the process was ended by {name}{cause}{said}")
         return WorkerError(f"the process ended with exit code {code}{said}")
 
-    def _kill(self) -> None:
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join(timeout=5.0)
+    def _kill(self, below: Sequence[int] = ()) -> None:
+        """Kills the child and what it forked, and waits until the child is gone."""
+        self.end()
+        for pid in below:
+            reaper.kill(pid)
+        self._process.join(timeout=5.0)
 
 
-def _last_words(log: Path) -> str:
+def _last_words(log: str) -> str:
     """What a dead child wrote last; of a fatal error where in Python it was, not the list of modules behind it."""
-    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    lines = log.strip().splitlines()
     fatal = [i for i, line in enumerate(lines) if line.startswith("Fatal Python error")]
     if fatal:
         place = next((line.strip() for line in lines[fatal[-1] :] if line.strip().startswith("File ")), "")
@@ -187,7 +279,9 @@ def call(
 
 def end_all() -> None:
     """Kills every living child of this process; for an interrupt, after which nobody wants their answers."""
-    for worker in list(_alive):
+    with _starting:
+        alive = list(_alive)
+    for worker in alive:
         worker.end()
 
 

@@ -23,9 +23,9 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
 
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("errors", "machine", "npz_file", "slots", "strict_json", "terminal"),
+    ("errors", "machine", "messages", "npz_file", "reaper", "slots", "strict_json", "terminal"),
     ("live",),
-    ("child", "preload", "cache_root", "manifest"),
+    ("child", "preload", "offspring", "cache_root", "manifest"),
     ("registry", "record", "cache", "process", "python_file", "find"),
     ("stats", "wording", "one_answer"),
     # this machine, measured

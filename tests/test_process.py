@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import re
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from qbench import messages
 from qbench.errors import BuildError, CaseError, CaseSkipped, WorkerError
-from qbench.process import THREAD_VARIABLES, Limits, Worker, call
+from qbench.process import THREAD_VARIABLES, Limits, Worker, call, end_all
 
 QUICK = Limits(seconds=60)
 
@@ -60,6 +64,75 @@ def tasks(*, progress):
     import torch  # noqa: F401
 
     return len(list(Path("/proc/self/task").iterdir())), sorted(os.sched_getaffinity(0)), "torch" in sys.modules
+
+
+def write_into_pipes(data, seconds, *, progress):
+    for folder in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if int(folder.name) > 2 and str(folder.readlink()).startswith("socket:"):
+                os.write(int(folder.name), data)
+    time.sleep(seconds)
+
+
+def close_all(*, progress):
+    os.closerange(3, 1000)
+    time.sleep(60)
+
+
+class Chatty:
+    def write(self, size):
+        for _ in range(size // 1024):
+            os.write(1, b"x" * 1023 + b"\n")
+        return size
+
+
+class Forking:
+    """Starts processes that live on in various ways; each sleeps for a minute."""
+
+    def fork(self, way):
+        read, write = os.pipe()
+        if os.fork() == 0:
+            if way != "fork":
+                os.setsid()
+            if way != "twice" or os.fork() == 0:
+                os.write(write, str(os.getpid()).encode())
+                time.sleep(60)
+            os._exit(0)
+        return int(os.read(read, 100))
+
+    def leave(self):
+        print(f"forked {self.fork('fork')}", flush=True)
+        os._exit(7)
+
+
+def qbench_with_forks(way, waits):
+    """A program that has two children with a process below each; prints all four, then waits or ends."""
+    workers = [Worker(Forking, limits=QUICK, fresh=fresh) for fresh in (False, True)]
+    for worker in workers:
+        worker.ready()
+    print(*[pid for worker in workers for pid in (worker.pid, worker.ask("fork", way))], flush=True)
+    if waits:
+        time.sleep(60)
+
+
+def eventually(true, seconds=5.0):
+    """Whether something becomes true within that time."""
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.02)
+    return true()
+
+
+def gone(pid, seconds=5.0):
+    """Whether a process has ended, or ends within that time; one that nobody has waited for yet has."""
+
+    def ended():
+        try:
+            return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return True
+
+    return eventually(ended, seconds)
 
 
 class Counter:
@@ -158,14 +231,131 @@ def test_an_error_in_a_request_leaves_the_worker_usable():
         assert worker.ask("add", 1) == 1
 
 
-def test_closing_ends_the_child_and_removes_its_log():
+def test_closing_ends_the_child():
     """After the context nothing of the child is left."""
     with Worker(Counter, 0, limits=QUICK) as worker:
         worker.ready()
-        pid, log = worker.pid, worker._log
-        assert log.exists()
-    assert not log.exists()
+        pid = worker.pid
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_of_what_a_child_writes_only_the_end_is_kept():
+    """A child that writes for ever fills neither the disk nor the memory of qbench."""
+    with Worker(Chatty, limits=QUICK) as worker:
+        worker.ready()
+        assert worker.ask("write", 16 * 2**20) == 16 * 2**20
+        assert len(worker._log) <= 2**18
+        assert worker._log.endswith(b"x\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"garbage", "no answer of qbench's .begins with b'garbage.*must not write to file descriptors"),
+        (messages.MAGIC + b"\xff" * 8, r"no answer of qbench's .has 1\.84e\+19 bytes"),
+        (messages.HEADER.pack(messages.MAGIC, 3) + b"abc", "no answer of qbench's .cannot be read .UnpicklingError"),
+        (messages.pack(3), "no answer of qbench's"),
+        (messages.pack(("result",)), "no answer of qbench's"),
+    ],
+)
+def test_garbage_on_the_pipe_is_an_error_at_once(data, words):
+    """Whatever a child writes into qbench's own pipe, nobody waits for what it seems to announce."""
+    with pytest.raises(WorkerError, match=words):
+        call(write_into_pipes, data, 0.0, limits=QUICK)
+
+
+@pytest.mark.parametrize("begun", [b"", messages.MAGIC, messages.HEADER.pack(messages.MAGIC, 1000) + b"half"])
+def test_the_limit_holds_inside_a_message(begun):
+    """A child that stops while it sends is ended like one that sends nothing."""
+    with pytest.raises(WorkerError, match=r"took longer than 0\.5 s and was stopped"):
+        call(write_into_pipes, begun, 60.0, limits=Limits(seconds=0.5))
+
+
+def test_the_limit_holds_while_a_child_does_not_listen():
+    """A child that is stopped before it has read what it is asked is ended, too."""
+    with Worker(Counter, 0, limits=QUICK) as worker:
+        worker.ready()
+        os.kill(worker.pid, signal.SIGSTOP)
+        worker._limits = Limits(seconds=0.5)
+        with pytest.raises(WorkerError, match=r"took longer than 0\.5 s"):
+            worker.ask("add", bytes(32 * 2**20))
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_the_exit_code_is_told_though_a_fork_holds_the_pipe(fresh):
+    """A child that leaves while something that it forked lives on is dead, not slow."""
+    with Worker(Forking, limits=QUICK, fresh=fresh) as worker:
+        worker.ready()
+        with pytest.raises(WorkerError, match=r"ended with exit code 7; its last words: forked \d+"):
+            worker.ask("leave")
+    assert all(gone(int(pid)) for pid in re.findall(rb"forked (\d+)", worker._log))
+
+
+def test_a_closed_pipe_is_not_a_crash():
+    """A model that closes every file descriptor ends itself, and the message does not blame the memory."""
+    with pytest.raises(WorkerError, match="closed its connection to qbench and was stopped"):
+        call(close_all, limits=QUICK)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc, which Linux has")
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("way", ["fork", "session", "twice"])
+def test_what_a_child_forked_ends_with_it(way, fresh):
+    """Also at a good end, also in a session of its own, also where its parent has gone before it."""
+    with Worker(Forking, limits=QUICK, fresh=fresh) as worker:
+        worker.ready()
+        pid = worker.ask("fork", way)
+        assert not gone(pid, seconds=0.0)
+    assert gone(pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc, which Linux has")
+@pytest.mark.parametrize(
+    ("way", "end"),
+    [
+        ("fork", signal.SIGKILL),
+        ("session", signal.SIGKILL),
+        ("twice", signal.SIGKILL),
+        ("twice", signal.SIGTERM),
+        ("twice", signal.SIGINT),
+        ("twice", None),
+    ],
+)
+def test_what_a_child_forked_ends_with_qbench(way, end, tmp_path):
+    """However qbench ends, no process below it lives on, and nothing is left in the temporary folder."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent)}
+    program = f"import test_process; test_process.qbench_with_forks({way!r}, {end is not None})"
+    running = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)
+    pids = [int(pid) for pid in running.stdout.readline().split()]
+    assert len(pids) == 4
+    if end is not None:
+        assert not any(gone(pid, seconds=0.0) for pid in pids)
+        running.send_signal(end)
+    running.stdout.close()
+    running.wait(30)
+    assert all(gone(pid) for pid in pids)
+    assert eventually(lambda: not list(tmp_path.iterdir()))
+
+
+def test_an_interrupt_ends_what_children_forked():
+    """Ctrl-C kills every child with its group at once."""
+    with Worker(Forking, limits=QUICK) as worker:
+        worker.ready()
+        pid = worker.ask("fork", "fork")
+        end_all()
+        assert gone(pid)
+        assert gone(worker.pid)
+
+
+def test_a_system_without_room_for_processes_is_a_message(monkeypatch):
+    """Too many processes, files or too little memory: one case fails with the reason."""
+
+    def refuse(self):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("multiprocessing.process.BaseProcess.start", refuse)
+    with pytest.raises(WorkerError, match="a child process cannot be started: .*Resource temporarily unavailable"):
+        Worker(Counter, 0, limits=QUICK)
 
 
 def test_a_fresh_interpreter_serves_too():
