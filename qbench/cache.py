@@ -22,6 +22,7 @@ from typing import Any
 from qbench import manifest
 from qbench.cache_root import KINDS, LOCKS, cache_folder, in_use, open_cache
 from qbench.errors import CaseError
+from qbench.full_disk import is_full
 from qbench.manifest import MANIFEST, Damaged, file_digest
 
 __all__ = [
@@ -106,10 +107,19 @@ def fetch(
 
 
 def _make(folder: Path, make: Callable[[Path], Mapping[str, Any]]) -> None:
+    for left in folder.parent.glob(f".{folder.name[:16]}-*"):  # of makers that were killed: this one holds the lock
+        shutil.rmtree(left, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name[:16]}-", dir=folder.parent))
     try:
         manifest.write(temporary, make(temporary))
         temporary.rename(folder)
+    except CaseError as error:
+        if not is_full(temporary):
+            raise
+        raise CaseError(
+            f"{folder.parent.parent}: the disk of the cache is full; make room, on it or with `qbench clean`, or set "
+            f"QBENCH_CACHE to a folder on another disk ({error})"
+        ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -108,6 +108,7 @@ def in_use(root: Path) -> Iterator[None]:
     mine = filelock.FileLock(file)
     try:
         with filelock.FileLock(root / LOCKS / _CLEANING, timeout=_CLEANING_SECONDS):
+            _users(root)
             mine.acquire(timeout=0)
     except filelock.Timeout as error:
         raise UsageError(f"{root}: `qbench clean` is emptying this cache and does not end; stop it first") from error
@@ -130,15 +131,23 @@ def nobody_uses(root: Path) -> Iterator[None]:
             raise UsageError(
                 f"{root}: another `qbench clean`, or a qbench that is starting, has it; try again"
             ) from error
-        for file in sorted((root / LOCKS).glob("user-*.lock")):
-            try:
-                with filelock.FileLock(file, timeout=0):
-                    pass
-            except filelock.Timeout as error:
-                process = file.name.split("-")[1]
-                raise UsageError(
-                    f"{root}: process {process} of qbench uses this cache, so nothing was removed; "
-                    "clean when it has ended"
-                ) from error
-            file.unlink(missing_ok=True)  # its process was killed
+        if users := _users(root):
+            raise UsageError(
+                f"{root}: process {' and '.join(users)} of qbench uses this cache, so nothing was removed; "
+                "clean when it has ended"
+            )
         yield
+
+
+def _users(root: Path) -> list[str]:
+    """The processes that use the cache; the files of those that were killed go."""
+    import filelock
+
+    users = []
+    for file in sorted((root / LOCKS).glob("user-*.lock")):
+        try:
+            with filelock.FileLock(file, timeout=0):
+                file.unlink(missing_ok=True)
+        except filelock.Timeout:
+            users.append(file.name.split("-")[1])
+    return users

@@ -9,6 +9,7 @@ import importlib
 import os
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import CaseError, CaseSkipped, QbenchError, WorkerError
+from qbench.full_disk import is_full
 from qbench.messages import Inbox, pack, receive, send
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
@@ -100,6 +102,8 @@ def _portable(error: BaseException) -> QbenchError:
             f"ran out of memory ({_first_line(error)}); free some, raise limits.memory_bytes, "
             "or ask for fewer samples or a smaller batch"
         )
+    if not isinstance(error, OSError) and is_full(temporary := Path(tempfile.gettempdir())):
+        return WorkerError(f"the disk of {temporary} is full: make room, or set TMPDIR ({_first_line(error)})")
     frames = traceback.extract_tb(error.__traceback__)
     place = f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return WorkerError(f"{type(error).__name__}: {_first_line(error)}{place}")

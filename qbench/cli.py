@@ -93,7 +93,7 @@ def run(
     from qbench.live import live
 
     read = suites.read(suite, overrides or ())
-    stopped = None if resume is None else find_run(resume)
+    stopped = None if resume is None else find_run(resume, to_resume=True)
     with live(sys.stderr, quiet=quiet) as progress:
         result = story.run(read, out=out, only=only, resume=stopped, jobs=jobs, progress=progress)
         page, seconds = _report(result, progress)
@@ -170,7 +170,7 @@ def report(
     """Rebuild report.html, summary.md and results.csv of a run from its records alone."""
     from qbench.report.build import build_report
 
-    print(build_report(find_run(run), other=None if compare is None else find_run(compare)))
+    print(build_report(_found(run), other=None if compare is None else _found(compare)))
 
 
 @app.command(epilog="Example: qbench compare reports/baselines/quickstart.jsonl quickstart")
@@ -216,7 +216,7 @@ def baseline(
     """
     from qbench import baseline as baselines
 
-    file = baselines.write_baseline(find_run(run), out, allow_failed=allow_failed)
+    file = baselines.write_baseline(_found(run), out, allow_failed=allow_failed)
     examples = baselines.examples_file(file)
     if examples.exists():
         print(f"wrote {file}, {baselines.info_file(file)} and {examples}; commit all three")
@@ -249,7 +249,7 @@ def gate(
     from qbench.live import live
     from qbench.stored import read_run
 
-    folder = find_run(run)
+    folder = _found(run)
     against = baseline or committed_baseline(read_run(folder).info.suite.name)
     with live(sys.stderr, quiet=quiet) as progress:
         gated = gates.gate_run(folder, against, rerun=None if stored else Rerunner(progress=progress))
@@ -385,7 +385,12 @@ def _stored(name: str) -> StoredRun | Baseline:
     from qbench.baseline import SUFFIX, read_baseline
     from qbench.stored import read_run
 
-    return read_baseline(Path(name)) if name.endswith(SUFFIX) else read_run(find_run(name))
+    return read_baseline(Path(name)) if name.endswith(SUFFIX) else read_run(_found(name))
+
+
+def _found(name: str) -> Path:
+    """The folder of a run; which one it is of a suite's is said where that is not the latest."""
+    return find_run(name, tell=lambda note: print(f"note: {note}", file=sys.stderr))
 
 
 def _write(file: Path, text: str) -> None:

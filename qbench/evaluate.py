@@ -23,6 +23,7 @@ from qbench.build import Artifact
 from qbench.data import Data
 from qbench.datasets import base as dataset_contract
 from qbench.datasets import contents
+from qbench.errors import EvaluateError
 from qbench.piecework import outputs
 from qbench.process import Limits, call
 from qbench.quant import input_fit
@@ -71,8 +72,14 @@ def predicted(
 
     entry = cache.fetch(root, "predictions", _key(artifact, data, batch_size), make)
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    shutil.copyfile(entry.folder / _FILE, temporary)
-    temporary.replace(file)
+    try:
+        shutil.copyfile(entry.folder / _FILE, temporary)
+        temporary.replace(file)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise EvaluateError(
+            f"{file}: the predictions cannot be written ({error.strerror or error}): make room and go on with --resume"
+        ) from error
     return Predicted(cached=not entry.fresh, note=entry.note)
 
 

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+from qbench import strict_json
 from qbench.errors import UsageError
 
 REPORTS = Path("reports")
+LATEST, RUN = "latest", "run.json"
 BASELINES = REPORTS / "baselines"
 
 
-def find_run(name: str, reports: Path = REPORTS) -> Path:
+def find_run(
+    name: str, reports: Path = REPORTS, *, tell: Callable[[str], None] = lambda note: None, to_resume: bool = False
+) -> Path:
     """The folder of a run: ``name`` itself, or the latest run in ``name`` or in ``reports/name``.
 
-    Raises ``UsageError`` that lists the suites which have runs.
+    Of a suite it is the latest run with a case that is ok, if there is one, and ``tell`` hears of a later one without;
+    ``to_resume`` asks for the very latest. Raises ``UsageError`` that lists the suites which have runs.
     """
     given = Path(name)
-    for folder in (given, _latest(given), _latest(reports / name)):
-        if (folder / "run.json").is_file():
-            return folder.resolve()
-    there = sorted({path.parent.name for path in reports.glob("*/latest*")})
+    if (given / RUN).is_file():
+        return given.resolve()
+    for folder in (given, reports / name):
+        if runs := _runs(folder):
+            newest = runs[0]
+            chosen = newest if to_resume else next((run for run in runs if _statuses(run)["ok"]), newest)
+            if chosen != newest:
+                tell(
+                    f"{name}: its latest run, {newest.name}, has no case that is ok ({_without(newest)}), so this is "
+                    f"about {chosen.name}; name {newest} to see that one"
+                )
+            return chosen.resolve()
+    there = sorted({path.parent.parent.name for path in reports.glob(f"*/*/{RUN}")})
     hint = f"suites with runs: {', '.join(there)}" if there else "make one with `qbench run SUITE`"
     raise UsageError(f"{name}: no run is there; {hint}")
 
@@ -30,9 +47,34 @@ def committed_baseline(suite: str, baselines: Path = BASELINES) -> Path | None:
     return file if file.is_file() else None
 
 
+def _runs(folder: Path) -> list[Path]:
+    """A suite's runs, the latest first: what ``latest`` points at, then by name, which begins with the time."""
+    runs = {path.parent.name: path.parent for path in folder.glob(f"*/{RUN}") if path.parent.name != LATEST}
+    pointed = _latest(folder)
+    first = [pointed] if (pointed / RUN).is_file() and not runs.get(pointed.name) else []
+    return [*first, *(runs[name] for name in sorted(runs, reverse=True))]
+
+
 def _latest(folder: Path) -> Path:
-    """A suite's newest run; where there are no symbolic links its name stands in ``latest.txt``."""
-    told = folder / "latest.txt"
+    """Where a suite's ``latest`` leads; where there are no symbolic links a name stands in ``latest.txt``."""
+    told = folder / f"{LATEST}.txt"
     if not told.is_file():
-        return folder / "latest"
+        return (folder / LATEST).resolve()
     return folder / told.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _statuses(run: Path) -> Counter[str]:
+    """How many records of a run have each status; lines that cannot be read have none."""
+    counted: Counter[str] = Counter()
+    with contextlib.suppress(OSError), (run / "records.jsonl").open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            with contextlib.suppress(strict_json.NotJson):
+                record = strict_json.parse(line)
+                if isinstance(record, dict):
+                    counted[str(record.get("status"))] += 1
+    return counted
+
+
+def _without(run: Path) -> str:
+    statuses = _statuses(run)
+    return ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())) or "no record"

@@ -83,6 +83,7 @@ def run(
     try:
         with cache.in_use(root):
             _tell(state)
+        folder.tidy()
     except KeyboardInterrupt:
         interrupted = True
     folder.write_info(

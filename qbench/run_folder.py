@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import secrets
 import shlex
+import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +25,8 @@ from qbench.suite import Suite
 
 REPORTS = Path("reports")
 PARTS = ("samples", "predictions")
+_TEMPORARY = re.compile(r"\..+\.\d+")  # .<name>.<process>, as everything is called until it is whole
+_PARTIAL = re.compile(r"\.?partial-[0-9a-f]{64}")
 VERSIONS = (
     *("qbench", "torch", "torchao", "onnxruntime", "openvino", "nncf", "onnx", "onnxscript"),
     *("numpy", "scipy", "scikit-learn"),
@@ -36,6 +40,7 @@ class RunFolder:
         self.path = path
         self._lock = threading.Lock()
         self._digests: dict[str, str] = digests or {}
+        self._shown = False  # whether `latest` points here, or at a later run
 
     def records(self) -> list[Record]:
         """Everything recorded so far."""
@@ -45,6 +50,17 @@ class RunFolder:
         """Adds one record and forces it to disk."""
         with self._lock, self._writing():
             record.append(self.path / record.RECORDS, one)
+            if not self._shown:
+                _point_latest_at(self.path)
+                self._shown = True
+
+    def tidy(self) -> None:
+        """Removes what killed parts of this run have left half written, and what they would have gone on from."""
+        for path in [*self.path.rglob(".*"), *self.path.glob("samples/partial-*")]:
+            if path.is_dir() and not path.is_symlink() and _PARTIAL.fullmatch(path.name):
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.is_file() and _TEMPORARY.fullmatch(path.name):
+                path.unlink(missing_ok=True)
 
     def resume_command(self, suite: Suite, only: str | None) -> str:
         """The command that goes on with this run: the same suite, filter and overrides."""
@@ -133,26 +149,33 @@ class RunFolder:
 
 
 def create(suite: Suite, out: Path | None) -> RunFolder:
-    """A new run's folder, ``latest`` pointing at it; ``UsageError`` before anything runs if it cannot be made."""
+    """A new run's folder; ``UsageError`` before anything runs if it cannot be made. ``latest`` points at it once it
+    holds a record."""
     stamp = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     folder = (out or REPORTS) / suite.suite / stamp
     try:
         for part in PARTS:
             (folder / part).mkdir(parents=True)
-        _point_latest_at(folder)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another place with --out") from error
     return RunFolder(folder)
 
 
 def _point_latest_at(folder: Path) -> None:
+    """``latest`` is this run, unless it is a later one already: names of runs begin with their time."""
     link = folder.parent / "latest"
+    told = link.with_suffix(".txt")
     temporary = folder.parent / f".latest-{folder.name}"
+    if link.is_symlink() and link.readlink().name > folder.name and (link / RUN).is_file():
+        return
     try:
+        temporary.unlink(missing_ok=True)  # of a run that was killed right here
         temporary.symlink_to(folder.name)
         temporary.replace(link)
+        told.unlink(missing_ok=True)  # it would go before the link
     except OSError:  # no symbolic links here (or a folder of that name): a text file serves instead
-        link.with_suffix(".txt").write_text(folder.name + "\n", encoding="utf-8")
+        temporary.unlink(missing_ok=True)
+        told.write_text(folder.name + "\n", encoding="utf-8")
 
 
 def reopen(folder: Path, suite: Suite) -> RunFolder:

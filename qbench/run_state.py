@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,8 @@ from qbench.run_folder import RunFolder
 from qbench.run_ledger import Ledger
 from qbench.slots import Slots
 from qbench.suite import Suite
+
+_ENDING_SECONDS = 0.2  # between two looks whether a thread has started another child while an interrupt ends them
 
 
 class Progress(Protocol):
@@ -124,5 +126,8 @@ class RunState:
             except BaseException:
                 self.ledger.stopping = True
                 pool.shutdown(wait=False, cancel_futures=True)
-                end_all()  # else leaving the pool would wait for what the children are at
+                # Else leaving the pool would wait for what the children are at, and for those that a thread starts yet.
+                while not all(future.done() for future in futures):
+                    end_all()
+                    wait(futures, timeout=_ENDING_SECONDS)
                 raise

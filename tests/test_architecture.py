@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
 
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("errors", "machine", "messages", "npz_file", "reaper", "slots", "strict_json", "terminal"),
+    ("errors", "full_disk", "machine", "messages", "npz_file", "reaper", "slots", "strict_json", "terminal"),
     ("live",),
     ("child", "preload", "offspring", "cache_root", "manifest"),
     ("registry", "record", "cache", "process", "python_file", "find"),

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench import cache, cache_root
+from qbench import cache, cache_root, full_disk
 from qbench.errors import CaseError, UsageError
 
 KEY = cache.key_of({"a": 1})
@@ -220,6 +220,40 @@ def test_a_full_disk_is_one_case_not_the_run(root):
 
     with pytest.raises(CaseError, match="No space left on device.*qbench clean"):
         cache.fetch(root, "artifacts", KEY, full)
+
+
+def test_a_full_disk_is_called_so_whatever_the_writer_said(root, monkeypatch):
+    """torch says "unexpected pos 142848" of a disk that is full; with room left its own words stand."""
+
+    def torn(folder):
+        raise CaseError("RuntimeError: unexpected pos 142848 vs 142736")
+
+    with pytest.raises(CaseError, match="^RuntimeError: unexpected pos"):
+        cache.fetch(root, "artifacts", KEY, torn)
+    monkeypatch.setattr(cache, "is_full", lambda folder: True)
+    with pytest.raises(CaseError, match=r"the disk of the cache is full; make room.*\(RuntimeError: unexpected pos"):
+        cache.fetch(root, "artifacts", KEY, torn)
+
+
+def test_a_disk_is_full_where_a_megabyte_more_does_not_fit(tmp_path):
+    """No room, no quota or no longer files: all the same to a writer."""
+    resource = pytest.importorskip("resource")
+    assert not full_disk.is_full(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        assert full_disk.is_full(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_maker_left_goes_with_the_next(root):
+    """Whoever holds the lock of a key knows that nobody else is making it."""
+    left = root / "artifacts" / f".{KEY[:16]}-abcd1234"
+    left.mkdir(parents=True)
+    assert cache.fetch(root, "artifacts", KEY, fill).fresh
+    assert not left.exists()
 
 
 def test_the_variable_wins(monkeypatch, tmp_path):

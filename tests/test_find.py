@@ -56,6 +56,28 @@ def test_a_run_that_is_not_there_lists_those_that_are(newest: Path) -> None:
     assert str(caught.value) == "nope: no run is there; suites with runs: demo"
 
 
+def test_a_suite_means_its_last_run_with_a_case_that_is_ok(newest: Path) -> None:
+    """A run that was killed at once, or in which all failed, is passed over and named, unless it is alone."""
+    older = newest.with_name("20250101T000000Z-0000")
+    (newest / "records.jsonl").write_text('{"status": "failed"}\nrubbish\n[]\n{"status": "skipped"}\n')
+    said: list[str] = []
+    assert find_run("demo", tell=said.append) == newest
+    (older / "records.jsonl").write_text('{"status": "ok"}\n')
+    assert find_run("demo", tell=said.append) == older
+    assert said == [
+        f"demo: its latest run, {newest.name}, has no case that is ok (1 failed, 1 skipped), so this is about "
+        f"{older.name}; name reports/demo/{newest.name} to see that one"
+    ]
+    assert find_run("demo", to_resume=True) == newest
+    assert find_run("reports/demo/latest") == newest
+
+
+def test_a_suite_whose_latest_leads_nowhere_has_its_other_runs(newest: Path) -> None:
+    """A run that was removed by hand, or killed before it had anything to show, hides none of the others."""
+    (newest / "run.json").unlink()
+    assert find_run("demo").name == "20250101T000000Z-0000"
+
+
 def test_no_run_at_all_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first run the message names the command."""
     monkeypatch.chdir(tmp_path)

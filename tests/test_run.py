@@ -34,6 +34,9 @@ limits: {{stage_seconds: {seconds}}}
 """
 
 
+CASE = record.CaseKey(id="m/fp32/fake/t1/b1", model="m", mode="fp32", backend="fake", threads=1, batch_size=1)
+
+
 @pytest.fixture(autouse=True)
 def _peak(monkeypatch):
     """The peak takes seconds to measure and is proven in test_peak."""
@@ -109,6 +112,51 @@ def test_the_numbers_of_layers_are_kept_where_the_suite_asks(folder):
     assert by_case(asked)["fp32/torch/t1/b1"].layers is None
     plain = by_case(go(file, folder))["static/onednn/t1/b1"]
     assert plain.layers is None
+
+
+def test_latest_is_a_run_that_has_something_to_show(folder, monkeypatch):
+    """A run that is killed before its first record leaves `latest` where it was."""
+    first = go(write(folder), folder)
+    link = first.folder.parent / "latest"
+    assert link.resolve() == first.folder
+    monkeypatch.setattr(run, "_tell", lambda state: None)  # as if it were killed here
+    second = go(write(folder), folder)
+    assert second.folder != first.folder
+    assert link.resolve() == first.folder
+
+
+def test_latest_is_never_an_earlier_run_again(tmp_path):
+    """An older run that is resumed is not the latest; a temporary link of a killed run is in nobody's way."""
+    folders = [tmp_path / name for name in ("20250101T000000Z-0000", "20260101T000000Z-ab12")]
+    for path in folders:
+        path.mkdir()
+        (path / "run.json").write_text("{}")
+    (tmp_path / f".latest-{folders[1].name}").symlink_to("nowhere")
+    failed = record.Record(case=CASE, status="failed", stage="build", reason="no")
+    for path in reversed(folders):
+        RunFolder(path).append(failed)
+    assert (tmp_path / "latest").resolve() == folders[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*[path.name for path in folders], "latest"]
+
+
+def test_what_killed_parts_of_a_run_left_goes_at_its_end(folder):
+    """Samples of a group that a resumed run has no longer, and files that were not whole yet."""
+    first = go(write(folder), folder)
+    left = [
+        first.folder / "samples" / f"partial-{'a' * 64}",
+        first.folder / "samples" / f".partial-{'b' * 64}",
+        first.folder / ".run.json.12345",
+        first.folder / "predictions" / ".mine.npz.12345",
+    ]
+    for path in left[:2]:
+        path.mkdir()
+        (path / "0.npz").write_bytes(b"")
+    for path in left[2:]:
+        path.write_bytes(b"")
+    (first.folder / ".notes").write_text("the user's own")
+    go(write(folder), folder, resume=first.folder)
+    assert not any(path.exists() for path in left)
+    assert (first.folder / ".notes").exists()
 
 
 def test_nobody_empties_the_cache_of_a_run(folder):

@@ -1,0 +1,23 @@
+"""Is the disk full? Native writers tell of it in their own words ("unexpected pos 142848 vs 142736"), or not at all."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from pathlib import Path
+
+# What must fit: a writer that failed at its next block has left less than that, or nothing at all.
+ROOM_BYTES = 1 << 20
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_full(folder: Path) -> bool:
+    """Whether a folder takes no further ``ROOM_BYTES``: no room, the quota is used up, or files may not be longer."""
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            left = ROOM_BYTES
+            while left > 0:
+                left -= file.write(bytes(left))
+    except OSError as error:
+        return error.errno in FULL
+    return False
