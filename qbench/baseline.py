@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -26,6 +27,7 @@ from qbench.record import Record
 from qbench.stored import RunInfo, StoredRun, read_info, read_run
 
 SUFFIX = ".jsonl"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,11 +140,16 @@ def artifact_file(record: Record, *, beside: Path | None) -> Path | None:
     Only a file whose sha256 is the record's is one, its other files being those that its manifest lists.
     """
     facts = record.artifact
-    if facts is None:
-        return None
+    if facts is None or not _is_digest(facts.sha256) or not (facts.key is None or _is_digest(facts.key)):
+        return None  # a record is data: it names no folder but those that qbench names
     folders = [] if beside is None else [artifacts_folder(beside) / facts.sha256]
     folders += [] if facts.key is None else [cache.cache_folder() / "artifacts" / facts.key]
     return next((file for folder in folders if (file := _sound(folder, facts.sha256)) is not None), None)
+
+
+def _is_digest(name: str) -> bool:
+    """Whether a name is 64 hex digits."""
+    return _DIGEST.fullmatch(name) is not None
 
 
 def _sound(folder: Path, sha256: str) -> Path | None:

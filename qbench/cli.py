@@ -235,12 +235,24 @@ def gate(
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write Markdown for a pull request.")] = None,
     github: Annotated[bool, typer.Option("--github", help="Annotate the suite's lines in GitHub Actions.")] = False,
+    suite: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The run's suite, if it is not where the run says: its data are opened."),
+    ] = None,
+    trust_baseline_artifacts: Annotated[
+        bool,
+        typer.Option(
+            "--trust-baseline-artifacts", help="Also run artifacts that lie beside the baseline: they are native code."
+        ),
+    ] = False,
     stored: Annotated[bool, typer.Option("--stored", help="Run nothing: compare the stored speed-ups.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Judge a run by its suite's gate, against the baseline, whose artifacts are run again beside the run's.
 
+    What is run lies in the cache: it was built here. Nothing that a run's folder or a baseline brings along is run
+    unless an option says so; what cannot be run again is judged by its stored figures.
     Exit code: 0 pass, 1 fail, 2 usage, 3 invalid (not comparable, no baseline), 4 inconclusive.
     """
     from qbench import gate as gates
@@ -252,7 +264,8 @@ def gate(
     folder = _found(run)
     against = baseline or committed_baseline(read_run(folder).info.suite.name)
     with live(sys.stderr, quiet=quiet) as progress:
-        gated = gates.gate_run(folder, against, rerun=None if stored else Rerunner(progress=progress))
+        rerunner = Rerunner(progress=progress, trust_beside=trust_baseline_artifacts, suite_file=suite)
+        gated = gates.gate_run(folder, against, rerun=None if stored else rerunner)
     if junit is not None:
         _write(junit, gate_words.junit(gated))
     if markdown is not None:

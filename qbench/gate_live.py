@@ -20,6 +20,7 @@ from qbench.baseline import Baseline, artifact_file
 from qbench.errors import CaseError
 from qbench.gate_latency import sampled_rules
 from qbench.gate_looks import LOOKS, NotRun, ProcessPair, Rerun, is_look, look, process_pair
+from qbench.gate_suite import suite_to_open
 from qbench.inputs import Data, prepare_data, request_of
 from qbench.live import Silent
 from qbench.measure.arm import INPUTS, ArmSpec
@@ -49,6 +50,8 @@ class Rerunner:
 
     progress: Silent
     measure: Measure = measure_group
+    trust_beside: bool = False  # whether artifacts that lie beside the baseline are run: they are native code
+    suite_file: Path | None = None  # where the user says that the run's suite is
 
     def __call__(self, run: StoredRun, suite: Suite, baseline: Baseline) -> dict[str, Rerun | NotRun]:
         """By case, what running it again gave, or why it could not be run."""
@@ -62,12 +65,16 @@ class Rerunner:
         self, cases: Sequence[tuple[Record, Record]], run: StoredRun, suite: Suite, baseline: Baseline
     ) -> dict[str, Rerun | NotRun]:
         cores = measuring_cores(suite, machine.allowed_cores())
-        data = _data(run, suite)
+        data = _data(run, suite_to_open(run, suite, self.suite_file))
         self.progress.stage("gate", len(cases))
         rules = sampled_rules(run.records, suite.gate, baseline.records)
         seen: dict[str, Rerun | NotRun] = {}
         for old, new in cases:
-            arms = data if isinstance(data, NotRun) else _arms(old, new, run, baseline, data, cores)
+            files = _files(old, new, baseline, trust_beside=self.trust_beside)
+            if isinstance(files, NotRun):
+                arms: NotRun | tuple[ArmSpec, ArmSpec] = files
+            else:
+                arms = data if isinstance(data, NotRun) else _arms(new, files, run, baseline, data, cores)
             if isinstance(arms, NotRun):
                 self.progress.note(f"{new.case.id}: not run again: {arms.reason}")
                 seen[new.case.id] = arms
@@ -128,8 +135,10 @@ def _shared(run: StoredRun, baseline: Baseline) -> list[tuple[Record, Record]]:
     ]
 
 
-def _data(run: StoredRun, suite: Suite) -> Data | NotRun:
+def _data(run: StoredRun, suite: Suite | NotRun) -> Data | NotRun:
     """The suite's data, from the cache where the run left it: what is timed is called with real examples."""
+    if isinstance(suite, NotRun):
+        return suite
     request = request_of(suite.data, suite.base, train=any(record.case.mode == "qat" for record in run.records))
     limits = Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes)
     try:
@@ -139,8 +148,27 @@ def _data(run: StoredRun, suite: Suite) -> Data | NotRun:
     return data
 
 
+def _files(old: Record, new: Record, baseline: Baseline, *, trust_beside: bool) -> tuple[Path, Path] | NotRun:
+    """The baseline's artifact and the run's. One that lies beside the baseline came with a commit, whose author would
+    own this machine; one in the cache was built here."""
+    old_file = artifact_file(old, beside=baseline.file if trust_beside else None)
+    if old_file is None and not trust_beside and artifact_file(old, beside=baseline.file) is not None:
+        return NotRun(
+            reason="the baseline's artifact is not in the cache, only beside the baseline, and it is native code: "
+            "--trust-baseline-artifacts runs it, where you know who committed it"
+        )
+    if old_file is None:
+        return NotRun(reason="the baseline's artifact is neither beside the baseline nor in the cache")
+    new_file = artifact_file(new, beside=None)
+    return (
+        NotRun(reason="the artifact of this run is no longer in the cache")
+        if new_file is None
+        else (old_file, new_file)
+    )
+
+
 def _arms(
-    old: Record, new: Record, run: StoredRun, baseline: Baseline, data: Data, cores: tuple[int, ...]
+    new: Record, files: tuple[Path, Path], run: StoredRun, baseline: Baseline, data: Data, cores: tuple[int, ...]
 ) -> tuple[ArmSpec, ArmSpec] | NotRun:
     """The two artifacts, ready to be loaded on the same cores with the same examples."""
     here = machine.fingerprint()
@@ -153,12 +181,7 @@ def _arms(
             return NotRun(reason=f"{whose} was built on another kind of machine ({field} differs)")
     if new.case.threads > len(cores):
         return NotRun(reason=f"it takes {new.case.threads} cores, {len(cores)} may be used here")
-    old_file, new_file = artifact_file(old, beside=baseline.file), artifact_file(new, beside=None)
-    if old_file is None:
-        return NotRun(reason="the baseline's artifact is neither beside the baseline nor in the cache")
-    if new_file is None:
-        return NotRun(reason="the artifact of this run is no longer in the cache")
-    return _spec(new, "baseline", old_file, cores, data), _spec(new, CONTENDER, new_file, cores, data)
+    return _spec(new, "baseline", files[0], cores, data), _spec(new, CONTENDER, files[1], cores, data)
 
 
 def _spec(record: Record, name: str, file: Path, cores: tuple[int, ...], data: Data) -> ArmSpec:

@@ -73,6 +73,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("gate_evidence",),
     ("gate_rules", "gate_latency"),
     ("gate_regression",),
+    ("gate_suite",),
     ("gate_live",),
     ("gate",),
     ("gate_words",),

@@ -23,7 +23,7 @@ from qbench.measure.group import Measured, measure_group
 from qbench.measure.protocol import CONTROL
 from qbench.measure.samples import Samples, Seen
 from qbench.record import ArtifactFacts, Record
-from qbench.stored import RunInfo, StoredRun
+from qbench.stored import RunInfo, StoredRun, SuiteInfo
 
 SUITE = suite.parse("suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n")
 OTHER = "net/static/onnxruntime/t1/b1"
@@ -116,6 +116,50 @@ def test_both_artifacts_are_run_on_the_same_cores_with_the_same_examples() -> No
     assert old.inputs[0].shape == (8, 1, 8, 8)
     assert options["fresh"] is True
     assert old.case != new.case
+
+
+def test_native_code_beside_a_baseline_runs_only_where_that_is_said(tmp_path: Path) -> None:
+    """Whoever commits a baseline writes both artifact and sha256; what lies in the cache was built here."""
+    record = built(int8(), "theirs")
+    old, new = record, built(int8(), "ours")
+    assert record.artifact is not None
+    assert record.artifact.key is not None
+    file = tmp_path / "baselines" / "demo.jsonl"
+    cached = cache.cache_folder() / "artifacts" / record.artifact.key
+    cached.rename((file.parent / "demo").mkdir(parents=True) or file.parent / "demo" / record.artifact.sha256)
+    baseline = replace(held([old]), file=file)
+    measuring = Measuring()
+    refused = Rerunner(progress=Silent(), measure=measuring)(stored([new]), SUITE, baseline)[CASE]
+    assert isinstance(refused, NotRun)
+    assert "it is native code: --trust-baseline-artifacts runs it" in refused.reason
+    assert not measuring.calls
+    ran = Rerunner(progress=Silent(), measure=measuring, trust_beside=True)(stored([new]), SUITE, baseline)[CASE]
+    assert isinstance(ran, Rerun)
+
+
+def test_a_record_leads_to_no_folder_outside_the_cache(tmp_path: Path) -> None:
+    """The key in a committed record is data: `../` in it is no way to a folder of the same commit."""
+    record = built(int8(), "theirs")
+    assert record.artifact is not None
+    assert record.artifact.key is not None
+    (cache.cache_folder() / "artifacts" / record.artifact.key).rename(tmp_path / "committed")
+    evil = replace(record, artifact=replace(record.artifact, key="../../committed"))
+    assert (cache.cache_folder() / "artifacts" / "../../committed").is_dir()
+    seen = Rerunner(progress=Silent(), measure=Measuring())(stored([evil]), SUITE, held([evil]))[CASE]
+    assert isinstance(seen, NotRun)
+
+
+def test_data_of_a_suite_that_is_not_here_are_not_opened(tmp_path: Path) -> None:
+    """Somebody else's run names Python: it is not imported, and the verdict says why the stored figures were judged."""
+    text = f"suite: demo\nmodels: [digits-cnn]\ndata: {{dataset: {{python: '{tmp_path}/d.py:f'}}}}\nmatrix: {{}}\n"
+    (tmp_path / "d.py").write_text("raise SystemExit('imported')")
+    described = replace(here(), suite=SuiteInfo(name="demo", file=str(tmp_path / "gone.yaml"), text=text))
+    record = built(int8(), "same")
+    seen = Rerunner(progress=Silent(), measure=Measuring())(
+        stored([record], described), suite.parse(text), held([record])
+    )[CASE]
+    assert isinstance(seen, NotRun)
+    assert "gone.yaml is not there; name it with --suite" in seen.reason
 
 
 def test_equal_artifacts_are_still_run() -> None:
