@@ -9,7 +9,9 @@ import re
 import secrets
 import shlex
 import shutil
+import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +28,7 @@ from qbench.suite import Suite
 REPORTS = Path("reports")
 PARTS = ("samples", "predictions")
 _TEMPORARY = re.compile(r"\..+\.\d+")  # .<name>.<process>, as everything is called until it is whole
+_BEGUN_SECONDS = 60.0  # far longer than it takes to make a run's folder
 _PARTIAL = re.compile(r"\.?partial-[0-9a-f]{64}")
 VERSIONS = (
     *("qbench", "torch", "torchao", "onnxruntime", "openvino", "nncf", "onnx", "onnxscript"),
@@ -133,6 +136,13 @@ class RunFolder:
         return name if (self.path / name).is_file() else None
 
     def _write_info(self, content: Mapping[str, Any]) -> None:
+        if not self.path.exists():
+            begun = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+            for part in PARTS:
+                (begun / part).mkdir(parents=True)
+            (begun / RUN).write_text(json.dumps(content, indent=1), encoding="utf-8")
+            begun.replace(self.path)
+            return
         temporary = self.path / f".run.json.{os.getpid()}"
         temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
         temporary.replace(self.path / "run.json")
@@ -149,16 +159,25 @@ class RunFolder:
 
 
 def create(suite: Suite, out: Path | None) -> RunFolder:
-    """A new run's folder; ``UsageError`` before anything runs if it cannot be made. ``latest`` points at it once it
-    holds a record."""
+    """A new run's folder; ``UsageError`` before anything runs if it cannot be made. It is there, whole, once
+    ``write_info`` is; ``latest`` points at it once it holds a record."""
     stamp = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     folder = (out or REPORTS) / suite.suite / stamp
     try:
-        for part in PARTS:
-            (folder / part).mkdir(parents=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder.parent):
+            pass
+        _forget_begun(folder.parent)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another place with --out") from error
     return RunFolder(folder)
+
+
+def _forget_begun(reports: Path) -> None:
+    """Removes folders of runs that were killed within the moment in which they were made."""
+    for path in reports.glob(".*"):
+        if path.is_dir() and _TEMPORARY.fullmatch(path.name) and time.time() - path.stat().st_mtime > _BEGUN_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _point_latest_at(folder: Path) -> None:
