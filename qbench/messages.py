@@ -54,7 +54,7 @@ class Inbox:
             except MemoryError:
                 raise
             except Exception as error:  # bytes that nobody pickled can break unpickling in any way
-                raise NoMessage(f"cannot be read ({type(error).__name__})") from error
+                raise NoMessage(f"cannot be read ({type(error).__name__}: {str(error)[:200]})") from error
         del self._bytes[: HEADER.size + length]
         return (value,)
 
