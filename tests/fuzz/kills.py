@@ -91,6 +91,7 @@ def main() -> int:
     print(f"a whole run takes {case.whole_seconds:.1f} s", flush=True)
     while case.counts["kills"] < options.kills:
         _series(case, options.kills)
+        print(f"{dict(case.counts)}, {len(case.finds)} finds", flush=True)
         shutil.rmtree(case.reports, ignore_errors=True)
         if case.random.random() < 0.5:
             shutil.rmtree(folder / "cache", ignore_errors=True)
