@@ -21,6 +21,8 @@ def compare_runtimes(state: RunState) -> None:
         for first, second in pairs([(name, state.ledger.artifacts[one.case.variant.id]) for name, one in mine.items()])
         if first in state.accuracy or second in state.accuracy
     ]
+    if not wanted:
+        return
     state.progress.stage("runtimes", len(wanted))
     known: dict[tuple[str, str], Difference | None] = {}
     for one, other in wanted:
