@@ -29,6 +29,7 @@ from qbench.quant.uniform.files.rules import PRESETS, Rules
 from qbench.quant.uniform.outputs import outputs
 from qbench.quant.uniform.outputs.narrow import CHOICES as FORMS
 from qbench.quant.uniform.outputs.outputs import TARGETS, Saved
+from qbench.quant.uniform.sites import require_documented
 from qbench.quant.uniform.whole import workplace
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def quantize(
         with onnx_check.named(Path(where), Path(model), kind=UsageError):
             graph = _prepared(model, fuse=held.do_fusion, skip_fusion=held.skip_fusion_layers, example=example)
         made = _described(graph, held, where)
+        if not isinstance(config, Config):
+            require_documented(graph, held, where)
         _write_calibration(graph, held, Path(calibration), Path(record))
     return made
 

@@ -69,6 +69,11 @@ def saved(made: Saved) -> Iterator[str]:
             f"{target} against fake_quant on {parity.examples} {kind} examples: {equal}largest difference "
             f"{parity.largest_difference:.2g} ({parity.relative_difference:.1g} of the largest output)"
         )
+        if parity.silent:
+            yield (
+                f"warning: {target}: every output of the quantized model is zero on these examples: its values are too "
+                "small for 8 bits (below 3e-5 they become zero); scale them, or leave the last layers float"
+            )
         if made.real and parity.agreement is not None and surprising(parity.agreement, parity.examples):
             yield (
                 f"warning: {target}: fewer than {AGREEMENT:.1%} agree, more than rounding explains: compare "

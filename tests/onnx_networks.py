@@ -185,7 +185,7 @@ def volume():
 
 
 def signal():
-    """A 1-D convolution, which stays float, and a Gemm."""
+    """A 1-D convolution and a Gemm."""
     draft = Draft(6)
     x = draft.add("GlobalAveragePool", [draft.conv("signal", "conv", 2, 4, dims=1)], "pool")
     draft.linear(draft.add("Flatten", [x], "flatten"), "fc", 4, 3)

@@ -425,3 +425,109 @@ def test_the_onnx_package_is_not_shadowed():
     """qbench.onnx is qbench's module, and onnx stays the format's."""
     assert steps.__name__ == "qbench.onnx"
     assert hasattr(onnx, "ModelProto")
+
+
+def written(model, folder):
+    file = folder / "net.onnx"
+    onnx.save(model, file)
+    return file
+
+
+def through(file, batches, folder, **rules):
+    """config, quantize, calibrate, save; what calibrate and save found."""
+    made = steps.config(file, rules=Rules(batch_num=len(batches), **rules))
+    steps.quantize(file, made, folder / "c.onnx", folder / "r.txt")
+    found = steps.calibrate(folder / "c.onnx", batches, folder / "r.txt")
+    return found, steps.save(folder / "c.onnx", folder / "r.txt", folder / "m", data=batches)
+
+
+def test_a_network_without_weights_is_calibrated(tmp_path):
+    """Only an AveragePool, or only inputs named under tensor_quantize: the record is empty until calibrate fills it."""
+    draft = onnx_networks.Draft()
+    x = draft.add("AveragePool", ["image"], "pool", kernel_shape=[2, 2], strides=[2, 2])
+    draft.add("MaxPool", [x], "max", kernel_shape=[2, 2], strides=[2, 2], outputs=["y"])
+    file = written(draft.model({"image": ["batch", 3, 16, 16]}, {"y": ["batch", 3, 4, 4]}), tmp_path)
+    assert "pool" in through(file, BATCHES, tmp_path)[0].record
+    tensors = (steps.config_file.TensorConfig(layer_name="max", input_index=0),)
+    held = steps.Config(batch_num=2, tensor_quantize=tensors)
+    steps.quantize(file, held, tmp_path / "c.onnx", tmp_path / "r.txt")
+    assert list(steps.calibrate(tmp_path / "c.onnx", BATCHES, tmp_path / "r.txt").record) == ["max:0"]
+
+
+def test_values_that_become_zero_are_a_warning(model, tmp_path):
+    """An input below 3e-5 has no scale of its own: all of it is quantized to zero, and so are the outputs behind it."""
+    draft = onnx_networks.Draft()
+    draft.conv("image", "conv", 3, 4, bias=False)
+    draft.nodes[-1].output[0] = "y"
+    file = written(draft.model({"image": ["batch", 3, 16, 16]}, {"y": ["batch", 4, 16, 16]}), tmp_path)
+    found, saved = through(file, [batch * 1e-6 for batch in BATCHES], tmp_path)
+    assert any("conv: its input reaches" in line and "below 3e-5" in line for line in found.warnings)
+    assert any("every output of the quantized model is zero" in line for line in onnx_words.saved(saved))
+    found, saved = through(file, BATCHES, tmp_path)
+    assert not any("3e-5" in line for line in found.warnings)
+    assert not any("is zero" in line for line in onnx_words.saved(saved))
+
+
+def test_a_convolution_along_one_axis_runs_in_int8(tmp_path):
+    """ONNX Runtime has the kernel; the Ascend compiler has not, so that model keeps it float."""
+    draft = onnx_networks.Draft()
+    x = draft.add("Relu", [draft.conv("signal", "first", 2, 8, dims=1)], "relu")
+    draft.conv(x, "second", 8, 4, dims=1)
+    draft.nodes[-1].output[0] = "y"
+    file = written(draft.model({"signal": ["batch", 2, 32]}, {"y": ["batch", 4, 32]}), tmp_path)
+    rng = np.random.default_rng(0)
+    batches = [rng.standard_normal((8, 2, 32)).astype(np.float32) for _ in range(2)]
+    made = steps.config(file, rules=Rules(batch_num=2))
+    steps.quantize(file, made, tmp_path / "c.onnx", tmp_path / "r.txt")
+    steps.calibrate(tmp_path / "c.onnx", batches, tmp_path / "r.txt")
+    saved = steps.save(tmp_path / "c.onnx", tmp_path / "r.txt", tmp_path / "m", targets=steps.TARGETS, data=batches)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(str(saved.files["onnxruntime"]), options, providers=["CPUExecutionProvider"])
+    kinds = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
+    assert "QLinearConv" in kinds
+    assert "Conv" not in kinds
+    ascend = Graph.load(saved.files["ascend"], valid=False)
+    assert ascend.constant(ascend.node("first").input[1]).dtype == np.float32
+
+
+def test_what_a_file_asks_of_a_layer_is_what_amct_documents(model, tmp_path):
+    """``channel_wise`` belongs to convolutions, a balance to what has weights; the message names config.json."""
+    file = tmp_path / "config.json"
+    steps.config(model, file, rules=Rules(batch_num=2))
+    held = config.read(file)
+    wise = replace(held.layers["fc"], weight=replace(held.layers["fc"].weight, channel_wise=True))
+    config.write(replace(held, layers={**held.layers, "fc": wise}), file)
+    with pytest.raises(UsageError) as told:
+        steps.quantize(model, file, tmp_path / "c.onnx", tmp_path / "r.txt")
+    assert str(told.value) == (
+        f"{file}: fc.weight_quant_params.channel_wise: only Conv and ConvTranspose take true; a Gemm has one scale"
+    )
+    config.write(replace(held, layers={**held.layers, "conv77": wise}), file)
+    with pytest.raises(UsageError, match=r"config.json: no layer named 'conv77'"):
+        steps.quantize(model, file, tmp_path / "c.onnx", tmp_path / "r.txt")
+
+
+def test_scales_are_rounded_to_float16_where_a_file_asks_for_it(model, tmp_path):
+    """AMCT's FORCE_FP16_QUANT: scale_d of every record entry is a float16."""
+    made = steps.config(model, rules=Rules(batch_num=2, fp16_scales=True))
+    steps.quantize(model, made, tmp_path / "c.onnx", tmp_path / "r.txt")
+    found = steps.calibrate(tmp_path / "c.onnx", BATCHES, tmp_path / "r.txt")
+    scales = [one.scale_d for one in found.record.values() if one.scale_d is not None]
+    assert scales
+    assert all(float(np.float16(scale)) == scale for scale in scales)
+
+
+@pytest.mark.parametrize(
+    ("entry", "what"),
+    [
+        ("scale_d: 1e-30", "scale_d 1e-30 is outside"),
+        ("scale_d: 0.1 shift_bit: 40", "shift_bit 40 is outside [1, 16]"),
+        ("scale_d: 0.1 scale_w: 1e-20", "scale_w[0] 1e-20 is outside"),
+    ],
+)
+def test_a_record_has_scales_as_documented(entry, what):
+    """What no calibration writes is refused by its key."""
+    with pytest.raises(UsageError) as told:
+        record.loads(f'record {{ key: "conv" value {{ {entry} }} }}', name="r.txt")
+    assert str(told.value).startswith(f"r.txt: 'conv': {what}")

@@ -273,12 +273,16 @@ def test_any_array_of_numbers_is_taken_and_left_as_it_is(name: str, kind: str) -
         (
             "ifmr",
             {"search_range": (1.3, 0.7)},
-            "search_range: expected a start above 0 and an end from it on, got 1.3, 0.7",
+            "search_range: expected a start above 0 and an end above that, got 1.3, 0.7",
         ),
-        ("ifmr", {"search_range": (0, 1)}, "search_range: expected a start above 0 and an end from it on, got 0, 1"),
-        ("ifmr", {"search_step": 0}, "search_step: expected a number above 0, got 0"),
-        ("hfmg", {"num_of_bins": 1023}, "num_of_bins: expected 1024 .. 8192, got 1023"),
-        ("hfmg", {"num_of_bins": 8193}, "num_of_bins: expected 1024 .. 8192, got 8193"),
+        ("ifmr", {"search_range": (0, 1)}, "search_range: expected a start above 0 and an end above that, got 0, 1"),
+        (
+            "ifmr",
+            {"search_step": 0},
+            "search_step: expected a number above 0 that is at most the length of search_range, 0.6, got 0",
+        ),
+        ("hfmg", {"num_of_bins": 1023}, "num_of_bins: expected 1024, 2048, 4096, 8192, got 1023"),
+        ("hfmg", {"num_of_bins": 8193}, "num_of_bins: expected 1024, 2048, 4096, 8192, got 8193"),
     ],
 )
 def test_options_out_of_range_are_refused(name: str, wrong: dict[str, Any], message: str) -> None:

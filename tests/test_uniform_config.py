@@ -85,7 +85,7 @@ def test_an_amct_file_is_read_as_it_is():
     held = config.loads(AMCT)
     assert (held.batch_num, held.activation_offset, held.do_fusion) == (2, True, True)
     assert held.skip_fusion_layers == ("bn3",)
-    assert held.balance == 0.5
+    assert held.exponents == {"conv1": 0.5}
     assert held.tensor_quantize == (
         TensorConfig(
             layer_name="MaxPool_3",
@@ -95,7 +95,7 @@ def test_an_amct_file_is_read_as_it_is():
     )
     ifmr = IFMR | {"min_percentile": 0.99, "search_range": (0.8, 1.2), "search_step": 0.02}
     assert held.layers["conv1"] == LayerConfig(
-        activation=ActivationParams(algorithm="ifmr", asymmetric=True, options=ifmr), weight=WeightParams()
+        activation=ActivationParams(algorithm="ifmr", asymmetric=True, options=ifmr), weight=WeightParams(), balance=0.5
     )
     assert held.layers["layer1.0/avgpool"] == LayerConfig(
         quant_enable=False, activation=ActivationParams(options=IFMR), weight=None
@@ -143,6 +143,7 @@ configs = st.builds(
     ).map(tuple),
     balance=st.none() | st.floats(0, 1),
     bias_correction=st.booleans(),
+    fp16_scales=st.booleans(),
 )
 
 
@@ -172,9 +173,10 @@ def test_what_is_written_is_read_back(held):
             "joint_quant: only false is supported: each input has its own scale; set it to false",
         ),
         (file(balance=1.5), "balance: expected a number in [0, 1], got 1.5"),
+        (file(fc={"dmq_balancer_param": 0.1}), "fc.dmq_balancer_param: expected a number in [0.2, 0.8], got 0.1"),
         (
-            file(fc={"dmq_balancer_param": 0.5}, fc2={"dmq_balancer_param": 0.7}),
-            "fc2.dmq_balancer_param: 0.7 differs from fc.dmq_balancer_param (0.5); one exponent holds for all layers",
+            file(fakequant_precision_mode="FP8"),
+            'fakequant_precision_mode: expected DEFAULT or FORCE_FP16_QUANT, or no such key, got "FP8"',
         ),
         (file(tensor_quantize={}), "tensor_quantize: expected a list, got an object"),
         (
@@ -473,6 +475,99 @@ def test_a_simplified_configuration_that_cannot_be_is_refused(text, message):
     with pytest.raises(UsageError) as caught:
         simplified.loads(text, name="q.cfg")
     assert str(caught.value) == message
+
+
+def test_every_spelling_of_eight_bits_is_read():
+    """AMCT's releases write quant_bits, num_bits and dst_type, and name a precision of the scales."""
+    held = simplified.loads(
+        "fakequant_precision_mode: FORCE_FP16_QUANT\n"
+        "common_config { ifmr_quantize { dst_type: INT8 num_bits: 8 } arq_quantize { quant_bits: 8 } }\n"
+        'override_layer_types { layer_type: "Gemm" calibration_config { hfmg_quantize { dst_type: INT8 } } }'
+    )
+    assert held.fp16_scales
+    assert held.common == Rule(activation=ActivationRule(), weight=WeightRule())
+    assert not simplified.loads("fakequant_precision_mode: DEFAULT").fp16_scales
+
+
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [
+        ("ifmr_quantize { dst_type: INT4 }", "ifmr_quantize.dst_type: only INT8 is supported, got INT4"),
+        ("arq_quantize { quant_bits: 4 }", "arq_quantize.quant_bits: only 8 is supported, got 4"),
+        ("dmq_balancer { migration_strength: 0.1 }", "dmq_balancer.migration_strength: expected [0.2, 0.8], got 0.1"),
+        ("dmq_balancer { }", "dmq_balancer.migration_strength: missing; expected a number in [0.2, 0.8]"),
+        ("hfmg_quantize { num_of_bins: 4095 }", "hfmg_quantize.num_of_bins: expected 1024, 2048, 4096, 8192, got 4095"),
+        (
+            "ifmr_quantize { search_range_start: 1 search_range_end: 1 }",
+            "ifmr_quantize.search_range: expected a start above 0 and an end above that, got 1.0, 1.0",
+        ),
+        (
+            "ifmr_quantize { search_step: 0.9 }",
+            "ifmr_quantize.search_step: expected a number above 0 that is at most the length of search_range, 0.6, "
+            "got 0.9",
+        ),
+    ],
+)
+def test_ranges_are_those_that_amct_documents(part, what):
+    """Wherever the part stands, with its path."""
+    for place, text in {
+        "common_config": f"common_config {{ {part} }}",
+        "override_layer_configs[0]": f'override_layer_configs {{ layer_name: "a" calibration_config {{ {part} }} }}',
+    }.items():
+        with pytest.raises(UsageError) as caught:
+            simplified.loads(text, name="q.cfg")
+        assert str(caught.value) == f"q.cfg: {place}.{what}"
+
+
+def test_a_layer_is_balanced_by_its_own_exponent(network):
+    """dmq_balancer of a layer or a type goes before the common one, and reaches config.json and back."""
+    text = (
+        "common_config { dmq_balancer { migration_strength: 0.5 } }\n"
+        'override_layer_types { layer_type: "Gemm" calibration_config { dmq_balancer { migration_strength: 0.3 } } }\n'
+        'override_layer_configs { layer_name: "conv" calibration_config { dmq_balancer { migration_strength: 0.7 } } }'
+    )
+    held = config.loads(config.dumps(config.default(network, simplified.loads(text))))
+    assert held.exponents["conv"] == 0.7
+    others = {name: a for name, a in held.exponents.items() if name != "conv"}
+    assert set(others.values()) <= {0.3, 0.5}
+    alone = simplified.loads(text.partition("\n")[2])
+    made = config.default(network, alone)
+    assert made.balance is None
+    assert made.exponents["conv"] == 0.7
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            'override_layer_types { layer_type: "Convv" calibration_config { } }',
+            "layer_type: no type named 'Convv'; did you mean 'Conv'",
+        ),
+        (
+            'override_layer_types { layer_type: "Gemm" calibration_config { arq_quantize { channel_wise: true } } }',
+            "layer_type 'Gemm': channel_wise: only Conv and ConvTranspose take true; a Gemm has one scale",
+        ),
+        (
+            'override_layer_types { layer_type: "AveragePool" calibration_config { dmq_balancer '
+            "{ migration_strength: 0.5 } } }",
+            "layer_type 'AveragePool': dmq_balancer: a pool has no weight to balance",
+        ),
+        ('skip_layers: "conv77"', "skip_layers: no layer named 'conv77'"),
+    ],
+)
+def test_rules_that_would_do_nothing_are_refused_by_their_file(network, text, what):
+    """The graph decides, the message names quant.cfg."""
+    with pytest.raises(UsageError) as caught:
+        config.default(network, simplified.loads(text, name="q.cfg"))
+    assert str(caught.value).startswith(f"q.cfg: {what}")
+
+
+def test_a_common_channel_wise_means_the_layers_that_have_channels(network):
+    """AMCT's common_config: a Gemm beside a Conv keeps its one scale."""
+    rules = simplified.loads("common_config { arq_quantize { channel_wise: true } }")
+    held = config.default(prepared(onnx_networks.residual_cnn()), rules)
+    assert held.layers["conv1"].weight.channel_wise
+    assert not held.layers["fc"].weight.channel_wise
 
 
 def test_an_unknown_field_has_its_place():

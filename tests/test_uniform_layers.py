@@ -34,7 +34,7 @@ def one(draft, inputs, outputs, *, opset=17):
         ("mlp", {"first": "layer", "second": "layer", "third": "layer"}),
         ("tokens", {"query": "layer", "fc": "layer"}),
         ("volume", {"conv1": "layer", "conv2": "layer"}),
-        ("signal", {"fc": "layer"}),
+        ("signal", {"conv": "layer", "fc": "layer"}),
         ("pools", {"conv": "layer", "max": "tensor", "average": "layer", "sum": "tensor", "last": "layer"}),
         ("branches", {"conv": "layer", "last": "layer"}),
         ("loop", {"fc": "layer"}),
@@ -48,7 +48,6 @@ def test_what_can_be_quantized(network, expected, tmp_path):
 @pytest.mark.parametrize(
     ("network", "layer", "reason"),
     [
-        ("signal", "conv", "its input has 3 dimensions, only 4 or 5 are quantized"),
         ("tokens", "scores", "its weight is not constant"),
         ("tokens", "lstm", "LSTM stays float"),
         ("mlp", "bias", "adds a constant (first.bias)"),

@@ -67,6 +67,21 @@ def find(graph: Graph, config: Config, where: str = "configuration") -> Sites:
     )
 
 
+def require_documented(graph: Graph, config: Config, where: str) -> None:
+    """Raises ``UsageError`` where a file asks for what AMCT documents for other types of layers only."""
+    problems = []
+    for node in graph.nodes:
+        layer = config.layers.get(node.name)
+        if layer is None or not layer.quant_enable:
+            continue
+        if layer.weight is not None and layer.weight.channel_wise and node.op_type not in CHANNEL_WISE:
+            words = f"only {' and '.join(CHANNEL_WISE)} take true; a {node.op_type} has one scale"
+            problems.append(f"{node.name}.weight_quant_params.channel_wise: {words}")
+        if layer.balance is not None and node.op_type == "AveragePool":
+            problems.append(f"{node.name}.dmq_balancer_param: a pool has no weight to balance; leave it out")
+    _refuse(problems, where)
+
+
 def channel_axis(node: Any) -> int:
     """The axis of the output channels in a layer's weight (of a group's, in a ConvTranspose)."""
     if node.op_type == "Gemm":

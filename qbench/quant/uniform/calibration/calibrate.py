@@ -68,6 +68,15 @@ def run(
     return replace(found, record=made, warnings=(*told, *found.warnings))
 
 
+def _silent(layer: str, reach: float) -> str:
+    if not reach:
+        return f"{layer}: its input was zero in every batch"
+    return (
+        f"{layer}: its input reaches {reach:.2g} at most, and below 3e-5 all of it is quantized to zero: scale the "
+        "values that the network computes with, or skip this layer"
+    )
+
+
 def observe(
     model: CalibrationModel, data: Data, pieces: Pieces, samples: Samples | None
 ) -> tuple[Calibrated, dict[str, QParams]]:
@@ -85,6 +94,6 @@ def observe(
             collector.add(piece.batch, piece.feed | piece.values)
             piece.values.clear()
         params = collector.qparams()
-        warnings += [f"{layer}: its input was zero in every batch" for layer in collector.silent(params)]
+        warnings += [_silent(layer, reach) for layer, reach in collector.silent(params).items()]
     found = Calibrated(record={}, batches=model.config.batch_num, examples=examples, warnings=tuple(warnings))
     return found, params

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from qbench import machine, registry
 from qbench.errors import BuildError
 from qbench.quant.uniform.calibrators.base import Calibrator
-from qbench.quant.uniform.qparams import QParams
+from qbench.quant.uniform.qparams import HIGH, LEAST_SCALE, LOW, QParams
 from qbench.quant.uniform.sites import ActivationSite, Sites
 
 Array = NDArray[Any]
@@ -82,12 +82,14 @@ class Collector:
             found.update(dict.fromkeys(site.keys, params))
         return found
 
-    def silent(self, found: Mapping[str, QParams]) -> tuple[str, ...]:
-        """The readers whose activation was zero in every batch, so that its scale (in ``found``) means nothing."""
+    def silent(self, found: Mapping[str, QParams]) -> dict[str, float]:
+        """The readers whose activation was so small in every batch that all of it is quantized to zero (its scale, in
+        ``found``, is 1), each with the largest absolute value: 0 where nothing else was seen."""
         nothing = QParams(scale=1.0, offset=0)
         pairs = zip(self.sites, self._calibrators, strict=True)
         suspects = [(_reader(site), calibrator) for site, calibrator in pairs if found[_reader(site)] == nothing]
-        return tuple(name for name, calibrator in suspects if calibrator.range() == (0.0, 0.0))
+        reaches = {name: max(map(abs, calibrator.range())) for name, calibrator in suspects}
+        return {name: reach for name, reach in reaches.items() if reach < LEAST_SCALE * (HIGH - LOW)}
 
     def _with_last(self) -> list[tuple[ActivationSite, bool]]:
         """Each site, and whether it is the last one that looks at its tensor."""

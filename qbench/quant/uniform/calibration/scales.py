@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from qbench.errors import BuildError, UsageError
 from qbench.quant.uniform.calibration.calibration_model import BALANCE, CalibrationModel
@@ -20,7 +23,7 @@ from qbench.quant.uniform.weights import weights
 def known(file: Path, model: CalibrationModel) -> Record:
     """The record as it is, empty where there is none yet; what the model itself knows of its weights goes before.
     Raises ``UsageError`` where the record belongs to another model."""
-    held = dict(record_file.read(file)) if file.exists() else {}
+    held = dict(record_file.read(file, empty=True)) if file.exists() else {}  # nothing of it may have weights
     expected = keys(model.sites)
     if strangers := [key for key in held if key not in expected]:
         near = difflib.get_close_matches(strangers[0], expected, 1)
@@ -71,13 +74,23 @@ def with_weights(held: Record, model: CalibrationModel, changed: Graph | None = 
 
 
 def complete(held: Record, params: Mapping[str, QParams], model: CalibrationModel) -> dict[str, Scales]:
-    """The record with the scales of the activations, its keys in the order of the graph."""
+    """The record with the scales of the activations, its keys in the order of the graph; rounded to float16 where the
+    configuration asks for it (AMCT's FORCE_FP16_QUANT)."""
     made = {}
     for key in keys(model.sites):
         one = held.get(key, Scales())
         found = params.get(key)
-        made[key] = one if found is None else replace(one, scale_d=found.scale, offset_d=found.offset)
+        made[key] = one if found is None else replace(one, scale_d=_scale(found, model), offset_d=found.offset)
     return made
+
+
+def _scale(found: QParams, model: CalibrationModel) -> float:
+    if not model.config.fp16_scales:
+        return found.scale
+    rounded = float(np.float16(found.scale))
+    if not 0 < rounded < math.inf:
+        raise BuildError(f"{model.file}: a scale of {found.scale:g} is none in float16; leave FORCE_FP16_QUANT out")
+    return rounded
 
 
 def with_balance(held: Record, factors: Mapping[str, tuple[float, ...]]) -> dict[str, Scales]:

@@ -14,7 +14,7 @@ from qbench.quant.uniform.calibrators.histogram import Counting
 
 LEVELS = 256
 STEP = 1e-5  # share of the values by which an end moves at a time
-FEWEST, MOST = 1024, 8192
+BINS = (1024, 2048, 4096, 8192)  # what AMCT documents
 
 
 class Hfmg(Counting):
@@ -29,8 +29,8 @@ class Hfmg(Counting):
 
     def __init__(self, *, asymmetric: bool = True, num_of_bins: int = 4096) -> None:
         super().__init__(asymmetric=asymmetric)
-        if not FEWEST <= num_of_bins <= MOST:
-            raise ValueError(f"num_of_bins: expected {FEWEST} .. {MOST}, got {num_of_bins}")
+        if num_of_bins not in BINS:
+            raise ValueError(f"num_of_bins: expected {', '.join(map(str, BINS))}, got {num_of_bins}")
         self.num_of_bins = num_of_bins
 
     def range(self) -> tuple[float, float]:

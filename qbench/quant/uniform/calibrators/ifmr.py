@@ -39,10 +39,13 @@ class Ifmr(Counting):
             if not 0.5 < value <= 1:
                 raise ValueError(f"{name}: expected a share above 0.5 to 1, got {value}")
         start, end = search_range
-        if not 0 < start <= end < math.inf:
-            raise ValueError(f"search_range: expected a start above 0 and an end from it on, got {start}, {end}")
-        if not 0 < search_step < math.inf:
-            raise ValueError(f"search_step: expected a number above 0, got {search_step}")
+        if not 0 < start < end < math.inf:
+            raise ValueError(f"search_range: expected a start above 0 and an end above that, got {start}, {end}")
+        if not 0 < search_step <= end - start + 1e-9:
+            raise ValueError(
+                f"search_step: expected a number above 0 that is at most the length of search_range, {end - start:g}, "
+                f"got {search_step}"
+            )
         self.max_percentile, self.min_percentile = max_percentile, min_percentile
         self._factors = start + search_step * np.arange(math.floor((end - start) / search_step + 1e-9) + 1)
 

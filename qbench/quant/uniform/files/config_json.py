@@ -10,7 +10,15 @@ from typing import Any
 from qbench import registry
 from qbench.errors import UsageError
 from qbench.quant.uniform.files import algorithms
-from qbench.quant.uniform.files.settings import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
+from qbench.quant.uniform.files.settings import (
+    BALANCES,
+    PRECISION_MODES,
+    ActivationParams,
+    Config,
+    LayerConfig,
+    TensorConfig,
+    WeightParams,
+)
 
 VERSION = 1
 BITS = 8
@@ -55,6 +63,8 @@ def dumps(config: Config) -> str:
     }
     if config.balance is not None:
         held["balance"] = config.balance
+    if config.fp16_scales:
+        held["fakequant_precision_mode"] = PRECISION_MODES[1]
     if config.bias_correction:
         held["bias_correction"] = True
     held["tensor_quantize"] = [
@@ -70,6 +80,8 @@ def dumps(config: Config) -> str:
             "quant_enable": layer.quant_enable,
             "activation_quant_params": _activation_json(layer.activation),
         }
+        if layer.balance is not None:
+            held[name]["dmq_balancer_param"] = layer.balance
         if layer.weight is not None:
             held[name]["weight_quant_params"] = _weight_json(layer.weight)
     return json.dumps(held, indent=2, ensure_ascii=False) + "\n"
@@ -134,7 +146,8 @@ class _Reader:
             skip_fusion_layers=self._names(held, "skip_fusion_layers"),
             layers=made,
             tensor_quantize=self._tensors(held, offset),
-            balance=self._balance(held, layers),
+            balance=self._exponent(held, "", "balance", (0, 1)),
+            fp16_scales=held.get("fakequant_precision_mode") == PRECISION_MODES[1],
             bias_correction=self._boolean(held, "", "bias_correction", default=False),
         )
 
@@ -145,8 +158,9 @@ class _Reader:
             self._wrong("version", f"expected {VERSION}, got {_shown(version)}")
         if held.get("joint_quant", False) is not False:
             self._wrong("joint_quant", "only false is supported: each input has its own scale; set it to false")
-        if held.get("fakequant_precision_mode", "") not in ("", "DEFAULT", "FORCE_FP32_QUANT"):
-            self._wrong("fakequant_precision_mode", "scales are float32; leave the key out")
+        if (mode := held.get("fakequant_precision_mode", "")) not in ("", "FORCE_FP32_QUANT", *PRECISION_MODES):
+            words = " or ".join(PRECISION_MODES)
+            self._wrong("fakequant_precision_mode", f"expected {words}, or no such key, got {_shown(mode)}")
 
     def _layer(self, held: Mapping[str, Any], where: str, offset: bool) -> LayerConfig:
         self._known(held, where, LAYER)
@@ -157,6 +171,7 @@ class _Reader:
             quant_enable=self._boolean(held, where, "quant_enable", default=True),
             activation=self._activation(held, where, offset),
             weight=weight,
+            balance=self._exponent(held, where, "dmq_balancer_param", BALANCES),
         )
 
     def _tensors(self, held: Mapping[str, Any], offset: bool) -> tuple[TensorConfig, ...]:
@@ -222,23 +237,15 @@ class _Reader:
         made = known | algorithms.typed(known, held)
         return WeightParams(algorithm=algorithm, channel_wise=wise, options=made)
 
-    def _balance(self, held: Mapping[str, Any], layers: Mapping[str, Any]) -> float | None:
-        """The one exponent: qbench's key, or AMCT's key of each layer, which must be the same in all that have it."""
-        given = {"balance": held["balance"]} if held.get("balance") is not None else {}
-        for name, layer in layers.items():
-            if isinstance(layer, dict) and layer.get("dmq_balancer_param") is not None:
-                given[f"{name}.dmq_balancer_param"] = layer["dmq_balancer_param"]
-        for where, value in given.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                self._wrong(where, f"expected a number in [0, 1], got {_shown(value)}")
-                return None
-        (first, wanted), *others = [*given.items()] or [("", None)]
-        for where, value in others:
-            if value != wanted:
-                self.problems.append(
-                    f"{where}: {value} differs from {first} ({wanted}); one exponent holds for all layers"
-                )
-        return None if wanted is None else float(wanted)
+    def _exponent(self, held: Mapping[str, Any], where: str, key: str, ends: tuple[float, float]) -> float | None:
+        """Of a balance; None where there is none."""
+        value = held.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not ends[0] <= value <= ends[1]:
+            self._wrong(_join(where, key), f"expected a number in [{ends[0]}, {ends[1]}], got {_shown(value)}")
+            return None
+        return float(value)
 
     def _options(self, where: str, problems: Iterator[tuple[str, str]]) -> None:
         for name, what in problems:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qbench.errors import UsageError
@@ -35,7 +36,7 @@ def default(graph: Graph, rules: Rules | None = None) -> Config:
     skipped = _skipped(rules, found, graph)
     made = {layer.name: _layer(rules, layer, layer.name not in skipped) for layer in found if _can_be(layer)}
     enabled = {name for name, layer in made.items() if layer.quant_enable}
-    if not enabled:
+    if not enabled and not rules.tensor_quantize:
         raise UsageError(_nothing(found, skipped))
     return Config(
         batch_num=rules.batch_num or math.ceil(EXAMPLES / (fixed_batch(graph) or BATCH_SIZE)),
@@ -45,6 +46,7 @@ def default(graph: Graph, rules: Rules | None = None) -> Config:
         layers=made,
         tensor_quantize=tuple(_tensors(graph, rules, enabled, {one.name: one.kind for one in found})),
         balance=rules.balance,
+        fp16_scales=rules.fp16_scales,
         bias_correction=rules.bias_correction,
     )
 
@@ -64,10 +66,14 @@ def _can_be(layer: FoundLayer) -> bool:
 
 
 def _layer(rules: Rules, layer: FoundLayer, enable: bool) -> LayerConfig:
-    weight = None
+    weight = balance = None
     if layer.operator != "AveragePool":
         weight = rules.weight(layer.name, layer.operator, channel_wise=layer.operator in CHANNEL_WISE)
-    return LayerConfig(quant_enable=enable, activation=rules.activation(layer.name, layer.operator), weight=weight)
+        if rules.file is not None and layer.operator not in CHANNEL_WISE:
+            weight = replace(weight, channel_wise=False)  # AMCT's common_config means the others
+        balance = rules.exponent(layer.name, layer.operator)
+    activation = rules.activation(layer.name, layer.operator)
+    return LayerConfig(quant_enable=enable, activation=activation, weight=weight, balance=balance)
 
 
 def _skipped(rules: Rules, found: tuple[FoundLayer, ...], graph: Graph) -> set[str]:
@@ -93,9 +99,26 @@ def _skipped(rules: Rules, found: tuple[FoundLayer, ...], graph: Graph) -> set[s
         if kind not in operators
     ]
     problems += [f"layers: {unknown(name, can, 'layer')}" for name in rules.layers if name not in can]
+    problems += _rule_problems(rules, {layer.name: layer.operator for layer in found})
     if problems:
-        raise UsageError("\n".join(problems))
+        raise UsageError("\n".join(f"{rules.file}: {what}" if rules.file else what for what in problems))
     return names | {name for name, operator in can.items() if operator in rules.skip_layer_types}
+
+
+def _rule_problems(rules: Rules, operators: dict[str, str]) -> Iterator[str]:
+    """Types that are never quantized, and what AMCT documents for some types only."""
+    from qbench.quant.uniform.graph.layers import LAYERS
+
+    for kind in rules.types:
+        if kind not in LAYERS:
+            yield f"layer_type: {unknown(kind, LAYERS, 'type')}"
+    named = [(f"layer {name!r}", operators.get(name, ""), rule) for name, rule in rules.layers.items()]
+    for what, kind, rule in [*named, *((f"layer_type {kind!r}", kind, rule) for kind, rule in rules.types.items())]:
+        if rule.balance is not None and kind == "AveragePool":
+            yield f"{what}: dmq_balancer: a pool has no weight to balance; leave it out"
+        wise = rule.weight is not None and rule.weight.channel_wise
+        if rules.file is not None and wise and kind in LAYERS and kind not in CHANNEL_WISE:
+            yield f"{what}: channel_wise: only {' and '.join(CHANNEL_WISE)} take true; a {kind} has one scale"
 
 
 def _repeated(names: tuple[str, ...], where: str) -> Iterator[str]:

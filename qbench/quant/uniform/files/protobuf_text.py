@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from qbench.errors import UsageError
 
 # Message name -> field -> its type: a scalar of protobuf, or another message's name; "repeated " before what may
-# stand several times.
-Schema: TypeAlias = Mapping[str, Mapping[str, str]]
+# stand several times. Enumeration -> its words, in the order of their numbers from 0.
+Schema: TypeAlias = Mapping[str, Mapping[str, str] | tuple[str, ...]]
 
 _PLACE = re.compile(r"^(?P<line>\d+):(?P<column>\d+) : (?P<what>.*)$", re.DOTALL)
 
@@ -40,14 +40,24 @@ def text(message: Any) -> str:
 
 def empty(schema: Schema, message: str) -> Any:
     """A message without any field set."""
-    return _classes(tuple((name, tuple(fields.items())) for name, fields in schema.items()))[message]()
+    parts = schema.items()
+    messages = tuple((name, tuple(fields.items())) for name, fields in parts if not isinstance(fields, tuple))
+    words = tuple((name, fields) for name, fields in parts if isinstance(fields, tuple))
+    return _classes(messages, words)[message]()
 
 
 @functools.cache
-def _classes(schema: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> Mapping[str, Any]:
+def _classes(
+    schema: tuple[tuple[str, tuple[tuple[str, str], ...]], ...], words: tuple[tuple[str, tuple[str, ...]], ...]
+) -> Mapping[str, Any]:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="qbench.proto", package="qbench", syntax="proto2")
+    for name, values in words:
+        enumeration = file.enum_type.add(name=name)
+        for number, value in enumerate(values):
+            enumeration.value.add(name=value, number=number)
+    enumerations = {name for name, _ in words}
     for name, fields in schema:
         made = file.message_type.add(name=name)
         for number, (field, kind) in enumerate(fields, start=1):
@@ -57,7 +67,8 @@ def _classes(schema: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> Map
             if hasattr(one, f"TYPE_{kind.upper()}"):
                 one.type = getattr(one, f"TYPE_{kind.upper()}")
             else:
-                one.type, one.type_name = one.TYPE_MESSAGE, f".qbench.{kind}"
+                one.type = one.TYPE_ENUM if kind in enumerations else one.TYPE_MESSAGE
+                one.type_name = f".qbench.{kind}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"qbench.{name}")) for name, _ in schema}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qbench.errors import UsageError
 from qbench.quant.uniform.files import protobuf_text
-from qbench.quant.uniform.qparams import HIGH, LOW
+from qbench.quant.uniform.qparams import HIGH, LEAST_SCALE, LOW
 from qbench.quant.uniform.whole import workplace
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MODE = 0o640
 INT8 = "INT8"
+SHIFTS = (1, 16)  # of shift_bit, as AMCT documents it
 # Every field that AMCT's releases write for a layer. Those that hold no scale are read over, so is shift_bit: by how
 # much an accumulator is shifted on its way to half precision is the hardware's affair and changes no value here.
 _SCHEMA: protobuf_text.Schema = {
@@ -68,21 +69,21 @@ class Scales:
 Record: TypeAlias = Mapping[str, Scales]
 
 
-def read(file: Path) -> Record:
-    """A record file. Raises ``UsageError`` with everything that is wrong in it."""
+def read(file: Path, *, empty: bool = False) -> Record:
+    """A record file; ``empty``: one without entries is taken. Raises ``UsageError`` with everything that is wrong."""
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise UsageError(f"{file}: no such record; qbench onnx quantize writes it") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: not a record file ({error})") from error
-    return loads(text, name=str(file))
+    return loads(text, name=str(file), empty=empty)
 
 
-def loads(text: str, *, name: str = "record.txt") -> Record:
+def loads(text: str, *, name: str = "record.txt", empty: bool = False) -> Record:
     """The record in a text, keys in its order; ``name`` stands before every problem."""
     entries = protobuf_text.parse(text, name, _SCHEMA, "ScaleOffsetRecord").record
-    if not entries:
+    if not entries and not empty:
         raise UsageError(f"{name}: an empty record; run qbench onnx quantize and calibrate again")
     problems, made = [], {}
     for number, entry in enumerate(entries, start=1):
@@ -138,11 +139,20 @@ def _problems(value: Any) -> Iterator[str]:
     """What is wrong with the numbers of one entry, whatever model it belongs to."""
     if value.HasField("scale_d") and not _positive(value.scale_d):
         yield f"scale_d {value.scale_d:g} is not a positive number; calibrate again"
+    elif value.HasField("scale_d") and not _documented(value.scale_d):
+        yield f"scale_d {value.scale_d:g} is outside [{LEAST_SCALE:.3g}, {1 / LEAST_SCALE:.3g}]; calibrate again"
     if value.HasField("offset_d") and not LOW <= value.offset_d <= HIGH:
         yield f"offset_d {value.offset_d} is outside [{LOW}, {HIGH}]; calibrate again"
     wrong = [number for number, scale in enumerate(value.scale_w) if not _positive(scale)]
     if wrong:
         yield f"scale_w[{wrong[0]}] {value.scale_w[wrong[0]]:g} is not a positive number; quantize the model again"
+    elif wrong := [number for number, scale in enumerate(value.scale_w) if not _documented(scale)]:
+        yield (
+            f"scale_w[{wrong[0]}] {value.scale_w[wrong[0]]:g} is outside [{LEAST_SCALE:.3g}, {1 / LEAST_SCALE:.3g}]; "
+            "quantize the model again"
+        )
+    if wrong := [bits for bits in value.shift_bit if not SHIFTS[0] <= bits <= SHIFTS[1]]:
+        yield f"shift_bit {wrong[0]} is outside [{SHIFTS[0]}, {SHIFTS[1]}]; an accumulator has 32 bits"
     if any(value.offset_w):
         yield f"offset_w {next(filter(None, value.offset_w))} is not 0; weights are quantized symmetrically"
     if len(value.offset_w) not in (0, 1, len(value.scale_w)):
@@ -194,6 +204,11 @@ def _refuse(name: str, problems: list[str]) -> None:
     if problems:
         more = [f"{name}: and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         raise UsageError("\n".join([f"{name}: {what}" for what in problems[:_SHOWN]] + more))
+
+
+def _documented(value: float) -> bool:
+    """Whether a scale is one that AMCT writes, up to float32's rounding: from float32's epsilon to its reciprocal."""
+    return bool(LEAST_SCALE * (1 - 1e-6) <= value <= (1 + 1e-6) / LEAST_SCALE)
 
 
 def _positive(value: float) -> bool:

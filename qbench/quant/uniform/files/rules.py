@@ -51,6 +51,7 @@ class Rule:
 
     activation: ActivationRule | None = None
     weight: WeightRule | None = None
+    balance: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ class Rules:
     """What ``config.default`` makes a configuration of. A rule of a layer goes before one of its type, that before
     ``common``, and all before ``activation_offset``. ``skip_layers`` may hold patterns (``*/se/*``).
     ``tensor_quantize`` adds to the inputs that ONNX Runtime needs quantized. ``batch_num`` None: as many as
-    ``EXAMPLES`` take."""
+    ``EXAMPLES`` take. ``file``: where they were read, by which problems with them are named."""
 
     batch_num: int | None = None
     activation_offset: bool = True
@@ -81,6 +82,8 @@ class Rules:
     tensor_quantize: tuple[TensorRule, ...] = ()
     balance: float | None = None
     bias_correction: bool = False
+    fp16_scales: bool = False
+    file: str | None = field(default=None, compare=False)
 
     def activation(self, name: str, kind: str) -> ActivationParams:
         """Of the layer ``name`` of type ``kind``."""
@@ -91,6 +94,10 @@ class Rules:
         """Of the layer ``name`` of type ``kind``; ``channel_wise``: what the type is by default."""
         found = next((rule.weight for rule in self._of(name, kind) if rule.weight), WeightRule())
         return found.params(channel_wise)
+
+    def exponent(self, name: str, kind: str) -> float | None:
+        """Of the balance of the layer ``name`` of type ``kind``, where a rule has one."""
+        return next((rule.balance for rule in self._of(name, kind) if rule.balance is not None), None)
 
     def _of(self, name: str, kind: str) -> tuple[Rule, ...]:
         return self.layers.get(name, Rule()), self.types.get(kind, Rule()), self.common

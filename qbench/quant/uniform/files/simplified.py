@@ -9,20 +9,25 @@ override_layer_types { layer_type: "Gemm" calibration_config { hfmg_quantize { n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from qbench.errors import UsageError
 from qbench.quant.uniform.files import algorithms, protobuf_text
 from qbench.quant.uniform.files.rules import ActivationRule, Rule, Rules, TensorRule, WeightRule
+from qbench.quant.uniform.files.settings import BALANCES, PRECISION_MODES
 
-_BITS = {"num_bits": "uint32"}
+# Of every algorithm; AMCT's releases spell the same eight bits in three ways.
+_BITS = {"num_bits": "uint32", "quant_bits": "uint32", "dst_type": "DataType"}
+_FIXED = (*_BITS, "asymmetric", "channel_wise")  # no option of an algorithm
 _SCHEMA: protobuf_text.Schema = {
     "AMCTConfig": {
         "version": "int32",
         "batch_num": "uint32",
         "activation_offset": "bool",
         "joint_quant": "bool",
+        "fakequant_precision_mode": "FakequantPrecisionMode",
         "skip_layers": "repeated string",
         "skip_layer_types": "repeated string",
         "do_fusion": "bool",
@@ -32,6 +37,8 @@ _SCHEMA: protobuf_text.Schema = {
         "override_layer_configs": "repeated OverrideLayer",
         "tensor_quantize": "repeated TensorQuantize",
     },
+    "FakequantPrecisionMode": PRECISION_MODES,
+    "DataType": ("FLOAT", "FLOAT16", "INT8", "UINT8", "INT4", "INT16", "INT32", "BINARY"),
     "OverrideLayerType": {"layer_type": "string", "calibration_config": "CalibrationConfig"},
     "OverrideLayer": {"layer_name": "string", "calibration_config": "CalibrationConfig"},
     "CalibrationConfig": {
@@ -96,19 +103,27 @@ def loads(text: str, *, name: str = "quant.cfg") -> Rules:
         skip_fusion_layers=tuple(held.skip_fusion_layers),
         skip_layers=tuple(held.skip_layers),
         skip_layer_types=tuple(held.skip_layer_types),
-        common=_rule(common),
+        common=replace(_rule(common), balance=None),
+        fp16_scales=_fp16(held),
+        file=name,
+        balance=_rule(common).balance,
         types={one.layer_type: _rule(one.calibration_config) for one in held.override_layer_types},
         layers={one.layer_name: _rule(one.calibration_config) for one in held.override_layer_configs},
         tensor_quantize=tuple(
             TensorRule(layer_name=one.layer_name, input_index=one.input_index, activation=_activation(one))
             for one in held.tensor_quantize
         ),
-        balance=_number(common.dmq_balancer.migration_strength) if common.HasField("dmq_balancer") else None,
     )
 
 
+def _fp16(held: Any) -> bool:
+    """Whether the scales of activations are to be rounded to float16."""
+    return PRECISION_MODES[int(held.fakequant_precision_mode)] == PRECISION_MODES[1]
+
+
 def _rule(held: Any) -> Rule:
-    return Rule(activation=_activation(held), weight=_weight(held))
+    balance = _number(held.dmq_balancer.migration_strength) if held.HasField("dmq_balancer") else None
+    return Rule(activation=_activation(held), weight=_weight(held), balance=balance)
 
 
 def _activation(held: Any) -> ActivationRule | None:
@@ -131,7 +146,7 @@ def _weight(held: Any) -> WeightRule | None:
 
 def _options(held: Any) -> dict[str, Any]:
     """The fields that are set, a start and an end as one pair."""
-    found = {field.name: _number(value) for field, value in held.ListFields() if field.name != "num_bits"}
+    found = {field.name: _number(value) for field, value in held.ListFields() if field.name not in _BITS}
     for name, ends in {"search_range": (0.7, 1.3), "beta_range": (20.0, 2.0)}.items():
         start, end = (found.pop(f"{name}_{which}", None) for which in ("start", "end"))
         if start is not None or end is not None:
@@ -162,6 +177,14 @@ def _problems(held: Any) -> Iterator[str]:
             yield f"{where}.{what}"
 
 
+def _balancer_problems(held: Any) -> Iterator[str]:
+    low, high = BALANCES
+    if not held.HasField("migration_strength"):
+        yield f"dmq_balancer.migration_strength: missing; expected a number in [{low}, {high}]"
+    elif not low <= _number(held.migration_strength) <= high:
+        yield f"dmq_balancer.migration_strength: expected [{low}, {high}], got {_number(held.migration_strength)}"
+
+
 def _part_problems(part: Any) -> Iterator[str]:
     """Of one CalibrationConfig or TensorQuantize."""
     fields = [field.name for field, _ in part.ListFields()]
@@ -171,11 +194,16 @@ def _part_problems(part: Any) -> Iterator[str]:
             yield f"{both[1]}: stands beside {both[0]}; keep one of them"
     for name in fields:
         held = getattr(part, name)
+        if name == "dmq_balancer":
+            yield from _balancer_problems(held)
         if name in ("layer_name", "input_index", "dmq_balancer"):
             continue
-        if held.HasField("num_bits") and held.num_bits != 8:
-            yield f"{name}.num_bits: only 8 is supported, got {held.num_bits}"
-        options = {key: value for key, value in _options(held).items() if key not in ("asymmetric", "channel_wise")}
+        for bits in ("num_bits", "quant_bits"):
+            if held.HasField(bits) and getattr(held, bits) != 8:
+                yield f"{name}.{bits}: only 8 is supported, got {getattr(held, bits)}"
+        if held.HasField("dst_type") and (kind := _SCHEMA["DataType"][held.dst_type]) != "INT8":
+            yield f"{name}.dst_type: only INT8 is supported, got {kind}"
+        options = {key: value for key, value in _options(held).items() if key not in _FIXED}
         if name in _ACTIVATIONS:
             wrong = algorithms.activation_problems(_ACTIVATIONS[name], options)
         else:

@@ -11,7 +11,7 @@ import numpy as np
 from qbench.quant.uniform.graph.graph import Graph, attribute
 
 # How many dimensions the input of a layer may have.
-RANKS = {"Conv": (4, 5), "ConvTranspose": (4,), "AveragePool": (4,), "MaxPool": (4,)}
+RANKS = {"Conv": (3, 4, 5), "ConvTranspose": (4,), "AveragePool": (4,), "MaxPool": (4,)}
 LAYERS = ("Conv", "Gemm", "MatMul", "ConvTranspose", "AveragePool")
 TENSORS = ("MaxPool", "Add")
 STANDARD = ("", "ai.onnx")

@@ -131,7 +131,14 @@ def _settled(graph: Graph, sites: Sites, record: Record, fitted: Fitted | None) 
     all but the outputs of the graph, which only its kernels need as bytes."""
     if fitted is not None:
         return executed.settled(graph, sites, fitted)
-    return Settled(graph=graph, sites=executed.without_outputs(graph, sites))
+    return Settled(graph=graph, sites=_without_signals(graph, executed.without_outputs(graph, sites)))
+
+
+def _without_signals(graph: Graph, sites: Sites) -> Sites:
+    """Sites without convolutions along one axis: the Ascend compiler quantizes none, ONNX Runtime does."""
+    nodes = [graph.node(site.layer) for site in sites.weights]
+    along_one = {node.name for node in nodes if node.op_type == "Conv" and len(graph.shape(node.input[1]) or ()) == 3}
+    return executed.without(graph, sites, along_one) if along_one else sites
 
 
 def _built(what: str, graph: Graph, settled: Settled, record: Record) -> Graph:
@@ -143,4 +150,4 @@ def _built(what: str, graph: Graph, settled: Settled, record: Record) -> Graph:
         return fake_quant(graph, settled.sites, record)
     from qbench.quant.uniform.outputs.deploy_ascend import deploy as ascend
 
-    return ascend(graph, settled.sites, record)
+    return ascend(graph, _without_signals(graph, settled.sites), record)

@@ -30,12 +30,13 @@ class Parity:
     """``examples``: how many were compared (the length of the first output). ``agreement``: the share of equal
     predictions (the largest of each float output along the axis of its classes, an integer output as it is), None for a
     model without such outputs. ``largest_difference``: of float outputs; ``relative_difference``: the same as a share
-    of the largest absolute output."""
+    of the largest absolute output. ``silent``: every float output that was simulated is zero."""
 
     examples: int
     agreement: float | None
     largest_difference: float
     relative_difference: float
+    silent: bool = False
 
 
 def compared(fake_quant: Graph, deploy: Graph, feeds: Sequence[Feed] | None = None) -> Parity | None:
@@ -69,7 +70,7 @@ def of(
     """The parity of outputs: for each batch its outputs in order, examples along their first axis, classes along the
     axis that ``axes`` has for each output (None: where they usually lie)."""
     equals: list[Array] = []
-    largest, difference, examples = 0.0, 0.0, 0
+    largest, difference, examples, floats = 0.0, 0.0, 0, False
     for ours, theirs in zip(simulated, executed, strict=True):
         examples += len(ours[0]) if ours[0].ndim else 1
         for i, (one, other) in enumerate(zip(ours, theirs, strict=True)):
@@ -79,6 +80,7 @@ def of(
             if (said := _predictions(one, axis)) is not None:
                 equals.append((said == _predictions(other, axis)).reshape(-1))
             if one.dtype.kind == "f" and one.size:
+                floats = True
                 difference = max(difference, float(np.abs(one.astype(np.float64) - other).max()))
                 largest = max(largest, float(np.abs(one).max()))
     return Parity(
@@ -86,6 +88,7 @@ def of(
         agreement=float(np.concatenate(equals).mean()) if equals else None,
         largest_difference=difference,
         relative_difference=difference / largest if largest else 0.0,
+        silent=floats and not largest,
     )
 
 

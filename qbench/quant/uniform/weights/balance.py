@@ -33,6 +33,7 @@ SPREAD = 64
 # Weights below this share of the largest say nothing about their channel: it gets the largest f, since a bias in steps
 # of ever smaller scales leaves the range of int32.
 FAINT = 1e-3
+EXPONENT = 0.5  # half of the difficulty to the weights: the paper's choice, and AMCT's
 CHANNEL_AXIS = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1, "MatMul": -1}
 # f(x / c) = f(x) / c for c > 0, and channels stay where they are.
 HOMOGENEOUS = ("Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Identity")
@@ -40,28 +41,32 @@ HOMOGENEOUS = ("Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """The layers that read one activation ``tensor`` as their input; ``axis``: where its channels are; ``free``: the
-    weights of each input channel have a scale of their own (depthwise), so that they do not get harder."""
+    """The layers that read one activation ``tensor`` as their input and are balanced with one ``exponent``; ``axis``:
+    where its channels are; ``free``: the weights of each input channel have a scale of their own (depthwise), so that
+    they do not get harder."""
 
     tensor: str
     layers: tuple[str, ...]
     axis: int
+    exponent: float = EXPONENT
     free: bool = False
 
 
-def groups(graph: Graph, sites: Sites) -> tuple[Group, ...]:
-    """What can be balanced: activations that layers with quantized weights read, in the order of the graph."""
+def groups(graph: Graph, sites: Sites, exponents: Mapping[str, float] | None = None) -> tuple[Group, ...]:
+    """What can be balanced: activations that layers with quantized weights read, in the order of the graph;
+    ``exponents``: of the layers that are to be balanced (None: all, by ``EXPONENT``)."""
     weighted = {site.layer for site in sites.weights}
     free = {site.layer for site in sites.weights if _is_free(graph, graph.node(site.layer), site.axis)}
-    found: dict[tuple[str, int], list[str]] = {}
+    wanted = dict.fromkeys(weighted, EXPONENT) if exponents is None else exponents
+    found: dict[tuple[str, int, float], list[str]] = {}
     for site in sites.activations:
         for name, position in site.keys.values():
             kind = graph.node(name).op_type
-            if position == 0 and name in weighted and kind in CHANNEL_AXIS:
-                found.setdefault((site.tensor, CHANNEL_AXIS[kind]), []).append(name)
+            if position == 0 and name in weighted and name in wanted and kind in CHANNEL_AXIS:
+                found.setdefault((site.tensor, CHANNEL_AXIS[kind], wanted[name]), []).append(name)
     return tuple(
-        Group(tensor=tensor, layers=tuple(dict.fromkeys(names)), axis=axis, free=free.issuperset(names))
-        for (tensor, axis), names in found.items()
+        Group(tensor=tensor, layers=tuple(dict.fromkeys(names)), axis=axis, exponent=a, free=free.issuperset(names))
+        for (tensor, axis, a), names in found.items()
     )
 
 

@@ -58,7 +58,7 @@ class Data:
 def waiting(model: CalibrationModel) -> tuple[str, ...]:
     """The steps that the configuration asks for and that are not done yet."""
     ada = bool(adaround.sites(model.sites))
-    wanted = {BALANCE: model.config.balance is not None, ADAROUND: ada, BIAS: model.config.bias_correction}
+    wanted = {BALANCE: bool(model.config.exponents), ADAROUND: ada, BIAS: model.config.bias_correction}
     return tuple(step for step, asked in wanted.items() if asked and step not in model.done)
 
 
@@ -81,14 +81,13 @@ def balanced(model: CalibrationModel, held: Record, data: Data) -> tuple[Calibra
     """The model with its weights balanced, rewritten, the record with their scales and the factors of each layer's
     input channels, and what is to be told. Raises ``BuildError`` where its outputs then differ by more than rounding.
     """
-    graph, a = model.graph(), model.config.balance
-    assert a is not None
-    every = balance.groups(graph, model.sites)
+    graph = model.graph()
+    every = balance.groups(graph, model.sites, model.config.exponents)
     found = tuple(group for group in every if not balance.needs_mul(graph, group))
     seen = _seen(model, graph, found, data)
     factors = {}
     for group in found:
-        f = balance.factors(graph, group, balance.expected(*seen.maxima[group]), a)
+        f = balance.factors(graph, group, balance.expected(*seen.maxima[group]), group.exponent)
         if _helps(graph, model.sites, group, f, seen):
             factors[group] = f
     made = balance.apply(graph, factors)
