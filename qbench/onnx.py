@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.errors import DataError, ModelError, UsageError
-from qbench.quant import onnx_check
+from qbench.quant import apart, onnx_check
 from qbench.quant.uniform.files import config as config_file
 from qbench.quant.uniform.files import record as record_file
 from qbench.quant.uniform.files.config import Config
@@ -81,13 +81,16 @@ def config(model: str | Path, file: str | Path | None = None, *, rules: Rules | 
 
 def configured(model: str | Path, rules: Rules | None = None, file: str | Path | None = None) -> Quantized:
     """``config``, with what it makes of each layer."""
-    rules = rules or Rules()
-    with onnx_check.named(Path(model)):
-        graph = _prepared(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers)
-        made = _described(graph, config_file.default(graph, rules))
+    made: Quantized = apart.run(Path(model), _configured, Path(model), rules or Rules())
     if file is not None:
         config_file.write(made.config, Path(file))
     return made
+
+
+def _configured(model: Path, rules: Rules) -> Quantized:
+    with onnx_check.named(model):
+        graph = _prepared(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers)
+        return _described(graph, config_file.default(graph, rules))
 
 
 def quantize(
@@ -105,13 +108,22 @@ def quantize(
     """
     held, where = (config, "configuration") if isinstance(config, Config) else _read_config(Path(config))
     _apart(model, calibration)
-    with onnx_check.named(Path(model), Path(where)):
-        with onnx_check.named(Path(where), Path(model), kind=UsageError):
+    strict = not isinstance(config, Config)
+    files = Path(calibration), Path(record)
+    made: Quantized = apart.run(Path(model), _quantize, Path(model), held, where, strict, files, example)
+    return made
+
+
+def _quantize(
+    model: Path, held: Config, where: str, strict: bool, files: tuple[Path, Path], example: Batch | None
+) -> Quantized:
+    with onnx_check.named(model, Path(where)):
+        with onnx_check.named(Path(where), model, kind=UsageError):
             graph = _prepared(model, fuse=held.do_fusion, skip_fusion=held.skip_fusion_layers, example=example)
         made = _described(graph, held, where)
-        if not isinstance(config, Config):
+        if strict:
             require_documented(graph, held, where)
-        _write_calibration(graph, held, Path(calibration), Path(record))
+        _write_calibration(graph, held, *files)
     return made
 
 
@@ -187,11 +199,7 @@ def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
     data, first = _peeked(data)
     with workplace(prefix) as folder:
         calibration, record = folder / "calibration.onnx", folder / "record.txt"
-        with onnx_check.named(Path(model)):
-            graph = _prepared(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers, example=first)
-            made = config_file.default(graph, rules)
-            _write_calibration(graph, made, calibration, record)
-            del graph
+        made: Config = apart.run(Path(model), _first_steps, Path(model), rules, first, calibration, record)
         calibrate(calibration, data, record, threads=threads, progress=progress)
         again = [first] if isinstance(data, Iterator) and first is not None else data
         saved = save(calibration, record, prefix, targets=targets, data=again, form=form)
@@ -200,6 +208,15 @@ def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
     config_file.write(made, files["config"])
     record_file.write(held, files["record"])
     return replace(saved, files=files | dict(saved.files))
+
+
+def _first_steps(model: Path, rules: Rules, first: Batch | None, calibration: Path, record: Path) -> Config:
+    """config and quantize in one go, judged on the first batch."""
+    with onnx_check.named(model):
+        graph = _prepared(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers, example=first)
+        made = config_file.default(graph, rules)
+        _write_calibration(graph, made, calibration, record)
+    return made
 
 
 def accuracy(

@@ -531,3 +531,20 @@ def test_a_record_has_scales_as_documented(entry, what):
     with pytest.raises(UsageError) as told:
         record.loads(f'record {{ key: "conv" value {{ {entry} }} }}', name="r.txt")
     assert str(told.value).startswith(f"r.txt: 'conv': {what}")
+
+
+def test_the_graph_of_a_large_model_is_worked_on_apart(model, tmp_path, monkeypatch):
+    """Its memory ends with a process; errors come back as they are, and what is written is the same."""
+    from qbench.quant import apart
+
+    made = steps.config(model, rules=Rules(batch_num=2))
+    monkeypatch.setattr(apart, "LARGE", 0)
+    assert steps.config(model, rules=Rules(batch_num=2)) == made
+    for name in ("here", "apart"):
+        monkeypatch.setattr(apart, "LARGE", 0 if name == "apart" else 2**40)
+        steps.quantize(model, made, tmp_path / f"{name}.onnx", tmp_path / f"{name}.txt")
+        steps.calibrate(tmp_path / f"{name}.onnx", BATCHES, tmp_path / f"{name}.txt")
+    assert (tmp_path / "here.onnx").read_bytes() == (tmp_path / "apart.onnx").read_bytes()
+    assert (tmp_path / "here.txt").read_text() == (tmp_path / "apart.txt").read_text()
+    with pytest.raises(UsageError, match=r"no layer named 'conv77'"):
+        steps.config(model, rules=Rules(skip_layers=("conv77",)))

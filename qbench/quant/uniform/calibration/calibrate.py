@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from qbench.quant import apart
 from qbench.quant.uniform.calibration import scales
 from qbench.quant.uniform.calibration.calibration_model import (
     ADAROUND,
@@ -15,7 +16,7 @@ from qbench.quant.uniform.calibration.calibration_model import (
 )
 from qbench.quant.uniform.calibration.collect import Collector
 from qbench.quant.uniform.calibration.feed import Batches, doubtful, require_several_passes
-from qbench.quant.uniform.calibration.pieces import Pieces
+from qbench.quant.uniform.calibration.pieces import PIECE_BYTES, Pieces
 from qbench.quant.uniform.files import record as record_file
 from qbench.quant.uniform.files.record import Record
 from qbench.quant.uniform.qparams import QParams
@@ -49,7 +50,8 @@ def run(
     Raises ``ModelError`` for a file that is no calibration model, ``DataError`` for data that does not fit it, and
     ``BuildError`` that names layer and batch for an activation with NaN or inf.
     """
-    model, data = CalibrationModel.read(file), Data(batches=batches, threads=threads, progress=progress)
+    data = Data(batches=batches, threads=threads, progress=progress)
+    model: CalibrationModel = apart.run(file, CalibrationModel.read, file)
     held, todo, pieces = scales.known(record, model), steps.waiting(model), Pieces()
     if {BALANCE, BIAS} & set(todo):
         require_several_passes(batches, todo)
@@ -91,8 +93,11 @@ def observe(
             if samples is not None:
                 shown = piece.feed | piece.values
                 samples.add({tensor: shown.pop(tensor) for tensor in samples.tensors})
+            large = sum(values.nbytes for values in piece.values.values()) > PIECE_BYTES
             collector.add(piece.batch, piece.feed | piece.values)
             piece.values.clear()
+            if large:  # that is, a single example: two under way at a time would be the most memory of all
+                collector.wait()
         params = collector.qparams()
         warnings += [_silent(layer, reach) for layer, reach in collector.silent(params).items()]
     found = Calibrated(record={}, batches=model.config.batch_num, examples=examples, warnings=tuple(warnings))
