@@ -12,7 +12,7 @@ import torch
 from networks import Branching, Forgetful, Grouped, lstm, residual_cnn
 
 from qbench.errors import BuildError
-from qbench.quant import dynamic, torch_ao, torchscript
+from qbench.quant import dynamic, torch_ao, torchscript, trace
 from qbench.quant.recipe import Recipe
 
 ENGINES = [engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines]
@@ -133,3 +133,114 @@ def test_products_that_no_layer_makes_are_counted():
     assert [one.macs for one in ran] == [2 * 2 * 5 * 5 * 4, 2 * 5 * 5 * 4, 2 * 5 * 5 * 4, 4, 7 * 4 * 3 * (4 + 3)]
     assert not any(one.int8 for one in ran)
     assert ran[-1].name == "lstm"
+
+
+F, nn = torch.nn.functional, torch.nn
+
+
+def _int8(x):
+    return torch.quantize_per_tensor(x, 0.05, 10, torch.quint8)
+
+
+_STILL = torch.zeros(4), torch.ones(4)
+# What FX runs on int8 tensors without weights (torch's native backend configuration), each on an image or on a signal.
+ON_INT8 = {
+    "add": lambda x: torch.ops.quantized.add(x, x, 0.1, 10),
+    "add_relu": lambda x: torch.ops.quantized.add_relu(x, x, 0.1, 10),
+    "mul": lambda x: torch.ops.quantized.mul(x, x, 0.1, 10),
+    "mul_relu": lambda x: torch.ops.quantized.mul_relu(x, x, 0.1, 10),
+    "add_scalar": lambda x: torch.ops.quantized.add_scalar(x, 0.5),
+    "mul_scalar": lambda x: torch.ops.quantized.mul_scalar(x, 0.5),
+    "cat": lambda x: torch.ops.quantized.cat([x, x], 1, 0.1, 10),
+    "torch_cat": lambda x: torch.cat([x, x], 1),
+    "stack": lambda x: torch.stack([x, x]),
+    "elu": lambda x: torch.ops.quantized.elu(x, 0.1, 10),
+    "leaky_relu": lambda x: torch.ops.quantized.leaky_relu(x, 0.1, False, 0.1, 10),
+    "hardswish": lambda x: torch.ops.quantized.hardswish(x, 0.1, 10),
+    "prelu": lambda x: torch.ops.quantized.prelu(x, _int8(torch.ones(1)), 0.1, 10),
+    "instance_norm": lambda x: torch.ops.quantized.instance_norm(x, None, None, 1e-5, 0.1, 10),
+    "group_norm": lambda x: torch.ops.quantized.group_norm(x, 2, None, None, 1e-5, 0.1, 10),
+    "layer_norm": lambda x: torch.ops.quantized.layer_norm(x, [8], None, None, 1e-5, 0.1, 10),
+    "batch_norm": lambda x: torch.ops.quantized.batch_norm2d(x, None, None, *_STILL, 1e-5, 0.1, 10),
+    "hardsigmoid": lambda x: F.hardsigmoid(x),
+    "sigmoid": lambda x: torch.sigmoid(x),
+    "softmax": lambda x: torch.ops.quantized.softmax(x, -1, 0.01, 0),
+    "tanh": lambda x: torch.tanh(x),
+    "matmul": lambda x: torch.ops.quantized.matmul(x, x, 0.1, 10),
+    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, 2),
+    "avg_pool2d": lambda x: F.avg_pool2d(x, 2),
+    "max_pool2d": lambda x: F.max_pool2d(x, 2),
+    "avg_pool3d": lambda x: F.avg_pool3d(x.unsqueeze(0), 2),
+    "adaptive_avg_pool3d": lambda x: F.adaptive_avg_pool3d(x.unsqueeze(0), 1),
+    "max_pool1d": lambda x: F.max_pool1d(x.flatten(0, 1), 2),
+    "avg_pool1d": lambda x: F.avg_pool1d(x.flatten(0, 1), 2),
+    "adaptive_avg_pool1d": lambda x: F.adaptive_avg_pool1d(x.flatten(0, 1), 2),
+    "hardtanh": lambda x: F.hardtanh(x),
+    "hardtanh_": lambda x: F.hardtanh_(x),
+    "relu": lambda x: F.relu(x),
+    "relu6": lambda x: F.relu6(x),
+    "clamp": lambda x: x.clamp(0, 1),
+    "interpolate_nearest": lambda x: F.interpolate(x, scale_factor=2.0),
+    "interpolate_size": lambda x: F.interpolate(x, size=(5, 7)),
+    "interpolate_bilinear": lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"),
+    "interpolate_nearest_3d": lambda x: F.interpolate(x.unsqueeze(2), scale_factor=2.0),
+    "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2),
+    "pixel_unshuffle": lambda x: F.pixel_unshuffle(x, 2),
+    "flatten": lambda x: x.flatten(1),
+    "mean": lambda x: x.mean((2, 3)),
+    "narrow": lambda x: x.narrow(1, 0, 2),
+    "repeat": lambda x: x.repeat(1, 2, 1, 1),
+    "repeat_interleave": lambda x: x.repeat_interleave(2, 1),
+    "transpose": lambda x: x.transpose(1, 2),
+    "permute": lambda x: x.permute(0, 2, 3, 1).contiguous(),
+    "reshape": lambda x: x.reshape(1, -1),
+    "view": lambda x: x.view(1, -1),
+    "chunk": lambda x: x.chunk(2, 1)[1],
+    "slice": lambda x: x[:, ::2, 1:],
+    "squeeze": lambda x: x[:, :1].squeeze(1),
+    "unsqueeze": lambda x: x.unsqueeze(0),
+    "pad": lambda x: F.pad(x, (1, 1, 1, 1)),
+    "dropout": lambda x: F.dropout(x, training=False),
+    "max": lambda x: x.max(),
+    "topk": lambda x: x.topk(2)[0],
+    "clone": lambda x: x.clone(),
+    "detach": lambda x: x.detach(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ON_INT8)
+def test_counting_layers_leaves_operators_on_int8_tensors_as_they_are(name):
+    """What runs in a module and in its trace runs under the count, too: torch's Python decompositions of operators
+    such as upsample_nearest2d refuse int8 tensors, and every U-Net and FPN with nearest upsampling failed."""
+
+    class Network(nn.Module):
+        def forward(self, x):
+            y = ON_INT8[name](_int8(x))
+            return y.dequantize() @ torch.ones(y.shape[-1], 3) if y.dim() else y.dequantize()
+
+    network, x = Network().eval(), torch.rand(1, 4, 8, 8)
+    expected = call_of(network, x)
+    traced = trace.trace(network, (x,)).script
+    for module in (network, traced):
+        ran = torchscript.layers(module, (x,))
+        assert len(ran) == (1 if expected.dim() else 0)  # the product behind the operator
+
+
+def test_a_count_that_fails_says_why_and_fails_nothing(monkeypatch):
+    """The artifact runs; only its coverage is not known. What cannot be read back is refused as before."""
+
+    def broken(*_):
+        raise ValueError("Invalid dtype!")
+
+    monkeypatch.setattr(torchscript, "_multiply_accumulates", broken)
+    network, x = nn.Linear(3, 2).eval(), torch.rand(1, 3)
+    reason = "its operators cannot be watched (ValueError: Invalid dtype! at test_quant_torch.py:"
+    layers, why = torchscript.counted(network, (x,))
+    assert layers == ()
+    assert why is not None
+    assert why.startswith(reason)
+
+
+def call_of(module, *inputs):
+    with torch.inference_mode():
+        return module(*inputs)

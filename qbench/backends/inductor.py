@@ -103,7 +103,7 @@ class Inductor(Backend):
         if reason := self.missing():
             raise BuildError(reason)
         example = one_example(job)
-        reference = torchscript.layers(job.network.module, example)
+        reference, uncounted = torchscript.counted(job.network.module, example)
         file = job.folder / FILE
         made = as_fp32(job, example) if job.mode == "fp32" else quantized(job, self.name, example)
         module = job.network.module if job.mode == "fp32" else made.converted.module
@@ -116,6 +116,7 @@ class Inductor(Backend):
             format="pt2",
             file=FILE,
             layers=aoti.align(reference, ran),
+            uncounted=uncounted,
             note="; ".join(note for note in (*made.converted.notes, overflow, NOTE) if note),
             float_reasons=made.converted.float_reasons,
             rewrites=made.rewrites,

@@ -80,17 +80,18 @@ class TorchAO(Backend):
 
         torch_ao.set_engine(self.name)
         example = one_example(job)
-        reference = torchscript.layers(job.network.module, example)
+        reference, unseen = torchscript.counted(job.network.module, example)
         made = quantized(job, self.name, example)
         traced = save(made.converted.module, job, job.folder / FILE)
         loaded = torchscript.load(job.folder / FILE)
-        ran = torchscript.layers(loaded, example)
+        ran, uncounted = torchscript.counted(loaded, example)
         ran = widened.without_rims(ran, made.converted.module, example)
         notes = (self._note(), *made.converted.notes, traced)
         return Built(
             format="torchscript",
             file=FILE,
             layers=coverage.align(reference, ran),
+            uncounted=unseen or uncounted,
             note="; ".join(note for note in notes if note) or None,
             float_reasons=made.converted.float_reasons,
             rewrites=made.rewrites,

@@ -45,10 +45,12 @@ class TorchScript(Backend):
         job.progress("trace and freeze", 0.3)
         made = as_fp32(job, example)
         note = save(made.converted.module, job, job.folder / FILE)
+        layers, uncounted = torchscript.counted(job.network.module, example)
         return Built(
             format="torchscript",
             file=FILE,
-            layers=torchscript.layers(job.network.module, example),
+            layers=layers,
+            uncounted=uncounted,
             note=note,
             rewrites=made.rewrites,
             rewrite_difference=made.rewrite_difference,

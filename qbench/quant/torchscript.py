@@ -78,7 +78,9 @@ def layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
     class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             # Inference mode hands on a matmul or an einsum as it stands: its products are found in what it is made of.
-            if function.namespace == "aten" and _name(function) not in _WHOLE:
+            # On int8 tensors no operator of aten multiplies, and torch's Python decompositions refuse their type.
+            whole = function.namespace != "aten" or _name(function) in _WHOLE or _takes_int8(args, kwargs or {})
+            if not whole:
                 with self:
                     result = function.decompose(*args, **(kwargs or {}))
                 if result is not NotImplemented:
@@ -103,6 +105,27 @@ def layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
         for hook in hooks:
             hook.remove()
     return tuple(seen)
+
+
+def counted(module: Any, example: tuple[Any, ...]) -> tuple[tuple[Layer, ...], str | None]:
+    """What ``layers`` gives of a module that runs, and None; where an operator fails only since it is watched, nothing
+    and the reason. Raises ``BuildError`` where the weights of an operator cannot be read back."""
+    try:
+        return layers(module, example), None
+    except BuildError:
+        raise
+    except Exception as error:  # whatever an operator raises on the dispatcher's way around it
+        if forward.out_of_memory(error):
+            raise
+        return (), f"its operators cannot be watched ({forward.reason(error)})"
+
+
+def _takes_int8(args: Any, kwargs: Any) -> bool:
+    """Whether a tensor among the arguments is one of torch's quantized ones."""
+    import torch
+    from torch.utils import _pytree
+
+    return any(isinstance(leaf, torch.Tensor) and leaf.is_quantized for leaf in _pytree.tree_leaves((args, kwargs)))
 
 
 def _name_hooks(module: Any, stack: list[str]) -> list[Any]:
