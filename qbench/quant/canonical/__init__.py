@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbench.quant import forward
-from qbench.quant.canonical import attention, equal, executed, folding, graph, plain, spelling, tidy, weights
+from qbench.quant.canonical import (
+    attention,
+    calls,
+    equal,
+    executed,
+    folding,
+    graph,
+    plain,
+    spelling,
+    tidy,
+    weights,
+)
 from qbench.quant.canonical.rewrite import Rewrite, in_words
 
 
@@ -26,13 +37,17 @@ class Canonical:
     kept: tuple[str, ...] = ()
 
 
-def canonicalize(module: Any, example: tuple[Any, ...], *, training: bool = False) -> Canonical:
+def canonicalize(
+    module: Any, example: tuple[Any, ...], *, training: bool = False, separate_weights: bool = False
+) -> Canonical:
     """A copy of ``module`` (eval mode) with the same outputs, rewritten for quantizers.
 
     - subclasses of Conv and Linear become the plain class with their padding, computed weights (weight norm and other
-      parametrizations, unless for ``training``) plain weights;
+      parametrizations) plain weights, which ``training`` then changes without the norm;
+    - functions with the network's own weights (``F.conv2d(x, self.w)``) become layers;
     - BatchNorm is folded into the layer before it, unless for ``training`` (QAT);
-    - an activation that is used twice becomes one instance per use;
+    - a layer that is used twice becomes one instance per use where it has no weights to multiply by, else where
+      ``separate_weights`` asks for it: the instances share their tensors;
     - zero padding before a convolution becomes its own where it is symmetric;
     - Identity goes, and dropout unless for ``training``; functional activations become layers, ``+=`` an add;
     - torch's attention and encoder layers are spelled out in Linear layers.
@@ -53,16 +68,25 @@ def canonicalize(module: Any, example: tuple[Any, ...], *, training: bool = Fals
     given = weights.copied(module).eval()
     forward.of_one_example(given, _one(example))
     judge = equal.Judge(given, example)
-    work, _ = _attempt(module, example, judge, training=training, only=_ALL)
+    purpose = _Purpose(training=training, separate_weights=separate_weights)
+    work, _ = _attempt(module, example, judge, purpose, only=_ALL)
     if work is None:
         forward.require_repeatable(given, example=example)
-        work = _one_by_one(module, example, judge, training=training)
+        work = _one_by_one(module, example, judge, purpose)
     return Canonical(
         module=work.module,
         rewrites=in_words(work.rewrites),
         largest_difference=work.difference,
         kept=tuple(work.kept),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Purpose:
+    """What the network is rewritten for: to be trained, and by a quantizer that needs one module per call."""
+
+    training: bool
+    separate_weights: bool
 
 
 @dataclass(kw_only=True)
@@ -76,17 +100,20 @@ class _Work:
 
 
 _PLAIN, _GRAPH, _SPELLING, _IDLE, _SHARED = "subclasses", "the graph", "spelling", "idle layers", "shared layers"
-_PADDING, _NORM, _ATTENTION = "padding", "BatchNorm", "attention"
-_ALL = (_PLAIN, _ATTENTION, _GRAPH, _SPELLING, _IDLE, _SHARED, _PADDING, _NORM)
+_PADDING, _NORM, _ATTENTION, _CALLS = "padding", "BatchNorm", "attention", "functions with weights"
+_ALL = (_PLAIN, _ATTENTION, _GRAPH, _CALLS, _SPELLING, _IDLE, _SHARED, _PADDING, _NORM)
 
 
-def _rewritten(module: Any, example: tuple[Any, ...], *, training: bool, only: tuple[str, ...]) -> _Work:
+def _rewritten(module: Any, example: tuple[Any, ...], purpose: _Purpose, *, only: tuple[str, ...]) -> _Work:
     """A copy of the module with the named kinds of rewrite."""
     work = _Work(module=weights.copied(module).eval())
     padded: list[str] = []
     if _PLAIN in only:
-        work.rewrites += [] if training else weights.settle(work.module)
-        for done in (plain.replace(work.module, example, training=training), plain.number_paddings(work.module)):
+        work.rewrites += weights.settle(work.module)
+        for done in (
+            plain.replace(work.module, example, training=purpose.training),
+            plain.number_paddings(work.module),
+        ):
             work.rewrites += done.found
             work.kept += done.kept
             padded += done.padded
@@ -98,15 +125,16 @@ def _rewritten(module: Any, example: tuple[Any, ...], *, training: bool, only: t
     traced = None
     if _GRAPH in only:
         try:
-            traced = graph.traced(work.module, len(example))
+            traced = graph.traced(work.module, example)
         except graph.Untraceable as reason:
             work.kept.append(f"FX cannot trace the network ({reason}): only layers were rewritten")
     if traced is None:
-        _apply(work, _of_layers(work.module, example, training=training), only)
+        _apply(work, _of_layers(work.module, example, training=purpose.training), only)
         return work
     tidy.lift(traced, padded)
     before = len(work.rewrites)
-    _apply(work, _of_graph(traced, example, training=training), only)
+    work.rewrites += [Rewrite(what="parts taken one by one", name=name) for name in traced.meta[graph.UNPACKED]]
+    _apply(work, _of_graph(traced, work.module, example, purpose), only)
     if len(work.rewrites) > before or padded or len(only) < len(_ALL):  # alone, the graph itself is on trial
         work.module = graph.finished(traced)
     return work
@@ -115,15 +143,16 @@ def _rewritten(module: Any, example: tuple[Any, ...], *, training: bool, only: t
 _Step = tuple[str, Callable[[], list[Rewrite]]]
 
 
-def _of_graph(traced: Any, example: tuple[Any, ...], *, training: bool) -> list[_Step]:
+def _of_graph(traced: Any, module: Any, example: tuple[Any, ...], purpose: _Purpose) -> list[_Step]:
     steps: list[_Step] = [
-        (_IDLE, lambda: tidy.drop(traced, training=training)),
+        (_IDLE, lambda: tidy.drop(traced, training=purpose.training)),
+        (_CALLS, lambda: calls.layers(traced, module if purpose.training else None)),
         (_SPELLING, lambda: spelling.activations(traced) + spelling.arithmetic(traced)),
-        (_SHARED, lambda: tidy.separate(traced, training=training)),
+        (_SHARED, lambda: tidy.separate(traced, weights=purpose.separate_weights)),
         (_PADDING, lambda: folding.paddings(traced)),
         (_NORM, lambda: folding.batch_norms(traced, example)),
     ]
-    return steps[:-1] if training else steps
+    return steps[:-1] if purpose.training else steps
 
 
 def _of_layers(module: Any, example: tuple[Any, ...], *, training: bool) -> list[_Step]:
@@ -141,11 +170,11 @@ def _apply(work: _Work, steps: list[_Step], only: tuple[str, ...]) -> None:
 
 
 def _attempt(
-    module: Any, example: tuple[Any, ...], judge: equal.Judge, *, training: bool, only: tuple[str, ...]
+    module: Any, example: tuple[Any, ...], judge: equal.Judge, purpose: _Purpose, *, only: tuple[str, ...]
 ) -> tuple[_Work | None, str]:
     """The module with the named kinds of rewrite where it is equal then; else None and the reason."""
     try:
-        work = _rewritten(module, _one(example), training=training, only=only)
+        work = _rewritten(module, _one(example), purpose, only=only)
     except Exception as error:  # the user's forward runs under watch, and can raise anything
         if forward.out_of_memory(error):
             raise
@@ -155,13 +184,13 @@ def _attempt(
     return (work, "") if found.none else (None, f"the outputs differed by {found.share:.2g} of the largest")
 
 
-def _one_by_one(module: Any, example: tuple[Any, ...], judge: equal.Judge, *, training: bool) -> _Work:
+def _one_by_one(module: Any, example: tuple[Any, ...], judge: equal.Judge, purpose: _Purpose) -> _Work:
     """The module with every kind of rewrite that leaves it equal; the others are named in ``kept``."""
     good: tuple[str, ...] = ()
     best = _Work(module=weights.copied(module).eval())
     undone = []
     for kind in _ALL:
-        work, reason = _attempt(module, example, judge, training=training, only=(*good, kind))
+        work, reason = _attempt(module, example, judge, purpose, only=(*good, kind))
         if work is None:
             undone.append(f"rewrites of {kind} undone: {reason}")
         else:

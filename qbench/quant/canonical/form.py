@@ -119,7 +119,13 @@ def _of_layer(layer: Any, call: watch.Call, pads: list[Any]) -> Form:
         raise NotPlain("its forward also calls pad")
     if names is _NORM:
         return _of_norm(given)
-    weight = given["weight"]
+    return of_arguments(kind, given, pads)
+
+
+def of_arguments(kind: Any, given: Mapping[str, Any], pads: list[Any]) -> Form:
+    """The form of a convolution or linear function called with these arguments (by name) behind so many ``F.pad``
+    lists; raises ``NotPlain`` where no layer does that."""
+    weight, names = given["weight"], names_of(kind)
     tensors = {"weight": weight, "bias": given.get("bias")}
     if weight.dim() < 2:
         raise NotPlain("its weight has no axis of outputs and inputs")
@@ -138,6 +144,18 @@ def _of_layer(layer: Any, call: watch.Call, pads: list[Any]) -> Form:
             raise NotPlain("its padding cuts, or is not of the spatial axes")
         pairs = padding.added(pairs, more)
     return Form(kind=kind, tensors=tensors, numbers=numbers, pairs=pairs, padded=bool(pads))
+
+
+def function(called: Any) -> tuple[Any, tuple[str, ...]] | None:
+    """The class of the plain layer that a torch function computes and the names of its arguments; None for any other
+    function."""
+    found = _functions().get(called)
+    return None if found is None or found[1] is _NORM else found
+
+
+def names_of(kind: Any) -> tuple[str, ...]:
+    """The names of the arguments of the function that a class of layer computes."""
+    return next(names for one, names in _functions().values() if one is kind)
 
 
 def _of_norm(given: dict[str, Any]) -> Form:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,11 +16,46 @@ class Untraceable(Exception):
     """FX cannot follow the network; the text says why."""
 
 
-def traced(module: Any, inputs: int) -> Any:
-    """The GraphModule of a module that is called with so many tensors; further arguments keep their defaults.
+UNPACKED = "qbench_unpacked"  # where a graph names its nodes whose parts were taken one by one
 
-    Shares the module's layers. Control flow that asks for more than the shapes of weights raises ``Untraceable``.
+
+def traced(module: Any, example: tuple[Any, ...]) -> Any:
+    """The GraphModule of a module that is called with such tensors; further arguments keep their defaults.
+
+    Shares the module's layers. Going through the parts of a split, chunk or unbind is written out, as many parts as
+    there are for ``example``. Control flow that asks for more than that and the shapes of weights raises
+    ``Untraceable``.
     """
+    import torch
+
+    counts: dict[str, int] = {}  # of the parts of a node
+    try:
+        with _unchecked(module):
+            graph = _traced(module, len(example), counts)
+            while isinstance(graph, _Stopped):
+                counts[graph.node.name] = _parts(module, graph, example)
+                graph = _traced(module, len(example), counts)
+        for node in graph.nodes:
+            node.type = None  # annotations are text where the user's file postpones them
+        found = torch.fx.GraphModule(module, graph, class_name=type(module).__name__)
+        found.meta[UNPACKED] = tuple(counts)
+        return found
+    except Exception as error:  # tracing runs the user's forward on stand-ins: it fails in its own way
+        if forward.out_of_memory(error):
+            raise
+        raise Untraceable(forward.reason(error)) from error
+
+
+class _Stopped(Exception):
+    """The forward goes through the parts of a node, and how many there are is not known yet."""
+
+    def __init__(self, graph: Any, node: Any) -> None:
+        super().__init__(f"parts of {node.name}")
+        self.graph, self.node = graph, node
+
+
+def _traced(module: Any, inputs: int, counts: Mapping[str, int]) -> Any:
+    """The graph of a module, or ``_Stopped`` where it ends at parts that ``counts`` does not know."""
     import torch
 
     class Tracer(torch.fx.Tracer):  # type: ignore[misc]  # torch is Any to mypy here
@@ -32,17 +67,38 @@ def traced(module: Any, inputs: int) -> Any:
             own = type(m).__module__.startswith("torch.")
             return own and not isinstance(m, torch.nn.Sequential)
 
-    tracer = Tracer(param_shapes_constant=True)
+        def iter(self, obj: Any) -> Any:
+            if obj.node.target not in _in_parts():
+                return super().iter(obj)
+            if obj.node.name not in counts:
+                raise _Stopped(self.graph, obj.node)
+            return iter([obj[i] for i in range(counts[obj.node.name])])
+
     try:
-        with _unchecked(module):
-            graph = tracer.trace(module)
-        for node in graph.nodes:
-            node.type = None  # annotations are text where the user's file postpones them
-        return torch.fx.GraphModule(module, graph, class_name=type(module).__name__)
-    except Exception as error:  # tracing runs the user's forward on stand-ins: it fails in its own way
-        if forward.out_of_memory(error):
-            raise
-        raise Untraceable(forward.reason(error)) from error
+        return Tracer(param_shapes_constant=True).trace(module)
+    except _Stopped as stopped:
+        return stopped
+
+
+@functools.cache
+def _in_parts() -> frozenset[Any]:
+    """Functions and methods that give a tuple of parts of a tensor."""
+    import torch
+
+    names = ("split", "split_with_sizes", "chunk", "unbind", "tensor_split")
+    return frozenset([*names, *(getattr(torch, name) for name in names)])
+
+
+def _parts(module: Any, stopped: _Stopped, example: tuple[Any, ...]) -> int:
+    """How many parts the last node of an unfinished graph gives on the example."""
+    import torch
+
+    graph, copies = torch.fx.Graph(), dict[Any, Any]()
+    for node in stopped.graph.nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(copies[stopped.node])
+    with torch.no_grad():
+        return len(torch.fx.Interpreter(torch.fx.GraphModule(module, graph)).run(*example))
 
 
 @contextmanager

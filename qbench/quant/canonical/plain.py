@@ -34,7 +34,7 @@ def replace(module: Any, example: tuple[Any, ...], *, training: bool) -> Replace
         layer = module.get_submodule(name)
         try:
             form, note = _form(layer, inputs, training=training)
-            new = _built(form, layer)
+            new = built(form, training=layer.training)
             _require_equal(layer, new, inputs)
         except NotPlain as reason:
             if isinstance(layer, kinds()):
@@ -179,9 +179,9 @@ def _same_for_any_size(layer: Any, tensor: Any, form: Form, *, training: bool) -
     return True
 
 
-def _built(form: Form, layer: Any) -> Any:
-    """The plain layer (behind its padding, where that is asymmetric), in the layer's mode, with the same tensors where
-    they are the layer's own."""
+def built(form: Form, *, training: bool) -> Any:
+    """The plain layer (behind its padding, where that is asymmetric) in train or eval mode, with the same tensors where
+    they are parameters."""
     from torch import nn
 
     plain = _of_norm(form) if "running_mean" in form.tensors else _of_weights(form)
@@ -192,7 +192,7 @@ def _built(form: Form, layer: Any) -> Any:
             getattr(plain, name).copy_(tensor)
         else:
             setattr(plain, name, tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor.detach().clone()))
-    plain.train(layer.training)
+    plain.train(training)
     return plain if padding.symmetric(form.pairs) else _pair(padding.layer(form.pairs), plain)
 
 

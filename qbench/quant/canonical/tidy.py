@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
+from qbench.quant import selection
 from qbench.quant.canonical import graph as graphs
 from qbench.quant.canonical.rewrite import Rewrite
 
@@ -40,31 +41,48 @@ def _idle_dropout(node: Any) -> bool:
     return given.get("training", default) is False
 
 
-def separate(graph: Any, *, training: bool) -> list[Rewrite]:
-    """Gives each use of a shared layer without weights (an activation, a pooling) an instance of its own."""
+def separate(graph: Any, *, weights: bool) -> list[Rewrite]:
+    """Gives each use of a shared layer an instance of its own, which shares its tensors: one without weights to
+    multiply by (an activation, a pooling, a norm), with ``weights`` one that has some, too. Of these the text says how
+    many bytes of int8 weights that adds to a file."""
     found = []
     for nodes in graphs.calls_of(graph).values():
         layer = graphs.layer(graph, nodes[0])
-        if len(nodes) < 2 or not _weightless(layer, training=training):
+        if len(nodes) < 2 or not _separable(layer, weights=weights):
             continue
         what = f"shared {type(layer).__name__} given one instance per use"
-        found.append(Rewrite(what=what, name=nodes[0].target))
+        more = (len(nodes) - 1) * _weights(layer)
+        found.append(
+            Rewrite(what=what + (f", {more:,} bytes of int8 weights more" if more else ""), name=nodes[0].target)
+        )
         for node in nodes[1:]:
             name = graphs.free_name(graph, node.target)
-            graph.add_submodule(name, copy.deepcopy(layer))
+            graph.add_submodule(name, _twin(layer))
             node.target = name
     return found
 
 
-def _weightless(layer: Any, *, training: bool) -> bool:
-    """A layer of torch's own that copies do not make heavier; a PReLU's slope too, unless it is trained."""
+def _weights(layer: Any) -> int:
+    """How many weights a layer multiplies by."""
+    multiplies: bool = isinstance(layer, selection.multiplying())
+    return int(layer.weight.numel()) if multiplies else 0
+
+
+def _twin(layer: Any) -> Any:
+    """A copy with the very same parameters and buffers: what trains one trains the other."""
+    tensors = (*layer.parameters(), *layer.buffers())
+    return copy.deepcopy(layer, {id(one): one for one in tensors})
+
+
+def _separable(layer: Any, *, weights: bool) -> bool:
+    """A layer of torch's own that holds no other and no state of its calls; a table of embeddings has no use for it."""
     from torch import nn
 
-    if type(layer).__module__.partition(".")[0] != "torch":
+    if type(layer).__module__.partition(".")[0] != "torch" or any(True for _ in layer.children()):
         return False
-    if type(layer) is nn.PReLU:
-        return not training
-    return not any(True for _ in layer.parameters()) and not any(True for _ in layer.buffers())
+    if isinstance(layer, nn.RNNBase | nn.RNNCellBase | nn.Embedding | nn.EmbeddingBag | nn.Bilinear):
+        return False
+    return weights or not isinstance(layer, selection.multiplying())
 
 
 def lift(graph: Any, padded: Iterable[str]) -> None:
