@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from qbench import backends, cache, machine, quant, registry
 from qbench.backends.base import Backend, BuildJob, Built
 from qbench.cache_root import UNFINISHED
-from qbench.errors import BuildError
+from qbench.errors import BuildError, ModeImpossible
 from qbench.inputs import Data, Model, load_network
 from qbench.plan import Variant
 from qbench.process import Limits, call
@@ -211,6 +211,14 @@ def build_here(
     }
 
 
+# Recurrent layers, products of activations, and what ONNX runtimes have no kernel for: no recipe makes them int8.
+_NEVER_INT8 = frozenset(
+    [f"aten::{name}" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu", "bmm", "baddbmm")]
+    + ["aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention_for_cpu"]
+    + ["LSTM", "GRU", "RNN", "Einsum", "ConvTranspose"]
+)
+
+
 def _require_int8(built: Built, least: float | None) -> None:
     """Raises ``BuildError`` where nothing, or less than the recipe's ``min_coverage``, runs in int8.
 
@@ -221,6 +229,11 @@ def _require_int8(built: Built, least: float | None) -> None:
         return
     found = share(built.layers)
     if not any(layer.int8 for layer in built.layers):
+        if built.layers and all(layer.operator in _NEVER_INT8 for layer in built.layers):
+            raise ModeImpossible(
+                f"no layer of this network has an int8 kernel in this mode here: {_floats(built)}; use another mode "
+                "(dynamic covers LSTM and GRU) or backend, or leave this one out"
+            )
         names = _floats(built) or "the model has no Conv, Linear or LSTM"
         raise BuildError(
             f"nothing runs in int8: all {len(built.layers)} layers stay float: {names}; quantize other layers, or "

@@ -109,9 +109,16 @@ def _portable(error: BaseException) -> QbenchError:
     return WorkerError(f"{type(error).__name__}: {_first_line(error)}{place}")
 
 
+_INTERPRETER = "The following operation failed in the TorchScript interpreter"
+
+
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:500] if lines else "no message"
+    if not lines:
+        return "no message"
+    # What TorchScript says first is the same of every error; the cause stands last.
+    cause = lines[-1] if lines[0].startswith(_INTERPRETER) else lines[0]
+    return cause[:500]
 
 
 def _quiet(log: Connection) -> None:

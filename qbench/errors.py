@@ -8,6 +8,7 @@
     │   ├── ModelError          the model cannot be loaded or does not fit
     │   ├── DataError           the data set cannot be read or does not fit
     │   ├── BuildError          quantization, export, saving or the proof that int8 ran failed
+    │   │   └── ModeImpossible  the network cannot have this mode on this backend: becomes a skipped record
     │   ├── EvaluateError       predictions or scores could not be made
     │   ├── MeasureError        latency could not be measured
     │   └── WorkerError         a child process died, hung or ran out of memory
@@ -78,6 +79,10 @@ class DataError(CaseError):
 
 class BuildError(CaseError):
     """A variant could not be built, or is not what it claims to be."""
+
+
+class ModeImpossible(BuildError):
+    """The network as it is cannot have this mode on this backend; its case is skipped, and the text is the reason."""
 
 
 class EvaluateError(CaseError):

@@ -10,7 +10,7 @@ from qbench import registry
 from qbench.backends.base import Backend
 from qbench.build import Artifact, build
 from qbench.data import Data, Draw
-from qbench.errors import CaseError, CaseSkipped
+from qbench.errors import CaseError, CaseSkipped, ModeImpossible
 from qbench.plan import Case, Variant
 from qbench.run_state import Redrawn, RunState
 
@@ -63,6 +63,8 @@ def _build_one(state: RunState, variant: Variant) -> None:
             if "damaged" in note:
                 state.progress.note(f"{variant.id}: {note}")
         _refuse_other_batches(state, artifact, cases)
+    except ModeImpossible as error:
+        state.ledger.break_(cases, "build", CaseSkipped(str(error)))
     except (CaseError, CaseSkipped) as error:
         state.ledger.break_(cases, "build", error)
     state.took(cases, "build", started)

@@ -644,3 +644,19 @@ def test_a_killed_group_goes_on_where_it_was_kept(folder, monkeypatch):
     again = run.run(read, resume=stopped.folder, **options)
     assert numbers == [0, 1, 2, 2]
     assert by_case(again)["static/onednn/t1/b1"].speedup.processes == 3
+
+
+def test_a_mode_that_a_network_cannot_have_is_skipped_with_its_reason(folder):
+    """Dynamic quantization of a network without Linear, LSTM and GRU is no failure: the run ends in 0."""
+    (folder / "convolutions.py").write_text(
+        "from torch import nn\n"
+        "def build():\n"
+        "    return nn.Sequential(nn.Conv2d(1, 10, 3), nn.ReLU(), nn.Conv2d(10, 10, 6), nn.Flatten())\n"
+    )
+    file = write(folder, source="convolutions.py", factory="build", modes="[fp32, dynamic]")
+    result = go(file, folder)
+    skipped = by_case(result)["dynamic/onednn/t1/b1"]
+    assert (skipped.status, skipped.stage, result.exit_code) == ("skipped", "build", 0)
+    assert skipped.reason == (
+        "dynamic quantization covers Linear, LSTM and GRU layers, and this model has none; use static instead"
+    )

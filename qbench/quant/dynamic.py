@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from qbench.errors import BuildError
+from qbench.errors import BuildError, ModeImpossible
 from qbench.quant import selection, torch_ao
 from qbench.quant.flow import Converted
 from qbench.quant.recipe import Recipe
@@ -61,9 +61,10 @@ def configurations(module: Any, recipe: Recipe, example: tuple[Any, ...]) -> dic
         if wanted and selection.below(name, kept) is None and why_float_table(part) is None:
             found[name] = torch_ao.float_qparams_weight_only_qconfig
     if not found:
-        raise BuildError(
-            "dynamic quantization covers Linear, LSTM and GRU layers, and this model has none "
-            "that is not skipped; use static instead"
+        some = any(type(part) in covered() for part in module.modules())
+        raise (BuildError if some else ModeImpossible)(
+            f"dynamic quantization covers Linear, LSTM and GRU layers, and this model has none"
+            f"{' that is not skipped' if some else ''}; use static instead"
         )
     return found
 

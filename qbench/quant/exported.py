@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from qbench.errors import BuildError
+from qbench.errors import BuildError, ModeImpossible
 from qbench.quant import forward
 from qbench.quant.selection import below
 
@@ -56,7 +56,7 @@ def export(module: Any, example: tuple[Any, ...], *, any_batch: bool = True) -> 
         except Exception as error:  # as above
             if forward.out_of_memory(error):
                 raise
-            raise BuildError(
+            raise ModeImpossible(
                 f"torch.export cannot trace this network ({forward.reason(error)}): most often its control flow "
                 "depends on values; rewrite that part with tensor operations (torch.where), or use flow: eager"
             ) from error
