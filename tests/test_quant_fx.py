@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from qbench.errors import BuildError
-from qbench.quant import coverage, dynamic, exact, fx, packed, probe, torch_ao, torchscript
+from qbench.quant import coverage, dynamic, exact, fx, packed, probe, qat, torch_ao, torchscript
 from qbench.quant.recipe import Recipe
 
 ENGINES = [engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines]
@@ -744,3 +744,79 @@ def test_the_input_of_a_function_of_fixed_range_is_not_clipped_to_that_range(fun
         expected = model(x)
         error = (int8(x) - expected).square().mean() / (expected - expected.mean(0)).square().mean()
     assert error < 0.01
+
+
+class Twice(nn.Module):
+    """One layer is called on large values and then on small ones."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        large = self.layer(8 * x)
+        return torch.cat([large, self.layer(torch.relu(large) / 64)], 1)
+
+
+def test_the_range_of_a_layer_that_is_called_twice_holds_the_outputs_of_both_calls():
+    """A converted layer has one output scale, and FX takes that of the last call: the outputs of the first were clipped
+    to it (1 dB)."""
+    x = torch.randn(64, 16, generator=torch.Generator().manual_seed(1))
+    module = Twice(nn.Linear(16, 16)).eval()
+    int8 = static(module, ENGINES[0], inputs=(x,)).module
+    expected, found = call(module, x)[:, :16], call(int8, x)[:, :16]
+    assert float(10 * torch.log10(expected.square().sum() / (expected - found).square().sum())) > 15
+
+
+class Odd(nn.Module):
+    """A convolution around which something runs that int8 cannot hold."""
+
+    def __init__(self, between):
+        super().__init__()
+        self.a, self.b, self.between = nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 4, 3, padding=1), between
+
+    def forward(self, x):
+        return self.b(self.between(self.a(x)))
+
+
+def hidden(x):
+    """Scores with a mask of -inf made of their values, weighed by a softmax."""
+    mask = torch.zeros_like(x).masked_fill(x < x.mean(-1, keepdim=True), float("-inf"))
+    return torch.softmax(x + mask.unsqueeze(0).squeeze(0), -1)
+
+
+ODD = {
+    "a comparison": lambda x: torch.where(x > x.mean((2, 3), keepdim=True), x, 0.1 * x),
+    "a product with booleans": lambda x: x * (x > 0) * ((x > 0.1) & (x < 0.5)).float(),
+    "booleans side by side": lambda x: torch.cat([x > 0, x > 1], 1).unsqueeze(0).squeeze(0)[:, :8] * x,
+    "a complex spectrum": lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * 2, s=(8, 8)),
+    "a number of a shape": lambda x: (x * (x.shape[1] // 2) ** -0.5) @ x.transpose(2, 3),
+    "a mask of -inf": hidden,
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_what_int8_cannot_hold_stays_as_it_is(kind):
+    """Booleans and complex numbers ended in 'Quantize only works on Float Tensor', a number that a shape gives in an
+    observer without numel, a mask of -inf in a word about the data; the convolutions are int8 beside them."""
+    module = Odd(ODD[kind])
+    int8 = static(module, ENGINES[0], inputs=(images() - 0.3,)).module
+    assert decibels(module, int8, images() - 0.3) > 15
+    assert sum(layer.int8 for layer in covered(module, int8, images() - 0.3)) == 2
+
+
+def test_a_mask_trains():
+    """-inf has no scale: QAT leaves it float, and its loss is a number."""
+    module = Odd(hidden).eval()
+    torch_ao.set_engine(ENGINES[0])
+    recipe = Recipe(flow="fx", per_channel=True, epochs=1, batch_size=8, learning_rate=1e-4)
+    trained = qat.train(module, fx, ENGINES[0], recipe, (images() - 0.3,), None, checkpoints=None, progress=quiet)
+    assert decibels(module, trained.converted.module, images() - 0.3) > 10
+
+
+def test_an_infinite_output_is_still_blamed_on_the_data():
+    """A mask leaves the outputs finite; what does not is no mask."""
+    with pytest.raises(BuildError, match="calibration met infinite values or NaN"):
+        static(Odd(lambda x: x / (x - x)), ENGINES[0])
+    with pytest.raises(BuildError, match="calibration met infinite values or NaN"):
+        static(Odd(lambda x: x.masked_fill(x > 0, float("-inf"))), ENGINES[0])

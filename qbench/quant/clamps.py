@@ -23,14 +23,17 @@ _FULL = (0, 255)  # the levels outside of which quint8 has none
 _ROUNDING = 1e-6  # of the scale, a float32
 
 
-def fold(prepared: Any) -> int:
-    """The number of clamps pulled into the range of their only input; changes the graph of ``prepared``."""
+def fold(prepared: Any, apart: frozenset[str] = frozenset()) -> int:
+    """The number of clamps pulled into the range of their only input; changes the graph of ``prepared``. The observers'
+    nodes of the names ``apart`` stay as they are: they watch the outputs of other calls, too."""
     found = 0
     for node in list(prepared.graph.nodes):
         bounds = _bounds(node, prepared)
         source: Any = node.args[0] if bounds and node.args else None
         observer = watching(source, prepared)
-        if bounds is None or observer is None or set(source.users) != {node} or set(source.args[0].users) != {source}:
+        if bounds is None or observer is None or source.name in apart:
+            continue
+        if set(source.users) != {node} or set(source.args[0].users) != {source}:
             continue
         behind = sum(watching(user, prepared) is observer for user in node.users)
         name = f"clipped_{found}"

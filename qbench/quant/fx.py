@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from qbench.errors import BuildError
+from qbench.errors import BuildError, ModeImpossible
 from qbench.quant import (
     clamps,
     exact,
@@ -18,8 +18,10 @@ from qbench.quant import (
     pads,
     probe,
     selection,
+    shared_layers,
     shared_ranges,
     torch_ao,
+    unobserved,
     widened,
 )
 from qbench.quant import dynamic as dynamic_layers
@@ -76,15 +78,16 @@ def _calibrated(
     prepared = _prepared("prepare_fx", copy.deepcopy(module).eval(), engine, recipe, example, kept)
 
     def run() -> None:
-        seen = 0
+        seen, finite = 0, True
         with torch.inference_mode():
             for batch in batches():
-                prepared(*batch)
+                finite &= unobserved.finite(prepared(*batch))
                 seen += len(batch[0])
                 progress(f"calibrate, {seen} examples", 0.2 + 0.6 * seen / (seen + 100))
-        require_observed(prepared)
+        require_observed(prepared, masks=finite)
 
     shared_ranges.calibrate(prepared, run, shared)
+    unobserved.drop_infinite(prepared)
     return prepared
 
 
@@ -145,9 +148,15 @@ def mapping(module: Any, engine: str, recipe: Recipe, kept: Mapping[str, str], *
     return made
 
 
-def require_observed(prepared: Any) -> None:
+def leave_masks(prepared: Any, examples: tuple[Any, ...]) -> None:
+    """Takes the fake quantization away from what is infinite on these examples (one tensor per input) though the
+    network's outputs are not: masks of attention."""
+    unobserved.drop(prepared, examples, infinite=True)
+
+
+def require_observed(prepared: Any, *, masks: bool = False) -> None:
     """Raises ``BuildError`` for an observer that saw nothing (torch only warns, and its layer then returns zeros) or
-    saw values that are no numbers."""
+    saw values that are no numbers; with ``masks`` infinite ones pass."""
     blind, endless = [], []
     for node in prepared.graph.nodes:
         observer = clamps.watching(node, prepared)
@@ -157,7 +166,9 @@ def require_observed(prepared: Any) -> None:
         low, high = inner.min_val, inner.max_val
         if low.numel() == 0 or (bool((low == torch.inf).any()) and bool((high == -torch.inf).any())):
             blind.append(_place(node))
-        elif not bool(torch.isfinite(low).all() and torch.isfinite(high).all()):
+        elif not bool(torch.isfinite(low).all() and torch.isfinite(high).all()) and not (
+            masks and unobserved.met_infinity(inner)
+        ):
             endless.append(_place(node))
     if blind:
         raise BuildError(f"calibration observed nothing at {', '.join(blind[:5])}: is that part of the model unused?")
@@ -207,10 +218,12 @@ def _prepared(
         _own_prelu(module, kept)
     chosen = mapping(module, engine, recipe, kept, training=module.training)
     prepared = _traced(getattr(torch_ao, prepare), module, chosen, example)
+    unobserved.drop(prepared, example, infinite=False)
+    shared = shared_layers.share(prepared)
     if not recipe.framework_default:
         observers.unfixed(prepared, engine, recipe, training=module.training)
     if recipe.clip_ranges and not recipe.framework_default:
-        clamps.fold(prepared)
+        clamps.fold(prepared, shared)
     if not recipe.framework_default:
         pads.share(prepared)
     return prepared
@@ -228,8 +241,8 @@ def _traced(prepare: Callable[..., Any], module: Any, chosen: Any, example: tupl
     except (torch.fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
         if forward.out_of_memory(error):
             raise
-        raise BuildError(
-            f"FX cannot trace this model ({error}): its control flow depends on values; "
+        raise ModeImpossible(
+            f"FX cannot trace this model ({forward.reason(error)}): its control flow depends on values or shapes; "
             "rewrite that part with tensor operations, or use flow: eager or the onnxruntime backend"
         ) from error
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from qbench.errors import BuildError
+from qbench.errors import BuildError, ModeImpossible
 from qbench.quant import exported, forward, graph_sums, observers, sums
 from qbench.quant.exported import known_warnings
 from qbench.quant.flow import Batches, Converted, Progress
@@ -67,7 +67,7 @@ def dynamic(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) 
             prepared(*example)  # the observers of weights see them in a call; without one all scales are 1
         _require_observed(prepared)
         made = _converted(prepared, floats, dynamic=True)
-        _require_linear(made.module)
+        _require_linear(made.module, floats)
         return _proven(made, recipe, float_weights(module))
 
 
@@ -79,7 +79,7 @@ def prepare_qat(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ..
 
         graph = exported.export(copy.deepcopy(module).train(), example)
         if graph.fixed_batch is not None:
-            raise BuildError(
+            raise ModeImpossible(
                 "QAT by PT2E needs a network that takes batches of any size, and torch.export can only trace this one "
                 "for single examples; make its forward independent of the batch size"
             )
@@ -270,11 +270,11 @@ def _require_observed(prepared: Any) -> None:
         raise BuildError(f"calibration observed nothing at {', '.join(blind[:5])}: is that part of the model unused?")
 
 
-def _require_linear(module: Any) -> None:
+def _require_linear(module: Any, floats: dict[str, str]) -> None:
     if not any("choose_qparams" in str(node.target) for node in module.graph.nodes):
-        raise BuildError(
-            "dynamic quantization by PT2E covers Linear layers, and this model has none that is not skipped; "
-            "use static instead"
+        raise (BuildError if floats else ModeImpossible)(
+            "dynamic quantization by PT2E covers Linear layers, and this model has none"
+            f"{' that is not skipped' if floats else ''}; use static instead"
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from qbench.quant import torch_ao
+from qbench.quant import torch_ao, unobserved
 from qbench.quant.flow import Shared
 
 _SETTINGS = (bool, int, float, str, torch.dtype, torch.qscheme)
@@ -48,10 +48,13 @@ def _settings(observer: Any) -> list[str]:
 
 
 def _found(observer: Any) -> dict[str, Any]:
-    """Scale and zero point, and the ends of what was seen where the observer keeps them."""
+    """Scale and zero point, and the ends of what was seen where the observer keeps them. Of infinite values there is no
+    scale: whoever converts leaves them float."""
+    ends = {key: getattr(observer, key) for key in ("min_val", "max_val") if hasattr(observer, key)}
+    if unobserved.met_infinity(observer):
+        return {"scale": torch.ones(1), "zero_point": torch.zeros(1, dtype=torch.int64), **ends}
     with torch_ao.known_warnings():
         scale, zero_point = observer.calculate_qparams()
-    ends = {key: getattr(observer, key) for key in ("min_val", "max_val") if hasattr(observer, key)}
     return {"scale": scale, "zero_point": zero_point, **ends}
 
 
