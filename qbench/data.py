@@ -118,10 +118,10 @@ class Data:
         """The preprocessed calibration examples, one array per model input."""
         return self.preprocessing(self._raw(self.calibration_part))
 
-    def training(self) -> tuple[Inputs, Array] | None:
-        """The preprocessed calibration split with its labels, whole if QAT was planned; None where it has none."""
-        labels = self._labels("train")
-        return None if labels is None else (self.preprocessing(self._raw("train")), labels)
+    def training(self) -> tuple[Inputs, Array | None]:
+        """The preprocessed calibration split, whole if QAT was planned, with its labels; None in place of these where
+        it has none."""
+        return self.preprocessing(self._raw("train")), self._labels("train")
 
     def evaluation(self, start: int, stop: int) -> Inputs:
         """Preprocessed evaluation examples from ``start`` up to ``stop``."""

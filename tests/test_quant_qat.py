@@ -741,7 +741,7 @@ def test_a_network_without_anything_to_train_is_refused():
 
 def test_no_examples_are_refused():
     """Training needs something to train on."""
-    with pytest.raises(BuildError, match="QAT needs labelled training examples"):
+    with pytest.raises(BuildError, match="QAT needs training examples"):
         fit(perceptron(), n=0)
 
 
@@ -850,3 +850,14 @@ def test_recurrent_layers_stay_float_and_the_rest_trains():
     """An LSTM has no fake-quantize; the layer behind it has."""
     names = {one.name for one in train(lstm(), recipe=changed(epochs=1)).scales if one.of == "weight"}
     assert names == {"head"}
+
+
+def test_training_without_labels_follows_the_fp32_network():
+    """QAT of data without labels was refused; distill is 1.0 there by itself, and a smaller share names the way out."""
+    x = images(32)
+    trained = qat.train(residual_cnn(), fx, ENGINE, changed(), (x,), None, checkpoints=None, progress=quiet)
+    assert trained.loss == "100% distance to the fp32 network's outputs"
+    with pytest.raises(BuildError, match=r"distill: 0\.5 needs labelled training examples.*or set it to 1\.0"):
+        qat.train(residual_cnn(), fx, ENGINE, changed(distill=0.5), (x,), None, checkpoints=None, progress=quiet)
+    with pytest.raises(BuildError, match="distill: 0 needs labelled"):
+        qat.train(residual_cnn(), fx, ENGINE, changed(distill=0.0), (x,), None, checkpoints=None, progress=quiet)

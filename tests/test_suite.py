@@ -291,7 +291,7 @@ def test_recipes_follow_mode_then_backend() -> None:
     shared = {"percentile": 99.99, "min_coverage": 0.5, "skip_layers": ("fc",)}
     assert quantize.recipe("static", "x86") == Recipe(**shared)
     assert quantize.recipe("static", "fbgemm") == Recipe(calibrator="minmax", **shared)
-    trained = {"epochs": 3, "learning_rate": 1e-3, "batch_size": 64, "seed": 0, "schedule": "cosine", "distill": 0.0}
+    trained = {"epochs": 3, "learning_rate": 1e-3, "batch_size": 64, "seed": 0, "schedule": "cosine"}
     assert quantize.recipe("qat", "x86") == Recipe(min_coverage=0.5, **trained)
 
 

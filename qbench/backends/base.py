@@ -30,13 +30,13 @@ Inputs: TypeAlias = "tuple[Array, ...]"
 @dataclass(frozen=True, kw_only=True)
 class BuildJob:
     """Everything a backend needs to build a variant into ``folder``. ``calibration`` is preprocessed, one array
-    per model input; ``training`` (inputs, labels) is there for QAT only."""
+    per model input; ``training`` (inputs, labels or None) is there for QAT only."""
 
     network: Network
     mode: str
     recipe: Recipe
     calibration: Inputs
-    training: tuple[Inputs, Array] | None
+    training: tuple[Inputs, Array | None] | None
     folder: Path
     # Where an unfinished build of this very variant keeps what it can go on from (QAT: a checkpoint an epoch).
     checkpoints: Path | None = None

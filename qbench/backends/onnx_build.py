@@ -16,7 +16,6 @@ from typing import Any
 from qbench import machine
 from qbench.backends.base import BuildJob
 from qbench.backends.torch_quantize import without_ranges
-from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
 from qbench.quant.recipe import Recipe
 
@@ -142,10 +141,8 @@ def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
     from qbench.quant import onnx_deploy, onnx_qat, onnx_static
     from qbench.quant.uniform.graph.graph import Graph
 
-    if job.training is None:
-        raise BuildError("QAT needs labelled training examples, and this data set's calibration split has none")
     parts = {"what": "trained ONNX file", "recipe": {**asdict(job.recipe), "name": None}}
-    parts |= {"versions": machine.versions(EXPORTS), "training": _digest(*job.training[0], job.training[1])}
+    parts |= {"versions": machine.versions(EXPORTS), "training": _digest(*_given(job))}
     with tempfile.TemporaryDirectory() as folder:
         trained = Path(folder) / FILE
         shared(job, parts, functools.partial(_train, job), trained)
@@ -167,15 +164,11 @@ def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
 
 def _train(job: BuildJob, target: Path) -> None:
     """Trains, and writes what was learned with what is told of it."""
-    import torch
-
-    from qbench.backends.torch_runner import tensors
+    from qbench.backends.torch_runner import tensors, training_tensors
     from qbench.quant import canonical, fx, onnx_qat, qat, torch_ao
     from qbench.quant.uniform.graph.graph import Graph
 
-    assert job.training is not None
-    inputs, labels = job.training
-    targets = torch.from_numpy(labels.astype("float32" if labels.dtype.kind == "f" else "int64"))
+    inputs, labels = training_tensors(job)
     example = tensors(job.example)
     torch_ao.set_engine(onnx_qat.ENGINE)
     form = canonical.canonicalize(job.network.module, example, training=True) if job.recipe.canonicalize else None
@@ -184,8 +177,8 @@ def _train(job: BuildJob, target: Path) -> None:
         fx,
         onnx_qat.ENGINE,
         job.recipe,
-        tensors(inputs),
-        targets,
+        inputs,
+        labels,
         checkpoints=job.checkpoints,
         progress=job.progress,
         shared=job.shared,
@@ -202,6 +195,13 @@ def _train(job: BuildJob, target: Path) -> None:
         graph = Graph.load(file)
         graph.model.metadata_props.add(key=_MADE, value=json.dumps(made))
         graph.save(target)
+
+
+def _given(job: BuildJob) -> list[Any]:
+    """The arrays that a training is given."""
+    assert job.training is not None  # a job for QAT has it
+    inputs, labels = job.training
+    return [*inputs, *([] if labels is None else [labels])]
 
 
 def _digest(*arrays: Any) -> str:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from qbench.backends.base import BuildJob
-from qbench.backends.torch_runner import tensors
+from qbench.backends.torch_runner import tensors, training_tensors
 from qbench.errors import BuildError
 from qbench.quant import input_range
 from qbench.quant.flow import Batches, Converted
@@ -117,7 +117,10 @@ def _canonical(job: BuildJob, example: tuple[Any, ...], *, training: bool) -> Qu
     if not job.recipe.canonicalize:
         return Quantized(converted=Converted(module=job.network.module))
     job.progress("canonicalize", 0.05)
-    found = canonical.canonicalize(job.network.module, example, training=training)
+    # X86InductorQuantizer matches each module once; torch.ao's layers can be called twice.
+    found = canonical.canonicalize(
+        job.network.module, example, training=training, separate_weights=job.recipe.flow == "pt2e"
+    )
     return Quantized(
         converted=Converted(module=found.module, notes=found.kept),
         rewrites=found.rewrites,
@@ -139,21 +142,16 @@ def _converted(job: BuildJob, flow: Any, engine: str, module: Any, example: tupl
 
 
 def _trained(job: BuildJob, flow: Any, engine: str, module: Any) -> Converted:
-    import torch
-
     from qbench.quant import qat
 
-    if job.training is None:
-        raise BuildError("QAT needs labelled training examples, and this data set's calibration split has none")
-    inputs, labels = job.training
-    targets = torch.from_numpy(labels.astype("float32" if labels.dtype.kind == "f" else "int64"))
+    inputs, labels = training_tensors(job)
     trained = qat.train(
         module,
         flow,
         engine,
         job.recipe,
-        tensors(inputs),
-        targets,
+        inputs,
+        labels,
         checkpoints=job.checkpoints,
         progress=job.progress,
         shared=job.shared,

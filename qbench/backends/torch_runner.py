@@ -29,6 +29,17 @@ def tensors(inputs: Inputs) -> tuple[Any, ...]:
     return tuple(torch.from_numpy(array.copy()) for array in inputs)
 
 
+def training_tensors(job: BuildJob) -> tuple[tuple[Any, ...], Any]:
+    """The inputs that a job trains on, and its labels as losses take them; None in place of labels that it lacks."""
+    import torch
+
+    assert job.training is not None  # a job for QAT has it
+    inputs, labels = job.training
+    if labels is None:
+        return tensors(inputs), None
+    return tensors(inputs), torch.from_numpy(labels.astype("float32" if labels.dtype.kind == "f" else "int64"))
+
+
 def one_example(job: BuildJob) -> tuple[Any, ...]:
     """The job's example as tensors; raises ``BuildError`` where the network does not take a batch of 1, or gives
     another answer at each call."""

@@ -36,7 +36,7 @@ def identity(
         "recipe": repr({key: getattr(recipe, key) for key in _DECISIVE}),
         "weights": _digest(_tensors(module)),
         "network": _digest(_tensors(prepared), _structure(prepared)),
-        "examples": _digest([*inputs, labels]),
+        "examples": _digest([*inputs, *([] if labels is None else [labels])]),
     }
 
 

@@ -41,15 +41,16 @@ class Aim:
 
 def aim(module: Any, share: float, inputs: tuple[Any, ...], labels: Any, size: int) -> Aim:
     """The aim for a network in eval mode and its training examples; the teacher's outputs are made in batches of
-    ``size`` and all kept. With a share of 1 any outputs will do: where labels fit none, they are not looked at."""
+    ``size`` and all kept. With a share of 1 any outputs will do: where labels fit none, they are not looked at,
+    and where there are none (None) they are not missed."""
     import torch
 
     with torch.inference_mode():
         outputs = forward.first(module(*(tensor[:PROBES] for tensor in inputs)))
     try:
-        chosen = loss.choose(outputs, labels)
+        chosen = loss.imitate(outputs) if labels is None else loss.choose(outputs, labels)
     except BuildError:
-        if share < 1:
+        if share < 1 or labels is None:
             raise
         chosen = loss.imitate(outputs)
     teacher = _outputs(module, inputs, size) if share else None

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from qbench.quant.recipe import Recipe
 
 # The range of an activation is a moving average over this share of the steps, at most 100 (torch's own constant).
 AVERAGED = 0.05
+EXAMPLES = 16  # whose values show what is a mask: enough for some to be padded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +95,12 @@ def fit(
 
     ``module`` is an fp32 network in eval mode, ``inputs`` and ``labels`` are tensors (first axis = example); of several
     outputs the first is trained. Adam, on the loss that fits outputs and labels (``loss.choose``), of which
-    ``recipe.distill`` is the share that is the distance to the outputs of ``module``. Seeded, on one thread. Of 1,000
-    examples and more one in 20, at most 512, is held out: not trained on, and predicted after each epoch.
-    After each epoch the whole state goes into the folder ``checkpoints``; a training that finds one there goes on, and
-    ends with the same weights, bit for bit, as one that was never interrupted. With ``shared`` engines on which the
-    network is prepared alike train it once. ``progress`` gets loss and accuracy on the training examples, and those of
-    the network in eval mode on what is held out.
+    ``recipe.distill`` is the share that is the distance to the outputs of ``module``; all of it without labels (None).
+    Seeded, on one thread. Of 1,000 examples and more one in 20, at most 512, is held out: not trained on, and predicted
+    after each epoch. After each epoch the whole state goes into the folder ``checkpoints``; a training that finds one
+    there goes on, and ends with the same weights, bit for bit, as one that was never interrupted. With ``shared``
+    engines on which the network is prepared alike train it once. ``progress`` gets loss and accuracy on the training
+    examples, and those of the network in eval mode on what is held out.
 
     Raises ``BuildError`` for labels that fit no loss, where nothing is fake-quantized or the network is not in train
     mode, for a learning rate that 32-bit numbers cannot hold, where the loss is not finite, and for the checkpoint of
@@ -107,12 +108,15 @@ def fit(
     """
     import torch
 
-    if len(labels) == 0:
-        raise BuildError("QAT needs labelled training examples, and there are none")
+    recipe = _with_share(recipe, labelled=labels is not None)
+    if len(inputs[0]) == 0:
+        raise BuildError("QAT needs training examples, and there are none")
     with _one_thread(), torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(recipe.seed or 0)
         aim = distill.aim(module, recipe.distill or 0.0, inputs, labels, recipe.batch_size or BATCH_SIZE)
         prepared = flow.prepare_qat(module, engine, recipe, tuple(tensor[:1] for tensor in inputs))
+        if hasattr(flow, "leave_masks"):
+            flow.leave_masks(prepared, tuple(tensor[:EXAMPLES] for tensor in inputs))
         require_trainable(prepared)
         flow.qat_modes(prepared, True)
         course = Course(prepared, flow, recipe, inputs, aim)
@@ -128,6 +132,16 @@ def fit(
                 _run_once(course, checkpoints, whose, progress, shared)
     course.finish()
     return Fitted(prepared=prepared, loss=aim.name, notes=course.notes())
+
+
+def _with_share(recipe: Recipe, *, labelled: bool) -> Recipe:
+    """The recipe with the share of distillation: of its own, else none where there are labels and all where not."""
+    if not labelled and recipe.distill is not None and recipe.distill < 1:
+        raise BuildError(
+            f"QAT with distill: {recipe.distill:g} needs labelled training examples, and this data set's calibration "
+            "split has none; leave distill out, or set it to 1.0: training then follows the fp32 network's outputs"
+        )
+    return recipe if recipe.distill is not None else replace(recipe, distill=0.0 if labelled else 1.0)
 
 
 def _run(course: Course, checkpoints: Path | None, whose: Mapping[str, str], progress: Progress) -> None:

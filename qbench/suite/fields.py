@@ -144,8 +144,10 @@ class QatKeys(RangeKeys):
     samples: Count | None = Field(None, description="Most examples to train on, drawn by the seed; null: all.")
     seed: Seed = Field(0, description="Seed of the order of examples.")
     schedule: Literal["cosine", "constant"] = Field("cosine", description="How the learning rate goes.")
-    distill: ShareToOne = Field(
-        0.0, description="Share of the loss that is the distance to the fp32 network's outputs, 0 to 1."
+    distill: ShareToOne | None = Field(
+        None,
+        description="Share of the loss that is the distance to the fp32 network's outputs, 0 to 1; null: 0, or 1 where "
+        "the data has no labels.",
     )
 
 
