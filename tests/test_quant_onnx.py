@@ -335,3 +335,33 @@ def test_networks_that_cannot_be_exported_say_why(network, words, tmp_path):
     """Before the exporter's own words where the network is at fault."""
     with pytest.raises(BuildError, match=words):
         onnx_model.export(network().eval(), (torch.from_numpy(images(1)[0]),), tmp_path / "x.onnx")
+
+
+class TiedWeights(torch.nn.Module):
+    """One table for the tokens and the head, and one Linear that is called twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.twice = torch.nn.Embedding(20, 16), torch.nn.Linear(16, 16)
+        self.head = torch.nn.Linear(16, 20, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, tokens):
+        x = self.twice(self.table(tokens)).mean(1)
+        return self.head(torch.relu(self.twice(x)))
+
+
+def test_weights_with_several_readers_are_quantized_dynamically(tmp_path, monkeypatch):
+    """ONNX Runtime's quantizer transposes a Gemm's weight under its name: with a second reader (a tied embedding, an
+    MLP that is called twice) it raised 'Inferred shape and existing shape differ'. The working folder stays clean."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "files").mkdir()
+    fp32, int8 = tmp_path / "files" / "fp32.onnx", tmp_path / "files" / "int8.onnx"
+    tokens = torch.arange(12).reshape(2, 6)
+    module = TiedWeights().eval()
+    onnx_model.export(module, (tokens[:1],), fp32)
+    onnx_model.dynamic(fp32, int8, Recipe(per_channel=True))
+    found = onnx_model.run(int8, (tokens.numpy(),))
+    expected = module(tokens).detach().numpy()
+    assert np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
+    assert [one.name for one in tmp_path.iterdir()] == ["files"]

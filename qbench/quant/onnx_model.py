@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.errors import BuildError, ModelError, QbenchError
+from qbench.errors import BuildError, ModeImpossible, ModelError, QbenchError
 from qbench.quant import forward, onnx_file
 from qbench.quant.recipe import Recipe
 from qbench.quant.uniform.outputs import deploy_onnxruntime
@@ -59,7 +59,7 @@ def export(module: Any, example: tuple[Any, ...], file: Path, *, tolerance: floa
             cause = error.__cause__ or error
             if forward.out_of_memory(cause):
                 raise cause from error
-            raise BuildError(f"torch.onnx cannot export this model: {str(cause).strip().splitlines()[0]}") from error
+            raise ModeImpossible(f"torch.onnx cannot export this model: {forward.reason(cause)}") from error
     found = run(file, tuple(tensor.numpy() for tensor in example))
     worst = float(np.abs(expected - found).max())
     if not worst <= tolerance * max(1.0, float(np.abs(expected).max())):
@@ -109,6 +109,7 @@ def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:
 
     with tempfile.TemporaryDirectory() as folder, _quantizing(folder, file):
         prepared = preprocess(fp32, Path(folder) / "preprocessed.onnx")
+        _plain_weights(prepared)
         quantize_dynamic(
             str(prepared),
             str(file),
@@ -120,16 +121,45 @@ def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:
     return ("no VNNI: weights have 7 bits, so that 16-bit sums hold",) if narrow else ()
 
 
+def _plain_weights(file: Path) -> None:
+    """Takes away what ONNX Runtime's dynamic quantizer trips over: it transposes the weight of a Gemm under its name.
+
+    A weight with several readers would be transposed for one of them only, or twice: each further reader gets a copy.
+    The noted shape of a weight would no longer be true ("Inferred shape and existing shape differ").
+    """
+    import onnx
+
+    model = onnx.load(str(file))
+    graph = model.graph
+    weights = {one.name: one for one in graph.initializer if len(one.dims) == 2}
+    seen: set[str] = set()
+    for node in graph.node:
+        for place, name in enumerate(node.input):
+            if name in seen and name in weights:
+                twin = graph.initializer.add()
+                twin.CopyFrom(weights[name])
+                twin.name = f"{name}_of_{node.name or node.output[0]}_{place}"
+                node.input[place] = twin.name
+            seen.add(name)
+    kept = [one for one in graph.value_info if one.name not in weights]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
+    onnx.save(model, str(file))
+
+
 def preprocess(fp32: Path, file: Path) -> Path:
     """Shapes inferred and operators fused (BatchNorm into Conv), as ONNX Runtime's quantizer wants it."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    try:
-        quant_pre_process(str(fp32), str(file))
-    except Exception as error:  # bare, with these words only: say, an axis that two operators know by two names
-        if "Incomplete symbolic shape inference" not in str(error):
-            raise
-        quant_pre_process(str(fp32), str(file), skip_symbolic_shape=True)  # ONNX's own inference is left
+    source, target = str(fp32.resolve()), str(file.resolve())
+    # Where ONNX Runtime's symbolic inference gives up, it leaves the model in the working folder.
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        try:
+            quant_pre_process(source, target)
+        except Exception as error:  # of all kinds: an axis known by two names, a shape that stands in the file wrongly
+            if forward.out_of_memory(error):
+                raise
+            quant_pre_process(source, target, skip_symbolic_shape=True)  # ONNX's own inference is left
     return file
 
 
