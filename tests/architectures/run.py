@@ -1,0 +1,201 @@
+"""Every mode and backend over the zoo, through qbench's own stages up to the evaluation (nothing is timed).
+
+    python tests/architectures/run.py [--only 'vit,unet*'] [--modes static,qat] [--backends fbgemm,onnxruntime]
+                                      [--out FOLDER] [--jobs N] [--again] [--show]
+
+Prints network x mode x backend -> ok (SQNR against fp32, coverage), skipped with its reason, or FAILED with its reason;
+the exit code is 1 if anything failed. What is known is kept in the folder, one file per network, and only what is
+missing or failed is run: a run that was stopped goes on, and several may share a folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import zoo  # noqa: E402  # a module beside this one
+
+MODES = ("static", "dynamic", "qat")
+BACKENDS = ("fbgemm", "x86", "onednn", "qnnpack", "inductor", "onnxruntime", "openvino")
+RUNTIMES = {"fbgemm": "torch", "x86": "torch", "onednn": "torch", "qnnpack": "torch"}
+# Below this the outputs are no longer those of fp32, whatever the build said: quantization noise of these networks
+# lies at 15 dB and more, a wrong kernel or scale at 5 and less.
+LEAST_DECIBELS = 8.0
+SUITE = """
+suite: zoo
+models: [{{name: {network}, source: {{python: "zoo.py:build", args: {{family: {family}, network: {network}}}}}}}]
+data:
+  dataset: {{python: "zoo.py:load", args: {{family: {family}, network: {network}}}}}
+  calibrate: {{split: train, samples: 32}}
+  evaluate: {{split: test, samples: 16}}
+matrix: {{modes: [{modes}], backends: [{backends}]}}
+quantize:
+  static: {{min_coverage: 0.1%}}
+  qat: {{min_coverage: 0.1%, epochs: 1, batch_size: 16, samples: 32, learning_rate: 1e-4}}
+gate: {{accuracy: {{metric: sqnr, margin: 30}}}}
+limits: {{stage_seconds: 900}}
+"""
+
+
+class Quiet:
+    """A progress that keeps the notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def stage(self, name: str, total: int | None) -> None:
+        pass
+
+    def advance(self, text: str, share: float | None = None) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def outcomes(network: str, cells: list[str], *, jobs: int) -> dict[str, dict]:
+    """``mode/backend`` -> what came of it, for cells of one network."""
+    from qbench import suite
+
+    cells = [*cells, *dict.fromkeys(f"fp32/{RUNTIMES.get(one.split('/')[1], one.split('/')[1])}" for one in cells)]
+    modes, backends = ({one.split("/")[place] for one in cells} for place in (0, 1))
+    text = SUITE.format(
+        network=network, family=zoo.family_of(network), modes=", ".join(sorted(modes)), backends=", ".join(backends)
+    )
+    with tempfile.TemporaryDirectory(prefix="qbench-zoo-") as folder:
+        parsed = suite.parse(text, file=str(HERE / "zoo.yaml"))
+        return _run(parsed, Path(folder), only=",".join(f"{network}/{cell}/*" for cell in cells), jobs=jobs)
+
+
+def _run(parsed, out: Path, *, only: str, jobs: int) -> dict[str, dict]:
+    """The stages of ``qbench run`` up to the scores; a case that is still open then is ok."""
+    from qbench import cache, machine, run_folder
+    from qbench.plan import load_backends, make_plan
+    from qbench.run_build import build_variants
+    from qbench.run_evaluate import evaluate
+    from qbench.run_ledger import Ledger
+    from qbench.run_prepare import prepare
+    from qbench.run_state import RunState
+
+    cores = machine.allowed_cores()
+    plan = make_plan(parsed, load_backends(parsed), cores=len(cores), only=only)
+    folder = run_folder.create(parsed, out)
+    started = "2000-01-01T00:00:00+00:00"
+    ledger = Ledger(plan, folder, started=started)
+    state = RunState(
+        suite=parsed, plan=plan, folder=folder, ledger=ledger, root=cache.open_cache(), cores=cores, jobs=jobs,
+        progress=Quiet(), started=started,
+    )  # fmt: skip
+    folder.write_info(parsed, plan, started=started, finished=None, elapsed_seconds={})
+    ledger.skip()
+    for stage in (prepare, build_variants, evaluate):
+        stage(state)
+    return _told(state)
+
+
+def _told(state) -> dict[str, dict]:
+    told = {}
+    for record in state.folder.records():
+        told[f"{record.case.mode}/{record.case.backend}"] = {"status": record.status, "reason": record.reason}
+    for planned in state.ledger.open_cases():
+        case = planned.case
+        facts = state.ledger.artifacts[case.variant.id].facts()
+        told[f"{case.variant.mode}/{case.variant.backend}"] = _judged(
+            decibels=state.accuracy[case.id].value,
+            coverage=None if facts.coverage is None else facts.coverage.macs_int8,
+            note=facts.note,
+        )
+    return told
+
+
+def _judged(*, decibels: float, coverage: float | None, note: str | None) -> dict:
+    wrong = decibels < LEAST_DECIBELS
+    return {
+        "status": "failed" if wrong else "ok",
+        "reason": f"its outputs are not fp32's: {decibels:.1f} dB" if wrong else None,
+        "sqnr": decibels,
+        "coverage": coverage,
+        "note": note,
+    }
+
+
+def run_network(network: str, cells: list[str], *, file: Path, jobs: int, again: bool) -> None:
+    """Runs what a network's file does not hold yet, and writes the file."""
+    from filelock import FileLock
+
+    with FileLock(file.with_suffix(".lock")):
+        known = json.loads(file.read_text()) if file.exists() else {}
+        missing = [cell for cell in cells if again or known.get(cell, {}).get("status", "failed") == "failed"]
+        if not missing:
+            return
+        started = time.monotonic()
+        try:
+            found = outcomes(network, missing, jobs=jobs)
+        except Exception as error:  # a bug of qbench's: a row of the table, and the zoo goes on
+            found = {cell: {"status": "failed", "reason": f"{type(error).__name__}: {error}"} for cell in missing}
+        for cell, outcome in found.items():
+            known[cell] = {**outcome, "seconds": round(time.monotonic() - started, 1)}
+        temporary = file.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(known, indent=1))
+        temporary.replace(file)
+
+
+def shown(network: str, known: dict[str, dict], cells: list[str]) -> list[str]:
+    """The rows of one network."""
+    rows = []
+    for cell in cells:
+        outcome = known.get(cell, {"status": "not run", "reason": None})
+        words = {"ok": "ok", "skipped": f"skipped: {outcome['reason']}", "failed": f"FAILED: {outcome['reason']}"}
+        text = words.get(outcome["status"], outcome["status"])
+        if outcome["status"] == "ok":
+            coverage = outcome["coverage"]
+            share = "" if coverage is None else f", {coverage:.0%} int8"
+            text = f"ok ({outcome['sqnr']:.1f} dB{share})"
+        rows.append(f"{network:18} {cell:20} {text}")
+    return rows
+
+
+def _chosen(given: str, every: tuple[str, ...] | list[str]) -> list[str]:
+    chosen = [one for one in every if any(fnmatch.fnmatch(one, glob.strip()) for glob in given.split(","))]
+    if not chosen:
+        sys.exit(f"nothing matches '{given}'; there are {', '.join(every)}")
+    return chosen
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit code: 1 if anything failed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", default="*", help="networks, as comma-separated globs")
+    parser.add_argument("--modes", default="*")
+    parser.add_argument("--backends", default="*")
+    parser.add_argument("--out", type=Path, default=Path("reports/zoo"))
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--again", action="store_true", help="run again what is known, too")
+    parser.add_argument("--show", action="store_true", help="run nothing; show what is known")
+    given = parser.parse_args(arguments)
+    cells = [f"{mode}/{one}" for mode in _chosen(given.modes, MODES) for one in _chosen(given.backends, BACKENDS)]
+    given.out.mkdir(parents=True, exist_ok=True)
+    totals = dict.fromkeys(("ok", "skipped", "failed", "not run"), 0)
+    for network in _chosen(given.only, zoo.names()):
+        file = given.out / f"{network}.json"
+        if not given.show:
+            run_network(network, cells, file=file, jobs=given.jobs, again=given.again)
+        known = json.loads(file.read_text()) if file.exists() else {}
+        print("\n".join(shown(network, known, cells)), flush=True)
+        for cell in cells:
+            totals[known.get(cell, {}).get("status", "not run")] += 1
+    print(", ".join(f"{count} {status}" for status, count in totals.items()))
+    return 1 if totals["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

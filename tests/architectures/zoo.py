@@ -1,0 +1,97 @@
+"""The zoo: small networks (10 to 300 thousand parameters) as users bring them, and made-up examples for each.
+
+A family is a module beside this one with a table ``NETWORKS``: name -> (factory, the kinds of its inputs).
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+
+FAMILIES = ("images", "maps", "attention", "sequences", "tables")
+EXAMPLES = {"train": 64, "test": 32}
+_SEEDS = {"train": 1, "test": 2}
+
+
+def family_of(network: str) -> str:
+    """The module that has a network."""
+    for family in FAMILIES:
+        if network in importlib.import_module(family).NETWORKS:
+            return family
+    raise KeyError(network)
+
+
+def names() -> list[str]:
+    """All networks, by family."""
+    return [name for family in FAMILIES for name in importlib.import_module(family).NETWORKS]
+
+
+def build(family: str, network: str):
+    """A network in eval mode whose BatchNorm has seen examples: fresh statistics (0 and 1) would fold to nothing."""
+    import torch
+
+    factory, kinds = importlib.import_module(family).NETWORKS[network]
+    module = factory()
+    norms = [part for part in module.modules() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
+    for norm in norms:
+        torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
+        torch.nn.init.normal_(norm.bias, 0.0, 0.2)
+    if norms:
+        with torch.no_grad():
+            for norm in norms:
+                norm.momentum = None  # the mean of what it sees
+            module.train()(*(torch.from_numpy(array) for array in inputs(kinds, 32, seed=0)))
+            for norm in norms:
+                norm.momentum = 0.1
+    return module.eval()
+
+
+def load(split: str, family: str, network: str):
+    """Made-up examples for a network, without labels."""
+    kinds = importlib.import_module(family).NETWORKS[network][1]
+    return inputs(kinds, EXAMPLES[split], seed=_SEEDS[split]), None
+
+
+load.preprocessing = {"to_float": False}
+
+
+def inputs(kinds, count: int, *, seed: int):
+    """One array per input: image (smooth shapes and noise), vector (normal), tokens, padded (tokens that end in
+    zeros), lengths (1 to the given one)."""
+    rng = np.random.default_rng(seed)
+    return tuple(_input(rng, kind, tuple(shape), count) for kind, *shape in kinds)
+
+
+def _input(rng, kind: str, shape: tuple[int, ...], count: int):
+    if kind == "image":
+        coarse = rng.normal(size=(count, *shape[:-2], -(-shape[-2] // 4), -(-shape[-1] // 4)))
+        smooth = coarse.repeat(4, axis=-2).repeat(4, axis=-1)[..., : shape[-2], : shape[-1]]
+        return (smooth + 0.3 * rng.normal(size=(count, *shape))).astype(np.float32)
+    if kind == "vector":
+        return rng.normal(size=(count, *shape)).astype(np.float32)
+    if kind == "lengths":
+        return rng.integers(1, shape[0] + 1, count)
+    tokens = rng.integers(1, 100, (count, *shape))
+    if kind == "padded":
+        lengths = rng.integers(2, shape[-1] + 1, (count, 1))
+        tokens[np.arange(shape[-1]) >= lengths] = 0
+    return tokens
+
+
+if __name__ == "__main__":
+    import sys
+
+    import torch
+
+    sys.path.insert(0, str(Path(__file__).parent))
+    for name in names():
+        family = family_of(name)
+        torch.manual_seed(0)
+        module = build(family, name)
+        parameters = sum(one.numel() for one in module.parameters())
+        with torch.no_grad():
+            found = module(*(torch.from_numpy(one) for one in load("test", family, name)[0]))
+        first = found[0] if isinstance(found, tuple) else found
+        print(f"{name:20} {parameters:8,} {list(first.shape)} {float(first.std()):.3g} {bool(first.isfinite().all())}")
