@@ -12,7 +12,7 @@ from networks import Branching, Forgetful, Grouped, NeverAlone, lstm, perceptron
 from onnx import TensorProto, helper, numpy_helper
 
 from qbench.errors import BuildError
-from qbench.quant import coverage, onnx_deploy, onnx_file, onnx_layers, onnx_model, onnx_static
+from qbench.quant import canonical, coverage, onnx_deploy, onnx_file, onnx_layers, onnx_model, onnx_static
 from qbench.quant.recipe import Recipe
 
 RECIPE = Recipe(calibrator="minmax", per_channel=True)
@@ -365,3 +365,37 @@ def test_weights_with_several_readers_are_quantized_dynamically(tmp_path, monkey
     expected = module(tokens).detach().numpy()
     assert np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
     assert [one.name for one in tmp_path.iterdir()] == ["files"]
+
+
+class Padded(torch.nn.Module):
+    """An encoder whose outputs at hidden places count."""
+
+    def __init__(self):
+        super().__init__()
+        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.encoder = torch.nn.TransformerEncoder(layer, 1)
+
+    def forward(self, x):
+        return self.encoder(x, src_key_padding_mask=x[..., 0] > 0.5)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_an_encoder_with_a_padding_mask_is_exported_as_its_fast_path_computes_it(tmp_path):
+    """The fast path gives zeros where a token is hidden, the exported slow path does not: every ONNX engine refused
+    nn.TransformerEncoder with src_key_padding_mask."""
+    module = Padded().eval()
+    x = torch.rand(4, 6, 16, generator=torch.Generator().manual_seed(0))
+    x[..., 0] = (torch.arange(6) >= torch.tensor([[2], [3], [4], [5]])).float()  # hidden at the end only
+    with torch.no_grad():
+        assert float(module(x)[:, -1].abs().max()) == 0
+    plain = canonical.plain_attention(module, (x,))
+    assert not any(isinstance(one, torch.nn.TransformerEncoder) for one in plain.modules())
+    onnx_model.export(plain, (x[:1],), tmp_path / "m.onnx")
+    with torch.no_grad():
+        np.testing.assert_allclose(onnx_model.run(tmp_path / "m.onnx", (x.numpy(),)), module(x).numpy(), atol=1e-4)
+
+
+def test_a_network_without_attention_is_exported_as_it_is():
+    """Nothing is copied."""
+    module = TiedWeights().eval()
+    assert canonical.plain_attention(module, (torch.arange(12).reshape(2, 6),)) is module

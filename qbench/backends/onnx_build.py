@@ -97,12 +97,13 @@ def shared(job: BuildJob, parts: Mapping[str, Any], make: Any, file: Path) -> No
 
 def _export(job: BuildJob, target: Path) -> None:
     from qbench.backends.torch_runner import tensors
-    from qbench.quant import onnx_model
+    from qbench.quant import canonical, onnx_model
 
     job.progress("export to ONNX", 0.1)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / FILE  # a shared file has another ending, by which tools tell what it is
-        onnx_model.export(job.network.module, tensors(job.example), file)
+        module = canonical.plain_attention(job.network.module, tensors(job.probes))
+        onnx_model.export(module, tensors(job.example), file)
         shutil.copyfile(file, target)
 
 

@@ -81,6 +81,19 @@ def canonicalize(
     )
 
 
+def plain_attention(module: Any, example: tuple[Any, ...]) -> Any:
+    """A copy with torch's attention and encoder layers spelled out in Linear layers; the module itself where it has
+    none, or where the copy's outputs differ.
+
+    In eval mode torch computes an encoder with ``src_key_padding_mask`` on a fast path that gives zeros for what is
+    hidden; exporters take the slow one, which does not. The spelled out layers give what the fast path gives.
+    """
+    own = weights.copied(module).eval()
+    if not attention.spell_out(own, _one(example)):
+        return module
+    return own if equal.Judge(module, example).difference(own).none else module
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Purpose:
     """What the network is rewritten for: to be trained, and by a quantizer that needs one module per call."""
