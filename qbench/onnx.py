@@ -83,7 +83,8 @@ def configured(model: str | Path, rules: Rules | None = None, file: str | Path |
     """``config``, with what it makes of each layer."""
     made: Quantized = apart.run(Path(model), _configured, Path(model), rules or Rules())
     if file is not None:
-        config_file.write(made.config, Path(file))
+        with onnx_check.named(Path(model)):
+            config_file.write(made.config, Path(file))
     return made
 
 

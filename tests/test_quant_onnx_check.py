@@ -19,6 +19,7 @@ from qbench.models import onnx as source
 from qbench.models.base import ModelReference
 from qbench.quant import onnx_check, onnx_model
 from qbench.quant.uniform.graph import constants, equal
+from qbench.quant.uniform.graph import pads as pads_module
 from qbench.quant.uniform.graph.graph import Graph
 from qbench.quant.uniform.graph.prepare import prepare
 
@@ -283,6 +284,19 @@ def test_inputs_too_large_to_try_are_not_made(tmp_path):
     for dim in model.graph.input[0].type.tensor_type.shape.dim[2:]:
         dim.dim_value = 2**20
     assert not list(equal.random_inputs(Graph(model)))
+
+
+@pytest.mark.parametrize(
+    ("pads", "own"), [([0] * 6, [1] * 4), ([0, 0, 1, 1, 0, 0, 1, 1], [2**63 - 1] * 4), ([0] * 8, [1, 1])]
+)
+def test_pads_that_do_not_fit_are_left_to_the_runtime(pads, own):
+    """Too few for the rank, or more than an integer holds beside the convolution's own: nothing is taken in."""
+    draft = onnx_networks.Draft()
+    x = draft.add("Pad", ["image", draft.constant("by", np.array(pads))], "pad")
+    draft.add("Conv", [x, draft.weight("w", 4, 1, 3, 3)], "conv", pads=own, outputs=["y"])
+    ends = [helper.make_tensor_value_info(name, 1, None) for name in ("image", "y")]
+    graph = helper.make_graph(draft.nodes, "g", ends[:1], ends[1:], draft.initializers)
+    assert pads_module.take_in(Graph(helper.make_model(graph))) == ()
 
 
 def test_a_very_long_chain_is_walked(tmp_path):

@@ -10,6 +10,8 @@ import numpy as np
 from qbench.quant.uniform.graph.graph import Graph, attribute
 from qbench.quant.uniform.graph.layers import STANDARD
 
+LARGEST = 2**31  # zeros on one side of an axis
+
 
 def take_in(graph: Graph, skip: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
     """Gives every Conv that reads a Pad of zeros the pads of its own, in place; layer and Pad of each. What ``skip``
@@ -23,6 +25,8 @@ def take_in(graph: Graph, skip: Collection[str] = ()) -> tuple[tuple[str, str], 
         outer = None if weight is None else _zeros(graph, pad, weight.ndim)
         if outer is not None:
             own = attribute(node, "pads", [0] * len(outer))
+            if len(own) != len(outer) or max(own) > LARGEST:
+                continue
             _set_pads(node, [one + other for one, other in zip(own, outer, strict=True)])
             node.input[0] = pad.input[0]
             found.append((node.name, pad.name))
@@ -40,6 +44,11 @@ def _zeros(graph: Graph, pad: Any, rank: int) -> list[int] | None:
     pads, value, axes = (given[i] if i < len(given) else None for i in (1, 2, 3))
     computed = any(name and given[i] is None for i, name in enumerate(pad.input) if i)
     if computed or pads is None or (value is not None and value.size and np.any(value != 0)):
+        return None
+    wanted = 2 * (rank if axes is None else axes.size)
+    if pads.size != wanted or (axes is not None and np.any((axes < -rank) | (axes >= rank))):
+        return None
+    if np.any(pads > LARGEST):  # more than a convolution can hold beside its own
         return None
     every = np.zeros((2, rank), np.int64)
     every[:, np.arange(rank) if axes is None else axes % rank] = pads.reshape(2, -1)
