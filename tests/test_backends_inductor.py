@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -14,6 +15,7 @@ import torch
 from networks import perceptron
 from torch import nn
 
+from qbench import machine
 from qbench.backends import inductor
 from qbench.backends.base import BuildJob
 from qbench.backends.inductor import BACKEND
@@ -184,8 +186,9 @@ print(json.dumps({
 def run_fresh(file, threads, folder):
     folder.mkdir()
     environment = {"PATH": "/nowhere", "TMPDIR": str(folder), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    same_kernels = {name: os.environ[name] for name in machine.HIDING_VARIABLES if name in os.environ}
     command = [sys.executable, "-c", RUN, str(file), str(threads)]
-    return json.loads(subprocess.check_output(command, env=environment, text=True).splitlines()[-1])
+    return json.loads(subprocess.check_output(command, env=environment | same_kernels, text=True).splitlines()[-1])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc/self/task")
