@@ -193,6 +193,16 @@ def signal():
     return draft.model({"signal": ["batch", 2, 32]}, {"y": ["batch", 3]})
 
 
+def product():
+    """The product of two activations between a convolution and a Gemm."""
+    draft = Draft(11)
+    x = draft.conv("image", "conv", 1, 4)
+    x = draft.add("MatMul", [x, draft.add("Transpose", [x], "turn", perm=[0, 1, 3, 2])], "product")
+    draft.linear(draft.add("Flatten", [draft.add("GlobalAveragePool", [x], "pool")], "flatten"), "fc", 4, 3)
+    draft.nodes[-1].output[0] = "y"
+    return draft.model({"image": ["batch", 1, 8, 8]}, {"y": ["batch", 3]})
+
+
 def two_inputs():
     """An image and a vector of features, joined; two outputs."""
     draft = Draft(7)

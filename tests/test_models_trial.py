@@ -154,7 +154,10 @@ def test_memory_that_runs_out_is_no_misfit():
 @pytest.mark.parametrize(
     ("output", "words"),
     [
-        (lambda x: {"logits": x}, "the network returns dict; expected a tensor"),
+        (
+            lambda x: {"logits": x},
+            "the network returns a dict with logits; say which of them counts: write `output: logits`",
+        ),
         (lambda x: x.sum(), r"a batch of 2 gives an output of shape \[\]"),
         (lambda x: x.reshape(-1), r"a batch of 2 gives an output of shape \[6\]"),
     ],

@@ -107,6 +107,7 @@ class Forking:
 
 def qbench_with_forks(way, waits):
     """A program that has two children with a process below each; prints all four, then waits or ends."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what it starts in the background
     workers = [Worker(Forking, limits=QUICK, fresh=fresh) for fresh in (False, True)]
     for worker in workers:
         worker.ready()

@@ -161,7 +161,7 @@ ON_INT8 = {
     "instance_norm": lambda x: torch.ops.quantized.instance_norm(x, None, None, 1e-5, 0.1, 10),
     "group_norm": lambda x: torch.ops.quantized.group_norm(x, 2, None, None, 1e-5, 0.1, 10),
     "layer_norm": lambda x: torch.ops.quantized.layer_norm(x, [8], None, None, 1e-5, 0.1, 10),
-    "batch_norm": lambda x: torch.ops.quantized.batch_norm2d(x, None, None, *_STILL, 1e-5, 0.1, 10),
+    "batch_norm": lambda x: torch.ops.quantized.batch_norm2d(x, *reversed(_STILL), *_STILL, 1e-5, 0.1, 10),
     "hardsigmoid": lambda x: F.hardsigmoid(x),
     "sigmoid": lambda x: torch.sigmoid(x),
     "softmax": lambda x: torch.ops.quantized.softmax(x, -1, 0.01, 0),

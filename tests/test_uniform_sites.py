@@ -114,7 +114,7 @@ def test_one_tensor_with_one_set_of_parameters_is_one_site():
 
 def test_what_stays_float_is_listed_with_its_reason():
     """Kinds that can be quantized, and are not: by their form, by the configuration, or because they are inside."""
-    assert found(onnx_networks.signal()).floats["conv"] == "its input has 3 dimensions, only 4 or 5 are quantized"
+    assert found(onnx_networks.product()).floats["product"] == "its weight is not constant"
     made = found(onnx_networks.residual_cnn(), Rules(skip_layers=("fc",)))
     assert made.floats == {"fc": "skipped by the configuration"}
     graph = prepared(onnx_networks.volume())
@@ -184,6 +184,6 @@ def test_a_configuration_of_another_model_is_refused(held, message):
 def test_a_layer_that_cannot_be_quantized_is_refused():
     """The reason is that of the list of layers, and the way out is to switch it off."""
     with pytest.raises(
-        UsageError, match="conv: cannot be quantized: its input has 3 dimensions.*; set quant_enable to"
+        UsageError, match="product: cannot be quantized: its weight is not constant; set quant_enable to"
     ):
-        sites.find(prepared(onnx_networks.signal()), Config(layers={"conv": LayerConfig()}))
+        sites.find(prepared(onnx_networks.product()), Config(layers={"product": LayerConfig()}))
