@@ -211,12 +211,15 @@ def build_here(
     }
 
 
-# Recurrent layers, products of activations, and what ONNX runtimes have no kernel for: no recipe makes them int8.
-_NEVER_INT8 = frozenset(
-    [f"aten::{name}" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu", "bmm", "baddbmm")]
-    + ["aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention_for_cpu"]
-    + ["LSTM", "GRU", "RNN", "Einsum", "ConvTranspose"]
-)
+_RECURRENT = "mode dynamic on a torch engine has int8 kernels for LSTM and GRU"
+# What no recipe makes int8 in a mode on a backend: operator -> where there is a kernel for it, None where nowhere is
+# (products of two activations).
+_NEVER_INT8: Mapping[str, str | None] = {
+    **dict.fromkeys(("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu", "LSTM", "GRU", "RNN"), _RECURRENT),
+    **dict.fromkeys(("aten::bmm", "aten::baddbmm", "aten::scaled_dot_product_attention", "Einsum")),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": None,
+    "ConvTranspose": "mode static on fbgemm has an int8 kernel for ConvTranspose",
+}
 
 
 def _require_int8(built: Built, least: float | None) -> None:
@@ -230,9 +233,10 @@ def _require_int8(built: Built, least: float | None) -> None:
     found = share(built.layers)
     if not any(layer.int8 for layer in built.layers):
         if built.layers and all(layer.operator in _NEVER_INT8 for layer in built.layers):
+            elsewhere = dict.fromkeys(_NEVER_INT8[layer.operator] for layer in built.layers)
+            ways_out = "; ".join([*filter(None, elsewhere), "leave this mode out here"])
             raise ModeImpossible(
-                f"no layer of this network has an int8 kernel in this mode here: {_floats(built)}; use another mode "
-                "(dynamic covers LSTM and GRU) or backend, or leave this one out"
+                f"no layer of this network has an int8 kernel in this mode here: {_floats(built)}; {ways_out}"
             )
         names = _floats(built) or "the model has no Conv, Linear or LSTM"
         raise BuildError(

@@ -12,7 +12,7 @@ from qbench import build as stage
 from qbench import cache, inputs
 from qbench.backends.base import Built
 from qbench.build import build
-from qbench.errors import BuildError
+from qbench.errors import BuildError, ModeImpossible
 from qbench.models.base import ModelReference
 from qbench.plan import Variant
 from qbench.process import Limits
@@ -264,3 +264,18 @@ def test_unknown_coverage_fails_no_min_coverage():
     stage._require_int8(built(uncounted="the interpreter cannot be watched"), 0.9)
     with pytest.raises(BuildError, match="nothing runs in int8: all 1 layers stay float"):
         stage._require_int8(built(unknown), None)
+
+
+@pytest.mark.parametrize(
+    ("operator", "way_out"),
+    [
+        ("ConvTranspose", "; mode static on fbgemm has an int8 kernel for ConvTranspose; leave"),
+        ("aten::gru", "; mode dynamic on a torch engine has int8 kernels for LSTM and GRU; leave"),
+        ("Einsum", r"a \(Einsum\); leave this mode out here$"),
+    ],
+)
+def test_a_network_that_a_mode_cannot_make_int8_is_told_where_it_can_be(operator, way_out):
+    """Skipped, with the mode and backend that have a kernel for its layers, and no other's."""
+    layers = (Layer(name="a", operator=operator, macs=90, int8=False),)
+    with pytest.raises(ModeImpossible, match=way_out):
+        stage._require_int8(Built(format="x", file="x", layers=layers), None)
