@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -226,11 +227,15 @@ def test_a_subclass_that_is_not_matched_is_named():
 
     found = static(nn.Sequential(Own(1, 4, 3), nn.Flatten(), nn.Linear(144, 10)).eval())
     assert list(found.float_reasons) == ["0"]
-    assert "is in Own; canonicalize: true replaces a subclass" in found.float_reasons["0"]
+    assert (
+        "is in Own; a subclass is replaced (unless canonicalize: false) where it computes the same"
+        in found.float_reasons["0"]
+    )
 
 
-def test_a_module_that_is_called_twice_is_explained():
-    """torchao's matcher raises on it; the message names the way out."""
+@pytest.mark.parametrize("canonicalize", [True, False])
+def test_a_module_that_is_called_twice_is_explained(canonicalize):
+    """torchao's matcher raises on it; the message names the ways out, and none that the recipe takes already."""
 
     class Shared(nn.Module):
         def __init__(self):
@@ -240,8 +245,9 @@ def test_a_module_that_is_called_twice_is_explained():
         def forward(self, x):
             return self.relu(self.two(self.relu(self.one(x))))
 
-    with pytest.raises(BuildError, match=r"cannot annotate this network.*canonicalize: true"):
-        static(Shared().eval())
+    with pytest.raises(BuildError, match=r"cannot annotate this network.*name the layer in skip_layers") as caught:
+        static(Shared().eval(), replace(RECIPE, canonicalize=canonicalize))
+    assert ("take away canonicalize: false" in str(caught.value)) is not canonicalize
 
 
 def test_control_flow_that_export_cannot_trace_is_explained():

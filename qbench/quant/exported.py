@@ -228,7 +228,7 @@ def float_reasons(module: Any, floats: dict[str, str], *, dynamic: bool) -> dict
         elif operator in _SUPPORTED and (foreign := _foreign_class(node)):
             reasons[name] = (
                 f"X86InductorQuantizer matches torch.nn's own classes, and this {operator} is in {foreign}; "
-                "canonicalize: true replaces a subclass"
+                "a subclass is replaced (unless canonicalize: false) where it computes the same"
             )
         elif operator in _SUPPORTED:
             reasons[name] = f"X86InductorQuantizer matched no pattern around this {operator}"

@@ -39,7 +39,7 @@ def static(
 
         progress("export", 0.1)
         graph = exported.export(copy.deepcopy(module).eval(), example)
-        prepared = _annotated(prepare_pt2e, graph, _quantizer(recipe, floats))
+        prepared = _annotated(prepare_pt2e, graph, _quantizer(recipe, floats), recipe)
         progress("calibrate", 0.2)
         with torch.no_grad():
             for batch in batches():
@@ -62,7 +62,7 @@ def dynamic(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ...]) 
         from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
         graph = exported.export(copy.deepcopy(module).eval(), example)
-        prepared = _annotated(prepare_pt2e, graph, _quantizer(recipe, floats, dynamic=True))
+        prepared = _annotated(prepare_pt2e, graph, _quantizer(recipe, floats, dynamic=True), recipe)
         with torch.no_grad():
             prepared(*example)  # the observers of weights see them in a call; without one all scales are 1
         _require_observed(prepared)
@@ -83,7 +83,7 @@ def prepare_qat(module: Any, engine: str, recipe: Recipe, example: tuple[Any, ..
                 "QAT by PT2E needs a network that takes batches of any size, and torch.export can only trace this one "
                 "for single examples; make its forward independent of the batch size"
             )
-        prepared = _annotated(prepare_qat_pt2e, graph, _quantizer(recipe, floats, training=True))
+        prepared = _annotated(prepare_qat_pt2e, graph, _quantizer(recipe, floats, training=True), recipe)
     _require_fake_quantize(prepared)
     exported.separate_batch_norm(prepared)
     exported.set_batch_norm_constants(prepared, exported.batch_norm_constants(module))
@@ -215,16 +215,19 @@ def _weight(recipe: Recipe, training: bool) -> Any:
     return PerChannelMinMaxObserver
 
 
-def _annotated(prepare: Callable[[Any, Any], Any], graph: exported.Exported, quantizer: Any) -> Any:
+def _annotated(prepare: Callable[[Any, Any], Any], graph: exported.Exported, quantizer: Any, recipe: Recipe) -> Any:
     try:
         return prepare(graph.module(), quantizer)
     # torchao's matchers assert and raise in many ways on graphs that they were not written for.
     except (AssertionError, ValueError, RuntimeError, NotImplementedError, KeyError, IndexError) as error:
         if forward.out_of_memory(error):
             raise
+        ways_out = "name the layer in skip_layers, or use another backend"
+        if not recipe.canonicalize:
+            ways_out = "take away canonicalize: false (by default each call gets a module of its own), or " + ways_out
         raise BuildError(
             f"X86InductorQuantizer cannot annotate this network ({forward.reason(error)}): most often one module is "
-            "called twice; quantize: {canonicalize: true} gives each call its own, or name the layer in skip_layers"
+            f"called twice; {ways_out}"
         ) from error
 
 
