@@ -98,6 +98,8 @@ def to_text(done: Cleaned, *, dry_run: bool = False) -> str:
 
 
 def _refuse_foreign(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: a file, not a cache of qbench, so nothing was removed; check QBENCH_CACHE")
     if not is_own(folder) and any(folder.iterdir()):
         raise UsageError(
             f"{folder}: not a cache of qbench (it has no {TAG_FILE} of qbench's), so nothing was removed; "

@@ -105,6 +105,14 @@ def test_a_folder_that_is_not_a_cache_of_qbench_is_refused(tmp_path: Path, tag: 
     assert (tmp_path / "thesis" / "text").exists()
 
 
+def test_a_file_is_no_cache(tmp_path: Path) -> None:
+    """QBENCH_CACHE may name a file by a slip: one message, and the file stays."""
+    (tmp_path / "thesis").write_text("years of work")
+    with pytest.raises(UsageError, match=r"thesis: a file, .* check QBENCH_CACHE"):
+        clean(tmp_path / "thesis")
+    assert (tmp_path / "thesis").read_text() == "years of work"
+
+
 @pytest.mark.parametrize(
     "name", ["thesis", "artifacts/mine", "downloads/holiday", "photos.jpg", f"artifacts/{'a' * 63}"]
 )
