@@ -94,8 +94,9 @@ def read(file: Path) -> dict[str, ExampleScores]:
         return {case: _scores(kept, one) for case, one in kept.cases.items()}
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{file}: {where}: {first['msg']}; {_AGAIN}") from error
+        place = ".".join(str(part) for part in first["loc"])  # empty where the whole text is at fault
+        where = f"{file}: {place}" if place else str(file)
+        raise UsageError(f"{where}: {first['msg']}; {_AGAIN}") from error
     except (ValueError, binascii.Error) as error:
         raise UsageError(f"{file}: {error}; {_AGAIN}") from error
 
