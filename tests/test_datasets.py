@@ -922,6 +922,10 @@ def test_the_suite_decides_whether_whole_numbers_stay_whole(tmp_path: Path) -> N
         ("return {'images': 1}", "the dict needs 'inputs' and may have 'labels' and 'ids'; it has images"),
         ("return [[1], [1, 2]], [0, 1]", "inputs: cannot be made an array"),
         ("return np.array([None]), None", "inputs: inputs must be numbers, these are Python objects"),
+        (
+            "return {'inputs': {'x': np.zeros(3), 'state': np.zeros(3)}}",
+            r"a dict of x, state: .* return \(first, second\)",
+        ),
         ("return np.ones((2, 3)), ['cat', 'dog']", "labels: labels must be numbers, these are text; write class"),
         ("return np.ones((2, 3)), [1]", "2 inputs but 1 labels"),
         ("return np.array([[np.nan]]), [1]", r"1 of 1 examples have NaN or infinite inputs: train\[0\]"),

@@ -47,6 +47,12 @@ class PythonData(Dataset):
         result = python_file.call(self.function, split, path=self.file, error=DataError, **self.args)
         where = f"{self.name}: split '{split}'"
         inputs, labels, ids = _parts(result, where)
+        if isinstance(inputs, Mapping):
+            names = ", ".join(map(str, inputs)) or "nothing"
+            raise DataError(
+                f"{where}: inputs: expected arrays, got a dict of {names}: several inputs go into a tuple, in the "
+                "order in which the network takes them: return (first, second), labels"
+            )
         several = inputs if isinstance(inputs, tuple) else (inputs,)
         arrays = tuple(np.atleast_1d(inputs_of(one, f"{where}: inputs")) for one in several)
         count = len(arrays[0]) if arrays else 0
