@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,3 +75,21 @@ def test_its_values_are_those_of_its_record(name: str) -> None:
     simulated = fake_quant(made.graph, deploy_openvino.sites_of(made.graph, made.sites), record)
     for one, other in zip(run(deployed(made), made.feed), run(simulated, made.feed), strict=True):
         assert np.abs(one.astype(np.float64) - other).max() <= 0.05 * np.abs(other).max()
+
+
+def test_one_place_of_a_sequence_keeps_its_rank(tmp_path: Path) -> None:
+    """``x[:, -1]`` is written without a scalar index, for which OpenVINO gave [1, batch, classes] (a GPT)."""
+    openvino_model = pytest.importorskip("qbench.quant.openvino_model")
+    pytest.importorskip("openvino", reason="openvino is not installed; pip install 'qbench[openvino]'")
+    draft = Draft()
+    product = draft.add("MatMul", ["x", draft.weight("w", 8, 6)], "product")
+    draft.add("Gather", [product, draft.constant("last", np.array(-1, np.int64))], "last_place", outputs=["y"], axis=1)
+    made = of(draft.model({"x": ["batch", 4, 8]}, {"y": ["batch", 6]}))
+    model = deployed(made)
+    assert [model.constant(node.input[1]).shape for node in model.nodes if node.op_type == "Gather"] == [(1,)]
+    model.save(tmp_path / "int8.onnx")
+    x = np.random.default_rng(1).normal(size=(3, 4, 8)).astype(np.float32)
+    (expected,) = run(model, {"x": x})
+    found = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), (x,))
+    assert found.shape == expected.shape == (3, 6)
+    assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()

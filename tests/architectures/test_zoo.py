@@ -30,6 +30,14 @@ def test_a_network_goes_through_the_stages():
     assert found["sqnr"] > 20
 
 
+def test_the_last_place_of_a_sequence_is_right_on_openvino():
+    """A GPT whose head ends in ``[:, -1]``: OpenVINO gave [1, batch, classes] for its int8 form."""
+    pytest.importorskip("openvino", reason="openvino is not installed; pip install 'qbench[openvino]'")
+    found = run.outcomes("gpt_tied", ["static/openvino"], jobs=1)["static/openvino"]
+    assert found["status"] == "ok", found["reason"]
+    assert found["sqnr"] > 20
+
+
 def test_a_table_tells_each_outcome_and_what_failed_ends_in_1(tmp_path, capsys, monkeypatch):
     """ok with decibels and coverage, skipped and FAILED with the reason; what is known is not run again."""
     outcomes = {

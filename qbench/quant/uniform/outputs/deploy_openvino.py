@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+import numpy as np
+
 from qbench.quant.uniform.files.record import Record, Scales
 from qbench.quant.uniform.graph import ends
 from qbench.quant.uniform.graph.graph import Graph
+from qbench.quant.uniform.graph.layers import STANDARD
 from qbench.quant.uniform.outputs import deploy_onnxruntime
 from qbench.quant.uniform.outputs.narrow import Fitted
 from qbench.quant.uniform.qparams import HIGH, LOW
@@ -33,7 +36,31 @@ def deploy(graph: Graph, sites: Sites, fitted: Fitted, *, learned: bool = False)
     """
     own = sites_of(graph, sites)
     record = fitted.record if learned else balanced(fitted.record)
-    return deploy_onnxruntime.deploy(graph, own, record, form=fitted.form, signed=True)
+    model = deploy_onnxruntime.deploy(graph, own, record, form=fitted.form, signed=True)
+    keep_rank(model)
+    return model
+
+
+def keep_rank(graph: Graph) -> None:
+    """Writes each Gather of one place (a scalar index: ``x[:, -1]``) as a Gather of a list of one, and a Squeeze.
+
+    OpenVINO 2026.4 moves the scales of an int8 product behind a Gather without taking an axis from them: of a product
+    [n, length, classes] with a scale for each class it gives [1, n, classes] in place of [n, classes].
+    """
+    import onnx
+
+    with graph.editing() as nodes:
+        for node in tuple(nodes):
+            index = graph.constant(node.input[1]) if node.op_type == "Gather" and node.domain in STANDARD else None
+            if index is None or index.ndim:
+                continue
+            axis = next((one.i for one in node.attribute if one.name == "axis"), 0)
+            output, several = node.output[0], graph.fresh(f"{node.output[0]}_of_one")
+            places = graph.add_constant(f"{node.name}.places", index.reshape(1))
+            axes = graph.add_constant(f"{node.name}.axes", np.array([axis], np.int64))
+            node.input[1], node.output[0] = places, several
+            name = graph.fresh(f"{node.name}.squeeze")
+            nodes.append(onnx.helper.make_node("Squeeze", [several, axes], [output], name=name))
 
 
 def sites_of(graph: Graph, sites: Sites) -> Sites:
