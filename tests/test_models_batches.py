@@ -143,3 +143,16 @@ def test_a_file_for_single_examples_cannot_mix_them(tmp_path: Path):
     """A fixed batch of 1 is its own proof."""
     network = onnx_network(tmp_path / "m.onnx", 1, mixing=True)
     require_independent(network, INPUTS, outputs(network, INPUTS))
+
+
+def test_examples_along_another_axis_are_a_cause_of_several_inputs():
+    """Where a network takes several inputs, the key that says where one of them has its examples is named."""
+
+    class Stateful(nn.Module):
+        def forward(self, x, state):
+            return x + state.mean((0, 2))[:, None]
+
+    network = Network(kind="torch", module=Stateful().eval())
+    inputs = tuple(np.random.default_rng(0).standard_normal(shape).astype(np.float32) for shape in ((4, 4), (4, 4, 2)))
+    with pytest.raises(ModelError, match=r"or say where its examples lie along another axis: `inputs: \{state: \{axis"):
+        require_independent(network, inputs, outputs(network, inputs))

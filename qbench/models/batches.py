@@ -46,7 +46,7 @@ def require_independent(network: Network, inputs: Inputs, together: Array) -> No
         )
     raise ModelError(
         f"an example has another output alone than among {len(beside)} (up to {apart:.3g} of {most:.3g}), so that its "
-        f"score would depend on the batch: {_cause(network)}"
+        f"score would depend on the batch: {_cause(network, len(inputs))}"
     )
 
 
@@ -57,7 +57,7 @@ def _one_by_one(network: Network, inputs: Inputs) -> Array:
     except ModelError as error:
         raise ModelError(
             f"it takes {count} examples at once, but not one alone ({error}), and a score that depends on the batch "
-            f"says nothing of an example: {_cause(network)}"
+            f"says nothing of an example: {_cause(network, len(inputs))}"
         ) from error
     if len({row.shape for row in rows}) > 1:
         return np.empty(0)
@@ -91,7 +91,7 @@ def _is_random(network: Network, inputs: Inputs, together: Array) -> bool:
     return again.shape == together.shape and not np.allclose(again, together, rtol=TOLERANCE, atol=0)
 
 
-def _cause(network: Network) -> str:
+def _cause(network: Network, inputs: int) -> str:
     """What does it and what to do: the layers that are known to, else what to look for."""
     if network.module is not None:
         named = [
@@ -105,7 +105,12 @@ def _cause(network: Network) -> str:
                 f"{', '.join(named[:3])}{more} normalizes by the batch, since it has no running statistics; train with "
                 "track_running_stats=True (the default), or use GroupNorm or LayerNorm"
             )
-    return (
+    mixing = (
         "something in it mixes examples (a mean, softmax, sort or normalization over the first axis); make it work on "
         "each example alone"
+    )
+    if inputs == 1:
+        return mixing
+    return (
+        f"{mixing}, or say where its examples lie along another axis: `inputs: {{state: {{axis: 1}}}}` beside its name"
     )

@@ -33,7 +33,7 @@ def _refuse_quantized(model: Any, path: Path) -> None:
     if reason is not None:
         raise ModelError(
             f"{path}: {reason}, so it is no fp32 to compare with; give the float model it was made from as source, and "
-            f"this file beside it: `int8: {path.name}`"
+            f"this file beside it: `int8: {path}`"
         )
 
 
