@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.errors import DataError, ModelError, UsageError
 from qbench.quant import apart, onnx_check
+from qbench.quant.uniform.calibration.feed import plain
+from qbench.quant.uniform.calibration.kept import keep
 from qbench.quant.uniform.files import config as config_file
 from qbench.quant.uniform.files import record as record_file
 from qbench.quant.uniform.files.config import Config
@@ -29,6 +32,7 @@ from qbench.quant.uniform.files.rules import PRESETS, Rules
 from qbench.quant.uniform.outputs import outputs
 from qbench.quant.uniform.outputs.narrow import CHOICES as FORMS
 from qbench.quant.uniform.outputs.outputs import TARGETS, Saved
+from qbench.quant.uniform.outputs.parity import EXAMPLES
 from qbench.quant.uniform.sites import require_documented
 from qbench.quant.uniform.whole import workplace
 
@@ -111,7 +115,8 @@ def quantize(
     _apart(model, calibration)
     strict = not isinstance(config, Config)
     files = Path(calibration), Path(record)
-    made: Quantized = apart.run(Path(model), _quantize, Path(model), held, where, strict, files, example)
+    example = None if example is None else plain(example)
+    made: Quantized = apart.run(Path(model), _quantize, Path(model), held, where, strict, files, example, written=files)
     return made
 
 
@@ -176,8 +181,19 @@ def save(
     ``UsageError`` for a record that is not complete or not this model's, and ``BuildError`` where a layer cannot be
     expressed.
     """
-    with onnx_check.named(Path(calibration), Path(record), Path(prefix)):
-        return outputs.save(Path(calibration), Path(record), Path(prefix), tuple(targets), data=data, form=form)
+    files = Path(calibration), Path(record), Path(prefix)
+    if not apart.is_apart(files[0]):
+        return _save(files, tuple(targets), data, form)
+    written = [beside(files[2], ending) for ending in outputs.ENDINGS.values()]
+    with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
+        kept = None if data is None else keep(data, Path(folder), EXAMPLES)
+        saved: Saved = apart.run(files[0], _save, files, tuple(targets), kept, form, written=written)
+    return saved
+
+
+def _save(files: tuple[Path, Path, Path], targets: tuple[str, ...], data: Batches | None, form: str | None) -> Saved:
+    with onnx_check.named(*files):
+        return outputs.save(*files, targets, data=data, form=form)
 
 
 def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
@@ -200,7 +216,8 @@ def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
     data, first = _peeked(data)
     with workplace(prefix) as folder:
         calibration, record = folder / "calibration.onnx", folder / "record.txt"
-        made: Config = apart.run(Path(model), _first_steps, Path(model), rules, first, calibration, record)
+        example = None if first is None else plain(first)
+        made: Config = apart.run(Path(model), _first_steps, Path(model), rules, example, calibration, record)
         calibrate(calibration, data, record, threads=threads, progress=progress)
         again = [first] if isinstance(data, Iterator) and first is not None else data
         saved = save(calibration, record, prefix, targets=targets, data=again, form=form)

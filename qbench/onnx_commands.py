@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qbench import onnx_options as given
-from qbench.errors import ModelError
 from qbench.live import Silent, live
 from qbench.onnx_options import Calibration, Form, Model, Prefix, Quiet, Record, Seed, Targets, Threads, takes
 
@@ -59,12 +58,9 @@ def quantize(
     record: Record = Path("record.txt"),
 ) -> None:
     """Write the calibration model, and the scales of the weights."""
-    from qbench import onnx, onnx_words
-    from qbench.quant.onnx_check import named
-    from qbench.quant.uniform.graph.graph import Graph
+    from qbench import onnx, onnx_data, onnx_words
 
-    with named(model, kind=ModelError):
-        example = None if data is None else next(iter(data.first(Graph.load(model), 1)()))
+    example = None if data is None else next(iter(data.first(onnx_data.wanted_by_model(model), 1)()))
     _print(onnx_words.quantized(onnx.quantize(model, settings, out, record, example=example)))
     print(f"wrote {out} and {record}; next: qbench onnx calibrate {out} -r {record} --data DATA")
 
@@ -80,11 +76,12 @@ def calibrate(
     quiet: Quiet = False,
 ) -> None:
     """Run the calibration model on data, and complete the record."""
-    from qbench import onnx, onnx_words
-    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
+    from qbench import onnx, onnx_data, onnx_words
+    from qbench.quant import apart
 
-    model = CalibrationModel.read(calibration)
-    batches, _ = data.batches(model.graph(), model.config.batch_num, seed=seed)
+    apart.return_arrays_at_once()
+    wanted, number = onnx_data.wanted_by_calibration(calibration)
+    batches, _ = data.batches(wanted, number, seed=seed)
     with live(sys.stderr, quiet=quiet) as progress:
         found = onnx.calibrate(calibration, batches, record, threads=threads, progress=_told(progress))
     _print(onnx_words.calibrated(found))
@@ -102,12 +99,11 @@ def save(
     form: Form = None,
 ) -> None:
     """Write the fake-quant model, a deploy model for each target, and .quant.json; compares them."""
-    from qbench import onnx, onnx_words
-    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
+    from qbench import onnx, onnx_data, onnx_words
     from qbench.quant.uniform.outputs.parity import EXAMPLES
 
     targets, form = given.targets(target), given.form(form)
-    batches = None if data is None else data.first(CalibrationModel.read(calibration).graph(), EXAMPLES)
+    batches = None if data is None else data.first(onnx_data.wanted_by_calibration(calibration)[0], EXAMPLES)
     _print(onnx_words.saved(onnx.save(calibration, record, prefix, targets=targets, data=batches, form=form)))
 
 
@@ -125,13 +121,12 @@ def all_(
     quiet: Quiet = False,
 ) -> None:
     """The four steps in one go."""
-    from qbench import onnx, onnx_words
-    from qbench.quant.onnx_check import named
-    from qbench.quant.uniform.graph.graph import Graph
+    from qbench import onnx, onnx_data, onnx_words
+    from qbench.quant import apart
 
     targets, form = given.targets(target), given.form(form)
-    with named(model, kind=ModelError):
-        batches, number = data.batches(Graph.load(model), rules.batch_num, seed=seed)
+    apart.return_arrays_at_once()
+    batches, number = data.batches(onnx_data.wanted_by_model(model), rules.batch_num, seed=seed)
     with live(sys.stderr, quiet=quiet) as progress:
         made = onnx.all(
             model,
@@ -169,10 +164,9 @@ def accuracy(
     quiet: Quiet = False,
 ) -> None:
     """Find the fewest layers that must stay float to keep your own score; goes on where a killed search ended."""
-    from qbench import onnx, onnx_words
-    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
+    from qbench import onnx, onnx_data, onnx_words
 
-    batches, _ = data.batches(CalibrationModel.read(calibration).graph(), onnx.RANKING_BATCHES, seed=seed)
+    batches, _ = data.batches(onnx_data.wanted_by_calibration(calibration)[0], onnx.RANKING_BATCHES, seed=seed)
     with live(sys.stderr, quiet=quiet) as progress:
         progress.stage("accuracy", None)
         scored = _evaluator(evaluate, lambda text: progress.advance(text))

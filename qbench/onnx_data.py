@@ -17,6 +17,7 @@ from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Preprocessing, positions
 from qbench.datasets.image import Shape, read_images
 from qbench.errors import DataError, ModelError
+from qbench.quant import apart, onnx_check
 from qbench.quant.uniform.files.rules import BATCH_SIZE, EXAMPLES
 
 Array = NDArray[Any]
@@ -104,6 +105,48 @@ def inputs(graph: Any) -> tuple[Input, ...]:
         )
         for name in graph.inputs
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a model takes: its inputs, and the batch size that it demands (None: any)."""
+
+    inputs: tuple[Input, ...]
+    batch_size: int | None
+
+
+def wanted(graph: Any) -> Wanted:
+    """What a ``Graph`` takes."""
+    from qbench.quant.uniform.files.defaults import fixed_batch
+
+    return Wanted(inputs=inputs(graph), batch_size=fixed_batch(graph))
+
+
+def wanted_by_model(file: Path) -> Wanted:
+    """What a model file takes; raises ``ModelError``. A large file is read in a process of its own."""
+    made: Wanted = apart.run(file, _of_model, file)
+    return made
+
+
+def wanted_by_calibration(file: Path) -> tuple[Wanted, int]:
+    """What a calibration model takes, and how many batches; raises ``ModelError``. A large file is read in a process
+    of its own."""
+    made: tuple[Wanted, int] = apart.run(file, _of_calibration, file)
+    return made
+
+
+def _of_model(file: Path) -> Wanted:
+    from qbench.quant.uniform.graph.graph import Graph
+
+    with onnx_check.named(file, kind=ModelError):
+        return wanted(Graph.load(file))
+
+
+def _of_calibration(file: Path) -> tuple[Wanted, int]:
+    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
+
+    model = CalibrationModel.read(file)
+    return wanted(model.graph()), model.config.batch_num
 
 
 def open_source(where: str, wanted: tuple[Input, ...], options: Mapping[str, Any], split: str | None = None) -> Source:

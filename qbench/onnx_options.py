@@ -16,10 +16,9 @@ import typer
 from qbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from qbench.onnx_data import Source
+    from qbench.onnx_data import Source, Wanted
     from qbench.quant.uniform.calibration.feed import Batch
     from qbench.quant.uniform.files.rules import Rules
-    from qbench.quant.uniform.graph.graph import Graph
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="An fp32 (or fp16) ONNX file.", show_default=False)]
 Calibration = Annotated[Path, typer.Argument(metavar="CALIBRATION", help="What quantize wrote.", show_default=False)]
@@ -165,26 +164,25 @@ class Chosen:
     split: str | None
     batch_size: int | None
 
-    def batches(self, graph: Graph, number: int | None, *, seed: int = 0) -> tuple[Callable[[], Iterable[Batch]], int]:
-        """What makes batches for the inputs of a graph, and how many: ``number``, else as many as are needed."""
-        source, fixed = self._source(graph)
-        number, size = self._shaped(source, number, fixed)
+    def batches(
+        self, wanted: Wanted, number: int | None, *, seed: int = 0
+    ) -> tuple[Callable[[], Iterable[Batch]], int]:
+        """What makes batches for the inputs of a model, and how many: ``number``, else as many as are needed."""
+        source = self._source(wanted)
+        number, size = self._shaped(source, number, wanted.batch_size)
         return source.batches(number, size, seed=seed), number
 
-    def first(self, graph: Graph, examples: int) -> Callable[[], Iterable[Batch]]:
+    def first(self, wanted: Wanted, examples: int) -> Callable[[], Iterable[Batch]]:
         """What makes the batches that hold so many examples, or all where there are fewer."""
-        source, fixed = self._source(graph)
-        _, size = self._shaped(source, 1, fixed)
+        source = self._source(wanted)
+        _, size = self._shaped(source, 1, wanted.batch_size)
         number = max(1, min(-(-examples // size), (source.examples or size) // size))
         return source.batches(number, size)
 
-    def _source(self, graph: Graph) -> tuple[Source, int | None]:
-        """The data, and the batch size that the model demands."""
+    def _source(self, wanted: Wanted) -> Source:
         from qbench import onnx_data
-        from qbench.quant.uniform.files.defaults import fixed_batch
 
-        source = onnx_data.open_source(self.where, onnx_data.inputs(graph), _options(self.options), self.split)
-        return source, fixed_batch(graph)
+        return onnx_data.open_source(self.where, wanted.inputs, _options(self.options), self.split)
 
     def _shaped(self, source: Source, number: int | None, fixed: int | None) -> tuple[int, int]:
         from qbench.onnx_data import shaped

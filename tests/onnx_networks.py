@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from qbench.quant.uniform import whole
 
 OPSET = 17
 
@@ -332,3 +336,13 @@ NETWORKS = {
         shared_weight, half, old_style,
     )
 }  # fmt: skip
+
+
+def write_for_ever(target, begun):
+    """Begins a file and a temporary one, says so, and never ends."""
+    with whole.workplace(target) as folder, tempfile.TemporaryDirectory() as temporary:
+        for place in (folder, Path(temporary)):
+            (place / "half").write_text("half")
+        begun.touch()
+        while True:
+            time.sleep(1)

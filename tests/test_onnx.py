@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -548,3 +550,51 @@ def test_the_graph_of_a_large_model_is_worked_on_apart(model, tmp_path, monkeypa
     assert (tmp_path / "here.txt").read_text() == (tmp_path / "apart.txt").read_text()
     with pytest.raises(UsageError, match=r"no layer named 'conv77'"):
         steps.config(model, rules=Rules(skip_layers=("conv77",)))
+
+
+def test_the_models_of_a_large_network_are_saved_apart(model, tmp_path, monkeypatch):
+    """The same files and the same comparison as in this process; data is drawn here, from whatever object gives it."""
+    from qbench.quant import apart
+
+    steps.quantize(model, steps.config(model, rules=Rules(batch_num=2)), tmp_path / "c.onnx", tmp_path / "r.txt")
+    steps.calibrate(tmp_path / "c.onnx", BATCHES, tmp_path / "r.txt")
+    saved = {}
+    for name, large in (("here", 2**40), ("apart", 0)):
+        monkeypatch.setattr(apart, "LARGE", large)
+        (tmp_path / name).mkdir()
+        prefix = tmp_path / name / "m"
+        told = steps.save(tmp_path / "c.onnx", tmp_path / "r.txt", prefix, data=lambda: (batch for batch in BATCHES))
+        saved[name] = told.parity, told.real, {file.name: file.read_bytes() for file in prefix.parent.iterdir()}
+    assert saved["here"] == saved["apart"]
+    with pytest.raises(UsageError, match="no target named 'tpu'"):
+        steps.save(tmp_path / "c.onnx", tmp_path / "r.txt", tmp_path / "m", targets=("tpu",))
+    with pytest.raises(DataError, match="calibration data, batch 1: "):
+        steps.save(tmp_path / "c.onnx", tmp_path / "r.txt", tmp_path / "m", data=[np.zeros((1, 2), np.float32)])
+
+
+def test_ctrl_c_while_a_process_writes_leaves_nothing(model, tmp_path, monkeypatch):
+    """Neither its half-written files nor its temporary ones stay; what stood there before does."""
+    from qbench import process
+    from qbench.quant import apart
+
+    monkeypatch.setattr(apart, "LARGE", 0)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    target = tmp_path / "made.onnx"
+    target.write_text("before")
+    begun = tmp_path / "begun"
+
+    def interrupted(worker, method, *args, **kwargs):
+        worker._send((method, args))
+        while not begun.exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process.Worker, "ask", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        apart.run(model, onnx_networks.write_for_ever, target, begun, written=(target,))
+    begun.unlink()
+    assert target.read_text() == "before"
+    assert not list((tmp_path / "temporary").iterdir())
+    assert {path.name for path in tmp_path.iterdir()} <= {"temporary", "made.onnx", model.name}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 
 import numpy as np
+import onnx
 import onnx_networks
 import pytest
 
@@ -270,3 +272,32 @@ def test_without_a_command_the_commands_are_listed(onnx_command):
     _, out, err = onnx_command()
     for name in ("config", "quantize", "calibrate", "save", "all"):
         assert f"  {name} " in out + err
+
+
+def test_a_damaged_npz_is_one_message_that_names_the_array(onnx_command, tmp_path):
+    """No traceback of zipfile or numpy, whichever command reads the data."""
+    (tmp_path / "none.npz").write_bytes(b"no archive")
+    with zipfile.ZipFile(tmp_path / "short.npz", "w") as archive:
+        archive.writestr("image.npy", (tmp_path / "data.npz").read_bytes()[:200])
+    onnx_command("config", "model.onnx", "-o", "config.json", "--batch-num", 2)
+    onnx_command("quantize", "model.onnx", "-c", "config.json", "-o", "calibration.onnx", "-r", "record.txt")
+    for command in (("quantize", "model.onnx"), ("calibrate", "calibration.onnx"), ("all", "model.onnx", "-o", "m")):
+        for file, what in (("none.npz", ""), ("short.npz", ": image")):
+            code, out, err = onnx_command(*command, "--data", file)
+            assert (code, out) == (1, "")
+            assert err.startswith(f"error: --data {file}{what}: not an .npz file of arrays of numbers (")
+            assert err.count("\n") == 1
+
+
+def test_save_says_what_stays_float_for_ascend(onnx_command, tmp_path):
+    """A convolution along one axis is int8 for ONNX Runtime and float for Ascend: whoever deploys it must know."""
+    onnx_networks.save(onnx_networks.signal(), tmp_path)
+    shape = [size.dim_value or 4 for size in onnx.load("model.onnx").graph.input[0].type.tensor_type.shape.dim]
+    np.savez("signal.npz", signal=np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+    code, out, err = onnx_command(
+        "all", "model.onnx", "--data", "signal.npz", "-o", "m", "-q", "--target", "onnxruntime", "--target", "ascend"
+    )
+    assert (code, err) == (0, "")
+    assert "float: conv: in the model for Ascend, whose compiler quantizes no convolution along one axis" in out
+    _, out, _ = onnx_command("all", "model.onnx", "--data", "signal.npz", "-o", "m", "-q")
+    assert "Ascend" not in out

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import BuildError
-from qbench.quant import onnx_file, onnx_model
+from qbench.quant import apart, onnx_file, onnx_model
 from qbench.quant.recipe import Recipe
 from qbench.quant.uniform.calibration import calibrate
 from qbench.quant.uniform.calibration.calibration_model import CalibrationModel, calibration_model, metadata
@@ -49,13 +49,11 @@ def scaled(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Any, ...],
     Raises ``ModelError`` for a file that cannot be prepared, ``UsageError`` for layers to skip that are not there,
     ``DataError`` and ``BuildError`` where calibration meets no numbers.
     """
-    example = onnx_file.tiled(fp32, tuple(array[:1] for array in calibration))
-    graph = prepare.prepare(fp32, example=example)
+    apart.return_arrays_at_once()  # this is a worker
     batches = onnx_file.Batches(fp32, calibration, _BATCH)
-    chosen = config.default(graph, _rules(graph, recipe, len(batches)))
     with tempfile.TemporaryDirectory() as folder:
         model, scales = Path(folder) / "calibration.onnx", Path(folder) / "record.txt"
-        calibration_model(graph, chosen).save(model)
+        _prepare(fp32, model, recipe, calibration, len(batches))
         progress("calibrate", 0.3)
         seen = calibrate.run(
             model, batches, scales, threads=1, progress=lambda what, done, of: progress(what, 0.3 + 0.5 * done / of)
@@ -64,6 +62,13 @@ def scaled(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Any, ...],
         made.model.metadata_props.add(key=_RECORD, value=scales.read_text(encoding="utf-8"))
         made.model.metadata_props.add(key=_NOTES, value="\n".join(seen.warnings))
         made.save(file)
+
+
+def _prepare(fp32: Path, model: Path, recipe: Recipe, calibration: tuple[Any, ...], batch_num: int) -> None:
+    """Writes the calibration model; its graph is gone before calibration begins, which needs the memory."""
+    example = onnx_file.tiled(fp32, tuple(array[:1] for array in calibration))
+    graph = prepare.prepare(fp32, example=example)
+    calibration_model(graph, config.default(graph, _rules(graph, recipe, batch_num))).save(model)
 
 
 def read(file: Path) -> Scaled:

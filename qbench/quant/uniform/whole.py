@@ -21,7 +21,7 @@ def workplace(beside: Path) -> Iterator[Path]:
     import filelock
 
     beside.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(beside)
+    sweep(beside)
     folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}-", dir=beside.parent))
     lock = filelock.FileLock(folder / _LOCK)
     try:
@@ -32,8 +32,8 @@ def workplace(beside: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sweep(beside: Path) -> None:
-    """Removes what nobody works in any more."""
+def sweep(beside: Path) -> None:
+    """Removes the workplaces of a file (or prefix) that killed processes left."""
     import filelock
 
     for folder in beside.parent.glob(f".{glob.escape(beside.name)}-*{_ENDING}"):

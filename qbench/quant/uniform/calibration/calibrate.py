@@ -60,6 +60,7 @@ def run(
         model, held, told = steps.balanced(model, held, data)
     held = scales.with_weights(held, model)
     seen = steps.samples(model) if ADAROUND in todo else None
+    apart.release_memory()
     found, params = observe(model, data, pieces, seen)
     made = scales.complete(held, params, model)
     if seen is not None:

@@ -103,6 +103,13 @@ def by_name(inputs: Sequence[Any], batch: Batch) -> Feed:
     return dict(zip(names, map(np.asarray, arrays), strict=True))
 
 
+def plain(batch: Batch) -> Batch:
+    """A batch as arrays of numpy, whatever they were: another process can take it."""
+    if isinstance(batch, Mapping):
+        return {name: np.asarray(value) for name, value in batch.items()}
+    return np.asarray(batch) if hasattr(batch, "__array__") else [np.asarray(value) for value in batch]
+
+
 def checked(inputs: Sequence[Any], batch: Batch, number: int) -> Feed:
     """The feed of batch ``number``; raises ``DataError`` for another type, shape, or values that are not finite."""
     try:

@@ -31,6 +31,7 @@ ENDINGS = {
     "ascend": "_ascend_model.onnx",
     "quant_json": quant_json.ENDING,
 }
+_NO_SIGNALS = "in the model for Ascend, whose compiler quantizes no convolution along one axis"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,8 @@ class Saved:
     """The files that were written, by what they are (the keys of ``ENDINGS``), and how far each target's model agrees
     with the fake-quant model (None: it takes no random inputs); ``real``: on the examples that were given. ``form``:
     the bytes of the model for ONNX Runtime, ``narrowed``: the share of the channels of weights (of every model that
-    was written) that got a wider step for it; both None where there is nothing to tell."""
+    was written) that got a wider step for it; both None where there is nothing to tell. ``floats``: layer that was to
+    be int8 -> why it runs in float, or in which of the models."""
 
     files: Mapping[str, Path]
     parity: Mapping[str, Parity | None] = field(default_factory=dict)
@@ -86,9 +88,10 @@ def save(
     told = {target: asdict(one) if one else None for target, one in parity.items()}
     chosen, narrowed = (fitted.choice, fitted.narrowed) if fitted else (None, None)
     quant_json.write(files["quant_json"], graph=graph, sites=sites, record=held, files=models, parity=told, form=chosen)
-    return Saved(
-        files=files, parity=parity, real=feeds is not None, form=chosen, narrowed=narrowed, floats=settled.floats
-    )
+    floats = dict(settled.floats)
+    if "ascend" in wanted:
+        floats = dict.fromkeys(sorted(_signals(graph, model.sites)), _NO_SIGNALS) | floats
+    return Saved(files=files, parity=parity, real=feeds is not None, form=chosen, narrowed=narrowed, floats=floats)
 
 
 def simulated(graph: Graph, sites: Sites, record: Record) -> Graph:
@@ -136,9 +139,13 @@ def _settled(graph: Graph, sites: Sites, record: Record, fitted: Fitted | None) 
 
 def _without_signals(graph: Graph, sites: Sites) -> Sites:
     """Sites without convolutions along one axis: the Ascend compiler quantizes none, ONNX Runtime does."""
-    nodes = [graph.node(site.layer) for site in sites.weights]
-    along_one = {node.name for node in nodes if node.op_type == "Conv" and len(graph.shape(node.input[1]) or ()) == 3}
+    along_one = _signals(graph, sites)
     return executed.without(graph, sites, along_one) if along_one else sites
+
+
+def _signals(graph: Graph, sites: Sites) -> set[str]:
+    nodes = [graph.node(site.layer) for site in sites.weights]
+    return {node.name for node in nodes if node.op_type == "Conv" and len(graph.shape(node.input[1]) or ()) == 3}
 
 
 def _built(what: str, graph: Graph, settled: Settled, record: Record) -> Graph:

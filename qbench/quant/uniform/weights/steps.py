@@ -45,7 +45,9 @@ class Data:
 
     def over(self, file: Path, names: Iterable[str], *, batch_num: int, step: str, pieces: Pieces) -> Iterator[Piece]:
         """One pass: the named outputs of a model file, piece by piece."""
-        session = onnx_model.open_session(file, threads=self.threads)
+        options = onnx_model.session_options(self.threads)
+        options.enable_mem_pattern = False  # its block for all activations would stand beside the first run's memory
+        session = onnx_model.open_session(file, options=options)
         feeds = Feeds(session, self.batches, batch_num)
         before = 0
         for piece in stream(session, tuple(names), feeds, pieces):
