@@ -74,7 +74,7 @@ def gate_run(
     from qbench.baseline import read_baseline
 
     run = stored.read_run(folder)
-    suite = suites.parse(run.info.suite.text, file=run.info.suite.file, overrides=run.info.suite.overrides)
+    suite = suites.parse(run.info.suite.text, file=run.info.suite.file, overrides=run.info.suite.overrides, stored=True)
     against = None if baseline is None else read_baseline(baseline)
     if against is not None and against.info.suite.name != run.info.suite.name:
         raise NotComparable(

@@ -17,7 +17,7 @@ from onnx_networks import Draft
 from qbench import registry
 from qbench.backends import openvino as backend
 from qbench.backends.base import BuildJob
-from qbench.errors import BuildError, MeasureError
+from qbench.errors import BuildError, MeasureError, ModeImpossible
 from qbench.models.base import Network
 from qbench.quant import coverage, onnx_layers, openvino_model
 from qbench.quant.coverage import Layer
@@ -309,3 +309,14 @@ def test_nncf_sends_no_report(monkeypatch):
     with openvino_model._quiet_nncf():
         assert os.environ["NNCF_CI"]
     assert "NNCF_CI" not in os.environ
+
+
+def test_an_operator_that_openvino_does_not_know_is_a_skip_with_its_name(tmp_path):
+    """No fault of the suite's, as a network that torch.onnx cannot export: an EmbeddingBag ended a run with 1."""
+    node = helper.make_node("Inverse", ["x"], ["y"], domain="com.microsoft")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, 3]) for name in "xy"]
+    graph = helper.make_graph([node], "g", values[:1], values[1:])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "inverse.onnx")
+    with pytest.raises(ModeImpossible, match="OpenVINO cannot load the model: .*Inverse"):
+        openvino_model.compile_file(tmp_path / "inverse.onnx")

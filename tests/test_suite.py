@@ -451,3 +451,18 @@ def test_reading_a_suite_imports_no_heavy_library() -> None:
     heavy = ["torch", "onnxruntime", "onnx", "numpy", "pandas", "matplotlib", "scipy", "sklearn"]
     done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_stored_text_of_a_run_is_read_where_its_files_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is judged and reported in a checkout that has its suite but not its weights or data."""
+    monkeypatch.chdir(tmp_path)
+    content = (
+        "suite: s\nmodels: [{name: m, source: {onnx: gone.onnx}}]\ndata: {dataset: {python: 'gone.py:load'}}\n"
+        "matrix: {modes: [fp32], backends: [onnxruntime]}\ngate: {accuracy: {metric: top1, margin: 3}}\n"
+    )
+    Path("s.yaml").write_text(content)
+    with pytest.raises(SuiteError, match=r"no such file or folder: .*gone\.onnx"):
+        parse(content, file="s.yaml")
+    assert parse(content, file="s.yaml", stored=True).gate.accuracy.margin == 3

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.errors import BuildError
+from qbench.errors import BuildError, ModeImpossible
 from qbench.quant import forward, onnx_file
 
 Array = NDArray[Any]
@@ -45,7 +45,8 @@ def settings(threads: int) -> dict[str, Any]:
 def compile_file(file: Path, *, threads: int = 1, profile: bool = False) -> Any:
     """The model of an ONNX file, an .xml, or a pair that ``quantize`` wrote; ``profile`` times each of its nodes.
 
-    Raises ``BuildError`` in OpenVINO's own words.
+    Raises ``BuildError`` in OpenVINO's own words, ``ModeImpossible`` where it does not know an operator as it stands
+    there: that is no fault of the suite's.
     """
     import openvino
 
@@ -56,7 +57,8 @@ def compile_file(file: Path, *, threads: int = 1, profile: bool = False) -> Any:
     except RuntimeError as error:
         if forward.out_of_memory(error):
             raise
-        raise BuildError(f"OpenVINO cannot load the model: {plain(error)}") from error
+        kind = ModeImpossible if "OpConversionFailure" in str(error) else BuildError
+        raise kind(f"OpenVINO cannot load the model: {plain(error)}") from error
 
 
 def _unpacked(file: Path) -> tuple[Any, ...]:

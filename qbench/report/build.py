@@ -60,7 +60,7 @@ def margin(run: StoredRun) -> float | None:
 
     stored = run.info.suite
     try:
-        return suites.parse(stored.text, file=stored.file, overrides=stored.overrides).gate.accuracy.margin
+        return suites.parse(stored.text, file=stored.file, overrides=stored.overrides, stored=True).gate.accuracy.margin
     except SuiteError:
         return None
 

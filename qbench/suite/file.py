@@ -69,11 +69,12 @@ class Suite(Section):
         return tuple(model.reference(self.base) for model in self.models)
 
 
-def parse(text: str, *, file: str = "<text>", overrides: Sequence[str] = ()) -> Suite:
+def parse(text: str, *, file: str = "<text>", overrides: Sequence[str] = (), stored: bool = False) -> Suite:
     """The suite in a YAML text; raises ``SuiteError`` with every problem.
 
     ``overrides`` are ``KEY=VALUE`` with YAML values, applied before anything is checked. Where ``file`` is a
-    file on disk, the files that the suite names must exist too.
+    file on disk, the files that the suite names must exist too; not so for the ``stored`` text of a run, which is
+    judged where its model and data are not.
     """
     root, problems = yaml_text.read_text(text, file=file)
     root, more = given.override(root, overrides)
@@ -83,7 +84,7 @@ def parse(text: str, *, file: str = "<text>", overrides: Sequence[str] = ()) -> 
         suite = Suite.model_validate(root.plain(), context=Names())
     except ValidationError as error:
         problems += words.problems(error, root, Suite)
-    base = _folder(file) if Path(file).is_file() else None
+    base = _folder(file) if Path(file).is_file() and not stored else None
     problems += check.problems(root, base=base) + check_data.problems(root, base=base)
     if suite is None or problems:
         raise SuiteError(problems)
