@@ -14,6 +14,7 @@ import os
 import selectors
 import signal
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -88,7 +89,7 @@ class Worker:
                 self._process.start()
                 _alive.add(self)
         except (OSError, EOFError) as error:  # no more processes, no more files, or no memory for another one
-            raise WorkerError(f"a child process cannot be started: {error or type(error).__name__}") from error
+            raise WorkerError(f"a child process cannot be started: {_why_not(error)}") from error
         finally:
             theirs.close()
             their_output.close()
@@ -313,3 +314,10 @@ def _without_main() -> Iterator[None]:
     finally:
         for name, value in saved.items():
             setattr(main, name, value)
+
+
+def _why_not(error: OSError | EOFError) -> str:
+    """Why no process starts. Its socket lies in the temporary folder, and its path may have 107 characters."""
+    if "AF_UNIX path too long" in str(error):
+        return f"the path of the temporary folder, {tempfile.gettempdir()}, is too long; set TMPDIR to a shorter one"
+    return str(error) or type(error).__name__

@@ -364,3 +364,18 @@ def test_a_fresh_interpreter_serves_too():
     with Worker(Counter, 5, limits=QUICK, fresh=True) as worker:
         worker.ready()
         assert worker.ask("add", 1) == 6
+
+
+def test_a_temporary_folder_with_too_long_a_path_is_named(tmp_path):
+    """A socket's path is limited by the system, whatever TMPDIR says: the message says which folder, and what to do."""
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    program = "from qbench.process import Limits, Worker\nimport test_process\n"
+    program += "Worker(test_process.Forking, limits=Limits()).ready()"
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(Path(__file__).parent)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "a child process cannot be started: the path of the temporary folder" in ended.stderr
+    assert "set TMPDIR to a shorter one" in ended.stderr
