@@ -1,21 +1,25 @@
 """qbench: decide which int8 neural network to ship on CPUs.
 
-The stages, in the order in which data passes through them:
+The way of the data through the rooms:
 
     suite       YAML text -> Suite
     plan        Suite -> Plan: variants, cases, skips with reasons
     train       built-in + training split -> fp32 weights, through the cache; resumable
-    build       variant -> Artifact, through a content-addressed cache
-    evaluate    artifact + data set -> predictions of every example
-    score       predictions -> a score with its interval, and the paired change against fp32
+    data        the examples of a run: what calibrates, trains and evaluates
+    network     the fp32 networks of a run, checked once
+    quant       an fp32 network -> an int8 one; what ran in int8, and where accuracy is lost
+    build       variant -> artifact, through a content-addressed cache
+    evaluate    artifact + data set -> predictions, scores with intervals, paired changes against fp32
     measure     artifact + threads -> samples of latency
-    record      all that is known of a case <-> one JSON line
-    run         the story: plan, build, evaluate, measure, record
+    record      all that is known of a case <-> one JSON line; a run read back from disk
+    run         the story: prepare, build, evaluate, measure, record
     compare     baseline + contender records -> deltas with intervals
     report      records -> tables, plots, one HTML file
     gate        deltas + policy -> verdicts and an exit code
+    cli         one module per subcommand; the only place that prints
 
-Beside them ``qbench.onnx``: an ONNX file -> int8, in four steps.
+What users add to: backends, datasets, metrics, models and quant/calibrators. Beside the stages ``qbench.onnx``: an
+ONNX file -> int8, in four steps. .github/CONTRIBUTING.md has the map with all rooms.
 """
 
 __version__ = "0.1.0"

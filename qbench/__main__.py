@@ -1,6 +1,6 @@
 """``python -m qbench`` is ``qbench``."""
 
-from qbench.cli import main
+from qbench.cli.main import main
 
 if __name__ == "__main__":
     main()

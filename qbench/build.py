@@ -12,17 +12,19 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from qbench import backends, cache, machine, quant, registry
+from qbench import backends, quant, registry
 from qbench.backends.base import Backend, BuildJob, Built
-from qbench.cache_root import UNFINISHED
+from qbench.cache import store
+from qbench.cache.root import UNFINISHED
 from qbench.errors import BuildError, ModeImpossible
-from qbench.inputs import Data, Model, load_network
-from qbench.plan import Variant
-from qbench.process import Limits, call
-from qbench.quant.coverage import Layer, share, why_unknown
-from qbench.quant.input_range import InputRange, Ranges
+from qbench.machine import fingerprint
+from qbench.network import Data, Model, load_network
+from qbench.plan.planner import Variant
+from qbench.process.parent import Limits, call
+from qbench.quant.analysis.quantized_range import InputRange, Ranges
+from qbench.quant.artifacts.coverage import Layer, share, why_unknown
 from qbench.quant.recipe import Recipe
-from qbench.record import ArtifactFacts, Coverage
+from qbench.record.schema import ArtifactFacts, Coverage
 
 Progress = Callable[[str, float], None]
 SHARED_FILE = "ranges.pt"
@@ -105,7 +107,7 @@ def build(
     """
     backend: Backend = registry.load("backend", variant.backend)
     variant = replace(variant, recipe=backend.resolve(variant.mode, variant.recipe))
-    key = _key(variant, backend, model, data)
+    key = _make_key(variant, backend, model, data)
 
     def fill(folder: Path) -> Mapping[str, Any]:
         facts: Mapping[str, Any] = call(
@@ -113,12 +115,12 @@ def build(
         )
         return facts
 
-    entry = cache.fetch(root, "artifacts", key, fill, lambda entry: _artifact(variant, key, entry))
+    entry = store.fetch(root, "artifacts", key, fill, lambda entry: _read_artifact(variant, key, entry))
     shutil.rmtree(root / UNFINISHED / key, ignore_errors=True)
-    return _artifact(variant, key, entry)
+    return _read_artifact(variant, key, entry)
 
 
-def _key(variant: Variant, backend: Backend, model: Model, data: Data) -> str:
+def _make_key(variant: Variant, backend: Backend, model: Model, data: Data) -> str:
     """Everything that decides the bytes of an artifact; what a mode does not look at is left out."""
     data_digest = {
         "static": data.calibration_digest,
@@ -133,32 +135,43 @@ def _key(variant: Variant, backend: Backend, model: Model, data: Data) -> str:
         "recipe": {**asdict(variant.recipe), "name": None},
         "mode": variant.mode,
         "backend": variant.backend,
-        "versions": machine.versions(backend.libraries()),
+        "versions": fingerprint.versions(backend.libraries()),
         "toolchain": backend.toolchain(),
-        "isa": [machine.isa(), machine.switches()],
+        "isa": [fingerprint.isa(), fingerprint.switches()],
         "pipeline": _pipeline_digest(),
     }
-    return cache.key_of(parts)
+    return store.key_of({**parts, **_calibrator_parts(variant)})
 
 
 def _model_parts(model: Model) -> list[str]:
     return [model.weights_digest, model.code_digest]
 
 
-def _shared(root: Path, common: Mapping[str, Any], parts: Mapping[str, Any], make: Callable[[Path], None]) -> Path:
+def _calibrator_parts(variant: Variant) -> dict[str, str]:
+    """The digest of the code of the variant's calibrator where a package other than qbench brings it; empty for
+    qbench's own, whose code is part of the pipeline."""
+    name = variant.recipe.calibrator
+    if name is None or name in registry.BUILT_IN["calibrator"]:
+        return {}
+    return {"calibrator": store.source_digest(sys.modules[registry.load("calibrator", name).__module__])}
+
+
+def _fetch_shared(
+    root: Path, common: Mapping[str, Any], parts: Mapping[str, Any], make: Callable[[Path], None]
+) -> Path:
     """The file that ``make`` writes for these parts, made once: whoever comes second waits for it and reads it."""
 
     def fill(folder: Path) -> Mapping[str, Any]:
         make(folder / SHARED_FILE)
         return {}
 
-    key = cache.key_of({**common, **parts, "versions": machine.versions(["torch"]), "pipeline": _pipeline_digest()})
-    return cache.fetch(root, "shared", key, fill).folder / SHARED_FILE
+    key = store.key_of({**common, **parts, "versions": fingerprint.versions(["torch"]), "pipeline": _pipeline_digest()})
+    return store.fetch(root, "shared", key, fill).folder / SHARED_FILE
 
 
 def _pipeline_digest() -> str:
     """The digest of qbench's own code that makes artifacts: a changed pipeline never answers from the cache."""
-    return cache.source_digest(quant, backends, sys.modules[__name__])
+    return store.source_digest(quant, backends, sys.modules[__name__])
 
 
 def build_here(
@@ -189,7 +202,11 @@ def build_here(
         folder=folder,
         int8_file=None if own is None else own.path,
         checkpoints=place[0] / UNFINISHED / place[1],
-        shared=functools.partial(_shared, place[0], {"model": _model_parts(model), "data": data.calibration_digest}),
+        shared=functools.partial(
+            _fetch_shared,
+            place[0],
+            {"model": _model_parts(model), "data": data.calibration_digest, **_calibrator_parts(variant)},
+        ),
         progress=progress,
     )
     built = backend.build(job)
@@ -204,8 +221,8 @@ def build_here(
         "float_reasons": dict(built.float_reasons),
         "rewrites": built.rewrites,
         "rewrite_difference": built.rewrite_difference,
-        "layer_numbers": [dict(one) for one in built.layer_numbers],
-        "input_ranges": [None if one is None else asdict(one) for one in built.input_ranges],
+        "layer_numbers": [dict(layer) for layer in built.layer_numbers],
+        "input_ranges": [None if known is None else asdict(known) for known in built.input_ranges],
         "uncounted": built.uncounted,
         "expected": outputs_digest(backend, folder / built.file, data, built.fixed_batch or 1),
     }
@@ -230,30 +247,32 @@ def _require_int8(built: Built, least: float | None) -> None:
     """
     if built.uncounted is not None:
         return
-    found = share(built.layers)
+    int8_share = share(built.layers)
     if not any(layer.int8 for layer in built.layers):
         if built.layers and all(layer.operator in _NEVER_INT8 for layer in built.layers):
             elsewhere = dict.fromkeys(_NEVER_INT8[layer.operator] for layer in built.layers)
             ways_out = "; ".join([*filter(None, elsewhere), "leave this mode out here"])
             raise ModeImpossible(
-                f"no layer of this network has an int8 kernel in this mode here: {_floats(built)}; {ways_out}"
+                "no layer of this network has an int8 kernel in this mode here: "
+                f"{_name_float_layers(built)}; {ways_out}"
             )
-        names = _floats(built) or "the model has no Conv, Linear or LSTM"
+        names = _name_float_layers(built) or "the model has no Conv, Linear or LSTM"
         raise BuildError(
             f"nothing runs in int8: all {len(built.layers)} layers stay float: {names}; quantize other layers, or "
             "leave this mode out"
         )
-    if least is not None and found is not None and found < least:
+    if least is not None and int8_share is not None and int8_share < least:
         raise BuildError(
-            f"only {found:.1%} of the multiply-accumulates run in int8, and min_coverage is {least:.0%}: "
-            f"{_floats(built)} stay float; quantize them, or lower quantize.<mode>.min_coverage if that is meant"
+            f"only {int8_share:.1%} of the multiply-accumulates run in int8, and min_coverage is {least:.0%}: "
+            f"{_name_float_layers(built)} stay float; quantize them, or lower quantize.<mode>.min_coverage if that is "
+            "meant"
         )
 
 
-def _floats(built: Built, most: int = 8) -> str:
+def _name_float_layers(built: Built, most: int = 8) -> str:
     """The largest float layers first, each with its reason or its operator."""
     floats = sorted((layer for layer in built.layers if not layer.int8), key=lambda layer: -(layer.macs or 0))
-    named = [f"{one.name} ({built.float_reasons.get(one.name, one.operator)})" for one in floats[:most]]
+    named = [f"{layer.name} ({built.float_reasons.get(layer.name, layer.operator)})" for layer in floats[:most]]
     more = len(floats) - most
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
@@ -286,7 +305,7 @@ class _Facts:
 _FACTS: TypeAdapter[_Facts] = TypeAdapter(_Facts)
 
 
-def _artifact(variant: Variant, key: str, entry: cache.Entry) -> Artifact:
+def _read_artifact(variant: Variant, key: str, entry: store.Entry) -> Artifact:
     """The artifact in an entry; raises ``ValueError`` for facts that are none of an artifact in this folder."""
     facts = _FACTS.validate_python(entry.facts)
     if facts.file not in entry.files:
@@ -298,7 +317,7 @@ def _artifact(variant: Variant, key: str, entry: cache.Entry) -> Artifact:
         file=file,
         format=facts.format,
         key=key,
-        sha256=cache.file_digest(file),
+        sha256=store.file_digest(file),
         size_bytes=file.stat().st_size,
         layers=facts.layers,
         recipe=variant.recipe,

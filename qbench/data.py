@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench import cache, registry
+from qbench import registry
 from qbench.backends.base import Inputs
-from qbench.datasets import check, contents
+from qbench.cache import store
+from qbench.datasets import overlap, validation
 from qbench.datasets.base import Dataset, Examples, Preprocessing
 from qbench.errors import DataError
 from qbench.suite import DataSpec
@@ -72,7 +73,7 @@ def request_of(spec: DataSpec, base: Path, *, train: bool) -> DataRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draw:
+class CalibrationSubset:
     """One more calibration subset: the seed that drew it, the name of its files in the folder, and its digest."""
 
     seed: int
@@ -84,7 +85,7 @@ class Draw:
 class Data:
     """The examples of a run in the cache: raw, with the one preprocessing object that every stage uses.
 
-    ``draws`` are the calibration subsets of further seeds. ``shared_examples``: how many evaluation examples
+    ``other_subsets`` are the calibration subsets of further seeds. ``shared_examples``: how many evaluation examples
     calibration or training has, too; only a suite that allows it has any. ``request`` is what was asked for.
     """
 
@@ -99,24 +100,30 @@ class Data:
     notes: tuple[str, ...] = ()
     calibration_seed: int = 0
     calibration_part: str = "calibrate"
-    draws: tuple[Draw, ...] = ()
+    other_subsets: tuple[CalibrationSubset, ...] = ()
     shared_examples: int | None = None
     allow_overlap: bool = False
     request: DataRequest | None = None
 
-    def drawn(self, draw: Draw) -> Data:
+    def with_calibration(self, subset: CalibrationSubset) -> Data:
         """The same data with the calibration subset of another seed."""
         return replace(
             self,
-            calibration_seed=draw.seed,
-            calibration_part=draw.part,
-            calibration_digest=draw.digest,
-            draws=(),
+            calibration_seed=subset.seed,
+            calibration_part=subset.part,
+            calibration_digest=subset.digest,
+            other_subsets=(),
         )
 
     def calibration(self) -> Inputs:
         """The preprocessed calibration examples, one array per model input."""
         return self.preprocessing(self._raw(self.calibration_part))
+
+    @property
+    def one_shape(self) -> bool:
+        """Whether calibration and evaluation examples are of the same shapes."""
+        parts = [self._raw(self.calibration_part), self._raw("evaluate")]
+        return len({tuple(array.shape[1:] for array in arrays) for arrays in parts}) == 1
 
     def training(self) -> tuple[Inputs, Array | None]:
         """The preprocessed calibration split, whole if QAT was planned, with its labels; None in place of these where
@@ -135,12 +142,12 @@ class Data:
         """Made-up inputs of the examples' shapes and types, the same for every data set that has these: seeded noise,
         or zeros and ones where the model takes whole numbers. What a network gives for them tells it from others."""
         random = np.random.RandomState(0)
-        made = []
+        inputs = []
         for array in self.evaluation(0, 1):
             shape = (batch, *array.shape[1:])
             noise = random.standard_normal(shape) if array.dtype.kind == "f" else random.randint(0, 2, shape)
-            made.append(np.ascontiguousarray(noise.astype(array.dtype)))
-        return tuple(made)
+            inputs.append(np.ascontiguousarray(noise.astype(array.dtype)))
+        return tuple(inputs)
 
     def evaluation_labels(self) -> Array | None:
         """The labels of the evaluation examples; None where there are none."""
@@ -152,7 +159,7 @@ class Data:
         return ids
 
     def evaluation_contents(self) -> Array | None:
-        """What ``contents.digests`` says of each evaluation example; None where the folder was made without."""
+        """What ``overlap.digests`` says of each evaluation example; None where the folder was made without."""
         file = self.folder / CONTENTS
         return np.load(file, allow_pickle=False) if file.exists() else None
 
@@ -188,40 +195,43 @@ def prepare_data(request: DataRequest, root: Path, *, progress: Progress) -> Dat
         request.value, base=request.base, options=request.options
     )
     for split in (request.calibrate_split, request.evaluate_split):
-        check.require_split(dataset, split)
-    parts = _read(dataset, request)
+        validation.require_split(dataset, split)
+    parts = _read_examples(dataset, request)
     progress("compare calibration, training and evaluation examples", 0.6)
-    seen = _require_apart(dataset, request, parts)
-    notes = _notes(request, parts, seen)
+    shared = _require_no_overlap(dataset, request, parts)
+    notes = _list_notes(request, parts, shared)
     progress("keep the examples", 0.8)
-    data = _store(dataset, parts, root)
+    data = _store_examples(dataset, parts, root)
     return replace(
         data,
         notes=(*notes, *data.notes),
         calibration_seed=request.calibrate_seed,
-        shared_examples=seen,
+        shared_examples=shared,
         allow_overlap=request.allow_overlap,
         request=request,
     )
 
 
-def _read(dataset: Dataset, request: DataRequest) -> _Parts:
+def _read_examples(dataset: Dataset, request: DataRequest) -> _Parts:
     seeds = range(request.calibrate_seed, request.calibrate_seed + request.calibrate_seeds)
     train = dataset.sample(request.calibrate_split, None, 0) if request.train else None
     drawn = {seed: dataset.sample(request.calibrate_split, request.calibrate_samples, seed) for seed in seeds}
     labels = dataset.known_labels(request.calibrate_split)
     evaluate = dataset.sample(request.evaluate_split, request.evaluate_samples, request.evaluate_seed)
     for examples in (*drawn.values(), *([] if train is None else [train])):
-        check.check(dataset, request.calibrate_split, examples)
-    check.check(dataset, request.evaluate_split, evaluate)
+        validation.check(dataset, request.calibrate_split, examples)
+    validation.check(dataset, request.evaluate_split, evaluate)
     first = drawn[request.calibrate_seed]
-    check.alike(dataset, {request.calibrate_split: first, request.evaluate_split: evaluate})
+    validation.alike(dataset, {request.calibrate_split: first, request.evaluate_split: evaluate})
     return _Parts(
-        calibrate=_different(drawn), train=first if train is None else train, evaluate=evaluate, labels=labels
+        calibrate=_drop_repeated_subsets(drawn),
+        train=first if train is None else train,
+        evaluate=evaluate,
+        labels=labels,
     )
 
 
-def _different(drawn: Mapping[int, Examples]) -> dict[int, Examples]:
+def _drop_repeated_subsets(drawn: Mapping[int, Examples]) -> dict[int, Examples]:
     """Each subset once, with the first seed that drew it: a split may hold too few examples for several."""
     seeds: dict[str, int] = {}
     for seed, examples in drawn.items():
@@ -229,47 +239,47 @@ def _different(drawn: Mapping[int, Examples]) -> dict[int, Examples]:
     return {seed: drawn[seed] for seed in seeds.values()}
 
 
-def _require_apart(dataset: Dataset, request: DataRequest, parts: _Parts) -> int:
+def _require_no_overlap(dataset: Dataset, request: DataRequest, parts: _Parts) -> int:
     """How many evaluation examples calibration or training has, too; ``DataError`` unless that is allowed."""
-    seen = [parts.train] if request.train else list(parts.calibrate.values())
-    found = contents.shared(seen, parts.evaluate)
-    if found and not request.allow_overlap:
+    learned_from = [parts.train] if request.train else list(parts.calibrate.values())
+    shared = overlap.shared(learned_from, parts.evaluate)
+    if shared and not request.allow_overlap:
         raise DataError(
-            f"{dataset.name}: {len(found)} of {len(parts.evaluate)} examples of the split '{request.evaluate_split}' "
-            f"{'is' if len(found) == 1 else 'are'} also among the {'training' if request.train else 'calibration'} "
-            f"examples of '{request.calibrate_split}': {contents.named(parts.evaluate, found, seen)}; "
+            f"{dataset.name}: {len(shared)} of {len(parts.evaluate)} examples of the split '{request.evaluate_split}' "
+            f"{'is' if len(shared) == 1 else 'are'} also among the {'training' if request.train else 'calibration'} "
+            f"examples of '{request.calibrate_split}': {overlap.named(parts.evaluate, shared, learned_from)}; "
             f"a score on examples that were seen before proves nothing: {WAY_OUT}"
         )
-    return len(found)
+    return len(shared)
 
 
-def require_unseen(data: Data, trained_on: Examples, *, name: str) -> str | None:
+def require_not_trained_on(data: Data, trained_on: Examples, *, name: str) -> str | None:
     """Raises ``DataError`` where a network was trained on evaluation examples; where the suite allows it, a note."""
     evaluate = data.evaluation_examples()
-    found = contents.shared([trained_on], evaluate)
-    if not found:
+    shared = overlap.shared([trained_on], evaluate)
+    if not shared:
         return None
     if data.allow_overlap:
-        return f"{name} was trained on {len(found)} of the {len(evaluate)} evaluation examples"
+        return f"{name} was trained on {len(shared)} of the {len(evaluate)} evaluation examples"
     raise DataError(
-        f"{name} was trained on {len(found)} of the {len(evaluate)} evaluation examples: "
-        f"{contents.named(evaluate, found, [trained_on])}; {WAY_OUT}"
+        f"{name} was trained on {len(shared)} of the {len(evaluate)} evaluation examples: "
+        f"{overlap.named(evaluate, shared, [trained_on])}; {WAY_OUT}"
     )
 
 
-def _notes(request: DataRequest, parts: _Parts, seen: int) -> tuple[str, ...]:
+def _list_notes(request: DataRequest, parts: _Parts, shared: int) -> tuple[str, ...]:
     notes = []
-    if seen:
+    if shared:
         notes.append(
-            f"{seen} of {len(parts.evaluate)} evaluation examples are calibration or training examples, too, which the "
-            "suite allows: its scores flatter"
+            f"{shared} of {len(parts.evaluate)} evaluation examples are calibration or training examples, too, which "
+            "the suite allows: its scores flatter"
         )
-    if repeated := contents.repeated(parts.evaluate):
+    if repeated := overlap.repeated(parts.evaluate):
         notes.append(
             f"{repeated} of {len(parts.evaluate)} evaluation examples repeat an earlier one; intervals count them as "
             "independent, so they are too narrow"
         )
-    notes += _class_notes(request, parts)
+    notes += _list_class_notes(request, parts)
     if (drawn := len(parts.calibrate)) < request.calibrate_seeds:
         notes.append(
             f"calibrate.seeds: {request.calibrate_seeds} seeds draw {drawn} different "
@@ -279,7 +289,7 @@ def _notes(request: DataRequest, parts: _Parts, seen: int) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _class_notes(request: DataRequest, parts: _Parts) -> list[str]:
+def _list_class_notes(request: DataRequest, parts: _Parts) -> list[str]:
     """Classes that nothing but the evaluation has, and labels that are all the same."""
     labels = parts.evaluate.labels
     if labels is None or labels.ndim != 1 or labels.dtype.kind not in "iu":
@@ -304,9 +314,11 @@ def _class_notes(request: DataRequest, parts: _Parts) -> list[str]:
     return notes
 
 
-def _store(dataset: Dataset, parts: _Parts, root: Path) -> Data:
-    arrays = {f"calibrate{number or ''}": one for number, one in enumerate(parts.calibrate.values())}
-    draws = list(zip(parts.calibrate, arrays, strict=True))[1:]
+def _store_examples(dataset: Dataset, parts: _Parts, root: Path) -> Data:
+    arrays = {
+        f"calibrate{number or ''}": examples_of_seed for number, examples_of_seed in enumerate(parts.calibrate.values())
+    }
+    others = list(zip(parts.calibrate, arrays, strict=True))[1:]
     arrays |= {"train": parts.train, "evaluate": parts.evaluate}
     digests = {part: examples.digest() for part, examples in arrays.items()}
     preprocessing = dataset.preprocessing.digest()
@@ -314,16 +326,16 @@ def _store(dataset: Dataset, parts: _Parts, root: Path) -> Data:
 
     def fill(folder: Path) -> Mapping[str, Any]:
         for part, examples in arrays.items():
-            _save(folder, part, examples)
+            _save_examples(folder, part, examples)
         (folder / "ids.json").write_text(json.dumps(ids))
-        np.save(folder / CONTENTS, contents.digests(parts.evaluate), allow_pickle=False)
+        np.save(folder / CONTENTS, overlap.digests(parts.evaluate), allow_pickle=False)
         return {}
 
     def digest(name: str, part: str) -> str:
-        return cache.key_of({"preprocessing": preprocessing, name: digests[part]})
+        return store.key_of({"preprocessing": preprocessing, name: digests[part]})
 
     named = {**digests, "preprocessing": preprocessing, "ids": ids, "holds": CONTENTS}
-    entry = cache.fetch(root, "data", cache.key_of(named), fill)
+    entry = store.fetch(root, "data", store.key_of(named), fill)
     return Data(
         folder=entry.folder,
         preprocessing=dataset.preprocessing,
@@ -334,11 +346,13 @@ def _store(dataset: Dataset, parts: _Parts, root: Path) -> Data:
         evaluation_digest=digest("evaluation", "evaluate"),
         evaluation_count=len(parts.evaluate),
         notes=(entry.note,) if entry.note else (),
-        draws=tuple(Draw(seed=seed, part=part, digest=digest("calibration", part)) for seed, part in draws),
+        other_subsets=tuple(
+            CalibrationSubset(seed=seed, part=part, digest=digest("calibration", part)) for seed, part in others
+        ),
     )
 
 
-def _save(folder: Path, part: str, examples: Examples) -> None:
+def _save_examples(folder: Path, part: str, examples: Examples) -> None:
     for i, array in enumerate(examples.inputs):
         np.save(folder / f"{part}_{i}.npy", array, allow_pickle=False)
     if examples.labels is not None:

@@ -20,8 +20,29 @@ Anything else that escapes is a bug and shows its traceback.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+# How torch's allocator, C++ and ONNX Runtime's arena say in a message that memory ran out, in lower case.
+_OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "cannot allocate memory",
+    "failed to allocate memory",
+    "bad_alloc",
+    "bad allocation",
+)
+
+
+def first_names(names: Iterable[object], most: int = 8) -> str:
+    """``a, b and 3 more``: all of the names, or the first ``most`` and how many there are besides."""
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return f"{', '.join(listed[:most])}{more}"
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error of any type says that memory ran out: it is then no fault of the model or the data."""
+    return isinstance(error, MemoryError) or any(text in str(error).lower() for text in _OUT_OF_MEMORY)
 
 
 class QbenchError(Exception):

@@ -78,13 +78,14 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "fake": "qbench.backends.fake:BACKEND",
     },
     "calibrator": {
-        "minmax": "qbench.quant.uniform.calibrators.minmax:MinMax",
-        "moving_average": "qbench.quant.uniform.calibrators.moving_average:MovingAverage",
-        "percentile": "qbench.quant.uniform.calibrators.percentile:Percentile",
-        "entropy": "qbench.quant.uniform.calibrators.entropy:Entropy",
-        "mse": "qbench.quant.uniform.calibrators.mse:LeastSquares",
-        "ifmr": "qbench.quant.uniform.calibrators.ifmr:Ifmr",
-        "hfmg": "qbench.quant.uniform.calibrators.hfmg:Hfmg",
+        "minmax": "qbench.quant.calibrators.minmax:MinMax",
+        "moving_average": "qbench.quant.calibrators.moving_average:MovingAverage",
+        "histogram": "qbench.quant.calibrators.hfmg:SquaredErrorHistogram",
+        "percentile": "qbench.quant.calibrators.percentile:Percentile",
+        "entropy": "qbench.quant.calibrators.entropy:Entropy",
+        "mse": "qbench.quant.calibrators.mse:LeastSquares",
+        "ifmr": "qbench.quant.calibrators.ifmr:Ifmr",
+        "hfmg": "qbench.quant.calibrators.hfmg:Hfmg",
     },
 }
 KINDS = tuple(BUILT_IN)
@@ -95,9 +96,10 @@ FAMILIES: dict[str, dict[str, tuple[str, str]]] = {
         "f1:<class>": (r"f1:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:f1_of"),
         "precision:<class>": (r"precision:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:precision_of"),
         "recall:<class>": (r"recall:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:recall_of"),
-        "{python: file.py:function}": (r"python:(\{.*\})", "qbench.metrics.python:own"),
     }
 }
+# What a suite may write in place of a name.
+MAPPINGS: dict[str, tuple[str, ...]] = {"metric": ("{python: file.py:function}",)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,20 +116,20 @@ class Entry:
 
 def entries(kind: str) -> dict[str, Entry]:
     """Every plug-in of a kind by name, built-ins first, names sorted; nothing is imported."""
-    found = {
+    known = {
         name: Entry(kind=kind, name=name, target=target, distribution="qbench")
         for name, target in BUILT_IN[kind].items()
     }
     for point in importlib.metadata.entry_points(group=f"qbench.{kind}"):
         owner = point.dist.name if point.dist else "unknown"
-        if point.name in found:
-            taken = found[point.name]
+        if point.name in known:
+            taken = known[point.name]
             raise UsageError(
                 f"two packages register the {kind} '{point.name}': {taken.distribution} ({taken.target}) and "
                 f"{owner} ({point.value}); uninstall one or rename its entry point"
             )
-        found[point.name] = Entry(kind=kind, name=point.name, target=point.value, distribution=owner)
-    return dict(sorted(found.items()))
+        known[point.name] = Entry(kind=kind, name=point.name, target=point.value, distribution=owner)
+    return dict(sorted(known.items()))
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -151,23 +153,23 @@ def entry(kind: str, name: str) -> Entry:
     for pattern, target in FAMILIES.get(kind, {}).values():
         if match := re.fullmatch(pattern, name):
             return Entry(kind=kind, name=name, target=target, distribution="qbench", argument=match[1])
-    raise UnknownName(unknown(kind, name, (*known, *FAMILIES.get(kind, {}))))
+    raise UnknownName(unknown(kind, name, (*known, *FAMILIES.get(kind, {}), *MAPPINGS.get(kind, ()))))
 
 
 def load(kind: str, name: str) -> Any:
     """The plug-in object itself (imports its module, which must not import a heavy library at top level)."""
-    found = entry(kind, name)
-    module, _, attribute = found.target.partition(":")
+    plugin = entry(kind, name)
+    module, _, attribute = plugin.target.partition(":")
     try:
         loaded = getattr(importlib.import_module(module), attribute)
-        return loaded if found.argument is None else loaded(found.argument)
+        return loaded if plugin.argument is None else loaded(plugin.argument)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"{kind} '{name}' from {found.distribution} cannot be loaded: {error}") from error
+        raise UsageError(f"{kind} '{name}' from {plugin.distribution} cannot be loaded: {error}") from error
 
 
-def origin(found: Entry) -> str:
+def origin(plugin: Entry) -> str:
     """``file:line`` where a plug-in is defined, read from its source without importing it."""
-    module, _, attribute = found.target.partition(":")
+    module, _, attribute = plugin.target.partition(":")
     try:
         spec = importlib.util.find_spec(module)
     except ImportError:

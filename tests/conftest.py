@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -20,10 +22,17 @@ def _own_cache(tmp_path_factory):
 
 
 # Files that take longest, first: two workers take a file each, and one that began last would run on alone.
-LONGEST = ("test_readme", "test_backends", "test_run", "test_backends_inductor", "test_quant_pt2e_kinds", "test_build")
+LONGEST = (
+    "test_readme.py",
+    "backends/test_torch_ao.py",
+    "run/test_run.py",
+    "backends/test_inductor.py",
+    "quant/pytorch/test_pt2e_kinds.py",
+    "test_build.py",
+)
 
 
 def pytest_collection_modifyitems(items):
     """Puts the longest files in front, everything else in the order it has."""
-    rank = {name: position for position, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
+    rank = {Path(__file__).parent / name: position for position, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(LONGEST)))

@@ -9,28 +9,30 @@ from pathlib import Path
 import pytest
 
 from qbench import build as stage
-from qbench import cache, inputs
+from qbench import network
 from qbench.backends.base import Built
 from qbench.build import build
+from qbench.cache import store
 from qbench.errors import BuildError, ModeImpossible
+from qbench.metrics.spec import MetricSpec
 from qbench.models.base import ModelReference
-from qbench.plan import Variant
-from qbench.process import Limits
-from qbench.quant.coverage import Layer
+from qbench.plan.planner import Variant
+from qbench.process.parent import Limits
+from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.recipe import Recipe
 
-NETWORKS = Path(__file__).parent / "networks.py"
+NETWORKS = Path(__file__).parent / "fixtures" / "networks.py"
 RECIPE = Recipe(calibrator="histogram", epochs=1, learning_rate=1e-3, batch_size=64, seed=0)
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    return cache.open_cache(tmp_path_factory.mktemp("build") / "cache")
+    return store.open_cache(tmp_path_factory.mktemp("build") / "cache")
 
 
 @pytest.fixture(scope="module")
 def data(root):
-    request = inputs.DataRequest(
+    request = network.DataRequest(
         loader="digits",
         value=None,
         options={},
@@ -43,12 +45,12 @@ def data(root):
         evaluate_seed=0,
         train=False,
     )
-    return inputs.prepare_data(request, root, progress=lambda *_: None)
+    return network.prepare_data(request, root, progress=lambda *_: None)
 
 
 def model(root, data, attribute="residual_cnn"):
     reference = ModelReference(name="mine", source="python", path=NETWORKS, attribute=attribute)
-    return inputs.prepare_model(reference, data, "top1", root, progress=lambda *_: None)
+    return network.prepare_model(reference, data, MetricSpec(name="top1"), root, progress=lambda *_: None)
 
 
 def make(root, data, mode, backend, *, attribute="residual_cnn", recipe=RECIPE):
@@ -67,7 +69,7 @@ def make(root, data, mode, backend, *, attribute="residual_cnn", recipe=RECIPE):
 @pytest.mark.parametrize(("mode", "backend"), [("static", "onednn"), ("qat", "qnnpack"), ("dynamic", "onednn")])
 def test_two_builds_give_the_same_bytes(root, data, tmp_path, mode, backend):
     """Built twice in separate processes from separate caches: equal files, equal outputs."""
-    other = cache.open_cache(tmp_path / "other")
+    other = store.open_cache(tmp_path / "other")
     first, second = make(root, data, mode, backend), make(other, data, mode, backend)
     assert first.fresh
     assert second.fresh
@@ -94,7 +96,7 @@ def test_the_second_build_is_a_hit(root, data):
 def test_an_artifact_whose_manifest_says_what_cannot_be_is_built_again(root, data, change):
     """Facts are what the cache's file says, not what was meant: none leads to another file or into a traceback."""
     first = make(root, data, "static", "fbgemm")
-    file = first.file.parent / cache.MANIFEST
+    file = first.file.parent / store.MANIFEST
     content = json.loads(file.read_text())
     content["facts"] = {} if change is None else content["facts"] | change
     del content["facts_sha256"]
@@ -151,7 +153,7 @@ def test_the_recipes_name_is_not_in_the_key(root, data):
         Variant(model=known.reference, mode="static", backend="onednn", recipe=replace(RECIPE, name=name))
         for name in ("default", "mine")
     ]
-    assert len({stage._key(one, backend, known, data) for one in variants}) == 1
+    assert len({stage._make_key(one, backend, known, data) for one in variants}) == 1
 
 
 def test_rewrites_and_layer_numbers_are_kept(root, data):
@@ -167,14 +169,14 @@ def test_rewrites_and_layer_numbers_are_kept(root, data):
 
 def test_a_shared_file_is_made_once_for_the_same_parts(tmp_path):
     """Builds of one network on the same calibration data share it; other parts, another file."""
-    root, made = cache.open_cache(tmp_path / "cache"), []
+    root, made = store.open_cache(tmp_path / "cache"), []
 
     def make_file(path):
         made.append(path)
         path.write_text("ranges")
 
     def share(**parts):
-        return stage._shared(root, {"model": "m", "data": "d"}, parts, make_file)
+        return stage._fetch_shared(root, {"model": "m", "data": "d"}, parts, make_file)
 
     assert share(calibrator="minmax") == share(calibrator="minmax") != share(calibrator="mse")
     assert share(calibrator="minmax").read_text() == "ranges"
@@ -196,7 +198,7 @@ def test_every_ingredient_is_in_the_key(root, data, monkeypatch):
     variant = Variant(model=known.reference, mode="static", backend="onednn", recipe=RECIPE)
 
     def key(variant=variant, known=known, data=data):
-        return stage._key(variant, backend, known, data)
+        return stage._make_key(variant, backend, known, data)
 
     keys = [
         key(),
@@ -209,9 +211,9 @@ def test_every_ingredient_is_in_the_key(root, data, monkeypatch):
     ]
     for name, value in {"versions": {"torch": "0"}, "isa": ("sse2",)}.items():
         with monkeypatch.context() as patch:
-            patch.setattr(stage.machine, name, lambda *_, value=value: value)
+            patch.setattr(stage.fingerprint, name, lambda *_, value=value: value)
             keys.append(key())
-    for switch in stage.machine.HIDING_VARIABLES:  # each makes kernels of another instruction set run
+    for switch in stage.fingerprint.HIDING_VARIABLES:  # each makes kernels of another instruction set run
         with monkeypatch.context() as patch:
             patch.setenv(switch, "SSE41")
             keys.append(key())
@@ -227,7 +229,7 @@ def test_dynamic_does_not_depend_on_calibration(root, data):
     variant = Variant(model=known.reference, mode="dynamic", backend="onednn", recipe=RECIPE)
     backend = stage.registry.load("backend", "onednn")
     other = replace(data, calibration_digest="other")
-    assert stage._key(variant, backend, known, data) == stage._key(variant, backend, known, other)
+    assert stage._make_key(variant, backend, known, data) == stage._make_key(variant, backend, known, other)
 
 
 def test_coverage_counts_work_not_layers():

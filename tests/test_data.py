@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench import cache, suite
-from qbench.data import DataRequest, prepare_data, request_of, require_unseen
-from qbench.datasets import check, contents
+from qbench import suite
+from qbench.cache import store
+from qbench.data import DataRequest, prepare_data, request_of, require_not_trained_on
+from qbench.datasets import overlap, validation
 from qbench.datasets.base import Dataset, Examples
 from qbench.errors import DataError, SuiteError
 
 
 @pytest.fixture
 def root(tmp_path):
-    return cache.open_cache(tmp_path / "cache")
+    return store.open_cache(tmp_path / "cache")
 
 
 def images(n, *, seed=0, size=4):
@@ -127,9 +128,9 @@ def test_a_network_trained_on_evaluation_examples_is_an_error(root, tmp_path):
     trained_on = examples(np.concatenate([images(9), images(20, seed=2)[12:18]]))
     said = r"^mine was trained on 6 of the 20 evaluation examples: test\[12\], .*test\[16\] and 1 more; take .*allow"
     with pytest.raises(DataError, match=said):
-        require_unseen(data, trained_on, name="mine")
-    assert require_unseen(data, examples(images(9)), name="mine") is None
-    note = require_unseen(replace(data, allow_overlap=True), trained_on, name="mine")
+        require_not_trained_on(data, trained_on, name="mine")
+    assert require_not_trained_on(data, examples(images(9)), name="mine") is None
+    note = require_not_trained_on(replace(data, allow_overlap=True), trained_on, name="mine")
     assert note == "mine was trained on 6 of the 20 evaluation examples"
 
 
@@ -156,25 +157,25 @@ def test_the_same_values_are_the_same_example(layout, dtype):
     """Neither the order of bytes in memory nor the type that a file has for the values hides a leak."""
     values = np.random.default_rng(0).integers(0, 200, (6, 2, 3)).astype(dtype)
     known = examples(values)
-    assert contents.shared([known], examples(LAYOUTS[layout](values[[4, 1]]))) == {0: (0, 4), 1: (0, 1)}
+    assert overlap.shared([known], examples(LAYOUTS[layout](values[[4, 1]]))) == {0: (0, 4), 1: (0, 1)}
 
 
 def test_a_zero_has_no_sign():
     """-0.0 and 0.0 are the same to a network."""
-    assert contents.shared([examples(np.zeros((1, 3)))], examples(np.full((1, 3), -0.0, np.float32))) == {0: (0, 0)}
+    assert overlap.shared([examples(np.zeros((1, 3)))], examples(np.full((1, 3), -0.0, np.float32))) == {0: (0, 0)}
 
 
 def test_whole_numbers_of_two_widths_are_compared_by_value():
     """Token ids as int32 here and int64 there are the same text; other ids, whose bytes are the same, are not."""
     known = examples(np.array([[1, 0, 2, 0]], np.int32))
-    assert contents.shared([known], examples(np.array([[1, 0, 2, 0]], np.int64))) == {0: (0, 0)}
-    assert contents.shared([known], examples(np.array([[1, 2]], np.int64))) == {}
+    assert overlap.shared([known], examples(np.array([[1, 0, 2, 0]], np.int64))) == {0: (0, 0)}
+    assert overlap.shared([known], examples(np.array([[1, 2]], np.int64))) == {}
 
 
 def test_the_end_of_one_input_is_not_the_beginning_of_the_next():
     """[1], [2, 3] and [1, 2], [3] are different examples."""
     split = [np.array([[1]]), np.array([[2, 3]])], [np.array([[1, 2]]), np.array([[3]])]
-    assert contents.shared([examples(*split[0])], examples(*split[1])) == {}
+    assert overlap.shared([examples(*split[0])], examples(*split[1])) == {}
 
 
 rows = st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([0.0, -0.0, 0.5, 1.0])), min_size=1, max_size=12)
@@ -186,10 +187,10 @@ def test_sharing_is_equality_of_values(one, other, block):
     """What is found is what comparing every pair finds, whatever the size of the blocks."""
     ints, floats = ([np.array([row[k] for row in side]) for side in (one, other)] for k in (0, 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contents, "BLOCK", block)
+        patch.setattr(overlap, "BLOCK", block)
         left, right = (examples(a[:, None].astype(np.int64), b[:, None]) for a, b in zip(ints, floats, strict=True))
-        found = contents.shared([left], right)
-        assert contents.repeated(left) == len(one) - len({(a, b + 0.0) for a, b in one})
+        found = overlap.shared([left], right)
+        assert overlap.repeated(left) == len(one) - len({(a, b + 0.0) for a, b in one})
     assert found == {i: (0, one.index(row)) for i, row in enumerate(other) if row in one}
 
 
@@ -200,18 +201,18 @@ def test_each_further_seed_is_what_a_suite_with_that_seed_would_have(root, tmp_p
     """Subset number i is that of seed + i: the same examples and the same digest, so the same artifact."""
     request = npz(tmp_path)
     data = prepare(request, root, calibrate_seed=5, calibrate_seeds=3)
-    assert [draw.seed for draw in data.draws] == [6, 7]
-    for draw in data.draws:
-        alone, drawn = prepare(request, root, calibrate_seed=draw.seed), data.drawn(draw)
+    assert [subset.seed for subset in data.other_subsets] == [6, 7]
+    for subset in data.other_subsets:
+        alone, drawn = prepare(request, root, calibrate_seed=subset.seed), data.with_calibration(subset)
         assert drawn.calibration_digest == alone.calibration_digest != data.calibration_digest
         assert np.array_equal(drawn.calibration()[0], alone.calibration()[0])
-        assert (drawn.evaluation_digest, drawn.draws) == (data.evaluation_digest, ())
+        assert (drawn.evaluation_digest, drawn.other_subsets) == (data.evaluation_digest, ())
 
 
 def test_seeds_that_draw_the_same_examples_are_said(root, tmp_path):
     """A split of no more examples than are drawn gives one subset: no luck can be seen, and none is made up."""
     data = prepare(npz(tmp_path), root, calibrate_samples=40, calibrate_seeds=3)
-    assert data.draws == ()
+    assert data.other_subsets == ()
     assert data.notes == (
         "calibrate.seeds: 3 seeds draw 1 different subset of 40 examples from split 'train'; take fewer samples to see "
         "what the draw matters",
@@ -266,7 +267,7 @@ def test_splits_that_no_network_takes_both_are_refused():
     """Another number of inputs or axes in one split is named with the shapes of both."""
     dataset = type("Mine", (Dataset,), {"name": "mine", "splits": ("train", "test"), "load": None})()
     with pytest.raises(DataError) as raised:
-        check.alike(dataset, {"train": examples(np.zeros((2, 3, 3, 1))), "test": examples(np.zeros((2, 9)))})
+        validation.alike(dataset, {"train": examples(np.zeros((2, 3, 3, 1))), "test": examples(np.zeros((2, 9)))})
     assert str(raised.value) == (
         "mine: one network cannot take both: split 'train': 1 input, float64[2, 3, 3, 1]; "
         "split 'test': 1 input, float64[2, 9]; give both splits the same axes"
@@ -277,7 +278,7 @@ def test_examples_without_a_value_are_refused():
     """An array of shape (n, 0) would make all examples the same."""
     dataset = type("Mine", (Dataset,), {"name": "mine", "splits": ("train",), "load": None})()
     with pytest.raises(DataError, match=r"examples hold no value: the array has shape \(5, 0\)"):
-        check.check(dataset, "train", examples(np.zeros((5, 0))))
+        validation.check(dataset, "train", examples(np.zeros((5, 0))))
 
 
 def test_ids_stand_beside_their_examples(root, tmp_path):

@@ -61,3 +61,31 @@ def test_errors_travel_between_processes(kind: type[errors.QbenchError]) -> None
     back = pickle.loads(pickle.dumps(kind("why, and what to do")))
     assert type(back) is kind
     assert str(back) == "why, and what to do"
+
+
+def test_a_list_of_names_that_is_cut_says_how_many_are_missing() -> None:
+    """Up to the limit all of them, beyond it the number of the rest; never a list that ends without a sign."""
+    names = [f"layer{index}" for index in range(8)]
+    assert errors.first_names(names) == ", ".join(names)
+    assert errors.first_names([*names, "layer8", "layer9"]) == ", ".join(names) + " and 2 more"
+    assert errors.first_names(range(7), 5) == "0, 1, 2, 3, 4 and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+            True,
+        ),
+        (RuntimeError("std::bad_alloc"), True),
+        (RuntimeError("bad allocation"), True),
+        (RuntimeError("Failed to allocate memory for requested buffer of size 1024"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("memory layout"), False),
+    ],
+)
+def test_running_out_of_memory_is_told_from_other_errors(error, expected):
+    """By type or by what the allocators say, whatever type carries it."""
+    assert errors.out_of_memory(error) is expected

@@ -12,12 +12,12 @@ import onnx_networks
 import pytest
 from PIL import Image
 
-from qbench import python_file, registry
+from qbench import registry, user_code
 from qbench.datasets import photos
 from qbench.errors import DataError
 from qbench.models.base import ModelReference
 from qbench.models.weights import code_digest
-from qbench.quant import onnx_model
+from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.recipe import Recipe
 from qbench.suite import read
 
@@ -38,9 +38,9 @@ def test_a_suite_says_what_it_shows_what_it_needs_and_how_long_it_takes(file):
 
 
 @EACH
-def test_the_readme_lists_every_suite(file):
+def test_the_guide_lists_every_suite(file):
     """A suite that nobody finds shows nothing."""
-    assert f"| `suites/{file.name}` |" in (SUITES.parent / "README.md").read_text(encoding="utf-8")
+    assert f"| `suites/{file.name}` |" in (SUITES.parent / "qbench/guide/suites.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", registry.names("model"))
@@ -64,7 +64,7 @@ def files(monkeypatch, tmp_path):
             file = folders["stdlib"] / name.replace("__", "/").replace("_", ".")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
-        return python_file.attribute(SUITES / "magika_files.py", "load", error=DataError)(split)
+        return user_code.attribute(SUITES / "magika_files.py", "load", error=DataError)(split)
 
     return load
 
@@ -209,9 +209,9 @@ def test_a_graph_whose_shapes_are_not_all_known_is_quantized(tmp_path, monkeypat
     def gives_up(*args, **kwargs):
         raise Exception("Incomplete symbolic shape inference")
 
-    onnx_model.dynamic(file, tmp_path / "expected.onnx", Recipe(per_channel=True))
+    onnxruntime_session.dynamic(file, tmp_path / "expected.onnx", Recipe(per_channel=True))
     monkeypatch.setattr(SymbolicShapeInference, "infer_shapes", gives_up)
-    onnx_model.dynamic(file, tmp_path / "int8.onnx", Recipe(per_channel=True))
+    onnxruntime_session.dynamic(file, tmp_path / "int8.onnx", Recipe(per_channel=True))
     x = np.linspace(-1, 1, 8, dtype=np.float32)[None]
-    found = [onnx_model.run(tmp_path / name, (x,)) for name in ("int8.onnx", "expected.onnx")]
+    found = [onnxruntime_session.run(tmp_path / name, (x,)) for name in ("int8.onnx", "expected.onnx")]
     assert np.array_equal(*found)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qbench.models.base import Network, NetworkKind
-from qbench.quant.coverage import Layer
+from qbench.quant.analysis.quantized_range import Ranges
+from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.flow import Shared
-from qbench.quant.input_range import Ranges
 from qbench.quant.recipe import Recipe
 
 if TYPE_CHECKING:  # importing numpy costs 0.1 s, a third of what `qbench list` may take
@@ -64,7 +64,7 @@ class Built:
     only batch size it takes (None: any); ``note`` says what a reader must know of this variant. ``float_reasons``:
     float layer -> why, where known. ``rewrites``: what the network was rewritten into before, ``rewrite_difference``
     the largest difference of its outputs. ``layer_numbers``: of each layer its name, SQNR and cosine against fp32
-    (``quant.per_layer``). ``input_ranges``: of each model input the values that the file can represent
+    (``quant.analysis.layer_error``). ``input_ranges``: of each model input the values that the file can represent
     (``quant.input_range``), None where that is not known; empty where it is known of none."""
 
     format: str

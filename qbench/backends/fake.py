@@ -15,7 +15,7 @@ from typing import Any
 
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
 from qbench.models.base import NetworkKind
-from qbench.quant.coverage import Layer
+from qbench.quant.artifacts.coverage import Layer
 
 FILE = "model.json"
 CLASSES = 10

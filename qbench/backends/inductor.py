@@ -35,7 +35,7 @@ class Inductor(Backend):
     runtime = "inductor"
     modes = ("fp32", "dynamic", "static", "qat")
     flows = ("pt2e",)
-    modules = ("torch", "threadpoolctl", "qbench.quant.aoti")
+    modules = ("torch", "threadpoolctl", "qbench.quant.artifacts.aoti")
 
     def missing(self) -> str | None:
         """Whether torch and a C++ compiler are there."""
@@ -98,31 +98,29 @@ class Inductor(Backend):
 
     def build(self, job: BuildJob) -> Built:
         """Quantizes, compiles, packages, reloads, compares with what went in, reads the layers from the package."""
-        from qbench.quant import aoti, torchscript
+        from qbench.quant.artifacts import aoti, torchscript
 
         if reason := self.missing():
             raise BuildError(reason)
         example = one_example(job)
         reference, uncounted = torchscript.counted(job.network.module, example)
         file = job.folder / FILE
-        made = as_fp32(job, example) if job.mode == "fp32" else quantized(job, self.name, example)
-        module = job.network.module if job.mode == "fp32" else made.converted.module
+        quantized_module = as_fp32(job, example) if job.mode == "fp32" else quantized(job, self.name, example)
+        module = job.network.module if job.mode == "fp32" else quantized_module.converted.module
         job.progress("compile", 0.7)
-        ran = aoti.compile_package(made.converted.module, example, file)
-        overflow = aoti.require_equal(
-            module, file, tensors(job.probes), int8=job.mode != "fp32", saturates=made.converted.overflows
-        )
+        ran = aoti.compile_package(quantized_module.converted.module, example, file)
+        overflow = aoti.require_equal(module, file, tensors(job.probes), saturates=quantized_module.converted.overflows)
         return Built(
             format="pt2",
             file=FILE,
             layers=aoti.align(reference, ran),
             uncounted=uncounted,
-            note="; ".join(note for note in (*made.converted.notes, overflow, NOTE) if note),
-            float_reasons=made.converted.float_reasons,
-            rewrites=made.rewrites,
-            rewrite_difference=made.rewrite_difference,
-            layer_numbers=made.layer_numbers,
-            input_ranges=made.input_ranges,
+            note="; ".join(note for note in (*quantized_module.converted.notes, overflow, NOTE) if note),
+            float_reasons=quantized_module.converted.float_reasons,
+            rewrites=quantized_module.rewrites,
+            rewrite_difference=quantized_module.rewrite_difference,
+            layer_numbers=quantized_module.layer_numbers,
+            input_ranges=quantized_module.input_ranges,
         )
 
     def load(self, file: Path, *, threads: int) -> Runner:
@@ -140,7 +138,7 @@ class PackageRunner(Runner):
     def __init__(self, file: Path, *, threads: int) -> None:
         import torch
 
-        from qbench.quant import aoti
+        from qbench.quant.artifacts import aoti
 
         baked = aoti.baked_threads(file)
         if baked - {threads}:
@@ -174,7 +172,7 @@ class PackageRunner(Runner):
         """The first output as float numpy."""
         import torch
 
-        array: Array = torch.cat([one[0] for one in result]).detach().numpy()
+        array: Array = torch.cat([output[0] for output in result]).detach().numpy()
         return array
 
     def observed(self) -> dict[str, Any]:

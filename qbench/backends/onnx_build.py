@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from qbench import machine
 from qbench.backends.base import BuildJob
 from qbench.backends.torch_quantize import without_ranges
+from qbench.machine import fingerprint
 from qbench.models.base import NetworkKind
 from qbench.quant.recipe import Recipe
 
@@ -75,14 +75,14 @@ def resolved(mode: str, recipe: Recipe) -> Recipe:
 def fp32_file(job: BuildJob) -> Iterator[Path]:
     """The network as one fp32 ONNX file, external data taken in: the user's own, or exported, once for all builds of
     one network. It is gone afterwards. Raises ``BuildError`` where torch cannot export."""
-    from qbench.quant import onnx_file
+    from qbench.quant.artifacts import onnx_file
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / FILE
         if job.network.path is not None:
             onnx_file.copy(job.network.path, file)
         else:
-            parts = {"what": "fp32 ONNX file", "versions": machine.versions(EXPORTS)}
+            parts = {"what": "fp32 ONNX file", "versions": fingerprint.versions(EXPORTS)}
             shared(job, parts, lambda path: _export(job, path), file)
         yield file
 
@@ -97,13 +97,14 @@ def shared(job: BuildJob, parts: Mapping[str, Any], make: Any, file: Path) -> No
 
 def _export(job: BuildJob, target: Path) -> None:
     from qbench.backends.torch_runner import tensors
-    from qbench.quant import canonical, onnx_model
+    from qbench.quant import canonical
+    from qbench.quant.onnx import onnxruntime_session
 
     job.progress("export to ONNX", 0.1)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / FILE  # a shared file has another ending, by which tools tell what it is
         module = canonical.plain_attention(job.network.module, tensors(job.probes))
-        onnx_model.export(module, tensors(job.example), file)
+        onnxruntime_session.export(module, tensors(job.example), file)
         shutil.copyfile(file, target)
 
 
@@ -115,49 +116,69 @@ def quantized(job: BuildJob, source: Path, file: Path, *, runtime: str) -> Made:
 
 def _static(job: BuildJob, source: Path, file: Path, runtime: str) -> Made:
     """The scales are found once for every runtime that takes the same recipe."""
-    from qbench.quant import onnx_deploy, onnx_static
+    from qbench.quant.onnx import static
+    from qbench.quant.onnx.export import deploy_model
 
     parts = {"what": "calibrated ONNX file", "recipe": {**asdict(job.recipe), "name": None}}
-    parts["versions"] = machine.versions((*EXPORTS, "onnxruntime"))
+    parts["versions"] = fingerprint.versions((*EXPORTS, "onnxruntime"))
     with tempfile.TemporaryDirectory() as folder:
         calibrated = Path(folder) / FILE
         make = functools.partial(_calibrate, job, source)
         shared(job, parts, make, calibrated)
-        found = onnx_static.read(calibrated)
+        calibrated_model = static.read(calibrated)
     job.progress("write the int8 file", 0.85)
     narrow = job.recipe.narrow_weights is not False
-    written = onnx_deploy.write(found.graph, found.sites, found.record, file, runtime=runtime, narrow_weights=narrow)
-    floats = onnx_static.labelled(found.graph, written.floats)
-    return Made(notes=(*found.notes, *written.notes), float_reasons={**found.float_reasons, **floats})
+    written = deploy_model.write(
+        calibrated_model.graph,
+        calibrated_model.sites,
+        calibrated_model.record,
+        file,
+        runtime=runtime,
+        narrow_weights=narrow,
+        calibration=job.calibration,
+    )
+    floats = static.labelled(calibrated_model.graph, written.floats)
+    return Made(
+        notes=(*calibrated_model.notes, *written.notes), float_reasons={**calibrated_model.float_reasons, **floats}
+    )
 
 
 def _calibrate(job: BuildJob, source: Path, target: Path) -> None:
-    from qbench.quant import onnx_static
+    from qbench.quant.onnx import static
 
-    onnx_static.scaled(source, target, job.recipe, job.calibration, job.progress)
+    static.scaled(source, target, job.recipe, job.calibration, job.progress)
 
 
 def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
     """Trained by torch's FX flow, once for every runtime, with the scales that it has learned."""
-    from qbench.quant import onnx_deploy, onnx_qat, onnx_static
-    from qbench.quant.uniform.graph.graph import Graph
+    from qbench.quant.onnx import qat as onnx_qat
+    from qbench.quant.onnx import static
+    from qbench.quant.onnx.export import deploy_model
+    from qbench.quant.onnx.graph.graph import Graph
 
     parts = {"what": "trained ONNX file", "recipe": {**asdict(job.recipe), "name": None}}
-    parts |= {"versions": machine.versions(EXPORTS), "training": _digest(*_given(job))}
+    parts |= {"versions": fingerprint.versions(EXPORTS), "training": _digest(*_given(job))}
     with tempfile.TemporaryDirectory() as folder:
         trained = Path(folder) / FILE
         shared(job, parts, functools.partial(_train, job), trained)
         graph = Graph.load(trained)
-    told = json.loads(next(one.value for one in graph.model.metadata_props if one.key == _MADE))
+    told = json.loads(next(prop.value for prop in graph.model.metadata_props if prop.key == _MADE))
     job.progress("write the int8 file", 0.9)
     found = onnx_qat.learned(graph)
     narrow = job.recipe.narrow_weights is not False
-    written = onnx_deploy.write(
-        found.graph, found.sites, found.record, file, runtime=runtime, learned=True, narrow_weights=narrow
+    written = deploy_model.write(
+        found.graph,
+        found.sites,
+        found.record,
+        file,
+        runtime=runtime,
+        learned=True,
+        narrow_weights=narrow,
+        calibration=job.calibration,
     )
     return Made(
         notes=(*told["notes"], *written.notes),
-        float_reasons=onnx_static.labelled(found.graph, written.floats),
+        float_reasons=static.labelled(found.graph, written.floats),
         rewrites=tuple(told["rewrites"]),
         rewrite_difference=told["rewrite_difference"],
     )
@@ -166,26 +187,21 @@ def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
 def _train(job: BuildJob, target: Path) -> None:
     """Trains, and writes what was learned with what is told of it."""
     from qbench.backends.torch_runner import tensors, training_tensors
-    from qbench.quant import canonical, fx, onnx_qat, qat, torch_ao
-    from qbench.quant.uniform.graph.graph import Graph
+    from qbench.quant import canonical
+    from qbench.quant.flow import QuantizeJob
+    from qbench.quant.onnx import qat as onnx_qat
+    from qbench.quant.onnx.graph.graph import Graph
+    from qbench.quant.pytorch import fx, qat, torch_ao
 
     inputs, labels = training_tensors(job)
     example = tensors(job.example)
     torch_ao.set_engine(onnx_qat.ENGINE)
     form = canonical.canonicalize(job.network.module, example, training=True) if job.recipe.canonicalize else None
-    fitted = qat.fit(
-        form.module if form else job.network.module,
-        fx,
-        onnx_qat.ENGINE,
-        job.recipe,
-        inputs,
-        labels,
-        checkpoints=job.checkpoints,
-        progress=job.progress,
-        shared=job.shared,
-    )
+    module, first = form.module if form else job.network.module, tuple(tensor[:1] for tensor in inputs)
+    quantize_job = QuantizeJob(module, onnx_qat.ENGINE, job.recipe, first, job.progress, job.shared)
+    fitted = qat.fit(fx, quantize_job, inputs, labels, checkpoints=job.checkpoints)
     job.progress("export what was learned", 0.85)
-    made = {
+    facts = {
         "notes": [f"trained on {fitted.loss}", *(form.kept if form else ()), *fitted.notes],
         "rewrites": form.rewrites if form else (),
         "rewrite_difference": form.largest_difference if form else None,
@@ -194,7 +210,7 @@ def _train(job: BuildJob, target: Path) -> None:
         file = Path(folder) / FILE
         onnx_qat.write(fitted.prepared, example, file)
         graph = Graph.load(file)
-        graph.model.metadata_props.add(key=_MADE, value=json.dumps(made))
+        graph.model.metadata_props.add(key=_MADE, value=json.dumps(facts))
         graph.save(target)
 
 
@@ -209,8 +225,8 @@ def _digest(*arrays: Any) -> str:
     """The sha256 of arrays, their types and shapes."""
     import numpy as np
 
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for array in arrays:
-        found.update(f"{array.dtype} {array.shape}".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from qbench.backends import onnx_own
+from qbench.backends import own_int8_file
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.onnx_build import EXPORTS, FILE, Made, fp32_file, quantized, resolved, why_not
 from qbench.models.base import NetworkKind
@@ -21,7 +21,7 @@ class OnnxRuntime(Backend):
     modes = ("fp32", "dynamic", "static", "qat")
     flows = ("onnx",)
     int8_files = True
-    modules = ("onnxruntime", "qbench.quant.onnx_model")
+    modules = ("onnxruntime", "qbench.quant.onnx.onnxruntime_session")
 
     def missing(self) -> str | None:
         """Whether the packages are there."""
@@ -43,32 +43,34 @@ class OnnxRuntime(Backend):
     def build(self, job: BuildJob) -> Built:
         """Exports (fp32) or quantizes, checks that the file gives the same from call to call, reads the layers from
         what ONNX Runtime made of it."""
-        from qbench.quant import input_range, onnx_file, onnx_layers, onnx_model
+        from qbench.quant.analysis import quantized_range
+        from qbench.quant.artifacts import onnx_file
+        from qbench.quant.onnx import onnxruntime_layers, onnxruntime_session
 
         file = job.folder / FILE
         with fp32_file(job) as source:
-            reference = onnx_layers.executed(source, job.example, optimized=False)
+            reference = onnxruntime_layers.executed(source, job.example, optimized=False)
             if job.int8_file is not None:
-                made = onnx_own.take(job, source, file)
-                onnx_own.require_outputs(job, source, file, onnx_model.run)
-                reference = onnx_layers.as_float(onnx_layers.executed(file, job.example, optimized=False))
+                made = own_int8_file.take(job, source, file)
+                own_int8_file.require_outputs(job, source, file, onnxruntime_session.run)
+                reference = onnxruntime_layers.as_float(onnxruntime_layers.executed(file, job.example, optimized=False))
             elif job.mode == "fp32":
                 onnx_file.copy(source, file)
                 made = Made()
             else:
                 made = _int8(job, source, file)
-        onnx_model.require_repeatable(file, job.example)
-        ran = onnx_layers.executed(file, job.example) if job.mode != "fp32" else reference
+        onnxruntime_session.require_repeatable(file, job.example)
+        ran = onnxruntime_layers.executed(file, job.example) if job.mode != "fp32" else reference
         return Built(
             format="onnx",
             file=FILE,
-            layers=onnx_layers.match(reference, ran),
+            layers=onnxruntime_layers.match(reference, ran),
             fixed_batch=onnx_file.fixed_batch(file),
             note="; ".join(made.notes) or None,
             float_reasons=made.float_reasons,
             rewrites=made.rewrites,
             rewrite_difference=made.rewrite_difference,
-            input_ranges=input_range.of_onnx(file),
+            input_ranges=quantized_range.of_onnx(file),
         )
 
     def load(self, file: Path, *, threads: int) -> Runner:
@@ -77,25 +79,26 @@ class OnnxRuntime(Backend):
 
 
 def _int8(job: BuildJob, source: Path, file: Path) -> Made:
-    from qbench.quant import onnx_model
+    from qbench.quant.onnx import onnxruntime_session, static
 
     job.progress("quantize", 0.2)
     if job.mode == "dynamic":
-        return Made(notes=onnx_model.dynamic(source, file, job.recipe))
-    if job.mode == "static" and job.recipe.framework_default:
-        onnx_model.framework_static(source, file, job.recipe, job.calibration)
+        notes = onnxruntime_session.dynamic(source, file, job.recipe)
+    elif job.mode == "static" and job.recipe.framework_default:
+        onnxruntime_session.framework_static(source, file, job.recipe, job.calibration)
+        notes = ()
     else:
         return quantized(job, source, file, runtime="onnxruntime")
-    return Made()
+    return Made(notes=notes, float_reasons=static.within_subgraphs(source))
 
 
 class OnnxRunner(Runner):
     """One inference session on the CPU provider."""
 
     def __init__(self, file: Path, *, threads: int) -> None:
-        from qbench.quant import onnx_model
+        from qbench.quant.onnx import onnxruntime_session
 
-        self._session = onnx_model.open_session(file, threads=threads)
+        self._session = onnxruntime_session.open_session(file, threads=threads)
         self._names = [value.name for value in self._session.get_inputs()]
         self._types = [value.type for value in self._session.get_inputs()]
         self._outputs = [self._session.get_outputs()[0].name]

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from qbench.backends import onnx_own
+from qbench.backends import own_int8_file
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.onnx_build import EXPORTS, FILE, Made, fp32_file, quantized, resolved, why_not
 from qbench.errors import MeasureError
@@ -29,7 +29,7 @@ class OpenVino(Backend):
     modes = ("fp32", "static", "qat")
     flows = ("onnx",)
     int8_files = True
-    modules = ("openvino", "qbench.quant.openvino_model")
+    modules = ("openvino", "qbench.quant.artifacts.openvino_model")
 
     def missing(self) -> str | None:
         """Whether the packages are there."""
@@ -55,7 +55,10 @@ class OpenVino(Backend):
 
     def build(self, job: BuildJob) -> Built:
         """Exports or quantizes, and reads the layers from the graph that OpenVINO executes."""
+        from qbench.quant.onnx import openvino_operators
+
         with fp32_file(job) as source:
+            openvino_operators.require_transforms(source)
             if job.mode == "fp32":
                 return _fp32(job, source)
             own = job.mode == "static" and job.recipe.framework_default
@@ -73,52 +76,55 @@ class OpenVino(Backend):
 
 def _fp32(job: BuildJob, source: Path) -> Built:
     """The file itself; its layers are those of the file as written."""
-    from qbench.quant import onnx_file, onnx_layers, openvino_model
+    from qbench.quant.artifacts import onnx_file, openvino_model
+    from qbench.quant.onnx import onnxruntime_layers
 
     file = job.folder / FILE
     onnx_file.copy(source, file)
     openvino_model.require_repeatable(file, onnx_file.tiled(file, job.example))
-    layers = onnx_layers.layers(source, job.example, optimized=False)
+    layers = onnxruntime_layers.layers(source, job.example, optimized=False)
     return Built(format="onnx", file=FILE, layers=layers, fixed_batch=onnx_file.fixed_batch(source))
 
 
 def _of_user(job: BuildJob, source: Path, file: Path) -> Built:
     """The user's own int8 file; its layers are those of that file."""
-    from qbench.quant import openvino_model
+    from qbench.quant.artifacts import openvino_model
 
     def run(path: Path, inputs: Inputs) -> Array:
         return openvino_model.run(openvino_model.compile_file(path), inputs)
 
-    made = onnx_own.take(job, source, file)
-    onnx_own.require_outputs(job, source, file, run)
-    return _int8(job, file, file, made)
+    int8_file = own_int8_file.take(job, source, file)
+    own_int8_file.require_outputs(job, source, file, run)
+    return _int8(job, file, file, int8_file)
 
 
 def _by_nncf(job: BuildJob, source: Path, file: Path) -> Made:
-    from qbench.quant import openvino_model
+    from qbench.quant.artifacts import openvino_model
 
     openvino_model.quantize(source, file, job.calibration)
     return Made(notes=(NNCF_NOTE,))
 
 
-def _int8(job: BuildJob, source: Path, file: Path, made: Made) -> Built:
+def _int8(job: BuildJob, source: Path, file: Path, int8_file: Made) -> Built:
     """What was built, proven, with its layers as they ran."""
-    from qbench.quant import input_range, onnx_file, onnx_layers, openvino_layers, openvino_model
+    from qbench.quant.analysis import quantized_range
+    from qbench.quant.artifacts import onnx_file, openvino_model
+    from qbench.quant.onnx import onnxruntime_layers, openvino_layers
 
     inputs = onnx_file.tiled(source, job.example)
     openvino_model.require_repeatable(file, inputs)
-    written = onnx_layers.executed(source, job.example, optimized=False)
-    reference = onnx_layers.as_float(written)
+    written = onnxruntime_layers.executed(source, job.example, optimized=False)
+    reference = onnxruntime_layers.as_float(written)
     return Built(
         format="onnx" if file.name == FILE else "openvino",
         file=file.name,
-        layers=onnx_layers.match(reference, openvino_layers.executed(file, inputs)),
+        layers=onnxruntime_layers.match(reference, openvino_layers.executed(file, inputs)),
         fixed_batch=onnx_file.fixed_batch(source),
-        note="; ".join(made.notes) or None,
-        float_reasons=made.float_reasons,
-        rewrites=made.rewrites,
-        rewrite_difference=made.rewrite_difference,
-        input_ranges=input_range.of_onnx(file) if file.name == FILE else (),
+        note="; ".join(int8_file.notes) or None,
+        float_reasons=int8_file.float_reasons,
+        rewrites=int8_file.rewrites,
+        rewrite_difference=int8_file.rewrite_difference,
+        input_ranges=quantized_range.of_onnx(file) if file.name == FILE else (),
     )
 
 
@@ -126,7 +132,7 @@ class OpenVinoRunner(Runner):
     """One compiled model and its only request. ``observed`` tells what the runtime made of the settings."""
 
     def __init__(self, file: Path, *, threads: int) -> None:
-        from qbench.quant import openvino_model
+        from qbench.quant.artifacts import openvino_model
 
         self._before = frozenset(_threads())
         self._model = openvino_model.compile_file(file, threads=threads)
@@ -139,8 +145,8 @@ class OpenVinoRunner(Runner):
         import openvino
 
         # Memory that is mapped for reading only cannot be shared: whole numbers come as they lie in the cache.
-        arrays = (np.require(one, requirements=("C", "W")) for one in inputs)
-        return {i: openvino.Tensor(one, shared_memory=True) for i, one in enumerate(arrays)}
+        arrays = (np.require(tensor, requirements=("C", "W")) for tensor in inputs)
+        return {i: openvino.Tensor(array, shared_memory=True) for i, array in enumerate(arrays)}
 
     def __call__(self, prepared: dict[int, Any]) -> Any:
         """One inference."""
@@ -172,11 +178,11 @@ def _threads() -> dict[int, set[int]]:
     """Thread of this process -> the cores that it may run on; empty where the system does not tell."""
     if not TASKS.is_dir() or not hasattr(os, "sched_getaffinity"):
         return {}
-    found = {}
+    counts = {}
     for task in TASKS.iterdir():
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            found[int(task.name)] = os.sched_getaffinity(int(task.name))
-    return found
+            counts[int(task.name)] = os.sched_getaffinity(int(task.name))
+    return counts
 
 
 def _outside(now: dict[int, set[int]], before: frozenset[int]) -> dict[int, set[int]]:

@@ -10,7 +10,7 @@ from qbench.backends.base import Backend, BuildJob, Built, Runner
 from qbench.backends.torch_quantize import quantized, with_room_for_sums, without_ranges
 from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, torch_missing
 from qbench.models.base import NetworkKind
-from qbench.quant import torch_ao
+from qbench.quant.pytorch import torch_ao
 from qbench.quant.recipe import Recipe
 
 FILE = "model.pt"
@@ -76,28 +76,30 @@ class TorchAO(Backend):
 
     def build(self, job: BuildJob) -> Built:
         """Quantizes on this engine, saves, reloads, checks bit-equality, reads the layers from the file."""
-        from qbench.quant import coverage, input_range, torchscript, widened
+        from qbench.quant.analysis import quantized_range
+        from qbench.quant.artifacts import coverage, torchscript
+        from qbench.quant.pytorch import padded_depthwise
 
         torch_ao.set_engine(self.name)
         example = one_example(job)
         reference, unseen = torchscript.counted(job.network.module, example)
-        made = quantized(job, self.name, example)
-        traced = save(made.converted.module, job, job.folder / FILE)
+        built = quantized(job, self.name, example)
+        traced = save(built.converted.module, job, job.folder / FILE)
         loaded = torchscript.load(job.folder / FILE)
         ran, uncounted = torchscript.counted(loaded, example)
-        ran = widened.without_rims(ran, made.converted.module, example)
-        notes = (self._note(), *made.converted.notes, traced)
+        ran = padded_depthwise.without_rims(ran, built.converted.module, example)
+        notes = (self._note(), *built.converted.notes, traced)
         return Built(
             format="torchscript",
             file=FILE,
             layers=coverage.align(reference, ran),
             uncounted=unseen or uncounted,
             note="; ".join(note for note in notes if note) or None,
-            float_reasons=made.converted.float_reasons,
-            rewrites=made.rewrites,
-            rewrite_difference=made.rewrite_difference,
-            layer_numbers=made.layer_numbers,
-            input_ranges=() if job.mode == "dynamic" else input_range.of_module(loaded, example),
+            float_reasons=built.converted.float_reasons,
+            rewrites=built.rewrites,
+            rewrite_difference=built.rewrite_difference,
+            layer_numbers=built.layer_numbers,
+            input_ranges=() if job.mode == "dynamic" else quantized_range.of_module(loaded, example),
         )
 
     def _note(self) -> str | None:

@@ -12,9 +12,9 @@ from typing import Any
 from qbench.backends.base import BuildJob
 from qbench.backends.torch_runner import tensors, training_tensors
 from qbench.errors import BuildError
-from qbench.quant import input_range
-from qbench.quant.flow import Batches, Converted
-from qbench.quant.input_range import Ranges
+from qbench.quant.analysis import quantized_range
+from qbench.quant.analysis.quantized_range import Ranges
+from qbench.quant.flow import Batches, Converted, QuantizeJob
 from qbench.quant.recipe import Recipe
 
 _BATCH = 16  # calibration examples of one call: a 224 x 224 network holds its activations for as many
@@ -59,7 +59,7 @@ def calibration_batches(job: BuildJob, size: int = _BATCH, most: int | None = No
 
 def quantized(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Quantized:
     """The job's network as its mode and recipe say; raises ``BuildError``."""
-    flow: Any = importlib.import_module(f"qbench.quant.{job.recipe.flow}")
+    flow: Any = importlib.import_module(f"qbench.quant.pytorch.{job.recipe.flow}")
     canonical_form = _canonical(job, example, training=job.mode == "qat")
     job = replace(job, recipe=_without_folded(job, canonical_form.converted.module))
     converted = _converted(job, flow, engine, canonical_form.converted.module, example)
@@ -70,7 +70,7 @@ def quantized(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Quantized
         canonical_form,
         converted=replace(converted, notes=notes),
         layer_numbers=numbers,
-        input_ranges=() if job.mode == "dynamic" else input_range.of_module(converted.module, example),
+        input_ranges=() if job.mode == "dynamic" else quantized_range.of_module(converted.module, example),
     )
 
 
@@ -88,21 +88,21 @@ def _without_folded(job: BuildJob, module: Any) -> Recipe:
 
 def _layer_numbers(job: BuildJob, int8: Any) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
     """Of each layer its numbers, and a note where they cannot be had: that is no reason to lose a good variant."""
-    from qbench.quant import per_layer
+    from qbench.quant.analysis import layer_error
 
     few = calibration_batches(job, size=_COMPARED, most=_COMPARED)
     try:
-        found = per_layer.numbers(job.network.module, int8, few)
+        found = layer_error.numbers(job.network.module, int8, few)
     except BuildError as error:
         return (), (f"its layers are not held against fp32: {error}",)
-    return tuple(_as_data(one) for one in found), ()
+    return tuple(_as_data(layer) for layer in found), ()
 
 
-def _as_data(one: Any) -> dict[str, Any]:
+def _as_data(layer: Any) -> dict[str, Any]:
     """A layer's numbers as JSON has them: no infinity, which equal outputs give."""
-    if one.sqnr_db == math.inf:
-        return {**asdict(one), "sqnr_db": None, "reason": "equal to fp32"}
-    return asdict(one)
+    if layer.sqnr_db == math.inf:
+        return {**asdict(layer), "sqnr_db": None, "reason": "equal to fp32"}
+    return asdict(layer)
 
 
 def as_fp32(job: BuildJob, example: tuple[Any, ...]) -> Quantized:
@@ -118,42 +118,34 @@ def _canonical(job: BuildJob, example: tuple[Any, ...], *, training: bool) -> Qu
         return Quantized(converted=Converted(module=job.network.module))
     job.progress("canonicalize", 0.05)
     # X86InductorQuantizer matches each module once; torch.ao's layers can be called twice.
-    found = canonical.canonicalize(
+    form = canonical.canonicalize(
         job.network.module, example, training=training, separate_weights=job.recipe.flow == "pt2e"
     )
     return Quantized(
-        converted=Converted(module=found.module, notes=found.kept),
-        rewrites=found.rewrites,
-        rewrite_difference=found.largest_difference,
+        converted=Converted(module=form.module, notes=form.kept),
+        rewrites=form.rewrites,
+        rewrite_difference=form.largest_difference,
     )
 
 
 def _converted(job: BuildJob, flow: Any, engine: str, module: Any, example: tuple[Any, ...]) -> Converted:
-    made: Converted
+    if job.mode == "qat":
+        return _trained(job, flow, engine, module)
+    quantize_job = QuantizeJob(module, engine, job.recipe, example, job.progress, job.shared)
+    converted: Converted
     if job.mode == "dynamic":
         job.progress("quantize", 0.3)
-        made = flow.dynamic(module, engine, job.recipe, example)
-    elif job.mode == "static":
-        more = {"shared": job.shared} if job.recipe.flow == "fx" else {}
-        made = flow.static(module, engine, job.recipe, example, calibration_batches(job), job.progress, **more)
+        converted = flow.dynamic(quantize_job)
     else:
-        made = _trained(job, flow, engine, module)
-    return made
+        converted = flow.static(quantize_job, calibration_batches(job))
+    return converted
 
 
 def _trained(job: BuildJob, flow: Any, engine: str, module: Any) -> Converted:
-    from qbench.quant import qat
+    from qbench.quant.pytorch import qat
 
     inputs, labels = training_tensors(job)
-    trained = qat.train(
-        module,
-        flow,
-        engine,
-        job.recipe,
-        inputs,
-        labels,
-        checkpoints=job.checkpoints,
-        progress=job.progress,
-        shared=job.shared,
-    )
+    first = tuple(tensor[:1] for tensor in inputs)
+    quantize_job = QuantizeJob(module, engine, job.recipe, first, job.progress, job.shared)
+    trained = qat.train(flow, quantize_job, inputs, labels, checkpoints=job.checkpoints)
     return replace(trained.converted, notes=(f"trained on {trained.loss}", *trained.converted.notes, *trained.notes))

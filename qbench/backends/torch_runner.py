@@ -10,7 +10,7 @@ from typing import Any
 from qbench.backends.base import Array, BuildJob, Inputs, Runner
 
 # What loading a TorchScript file imports.
-MODULES = ("torch", "qbench.quant.torch_ao", "qbench.quant.torchscript")
+MODULES = ("torch", "qbench.quant.pytorch.torch_ao", "qbench.quant.artifacts.torchscript")
 # Outputs of two calls on one example, as a share of the largest: rounding is far below, dropout far above.
 SAME = 1e-4
 
@@ -43,18 +43,18 @@ def training_tensors(job: BuildJob) -> tuple[tuple[Any, ...], Any]:
 def one_example(job: BuildJob) -> tuple[Any, ...]:
     """The job's example as tensors; raises ``BuildError`` where the network does not take a batch of 1, or gives
     another answer at each call."""
-    from qbench.quant import forward
+    from qbench.quant import model_call
 
     example = tensors(job.example)
-    forward.of_one_example(job.network.module, example)
-    forward.require_repeatable(job.network.module, example=example, tolerance=SAME)
+    model_call.of_one_example(job.network.module, example)
+    model_call.require_repeatable(job.network.module, example=example, tolerance=SAME)
     return example
 
 
 def save(module: Any, job: BuildJob, file: Path) -> str | None:
     """Saves a module as TorchScript, proven on the job's probes; a note where the trace froze decisions on values,
     which are then tried on the calibration examples, one at a time."""
-    from qbench.quant import torchscript
+    from qbench.quant.artifacts import torchscript
 
     count = len(job.calibration[0])
     examples = (tensors(tuple(array[i : i + 1] for array in job.calibration)) for i in range(count))
@@ -67,7 +67,8 @@ class TorchScriptRunner(Runner):
     def __init__(self, file: Path, *, threads: int, engine: str | None) -> None:
         import torch
 
-        from qbench.quant import torch_ao, torchscript
+        from qbench.quant.artifacts import torchscript
+        from qbench.quant.pytorch import torch_ao
 
         torch.set_num_threads(threads)
         # The number can be set once in a process, before the pool starts: then the read-back decides.

@@ -39,12 +39,12 @@ class TorchScript(Backend):
 
     def build(self, job: BuildJob) -> Built:
         """Saves the traced, frozen network and reads its layers from it."""
-        from qbench.quant import torchscript
+        from qbench.quant.artifacts import torchscript
 
         example = one_example(job)
         job.progress("trace and freeze", 0.3)
-        made = as_fp32(job, example)
-        note = save(made.converted.module, job, job.folder / FILE)
+        built = as_fp32(job, example)
+        note = save(built.converted.module, job, job.folder / FILE)
         layers, uncounted = torchscript.counted(job.network.module, example)
         return Built(
             format="torchscript",
@@ -52,8 +52,8 @@ class TorchScript(Backend):
             layers=layers,
             uncounted=uncounted,
             note=note,
-            rewrites=made.rewrites,
-            rewrite_difference=made.rewrite_difference,
+            rewrites=built.rewrites,
+            rewrite_difference=built.rewrite_difference,
         )
 
     def load(self, file: Path, *, threads: int) -> Runner:

@@ -93,7 +93,7 @@ def positions(n: int, samples: int, seed: int) -> Array:
     Raises ``DataError`` when there are not that many.
     """
     if not 1 <= samples <= n:
-        raise DataError(f"samples: {samples} were asked for, there are {n}; choose 1 to {n} or leave it out for all")
+        raise DataError(f"samples: {samples} were asked for, there are {n}; write samples: {n}, or fewer")
     # The old generator: its stream is frozen for good (NEP 19), that of default_rng may change.
     return np.sort(np.random.RandomState(seed % 2**32).permutation(n)[:samples])
 

@@ -21,8 +21,8 @@ import numpy as np
 from qbench.datasets import fetch
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
-from qbench.datasets.check import check, require_split
 from qbench.datasets.fetch import Remote
+from qbench.datasets.validation import check, require_split
 from qbench.errors import DataError
 
 NAME = "cifar-10"

@@ -52,7 +52,7 @@ def read_csv(file: Path, columns: Columns, *, delimiter: str = ",", encoding: st
     names = header(file, delimiter=delimiter, encoding=encoding)
     wanted = (columns.text, *([] if columns.label is None else [columns.label]), *columns.others)
     places = [_place(file, names, name) for name in wanted]
-    found = []
+    records = []
     with _rows(file, delimiter, encoding) as rows:
         next(rows)
         for line, row in rows:
@@ -65,10 +65,10 @@ def read_csv(file: Path, columns: Columns, *, delimiter: str = ",", encoding: st
             if not text.strip():
                 raise DataError(f"{file}:{line}: there is no text in column '{columns.text}'; remove the line")
             label = None if columns.label is None else rest.pop(0).strip()
-            found.append(Row(line=line, text=text, label=label, others=tuple(rest)))
-    if not found:
+            records.append(Row(line=line, text=text, label=label, others=tuple(rest)))
+    if not records:
         raise DataError(f"{file}: it has a first line with names, but no rows")
-    return found
+    return records
 
 
 def _place(file: Path, names: list[str], name: str) -> int:

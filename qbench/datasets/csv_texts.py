@@ -19,17 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from qbench.datasets import apart, tokens
+from qbench.datasets import deduplicated_split, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
-from qbench.datasets.check import check, require_split
 from qbench.datasets.csv_file import Columns, Row, header, read_csv
 from qbench.datasets.splits import SPLITS
-from qbench.errors import DataError
+from qbench.datasets.validation import check, require_split
+from qbench.errors import DataError, first_names
 
 NAME = "csv"
 COLUMNS = ("text", "label", "split")
-OPTIONS = (*COLUMNS, "classes", "delimiter", "encoding", *tokens.OPTIONS, *apart.OPTIONS)
+OPTIONS = (*COLUMNS, "classes", "delimiter", "encoding", *tokens.OPTIONS, *deduplicated_split.OPTIONS)
 ENDINGS = (".csv", ".tsv")
 SHOWN = 5
 
@@ -90,7 +90,7 @@ class CsvTexts(Dataset):
         rows = source.rows()
         everything = self._of(source, rows)
         if source.split is None:
-            index = apart.split(NAME, self.options, everything)
+            index = deduplicated_split.split(NAME, self.options, everything)
         else:
             of_row = np.array([row.others[0].strip() for row in rows])
             if "" in of_row:
@@ -151,10 +151,9 @@ def _labels(rows: Sequence[Row], names: tuple[str, ...] | None, source: Source) 
     strange = next((row for row, number in zip(rows, numbers, strict=True) if number is None), None)
     if strange is not None:
         seen = sorted({str(row.label) for row in rows})
-        shown = ", ".join(seen[:SHOWN]) + (f" and {len(seen) - SHOWN} more" if len(seen) > SHOWN else "")
         raise DataError(
-            f"{source.file}:{strange.line}: the label {strange.label!r} is no number (there are {shown}); write "
-            "classes: the list of their names in the order of the model's outputs"
+            f"{source.file}:{strange.line}: the label {strange.label!r} is no number (there are "
+            f"{first_names(seen, SHOWN)}); write classes: the list of their names in the order of the model's outputs"
         )
     whole = all(isinstance(number, int) for number in numbers)
     return np.array(numbers, dtype=np.int64 if whole else np.float64)
@@ -163,8 +162,8 @@ def _labels(rows: Sequence[Row], names: tuple[str, ...] | None, source: Source) 
 def _position(row: Row, names: tuple[str, ...], source: Source) -> int:
     if row.label not in names:
         raise DataError(
-            f"{source.file}:{row.line}: the label {row.label!r} is none of the classes {', '.join(names[:SHOWN])}"
-            f"{' …' if len(names) > SHOWN else ''}; correct it, or add it to classes"
+            f"{source.file}:{row.line}: the label {row.label!r} is none of the classes "
+            f"{first_names(names, SHOWN)}; correct it, or add it to classes"
         )
     return names.index(row.label)
 
@@ -183,15 +182,15 @@ def _files(place: Path) -> dict[str, Path]:
     """Files by split; the split is ``""`` for a file of all."""
     if not place.is_dir():
         return {"": place}
-    found = sorted(file for file in place.iterdir() if file.suffix.lower() in ENDINGS and file.is_file())
-    if not found:
+    files = sorted(file for file in place.iterdir() if file.suffix.lower() in ENDINGS and file.is_file())
+    if not files:
         raise DataError(
             f"{NAME}: {place}: no {' or '.join(ENDINGS)} in this folder; one file a split, such as train.csv"
         )
-    twice = sorted({file.stem for file in found if sum(other.stem == file.stem for other in found) > 1})
+    twice = sorted({file.stem for file in files if sum(other.stem == file.stem for other in files) > 1})
     if twice:
         raise DataError(f"{NAME}: {place}: two files are called {twice[0]}; keep one a split")
-    return {file.stem: file for file in found}
+    return {file.stem: file for file in files}
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:

@@ -11,8 +11,8 @@ import numpy as np
 
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
-from qbench.datasets.check import check, require_split
 from qbench.datasets.splits import SPLITS, stratified
+from qbench.datasets.validation import check, require_split
 
 TEST = 450
 SEED = 0

@@ -15,7 +15,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from qbench import cache, cache_root
+from qbench.cache import root as cache_root
+from qbench.cache import store
 from qbench.errors import DataError
 
 VARIABLE = "QBENCH_DATA"
@@ -45,7 +46,7 @@ def fetched(dataset: str, file: Remote, *, advice: str, root: Path | None = None
     """The file in the cache, downloaded if it is not there; raises ``DataError`` with ``advice`` where it cannot be."""
     from filelock import FileLock
 
-    root = cache.open_cache(root)
+    root = store.open_cache(root)
     folder = root / cache_root.DOWNLOADS / dataset
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / file.name

@@ -18,20 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from qbench import cache
-from qbench.cache_root import DOWNLOADS
-from qbench.datasets import apart, tokens
+from qbench.cache import store
+from qbench.cache.root import DOWNLOADS
+from qbench.datasets import deduplicated_split, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing, positions
-from qbench.datasets.check import check, inputs_of, labels_of, require_split
 from qbench.datasets.image import OPTIONS as IMAGES
 from qbench.datasets.image import Shape, pixels, shape_of
 from qbench.datasets.splits import SPLITS
+from qbench.datasets.validation import check, inputs_of, labels_of, require_split
 from qbench.errors import DataError
 
 NAME = "huggingface"
 COLUMNS = ("text", "image", "inputs")
-OWN = (*COLUMNS, "label", "config", "revision", "classes", *apart.OPTIONS)
+OWN = (*COLUMNS, "label", "config", "revision", "classes", *deduplicated_split.OPTIONS)
 OF_COLUMN = {
     "text": tokens.OPTIONS,
     "image": (*IMAGES, *opt.PREPROCESSING),
@@ -40,7 +40,6 @@ OF_COLUMN = {
 OPTIONS = tuple(dict.fromkeys((*OWN, *(key for keys in OF_COLUMN.values() for key in keys))))
 SAVED = ("state.json", "dataset_dict.json")
 OLDEST = 4  # earlier versions run a script that lies in the data's folder
-SHOWN = 5
 
 
 class HuggingFace(Dataset):
@@ -89,7 +88,7 @@ class HuggingFace(Dataset):
         if self._parts is None:
             assert self._lone is not None
             everything = self._rows(self._lone, np.arange(len(self.tables[self._lone])))
-            index = apart.split(NAME, self.options, everything)
+            index = deduplicated_split.split(NAME, self.options, everything)
             self._parts = {name: everything.take(chosen) for name, chosen in index.items()}
         return self._parts
 
@@ -151,7 +150,7 @@ def _columns(tables: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[str
     if given:
         value = options[given[0]]
         names = value if isinstance(value, list | tuple) and given[0] == "inputs" else [value]
-        return given[0], tuple(_known(name, features, given[0]) for name in names)
+        return given[0], tuple(_require_column(name, features, given[0]) for name in names)
     if len(images) == 1:
         return "image", (images[0],)
     if "text" in features:
@@ -176,7 +175,7 @@ def _features(tables: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _known(name: Any, features: Mapping[str, str], key: str) -> str:
+def _require_column(name: Any, features: Mapping[str, str], key: str) -> str:
     if name not in features:
         raise DataError(f"{NAME}: {key}: no column {name!r} in every split; there are {', '.join(features)}")
     return str(name)
@@ -185,7 +184,7 @@ def _known(name: Any, features: Mapping[str, str], key: str) -> str:
 def _label(tables: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
     features = _features(tables)
     if options.get("label") is not None:
-        return _known(options["label"], features, "label")
+        return _require_column(options["label"], features, "label")
     return "label" if "label" in features and "label" not in options else None
 
 
@@ -195,9 +194,9 @@ def _classes(tables: Mapping[str, Any], label: str | None, options: Mapping[str,
 
 
 def _labels(rows: Any, label: str, where: str) -> Array | None:
-    found = labels_of(list(rows[label]), f"{where}: column '{label}'")
+    labels = labels_of(list(rows[label]), f"{where}: column '{label}'")
     # The hub's way to keep the labels of a split secret.
-    return None if found.dtype.kind == "i" and bool((found == -1).all()) else found
+    return None if labels.dtype.kind == "i" and bool((labels == -1).all()) else labels
 
 
 def _library() -> Any:
@@ -213,26 +212,26 @@ def _library() -> Any:
     return datasets
 
 
-def _opened(value: str, options: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
+def _open(value: str, options: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
     """Split -> table, as the library has them."""
     library = _library()
     library.disable_progress_bars()
     place = base / Path(value).expanduser()
     try:
         if any((place / name).is_file() for name in SAVED):
-            found = library.load_from_disk(str(place))
+            tables = library.load_from_disk(str(place))
         else:
             target = str(place) if place.exists() else value
-            kept = cache.open_cache() / DOWNLOADS / NAME
+            kept = store.open_cache() / DOWNLOADS / NAME
             more = {"revision": options.get("revision"), "cache_dir": str(kept)}
-            found = library.load_dataset(target, options.get("config"), **more)
+            tables = library.load_dataset(target, options.get("config"), **more)
     except Exception as error:  # the library and its transports raise all kinds
         text = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(
             f"{NAME}: {value} is no folder that the library datasets reads beside the suite, and no data set that it "
             f"can fetch from the hub: {text}"
         ) from error
-    return found if isinstance(found, Mapping) else {"all": found}
+    return tables if isinstance(tables, Mapping) else {"all": tables}
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
@@ -240,4 +239,4 @@ def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Datas
     opt.known(NAME, options, OPTIONS)
     if not isinstance(value, str) or not value:
         raise DataError(f"{NAME}: expected a folder or a name on the hub, got {value!r}")
-    return HuggingFace(_opened(value, options, base), f"{NAME}:{value}", options, base)
+    return HuggingFace(_open(value, options, base), f"{NAME}:{value}", options, base)

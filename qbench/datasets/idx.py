@@ -15,8 +15,8 @@ from typing import Any
 
 from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Examples
-from qbench.datasets.check import check, labels_of, require_split
-from qbench.datasets.idx_file import found_file, read_idx
+from qbench.datasets.idx_format import found_file, read_idx
+from qbench.datasets.validation import check, labels_of, require_split
 from qbench.errors import DataError
 
 OPTIONS = ("classes", *opt.PREPROCESSING)
@@ -50,14 +50,14 @@ def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Datas
     """The splits of the folder or files; reads no file yet."""
     opt.known("idx", options, OPTIONS)
     if isinstance(value, Mapping):
-        return Idx(f"idx:{','.join(map(str, value))}", _given(value, base), options)
+        return Idx(f"idx:{','.join(map(str, value))}", _name_files(value, base), options)
     folder = opt.path("idx", value, base)
     if not folder.is_dir():
         raise DataError(f"idx: {folder} is not a folder; name single files by {{train: {{inputs: f, labels: f}}}}")
-    return Idx(f"idx:{value}", _found(folder), options)
+    return Idx(f"idx:{value}", _find_files(folder), options)
 
 
-def _given(value: Mapping[str, Any], base: Path) -> dict[str, tuple[Path, Path | None]]:
+def _name_files(value: Mapping[str, Any], base: Path) -> dict[str, tuple[Path, Path | None]]:
     files: dict[str, tuple[Path, Path | None]] = {}
     for split, pair in value.items():
         if not isinstance(pair, Mapping) or "inputs" not in pair or set(pair) - {"inputs", "labels"}:
@@ -69,7 +69,7 @@ def _given(value: Mapping[str, Any], base: Path) -> dict[str, tuple[Path, Path |
     return files
 
 
-def _found(folder: Path) -> dict[str, tuple[Path, Path | None]]:
+def _find_files(folder: Path) -> dict[str, tuple[Path, Path | None]]:
     files = {}
     for split, prefix in PREFIXES.items():
         inputs = found_file(folder, f"{prefix}-images", "idx3-ubyte")

@@ -23,11 +23,11 @@ import numpy as np
 
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, positions
-from qbench.datasets.check import check, require_split
 from qbench.datasets.image import OPTIONS as IMAGES
 from qbench.datasets.image import read_images, shape_of
 from qbench.datasets.splits import SPLITS, by_share
-from qbench.errors import DataError
+from qbench.datasets.validation import check, require_split
+from qbench.errors import DataError, first_names
 
 OPTIONS = (*IMAGES, *opt.PREPROCESSING, "seed", "test_share", "classes")
 SHOWN = 5  # names in a message
@@ -43,10 +43,10 @@ class ImageFolder(Dataset):
         self.shape = shape_of("image-folder", options)
         axis = 1 if self.shape.layout == "nchw" else 3
         self.preprocessing = opt.preprocessing("image-folder", options, scale=1 / 255, channel_axis=axis)
-        found = _find(folder)
-        names = sorted({name for classes in found.values() for name in classes})
+        files = _find(folder)
+        names = sorted({name for classes in files.values() for name in classes})
         self.labels, self.classes = _labels(names, options.get("classes"), base)
-        self.files = {split: self._labelled(classes) for split, classes in found.items()}
+        self.files = {split: self._labelled(classes) for split, classes in files.items()}
         if "" in self.files:
             self.files = _split(self.files[""], options)
         self.splits = tuple(self.files)
@@ -94,16 +94,16 @@ def _find(folder: Path) -> dict[str, dict[str, list[Path]]]:
             f"image-folder: {folder}: images lie both in {direct[0]}/ and one level deeper in "
             f"{next(iter(as_splits))}/; use either <split>/<class>/image or <class>/image"
         )
-    found = as_splits or ({"": as_classes} if direct else {})
-    if not found:
+    splits = as_splits or ({"": as_classes} if direct else {})
+    if not splits:
         raise DataError(
             f"image-folder: {folder}: no images in <split>/<class>/ or <class>/; read are {', '.join(ENDINGS)}"
         )
-    for split, classes in found.items():
+    for split, classes in splits.items():
         empty = sorted(name for name, files in classes.items() if not files)
         if empty:
             raise DataError(f"image-folder: {folder / split}: no images in the class folders {', '.join(empty)}")
-    return found
+    return splits
 
 
 def _labels(names: Sequence[str], classes: Any, base: Path) -> tuple[dict[str, int], int]:
@@ -116,16 +116,16 @@ def _labels(names: Sequence[str], classes: Any, base: Path) -> tuple[dict[str, i
         if wrong:
             raise DataError(
                 f"image-folder: classes: {count}: folders must then be called by the model's outputs, 0 to "
-                f"{count - 1}; these are not: {', '.join(wrong[:SHOWN])}; or give classes a file of names"
+                f"{count - 1}; these are not: {first_names(wrong, SHOWN)}; or give classes a file of names"
             )
         twice = sorted({name for name in names if sum(int(other) == int(name) for other in names) > 1})
         if twice:
-            raise DataError(f"image-folder: classes: {', '.join(twice[:SHOWN])} are one class; keep one folder")
+            raise DataError(f"image-folder: classes: {first_names(twice, SHOWN)} are one class; keep one folder")
         return {name: int(name) for name in names}, count
     listed = _listed(classes, base)
     missing = [name for name in names if name not in listed]
     if missing:
-        raise DataError(f"image-folder: classes: no such class as the folders {', '.join(missing[:SHOWN])}; list it")
+        raise DataError(f"image-folder: classes: no such class as the folders {first_names(missing, SHOWN)}; list it")
     return {name: listed.index(name) for name in names}, len(listed)
 
 
@@ -145,7 +145,7 @@ def _listed(classes: Any, base: Path) -> list[str]:
     found = [name.strip() for name in classes]
     twice = sorted({name for name in found if found.count(name) > 1})
     if twice:
-        raise DataError(f"image-folder: classes: named twice: {', '.join(twice[:SHOWN])}")
+        raise DataError(f"image-folder: classes: named twice: {first_names(twice, SHOWN)}")
     return found
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from qbench.datasets import fetch
 from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Examples, Preprocessing
-from qbench.datasets.check import check, labels_of, require_split
 from qbench.datasets.fetch import Remote
-from qbench.datasets.idx_file import found_file, read_idx
+from qbench.datasets.idx_format import found_file, read_idx
+from qbench.datasets.validation import check, labels_of, require_split
 from qbench.errors import DataError
 
 COUNTS = {"train": 60_000, "test": 10_000}

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from qbench import npz_file
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples
-from qbench.datasets.check import check, inputs_of, labels_of, require_split
 from qbench.datasets.splits import SPLITS, by_share
+from qbench.datasets.validation import check, inputs_of, labels_of, require_split
 from qbench.errors import DataError
+from qbench.files import npz_file
 
 OPTIONS = ("classes", *opt.PREPROCESSING, "to_float", "stored_layout", "test_share", "seed")
 INPUT = re.compile(r"(?:(?P<split>.+)_)?inputs(?:_(?P<position>\d+))?|x_(?P<keras>.+)")
@@ -61,7 +61,7 @@ class Npz(Dataset):
         keys = self.lone or self.keys[split]
         arrays = self._arrays([*keys.inputs, *([keys.labels] if keys.labels else [])])
         inputs = tuple(self._input(arrays, key) for key in keys.inputs)
-        labels = labels_of(arrays[keys.labels], self._at(keys.labels)) if keys.labels else None
+        labels = labels_of(arrays[keys.labels], self._locate(keys.labels)) if keys.labels else None
         name = "inputs" if self.lone else split
         examples = Examples(inputs=inputs, labels=labels, ids=tuple(f"{name}[{i}]" for i in range(len(inputs[0]))))
         check(self, split, examples)  # before a split is taken out of it: lengths must agree
@@ -71,17 +71,17 @@ class Npz(Dataset):
             examples = examples.take(by_share(groups, test_share=self.test_share, seed=self.seed)[split])
         return examples
 
-    def _at(self, key: str) -> str:
+    def _locate(self, key: str) -> str:
         return f"{self.file}: {key}"
 
     def _input(self, arrays: Mapping[str, Array], key: str) -> Array:
-        return _laid_out(inputs_of(arrays[key], self._at(key)), self.layout, self._at(key))
+        return _to_channels_first(inputs_of(arrays[key], self._locate(key)), self.layout, self._locate(key))
 
     def _arrays(self, keys: list[str]) -> dict[str, Array]:
         try:
             return npz_file.read(self.file, keys)
         except npz_file.BadNpz as error:
-            where = self.file if error.key is None else self._at(error.key)
+            where = self.file if error.key is None else self._locate(error.key)
             if error.pickled:
                 raise DataError(
                     f"{where}: cannot be read without pickle, which could run code; save it as "
@@ -124,7 +124,7 @@ def _names(file: Path) -> tuple[str, ...]:
         raise DataError(f"{file}: not an .npz file (write it with numpy.savez): {error}") from error
 
 
-def _laid_out(array: Array, layout: str, where: str) -> Array:
+def _to_channels_first(array: Array, layout: str, where: str) -> Array:
     dimensions = {"nchw": 4, "nhwc": 4, "hw": 3}.get(layout, array.ndim)
     if array.ndim != dimensions:
         raise DataError(f"{where}: stored_layout '{layout}' has {dimensions} dimensions, this array {array.shape}")

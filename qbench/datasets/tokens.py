@@ -85,13 +85,13 @@ class Tokens:
         if self.pad is not None:
             return self.pad
         known = (own.get("pad_id"), *map(tokenizer.token_to_id, PADS))
-        found = next((one for one in known if one is not None), None)
-        if found is None:
+        pad = next((candidate for candidate in known if candidate is not None), None)
+        if pad is None:
             raise DataError(
                 f"{self.loader}: tokenizer: {self.file} has no token {' or '.join(PADS)} to fill texts up; write pad: "
                 "the id that the model was trained with (any will do where it takes a mask)"
             )
-        return int(found)
+        return int(pad)
 
 
 def tokens(loader: str, options: Mapping[str, Any], base: Path, *, length: int = LENGTH) -> Tokens:
@@ -111,8 +111,8 @@ def tokens(loader: str, options: Mapping[str, Any], base: Path, *, length: int =
 
 
 def _default(loader: str) -> Path:
-    found = importlib.util.find_spec(PACKAGE)
-    for folder in (found.submodule_search_locations if found else None) or []:
+    spec = importlib.util.find_spec(PACKAGE)
+    for folder in (spec.submodule_search_locations if spec else None) or []:
         if (Path(folder) / INSIDE).is_file():
             return Path(folder) / INSIDE
     raise DataError(

@@ -10,12 +10,12 @@ from typing import Any
 
 from qbench import registry
 from qbench.errors import CaseError
-from qbench.measure.arm import ArmFacts, ArmSpec, LocalArm
 from qbench.measure.protocol import CONTROL, Earlier, Keep, Protocol, Tell, Watch
-from qbench.measure.samples import Samples, Seen
-from qbench.process import Limits, Worker
+from qbench.measure.samples import BlockTiming, Samples
+from qbench.measure.worker import LocalWorker, WorkerFacts, WorkerSpec
+from qbench.process.parent import Limits, Worker
 
-# Two thirds of the free memory may be held by the arms that are alive at once.
+# Two thirds of the free memory may be held by the workers that are alive at once.
 MEMORY_SHARE = 0.67
 ARM_BASE_BYTES = 150 * 2**20  # a process of its own, measured: 61 MB forked, up to 150 MB once a runtime has run
 ARM_FILE_FACTOR = 4  # weights as read, as unpacked, as prepacked by the kernels, and work space
@@ -27,19 +27,19 @@ class Measured:
 
     samples: Samples | None
     error: CaseError | None
-    facts: tuple[ArmFacts, ...]
+    facts: tuple[WorkerFacts, ...]
     peak_rss_bytes: int | None
 
 
-class RemoteArm:
-    """An arm in a process of its own; what it says of itself is kept when it closes."""
+class RemoteWorker:
+    """A worker in a process of its own; what it says of itself is kept when it closes."""
 
-    def __init__(self, spec: ArmSpec, *, limits: Limits, fresh: bool) -> None:
-        self.facts: ArmFacts | None = None
+    def __init__(self, spec: WorkerSpec, *, limits: Limits, fresh: bool) -> None:
+        self.facts: WorkerFacts | None = None
         self.peak_rss_bytes: int | None = None
-        imports = ("qbench.measure.arm", *registry.load("backend", spec.backend).modules)
+        imports = ("qbench.measure.worker", *registry.load("backend", spec.backend).modules)
         self._worker = Worker(
-            LocalArm, spec, limits=limits, cores=spec.cores, fresh=fresh, imports=imports, name=spec.case
+            LocalWorker, spec, limits=limits, cores=spec.cores, fresh=fresh, imports=imports, name=spec.case
         )
 
     def load(self) -> None:
@@ -47,10 +47,10 @@ class RemoteArm:
         self._worker.ready()
         self.facts = self._worker.ask("facts")
 
-    def block(self, calls: int) -> Seen:
+    def block(self, calls: int) -> BlockTiming:
         """That many calls."""
-        seen: Seen = self._worker.ask("block", calls)
-        return seen
+        timing: BlockTiming = self._worker.ask("block", calls)
+        return timing
 
     def close(self) -> None:
         """Asks for the peak of its memory and ends the process."""
@@ -60,8 +60,8 @@ class RemoteArm:
 
 
 def measure_group(
-    baseline: ArmSpec,
-    contenders: Sequence[ArmSpec],
+    baseline: WorkerSpec,
+    contenders: Sequence[WorkerSpec],
     *,
     protocol: Protocol,
     limits: Limits,
@@ -70,7 +70,7 @@ def measure_group(
     tell: Tell = lambda text, share: None,
     earlier: Earlier = MappingProxyType({}),
     keep: Keep = lambda known: None,
-    open_remote: Callable[..., Any] = RemoteArm,
+    open_remote: Callable[..., Any] = RemoteWorker,
 ) -> dict[str, Measured]:
     """What was measured of the baseline and of every contender, by case.
 
@@ -79,53 +79,53 @@ def measure_group(
     specs = {spec.case: spec for spec in (baseline, *contenders)}
     opened: dict[str, list[Any]] = {}
 
-    def open_arm(case: str) -> Any:
+    def open_worker(case: str) -> Any:
         spec = baseline if case == CONTROL else specs[case]
-        arm = open_remote(spec, limits=limits, fresh=fresh)
-        opened.setdefault(spec.case, []).append(arm)  # the control is one more process of the baseline
-        return arm
+        worker = open_remote(spec, limits=limits, fresh=fresh)
+        opened.setdefault(spec.case, []).append(worker)  # the control is one more process of the baseline
+        return worker
 
     names = [spec.case for spec in contenders]
-    outcome = protocol.measure(baseline.case, names, open_arm, watch, tell=tell, earlier=earlier, keep=keep)
-    return {case: _measured(result, opened.get(case, [])) for case, result in outcome.items()}
+    outcome = protocol.measure(baseline.case, names, open_worker, watch, tell=tell, earlier=earlier, keep=keep)
+    return {case: _gather_result(result, opened.get(case, [])) for case, result in outcome.items()}
 
 
-def _measured(result: Samples | CaseError, arms: list[Any]) -> Measured:
-    peaks = [arm.peak_rss_bytes for arm in arms if arm.peak_rss_bytes is not None]
+def _gather_result(result: Samples | CaseError, workers: list[Any]) -> Measured:
+    peaks = [worker.peak_rss_bytes for worker in workers if worker.peak_rss_bytes is not None]
     return Measured(
         samples=None if isinstance(result, CaseError) else result,
         error=result if isinstance(result, CaseError) else None,
-        facts=tuple(arm.facts for arm in arms if arm.facts is not None),
+        facts=tuple(worker.facts for worker in workers if worker.facts is not None),
         peak_rss_bytes=max(peaks) if peaks else None,
     )
 
 
-def cold_starts(spec: ArmSpec, count: int, *, limits: Limits, fresh: bool = False) -> list[ArmFacts]:
+def cold_starts(spec: WorkerSpec, count: int, *, limits: Limits, fresh: bool = False) -> list[WorkerFacts]:
     """The facts of that many more processes, each loaded, called five times and ended."""
-    found = []
+    facts = []
     for _ in range(count):
-        arm = RemoteArm(spec, limits=limits, fresh=fresh)
+        worker = RemoteWorker(spec, limits=limits, fresh=fresh)
         try:
-            arm.load()
+            worker.load()
         finally:
-            arm.close()
-        if arm.facts is not None:
-            found.append(arm.facts)
-    return found
+            worker.close()
+        if worker.facts is not None:
+            facts.append(worker.facts)
+    return facts
 
 
-def chunks(
-    contenders: Sequence[ArmSpec], *, file_bytes: Callable[[ArmSpec], int], free_bytes: int
-) -> list[list[ArmSpec]]:
+def split_by_memory(
+    contenders: Sequence[WorkerSpec], *, file_bytes: Callable[[WorkerSpec], int], free_bytes: int
+) -> list[list[WorkerSpec]]:
     """The contenders in as few groups as the free memory allows (each with its baseline and its control)."""
     budget = free_bytes * MEMORY_SHARE
-    made: list[list[ArmSpec]] = []
+    groups: list[list[WorkerSpec]] = []
     used = 0.0
     for spec in contenders:
         need = ARM_BASE_BYTES + ARM_FILE_FACTOR * file_bytes(spec)
-        if not made or used + need > budget:
-            made.append([])
+        if not groups or used + need > budget:
+            groups.append([])
             used = 2.0 * need  # baseline and control are at least as large as what is compared with them
-        made[-1].append(spec)
+        groups[-1].append(spec)
         used += need
-    return made
+    return groups

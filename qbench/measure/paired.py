@@ -12,10 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import CaseError
-from qbench.measure import in_hand
-from qbench.measure.blocks import COLD_CALLS, LONG_CALL_SECONDS, PILOTS, Block, block_for, cold_calls, pilot_calls
-from qbench.measure.protocol import CONTROL, Arm, Earlier, Keep, OpenArm, Outcome, Protocol, Seconds, Tell, Watch
-from qbench.measure.samples import Samples, Seen, counts, joined, split
+from qbench.measure import remaining
+from qbench.measure.block_size import COLD_CALLS, LONG_CALL_SECONDS, PILOTS, Block, block_for, cold_calls, pilot_calls
+from qbench.measure.protocol import (
+    CONTROL,
+    Earlier,
+    Keep,
+    OpenWorker,
+    Outcome,
+    Protocol,
+    Seconds,
+    Tell,
+    TimedWorker,
+    Watch,
+)
+from qbench.measure.samples import BlockTiming, Samples, counts, joined, split
 
 LOOK_AGAIN = 1.05  # a look at the interval costs the coordinator as much as many rounds, so it waits for news
 LEAST_PAIRS = 6  # fewer support no interval at 95 %
@@ -76,7 +87,7 @@ class Paired(Protocol):
         self,
         baseline: str,
         contenders: Sequence[str],
-        open_arm: OpenArm,
+        open_worker: OpenWorker,
         watch: Watch,
         *,
         tell: Tell = lambda text, share: None,
@@ -94,64 +105,75 @@ class Paired(Protocol):
         first = max(base.process, default=-1) + 1
         died: CaseError | None = None
         for number in range(first, self.processes):
-            alive = [one for one in series.values() if one.error is None]
-            for one in alive:
-                one.stopped, one.before, one.seconds, one.looked = None, one.before + one.seconds, 0.0, 0
-            _Session(self, baseline, base, number, shuffle, open_arm, watch, tell).run(alive)
+            alive = [case_series for case_series in series.values() if case_series.error is None]
+            for case_series in alive:
+                case_series.stopped, case_series.before, case_series.seconds, case_series.looked = (
+                    None,
+                    case_series.before + case_series.seconds,
+                    0.0,
+                    0,
+                )
+            _Session(self, baseline, base, number, shuffle, open_worker, watch, tell).run(alive)
             died, base.error = base.error or died, None
             if number < self.processes - 1:
-                keep({one.case: self._samples(one, series[CONTROL]) for one in (base, *alive) if one.calls})
+                keep(
+                    {
+                        case_series.case: self._samples(case_series, series[CONTROL])
+                        for case_series in (base, *alive)
+                        if case_series.calls
+                    }
+                )
         return self._outcome(base, series, died)
 
     def _outcome(self, base: _Series, series: dict[str, _Series], died: CaseError | None) -> Outcome:
         control = series.pop(CONTROL)
-        seen: Outcome = {base.case: self._samples(base, control) if base.calls or died is None else died}
-        for case, one in series.items():
-            if one.error is None and len(one.log_ratios) < LEAST_PAIRS and died is not None:
-                one.error = CaseError(f"the baseline {base.case} died: {died}")
-            seen[case] = one.error or self._samples(one, control)
-        return seen
+        outcome: Outcome = {base.case: self._samples(base, control) if base.calls or died is None else died}
+        for case, case_series in series.items():
+            if case_series.error is None and len(case_series.log_ratios) < LEAST_PAIRS and died is not None:
+                case_series.error = CaseError(f"the baseline {base.case} died: {died}")
+            outcome[case] = case_series.error or self._samples(case_series, control)
+        return outcome
 
-    def _samples(self, one: _Series, control: _Series) -> Samples:
-        calls, block = joined(one.calls)
-        baseline_calls, baseline_block = joined(one.baseline_calls)
+    def _samples(self, case_series: _Series, control: _Series) -> Samples:
+        calls, block = joined(case_series.calls)
+        baseline_calls, baseline_block = joined(case_series.baseline_calls)
         return Samples(
             protocol=self.name,
-            stopped=one.stopped or "cut_short",
+            stopped=case_series.stopped or "cut_short",
             calls_ns=calls,
             block=block,
             baseline_ns=baseline_calls,
             baseline_block=baseline_block,
-            log_ratios=np.asarray(one.log_ratios),
-            process=np.asarray(one.process, dtype=np.int64),
+            log_ratios=np.asarray(case_series.log_ratios),
+            process=np.asarray(case_series.process, dtype=np.int64),
             control_log_ratios=np.asarray(control.log_ratios),
             control_process=np.asarray(control.process, dtype=np.int64),
-            involuntary=counts(one.involuntary),
-            faults=counts(one.faults),
-            discarded=one.block.discard if one.block else 0,
-            seconds=one.before + one.seconds,
+            involuntary=counts(case_series.involuntary),
+            faults=counts(case_series.faults),
+            discarded=case_series.block.discard if case_series.block else 0,
+            seconds=case_series.before + case_series.seconds,
         )
 
 
 def _series(case: str, earlier: Earlier) -> _Series:
     """A series that is empty, or that goes on where a killed run was."""
-    found = earlier.get(case)
-    if found is None:
+    kept = earlier.get(case)
+    if kept is None:
         return _Series(case=case)
     return _Series(
         case=case,
-        calls=split(found.calls_ns, found.block),
-        baseline_calls=split(found.baseline_ns, found.baseline_block),
-        involuntary=list(found.involuntary) or [None] * len(np.unique(found.block)),
-        faults=list(found.faults) or [None] * len(np.unique(found.block)),
-        log_ratios=found.log_ratios.tolist(),
-        process=found.process.tolist(),
-        before=found.seconds,
+        calls=split(kept.calls_ns, kept.block),
+        baseline_calls=split(kept.baseline_ns, kept.baseline_block),
+        involuntary=list(kept.involuntary) or [None] * len(np.unique(kept.block)),
+        faults=list(kept.faults) or [None] * len(np.unique(kept.block)),
+        log_ratios=kept.log_ratios.tolist(),
+        process=kept.process.tolist(),
+        before=kept.seconds,
     )
 
 
 class _Session:
-    """One generation of processes: opens every arm, warms it up, runs rounds, closes every arm."""
+    """One generation of processes: opens every worker, warms it up, runs rounds, closes every worker."""
 
     def __init__(
         self,
@@ -160,7 +182,7 @@ class _Session:
         base: _Series,
         number: int,
         shuffle: random.Random,
-        open_arm: OpenArm,
+        open_worker: OpenWorker,
         watch: Watch,
         tell: Tell,
     ) -> None:
@@ -169,62 +191,62 @@ class _Session:
         self._base = base
         self._number = number
         self._shuffle = shuffle
-        self._open = open_arm
+        self._open = open_worker
         self._watch = watch
         self._tell = tell
         self._told = -math.inf
-        self._arms: dict[str, Arm] = {}
+        self._workers: dict[str, TimedWorker] = {}
 
     def run(self, series: list[_Series]) -> None:
-        everyone = [(self._base, self._base.case), *((one, one.case) for one in series)]
-        self._tell(*in_hand.starting(self._baseline, self._number, self._plan.processes, len(everyone)))
+        all_series = [(self._base, self._base.case), *((case_series, case_series.case) for case_series in series)]
+        self._tell(*remaining.starting(self._baseline, self._number, self._plan.processes, len(all_series)))
         try:
-            self._start(everyone)
-            for one, case in everyone:
-                if self._base.error is None and one.error is None:
-                    self._prepare(one, case)
-                if one.case == CONTROL and one.block is not None:
-                    self._base.block = one.block
+            self._start(all_series)
+            for case_series, case in all_series:
+                if self._base.error is None and case_series.error is None:
+                    self._prepare(case_series, case)
+                if case_series.case == CONTROL and case_series.block is not None:
+                    self._base.block = case_series.block
             self._rounds(series)
         finally:
-            for arm in self._arms.values():
-                arm.close()
+            for worker in self._workers.values():
+                worker.close()
 
-    def _start(self, everyone: list[tuple[_Series, str]]) -> None:
+    def _start(self, all_series: list[tuple[_Series, str]]) -> None:
         """All processes start side by side; then each loads its case, before any is warmed up."""
-        for act in (self._open_one, lambda case: self._arms[case].load()):
-            for one, case in everyone:
+        for act in (self._open_one, lambda case: self._workers[case].load()):
+            for case_series, case in all_series:
                 try:
-                    if one.error is None and self._base.error is None:
+                    if case_series.error is None and self._base.error is None:
                         act(case)
                 except CaseError as error:
-                    one.error = error
-                    self._watch(one.case)
+                    case_series.error = error
+                    self._watch(case_series.case)
 
     def _open_one(self, case: str) -> None:
-        self._arms[case] = self._open(case)
+        self._workers[case] = self._open(case)
 
-    def _prepare(self, one: _Series, case: str) -> None:
-        """Warms an arm up for the longer of ``warmup_calls`` and ``warmup_seconds``, and sizes its block once."""
+    def _prepare(self, case_series: _Series, case: str) -> None:
+        """Warms a worker up for the longer of ``warmup_calls`` and ``warmup_seconds``, and sizes its block once."""
         try:
-            arm = self._arms[case]
+            worker = self._workers[case]
             least, started = self._plan.warmup_calls, self._plan.seconds()
-            seen = arm.block(least)
+            timing = worker.block(least)
             # Where pilots follow, they are the second half of the warm-up.
-            warm = self._plan.warmup_seconds / (1 if one.block is not None or case == self._baseline else 2)
+            warm = self._plan.warmup_seconds / (1 if case_series.block is not None or case == self._baseline else 2)
             while self._plan.seconds() - started < warm:
-                seen = arm.block(least)
-            if one.block is None:
-                seconds = float(np.min(seen.calls_ns)) / 1e9
-                one.block = block_for(seconds, self._pilot(arm, seconds))
+                timing = worker.block(least)
+            if case_series.block is None:
+                seconds = float(np.min(timing.calls_ns)) / 1e9
+                case_series.block = block_for(seconds, self._pilot(worker, seconds))
         except CaseError as error:
-            one.error = error
-            self._watch(one.case)
+            case_series.error = error
+            self._watch(case_series.case)
 
-    def _pilot(self, arm: Arm, seconds: float) -> int:
-        """How many calls are cold after a switch: blocks of this arm, each after another one has run."""
-        baseline = self._arms[self._baseline]
-        if seconds > LONG_CALL_SECONDS or arm is baseline:  # the baseline takes over its own copy's: the control's
+    def _pilot(self, worker: TimedWorker, seconds: float) -> int:
+        """How many calls are cold after a switch: blocks of this worker, each after another one has run."""
+        baseline = self._workers[self._baseline]
+        if seconds > LONG_CALL_SECONDS or worker is baseline:  # the baseline takes over its own copy's: the control's
             return COLD_CALLS
         calls, pilots = pilot_calls(seconds), []
         for _ in range(PILOTS):
@@ -233,39 +255,46 @@ class _Session:
             except CaseError as error:
                 self._base.error = error
                 return COLD_CALLS
-            pilots.append(arm.block(calls).calls_ns)
+            pilots.append(worker.block(calls).calls_ns)
         return cold_calls(pilots)
 
     def _rounds(self, series: list[_Series]) -> None:
-        control = [one for one in series if one.case == CONTROL and one.error is None]
-        open_ = [one for one in series if one.case != CONTROL and one.error is None]
+        control = [case_series for case_series in series if case_series.case == CONTROL and case_series.error is None]
+        open_ = [case_series for case_series in series if case_series.case != CONTROL and case_series.error is None]
         while open_ and self._base.error is None:
             # The control is needed as long as anything is measured, and only until it is itself precise enough.
-            visited = [*open_, *(one for one in control if one.error is None and one.stopped != "precision")]
+            visited = [
+                *open_,
+                *(
+                    case_series
+                    for case_series in control
+                    if case_series.error is None and case_series.stopped != "precision"
+                ),
+            ]
             self._say(open_)
             self._shuffle.shuffle(visited)
-            for one in visited:
-                self._pair(one)
+            for case_series in visited:
+                self._pair(case_series)
                 if self._base.error is not None:
                     return
-            for one in visited:
-                self._judge(one)
-            open_ = [one for one in open_ if one.error is None and one.stopped is None]
+            for case_series in visited:
+                self._judge(case_series)
+            open_ = [case_series for case_series in open_ if case_series.error is None and case_series.stopped is None]
 
     def _say(self, open_: Sequence[_Series]) -> None:
         """Tells what is being measured and what is left, at most once a second."""
         now, plan = self._plan.seconds(), self._plan
-        if now - self._told >= in_hand.SAY_SECONDS:
-            self._told, spent = now, [one.seconds for one in open_]
+        if now - self._told >= remaining.SAY_SECONDS:
+            self._told, spent = now, [case_series.seconds for case_series in open_]
             most = plan.max_seconds / plan.processes
-            self._tell(*in_hand.measuring(open_[0].case, self._number, plan.processes, spent, most))
+            self._tell(*remaining.measuring(open_[0].case, self._number, plan.processes, spent, most))
 
-    def _pair(self, one: _Series) -> None:
+    def _pair(self, case_series: _Series) -> None:
         """A block of the contender and one of the baseline, side by side in random order."""
         started = self._plan.seconds()
-        pair = [one, self._base]
+        pair = [case_series, self._base]
         self._shuffle.shuffle(pair)
-        kept: dict[str, Seen] = {}
+        kept: dict[str, BlockTiming] = {}
         for part in pair:
             try:
                 kept[part.case] = self._block(part)
@@ -273,41 +302,47 @@ class _Session:
                 part.error = error
                 self._watch(part.case)
                 return
-        one.seconds += self._plan.seconds() - started
-        if any(seen.suspended for seen in kept.values()):
+        case_series.seconds += self._plan.seconds() - started
+        if any(timing.suspended for timing in kept.values()):
             return  # the machine slept: neither block says anything of the model
-        self._keep(one, kept[one.case], kept[self._baseline])
+        self._keep(case_series, kept[case_series.case], kept[self._baseline])
 
-    def _keep(self, one: _Series, seen: Seen, beside: Seen) -> None:
-        own, base = seen.calls_ns, beside.calls_ns
-        one.calls.append(own)
-        one.baseline_calls.append(base)
+    def _keep(self, case_series: _Series, timing: BlockTiming, beside: BlockTiming) -> None:
+        own, base = timing.calls_ns, beside.calls_ns
+        case_series.calls.append(own)
+        case_series.baseline_calls.append(base)
         self._base.calls.append(base)
-        for part, block in ((one, seen), (self._base, beside)):
+        for part, block in ((case_series, timing), (self._base, beside)):
             part.involuntary.append(block.involuntary)
             part.faults.append(block.faults)
         self._base.process.append(self._number)
         # A call below the clock's resolution reads 0; one nanosecond keeps the ratio defined.
-        one.log_ratios.append(math.log(max(1, int(own.min())) / max(1, int(base.min()))))
-        one.process.append(self._number)
+        case_series.log_ratios.append(math.log(max(1, int(own.min())) / max(1, int(base.min()))))
+        case_series.process.append(self._number)
 
-    def _block(self, one: _Series) -> Seen:
-        assert one.block is not None
-        seen = self._arms[one.case].block(one.block.discard + one.block.keep)
-        return replace(seen, calls_ns=seen.calls_ns[one.block.discard :])
+    def _block(self, case_series: _Series) -> BlockTiming:
+        assert case_series.block is not None
+        timing = self._workers[case_series.case].block(case_series.block.discard + case_series.block.keep)
+        return replace(timing, calls_ns=timing.calls_ns[case_series.block.discard :])
 
-    def _judge(self, one: _Series) -> None:
-        if one.error is not None:
+    def _judge(self, case_series: _Series) -> None:
+        if case_series.error is not None:
             return
-        mine = [ratio for ratio, number in zip(one.log_ratios, one.process, strict=True) if number == self._number]
+        own_ratios = [
+            ratio
+            for ratio, number in zip(case_series.log_ratios, case_series.process, strict=True)
+            if number == self._number
+        ]
         limit = self._plan.max_seconds / self._plan.processes
-        if one.seconds < limit and len(mine) < max(self._plan.rounds_each, one.looked * LOOK_AGAIN):
+        if case_series.seconds < limit and len(own_ratios) < max(
+            self._plan.rounds_each, case_series.looked * LOOK_AGAIN
+        ):
             return
-        one.looked = len(mine)
-        width = self._plan.half_width(mine)
+        case_series.looked = len(own_ratios)
+        width = self._plan.half_width(own_ratios)
         if width is not None and width <= self._plan.precision_each:
-            one.stopped = self._base.stopped = "precision"
-        elif one.seconds >= limit:
-            one.stopped = self._base.stopped = "max_seconds"
-        if one.stopped and one.case != CONTROL and self._number == self._plan.processes - 1:
-            self._watch(one.case)
+            case_series.stopped = self._base.stopped = "precision"
+        elif case_series.seconds >= limit:
+            case_series.stopped = self._base.stopped = "max_seconds"
+        if case_series.stopped and case_series.case != CONTROL and self._number == self._plan.processes - 1:
+            self._watch(case_series.case)

@@ -44,8 +44,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench import stats
-from qbench.record import Interval
+from qbench.stats import intervals
+from qbench.stats.interval_type import Interval
 
 LEVEL = 0.95
 # Independent calls that a two-sided interval at 95 % takes.
@@ -88,7 +88,7 @@ def percentile(calls: NDArray[np.float64], groups: Sequence[NDArray[np.float64]]
 
 def worth_of(calls: NDArray[np.float64], value: float) -> float:
     """How many independent calls these are worth where it is asked which are longer than ``value``."""
-    sizes = (stats.effective_size(ranks(calls)), stats.effective_size(calls > value))
+    sizes = (intervals.effective_size(ranks(calls)), intervals.effective_size(calls > value))
     known = [size for size in sizes if size is not None]
     return min(known) if known else float(len(calls))
 
@@ -115,8 +115,8 @@ def _order(worth: float, q: float) -> tuple[float, float]:
 
 def _reach(values: Sequence[float]) -> float | None:
     """Half the width of Student's t interval on the mean; None where there is no spread to read it from."""
-    found = stats.t_interval(np.asarray(values), LEVEL)
-    return None if found.high is None else found.high - found.value
+    interval = intervals.t_interval(np.asarray(values), LEVEL)
+    return None if interval.high is None else interval.high - interval.value
 
 
 def _apart(values: Sequence[float]) -> float:
@@ -127,6 +127,6 @@ def _apart(values: Sequence[float]) -> float:
     freedom, spread = len(logs) - 1, float(logs.std(ddof=1))
     together = (freedom * spread**2 + SPREAD_FREEDOM * SPREAD**2) / (freedom + SPREAD_FREEDOM)
     tail = (1 + LEVEL) / 2
-    seen = float(stdtrit(freedom, tail)) * spread
+    own = float(stdtrit(freedom, tail)) * spread
     pooled = float(stdtrit(freedom + SPREAD_FREEDOM, tail)) * math.sqrt(together)
-    return max(seen, pooled) / math.sqrt(len(logs))
+    return max(own, pooled) / math.sqrt(len(logs))

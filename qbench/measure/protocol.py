@@ -1,4 +1,4 @@
-"""The two protocols behind one interface: pure schedulers over arms, with the clock and the random order given.
+"""The two protocols behind one interface: pure schedulers over workers, with the clock and the random order given.
 
 ``paired`` answers "how much faster?" on a noisy machine: short blocks of the baseline and of each contender in
 random order, block minima, log ratios of neighbours. ``sequential`` is the literature's way (10 warm-up calls, 100
@@ -16,25 +16,25 @@ from typing import Protocol as Interface
 import numpy as np
 
 from qbench.errors import CaseError
-from qbench.measure.samples import Samples, Seen, counts
+from qbench.measure.samples import BlockTiming, Samples, counts
 
 CONTROL = "control"
 
 
-class Arm(Interface):
+class TimedWorker(Interface):
     """A loaded case that can be called."""
 
     def load(self) -> None:
         """Waits until the case is loaded; raises ``CaseError`` where that fails."""
 
-    def block(self, calls: int) -> Seen:
-        """That many calls; raises ``CaseError`` when the arm has died or hangs."""
+    def block(self, calls: int) -> BlockTiming:
+        """That many calls; raises ``CaseError`` when the worker has died or hangs."""
 
     def close(self) -> None:
-        """Ends the arm."""
+        """Ends the worker."""
 
 
-OpenArm = Callable[[str], Arm]
+OpenWorker = Callable[[str], TimedWorker]
 Seconds = Callable[[], float]
 Watch = Callable[[str], None]
 Tell = Callable[[str, float], None]  # what is in hand and what is left; how far that is, 0 to 1
@@ -53,7 +53,7 @@ class Protocol(ABC):
         self,
         baseline: str,
         contenders: Sequence[str],
-        open_arm: OpenArm,
+        open_worker: OpenWorker,
         watch: Watch,
         *,
         tell: Tell = lambda text, share: None,
@@ -62,8 +62,8 @@ class Protocol(ABC):
     ) -> Outcome:
         """Samples, or the error that ended it, of the baseline and of every contender.
 
-        ``open_arm(case)`` starts a case's process; the name ``control`` opens a second copy of the baseline.
-        ``watch(case)`` hears of each case that is done, ``tell`` what is being measured, and what is left. An arm
+        ``open_worker(case)`` starts a case's process; the name ``control`` opens a second copy of the baseline.
+        ``watch(case)`` hears of each case that is done, ``tell`` what is being measured, and what is left. A worker
         that dies ends its own case only. ``keep`` is handed what is known so far, as often as it is worth keeping;
         ``earlier`` is what a killed run kept: it goes on there.
         """
@@ -81,7 +81,7 @@ class Sequential(Protocol):
         self,
         baseline: str,
         contenders: Sequence[str],
-        open_arm: OpenArm,
+        open_worker: OpenWorker,
         watch: Watch,
         *,
         tell: Tell = lambda text, share: None,
@@ -89,32 +89,32 @@ class Sequential(Protocol):
         keep: Keep = lambda known: None,
     ) -> Outcome:
         """One case after the other; no ratios of neighbours, so no interval on the speed-up."""
-        seen: Outcome = {}
+        outcome: Outcome = {}
         cases = (baseline, *contenders)
         for number, case in enumerate(cases):
             tell(f"{case}: alone in its process, {number + 1} of {len(cases)} here", 0.0)
             try:
-                seen[case] = self._alone(case, open_arm)
+                outcome[case] = self._alone(case, open_worker)
             except CaseError as error:
-                seen[case] = error
+                outcome[case] = error
             watch(case)
-        return seen
+        return outcome
 
-    def _alone(self, case: str, open_arm: OpenArm) -> Samples:
-        arm = open_arm(case)
+    def _alone(self, case: str, open_worker: OpenWorker) -> Samples:
+        worker = open_worker(case)
         try:
-            arm.load()
-            arm.block(self.warmup)
-            seen = arm.block(self.calls)
+            worker.load()
+            worker.block(self.warmup)
+            timing = worker.block(self.calls)
         finally:
-            arm.close()
-        block = np.zeros(len(seen.calls_ns), dtype=np.int64)
+            worker.close()
+        block = np.zeros(len(timing.calls_ns), dtype=np.int64)
         return Samples(
             protocol=self.name,
             stopped="fixed",
-            calls_ns=seen.calls_ns,
+            calls_ns=timing.calls_ns,
             block=block,
             process=np.zeros(1, dtype=np.int64),
-            involuntary=counts([seen.involuntary]),
-            faults=counts([seen.faults]),
+            involuntary=counts([timing.involuntary]),
+            faults=counts([timing.faults]),
         )

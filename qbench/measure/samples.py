@@ -23,8 +23,8 @@ def _no_floats() -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """One block as an arm saw it: nanoseconds of each call; CPU time, involuntary context switches and page faults of
+class BlockTiming:
+    """One block as a worker saw it: nanoseconds of each call; CPU time, involuntary context switches and page faults of
     the whole block (None where the system does not tell); whether the machine was suspended meanwhile."""
 
     calls_ns: Nanoseconds

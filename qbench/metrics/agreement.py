@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from qbench.metrics.base import Array, MeanMetric
-from qbench.metrics.check import chosen, outputs_problem, scores, scores_problem
+from qbench.metrics.validation import chosen, outputs_problem, scores, scores_problem
 
 BLOCK = 2**18  # values at a time, in double precision
 # Two runtimes that add up float32 products in another order differ by some 1e-6 of the signal (120 dB), so what lies
@@ -23,11 +23,11 @@ def by_blocks(each: Callable[[Array, Array], Array], outputs: Array, reference: 
     """``each`` of two tables (n, values) in double precision, shape (n,), a block of rows at a time."""
     rows, fp32 = outputs.reshape(len(outputs), -1), reference.reshape(len(reference), -1)
     step = max(1, BLOCK // max(1, rows.shape[1]))
-    made = np.empty(len(rows))
+    values = np.empty(len(rows))
     for at in range(0, len(rows), step):
         block = slice(at, at + step)
-        made[block] = each(rows[block].astype(np.float64), fp32[block].astype(np.float64))
-    return made
+        values[block] = each(rows[block].astype(np.float64), fp32[block].astype(np.float64))
+    return values
 
 
 class Agreement(MeanMetric):
@@ -133,8 +133,8 @@ def _divergences(ours: Array, theirs: Array) -> Array:
 
 
 def _dots(a: Array, b: Array) -> Array:
-    found: Array = np.einsum("ij,ij->i", a, b)
-    return found
+    products: Array = np.einsum("ij,ij->i", a, b)
+    return products
 
 
 def _are_probabilities(table: Array) -> bool:

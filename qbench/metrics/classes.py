@@ -13,13 +13,13 @@ from typing import Literal
 import numpy as np
 
 from qbench.metrics.base import Array, WholeMetric
-from qbench.metrics.check import chosen, classes_problem
+from qbench.metrics.validation import chosen, classes_problem
 
 Score = Literal["f1", "precision", "recall"]
 
 
 class ClassScore(WholeMetric):
-    """A score of classes, of ``only`` one of them or macro. A single output is a logit (``check.scores``)."""
+    """A score of classes, of ``only`` one of them or macro. A single output is a logit (``validation.scores``)."""
 
     def __init__(self, name: str, score: Score, only: int | None = None) -> None:
         self.name = name

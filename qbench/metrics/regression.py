@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from qbench.metrics.base import Array, MeanMetric, WholeMetric
-from qbench.metrics.check import numbers_problem
+from qbench.metrics.validation import numbers_problem
 
 
 def _problem(outputs: Array, labels: Array | None) -> str | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from qbench.metrics.base import Array, MeanMetric
-from qbench.metrics.check import classes_problem, scores
+from qbench.metrics.validation import classes_problem, scores
 
 
 class TopK(MeanMetric):
-    """Ties go to the lower class, as ``argmax`` decides them. A single output is a logit (``check.scores``)."""
+    """Ties go to the lower class, as ``argmax`` decides them. A single output is a logit (``validation.scores``)."""
 
     def __init__(self, k: int) -> None:
         self.name = f"top{k}"

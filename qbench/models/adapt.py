@@ -12,14 +12,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.errors import ModelError
+from qbench.errors import ModelError, first_names
 from qbench.models import adapt_onnx
 from qbench.models.base import InputForm, ModelReference, Network
-from qbench.models.wanted import require_known
+from qbench.models.port_names import require_known
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,19 +39,28 @@ def adapt_module(module: nn.Module, reference: ModelReference) -> str | None:
     return note
 
 
-def file_of(network: Network, reference: ModelReference) -> Callable[[Path], None] | None:
-    """What writes the file that takes a network's place; None where it can stay as it is."""
+def file_of(
+    network: Network, reference: ModelReference, example: Sequence[Any] = ()
+) -> Callable[[Path], str | None] | None:
+    """What writes the file that takes a network's place, and returns a note if a person must know more; None where it
+    can stay as it is. ``example``: an array of one example for each input."""
     if network.kind == "onnx":
         assert network.path is not None  # an ONNX network is its file
-        return adapt_onnx.file_of(network.path, reference)
+        return adapt_onnx.file_of(network.path, reference, example)
     if network.kind == "torchscript" and (reference.adapted or _other_precision(network.module)):
-        return lambda file: _scripted(network.module, reference).save(str(file))
+
+        def write(file: Path) -> None:
+            _scripted(network.module, reference).save(str(file))
+
+        return write
     return None
 
 
 def code_digest() -> str:
     """The sha256 of what decides an adapted file."""
-    files = [Path(__file__), Path(adapt_onnx.__file__)]
+    from qbench.quant.onnx import graph
+
+    files = [Path(__file__), Path(adapt_onnx.__file__), *sorted(Path(graph.__file__).parent.glob("*.py"))]
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
 
 
@@ -82,35 +91,39 @@ def _other_precision(module: nn.Module) -> dict[str, Any]:
 def _forward(inner: Callable[..., Any], reference: ModelReference) -> Callable[..., Any]:
     """A forward whose parameters are those of ``inner`` but the constants; what traces or inspects it sees names."""
     parameters = list(inspect.signature(inner).parameters.values())[1:]
-    names = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    names = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     fixed = [name for name, form in reference.inputs.items() if form.constant is not None and name.isidentifier()]
     require_known(reference.name, "input", reference.inputs, [*names, *(fixed if takes_any else ())])
     space: dict[str, Any] = {"_inner": inner, "_output": _output, "_wanted": (reference.output, reference.output_axis)}
     heads, arguments = ["self"], ["self"]
-    for one in parameters:
-        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        form = reference.inputs.get(one.name, InputForm())
-        given = one.name
+        form = reference.inputs.get(parameter.name, InputForm())
+        given = parameter.name
         if form.constant is not None:
-            given = f"_constant_{one.name}"
+            given = f"_constant_{parameter.name}"
             space[given] = _value(form.constant)
-        elif one.kind is one.KEYWORD_ONLY and one.name not in reference.inputs:
+        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in reference.inputs:
             continue  # keeps its default; an array is given by position
         else:
-            default = "" if one.default is one.empty else f"=_default_{one.name}"
-            space[f"_default_{one.name}"] = one.default
-            heads.append(f"{one.name}{default}")
+            default = "" if parameter.default is parameter.empty else f"=_default_{parameter.name}"
+            space[f"_default_{parameter.name}"] = parameter.default
+            heads.append(f"{parameter.name}{default}")
             given += _moved(form.axis)
-        arguments.append(given if one.kind is one.POSITIONAL_ONLY else f"{one.name}={given}")
+        arguments.append(given if parameter.kind is parameter.POSITIONAL_ONLY else f"{parameter.name}={given}")
     for name in [one for one in reference.inputs if one not in names]:
         arguments.append(f"{name}=_constant_{name}")  # taken by its **kwargs
         space[f"_constant_{name}"] = _value(reference.inputs[name].constant)
     text = f"def forward({', '.join(heads)}):\n    return _output(_inner({', '.join(arguments)}), *_wanted)\n"
     exec(compile(text, "<the network's forward, adapted>", "exec"), space)
-    made: Callable[..., Any] = space["forward"]
-    return made
+    forward: Callable[..., Any] = space["forward"]
+    return forward
 
 
 def _moved(axis: int) -> str:
@@ -142,7 +155,7 @@ def _chosen(result: Any, wanted: str | int) -> Any:
         return result[wanted]
     if wanted in named:
         return named[str(wanted)]
-    there = ", ".join(list(named)[:SHOWN]) if named else f"{len(result)} without names, from 0" if _many(result) else ""
+    there = first_names(named, SHOWN) if named else f"{len(result)} without names, from 0" if _many(result) else ""
     has = f"it returns {there}" if there else f"it returns one {type(result).__name__}; remove `output`"
     raise ModelError(f"the network has no output {wanted!r}; {has}")
 
@@ -158,7 +171,7 @@ def outputs_of(result: Any) -> Mapping[str, Any]:
     if hasattr(result, "_asdict"):
         return dict(result._asdict())
     if dataclasses.is_dataclass(result):
-        return {one.name: getattr(result, one.name) for one in dataclasses.fields(result)}
+        return {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
     return {}
 
 
@@ -168,22 +181,22 @@ def _scripted(module: Any, reference: ModelReference) -> Any:
 
     to_float32(module, reference.name)
     arguments = module.forward.schema.arguments[1:]
-    require_known(reference.name, "input", reference.inputs, [one.name for one in arguments])
+    require_known(reference.name, "input", reference.inputs, [argument.name for argument in arguments])
     outer = torch.nn.Module()
     outer.network = module
     heads, given = ["self"], []
-    for one in arguments:
-        form = reference.inputs.get(one.name, InputForm())
-        if form.constant is None and one.has_default_value() and one.name not in reference.inputs:
+    for argument in arguments:
+        form = reference.inputs.get(argument.name, InputForm())
+        if form.constant is None and argument.has_default_value() and argument.name not in reference.inputs:
             continue  # a default of any type, which this text could not spell
         if form.constant is None:
-            heads.append(f"{one.name}: {one.type.annotation_str}")
-            given.append(f"{one.name}={one.name}{_moved(form.axis)}")
+            heads.append(f"{argument.name}: {argument.type.annotation_str}")
+            given.append(f"{argument.name}={argument.name}{_moved(form.axis)}")
         else:
-            is_tensor = isinstance(form.constant, list) or one.type.annotation_str == "Tensor"
+            is_tensor = isinstance(form.constant, list) or argument.type.annotation_str == "Tensor"
             if is_tensor:
-                outer.register_buffer(f"constant_{one.name}", torch.tensor(form.constant))
-            given.append(f"{one.name}={f'self.constant_{one.name}' if is_tensor else repr(form.constant)}")
+                outer.register_buffer(f"constant_{argument.name}", torch.tensor(form.constant))
+            given.append(f"{argument.name}={f'self.constant_{argument.name}' if is_tensor else repr(form.constant)}")
     scripted = torch.jit.script(outer)
     back = "".join(f".transpose({step - 1}, {step})" for step in range(reference.output_axis, 0, -1))
     scripted.define(

@@ -1,8 +1,9 @@
-"""An ONNX file with its examples along axis 0 of every input, its constants inside, one output, in float32."""
+"""An ONNX file with its examples along axis 0 of every input, its constants inside, one output, in float32, without the
+branches that never run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,27 +11,30 @@ import numpy as np
 
 from qbench.errors import ModelError
 from qbench.models.base import InputForm, ModelReference
-from qbench.models.wanted import require_known
+from qbench.models.port_names import require_known
 
 if TYPE_CHECKING:
-    from qbench.quant.uniform.graph.graph import Graph
+    from qbench.quant.onnx.graph.graph import Graph
 
 
-def file_of(path: Path, reference: ModelReference) -> Callable[[Path], None] | None:
-    """What writes the adapted file; None where the file can stay as it is."""
-    from qbench.quant.uniform.graph import half
-    from qbench.quant.uniform.graph.graph import Graph
+def file_of(path: Path, reference: ModelReference, example: Sequence[Any] = ()) -> Callable[[Path], str | None] | None:
+    """What writes the adapted file, and returns a note where its inputs take fewer sizes than before; None where the
+    file can stay as it is. ``example``: an array of one example for each input that is no constant."""
+    from qbench.quant.onnx.graph import branches, fp16
+    from qbench.quant.onnx.graph.graph import Graph
 
     graph = Graph.load(path)
-    wide = any(_kind(value) in half.HALF for value in (*graph.model.graph.input, *graph.model.graph.output))
-    if not reference.adapted and not wide:
+    wide = any(_kind(value) in fp16.HALF for value in (*graph.model.graph.input, *graph.model.graph.output))
+    if not reference.adapted and not wide and not branches.are_left(graph):
         return None
 
-    def write(file: Path) -> None:
+    def write(file: Path) -> str | None:
         if wide:
-            half.widen_whole(graph)
+            fp16.widen_whole(graph)
         adapt(graph, reference)
-        graph.save(file)
+        settled, note = _without_branches(graph, example)
+        settled.save(file)
+        return None if note is None else f"{reference.name}: {note}"
 
     return write
 
@@ -48,17 +52,47 @@ def adapt(graph: Graph, reference: ModelReference) -> None:
     _drop_unread(graph)
 
 
+def _without_branches(graph: Graph, example: Sequence[Any]) -> tuple[Graph, str | None]:
+    """An equal graph in which each If whose condition is constant has given way to the branch that runs, also where
+    that follows from the sizes of the example, which are then the only ones; with a note where they are."""
+    from qbench.quant.onnx.graph import branches, equivalence
+
+    settled, sizes = graph.copy(), dict[str, tuple[int, ...]]()
+    taken = branches.take(settled)
+    if branches.are_left(settled):
+        sized = settled.copy()
+        sizes = branches.declare_sizes(sized, dict(zip(graph.inputs, (array.shape for array in example), strict=False)))
+        if sizes and branches.take(sized):
+            settled = sized
+        else:
+            sizes = {}
+    if not (taken or sizes):
+        return graph, None
+    settled.drop_unused()
+    try:
+        before = equivalence.reference(graph, [np.repeat(array, graph.batch or 1, axis=0) for array in example])
+    except ModelError:  # told with the data in hand, when the network is tried
+        return graph, None
+    if before is not None and before.difference(settled):
+        return graph, None
+    told = ", ".join(f"{name} {list(size)}" for name, size in sizes.items())
+    return (
+        settled,
+        f"it branches by the sizes of its inputs, so they are fixed at those of the data: {told}" if told else None,
+    )
+
+
 def _fix(graph: Graph, name: str, form: InputForm, model: str) -> None:
     """The input becomes an initializer of the type and shape that it declares."""
     from onnx import helper, numpy_helper
 
     body = graph.model.graph
-    value = next(one for one in body.input if one.name == name)
+    value = next(value_info for value_info in body.input if value_info.name == name)
     wanted = np.asarray(form.constant)
     array = wanted.astype(helper.tensor_dtype_to_np_dtype(_kind(value)))
     if not np.array_equal(array, wanted):
         raise ModelError(f"{model}: input '{name}' takes {array.dtype}, which does not hold {form.constant!r}")
-    sizes = [one.dim_value for one in value.type.tensor_type.shape.dim]
+    sizes = [dimension.dim_value for dimension in value.type.tensor_type.shape.dim]
     if array.ndim == 0 and value.type.tensor_type.HasField("shape"):
         array = array.reshape([1] * len(sizes))
     fits = len(sizes) == array.ndim and all(size in (0, own) for size, own in zip(sizes, array.shape, strict=True))
@@ -73,14 +107,14 @@ def _turn_input(graph: Graph, name: str, axis: int, model: str) -> None:
     """The input keeps its name and gets its examples along axis 0; what read it reads the tensor turned back."""
     from onnx import helper
 
-    from qbench.quant.uniform.graph import half
+    from qbench.quant.onnx.graph import fp16
 
-    value = next(one for one in graph.model.graph.input if one.name == name)
+    value = next(value_info for value_info in graph.model.graph.input if value_info.name == name)
     sizes = list(value.type.tensor_type.shape.dim)
     if axis >= len(sizes):
         raise ModelError(f"{model}: input '{name}' has {len(sizes)} axes, none is number {axis} (counted from 0)")
     inside = graph.fresh(f"{name}_turned")
-    half.rename(graph.model.graph, {name: inside})
+    fp16.rename(graph.model.graph, {name: inside})
     order = [axis, *(one for one in range(len(sizes)) if one != axis)]  # of the file's axes, in the new input
     _declare(value, [sizes[one] for one in order])
     back = [order.index(one) for one in range(len(sizes))]
@@ -100,7 +134,7 @@ def _keep_output(graph: Graph, reference: ModelReference) -> None:
         wanted = names[wanted]
     require_known(reference.name, "output", [wanted], names)
     body = graph.model.graph
-    value = next(one for one in body.output if one.name == wanted)
+    value = next(value_info for value_info in body.output if value_info.name == wanted)
     kept = type(value)()
     kept.CopyFrom(value)
     del body.output[:]
@@ -118,7 +152,7 @@ def _keep_output(graph: Graph, reference: ModelReference) -> None:
 
 def _drop_unread(graph: Graph) -> None:
     """Removes nodes that no output needs: of the outputs that went."""
-    from qbench.quant.uniform.graph.graph import captured
+    from qbench.quant.onnx.graph.graph import captured
 
     body = graph.model.graph
     needed = {value.name for value in body.output}

@@ -120,7 +120,7 @@ class ModelReference:
 
     def own_int8(self, recipe: str) -> OwnInt8 | None:
         """The user's int8 file of that recipe; None for a recipe by which qbench quantizes."""
-        return next((one for one in self.int8 if one.recipe == recipe), None)
+        return next((file for file in self.int8 if file.recipe == recipe), None)
 
     @property
     def adapted(self) -> bool:

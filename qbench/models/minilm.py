@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qbench import cache, machine, registry
+from qbench import registry
+from qbench.cache import store
 from qbench.errors import ModelError
+from qbench.machine import fingerprint
 from qbench.models.base import BuiltIn
 
 if TYPE_CHECKING:  # importing numpy costs 0.1 s, a third of what `qbench list` may take
@@ -170,13 +172,13 @@ def weights() -> Path:
     """The state dict of encoder and head in the cache; the head is fitted now if there is none."""
     file = _package_file()
     dataset = _texts()
-    key = cache.key_of(
+    key = store.key_of(
         {
             "model": MODEL.name,
-            "encoder": cache.file_digest(file),
-            "code": cache.file_digest(Path(inspect.getfile(build))),
-            "data": [cache.file_digest(one) for one in dataset.files()],
-            "versions": machine.versions(("torch", "scikit-learn")),
+            "encoder": store.file_digest(file),
+            "code": store.file_digest(Path(inspect.getfile(build))),
+            "data": [store.file_digest(one) for one in dataset.files()],
+            "versions": fingerprint.versions(("torch", "scikit-learn")),
         }
     )
 
@@ -191,7 +193,7 @@ def weights() -> Path:
         save_file(module.state_dict(), str(folder / "model.safetensors"))
         return {}
 
-    return cache.fetch(cache.open_cache(), "trained", key, fill).folder / "model.safetensors"
+    return store.fetch(store.open_cache(), "trained", key, fill).folder / "model.safetensors"
 
 
 def fitted_on() -> Examples:

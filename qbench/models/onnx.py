@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import ModelError
+from qbench.errors import ModelError, out_of_memory
 from qbench.models.base import ModelReference, Network
-from qbench.quant import forward, onnx_check, onnx_model
-from qbench.quant.uniform.graph.quantized import why_not_float
+from qbench.quant.artifacts import onnx_check
+from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx.graph.quantized import why_not_float
 
 
 def load(reference: ModelReference) -> Network:
@@ -47,6 +48,6 @@ def _check_runs(path: Path) -> None:
     try:
         onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the binding raises classes that it does not export
-        if forward.out_of_memory(error) or not type(error).__module__.startswith("onnxruntime"):
+        if out_of_memory(error) or not type(error).__module__.startswith("onnxruntime"):
             raise
-        raise ModelError(f"{path}: ONNX Runtime cannot load it: {onnx_model.plain(error)}") from error
+        raise ModelError(f"{path}: ONNX Runtime cannot load it: {onnxruntime_session.plain(error)}") from error

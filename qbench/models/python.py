@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qbench import python_file
+from qbench import user_code
 from qbench.errors import ModelError
 from qbench.models.base import ModelReference, Network
 from qbench.models.weights import load_weights
@@ -20,12 +20,12 @@ def load(reference: ModelReference) -> Network:
     path, name = reference.path, reference.attribute
     if path is None or name is None:
         raise ModelError(f"{reference.name}: a python source needs file.py:factory")
-    factory = python_file.attribute(path, name, error=ModelError)
+    factory = user_code.attribute(path, name, error=ModelError)
     if isinstance(factory, torch.nn.Module) or not callable(factory):
         what = type(factory).__name__
         raise ModelError(f"{path}: '{name}' is {what}, not a function that returns a network; write one around it")
     torch.manual_seed(0)  # a network without weights is the same in every process
-    module = python_file.call(factory, path=path, error=ModelError, **reference.args)
+    module = user_code.call(factory, path=path, error=ModelError, **reference.args)
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"{path}: {name}() returned {_described(module)}; expected a torch.nn.Module")
     if reference.weights is not None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 
-from qbench.errors import ModelError
+from qbench.errors import ModelError, out_of_memory
 from qbench.models.base import ModelReference, Network
-from qbench.quant import forward
 
 
 def load(reference: ModelReference) -> Network:
@@ -24,7 +23,7 @@ def load(reference: ModelReference) -> Network:
             warnings.filterwarnings("ignore", message=r"`torch\.jit\.load` is", category=DeprecationWarning)
             module = torch.jit.load(str(path), map_location="cpu")
     except (RuntimeError, ValueError) as error:
-        if forward.out_of_memory(error):
+        if out_of_memory(error):
             raise
         reason = str(error).strip().split("\n", 1)[0]
         raise ModelError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import os
 import pickle
 import re
 import struct
@@ -14,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench import python_file, registry
-from qbench.errors import ModelError
-from qbench.models import training
+from qbench import registry, user_code
+from qbench.errors import ModelError, first_names, out_of_memory
+from qbench.files import atomic
+from qbench.models import trainer
 from qbench.models.base import ModelReference, Network
-from qbench.quant import forward
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -40,12 +39,8 @@ def save_weights(module: nn.Module, path: Path) -> None:
     """Writes parameters and buffers as safetensors, atomically; a tensor with two names is stored once."""
     from safetensors.torch import save_model
 
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        save_model(module, str(temporary))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic.replacing(path) as part:
+        save_model(module, str(part))
 
 
 def load_weights(module: nn.Module, path: Path) -> None:
@@ -64,7 +59,7 @@ def load_weights(module: nn.Module, path: Path) -> None:
     ]
     wrong = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
     if missing or unexpected or misshapen:
-        text = "; ".join(f"{len(names)} {kind}: {_first(names)}" for kind, names in wrong.items() if names)
+        text = "; ".join(f"{len(names)} {kind}: {first_names(names, SHOWN)}" for kind, names in wrong.items() if names)
         raise ModelError(f"{path}: the weights do not fit the model: {text}")
     module.load_state_dict(dict(state), strict=False)
 
@@ -119,10 +114,10 @@ def code_digest(reference: ModelReference) -> str | None:
         build = registry.load("model", reference.name).build
         if build is None:
             return None
-        files = (inspect.getfile(getattr(build, "func", build)), inspect.getfile(training))  # func: of a partial
+        files = (inspect.getfile(getattr(build, "func", build)), inspect.getfile(trainer))  # func: of a partial
         return hashlib.sha256(b"\0".join(Path(file).read_bytes() for file in files)).hexdigest()
     if reference.source == "python" and reference.path is not None:
-        return python_file.digest(reference.path)
+        return user_code.digest(reference.path)
     return None
 
 
@@ -154,7 +149,7 @@ def _read_torch(path: Path) -> Any:
             "safetensors.torch.save_model(model, 'weights.safetensors')"
         ) from error
     except DAMAGE as error:
-        if forward.out_of_memory(error):
+        if out_of_memory(error):
             raise
         said = str(error).partition("\n")[0]
         raise ModelError(f"{path}: cannot read these weights, the file is damaged: {said}") from error
@@ -162,8 +157,8 @@ def _read_torch(path: Path) -> Any:
 
 def _refused_in(error: pickle.UnpicklingError) -> str:
     """What torch refused, where its message names it; the rest of the message is advice to trust the file."""
-    found = re.search(r"GLOBAL ([\w.]+)", str(error))
-    return f"more than tensors ({found[1]})" if found else "more than tensors, or is damaged,"
+    refused = re.search(r"GLOBAL ([\w.]+)", str(error))
+    return f"more than tensors ({refused[1]})" if refused else "more than tensors, or is damaged,"
 
 
 def _is_torchscript(path: Path) -> bool:
@@ -186,8 +181,8 @@ def _state_in(loaded: Any, path: Path) -> Mapping[str, Tensor]:
     others = [str(name) for name, value in loaded.items() if not isinstance(value, torch.Tensor)]
     if others:
         raise ModelError(
-            f"{path}: expected a state dict (name -> tensor), but these are no tensors: {_first(others)}; save "
-            "model.state_dict() alone, or under the key 'state_dict'"
+            f"{path}: expected a state dict (name -> tensor), but these are no tensors: "
+            f"{first_names(others, SHOWN)}; save model.state_dict() alone, or under the key 'state_dict'"
         )
     state = {str(name): value for name, value in loaded.items()}
     for wrapper in WRAPPERS:
@@ -227,7 +222,3 @@ def _add_file(sha: hashlib._Hash, file: Path) -> None:
     with file.open("rb") as stream:
         while block := stream.read(BLOCK):
             sha.update(block)
-
-
-def _first(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -1,10 +1,10 @@
 """The core quantization pipeline: from an fp32 network to a proven int8 artifact.
 
-Public here is the tensor level (``affine``, ``ranges``), in numpy alone; importing the package imports nothing yet.
+Public here is the tensor level (``affine``), in numpy alone; importing the package imports nothing yet.
 
     >>> from qbench.quant import qparams, quantize_per_tensor
-    >>> found = qparams(-1.0, 1.55, "quint8")
-    >>> quantize_per_tensor([-1, 0, 1, 2], found.scale, found.zero_point, "quint8").int_repr()
+    >>> params = qparams(-1.0, 1.55, "quint8")
+    >>> quantize_per_tensor([-1, 0, 1, 2], params.scale, params.zero_point, "quint8").int_repr()
     array([  0, 100, 200, 255], dtype=uint8)
 """
 
@@ -17,19 +17,23 @@ if TYPE_CHECKING:
         QINT8,
         QINT32,
         QUINT8,
+        RULES,
+        ChannelQParams,
         Dtype,
+        QParams,
         Quantized,
+        qparams,
         quantize_per_channel,
         quantize_per_tensor,
         representable,
     )
-    from qbench.quant.ranges import RULES, QParams, qparams
 
 __all__ = [
     "QINT8",
     "QINT32",
     "QUINT8",
     "RULES",
+    "ChannelQParams",
     "Dtype",
     "QParams",
     "Quantized",
@@ -44,6 +48,6 @@ def __getattr__(name: str) -> Any:
     """A public name, once it is asked for: numpy costs what answers at once a third of its time."""
     if name not in __all__:
         raise AttributeError(f"module 'qbench.quant' has no attribute '{name}'")
-    from qbench.quant import affine, ranges
+    from qbench.quant import affine
 
-    return getattr(ranges if name in ("RULES", "QParams", "qparams") else affine, name)
+    return getattr(affine, name)

@@ -7,11 +7,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from qbench.quant.recipe import Recipe
+
 # A fresh pass over the calibration batches: tuples of input tensors, first axis = example.
 Batches: TypeAlias = Callable[[], Iterator[tuple[Any, ...]]]
 Progress: TypeAlias = Callable[[str, float], None]
 # What decides a shared file beside network and calibration data, and who writes it -> the file.
 Shared: TypeAlias = Callable[[Mapping[str, Any], Callable[[Path], None]], Path]
+
+
+def ignore_progress(text: str, share: float) -> None:
+    """Reports to nobody."""
+
+
+@dataclass(frozen=True)
+class QuantizeJob:
+    """What a flow quantizes, and how: ``module`` is an fp32 network in eval mode (for ``convert_qat`` the trained
+    fake-quantized one), which is copied; ``example`` a batch of 1, a tensor per input; ``progress`` gets a text and the
+    share done. With ``shared``, what a build of the same network found on the same data is taken over."""
+
+    module: Any
+    engine: str
+    recipe: Recipe
+    example: tuple[Any, ...]
+    progress: Progress = ignore_progress
+    shared: Shared | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,23 +6,23 @@ from dataclasses import dataclass
 
 DEFAULT = "default"
 FRAMEWORK_DEFAULT = "framework-default"
+FLOWS = ("eager", "fx", "pt2e", "onnx")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How a variant is made; None means that the mode has no such choice, or that the backend chooses.
 
-    ``name`` is what a suite calls it; ``flow`` is ``eager``, ``fx``, ``pt2e`` or ``onnx`` (None for fp32).
-    ``calibrator`` chooses the range of an activation, ``percentile`` belongs to the calibrator of that name (per cent
-    of the values inside the range). ``per_channel`` weights, ``symmetric`` activations, ``reduce_range`` (7 bits for
+    ``name`` is what a suite calls it; ``flow`` is one of ``FLOWS`` (None for fp32). ``calibrator`` (registered under
+    that name) chooses the range of an activation, ``percentile`` belongs to the calibrator of that name (per cent of
+    the values inside the range). ``per_channel`` weights, ``symmetric`` activations, ``reduce_range`` (7 bits for
     activations). ``narrow_weights``: wider steps for weights where a kernel adds products in 16 bits, so that no sum
-    overflows. ``skip_layers`` (names or patterns with ``*``), the first
-    and the last layer stay float where asked. ``clip_ranges``: the range of a layer ends where a following ReLU6 or
-    Hardtanh cuts it. ``canonicalize``: the network is rewritten into an equal one that quantizers match.
-    ``framework_default``: the framework's own recipe, untouched. ``min_coverage``: least share of multiply-accumulates
-    in int8. ``embeddings``: dynamic quantization makes tables of Embedding quint8, too (torch engines). ``file``: the
-    int8 file that the user brought, as the suite names it; qbench then quantizes nothing, and the other choices are
-    none.
+    overflows. ``skip_layers`` (names or patterns with ``*``), the first and the last layer stay float where asked.
+    ``clip_ranges``: the range of a layer ends where a following ReLU6 or Hardtanh cuts it. ``canonicalize``: the
+    network is rewritten into an equal one that quantizers match. ``framework_default``: the framework's own recipe,
+    untouched. ``min_coverage``: least share of multiply-accumulates in int8. ``embeddings``: dynamic quantization makes
+    tables of Embedding quint8, too (torch engines). ``file``: the int8 file that the user brought, as the suite names
+    it; qbench then quantizes nothing, and the other choices are none.
 
     QAT: ``epochs``, ``learning_rate``, ``batch_size``, ``samples`` (the most examples to train on), ``seed``,
     ``schedule`` (``cosine`` or ``constant``), ``distill`` (the share of the loss that is the distance to the fp32

@@ -1,11 +1,17 @@
 """Records of a run turned into tables, plots and one HTML file.
 
-build       a run's folder -> report.html, summary.md, results.csv, flips.csv, classes.csv
-answer      which int8 variant to ship, per model, threads and batch size
-table       records -> a DataFrame with raw values; the cells that a reader sees
-text        the terminal's table, a comparison as rows; summary is summary.md
-flips       which answers flipped and which classes changed; gallery shows them as images
-draws       how much the draw of the calibration examples matters
-figures     which plots, and what they say; plots draws them as inline SVG
-page        what the HTML page shows; html renders it with page.jinja, page.css and page.js
+build               a run's folder -> report.html, summary.md, results.csv, flips.csv, classes.csv
+recommendation      which int8 variant to ship, per model, threads and batch size
+table               records -> a DataFrame with raw values; the cells that a reader sees
+measurement_table   what else was measured of each case
+text                the terminal's table, a comparison as rows
+summary             summary.md, for a pull request
+flips               which answers flipped and which classes changed
+flip_gallery        the examples that flipped, as images
+calibration_seeds   how much the draw of the calibration examples matters
+layers              layer by layer: what runs in int8, and what is farthest from fp32
+figures             which plots, and what they say
+plots               plots as inline SVG
+page                what the HTML page shows
+html                the page rendered with page.jinja, page.css and page.js
 """

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qbench import compare, machine, wording
-from qbench.compare import Delta
+from qbench import formatting
+from qbench.compare import compare
+from qbench.compare.compare import Delta
 from qbench.errors import QbenchError, SuiteError
-from qbench.report import answer, flips, html, table
-from qbench.report.answer import Judged
+from qbench.files import atomic
+from qbench.machine import fingerprint
+from qbench.record.stored_run import StoredRun, read_run
+from qbench.report import flips, html, recommendation, table
 from qbench.report.page import page
+from qbench.report.recommendation import Judged
 from qbench.report.summary import summary
-from qbench.stored import StoredRun, read_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +34,7 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     """
     run = read_run(folder)
     judged = judge(run)
-    found = answer.answers(judged)
+    found = recommendation.answers(judged)
     changes = flips.of_run(run)
     deltas = None if other is None else compared(read_run(other), run)
     shown = page(run, judged, found, changes, deltas, "" if other is None else other.name)
@@ -51,7 +52,7 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
 
 def judge(run: StoredRun) -> Judged:
     """The run's records with their accuracy tests at the margin of its own suite."""
-    return answer.judge(run.records, run.info.metric, margin(run), run.pairs)
+    return recommendation.judge(run.records, run.info.metric, margin(run), run.pairs)
 
 
 def margin(run: StoredRun) -> float | None:
@@ -67,25 +68,21 @@ def margin(run: StoredRun) -> float | None:
 
 def compared(base: StoredRun, contender: StoredRun) -> Sequence[Delta]:
     """The deltas of two runs, latency only where their machines are comparable."""
-    field = machine.comparable(base.info.environment, contender.info.environment)
+    field = fingerprint.comparable(base.info.environment, contender.info.environment)
     return compare.compare(base.records, contender.records, incomparable=field)
 
 
 def _csv(frame: pd.DataFrame) -> str:
-    safe = frame.map(lambda value: wording.cell(value) if isinstance(value, str) else value)
-    safe.columns = [wording.cell(str(name)) for name in frame.columns]
+    safe = frame.map(lambda value: formatting.cell(value) if isinstance(value, str) else value)
+    safe.columns = [formatting.cell(str(name)) for name in frame.columns]
     content: str = safe.to_csv(index=False, lineterminator="\n")
     return content
 
 
 def _write(file: Path, content: str) -> None:
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        temporary.write_text(content, encoding="utf-8", newline="\n")
-        temporary.replace(file)
+        atomic.write_text(file, content)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise QbenchError(
             f"{file}: cannot be written: {error.strerror or error}; the records are kept: make room, then "
             f"`qbench report {file.parent}`"

@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qbench import compare, wording
-from qbench.record import Interval, Record
-from qbench.report import answer, plots
-from qbench.report.answer import Judged
+from qbench import formatting
+from qbench.compare import compare
+from qbench.record.schema import Record
+from qbench.report import plots, recommendation
 from qbench.report.plots import Group, Mark, Role, Words
+from qbench.report.recommendation import Judged
+from qbench.stats.interval_type import Interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from qbench.stored import StoredRun
+    from qbench.record.stored_run import StoredRun
 
 # A plot of more lines is no longer read; the table holds them all.
 MOST_MARKS = 40
@@ -37,27 +39,27 @@ MakeMark = Callable[[Record], "Mark | None"]
 
 def figures(run: StoredRun, judged: Judged) -> tuple[Figure, ...]:
     """The plots for which the run has data, in reading order."""
-    made = (_speedup(judged), _accuracy(judged), _size(judged), _latency(run, judged))
-    return tuple(figure for figure in made if figure is not None)
+    drawn = (_speedup(judged), _accuracy(judged), _size(judged), _latency(run, judged))
+    return tuple(figure for figure in drawn if figure is not None)
 
 
 def _groups(judged: Judged, make: MakeMark, *, best_first: Callable[[Mark], float]) -> tuple[list[Group], int]:
     """Marks by setting, sorted, at most ``MOST_MARKS`` shared evenly; and how many were left out."""
-    found = []
-    for setting in answer.settings(judged.records):
-        records = answer.of_setting(setting, judged.records)
+    marked = []
+    for setting in recommendation.settings(judged.records):
+        records = recommendation.of_setting(setting, judged.records)
         marks = [mark for record in records if record.status == "ok" and (mark := make(record)) is not None]
         if marks:
-            found.append((setting, sorted(marks, key=best_first)))
-    total = sum(len(marks) for _, marks in found)
-    if len(found) > MOST_MARKS:
-        found = found[:MOST_MARKS]
-    share = MOST_MARKS // len(found) if total > MOST_MARKS else total
-    groups = [Group(heading=_heading(setting, judged), marks=marks[:share]) for setting, marks in found]
+            marked.append((setting, sorted(marks, key=best_first)))
+    total = sum(len(marks) for _, marks in marked)
+    if len(marked) > MOST_MARKS:
+        marked = marked[:MOST_MARKS]
+    share = MOST_MARKS // len(marked) if total > MOST_MARKS else total
+    groups = [Group(heading=_heading(setting), marks=marks[:share]) for setting, marks in marked]
     return groups, total - sum(len(group.marks) for group in groups)
 
 
-def _heading(setting: answer.Setting, judged: Judged) -> str:
+def _heading(setting: recommendation.Setting) -> str:
     plural = "s" if setting.threads > 1 else ""
     return f"{setting.model}  ·  {setting.threads} thread{plural}, batch {setting.batch_size}"
 
@@ -68,11 +70,11 @@ def _left_out(count: int) -> str:
 
 def _speedup(judged: Judged) -> Figure | None:
     def mark(record: Record) -> Mark | None:
-        interval = answer.speedup_interval(record)
+        interval = recommendation.speedup_interval(record)
         if interval is None or record.case.mode == "fp32":
             return None
         slow = interval.high is not None and interval.high < 1
-        return _mark(record, interval, wording.with_limits(interval), "bad" if slow else "int8")
+        return _mark(record, interval, formatting.with_limits(interval), "bad" if slow else "int8")
 
     groups, more = _groups(judged, mark, best_first=lambda mark: -mark.value)
     if not groups:
@@ -100,7 +102,7 @@ def _accuracy(judged: Judged) -> Figure | None:
             return None
         shown = Interval(value=delta.value * metric.scale, low=_times(delta.low, metric.scale),
                          high=_times(delta.high, metric.scale))  # fmt: skip
-        text = f"{wording.with_limits(shown, signed=True, least=metric.least)} {metric.unit}".rstrip()
+        text = f"{formatting.with_limits(shown, signed=True, least=metric.least)} {metric.unit}".rstrip()
         return _mark(record, shown, text, roles[judged.outcome(record)])
 
     groups, more = _groups(judged, mark, best_first=lambda mark: -mark.value * metric.sign)
@@ -132,9 +134,9 @@ def _size(judged: Judged) -> Figure | None:
             return None
         count = record.artifact.size_bytes
         fp32 = compare.like_for_like(record, judged.records)
-        text = wording.size(count)
+        text = formatting.size(count)
         if record.case.mode != "fp32" and fp32 is not None and fp32.artifact is not None and fp32.artifact.size_bytes:
-            text += f"  ({wording.share(count / fp32.artifact.size_bytes, 0)} of fp32)"
+            text += f"  ({formatting.share(count / fp32.artifact.size_bytes, 0)} of fp32)"
         role: Role = "fp32" if record.case.mode == "fp32" else "int8"
         return _mark(record, Interval(value=count / 1e6), text, role)
 
@@ -156,8 +158,8 @@ def _latency(run: StoredRun, judged: Judged) -> Figure | None:
         calls[record.case.id] = nanoseconds / median
         role: Role = "fp32" if record.case.mode == "fp32" else "int8"
         return Mark(
-            label=answer.variant(record),
-            text=f"p50 {wording.duration(median / 1e9)}, {nanoseconds.size:,} calls",
+            label=recommendation.variant(record),
+            text=f"p50 {formatting.duration(median / 1e9)}, {nanoseconds.size:,} calls",
             value=median,
             role=role,
             key=record.case.id,
@@ -190,7 +192,7 @@ def _quantile(values: NDArray[Any], q: float) -> float:
 
 def _mark(record: Record, interval: Interval, text: str, role: Role) -> Mark:
     return Mark(
-        label=answer.variant(record),
+        label=recommendation.variant(record),
         text=text.replace("-", "\N{MINUS SIGN}"),
         value=interval.value,
         low=interval.low,

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qbench import compare, compare_words, decide, flips, wording
-from qbench.flips import Answers, ClassChange, Flip, Kind
-from qbench.record import Record
-from qbench.report import answer
-from qbench.report.text import TextTable
-from qbench.stored import StoredRun
+from qbench import formatting
+from qbench.compare import compare, text
+from qbench.evaluate import flips
+from qbench.evaluate.flips import Answers, ClassChange, Flip, Kind
+from qbench.progress.table import TextTable
+from qbench.record.schema import Record
+from qbench.record.stored_run import StoredRun
+from qbench.report import recommendation
+from qbench.stats import mcnemar
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +57,7 @@ def of_run(run: StoredRun) -> tuple[CaseFlips, ...]:
     found = []
     for record in run.records:
         fp32 = compare.like_for_like(record, run.records)
-        if not answer.is_int8(record) or fp32 is None or record.accuracy is None:
+        if not recommendation.is_int8(record) or fp32 is None or record.accuracy is None:
             continue
         own, base = read(record), read(fp32)
         if own is None or base is None or (own.labels is None and not run.judged_by_agreement):
@@ -71,12 +74,13 @@ def _case(record: Record, own: Answers, base: Answers, same_as: str | None) -> C
     counted = record.accuracy.flips if record.accuracy else None
     if counted is None or own.labels is None:
         return case
-    seen = case.count("harmful"), case.count("beneficial")
-    if seen == (counted.harmful, counted.beneficial):
+    stored = case.count("harmful"), case.count("beneficial")
+    if stored == (counted.harmful, counted.beneficial):
         return case
     doubt = (
-        f"{record.case.id}: the stored predictions give {seen[0]} harmful and {seen[1]} beneficial flips, the record "
-        f"counted {counted.harmful} and {counted.beneficial}: a file was changed since the run; run the suite again"
+        f"{record.case.id}: the stored predictions give {stored[0]} harmful and {stored[1]} beneficial flips, the "
+        f"record counted {counted.harmful} and {counted.beneficial}: a file was changed since the "
+        "run; run the suite again"
     )
     return CaseFlips(record=record, flips=(), classes=(), same_as=same_as, doubt=doubt)
 
@@ -90,9 +94,9 @@ def flips_frame(cases: Sequence[CaseFlips]) -> pd.DataFrame:
 
     columns = ["case.id", "kind", "example", "position", "label", "fp32", "int8", "fp32_surer_than"]
     rows = [
-        (case.record.case.id, one.kind, one.id, one.position, one.label, one.fp32, one.int8, round(one.sure, 6))
+        (case.record.case.id, flip.kind, flip.id, flip.position, flip.label, flip.fp32, flip.int8, round(flip.sure, 6))
         for case in cases
-        for one in case.flips
+        for flip in case.flips
     ]
     return pd.DataFrame(rows, columns=columns)
 
@@ -123,15 +127,15 @@ def table(cases: Sequence[CaseFlips]) -> TextTable:
     """One row per variant with a flip: how many of each kind, the mid-p value, and the first ids."""
     shown = [case for case in distinct(cases) if case.flips]
     if any(case.count("changed") for case in shown):
-        rows = [(case.record.case.id, f"{case.count('changed'):,}", _named(case, "changed")) for case in shown]
+        rows = [(case.record.case.id, f"{case.count('changed'):,}", _name_flips(case, "changed")) for case in shown]
         return TextTable(columns=("case", "changed", "the first, surest first"), rows=tuple(rows), words=(0, 2))
     lines = [
         (
             case.record.case.id,
             f"{case.count('harmful'):,} / {case.count('beneficial'):,}",
-            compare_words.p_value(decide.mcnemar_midp(case.count("harmful"), case.count("beneficial"))),
-            _named(case, "harmful"),
-            _named(case, "beneficial"),
+            text.p_value(mcnemar.midp(case.count("harmful"), case.count("beneficial"))),
+            _name_flips(case, "harmful"),
+            _name_flips(case, "beneficial"),
         )
         for case in shown
     ]
@@ -152,15 +156,15 @@ def without(cases: Sequence[CaseFlips]) -> str:
     if not names:
         return ""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"No answer flips in {wording.clean(', '.join(names[:NAMED]))}{more}."
+    return f"No answer flips in {formatting.clean(', '.join(names[:NAMED]))}{more}."
 
 
-def _named(case: CaseFlips, kind: Kind) -> str:
+def _name_flips(case: CaseFlips, kind: Kind) -> str:
     """``digits/0123 (3: 3 -> 5), … and 8 more``: label, fp32's answer and int8's."""
-    found = flips.first(case.flips, kind, NAMED)
-    more = case.count(kind) - len(found)
-    said = ", ".join(f"{one.id} ({move(one)})" for one in found)
-    return wording.clean(said) + (f" and {more:,} more" if more > 0 else "")
+    named = flips.first(case.flips, kind, NAMED)
+    more = case.count(kind) - len(named)
+    said = ", ".join(f"{flip.id} ({move(flip)})" for flip in named)
+    return formatting.clean(said) + (f" and {more:,} more" if more > 0 else "")
 
 
 def move(flip: Flip) -> str:
@@ -172,8 +176,9 @@ def classes_table(cases: Sequence[CaseFlips]) -> TextTable:
     """The classes that changed by more than chance, the surest of each case first."""
     rows = []
     for case in distinct(cases):
-        changed = sorted((one for one in case.classes if one.changed), key=lambda one: (one.p_adjusted, one.p_value))
-        rows += [_class_row(case.record.case.id, one) for one in changed[:MOST_CLASSES]]
+        changed = [change for change in case.classes if change.changed]
+        changed.sort(key=lambda change: (change.p_adjusted, change.p_value))
+        rows += [_class_row(case.record.case.id, change) for change in changed[:MOST_CLASSES]]
         if len(changed) > MOST_CLASSES:
             rows.append((case.record.case.id, f"{len(changed) - MOST_CLASSES} more in classes.csv", *[""] * 6))
     columns = ("case", "class", "examples", "right, fp32 to int8", "flips", "mid-p", "mid-p, Holm", "the class")
@@ -181,35 +186,32 @@ def classes_table(cases: Sequence[CaseFlips]) -> TextTable:
 
 
 def classes_told(cases: Sequence[CaseFlips]) -> str:
-    """How many variants were looked at class by class, and what came nearest where none changed; empty without
+    """How many variants were examined class by class, and what came nearest where none changed; empty without
     classes."""
-    looked = [case for case in distinct(cases) if case.classes]
-    if not looked:
+    examined = [case for case in distinct(cases) if case.classes]
+    if not examined:
         return ""
-    classes = max(len(case.classes) for case in looked)
-    said = f"McNemar's mid-p value for each class, Holm over the {classes:,} classes of a case, {len(looked)} variants."
-    if any(one.changed for case in looked for one in case.classes):
+    classes = max(len(case.classes) for case in examined)
+    said = (
+        f"McNemar's mid-p value for each class, Holm over the {classes:,} classes of a case, {len(examined)} variants."
+    )
+    if any(change.changed for case in examined for change in case.classes):
         return said
-    p, case, one = min(((one.p_value, case, one) for case in looked for one in case.classes), key=lambda each: each[0])
-    if p == 1:
+    pairs = ((case, change) for case in examined for change in case.classes)
+    case, nearest = min(pairs, key=lambda pair: pair[1].p_value)
+    if nearest.p_value == 1:
         return f"{said} No class changed by more than chance."
     return (
-        f"{said} No class changed by more than chance; nearest to it is class {one.label} of "
-        f"{wording.clean(case.record.case.id)}: {one.harmful} right to wrong and {one.beneficial} wrong to right of "
-        f"{one.n:,}, {compare_words.p_value(p)}, by Holm {compare_words.p_value(one.p_adjusted)}."
+        f"{said} No class changed by more than chance; nearest to it is class {nearest.label} of "
+        f"{formatting.clean(case.record.case.id)}: {nearest.harmful} right to wrong and {nearest.beneficial} wrong to "
+        f"right of {nearest.n:,}, {text.p_value(nearest.p_value)}, by Holm {text.p_value(nearest.p_adjusted)}."
     )
 
 
-def _class_row(case: str, one: ClassChange) -> tuple[str, ...]:
-    points = 100 * (one.int8_right - one.fp32_right) / one.n
-    moved = f"{one.fp32_right:,} to {one.int8_right:,} ({wording.fixed(points, 1, signed=True)} points)"
-    told = {"lost": "lost", "gained": "gained", None: "no change shown"}[one.changed]
-    counts = f"{one.harmful} / {one.beneficial}"
-    values = (compare_words.p_value(p).removeprefix("p ").removeprefix("= ") for p in (one.p_value, one.p_adjusted))
-    return (case, str(one.label), f"{one.n:,}", moved, counts, *values, told)
-
-
-def lost_classes(case: CaseFlips) -> str:
-    """``3, 5 and 8``: the classes that lost more than chance explains; empty where none did."""
-    lost = [str(one.label) for one in case.classes if one.changed == "lost"]
-    return ", ".join(lost[:-1]) + (" and " if len(lost) > 1 else "") + lost[-1] if lost else ""
+def _class_row(case: str, change: ClassChange) -> tuple[str, ...]:
+    points = 100 * (change.int8_right - change.fp32_right) / change.n
+    moved = f"{change.fp32_right:,} to {change.int8_right:,} ({formatting.fixed(points, 1, signed=True)} points)"
+    told = {"lost": "lost", "gained": "gained", None: "no change shown"}[change.changed]
+    counts = f"{change.harmful} / {change.beneficial}"
+    values = (text.p_value(p).removeprefix("p ").removeprefix("= ") for p in (change.p_value, change.p_adjusted))
+    return (case, str(change.label), f"{change.n:,}", moved, counts, *values, told)

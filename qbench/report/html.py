@@ -7,8 +7,8 @@ import hashlib
 import re
 from pathlib import Path
 
+from qbench.formatting import clean
 from qbench.report.page import CONTROL, Page
-from qbench.wording import clean
 
 _HERE = Path(__file__).parent
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from qbench import wording
-from qbench.quant.input_fit import CLIPPED
-from qbench.record import ArtifactFacts, Coverage, Record
-from qbench.report.text import TextTable
-from qbench.stored import LayerNumbers, StoredRun
+from qbench import formatting
+from qbench.progress.table import TextTable
+from qbench.quant.analysis.input_drift import CLIPPED
+from qbench.record.layer_numbers import LayerNumbers
+from qbench.record.schema import ArtifactFacts, Coverage, Record
+from qbench.record.stored_run import StoredRun
 
 WORST = 5  # layers of each case
 # Choices that are told only where they are made.
@@ -44,39 +45,40 @@ def coverage_text(coverage: Coverage) -> str:
     """The share of multiply-accumulates in int8, or why it is not known."""
     if coverage.macs_int8 is None and coverage.unknown:
         return f"not known: {coverage.unknown}"
-    return wording.share(coverage.macs_int8)
+    return formatting.share(coverage.macs_int8)
 
 
 def worst(run: StoredRun) -> TextTable:
     """The ``WORST`` layers of each case by SQNR, and as many that clip most of the evaluation data, where the run kept
     the numbers of its layers; cases of one variant share theirs."""
     rows = []
-    seen: set[str] = set()
+    listed: set[str] = set()
     for record in run.records:
-        if record.layers is None or record.layers in seen:
+        if record.layers is None or record.layers in listed:
             continue
-        seen.add(record.layers)
+        listed.add(record.layers)
         rows += [
             (
                 record.case.id,
-                one.name,
-                wording.DASH if one.sqnr_db is None else f"{one.sqnr_db:.1f}",
-                wording.DASH if one.cosine is None else f"{one.cosine:.4f}",
-                f"{one.n:,}" if one.n else wording.DASH,
-                wording.share(one.clipped),
+                layer.name,
+                formatting.DASH if layer.sqnr_db is None else f"{layer.sqnr_db:.1f}",
+                formatting.DASH if layer.cosine is None else f"{layer.cosine:.4f}",
+                f"{layer.n:,}" if layer.n else formatting.DASH,
+                formatting.share(layer.clipped),
             )
-            for one in _chosen(run.layer_numbers(record))
+            for layer in _choose_layers(run.layer_numbers(record))
         ]
     titles = ("case", "layer", "SQNR, dB", "cosine", "values compared", "clipped on evaluation data")
     return TextTable(columns=titles, rows=tuple(rows))
 
 
-def _chosen(numbers: Sequence[LayerNumbers]) -> list[LayerNumbers]:
+def _choose_layers(numbers: Sequence[LayerNumbers]) -> list[LayerNumbers]:
     """The farthest from fp32 first, then those that clip most."""
-    known = [(one.sqnr_db, one) for one in numbers if one.sqnr_db is not None]
-    farthest = [one for _, one in sorted(known, key=lambda pair: pair[0])[:WORST]]
-    clipping = sorted((one for one in numbers if (one.clipped or 0) > CLIPPED), key=lambda one: -(one.clipped or 0))
-    return farthest + [one for one in clipping[:WORST] if one not in farthest]
+    known = [(layer.sqnr_db, layer) for layer in numbers if layer.sqnr_db is not None]
+    farthest = [layer for _, layer in sorted(known, key=lambda pair: pair[0])[:WORST]]
+    clipping = [layer for layer in numbers if (layer.clipped or 0) > CLIPPED]
+    clipping.sort(key=lambda layer: -(layer.clipped or 0))
+    return farthest + [layer for layer in clipping[:WORST] if layer not in farthest]
 
 
 def _float_layer(name: str, reasons: Mapping[str, str]) -> str:

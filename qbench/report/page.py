@@ -7,17 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qbench import wording
-from qbench.compare import Delta
-from qbench.record import Record
-from qbench.report import answer, details, draws, figures, flips, layers, table, text
-from qbench.report.answer import Answer, Judged
+from qbench import formatting
+from qbench.compare.compare import Delta
+from qbench.progress.table import TextTable
+from qbench.record.schema import Record
+from qbench.record.stored_run import StoredRun
+from qbench.report import calibration_seeds as draws
+from qbench.report import figures, flips, layers, recommendation, table, text
+from qbench.report import measurement_table as details
 from qbench.report.figures import Figure
+from qbench.report.flip_gallery import Gallery, gallery
 from qbench.report.flips import CaseFlips
-from qbench.report.gallery import Gallery, gallery
+from qbench.report.recommendation import Answer, Judged
 from qbench.report.summary import warnings
-from qbench.report.text import TextTable
-from qbench.stored import StoredRun
 
 CONTROL = (
     "The control is a second copy of the fp32 baseline, measured like any contender. Its true speed-up is 1. Where "
@@ -119,7 +121,7 @@ def page(
         file=info.suite.file,
         suite_text=info.suite.text,
         overrides=info.suite.overrides,
-        started=info.started or wording.DASH,
+        started=info.started or formatting.DASH,
         state=_state(run),
         counts=_counts(run),
         warnings=warnings(run, judged, changes),
@@ -136,7 +138,7 @@ def page(
         machine=tuple(_fact(name, value) for name, value in info.environment.items()),
         versions=tuple((name, _value(value)) for name, value in info.versions.items()),
         plan_notes=info.plan.notes,
-        elapsed=tuple((name, wording.duration(seconds)) for name, seconds in info.elapsed_seconds.items()),
+        elapsed=tuple((name, formatting.duration(seconds)) for name, seconds in info.elapsed_seconds.items()),
         comparison=None if deltas is None else text.comparison(deltas, judged.metric),
         compared_with=compared_with,
     )
@@ -165,20 +167,20 @@ def _counts(run: StoredRun) -> str:
     return ", ".join(f"{counts[status]} {status}" for status in ("ok", "failed", "skipped") if counts[status]) or "none"
 
 
-def _card(one: Answer, judged: Judged) -> Card:
+def _card(answer: Answer, judged: Judged) -> Card:
     return Card(
-        title=text.setting_name(one.setting),
-        verdict=one.verdict,
-        headline=one.headline,
-        facts=text.facts(one, judged),
-        notes=one.notes,
+        title=text.setting_name(answer.setting),
+        verdict=answer.verdict,
+        headline=answer.headline,
+        facts=text.facts(answer, judged),
+        notes=answer.notes,
     )
 
 
 def _sections(judged: Judged, found: Sequence[Answer]) -> Iterable[Section]:
     picks = {one.setting: one.pick.case.id for one in found if one.pick is not None and one.verdict == "ship"}
-    for setting in answer.settings(judged.records):
-        records = answer.of_setting(setting, judged.records)
+    for setting in recommendation.settings(judged.records):
+        records = recommendation.of_setting(setting, judged.records)
         unit = table.latency_unit(records)
         rows = table.rows(judged, records, unit)
         if rows:
@@ -222,15 +224,15 @@ def _method(records: Sequence[Record], judged: Judged) -> Iterable[tuple[str, st
 
 
 def _tally(values: Iterable[object]) -> str:
-    counts = Counter(wording.DASH if value is None else str(value) for value in values)
+    counts = Counter(formatting.DASH if value is None else str(value) for value in values)
     if len(counts) == 1:
         return next(iter(counts))
-    return ", ".join(f"{value} ({count} cases)" for value, count in counts.items()) or wording.DASH
+    return ", ".join(f"{value} ({count} cases)" for value, count in counts.items()) or formatting.DASH
 
 
 def _range(counts: Sequence[int]) -> str:
     if not counts:
-        return wording.DASH
+        return formatting.DASH
     low, high = min(counts), max(counts)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
@@ -238,13 +240,13 @@ def _range(counts: Sequence[int]) -> str:
 def _fact(name: str, value: Any) -> tuple[str, str]:
     """An entry of the fingerprint for a reader: words for underscores, a unit for bytes."""
     if name.endswith("_bytes") and isinstance(value, int):
-        return name.removesuffix("_bytes").replace("_", " "), wording.size(value)
+        return name.removesuffix("_bytes").replace("_", " "), formatting.size(value)
     return name.replace("_", " "), _value(value)
 
 
 def _value(value: Any) -> str:
     if value is None:
-        return wording.DASH
+        return formatting.DASH
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from qbench.wording import clean
+from qbench.formatting import clean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +34,8 @@ WIDTH = 4.7  # inches at 72 points: on a phone one point is about one pixel
 # Letters that fit: a heading has its line alone, a label shares it with its number.
 _HEADING_LETTERS, _LABEL_LETTERS = 50, 34
 _ROW, _HEAD, _TOP, _BOTTOM = 0.40, 0.34, 0.08, 0.50
+# Of a row's height: the baseline of its words, and what is drawn below them (letters reach 0.08 below the baseline).
+_BASELINE, _DRAWN = 0.52, 0.43
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +80,10 @@ def intervals(
             axes.plot([mark.low, mark.high], [y, y], color=colour, linewidth=2.2, solid_capstyle="round")
         axes.plot([mark.value], [y], marker="o", markersize=5.2, color=colour, linestyle="none")
 
-    def finish(axes: Any) -> None:
-        axes.axvline(reference, color=_STAND_IN["muted"], linewidth=1.0, zorder=0)
+    def finish(axes: Any, rows: Sequence[float]) -> None:
+        _upright(axes, reference, rows, color=_STAND_IN["muted"], linewidth=1.2)
         if margin is not None:
-            axes.axvline(margin, color=_STAND_IN["bad"], linewidth=1.0, linestyle=(0, (4, 3)), zorder=0)
+            _upright(axes, margin, rows, color=_STAND_IN["bad"], linewidth=1.4, linestyle=(0, (2, 1.2)))
         shown = [mark for group in groups for mark in group.marks]
         ends = [reference, *([] if margin is None else [margin])]
         ends += [end for mark in shown for end in (mark.value, mark.low, mark.high) if end is not None]
@@ -96,7 +98,7 @@ def bars(groups: Sequence[Group], words: Words) -> str:
     def draw(axes: Any, y: float, mark: Mark) -> None:
         axes.barh([y], [mark.value], height=0.22, color=_STAND_IN[mark.role])
 
-    def finish(axes: Any) -> None:
+    def finish(axes: Any, _: Sequence[float]) -> None:
         largest = max((mark.value for group in groups for mark in group.marks), default=1.0)
         axes.set_xlim(0, (largest or 1.0) * 1.02)
 
@@ -118,11 +120,24 @@ def ridges(groups: Sequence[Group], words: Words, shapes: Callable[[Mark], NDArr
         axes.stairs(heights, edges, baseline=y - 0.18, fill=True, color=colour, alpha=0.75)
         axes.plot([edges[0], end], [y - 0.18, y - 0.18], color=_STAND_IN["grid"], linewidth=0.8, zorder=0)
 
-    def finish(axes: Any) -> None:
-        axes.axvline(1, color=_STAND_IN["muted"], linewidth=0.8, zorder=0)
+    def finish(axes: Any, rows: Sequence[float]) -> None:
+        _upright(axes, 1, rows, color=_STAND_IN["muted"], linewidth=0.8)
         axes.set_xlim(edges[0], end)
 
     return _plot(groups, words, draw, finish)
+
+
+def _upright(axes: Any, x: float, rows: Sequence[float], **style: Any) -> None:
+    """A line at ``x`` through what is drawn in each row (its lower end), not through the words above that."""
+    axes.vlines([x] * len(rows), list(rows), [y + _DRAWN for y in rows], **{"zorder": 0} | style)
+
+
+def _grid(axes: Any, rows: Sequence[float]) -> None:
+    low, high = axes.get_xlim()
+    for tick in axes.get_xticks():
+        if low <= tick <= high:
+            _upright(axes, tick, rows, color=_STAND_IN["grid"], linewidth=0.6, zorder=-1)
+    axes.set_xlim(low, high)  # lines move the limits
 
 
 def _limit(axes: Any, ends: Sequence[float], *, log: bool) -> None:
@@ -134,6 +149,7 @@ def _limit(axes: Any, ends: Sequence[float], *, log: bool) -> None:
     if not log:
         room = (high - low or 1.0) * 0.06
         axes.set_xlim(low - room, high + room)
+        axes.set_xticks([tick for tick in axes.get_xticks() if low - room / 4 <= tick <= high + room / 4])
         return
     axes.set_xscale("log")
     low, high = low / 1.12, high * 1.12
@@ -149,7 +165,7 @@ def _plot(
     groups: Sequence[Group],
     words: Words,
     draw: Callable[[Any, float, Mark], None],
-    finish: Callable[[Any], None],
+    finish: Callable[[Any, Sequence[float]], None],
 ) -> str:
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -165,8 +181,9 @@ def _plot(
         figure = Figure(figsize=(WIDTH, height))
         axes = figure.add_axes((0.01, _BOTTOM / height, 0.98, body / height))
         _style(axes, words.axis)
-        _lines(axes, groups, draw, body)
-        finish(axes)
+        bottoms = _lines(axes, groups, draw, body)
+        finish(axes, bottoms)
+        _grid(axes, bottoms)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return _inline(buffer.getvalue(), words)
@@ -179,12 +196,11 @@ def _style(axes: Any, title: str) -> None:
     axes.spines["bottom"].set_color(_STAND_IN["grid"])
     axes.tick_params(axis="x", color=_STAND_IN["grid"], labelcolor=_STAND_IN["muted"], length=3)
     axes.set_xlabel(title, color=_STAND_IN["muted"], labelpad=4)
-    axes.grid(axis="x", color=_STAND_IN["grid"], linewidth=0.6)
-    axes.set_axisbelow(True)
 
 
-def _lines(axes: Any, groups: Sequence[Group], draw: Callable[[Any, float, Mark], None], body: float) -> None:
-    """Headings and marks from the top down; one unit of y is one row."""
+def _lines(axes: Any, groups: Sequence[Group], draw: Callable[[Any, float, Mark], None], body: float) -> list[float]:
+    """Headings and marks from the top down; one unit of y is one row. Gives the lower end of each mark's row."""
+    rows = []
     y = body / _ROW
     axes.set_ylim(0, y)
     across = axes.get_yaxis_transform()
@@ -202,9 +218,11 @@ def _lines(axes: Any, groups: Sequence[Group], draw: Callable[[Any, float, Mark]
         for mark in group.marks:
             y -= 1
             label = {"transform": across, "va": "baseline", "clip_on": False}
-            axes.text(0, y + 0.52, _short(mark.label, _LABEL_LETTERS), color=_STAND_IN["ink"], **label)
-            axes.text(1, y + 0.52, clean(mark.text), color=_STAND_IN["muted"], ha="right", **label)
+            axes.text(0, y + _BASELINE, _short(mark.label, _LABEL_LETTERS), color=_STAND_IN["ink"], **label)
+            axes.text(1, y + _BASELINE, clean(mark.text), color=_STAND_IN["muted"], ha="right", **label)
             draw(axes, y + 0.24, mark)
+            rows.append(y)
+    return rows
 
 
 def _short(text: str, letters: int) -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from qbench import one_answer, runtime_difference, wording
-from qbench.compare import Delta
-from qbench.quant import coverage, input_fit
-from qbench.report import answer, draws, flips, table, text
-from qbench.report.answer import Answer, Judged
+from qbench import formatting
+from qbench.compare import text as compare_text
+from qbench.compare.compare import Delta
+from qbench.evaluate import constant_answer, runtime_difference
+from qbench.progress.table import TextTable
+from qbench.quant.analysis import input_drift
+from qbench.quant.artifacts import coverage
+from qbench.record.stored_run import StoredRun
+from qbench.report import calibration_seeds, flips, recommendation, table, text
 from qbench.report.flips import CaseFlips
-from qbench.stored import StoredRun
+from qbench.report.recommendation import Answer, Judged
 
 
 def summary(
@@ -21,31 +25,33 @@ def summary(
     deltas: Sequence[Delta] | None = None,
 ) -> str:
     """The answer, the tables, what flipped, what failed, how it was measured."""
-    parts = [f"# qbench: {wording.markdown(run.info.suite.name)}", *_warnings(run, judged, changes)]
+    parts = [f"# qbench: {formatting.markdown(run.info.suite.name)}", *_warnings(run, judged, changes)]
     parts += [*_answers(found, judged), *_tables(judged), *_flips(changes), *_draws(judged)]
     parts += _left(run) + _footnotes(run, judged)
     if deltas is not None:
         parts += ["## Compared", text.as_markdown(text.comparison(deltas, judged.metric))]
+        parts += [told] if (told := compare_text.unpaired(deltas)) is not None else []
     return "\n\n".join(parts) + "\n"
 
 
 def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tuple[str, ...]:
-    """What a reader must know before any figure: data that does not fit, verdicts that are luck, changed files."""
+    """What to know before any figure: data that does not fit, verdicts that a seed decides, changed files."""
     doubts = tuple(case.doubt for case in changes if case.doubt is not None)
     return (
-        *one_answer.warnings(run.records),
-        *input_fit.warnings(run.records),
+        *constant_answer.warnings(run.records),
+        *input_drift.warnings(run.records),
         *coverage.warnings(run.records),
         *runtime_difference.warnings(run.records),
-        *_seen_before(run),
+        *_describe_shared(run),
         *judged.warnings(),
         *doubts,
     )
 
 
-def _seen_before(run: StoredRun) -> Iterator[str]:
+def _describe_shared(run: StoredRun) -> Iterator[str]:
     """Scores on examples that calibration or training saw, which the suite allowed."""
-    counts = {(one.shared_examples, one.n) for record in run.records if (one := record.accuracy) is not None}
+    scores = [record.accuracy for record in run.records if record.accuracy is not None]
+    counts = {(accuracy.shared_examples, accuracy.n) for accuracy in scores}
     for shared, n in sorted((shared, n) for shared, n in counts if shared):
         yield (
             f"{shared:,} of the {n:,} evaluation examples are calibration or training examples, too "
@@ -54,7 +60,7 @@ def _seen_before(run: StoredRun) -> Iterator[str]:
 
 
 def _warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> list[str]:
-    lines = [f"- warning: {wording.markdown(one)}" for one in warnings(run, judged, changes)]
+    lines = [f"- warning: {formatting.markdown(warning)}" for warning in warnings(run, judged, changes)]
     return ["\n".join(lines)] if lines else []
 
 
@@ -64,38 +70,44 @@ def _flips(changes: Sequence[CaseFlips]) -> list[str]:
         return []
     parts = ["## Which answers flipped", text.as_markdown(listed)]
     if without := flips.without(changes):
-        parts.append(wording.markdown(without))
+        parts.append(formatting.markdown(without))
     if told := flips.classes_told(changes):
-        parts += [wording.markdown(told), *([text.as_markdown(classes)] if classes.rows else [])]
+        parts += [formatting.markdown(told), *([text.as_markdown(classes)] if classes.rows else [])]
     return [*parts, "All of them: `flips.csv`, `classes.csv`."]
 
 
 def _draws(judged: Judged) -> list[str]:
-    drawn = draws.table(judged)
-    return ["## Luck of the calibration examples", text.as_markdown(drawn)] if drawn.rows else []
+    drawn = calibration_seeds.table(judged)
+    return ["## Spread over calibration seeds", text.as_markdown(drawn)] if drawn.rows else []
 
 
-def _answers(found: Sequence[Answer], judged: Judged) -> list[str]:
-    if not found:
+def _answers(answers: Sequence[Answer], judged: Judged) -> list[str]:
+    if not answers:
         return ["No answer: the run has no record yet."]
     lines = []
-    for one in found:
-        name, said = wording.markdown(text.setting_name(one.setting)), f"{one.headline} {text.facts(one, judged)}"
-        lines += [f"- **{name}**: {wording.markdown(said)}", *(f"  - {wording.markdown(note)}" for note in one.notes)]
+    for answer in answers:
+        name = formatting.markdown(text.setting_name(answer.setting))
+        said = f"{answer.headline} {text.facts(answer, judged)}"
+        lines += [
+            f"- **{name}**: {formatting.markdown(said)}",
+            *(f"  - {formatting.markdown(note)}" for note in answer.notes),
+        ]
     return ["\n".join(lines)]
 
 
 def _tables(judged: Judged) -> list[str]:
     parts = []
-    for setting in answer.settings(judged.records):
-        unit = table.latency_unit(answer.of_setting(setting, judged.records))
+    for setting in recommendation.settings(judged.records):
+        unit = table.latency_unit(recommendation.of_setting(setting, judged.records))
         rows = text.setting_rows(judged, setting, unit)
         if not rows:
             continue
         columns = table.columns(judged, unit[1])
-        lines = tuple((answer.variant(row.record), *(str(row.cells[column.key]) for column in columns)) for row in rows)
-        content = text.TextTable(columns=("variant", *(column.title for column in columns)), rows=lines)
-        parts += [f"## {wording.markdown(text.setting_name(setting))}", text.as_markdown(content)]
+        lines = tuple(
+            (recommendation.variant(row.record), *(str(row.cells[column.key]) for column in columns)) for row in rows
+        )
+        content = TextTable(columns=("variant", *(column.title for column in columns)), rows=lines)
+        parts += [f"## {formatting.markdown(text.setting_name(setting))}", text.as_markdown(content)]
     return parts
 
 
@@ -104,11 +116,10 @@ def _left(run: StoredRun) -> list[str]:
     for status in ("failed", "skipped"):
         for record in run.records:
             if record.status == status:
-                stage = f" ({wording.markdown(record.stage)})" if record.stage else ""
-                lines.append(
-                    f"- {status}{stage}: `{wording.code(record.case.id)}`: {wording.markdown(record.reason or '')}"
-                )
-    lines += [f"- no record: `{wording.code(case)}`" for case in run.info.plan.cases if case not in run.by_id]
+                stage = f" ({formatting.markdown(record.stage)})" if record.stage else ""
+                reason = formatting.markdown(record.reason or "")
+                lines.append(f"- {status}{stage}: `{formatting.code(record.case.id)}`: {reason}")
+    lines += [f"- no record: `{formatting.code(case)}`" for case in run.info.plan.cases if case not in run.by_id]
     return ["## Failed and skipped", "\n".join(lines)] if lines else []
 
 
@@ -117,7 +128,7 @@ def _footnotes(run: StoredRun, judged: Judged) -> list[str]:
     margin = (
         "" if judged.margin is None or judged.metric is None else f" Margin: {judged.margin:g} {judged.metric.unit}."
     )
-    machine = f" Measured on {wording.markdown(str(cpu))}." if cpu else ""
+    machine = f" Measured on {formatting.markdown(str(cpu))}." if cpu else ""
     return [
         "Latency is closed-loop service time of one call; in brackets 95 % intervals; "
         f"control (A/A) is a second copy of the fp32, whose true value is 1.{margin}{machine}"

@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from qbench import compare, compare_words, decide, wording
-from qbench import record as records_file
-from qbench.record import Interval, Record
-from qbench.report import answer
-from qbench.report.answer import Judged
+from qbench import formatting
+from qbench.compare import compare
+from qbench.compare import text as compare_text
+from qbench.record import schema
+from qbench.record.schema import Record
+from qbench.report import recommendation
+from qbench.report.recommendation import Judged
+from qbench.stats import mcnemar
+from qbench.stats.interval_type import Interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +34,7 @@ def frame(records: Sequence[Record]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = [dict(records_file.flatten(record)) for record in records]
+    rows = [dict(schema.flatten(record)) for record in records]
     fixed = list(_columns(Record, ""))
     free = sorted({key for row in rows for key in row} - set(fixed) - _parents(fixed) - set(_mappings(Record)))
     columns = fixed + free
@@ -73,7 +77,7 @@ class Cell:
     """What stands in one cell: ``text`` with ``limits`` under or behind it; ``sort`` orders the column (None last);
     ``hint`` says more; ``tone`` is never the only bearer of a meaning."""
 
-    text: str = wording.DASH
+    text: str = formatting.DASH
     limits: str = ""
     sort: float | None = None
     hint: str = ""
@@ -112,7 +116,7 @@ def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
     own = f", {judged.metric.own_unit}" if judged.metric and judged.metric.own_unit else ""
     percent = ", %" if judged.metric is None or judged.metric.percent else own
     unit_of = f", {judged.metric.unit}" if judged.metric and judged.metric.unit else ""
-    seeds = (Column(key="luck", title="by seed", hint=f"{metric} by the seed that drew the calibration examples"),)
+    seeds = (Column(key="seeds", title="by seed", hint=f"{metric} by the seed that drew the calibration examples"),)
     return (
         Column(key="p50", title=f"p50, {unit}", hint="median closed-loop service time of one call, 95 % limits"),
         Column(key="p90", title=f"p90, {unit}", hint="nine calls in ten are at least this fast"),
@@ -122,7 +126,7 @@ def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
         Column(key="size", title="size", hint="exact bytes of what is shipped"),
         Column(key="ratio", title="size ratio", hint="bytes over those of the like-for-like fp32"),
         Column(key="accuracy", title=f"{metric}{percent}", hint=f"{metric} on the evaluation examples, 95 % limits"),
-        *(seeds if judged.luck else ()),
+        *(seeds if judged.seed_spreads else ()),
         Column(key="delta", title=f"change{unit_of}", hint="paired change against the like-for-like fp32"),
         Column(key="flips", title="flips", hint="right to wrong / wrong to right; McNemar's mid-p of no change"),
         Column(key="coverage", title="coverage", hint="share of multiply-accumulates that run in int8"),
@@ -132,15 +136,15 @@ def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
 
 def latency_unit(records: Sequence[Record]) -> tuple[float, str]:
     """One unit for a whole column: that of the smallest p50, so that no value falls below 1 of it."""
-    found = [seconds for record in records if (seconds := answer.p50(record)) is not None]
-    return wording.time_unit(min(found)) if found else (1e-3, "ms")
+    times = [seconds for record in records if (seconds := recommendation.p50(record)) is not None]
+    return formatting.time_unit(min(times)) if times else (1e-3, "ms")
 
 
 def rows(judged: Judged, records: Sequence[Record], unit: tuple[float, str]) -> list[Row]:
     """The measured cases, fp32 first, then the fastest first."""
     measured = [record for record in records if record.status == "ok"]
-    best = answer.fastest_fp32(measured)
-    measured.sort(key=lambda r: (r.case.mode != "fp32", answer.p50(r) or float("inf"), r.case.id))
+    best = recommendation.fastest_fp32(measured)
+    measured.sort(key=lambda r: (r.case.mode != "fp32", recommendation.p50(r) or float("inf"), r.case.id))
     return [Row(record=record, cells=_cells(judged, record, best, unit[0])) for record in measured]
 
 
@@ -151,7 +155,7 @@ def _cells(judged: Judged, record: Record, best: Record | None, unit: float) -> 
         "best": _against_best(record, best),
         **_size_cells(record, fp32),
         **_accuracy_cells(judged, record),
-        "luck": _luck_cell(judged, record),
+        "seeds": _seeds_cell(judged, record),
         "coverage": _coverage_cell(record),
         "judged": _judged_cell(judged, record),
     }
@@ -164,7 +168,7 @@ def _latency_cells(record: Record, unit: float) -> dict[str, Cell]:
         p50 = Interval(value=latency.p50_seconds, low=latency.p50_low, high=latency.p50_high)
         cells["p50"] = _interval_cell(p50, scale=1 / unit)
     if latency is not None and latency.p90_seconds is not None:
-        text = wording.number(Interval(value=latency.p90_seconds), scale=1 / unit)
+        text = formatting.number(Interval(value=latency.p90_seconds), scale=1 / unit)
         cells["p90"] = Cell(text=text, sort=latency.p90_seconds)
     if speedup is not None:
         found = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
@@ -190,8 +194,8 @@ def _control_cell(control: Interval | None) -> Cell:
 
 def _interval_cell(interval: Interval, *, scale: float = 1.0, signed: bool = False, least: int = 0) -> Cell:
     return Cell(
-        text=wording.number(interval, scale=scale, signed=signed, least=least),
-        limits=wording.limits(interval, scale=scale, signed=signed, least=least),
+        text=formatting.number(interval, scale=scale, signed=signed, least=least),
+        limits=formatting.limits(interval, scale=scale, signed=signed, least=least),
         sort=interval.value,
     )
 
@@ -201,13 +205,13 @@ def _against_best(record: Record, best: Record | None) -> Cell:
     if (fastest := record.speedup_fastest) is not None:
         if fastest.baseline == record.case.id:
             return Cell(hint="is the fastest fp32")
-        found = Interval(value=fastest.value, low=fastest.low, high=fastest.high)
-        tone = _side(found) if answer.is_int8(record) else ""
-        return dataclasses.replace(_interval_cell(found), hint=f"against {fastest.baseline}", tone=tone)
-    own, full = answer.p50(record), None if best is None else answer.p50(best)
+        ratio = Interval(value=fastest.value, low=fastest.low, high=fastest.high)
+        tone = _side(ratio) if recommendation.is_int8(record) else ""
+        return dataclasses.replace(_interval_cell(ratio), hint=f"against {fastest.baseline}", tone=tone)
+    own, full = recommendation.p50(record), None if best is None else recommendation.p50(best)
     if own is None or full is None or record is best:
         return Cell(hint="is the fastest fp32") if record is best else Cell()
-    slower: Tone = "bad" if own > full and answer.is_int8(record) else ""
+    slower: Tone = "bad" if own > full and recommendation.is_int8(record) else ""
     return Cell(text=f"{full / own:.2f}", sort=full / own, tone=slower)
 
 
@@ -215,7 +219,7 @@ def _size_cells(record: Record, fp32: Record | None) -> dict[str, Cell]:
     if record.artifact is None:
         return {"size": Cell(), "ratio": Cell()}
     own = record.artifact.size_bytes
-    cells = {"size": Cell(text=wording.size(own), sort=own, hint=f"{own:,} bytes"), "ratio": Cell()}
+    cells = {"size": Cell(text=formatting.size(own), sort=own, hint=f"{own:,} bytes"), "ratio": Cell()}
     if fp32 is not None and fp32 is not record and fp32.artifact is not None and fp32.artifact.size_bytes:
         ratio = own / fp32.artifact.size_bytes
         cells["ratio"] = Cell(text=f"{ratio:.3f}", sort=ratio)
@@ -237,22 +241,22 @@ def _accuracy_cells(judged: Judged, record: Record) -> dict[str, Cell]:
         cells["delta"] = _interval_cell(scores.delta, scale=scale, signed=True, least=least)
     if scores.flips is not None:
         harmful, beneficial = scores.flips.harmful, scores.flips.beneficial
-        p = compare_words.p_value(decide.mcnemar_midp(harmful, beneficial))
+        p = compare_text.p_value(mcnemar.midp(harmful, beneficial))
         hint = f"{harmful} right to wrong, {beneficial} wrong to right; McNemar's test of no change: mid-{p}"
         cells["flips"] = Cell(text=f"{harmful} / {beneficial}", limits=p, sort=harmful, hint=hint)
     return cells
 
 
-def _luck_cell(judged: Judged, record: Record) -> Cell:
-    found = judged.luck.get(record.case.id)
-    if found is None or judged.metric is None:
+def _seeds_cell(judged: Judged, record: Record) -> Cell:
+    spread = judged.seed_spreads.get(record.case.id)
+    if spread is None or judged.metric is None:
         return Cell()
     scale, places = judged.metric.scale, 1 if judged.metric.percent else 4
-    low, high = (wording.fixed(value * scale, places) for value in (min(found.values), max(found.values)))
-    worst = found.test.outcome if found.test else "not judged"
+    low, high = (formatting.fixed(value * scale, places) for value in (min(spread.values), max(spread.values)))
+    worst = spread.test.outcome if spread.test else "not judged"
     tone: Tone = "unsure" if judged.outcome(record) == "PASS" and worst not in ("PASS", "not judged") else ""
-    hint = f"the worst of {len(found.values)} seeds, {found.worst}: {worst}"
-    return Cell(text=f"{low} to {high}", sort=found.spread, hint=hint, tone=tone)
+    hint = f"the worst of {len(spread.values)} seeds, {spread.worst}: {worst}"
+    return Cell(text=f"{low} to {high}", sort=spread.spread, hint=hint, tone=tone)
 
 
 def _coverage_cell(record: Record) -> Cell:
@@ -263,18 +267,18 @@ def _coverage_cell(record: Record) -> Cell:
     if coverage.macs_int8 is None:
         return Cell(text="not known", hint=coverage.unknown or layers, tone="unsure")
     tone: Tone = "bad" if coverage.macs_int8 == 0 else ""
-    return Cell(text=wording.share(coverage.macs_int8), sort=coverage.macs_int8, hint=layers, tone=tone)
+    return Cell(text=formatting.share(coverage.macs_int8), sort=coverage.macs_int8, hint=layers, tone=tone)
 
 
 def _judged_cell(judged: Judged, record: Record) -> Cell:
-    if not answer.is_int8(record):
+    if not recommendation.is_int8(record):
         return Cell()
     test = judged.tests.get(record.case.id)
     if test is None:
         return Cell(text="not judged", tone="muted", sort=0)
     tones: dict[str, tuple[Tone, float]] = {"PASS": ("good", 3), "INCONCLUSIVE": ("unsure", 2), "FAIL": ("bad", 1)}
     tone, order = tones[test.outcome]
-    needed = compare_words.would_decide(test, record.accuracy.n) if record.accuracy else None
+    needed = compare_text.would_decide(test, record.accuracy.n) if record.accuracy else None
     hint = f"{needed} would decide, if the change stays as it is" if needed else ""
     return Cell(text=test.outcome, limits=needed or "", tone=tone, sort=order, hint=hint)
 
@@ -285,13 +289,15 @@ def presentation(judged: Judged, render: Callable[[Cell], str] = str) -> pd.Data
 
     unit = latency_unit(judged.records)
     titles = columns(judged, unit[1])
-    found = [row for setting in answer.settings(judged.records) for row in rows(judged, _of(judged, setting), unit)]
+    shown = [
+        row for setting in recommendation.settings(judged.records) for row in rows(judged, _of(judged, setting), unit)
+    ]
     return pd.DataFrame(
-        [[render(row.cells[column.key]) for column in titles] for row in found],
+        [[render(row.cells[column.key]) for column in titles] for row in shown],
         columns=[column.title for column in titles],
-        index=pd.Index([row.record.case.id for row in found], name="case", dtype=object),
+        index=pd.Index([row.record.case.id for row in shown], name="case", dtype=object),
     )
 
 
-def _of(judged: Judged, setting: answer.Setting) -> list[Record]:
-    return answer.of_setting(setting, judged.records)
+def _of(judged: Judged, setting: recommendation.Setting) -> list[Record]:
+    return recommendation.of_setting(setting, judged.records)

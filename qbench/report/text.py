@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from qbench import wording
-from qbench.compare import Delta
-from qbench.record import Interval, Record
-from qbench.report import answer, table
-from qbench.report.answer import Answer, Judged
-from qbench.stored import MetricInfo
+from qbench import formatting
+from qbench.compare.compare import Delta
+from qbench.progress.table import TextTable
+from qbench.record.schema import Record
+from qbench.record.stored_run import MetricInfo
+from qbench.report import recommendation, table
+from qbench.report.recommendation import Answer, Judged
+from qbench.stats.interval_type import Interval
 
-
-@dataclass(frozen=True, kw_only=True)
-class TextTable:
-    """Plain strings: column titles, and rows of the same length; ``words`` are the positions of columns that are
-    aligned to the left."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: tuple[int, ...] = (0,)
-
-
-_TERMINAL = ("p50", "speedup", "ratio", "accuracy", "luck", "delta", "flips", "coverage", "judged")
+_TERMINAL = ("p50", "speedup", "ratio", "accuracy", "seeds", "delta", "flips", "coverage", "judged")
 
 
 def terminal(judged: Judged) -> TextTable:
@@ -31,10 +21,10 @@ def terminal(judged: Judged) -> TextTable:
     unit = table.latency_unit(judged.records)
     titles = {column.key: column.title for column in table.columns(judged, unit[1])}
     keys = [key for key in _TERMINAL if key in titles]
-    shown = [row for setting in answer.settings(judged.records) for row in setting_rows(judged, setting, unit)]
-    lines = [(row.record.case.id, *(wording.clean(str(row.cells[key])) for key in keys)) for row in shown]
+    shown = [row for setting in recommendation.settings(judged.records) for row in setting_rows(judged, setting, unit)]
+    lines = [(row.record.case.id, *(formatting.clean(str(row.cells[key])) for key in keys)) for row in shown]
     lines += [
-        (wording.clean(record.case.id), record.status, *[""] * (len(keys) - 1))
+        (formatting.clean(record.case.id), record.status, *[""] * (len(keys) - 1))
         for status in ("failed", "skipped")
         for record in judged.records
         if record.status == status
@@ -42,44 +32,30 @@ def terminal(judged: Judged) -> TextTable:
     return TextTable(columns=("case", *(titles[key] for key in keys)), rows=tuple(lines))
 
 
-def setting_rows(judged: Judged, setting: answer.Setting, unit: tuple[float, str]) -> list[table.Row]:
+def setting_rows(judged: Judged, setting: recommendation.Setting, unit: tuple[float, str]) -> list[table.Row]:
     """The rows of one setting's measured cases."""
-    return table.rows(judged, answer.of_setting(setting, judged.records), unit)
+    return table.rows(judged, recommendation.of_setting(setting, judged.records), unit)
 
 
-def align(content: TextTable) -> str:
-    """The table as lines of text: columns of words to the left, the others to the right."""
-    everything = [content.columns, *content.rows]
-    widths = [max(len(row[index]) for row in everything) for index in range(len(content.columns))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if index in content.words else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in everything
-    ]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def setting_name(setting: answer.Setting) -> str:
+def setting_name(setting: recommendation.Setting) -> str:
     """``digits-cnn, 1 thread, batch 1``."""
     plural = "" if setting.threads == 1 else "s"
     return f"{setting.model}, {setting.threads} thread{plural}, batch {setting.batch_size}"
 
 
-def facts(found: Answer, judged: Judged) -> str:
+def facts(answer: Answer, judged: Judged) -> str:
     """The numbers behind an answer's pick, in one sentence; empty where it has none."""
-    record = found.pick
+    record = answer.pick
     if record is None:
         return ""
-    seconds = answer.p50(record)
-    parts = [] if seconds is None else [f"{wording.duration(seconds)} a call"]
-    if (speedup := answer.speedup_interval(record)) is not None and record.speedup is not None:
-        parts.append(f"{wording.with_limits(speedup)} times as fast as {_fp32_name(record.speedup.baseline)}")
+    seconds = recommendation.p50(record)
+    parts = [] if seconds is None else [f"{formatting.duration(seconds)} a call"]
+    if (speedup := recommendation.speedup_interval(record)) is not None and record.speedup is not None:
+        parts.append(f"{formatting.with_limits(speedup)} times as fast as {_fp32_name(record.speedup.baseline)}")
     parts += _size_part(record, judged) + _accuracy_part(record, judged.metric)
     coverage = record.artifact.coverage if record.artifact else None
     if coverage is not None and coverage.macs_int8 is not None:
-        parts.append(f"{wording.share(coverage.macs_int8)} of its multiply-accumulates in int8")
+        parts.append(f"{formatting.share(coverage.macs_int8)} of its multiply-accumulates in int8")
     return ", ".join(parts) + "." if parts else ""
 
 
@@ -90,7 +66,7 @@ def _fp32_name(case: str) -> str:
 
 def _size_part(record: Record, judged: Judged) -> list[str]:
     ratio = table.rows(judged, [record], (1.0, "s"))[0].cells["ratio"]
-    return [] if ratio.sort is None else [f"{wording.share(ratio.sort, 0)} of its size"]
+    return [] if ratio.sort is None else [f"{formatting.share(ratio.sort, 0)} of its size"]
 
 
 def _accuracy_part(record: Record, metric: MetricInfo | None) -> list[str]:
@@ -99,9 +75,9 @@ def _accuracy_part(record: Record, metric: MetricInfo | None) -> list[str]:
     if metric.against == "fp32":  # how near it is to fp32 says more than how far it is from being fp32
         score = record.accuracy
         near = Interval(value=score.value, low=score.low, high=score.high)
-        shown = wording.with_limits(near, scale=metric.scale, least=metric.least)
+        shown = formatting.with_limits(near, scale=metric.scale, least=metric.least)
         return [f"{metric.name} {shown} {'%' if metric.percent else metric.own_unit}".rstrip()]
-    change = wording.with_limits(record.accuracy.delta, scale=metric.scale, signed=True, least=metric.least)
+    change = formatting.with_limits(record.accuracy.delta, scale=metric.scale, signed=True, least=metric.least)
     return [f"{metric.name} {change} {metric.unit}".rstrip()]
 
 
@@ -113,25 +89,27 @@ def comparison(deltas: Sequence[Delta], metric: MetricInfo | None) -> TextTable:
 
 def _delta_row(delta: Delta, metric: MetricInfo | None) -> tuple[str, ...]:
     scale, unit, least = (metric.scale, metric.unit, metric.least) if metric else (1.0, "", 0)
-    time = wording.DASH
+    time = formatting.DASH
     if (slow := delta.slowdown) is not None:
         low, high = (None if limit is None else limit - 1 for limit in (slow.low, slow.high))
         change = Interval(value=slow.value - 1, low=low, high=high)
-        number, limits = (make(change, scale=100, signed=True) for make in (wording.number, wording.limits))
+        number, limits = (make(change, scale=100, signed=True) for make in (formatting.number, formatting.limits))
         time = f"{number} % {limits}".rstrip()
     size = (
-        wording.DASH if delta.size_ratio is None else f"{wording.fixed((delta.size_ratio - 1) * 100, 1, signed=True)} %"
+        formatting.DASH
+        if delta.size_ratio is None
+        else f"{formatting.fixed((delta.size_ratio - 1) * 100, 1, signed=True)} %"
     )
-    accuracy = wording.DASH
+    accuracy = formatting.DASH
     if delta.accuracy is not None:
-        accuracy = f"{wording.with_limits(delta.accuracy, scale=scale, signed=True, least=least)} {unit}".rstrip()
-    return wording.clean(delta.case), delta.change, time, size, accuracy, wording.clean("; ".join(delta.notes))
+        accuracy = f"{formatting.with_limits(delta.accuracy, scale=scale, signed=True, least=least)} {unit}".rstrip()
+    return formatting.clean(delta.case), delta.change, time, size, accuracy, formatting.clean("; ".join(delta.notes))
 
 
 def as_markdown(content: TextTable) -> str:
     """The table in Markdown, every cell escaped."""
     lines = [content.columns, *content.rows]
-    drawn = ["| " + " | ".join(wording.markdown(text) for text in line) + " |" for line in lines]
+    drawn = ["| " + " | ".join(formatting.markdown(text) for text in line) + " |" for line in lines]
     rule = ("---" if index in content.words else "---:" for index in range(len(content.columns)))
     drawn.insert(1, f"|{'|'.join(rule)}|")
     return "\n".join(drawn)

@@ -2,22 +2,22 @@
 
 The path of a suite file through this room:
 
-    text        YAML text -> a tree of nodes that know where they stand
-    overrides   --set KEY=VALUE put into the tree
-    values      the values: names, shares, counts
-    inputs      the sections that say what goes in: models, data
-    accuracy    the metric that judges, and the loss that it allows
-    fields      the sections that say what to do: matrix, quantize, measure, gate, limits
-    words       what pydantic finds, in plain words at its place
-    check       what concerns several keys, or the disk
-    file        Suite, parse, read, json_schema
-    judged      the suite with its metric settled by what the data holds
-    cells       the matrix multiplied out, for the plan
+    yaml_tree           YAML text -> a tree of nodes that know where they stand
+    overrides           --set KEY=VALUE put into the tree
+    types               the values: names, shares, counts
+    models_and_data     the sections that say what goes in: models, data
+    accuracy            the metric that judges, and the loss that it allows
+    settings            the sections that say what to do: matrix, quantize, measure, gate, limits
+    messages            what pydantic finds, in plain words at its place
+    cross_checks        what concerns several keys, or the disk
+    data_checks         the options of data sets, and the user's Python files
+    int8_file_checks    whether int8 ONNX files of the user's own are int8, and of their mode
+    suite               Suite, parse, read, json_schema
 """
 
-from qbench.suite.fields import MODES, GateSpec, Limits, Matrix, MeasureSpec, Mode, Quantize
-from qbench.suite.file import Suite, json_schema, parse, read
-from qbench.suite.inputs import DataSpec, ModelSpec
+from qbench.suite.models_and_data import DataSpec, ModelSpec
+from qbench.suite.settings import MODES, GateSpec, Limits, Matrix, MeasureSpec, Mode, Quantize
+from qbench.suite.suite import Suite, json_schema, parse, read
 
 __all__ = [
     "MODES",

@@ -5,23 +5,24 @@ Docstrings and descriptions go to the JSON Schema that editors read.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationError, ValidationInfo, WithJsonSchema, model_validator
 
 from qbench import registry
 from qbench.errors import UsageError
-from qbench.suite import words
-from qbench.suite.values import Number, PythonTarget, Section, Yes, known, near, shown, wrong
+from qbench.suite import messages
+from qbench.suite.types import Number, PythonTarget, Section, Yes, known, near, shown, wrong
+
+if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
+    from qbench.metrics.spec import MetricSpec
 
 # What judges without `metric:`, with labels in the data and without.
 DEFAULTS = ("top1", "top1_agreement")
-_FAMILIES = registry.FAMILIES["metric"]
-_NAMED = {name: pattern for name, (pattern, _) in _FAMILIES.items() if not name.startswith("{")}
+_FAMILIES = {name: pattern for name, (pattern, _) in registry.FAMILIES["metric"].items()}
 
 
 class OwnKeys(Section):
@@ -46,26 +47,29 @@ class OwnMetric(str):
 
     def __new__(cls, keys: OwnKeys) -> OwnMetric:
         """The name is that of the file, without its folders, and the function."""
-        made = super().__new__(cls, PurePath(keys.python).name)
-        made.keys = keys
-        return made
+        metric = super().__new__(cls, PurePath(keys.python).name)
+        metric.keys = keys
+        return metric
 
     def __reduce__(self) -> tuple[type[OwnMetric], tuple[OwnKeys]]:
         """How it travels between processes."""
         return OwnMetric, (self.keys,)
 
-    def reference(self, base: Path) -> str:
-        """Text that ``registry.load("metric", ...)`` takes, the path absolute."""
+    def spec(self, base: Path) -> MetricSpec:
+        """The metric with an absolute path; ``base`` is the suite's folder."""
+        from qbench.metrics.spec import MetricSpec
+        from qbench.metrics.user_metric import UserFunction
+
         file, _, attribute = self.keys.python.rpartition(":")
-        path = (base / Path(file).expanduser()).resolve()
-        shown_as = self.keys.model_dump(exclude={"python"})
-        return f"python:{json.dumps({'name': str(self), 'file': str(path), 'attribute': attribute, **shown_as})}"
-
-
-def file_of(metric: str) -> Path | None:
-    """The file of a score of the user's own, from what ``OwnMetric.reference`` gave; None for qbench's metrics."""
-    kind, _, described = metric.partition(":{")
-    return Path(json.loads("{" + described)["file"]) if kind == "python" else None
+        function = UserFunction(
+            file=(base / Path(file).expanduser()).resolve(),
+            attribute=attribute,
+            percent=self.keys.percent,
+            higher_is_better=self.keys.higher_is_better,
+            against=self.keys.against,
+            unit=self.keys.unit,
+        )
+        return MetricSpec(name=str(self), function=function)
 
 
 def _metric(value: Any, info: ValidationInfo) -> str:
@@ -75,9 +79,9 @@ def _metric(value: Any, info: ValidationInfo) -> str:
     options = known(info).of("metric")
     if not isinstance(value, str):
         raise wrong(f"expected the name of a metric, or {{python: file.py:function}}, got {shown(value)}")
-    if value in options or any(re.fullmatch(pattern, value) for pattern in _NAMED.values()):
+    if value in options or any(re.fullmatch(pattern, value) for pattern in _FAMILIES.values()):
         return value
-    raise wrong(registry.unknown("metric", value, (*options, *_FAMILIES)))
+    raise wrong(registry.unknown("metric", value, (*options, *_FAMILIES, *registry.MAPPINGS["metric"])))
 
 
 def _own_keys(value: dict[Any, Any]) -> OwnKeys:
@@ -88,7 +92,7 @@ def _own_keys(value: dict[Any, Any]) -> OwnKeys:
         first = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")[0]
         at = tuple(first["loc"])
         if first["type"] != "extra_forbidden":
-            raise wrong(words.what(first), *at) from error
+            raise wrong(messages.what(first), *at) from error
         keys = sorted(OwnKeys.model_fields)
         told = f"unknown key '{at[-1]}'{near(str(at[-1]), keys) or ';'} available: {', '.join(keys)}"
         raise wrong(told, *at) from error
@@ -101,7 +105,7 @@ MetricKey = Annotated[
         {
             "anyOf": [
                 {"enum": sorted(registry.BUILT_IN["metric"])},
-                {"type": "string", "pattern": "|".join(f"^{pattern}$" for pattern in _NAMED.values())},
+                {"type": "string", "pattern": "|".join(f"^{pattern}$" for pattern in _FAMILIES.values())},
                 {"type": "string"},
                 OwnKeys.model_json_schema(),
             ]
@@ -143,14 +147,14 @@ class AccuracyGate(Section):
         least, metric = data.get("at_least"), data.get("metric", DEFAULTS[0])
         if isinstance(least, bool) or not isinstance(least, int | float) or not isinstance(metric, str):
             return data
-        perfect = _perfect(metric)
+        perfect = _perfect_score(metric)
         return data if perfect is None or not 0 <= perfect - least < math.inf else {**data, "margin": perfect - least}
 
     @model_validator(mode="after")
     def _says_the_largest_loss(self) -> AccuracyGate:
         given = self.model_fields_set
         if self.at_least is not None:
-            perfect = _perfect(self.metric)
+            perfect = _perfect_score(self.metric)
             if perfect is None:
                 raise wrong(f"fp32 has no known score of {self.metric}, so write a margin in place of this", "at_least")
             if self.at_least > perfect:
@@ -175,30 +179,34 @@ class AccuracyGate(Section):
         """Whether the suite names a metric; else the data decides between those of ``DEFAULTS``."""
         return "metric" in self.model_fields_set
 
-    def settled(self, *, base: Path, labelled: bool) -> AccuracyGate:
-        """The same with ``metric`` as ``registry.load`` takes it: for data with labels or without, paths absolute."""
-        metric = self.metric.reference(base) if isinstance(self.metric, OwnMetric) else self.metric
-        if not labelled and not self.is_named:
-            metric = DEFAULTS[1]
-        return self if metric == self.metric else self.model_copy(update={"metric": metric})
+    def choose_metric(self, *, base: Path, labelled: bool) -> MetricSpec:
+        """The metric that scores a run on data with labels or without; ``base`` is the suite's folder.
+
+        Without labels, and where the suite names no metric, it is the agreement with fp32.
+        """
+        from qbench.metrics.spec import MetricSpec
+
+        if isinstance(self.metric, OwnMetric):
+            return self.metric.spec(base)
+        return MetricSpec(name=DEFAULTS[1] if not labelled and not self.is_named else self.metric)
 
 
-def _perfect(metric: str) -> float | None:
+def _perfect_score(metric: str) -> float | None:
     """The score that fp32 has by definition, as shown, where more is better; None where there is none."""
-    found = _loaded(metric)
-    if found is None or found.perfect is None or not found.higher_is_better:
+    loaded = _load(metric)
+    if loaded is None or loaded.perfect is None or not loaded.higher_is_better:
         return None
-    return float(found.perfect * (100 if found.percent else 1))
+    return float(loaded.perfect * (100 if loaded.percent else 1))
 
 
 def _in_percent(metric: str) -> bool:
     if isinstance(metric, OwnMetric):
         return metric.keys.percent
-    found = None if metric in DEFAULTS else _loaded(metric)  # loading it imports numpy, which a plan does not need
-    return found is None or bool(found.percent)
+    loaded = None if metric in DEFAULTS else _load(metric)  # loading it imports numpy, which a plan does not need
+    return loaded is None or bool(loaded.percent)
 
 
-def _loaded(metric: str) -> Any:
+def _load(metric: str) -> Any:
     """The metric of a name; None for a score of the suite's own and for a name that cannot be loaded (said later)."""
     try:
         return None if isinstance(metric, OwnMetric) else registry.load("metric", metric)

@@ -11,18 +11,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import PlainValidator, WithJsonSchema
 
 from qbench.models.base import OWN_FILE, OwnInt8
-from qbench.suite.values import near, shown, wrong
+from qbench.suite.types import near, shown, wrong
 
 FileMode = Literal["static", "dynamic"]
 KEYS = ("file", "mode", "name")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,39}")
 _EXAMPLE = "a path, or {file: path, mode: static or dynamic}"
+_SLIP = 0.75  # at least as alike as 'flie' and 'file'; 'profile', 'final' and 'mobile' are less
 At = tuple[str | int, ...]
 
 
@@ -43,13 +45,13 @@ class Int8File:
 
 def _files(value: Any) -> tuple[Int8File, ...]:
     """The files that the key names; raises at the place of the first that is none."""
-    found: dict[str, Int8File] = {}
+    files: dict[str, Int8File] = {}
     for item, name, at in _items(value):
         file = _file(item, name, at)
-        if file.recipe in found:
+        if file.recipe in files:
             raise wrong(f"two files are called '{file.recipe}'; give one a name: {{name: …, file: {file.file}}}", *at)
-        found[file.recipe] = file
-    return tuple(found.values())
+        files[file.recipe] = file
+    return tuple(files.values())
 
 
 def _items(value: Any) -> Iterator[tuple[Any, str | None, At]]:
@@ -61,9 +63,21 @@ def _items(value: Any) -> Iterator[tuple[Any, str | None, At]]:
     elif isinstance(value, dict) and "file" not in value and not set(value) & {"mode", "name"}:
         if not value:
             raise wrong(f"expected {_EXAMPLE}, got an empty mapping; leave the key out")
+        _refuse_misspelt_file(value)
         yield from ((item, str(name), (str(name),)) for name, item in value.items())
     else:
         yield value, None, ()
+
+
+def _refuse_misspelt_file(names: dict[Any, Any]) -> None:
+    """One path under a key that is almost ``file`` is a slip; a contender of that name is written with its own keys."""
+    paths = [key for key, item in names.items() if isinstance(item, str) and PurePath(item).suffix.lower() == ".onnx"]
+    if len(paths) != 1:
+        return
+    key = str(paths[0])
+    if SequenceMatcher(None, key.lower(), "file").ratio() >= _SLIP:
+        own = f"a contender of that name is written {{{key}: {{file: {names[paths[0]]}}}}}"
+        raise wrong(f"unknown key '{key}'; did you mean 'file'? {own}", key)
 
 
 def _stem(item: Any) -> str | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qbench.errors import Problem, SuiteError
-from qbench.suite.text import Mark, Node, Path, path_of, path_text, read_value
-from qbench.suite.values import shown
+from qbench.suite.types import shown
+from qbench.suite.yaml_tree import Mark, Node, Path, path_of, path_text, read_value
 
 EXAMPLE = "measure.protocol=sequential or matrix.threads=[1,2]"
 

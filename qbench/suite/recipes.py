@@ -15,16 +15,14 @@ import re
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema
+from pydantic import Field, PlainValidator, ValidationError, ValidationInfo, WithJsonSchema
 
 from qbench.models.base import OWN_FILE
 from qbench.quant.recipe import DEFAULT, FRAMEWORK_DEFAULT, Recipe
-from qbench.suite import words
-from qbench.suite.values import Positive, Section, Share, Text, Yes, near, shown, wrong
+from qbench.suite import messages
+from qbench.suite.types import CalibratorName, Names, Positive, Section, Share, Text, Yes, known, near, shown, wrong
 
-# entropy, ifmr and hfmg are those of the ONNX flow; the torch flows have the others, and the ONNX flow all of them.
-Calibrator = Literal["minmax", "moving_average", "histogram", "percentile", "mse", "entropy", "ifmr", "hfmg"]
-Flow = Literal["eager", "fx", "pt2e", "onnx"]
+Flow = Literal["eager", "fx", "pt2e", "onnx"]  # quant.recipe.FLOWS
 NAMED = (DEFAULT, FRAMEWORK_DEFAULT)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
 Percentile = Annotated[Positive, Field(gt=50, le=100)]
@@ -35,7 +33,7 @@ class RecipeKeys(Section):
 
     name: Text | None = Field(None, description="What cases are called; left out, its values.")
     flow: Flow | None = Field(None, description="How torch models become int8; null: the backend's own.")
-    calibrator: Calibrator | None = Field(None, description="How activation ranges are chosen.")
+    calibrator: CalibratorName | None = Field(None, description="How activation ranges are chosen.")
     percentile: Percentile | None = Field(None, description="Per cent of the values inside the range.")
     per_channel: Yes | None = Field(None, description="Weights per channel.")
     symmetric: Yes | None = Field(None, description="Activations symmetric about zero.")
@@ -66,33 +64,34 @@ class RecipeChoice:
     @property
     def flow(self) -> str | None:
         """The flow that it asks for, if any."""
-        found: str | None = dict(self.keys).get("flow")
-        return found
+        flow: str | None = dict(self.keys).get("flow")
+        return flow
 
 
-def _choices(value: Any) -> tuple[RecipeChoice, ...]:
+def _read_choices(value: Any, info: ValidationInfo) -> tuple[RecipeChoice, ...]:
     """The recipes that the key names; raises at the place of the first one that is none."""
     several = isinstance(value, list | tuple)
     if several and not value:
         raise wrong("expected at least one recipe, got an empty list")
-    found: dict[str, RecipeChoice] = {}
+    choices: dict[str, RecipeChoice] = {}
     for index, item in enumerate(value if several else [value]):
         at = (index,) if several else ()
-        for choice in _expanded(item, at):
-            if choice.name in found:
+        for choice in _expand_item(item, at, known(info)):
+            if choice.name in choices:
                 raise wrong(f"two recipes are called '{choice.name}'; give one a name of its own", *at)
-            found[choice.name] = choice
-    return tuple(found.values())
+            choices[choice.name] = choice
+    return tuple(choices.values())
 
 
-def _expanded(item: Any, at: tuple[str | int, ...]) -> list[RecipeChoice]:
+def _expand_item(item: Any, at: tuple[str | int, ...], registered: Names) -> list[RecipeChoice]:
+    """The recipes of one item of the list: one for each combination of its keys' values."""
     if isinstance(item, str):
         if item not in NAMED:
             raise wrong(f"no recipe named '{item}'{near(item, NAMED) or ';'} named ones: {', '.join(NAMED)}", *at)
         return [RecipeChoice(name=item)]
     if not isinstance(item, dict) or not item:
         raise wrong(f"expected a recipe's name or its keys (key: value), got {shown(item)}", *at)
-    axes = [_axis(key, value, at) for key, value in item.items() if key != "name"]
+    axes = [_read_axis(key, value, at, registered) for key, value in item.items() if key != "name"]
     name = item.get("name")
     if name is not None and (not isinstance(name, str) or not NAME.fullmatch(name) or name in NAMED):
         raise wrong(f"expected a short name of letters, digits, '.', '_', '+' and '-', got {shown(name)}", *at, "name")
@@ -102,59 +101,62 @@ def _expanded(item: Any, at: tuple[str | int, ...]) -> list[RecipeChoice]:
         )
     if not axes:
         raise wrong("a recipe with a name and no keys is the default; give it keys", *at)
-    return [_choice(name, keys, [len(axis) > 1 for axis in axes]) for keys in itertools.product(*axes)]
+    return [_name_choice(name, keys, [len(axis) > 1 for axis in axes]) for keys in itertools.product(*axes)]
 
 
-def _axis(key: Any, value: Any, at: tuple[str | int, ...]) -> list[tuple[str, Any]]:
+def _read_axis(key: Any, value: Any, at: tuple[str | int, ...], registered: Names) -> list[tuple[str, Any]]:
     """The values of one key, each checked; a list is several values (of ``skip_layers``, where it holds lists)."""
     options = sorted(RecipeKeys.model_fields)
     if key not in RecipeKeys.model_fields:
         raise wrong(
             f"unknown key '{key}'{near(str(key), options) or ';'} available: {', '.join(options)}", *at, str(key)
         )
-    several = isinstance(value, list | tuple) and (key != "skip_layers" or any(isinstance(one, list) for one in value))
-    found = []
-    for index, one in enumerate(value if several else [value]):
+    several = isinstance(value, list | tuple) and (
+        key != "skip_layers" or any(isinstance(item, list) for item in value)
+    )
+    axis = []
+    for index, item in enumerate(value if several else [value]):
         place = (*at, str(key), *((index,) if several else ()))
-        if one is None:
+        if item is None:
             raise wrong("expected a value; leave the key out for its default", *place)
         try:
-            found.append((str(key), getattr(RecipeKeys.model_validate({key: one}), key)))
+            axis.append((str(key), getattr(RecipeKeys.model_validate({key: item}, context=registered), key)))
         except ValidationError as error:
-            raise wrong(words.what(error.errors()[0]), *place) from error
-    if not found:
+            raise wrong(messages.what(error.errors()[0]), *place) from error
+    if not axis:
         raise wrong("expected at least one value, got an empty list", *at, str(key))
-    return found
+    return axis
 
 
-def _choice(name: Any, keys: tuple[tuple[str, Any], ...], varies: list[bool]) -> RecipeChoice:
-    """Named by its values; where a name is given and several values, by the name and those that vary."""
-    telling = [pair for pair, one in zip(keys, varies, strict=True) if one] if name and any(varies) else keys
-    told = [str(name)] if name else []
+def _name_choice(name: Any, keys: tuple[tuple[str, Any], ...], varies: list[bool]) -> RecipeChoice:
+    """The choice, named by its values; where a name is given and several values, by the name and those that vary."""
+    naming = [pair for pair, varying in zip(keys, varies, strict=True) if varying] if name and any(varies) else keys
+    words = [str(name)] if name else []
     if not name or any(varies):
-        told += [_word(key, value) for key, value in telling]
-    return RecipeChoice(name="+".join(told)[:60], keys=keys)
+        words += [_describe_value(key, value) for key, value in naming]
+    return RecipeChoice(name="+".join(words)[:60], keys=keys)
 
 
-def _word(key: str, value: Any) -> str:
+def _describe_value(key: str, value: Any) -> str:
+    """What a recipe's name says of a key's value."""
     if isinstance(value, bool):
         return key if value else f"no-{key}"
     if isinstance(value, tuple):
-        return "skip-" + "-".join(re.sub(r"[^A-Za-z0-9._]+", "x", one) for one in value)
+        return "skip-" + "-".join(re.sub(r"[^A-Za-z0-9._]+", "x", layer) for layer in value)
     return str(value) if isinstance(value, str) else f"{key}-{value:g}"
 
 
-def _schema() -> dict[str, Any]:
+def _make_schema() -> dict[str, Any]:
     keys = RecipeKeys.model_json_schema()["properties"]
     several = {key: {"anyOf": [value, {"type": "array", "minItems": 1}]} for key, value in keys.items()}
-    one = {
+    item = {
         "anyOf": [
             {"enum": list(NAMED)},
             {"type": "object", "properties": several, "additionalProperties": False, "minProperties": 1},
         ]
     }
-    return {"anyOf": [*one["anyOf"], {"type": "array", "items": one, "minItems": 1}]}
+    return {"anyOf": [*item["anyOf"], {"type": "array", "items": item, "minItems": 1}]}
 
 
-RecipeChoices = Annotated[tuple[RecipeChoice, ...], PlainValidator(_choices), WithJsonSchema(_schema())]
+RecipeChoices = Annotated[tuple[RecipeChoice, ...], PlainValidator(_read_choices), WithJsonSchema(_make_schema())]
 DEFAULT_CHOICE = RecipeChoice(name=DEFAULT)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbench.suite.values import near
+from qbench.errors import first_names
+from qbench.suite.types import near
 
 LARGEST = 2**22  # bytes; a larger file is no source code
-SHOWN = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +65,8 @@ def problem_of_name(source: Source, name: str, file: Path) -> str | None:
     """Why the file has no such function; None where it has, or where that is not known."""
     if source.names is None or name in source.names:
         return None
-    functions = [one for one in source.names if one in source.functions and not one.startswith("_")]
-    has = f"it has {', '.join(functions[:SHOWN])}" if functions else "it has no function"
+    functions = [function for function in source.names if function in source.functions and not function.startswith("_")]
+    has = f"it has {first_names(functions)}" if functions else "it has no function"
     return f"no '{name}' in {file.name}{near(name, source.names) or ';'} {has}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -54,5 +55,41 @@ def test_a_table_tells_each_outcome_and_what_failed_ends_in_1(tmp_path, capsys, 
     assert lines[0].split(maxsplit=2) == ["unet", "static/fbgemm", "ok (31.2 dB, 90% int8)"]
     assert lines[1].endswith("skipped: it has no Linear")
     assert lines[2].endswith("FAILED: broken")
-    assert lines[3] == "1 ok, 1 skipped, 1 failed, 0 not run"
+    assert lines[3] == "1 ok, 1 skipped, 1 failed, 0 suspicious, 0 not run"
     assert run.main([*arguments, "--modes", "static", "--show"]) == 0
+
+
+def ok(decibels, coverage=1.0):
+    return {"status": "ok", "reason": None, "sqnr": decibels, "coverage": coverage, "note": None}
+
+
+def suspicious(**decibels):
+    outcomes = {f"static/{name}": one if isinstance(one, dict) else ok(one) for name, one in decibels.items()}
+    return {cell.split("/")[1] for cell, one in run.judged(outcomes).items() if one["status"] == "suspicious"}
+
+
+def test_what_is_far_below_the_other_backends_is_suspicious():
+    """A CRNN whose biases were wrong had 8.7 dB, a CBAM with wrong maxima 34.2: above any floor for one cell alone."""
+    assert suspicious(fbgemm=30.0, x86=30.0, onnxruntime=35.4, openvino=8.7) == {"openvino"}
+    assert suspicious(fbgemm=38.5, x86=38.5, qnnpack=38.4, onnxruntime=45.9, openvino=34.2) == {"openvino"}
+    assert suspicious(fbgemm=15.0, x86=31.0, qnnpack=31.0) == {"fbgemm"}
+
+
+def test_what_recipes_differ_by_is_not_suspicious():
+    """Reduced ranges on torch beside ONNX files; float convolutions beside int8 ones; a single backend."""
+    assert not suspicious(fbgemm=25.8, x86=25.7, onednn=25.7, qnnpack=26.3, onnxruntime=38.4, openvino=39.5)
+    assert not suspicious(fbgemm=ok(43.4, 0.01), x86=ok(43.4, 0.01), onnxruntime=ok(31.2, 1.0))
+    assert not suspicious(onnxruntime=31.5, openvino=40.1)
+    yolo = {f"qat/{name}": ok(one) for name, one in {"x86": 19.0, "onnxruntime": 16.6, "openvino": 28.6}.items()}
+    assert run.judged(yolo) == yolo
+    assert not suspicious(openvino=12.0, onnxruntime={"status": "failed", "reason": "broken"})
+
+
+def test_a_suspicious_cell_ends_in_1_and_is_judged_when_it_is_shown(tmp_path, capsys):
+    """The stored outcome stays ok: the others of its mode may still change."""
+    file = tmp_path / "unet.json"
+    text = json.dumps({"static/onnxruntime": ok(35.4), "static/openvino": ok(8.7)})
+    file.write_text(text)
+    assert run.main(["--only", "unet", "--modes", "static", "--out", str(tmp_path), "--show"]) == 1
+    assert "static/openvino      SUSPICIOUS: 8.7 dB where others have 35.4" in capsys.readouterr().out
+    assert file.read_text() == text

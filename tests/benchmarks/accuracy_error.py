@@ -2,7 +2,7 @@
 
 ``python tests/benchmarks/accuracy_error.py`` prints, for each continuity adjustment, the worst and the median share of
 models exactly on the margin that pass and that fail, and the mean share of models without a loss that pass. The figures
-in README and in ``qbench/decide.py`` are its. About 20 s of processor time.
+in qbench/guide/accuracy.md and in ``qbench/stats/noninferiority.py`` are its. About 20 s of processor time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from qbench import decide
+from qbench.stats import noninferiority
 
 Array = NDArray[Any]
 EXAMPLES = (100, 200, 300, 450, 700, 1000, 2000, 5000)
@@ -54,13 +54,13 @@ def rates(n: int, margin: float, flips: float, adjustment: float) -> tuple[float
 
 
 def agrees(n: int, margin: float) -> bool:
-    """Whether the closed form gives the verdicts of ``qbench.decide`` on a hundred pairs of counts."""
+    """Whether the closed form gives the verdicts of ``qbench.stats.noninferiority`` on a hundred pairs of counts."""
     rng = np.random.default_rng(0)
     pairs = rng.integers(0, max(4, int(0.06 * n)), size=(100, 2))
-    told = statistics(pairs[:, 0], pairs[:, 1], n, margin, decide.CONTINUITY)
+    told = statistics(pairs[:, 0], pairs[:, 1], n, margin, noninferiority.CONTINUITY)
     names = np.where(told > norm.isf(0.05), "PASS", np.where(told < -norm.isf(0.05), "FAIL", "INCONCLUSIVE"))
     return all(
-        decide.non_inferiority_of_counts(int(gained), int(lost), n, margin).outcome == name
+        noninferiority.assess_counts(int(gained), int(lost), n, margin).outcome == name
         for (gained, lost), name in zip(pairs, names, strict=True)
     )
 
@@ -79,7 +79,7 @@ def main() -> None:
             ]
         )
         worst, median, power = 100 * table.max(axis=0), 100 * np.median(table, axis=0), 100 * table[:, 2].mean()
-        mark = "  (qbench)" if adjustment == decide.CONTINUITY else ""
+        mark = "  (qbench)" if adjustment == noninferiority.CONTINUITY else ""
         print(
             f"adjustment {adjustment:4.2f}, {len(table)} settings: on the margin pass at most {worst[0]:.2f} % "
             f"(median {median[0]:.2f}), fail at most {worst[1]:.2f} % (median {median[1]:.2f}); "
@@ -89,7 +89,7 @@ def main() -> None:
         counts, chance = chances(1000, (0.03 + loss) / 2, (0.03 - loss) / 2)
         lost, gained = np.meshgrid(counts, counts, indexing="ij")
         naive = 100 * float(chance[lost - gained <= 10].sum())
-        told = statistics(gained, lost, 1000, 0.01, decide.CONTINUITY)
+        told = statistics(gained, lost, 1000, 0.01, noninferiority.CONTINUITY)
         tested = 100 * float(chance[told > norm.isf(0.05)].sum())
         worse = f"1,000 examples, 3 % flips, {100 * loss:g} points worse"
         print(f"{worse}: the rule 'at most 1 point down' passes {naive:.1f} %, qbench {tested:.2f} %")

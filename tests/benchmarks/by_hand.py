@@ -33,7 +33,8 @@ from hand_built import onnxruntime_int8, openvino_int8
 from qbench import registry
 from qbench.backends.base import BuildJob
 from qbench.models.base import Network
-from qbench.quant import onnx_model, openvino_model
+from qbench.quant.artifacts import openvino_model
+from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.recipe import Recipe
 
 EXAMPLES = 16
@@ -119,7 +120,7 @@ def opened(runtime: str, file: Path) -> Run:
     if runtime == "openvino":
         request = openvino_model.compile_file(file).create_infer_request()
         return lambda x: np.array(request.infer([x])[0])
-    session = onnx_model.open_session(file)
+    session = onnxruntime_session.open_session(file)
     name = session.get_inputs()[0].name
     return lambda x: session.run(None, {name: x})[0]
 

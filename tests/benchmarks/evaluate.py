@@ -22,15 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from qbench import cache, evaluate, machine
 from qbench.build import Artifact, build
+from qbench.cache import store
 from qbench.data import Data, DataRequest, prepare_data
-from qbench.inputs import prepare_model
+from qbench.evaluate import predictions
+from qbench.machine import fingerprint
 from qbench.models.base import ModelReference
-from qbench.plan import Variant
-from qbench.process import Limits, call
+from qbench.network import prepare_model
+from qbench.plan.planner import Variant
+from qbench.process.cpu_slots import Slots
+from qbench.process.parent import Limits, call
 from qbench.quant.recipe import Recipe
-from qbench.slots import Slots
 
 NETWORK = """
 import torch
@@ -62,7 +64,7 @@ def prepared(folder: Path) -> Data:
         calibrate_split="train", calibrate_samples=128, calibrate_seed=0,
         evaluate_split="test", evaluate_samples=None, evaluate_seed=0, train=False,
     )  # fmt: skip
-    return prepare_data(request, cache.open_cache(), progress=quiet)
+    return prepare_data(request, store.open_cache(), progress=quiet)
 
 
 def built(backend: str, data: Data, folder: Path) -> Artifact:
@@ -70,7 +72,7 @@ def built(backend: str, data: Data, folder: Path) -> Artifact:
     file = folder / "network.py"
     file.write_text(NETWORK)
     reference = ModelReference(name="drawn", source="python", path=file, attribute="network")
-    root = cache.open_cache()
+    root = store.open_cache()
     model = call(prepare_model, reference, data, "top1", root, limits=LIMITS, progress=quiet)
     variant = Variant(model=reference, mode="static", backend=backend, recipe=Recipe())
     return build(variant, model=model, data=data, root=root, limits=LIMITS, progress=quiet)
@@ -118,7 +120,9 @@ def _by_onnxruntime(file: Path, threads: int) -> Any:
 def by_qbench(artifact: Artifact, data: Data, jobs: int, file: Path) -> tuple[float, float]:
     """Wall and processor seconds of the stage; its processes are children of multiprocessing's server."""
     started, spent = time.perf_counter(), _spent()
-    evaluate.predict(artifact, data, 1, file, root=cache.open_cache(), slots=Slots(jobs), limits=LIMITS, progress=quiet)
+    predictions.predict(
+        artifact, data, 1, file, root=store.open_cache(), slots=Slots(jobs), limits=LIMITS, progress=quiet
+    )
     seconds = time.perf_counter() - started
     time.sleep(0.2)  # the server has to see that they ended
     return seconds, _spent() - spent
@@ -139,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--backends", default="fbgemm,onednn,onnxruntime")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--cores", type=int, default=len(machine.allowed_cores()))
+    parser.add_argument("--cores", type=int, default=len(fingerprint.allowed_cores()))
     options = parser.parse_args()
     cores = options.cores
     with tempfile.TemporaryDirectory() as temporary:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from qbench import registry
-from qbench.measure.arm import ArmSpec, LocalArm
+from qbench.measure.worker import LocalWorker, WorkerSpec
 
 
 class OpenVinoRunner:
@@ -48,7 +48,7 @@ class OpenVinoRunner:
 
 
 class OpenVino:
-    """Just enough of a backend for ``LocalArm``."""
+    """Just enough of a backend for ``LocalWorker``."""
 
     modules = ("openvino",)
 
@@ -59,10 +59,10 @@ class OpenVino:
 BACKEND = OpenVino()
 
 
-class HandArm(LocalArm):
+class HandArm(LocalWorker):
     """An arm that knows OpenVINO too."""
 
-    def __init__(self, spec: ArmSpec) -> None:
+    def __init__(self, spec: WorkerSpec) -> None:
         registry.BUILT_IN["backend"].setdefault("openvino", "hand_built:BACKEND")
         super().__init__(spec)
 

@@ -93,7 +93,7 @@ def make(folder: Path) -> None:
     """The fp32 file, prepared."""
     import onnx
 
-    from qbench.quant.uniform.graph.prepare import prepare
+    from qbench.quant.onnx.graph.prepare import prepare
 
     onnx.save(ResNet18().model(), str(folder / "resnet18.onnx"))
     prepare(folder / "resnet18.onnx").save(folder / "fp32.onnx")
@@ -101,39 +101,39 @@ def make(folder: Path) -> None:
 
 def quantize(folder: Path, calibrator: str, batch_num: int) -> int:
     """The calibration model and the record of the weights; how many tensors are calibrated."""
-    from qbench.quant.uniform.calibration import calibrate, scales
-    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
-    from qbench.quant.uniform.files import config, record
-    from qbench.quant.uniform.files.rules import ActivationRule, Rules
-    from qbench.quant.uniform.graph.graph import Graph
+    from qbench.quant.onnx.calibration import calibrate, scales
+    from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+    from qbench.quant.onnx.formats import config, scale_record
+    from qbench.quant.onnx.formats.rules import ActivationRule, Rules
+    from qbench.quant.onnx.graph.graph import Graph
 
     graph = Graph.load(folder / "fp32.onnx")
     rules = Rules(batch_num=batch_num, common=_rule(ActivationRule(algorithm=calibrator)))
     file = folder / f"{calibrator}.onnx"
     calibrate.calibration_model(graph, config.default(graph, rules)).save(file)
     model = CalibrationModel.read(file)
-    record.write(scales.with_weights({}, model), folder / f"{calibrator}.txt")
+    scale_record.write(scales.with_weights({}, model), folder / f"{calibrator}.txt")
     return len(model.tensors)
 
 
 def _rule(activation: Any) -> Any:
-    from qbench.quant.uniform.files.rules import Rule
+    from qbench.quant.onnx.formats.rules import Rule
 
     return Rule(activation=activation)
 
 
 def fp32(folder: Path, count: int, batch: int, threads: int) -> None:
     """Plain inference, with the session options that qbench measures with."""
-    from qbench.quant import onnx_model
+    from qbench.quant.onnx import onnxruntime_session
 
-    session = onnx_model.open_session(folder / "fp32.onnx", threads=threads)
+    session = onnxruntime_session.open_session(folder / "fp32.onnx", threads=threads)
     for x in images(count, batch):
         session.run(None, {"input": x})
 
 
 def ours(folder: Path, count: int, batch: int, threads: int, calibrator: str) -> None:
     """qbench."""
-    from qbench.quant.uniform.calibration import calibrate
+    from qbench.quant.onnx.calibration import calibrate
 
     data = images(count, batch)
     calibrate.run(folder / f"{calibrator}.onnx", data, folder / f"{calibrator}.txt", threads=threads)

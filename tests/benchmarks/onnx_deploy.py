@@ -27,14 +27,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from hand_built import onnx_file, onnxruntime_int8
 from resnet18 import NETWORK, images
 
-from qbench import onnx as steps
-from qbench.quant import onnx_model
-from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
-from qbench.quant.uniform.files import record
-from qbench.quant.uniform.files.rules import ActivationRule, Rule, Rules
-from qbench.quant.uniform.outputs import narrow
-from qbench.quant.uniform.outputs.deploy_onnxruntime import deploy
-from qbench.quant.uniform.outputs.fake_quant import fake_quant
+from qbench.onnx import api as steps
+from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+from qbench.quant.onnx.export import narrow_weights
+from qbench.quant.onnx.export.deploy_onnxruntime import deploy
+from qbench.quant.onnx.export.fake_quant import fake_quant
+from qbench.quant.onnx.formats import scale_record
+from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules
 
 IMAGES = 8
 PRECISE = "session.x64quantprecision"
@@ -44,7 +44,7 @@ def files(folder: Path) -> dict[str, Path]:
     """Every arm's model."""
     namespace: dict[str, Any] = {}
     exec(NETWORK, namespace)
-    made = {name: folder / f"{name}.onnx" for name in ("fp32", "theirs", *narrow.CHOICES)}
+    made = {name: folder / f"{name}.onnx" for name in ("fp32", "theirs", *narrow_weights.CHOICES)}
     seen = images(IMAGES)
     onnx_file(namespace["build"]().eval(), made["fp32"])
     onnxruntime_int8(made["fp32"], made["theirs"], seen)
@@ -52,13 +52,13 @@ def files(folder: Path) -> dict[str, Path]:
     rules = Rules(batch_num=IMAGES, common=Rule(activation=ActivationRule(algorithm="minmax")))
     steps.quantize(made["fp32"], steps.config(made["fp32"], rules=rules), calibration, scales)
     steps.calibrate(calibration, [one[None] for one in seen], scales)
-    model, held = CalibrationModel.read(calibration), record.read(scales)
+    model, held = CalibrationModel.read(calibration), scale_record.read(scales)
     graph = model.graph()
-    for choice in narrow.CHOICES:
-        fitted = narrow.fitted(graph, model.sites, held, choice)
+    for choice in narrow_weights.CHOICES:
+        fitted = narrow_weights.fitted(graph, model.sites, held, choice)
         deploy(graph, model.sites, fitted.record, form=fitted.form).save(made[choice])
         fake_quant(graph, model.sites, fitted.record).save(simulation(made[choice]))
-    print(f"written on this machine: {narrow.fitted(graph, model.sites, held).choice}")
+    print(f"written on this machine: {narrow_weights.fitted(graph, model.sites, held).choice}")
     return made
 
 
@@ -69,11 +69,11 @@ def simulation(file: Path) -> Path:
 
 def sessions(made: dict[str, Path]) -> dict[str, Any]:
     """An open session for each arm, one thread."""
-    opened = {name: onnx_model.open_session(file) for name, file in made.items()}
+    opened = {name: onnxruntime_session.open_session(file) for name, file in made.items()}
     for name in ("theirs", "U8S8"):
-        options = onnx_model.session_options(1)
+        options = onnxruntime_session.session_options(1)
         options.add_session_config_entry(PRECISE, "1")
-        opened[f"{name}+precise"] = onnx_model.open_session(made[name], options=options)
+        opened[f"{name}+precise"] = onnxruntime_session.open_session(made[name], options=options)
     return opened
 
 
@@ -87,7 +87,7 @@ def main() -> None:
         opened = sessions(made)
         x = images(IMAGES + 1)[IMAGES:]
         feed = {opened["fp32"].get_inputs()[0].name: x}
-        simulated = {arm: onnx_model.run(simulation(made[arm]), (x,)) for arm in narrow.CHOICES}
+        simulated = {arm: onnxruntime_session.run(simulation(made[arm]), (x,)) for arm in narrow_weights.CHOICES}
         outputs = {arm: session.run(None, feed)[0] for arm, session in opened.items()}
         times: dict[str, list[float]] = {arm: [] for arm in opened}
         for number in range(calls):

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-COMMAND = "import sys; from qbench.cli import main; sys.argv[0] = 'qbench'; main()"
+COMMAND = "import sys; from qbench.cli.main import main; sys.argv[0] = 'qbench'; main()"
 DATA = """
 import numpy as np
 def batches():
@@ -39,11 +39,11 @@ def export(file: Path) -> None:
     """The zoo's EfficientNet-Lite0 as ``qbench run`` exports it, without torch in the processes that are measured."""
     code = (
         "import sys, torch; from pathlib import Path; from qbench import registry\n"
-        "from qbench.quant import onnx_model\n"
+        "from qbench.quant.onnx import onnxruntime_session\n"
         "model = registry.load('model', 'efficientnet-lite0')\n"
         "module = model.build()\n"
         "module.load_state_dict(torch.load(model.weights(), map_location='cpu', weights_only=True))\n"
-        "onnx_model.export(module.eval(), (torch.zeros(1, 3, 224, 224),), Path(sys.argv[1]))"
+        "onnxruntime_session.export(module.eval(), (torch.zeros(1, 3, 224, 224),), Path(sys.argv[1]))"
     )
     subprocess.run([sys.executable, "-c", code, str(file)], check=True, capture_output=True)
 
@@ -93,9 +93,9 @@ def commands(model: Path, folder: Path, options: argparse.Namespace) -> Iterator
 
 def fp32(file: str, count: str, threads: str) -> None:
     """Plain inference, one image at a time."""
-    from qbench.quant import onnx_model
+    from qbench.quant.onnx import onnxruntime_session
 
-    session = onnx_model.open_session(Path(file), threads=int(threads))
+    session = onnxruntime_session.open_session(Path(file), threads=int(threads))
     shape = [size if isinstance(size, int) else 1 for size in session.get_inputs()[0].shape]
     x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
     for number in range(int(count)):
@@ -106,19 +106,21 @@ class Worker:
     """What a worker of ``qbench run`` does for a static build, and plain inference on the same batches."""
 
     def __init__(self, file: Path, count: int, calibrator: str) -> None:
-        from qbench.quant import onnx_file, onnx_static, recipe
+        from qbench.quant import recipe
+        from qbench.quant.artifacts import onnx_file
+        from qbench.quant.onnx import static
 
         self.file, self.recipe = file, recipe.Recipe(name="static", calibrator=calibrator)
         shape = [size.dim_value for size in _input(file).type.tensor_type.shape.dim][1:]
         image = np.random.default_rng(0).standard_normal((1, *shape), dtype=np.float32)
         self.examples = (np.broadcast_to(image, (count, *shape)),)  # takes no memory of its own
-        self.batches = onnx_file.Batches(file, self.examples, onnx_static._BATCH)
+        self.batches = onnx_file.Batches(file, self.examples, static._BATCH)
 
     def fp32(self) -> dict[str, float]:
         """Peak, in MB."""
-        from qbench.quant import onnx_model
+        from qbench.quant.onnx import onnxruntime_session
 
-        session = onnx_model.open_session(self.file, threads=1)
+        session = onnxruntime_session.open_session(self.file, threads=1)
         for feed in self.batches:
             session.run(None, feed)
         return {"whole": megabytes()}
@@ -130,7 +132,7 @@ class Worker:
 
     def build(self) -> dict[str, float]:
         """Peaks of the loop and of everything, in MB."""
-        from qbench.quant import onnx_static
+        from qbench.quant.onnx import static
 
         peaks: dict[str, float] = {}
 
@@ -143,7 +145,7 @@ class Worker:
             peaks["loop"] = megabytes()
 
         with tempfile.TemporaryDirectory() as folder:
-            onnx_static.scaled(self.file, Path(folder) / "made.onnx", self.recipe, self.examples, told)
+            static.scaled(self.file, Path(folder) / "made.onnx", self.recipe, self.examples, told)
         return {"loop": peaks["loop"], "whole": max(peaks["before"], megabytes())}
 
 
@@ -157,7 +159,7 @@ def work(what: str, *settings: Any) -> dict[str, float]:
     """What a method of ``Worker`` measures, in a new worker."""
     import onnx_memory  # under the name by which the worker finds it, not as __main__
 
-    from qbench import process
+    from qbench.process import parent as process
 
     with process.Worker(onnx_memory.Worker, *settings, limits=process.Limits(seconds=1800), name=what) as worker:
         worker.ready()
@@ -167,7 +169,7 @@ def work(what: str, *settings: Any) -> dict[str, float]:
 
 def tensors(record: Path) -> int:
     """How many tensors were calibrated: entries of the record with a scale of their activation."""
-    from qbench.quant.uniform.files import record as record_file
+    from qbench.quant.onnx.formats import scale_record as record_file
 
     return sum(one.scale_d is not None for one in record_file.read(record).values())
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench import stats
 from qbench.measure.percentiles import percentile
+from qbench.stats import intervals
 
 Floats = NDArray[np.float64]
 QUANTILES = (0.5, 0.9, 0.99)
@@ -83,7 +83,7 @@ def coverage(setting: Setting, count: int, seed: int = 0) -> dict[float, tuple[i
         calls = np.concatenate(groups)
         for q in QUANTILES:
             here = percentile(calls, groups, q)
-            naive = stats.quantile_interval(calls, q)
+            naive = intervals.quantile_interval(calls, q)
             if here is not None and here.low is not None and here.high is not None:
                 found[q][0] += 1
                 found[q][1] += here.low <= true[q] <= here.high

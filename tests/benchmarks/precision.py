@@ -19,12 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-from qbench import cache, machine, record
-from qbench.measure import estimate
-from qbench.measure.arm import ArmSpec
+from qbench.cache import store
+from qbench.machine import fingerprint
+from qbench.measure import estimates
 from qbench.measure.group import measure_group
 from qbench.measure.paired import Paired
-from qbench.process import Limits
+from qbench.measure.worker import WorkerSpec
+from qbench.process.parent import Limits
+from qbench.record import jsonl
 
 NETWORK = """
 import torch
@@ -58,8 +60,8 @@ def artifacts(folder: Path, arguments: dict[str, int]) -> dict[str, Path]:
     command = [sys.executable, "-m", "qbench", "run", "suite.yaml", "--out", "out", "--quiet"]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     found = {}
-    for one in record.read(folder / "out/precision/latest"):
-        found[one.case.mode] = cache.cache_folder() / "artifacts" / one.artifact.key / "model.pt"
+    for one in jsonl.read(folder / "out/precision/latest"):
+        found[one.case.mode] = store.cache_folder() / "artifacts" / one.artifact.key / "model.pt"
     return found
 
 
@@ -69,13 +71,13 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             files = artifacts(Path(folder), arguments)
         fp32, int8 = (
-            ArmSpec(
+            WorkerSpec(
                 case=mode,
                 backend=backend,
                 file=files[mode],
                 threads=1,
                 batch_size=1,
-                cores=machine.allowed_cores()[-1:],
+                cores=fingerprint.allowed_cores()[-1:],
                 inputs=(np.random.default_rng(0).random((8, 1, 8, 8), dtype=np.float32),),
             )
             for mode, backend in (("fp32", "torch"), ("static", "onednn"))
@@ -84,7 +86,7 @@ def main() -> None:
             protocol = Paired(
                 precision=precision,
                 max_seconds=60.0,
-                half_width=estimate.half_width,
+                half_width=estimates.half_width,
                 seconds=time.monotonic,
                 seed=seed,
             )
@@ -92,7 +94,7 @@ def main() -> None:
             seen = measure_group(fp32, [int8], protocol=protocol, limits=Limits())
             wall, cpu = time.monotonic() - wall, time.process_time() - cpu
             samples = seen["static"].samples
-            found = estimate.speedup(samples, "fp32", seen["fp32"].samples)
+            found = estimates.speedup(samples, "fp32", seen["fp32"].samples)
             typical = float(np.median(samples.calls_ns)) / 1e6
             print(
                 f"{name}: int8 {typical:.2f} ms, speed-up {found.value:.3f} [{found.low:.3f}, {found.high:.3f}], "

@@ -26,7 +26,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from resnet18 import NETWORK
 
 from qbench.models import digits_cnn
-from qbench.quant import canonical, eager, fx, pt2e, qat, torch_ao
+from qbench.quant import canonical
+from qbench.quant.flow import QuantizeJob
+from qbench.quant.pytorch import eager, fx, pt2e, qat, torch_ao
 from qbench.quant.recipe import Recipe
 
 BATCH = 8
@@ -63,9 +65,9 @@ def arms(make: Callable[[], Any], shape: tuple[int, ...], engine: str) -> dict[s
     module = canonical.canonicalize(make().eval(), (x[:1],), training=True).module
     found = {}
     for name, flow in FLOWS.items():
-        prepared = flow.prepare_qat(module, engine, RECIPE, (x[:1],))
+        prepared = flow.prepare_qat(QuantizeJob(module, engine, RECIPE, (x[:1],)))
         flow.qat_modes(prepared, True)
-        qat.follow(prepared, 1000)
+        qat.set_averaging(prepared, 1000)
         found[name] = stepping(prepared, x, y)
     return {"fp32": stepping(module.train(), x, y), **found}
 

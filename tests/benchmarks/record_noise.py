@@ -20,11 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from qbench import cache, record
-from qbench.measure.arm import ArmSpec
+from qbench.cache import store
 from qbench.measure.group import measure_group
 from qbench.measure.paired import Paired
-from qbench.process import Limits
+from qbench.measure.worker import WorkerSpec
+from qbench.process.parent import Limits
+from qbench.record import jsonl
 
 PROCESSES, BLOCKS = 60, 12
 CASE = "digits-cnn/static/onednn/t1/b1"
@@ -32,14 +33,14 @@ HOG = "import numpy as n; a = n.ones(32 * 2**20)\nwhile True: a += 1"
 
 
 def main(folder: Path, name: str) -> None:
-    one = next(found for found in record.read(folder) if found.case.id == CASE)
+    one = next(found for found in jsonl.read(folder) if found.case.id == CASE)
     cores = sorted(os.sched_getaffinity(0))
     inputs = (np.random.default_rng(0).random((8, 1, 8, 8), dtype=np.float32),)
     base, copy = (
-        ArmSpec(
+        WorkerSpec(
             case=case,
             backend="onednn",
-            file=cache.cache_folder() / "artifacts" / one.artifact.key / "model.pt",
+            file=store.cache_folder() / "artifacts" / one.artifact.key / "model.pt",
             threads=1,
             batch_size=1,
             cores=(cores[-1],),
@@ -65,7 +66,7 @@ def main(folder: Path, name: str) -> None:
     ratios = np.stack([seen.log_ratios[seen.process == number][:BLOCKS] for number in range(PROCESSES)])
     controls = np.stack([seen.control_log_ratios[seen.control_process == n][:BLOCKS] for n in range(PROCESSES)])
     arrays = {"log_ratios": ratios.astype(np.float32), "control_log_ratios": controls.astype(np.float32)}
-    np.savez_compressed(Path(__file__).parents[2] / "qbench/traces" / f"{name}.npz", **arrays)
+    np.savez_compressed(Path(__file__).parents[2] / "qbench/gate/traces" / f"{name}.npz", **arrays)
     medians = np.median(ratios, axis=1)
     print(name, ratios.shape, "between processes:", medians.std(ddof=1), "within:", ratios.std(axis=1).mean())
 

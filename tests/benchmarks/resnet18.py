@@ -27,12 +27,14 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE), os.environ.g
 
 from hand_built import HandArm, fx_int8, onnx_file, onnxruntime_int8, openvino_int8  # noqa: E402
 
-from qbench import cache, machine, record  # noqa: E402
-from qbench.measure import estimate  # noqa: E402
-from qbench.measure.arm import ArmSpec  # noqa: E402
-from qbench.measure.group import RemoteArm, measure_group  # noqa: E402
+from qbench.cache import store  # noqa: E402
+from qbench.machine import fingerprint  # noqa: E402
+from qbench.measure import estimates  # noqa: E402
+from qbench.measure.group import RemoteWorker, measure_group  # noqa: E402
 from qbench.measure.paired import Paired  # noqa: E402
-from qbench.process import Limits, Worker  # noqa: E402
+from qbench.measure.worker import WorkerSpec  # noqa: E402
+from qbench.process.parent import Limits, Worker  # noqa: E402
+from qbench.record import jsonl  # noqa: E402
 
 NETWORK = """
 import torch
@@ -93,11 +95,11 @@ def qbench_artifacts(folder: Path) -> dict[str, tuple[str, Path]]:
     command = [sys.executable, "-m", "qbench", "run", "suite.yaml", "--out", "out", "--quiet"]
     subprocess.run(command, cwd=folder, check=False)
     found = {}
-    for one in record.read(folder / "out/resnet18/latest"):
+    for one in jsonl.read(folder / "out/resnet18/latest"):
         if one.artifact is None or one.status != "ok":
             print(f"{one.case.id}: {one.status}: {one.reason}")
             continue
-        (file,) = (path for path in (cache.cache_folder() / "artifacts" / one.artifact.key).iterdir()
+        (file,) = (path for path in (store.cache_folder() / "artifacts" / one.artifact.key).iterdir()
                    if path.name in ("model.pt", "model.onnx", "model.pt2"))  # fmt: skip
         found[f"qbench {one.case.mode} {one.case.backend}"] = (one.case.backend, file)
     return found
@@ -125,20 +127,20 @@ def hand_built(folder: Path) -> dict[str, tuple[str, Path]]:
     return found
 
 
-class HandRemoteArm(RemoteArm):
+class HandRemoteArm(RemoteWorker):
     """A process whose arm knows OpenVINO."""
 
-    def __init__(self, spec: ArmSpec, *, limits: Limits, fresh: bool) -> None:
+    def __init__(self, spec: WorkerSpec, *, limits: Limits, fresh: bool) -> None:
         self.facts, self.peak_rss_bytes = None, None
         self._worker = Worker(HandArm, spec, limits=limits, cores=spec.cores, fresh=fresh, name=spec.case)
 
 
-def measured(base: ArmSpec, others: list[ArmSpec], *, processes: int, seconds: float) -> dict[str, Any]:
+def measured(base: WorkerSpec, others: list[WorkerSpec], *, processes: int, seconds: float) -> dict[str, Any]:
     """What the paired protocol saw of each."""
     protocol = Paired(
         precision=0.01,
         max_seconds=seconds,
-        half_width=estimate.half_width,
+        half_width=estimates.half_width,
         seconds=time.monotonic,
         processes=processes,
     )
@@ -153,8 +155,8 @@ def main() -> None:
         by_hand = hand_built(folder)
         arms = {**by_hand, **qbench_artifacts(folder)}
         specs = {
-            case: ArmSpec(
-                case=case, backend=backend, file=file, threads=1, batch_size=1, cores=machine.allowed_cores()[-1:],
+            case: WorkerSpec(
+                case=case, backend=backend, file=file, threads=1, batch_size=1, cores=fingerprint.allowed_cores()[-1:],
                 inputs=(images(8),),
             )
             for case, (backend, file) in arms.items()
@@ -169,7 +171,7 @@ def main() -> None:
             if one.samples is None:
                 print(f"{case}: {one.error}")
                 continue
-            ratio = estimate.speedup(one.samples, best, None)
+            ratio = estimates.speedup(one.samples, best, None)
             said = "" if ratio is None else f"  {ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] times as fast"
             print(f"{case:<32} {float(np.median(one.samples.calls_ns)) / 1e6:8.2f} ms{said}")
 

@@ -9,7 +9,7 @@ import numpy as np
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from qbench.datasets.base import Examples
-from qbench.datasets.contents import shared
+from qbench.datasets.overlap import shared
 
 
 def test_comparing_a_training_split_with_its_test_split(benchmark: BenchmarkFixture) -> None:

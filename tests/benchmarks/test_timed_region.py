@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from qbench.backends import fake
-from qbench.measure.arm import ArmSpec, LocalArm
+from qbench.measure.worker import LocalWorker, WorkerSpec
 
 CALLS = 50
 PAIRS = 20
@@ -32,12 +32,14 @@ def bare(runner, prepared):
 
 def test_the_timed_region_adds_nothing(benchmark, tmp_path, monkeypatch):
     """The reported time of a 1 ms call over a bare loop's, alternating, is about 1."""
-    monkeypatch.setattr("qbench.child.freeze_garbage_collector", lambda: None)
+    monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
     file = tmp_path / "model.json"
     file.write_text(json.dumps({"seconds": 1e-3, "mode": "fp32"}))
     inputs = (np.zeros((8, 1, 8, 8), np.float32),)
     cores = tuple(sorted(os.sched_getaffinity(0)))
-    arm = LocalArm(ArmSpec(case="fake", backend="fake", file=file, threads=1, batch_size=1, cores=cores, inputs=inputs))
+    arm = LocalWorker(
+        WorkerSpec(case="fake", backend="fake", file=file, threads=1, batch_size=1, cores=cores, inputs=inputs)
+    )
     runner = fake.FakeRunner({"seconds": 1e-3, "mode": "fp32"}, threads=1)
     prepared = runner.prepare(inputs)
 

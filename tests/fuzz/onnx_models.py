@@ -114,10 +114,10 @@ def work() -> None:
     import onnx_mutations  # noqa: F401  # reads what takes long before the limit of memory
     import onnxruntime  # noqa: F401
 
-    from qbench.quant import onnx_model
-    from qbench.quant.uniform.graph import equal
+    from qbench.quant.onnx import onnxruntime_session
+    from qbench.quant.onnx.graph import equivalence
 
-    equal.SECONDS = onnx_model.CALL_SECONDS = 5  # of which a Loop without end takes all
+    equivalence.SECONDS = onnxruntime_session.CALL_SECONDS = 5  # of which a Loop without end takes all
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for line in sys.stdin:
         with tempfile.TemporaryDirectory() as folder:
@@ -171,7 +171,7 @@ def source(file: Path) -> None:
     from qbench.models import onnx as models
     from qbench.models import weights
     from qbench.models.base import ModelReference
-    from qbench.quant import onnx_file
+    from qbench.quant.artifacts import onnx_file
 
     reference = ModelReference(name="hostile", source="onnx", path=file)
     models.load(reference)
@@ -184,7 +184,7 @@ def source(file: Path) -> None:
 def first_steps(file: Path, folder: Path) -> None:
     """config and quantize."""
     import qbench.onnx as steps
-    from qbench.quant.uniform.files.rules import ActivationRule, Rule
+    from qbench.quant.onnx.formats.rules import ActivationRule, Rule
 
     rules = steps.Rules(batch_num=2, common=Rule(activation=ActivationRule(algorithm="minmax")))
     steps.config(file, folder / "config.json", rules=rules)
@@ -195,14 +195,14 @@ def last_steps(folder: Path) -> None:
     """calibrate and save, on random inputs."""
     import qbench.onnx as steps
     from qbench.errors import DataError
-    from qbench.onnx_data import inputs
-    from qbench.quant.uniform.calibration.calibration_model import CalibrationModel
-    from qbench.quant.uniform.graph import equal
+    from qbench.onnx.calibration_data import inputs
+    from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+    from qbench.quant.onnx.graph import equivalence
 
     model, record = folder / "calibration.onnx", folder / "record.txt"
     graph = CalibrationModel.read(model).graph()
     inputs(graph)
-    feed = next(iter(equal.random_inputs(graph)), None)
+    feed = next(iter(equivalence.random_inputs(graph)), None)
     if feed is None:
         raise DataError("calibration data: none that is random")
     steps.calibrate(model, [feed, feed], record, threads=1)

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "fixtures"))
 from onnx_networks import NETWORKS, OPSET, Draft
 
 HUGE = (0, -1, 1, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63), 10**5)
@@ -458,7 +458,7 @@ def opsets(model, chance):
 
 
 def metadata(model, chance):
-    keys = ("qbench.config", "qbench.outputs", "qbench.done", "qbench.weight_scales", "qbench.record", "a", "a")
+    keys = ("qbench.config", "qbench.outputs", "qbench.done", "qbench.weight_scales", "qbench.record.schema", "a", "a")
     for key in chance.sample(keys, 3):
         model.metadata_props.add(key=key, value=chance.choice(("1", "{}", "[" * 2000, "99", "-1", "x", "record {")))
 

@@ -16,18 +16,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import mutate
 import numpy as np
+from harness import Files, Fuzzer, main
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for a run as a script
-
-from fuzz import mutate
-from fuzz.harness import Files, Fuzzer, main
-from qbench import compare_words, gate, gate_words, run_words
-from qbench.baseline import artifacts, read_baseline, to_text, write_baseline
+from qbench.compare import text as compare_text
 from qbench.errors import QbenchError
-from qbench.find import find_run
-from qbench.report import answer, build, details, flips, summary, table, text
-from qbench.stored import StoredRun, read_run
+from qbench.gate import gate
+from qbench.gate import text as gate_text
+from qbench.gate.baseline import locate_artifacts, read_baseline, to_text, write_baseline
+from qbench.progress.table import align
+from qbench.record.locate import find_run
+from qbench.record.stored_run import StoredRun, read_run
+from qbench.report import build, flips, measurement_table, recommendation, summary, table, text
+from qbench.run import text as run_text
 
 DATA = Path(__file__).parents[1] / "data" / "records"
 RUN, BASELINE = "run", "base"
@@ -128,16 +130,16 @@ def attempt(folder: Path) -> None:
 
 def _worded(run: StoredRun, folder: Path) -> None:
     judged = build.judge(run)
-    found = answer.answers(judged)
+    found = recommendation.answers(judged)
     changes = flips.of_run(run)
     build._csv(table.frame(run.records))
     build._csv(flips.flips_frame(changes))
     build._csv(flips.classes_frame(changes))
     summary.summary(run, judged, found, changes, None)
-    text.align(text.terminal(judged))
-    details.details(run.records)
-    run_words.problems(run.records)
-    run_words.warnings(run.records)
+    align(text.terminal(judged))
+    measurement_table.details(run.records)
+    run_text.problems(run.records)
+    run_text.warnings(run.records)
     for record in run.records:
         run.samples(record)
         run.layer_numbers(record)
@@ -146,20 +148,20 @@ def _worded(run: StoredRun, folder: Path) -> None:
 def _as_baseline(run: StoredRun, folder: Path) -> None:
     file = write_baseline(folder / RUN, folder / "made.jsonl", allow_failed=True)
     read_baseline(file)
-    to_text(artifacts(file, keep=False))
+    to_text(locate_artifacts(file, keep=False))
 
 
 def _compared(run: StoredRun, folder: Path) -> None:
     base = read_baseline(folder / "base.jsonl")
     for old, new in ((base, run), (run, base)):
         deltas = build.compare.compare(old.records, new.records)
-        text.align(text.comparison(deltas, new.info.metric))
-        compare_words.as_json("a", "b", deltas, incomparable=None)
+        align(text.comparison(deltas, new.info.metric))
+        compare_text.as_json("a", "b", deltas, incomparable=None)
 
 
 def _gated(run: StoredRun, folder: Path) -> None:
     gated = gate.gate_run(folder / RUN, folder / "base.jsonl")
-    for words in (gate_words.text, gate_words.markdown, gate_words.junit, gate_words.github, gate_words.as_json):
+    for words in (gate_text.text, gate_text.markdown, gate_text.junit, gate_text.github, gate_text.as_json):
         words(gated)
 
 

@@ -14,15 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import mutate
 import yaml
+from harness import Files, Fuzzer, main
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for a run as a script
-
-from fuzz import mutate
-from fuzz.harness import Files, Fuzzer, main
-from qbench import plan_words
 from qbench import suite as suites
-from qbench.plan import load_backends, make_plan, measuring_cores
+from qbench.plan import text as plan_text
+from qbench.plan.planner import load_backends, make_plan, measuring_cores
 
 ROOT = Path(__file__).parents[2]
 FILE = "suite.yaml"
@@ -146,8 +144,8 @@ def attempt(folder: Path) -> None:
     suite = suites.read(folder / FILE)
     cores = measuring_cores(suite, (0, 1))
     plan = make_plan(suite, load_backends(suite), cores=len(cores), only=None)
-    plan_words.text(plan)
-    plan_words.as_json(plan)
+    plan_text.text(plan)
+    plan_text.as_json(plan)
     suite.references()
     for key in ("gate.accuracy.margin", "matrix", "models[0].source.python", "nowhere"):
         suite.place(key)

@@ -6,18 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from qbench.quant import forward
+from qbench.errors import out_of_memory
+from qbench.quant import model_call
 from qbench.quant.canonical import (
     attention,
-    calls,
-    equal,
-    executed,
+    equivalence,
     folding,
+    functional_layers,
+    functional_ops,
     graph,
-    plain,
-    spelling,
-    tidy,
-    weights,
+    graph_cleanup,
+    materialize_weights,
+    replace_subclasses,
+    rewrite_untraceable,
 )
 from qbench.quant.canonical.rewrite import Rewrite, in_words
 
@@ -54,24 +55,25 @@ def canonicalize(
 
     Layers that remain keep their names. Where FX can trace the network and there was something to do in its graph,
     the result is a GraphModule; else only layers are exchanged, and neighbours found by watching a call. A network
-    that carries torch.ao's stubs was written for a quantizer by hand: only its subclasses are replaced. A graph is of
+    that carries torch.ao's stubs was written for a quantizer: only its subclasses are replaced. A graph is of
     eval mode: functional dropout does not act in the training of one.
 
     ``example``: one tensor per input, first axis = example; real inputs, since equality is proved on them, on all at
-    once and one alone. A rewrite is undone where an output differs by more than ``equal.TOLERANCE`` of its tensor's
-    largest value. Raises ``BuildError`` where the network does not take the example or changes from call to call.
+    once and one alone. A rewrite is undone where an output differs by more than ``equivalence.TOLERANCE`` of its
+    tensor's largest value. Raises ``BuildError`` where the network does not take the example or changes from call to
+    call.
     """
     import torch
 
     if isinstance(module, torch.jit.ScriptModule):
         return Canonical(module=module, kept=("a TorchScript network is taken as it is",))
-    given = weights.copied(module).eval()
-    forward.of_one_example(given, _one(example))
-    judge = equal.Judge(given, example)
+    given = materialize_weights.copied(module).eval()
+    model_call.of_one_example(given, _one(example))
+    judge = equivalence.Judge(given, example)
     purpose = _Purpose(training=training, separate_weights=separate_weights)
     work, _ = _attempt(module, example, judge, purpose, only=_ALL)
     if work is None:
-        forward.require_repeatable(given, example=example)
+        model_call.require_repeatable(given, example=example)
         work = _one_by_one(module, example, judge, purpose)
     return Canonical(
         module=work.module,
@@ -88,10 +90,10 @@ def plain_attention(module: Any, example: tuple[Any, ...]) -> Any:
     In eval mode torch computes an encoder with ``src_key_padding_mask`` on a fast path that gives zeros for what is
     hidden; exporters take the slow one, which does not. The spelled out layers give what the fast path gives.
     """
-    own = weights.copied(module).eval()
+    own = materialize_weights.copied(module).eval()
     if not attention.spell_out(own, _one(example)):
         return module
-    return own if equal.Judge(module, example).difference(own).none else module
+    return own if equivalence.Judge(module, example).difference(own).none else module
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +121,13 @@ _ALL = (_PLAIN, _ATTENTION, _GRAPH, _CALLS, _SPELLING, _IDLE, _SHARED, _PADDING,
 
 def _rewritten(module: Any, example: tuple[Any, ...], purpose: _Purpose, *, only: tuple[str, ...]) -> _Work:
     """A copy of the module with the named kinds of rewrite."""
-    work = _Work(module=weights.copied(module).eval())
+    work = _Work(module=materialize_weights.copied(module).eval())
     padded: list[str] = []
     if _PLAIN in only:
-        work.rewrites += weights.settle(work.module)
+        work.rewrites += materialize_weights.materialize(work.module)
         for done in (
-            plain.replace(work.module, example, training=purpose.training),
-            plain.number_paddings(work.module),
+            replace_subclasses.replace(work.module, example, training=purpose.training),
+            replace_subclasses.number_paddings(work.module),
         ):
             work.rewrites += done.found
             work.kept += done.kept
@@ -138,13 +140,13 @@ def _rewritten(module: Any, example: tuple[Any, ...], purpose: _Purpose, *, only
     traced = None
     if _GRAPH in only:
         try:
-            traced = graph.traced(work.module, example)
+            traced = graph.trace(work.module, example)
         except graph.Untraceable as reason:
             work.kept.append(f"FX cannot trace the network ({reason}): only layers were rewritten")
     if traced is None:
         _apply(work, _of_layers(work.module, example, training=purpose.training), only)
         return work
-    tidy.lift(traced, padded)
+    graph_cleanup.lift(traced, padded)
     before = len(work.rewrites)
     work.rewrites += [Rewrite(what="parts taken one by one", name=name) for name in traced.meta[graph.UNPACKED]]
     _apply(work, _of_graph(traced, work.module, example, purpose), only)
@@ -158,10 +160,10 @@ _Step = tuple[str, Callable[[], list[Rewrite]]]
 
 def _of_graph(traced: Any, module: Any, example: tuple[Any, ...], purpose: _Purpose) -> list[_Step]:
     steps: list[_Step] = [
-        (_IDLE, lambda: tidy.drop(traced, training=purpose.training)),
-        (_CALLS, lambda: calls.layers(traced, module if purpose.training else None)),
-        (_SPELLING, lambda: spelling.activations(traced) + spelling.arithmetic(traced)),
-        (_SHARED, lambda: tidy.separate(traced, weights=purpose.separate_weights)),
+        (_IDLE, lambda: graph_cleanup.drop(traced, training=purpose.training)),
+        (_CALLS, lambda: functional_layers.layers(traced, module if purpose.training else None)),
+        (_SPELLING, lambda: functional_ops.activations(traced) + functional_ops.arithmetic(traced)),
+        (_SHARED, lambda: graph_cleanup.separate(traced, weights=purpose.separate_weights)),
         (_PADDING, lambda: folding.paddings(traced)),
         (_NORM, lambda: folding.batch_norms(traced, example)),
     ]
@@ -170,8 +172,8 @@ def _of_graph(traced: Any, module: Any, example: tuple[Any, ...], purpose: _Purp
 
 def _of_layers(module: Any, example: tuple[Any, ...], *, training: bool) -> list[_Step]:
     steps: list[_Step] = [
-        (_PADDING, lambda: executed.paddings(module, example)),
-        (_NORM, lambda: executed.batch_norms(module, example)),
+        (_PADDING, lambda: rewrite_untraceable.paddings(module, example)),
+        (_NORM, lambda: rewrite_untraceable.batch_norms(module, example)),
     ]
     return steps[:-1] if training else steps
 
@@ -183,24 +185,24 @@ def _apply(work: _Work, steps: list[_Step], only: tuple[str, ...]) -> None:
 
 
 def _attempt(
-    module: Any, example: tuple[Any, ...], judge: equal.Judge, purpose: _Purpose, *, only: tuple[str, ...]
+    module: Any, example: tuple[Any, ...], judge: equivalence.Judge, purpose: _Purpose, *, only: tuple[str, ...]
 ) -> tuple[_Work | None, str]:
     """The module with the named kinds of rewrite where it is equal then; else None and the reason."""
     try:
         work = _rewritten(module, _one(example), purpose, only=only)
     except Exception as error:  # the user's forward runs under watch, and can raise anything
-        if forward.out_of_memory(error):
+        if out_of_memory(error):
             raise
-        return None, forward.reason(error)
+        return None, model_call.reason(error)
     found = judge.difference(work.module)
     work.difference = found.largest
     return (work, "") if found.none else (None, f"the outputs differed by {found.share:.2g} of the largest")
 
 
-def _one_by_one(module: Any, example: tuple[Any, ...], judge: equal.Judge, purpose: _Purpose) -> _Work:
+def _one_by_one(module: Any, example: tuple[Any, ...], judge: equivalence.Judge, purpose: _Purpose) -> _Work:
     """The module with every kind of rewrite that leaves it equal; the others are named in ``kept``."""
     good: tuple[str, ...] = ()
-    best = _Work(module=weights.copied(module).eval())
+    best = _Work(module=materialize_weights.copied(module).eval())
     undone = []
     for kind in _ALL:
         work, reason = _attempt(module, example, judge, purpose, only=(*good, kind))

@@ -24,15 +24,15 @@ def spell_out(module: Any, example: tuple[Any, ...]) -> list[Rewrite]:
     attention layer with appended biases or zeros, with an unbatched input or called in several ways is left, and so
     is the encoder layer around it.
     """
-    found = []
+    rewrites = []
     uses = _uses(module, example)
     for kind, (new, _) in _classes().items():
         for name, part in list(module.named_modules()):
             use = uses.get(name)
             if type(part) is kind and use is not None and new.fits(part):
                 module.set_submodule(name, new(part, use).train(part.training))
-                found.append(Rewrite(what=f"{kind.__name__} spelled out in Linear layers", name=name))
-    return found
+                rewrites.append(Rewrite(what=f"{kind.__name__} spelled out in Linear layers", name=name))
+    return rewrites
 
 
 def _uses(module: Any, example: tuple[Any, ...]) -> dict[str, Use | None]:
@@ -76,7 +76,7 @@ def _use(layer: Any, given: dict[str, Any]) -> Use | None:
     if "src" in given:
         return Use(padding_mask=padding, mask=mask)
     query, key, value = given["query"], given["key"], given["value"]
-    if layer.bias_k is not None or layer.add_zero_attn or any(one.dim() != 3 for one in (query, key, value)):
+    if layer.bias_k is not None or layer.add_zero_attn or any(tensor.dim() != 3 for tensor in (query, key, value)):
         return None
     inputs = "self" if query is key and key is value else "memory" if key is value else "apart"
     return Use(inputs=inputs if layer._qkv_same_embed_dim else "apart", padding_mask=padding, mask=mask)

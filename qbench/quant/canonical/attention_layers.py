@@ -52,27 +52,27 @@ class Attention(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         is_causal: bool = False,
     ) -> Any:
         """Outputs and, where they are asked for, weights of the attention."""
-        q, k, v = (self.heads(one) for one in self.projected(query, key, value))
+        q, k, v = (self.heads(tensor) for tensor in self.projected(query, key, value))
         mask = self.masks(key_padding_mask, attn_mask)
         weights = None
         if need_weights:
             scores = torch.matmul(q * self.head_dim**-0.5, k.transpose(-2, -1))
             weights = torch.softmax(scores if mask is None else scores + mask, -1)
-            found = torch.matmul(weights, v)
+            result = torch.matmul(weights, v)
             weights = weights.mean(1) if average_attn_weights else weights
         else:
-            found = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        joined = found.transpose(1, 2) if self.batch_first else found.permute(2, 0, 1, 3)
+            result = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        joined = result.transpose(1, 2) if self.batch_first else result.permute(2, 0, 1, 3)
         return self.out_proj(joined.flatten(2)), weights
 
     def projected(self, query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
         """Queries, keys and values."""
         if self.use.inputs == "self":
-            found = self.in_proj(query).chunk(3, -1)
-            return found[0], found[1], found[2]
+            projections = self.in_proj(query).chunk(3, -1)
+            return projections[0], projections[1], projections[2]
         if self.use.inputs == "memory":
-            found = self.kv_proj(key).chunk(2, -1)
-            return self.q_proj(query), found[0], found[1]
+            projections = self.kv_proj(key).chunk(2, -1)
+            return self.q_proj(query), projections[0], projections[1]
         return self.q_proj(query), self.k_proj(key), self.v_proj(value)
 
     def heads(self, tensor: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from qbench.quant.canonical import batch_norm, padding
 from qbench.quant.canonical import graph as graphs
-from qbench.quant.canonical import norms, padding
 from qbench.quant.canonical.rewrite import Rewrite
 
 
@@ -14,7 +14,7 @@ def paddings(graph: Any) -> list[Rewrite]:
 
     The convolution must be called once, and alone use the padded tensor.
     """
-    found = []
+    rewrites = []
     for nodes in graphs.calls_of(graph).values():
         node = nodes[0]
         layer = graphs.layer(graph, node)
@@ -26,8 +26,8 @@ def paddings(graph: Any) -> list[Rewrite]:
             padding.put(layer, total)
             for source in sources:
                 graphs.remove(graph, source)
-            found.append(Rewrite(what=f"zero padding folded into its {type(layer).__name__}", name=node.target))
-    return found
+            rewrites.append(Rewrite(what=f"zero padding folded into its {type(layer).__name__}", name=node.target))
+    return rewrites
 
 
 def _convolves(layer: Any) -> bool:
@@ -65,20 +65,20 @@ def batch_norms(graph: Any, example: tuple[Any, ...]) -> list[Rewrite]:
 
     Both must be called once. ``example`` shows how many axes the layer's output has.
     """
-    found = []
+    rewrites = []
     calls = graphs.calls_of(graph)
     axes = _axes(graph, example)
     for node in list(graph.graph.nodes):
         norm = _norm(graph, node, calls)
         source = next(iter(node.all_input_nodes), None)
         layer = graphs.layer(graph, source)
-        if norm is None or not norms.takes_norm(layer) or graphs.only_user(source) is not node:
+        if norm is None or not batch_norm.takes_norm(layer) or graphs.only_user(source) is not node:
             continue
-        if len(calls[id(layer)]) == 1 and norms.fits(layer, norm, axes[source]) and norms.fold(layer, norm):
+        if len(calls[id(layer)]) == 1 and batch_norm.fits(layer, norm, axes[source]) and batch_norm.fold(layer, norm):
             name, kind = (node.name, "batch_norm") if node.op == "call_function" else (node.target, type(norm).__name__)
-            found.append(Rewrite(what=f"{kind} folded into {type(layer).__name__}", name=name))
+            rewrites.append(Rewrite(what=f"{kind} folded into {type(layer).__name__}", name=name))
             graphs.remove(graph, node)
-    return found
+    return rewrites
 
 
 def _norm(graph: Any, node: Any, calls: dict[int, list[Any]]) -> Any:
@@ -88,7 +88,7 @@ def _norm(graph: Any, node: Any, calls: dict[int, list[Any]]) -> Any:
     layer = graphs.layer(graph, node)
     if layer is not None:
         once = len(calls[id(layer)]) == 1 and graphs.single_input(node) is not None
-        return layer if once and norms.is_norm(layer) else None
+        return layer if once and batch_norm.is_norm(layer) else None
     if node.op != "call_function" or node.target is not functional.batch_norm:
         return None
     names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
@@ -97,22 +97,22 @@ def _norm(graph: Any, node: Any, calls: dict[int, list[Any]]) -> Any:
     known = all(tensors[name] is not None or given.get(name) is None for name in tensors)
     if not known or tensors["running_mean"] is None or tensors["running_var"] is None or given.get("training", False):
         return None
-    return norms.Norm(eps=given.get("eps", 1e-5), **tensors)
+    return batch_norm.Norm(eps=given.get("eps", 1e-5), **tensors)
 
 
 def _axes(graph: Any, example: tuple[Any, ...]) -> dict[Any, int]:
     """Each layer's node -> the number of axes of what it gave."""
     import torch
 
-    seen: dict[Any, int] = {}
+    axes: dict[Any, int] = {}
 
     class Run(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
         def run_node(self, n: Any) -> Any:
             result = super().run_node(n)
             if isinstance(result, torch.Tensor):
-                seen[n] = result.dim()
+                axes[n] = result.dim()
             return result
 
     with torch.no_grad():
         Run(graph).run(*example)
-    return seen
+    return axes

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from qbench.quant import forward
+from qbench.errors import out_of_memory
+from qbench.quant import model_call
 
 
 class Untraceable(Exception):
@@ -19,31 +20,42 @@ class Untraceable(Exception):
 UNPACKED = "qbench_unpacked"  # where a graph names its nodes whose parts were taken one by one
 
 
-def traced(module: Any, example: tuple[Any, ...]) -> Any:
-    """The GraphModule of a module that is called with such tensors; further arguments keep their defaults.
+def trace(module: Any, inputs: tuple[Any, ...]) -> Any:
+    """The GraphModule of a module that is called with ``inputs``: tensors, then any other values, which become part of
+    the graph; arguments that are not given keep their defaults.
 
     Shares the module's layers. Going through the parts of a split, chunk or unbind is written out, as many parts as
-    there are for ``example``. Control flow that asks for more than that and the shapes of weights raises
+    there are for ``inputs``. Control flow that asks for more than that and the shapes of weights raises
     ``Untraceable``.
     """
     import torch
 
-    counts: dict[str, int] = {}  # of the parts of a node
+    _require_tensors_first(inputs)
+    part_counts: dict[str, int] = {}
     try:
         with _unchecked(module):
-            graph = _traced(module, len(example), counts)
+            graph = _trace(module, inputs, part_counts)
             while isinstance(graph, _Stopped):
-                counts[graph.node.name] = _parts(module, graph, example)
-                graph = _traced(module, len(example), counts)
+                part_counts[graph.node.name] = _count_parts(module, graph, inputs)
+                graph = _trace(module, inputs, part_counts)
         for node in graph.nodes:
             node.type = None  # annotations are text where the user's file postpones them
-        found = torch.fx.GraphModule(module, graph, class_name=type(module).__name__)
-        found.meta[UNPACKED] = tuple(counts)
-        return found
+        traced = torch.fx.GraphModule(module, graph, class_name=type(module).__name__)
+        traced.meta[UNPACKED] = tuple(part_counts)
+        return traced
     except Exception as error:  # tracing runs the user's forward on stand-ins: it fails in its own way
-        if forward.out_of_memory(error):
+        if out_of_memory(error):
             raise
-        raise Untraceable(forward.reason(error)) from error
+        raise Untraceable(model_call.reason(error)) from error
+
+
+def _require_tensors_first(inputs: tuple[Any, ...]) -> None:
+    import torch
+    from torch.utils import _pytree
+
+    tensors = sum(isinstance(value, torch.Tensor) for value in inputs)
+    if any(isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(inputs[tensors:])):
+        raise Untraceable("a tensor comes after an argument that is none, or in a list")
 
 
 class _Stopped(Exception):
@@ -54,25 +66,31 @@ class _Stopped(Exception):
         self.graph, self.node = graph, node
 
 
-def _traced(module: Any, inputs: int, counts: Mapping[str, int]) -> Any:
-    """The graph of a module, or ``_Stopped`` where it ends at parts that ``counts`` does not know."""
+def _trace(module: Any, inputs: tuple[Any, ...], part_counts: Mapping[str, int]) -> Any:
+    """The graph of a module, or ``_Stopped`` where it ends at parts that ``part_counts`` does not know."""
     import torch
 
     class Tracer(torch.fx.Tracer):  # type: ignore[misc]  # torch is Any to mypy here
         def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> Any:
-            names = _parameters(root_fn, inputs)
-            return root_fn, [self.root, *(self.create_proxy("placeholder", name, (), {}) for name in names)]
+            names = _parameters(root_fn, len(inputs))
+            return root_fn, [self.root, *map(self._argument, names, inputs)]
+
+        def _argument(self, name: str, value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return self.create_proxy("placeholder", name, (), {})
+            self.create_proxy("placeholder", name, (value,), {})  # callers go on giving it
+            return value
 
         def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
             own = type(m).__module__.startswith("torch.")
-            return own and not isinstance(m, torch.nn.Sequential)
+            return own and not isinstance(m, torch.nn.Sequential | torch.fx.GraphModule)
 
         def iter(self, obj: Any) -> Any:
             if obj.node.target not in _in_parts():
                 return super().iter(obj)
-            if obj.node.name not in counts:
+            if obj.node.name not in part_counts:
                 raise _Stopped(self.graph, obj.node)
-            return iter([obj[i] for i in range(counts[obj.node.name])])
+            return iter([obj[i] for i in range(part_counts[obj.node.name])])
 
     try:
         return Tracer(param_shapes_constant=True).trace(module)
@@ -89,8 +107,8 @@ def _in_parts() -> frozenset[Any]:
     return frozenset([*names, *(getattr(torch, name) for name in names)])
 
 
-def _parts(module: Any, stopped: _Stopped, example: tuple[Any, ...]) -> int:
-    """How many parts the last node of an unfinished graph gives on the example."""
+def _count_parts(module: Any, stopped: _Stopped, inputs: tuple[Any, ...]) -> int:
+    """How many parts the last node of an unfinished graph gives on the inputs."""
     import torch
 
     graph, copies = torch.fx.Graph(), dict[Any, Any]()
@@ -98,7 +116,7 @@ def _parts(module: Any, stopped: _Stopped, example: tuple[Any, ...]) -> int:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(copies[stopped.node])
     with torch.no_grad():
-        return len(torch.fx.Interpreter(torch.fx.GraphModule(module, graph)).run(*example))
+        return len(torch.fx.Interpreter(torch.fx.GraphModule(module, graph)).run(*inputs))
 
 
 @contextmanager
@@ -119,10 +137,10 @@ def _unchecked(module: Any) -> Iterator[None]:
 def _parameters(function: Any, inputs: int) -> list[str]:
     """The names of the first arguments after self; made up where they are ``*args``."""
     names = []
-    for one in list(inspect.signature(function).parameters.values())[1:]:
-        if one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             break
-        names.append(one.name)
+        names.append(parameter.name)
     names += [f"input_{i}" for i in range(len(names), inputs)]
     return names[:inputs]
 
@@ -141,11 +159,11 @@ def own_tensor(graph: Any, node: Any) -> Any:
 
 def calls_of(graph: Any) -> dict[int, list[Any]]:
     """The nodes that call each module, by the module's identity: a module may have several names."""
-    found: dict[int, list[Any]] = {}
+    calls: dict[int, list[Any]] = {}
     for node in graph.graph.nodes:
         if node.op == "call_module":
-            found.setdefault(id(layer(graph, node)), []).append(node)
-    return found
+            calls.setdefault(id(layer(graph, node)), []).append(node)
+    return calls
 
 
 def only_user(node: Any) -> Any:
@@ -161,10 +179,10 @@ def single_input(node: Any) -> Any:
     return node.args[0] if alone and isinstance(node.args[0], torch.fx.Node) else None
 
 
-def free_name(graph: Any, wanted: str) -> str:
-    """``wanted``, or with a number where the network has such a part already."""
+def free_name(graph: Any, wish: str) -> str:
+    """``wish``, or with a number where the network has such a part already."""
     for number in itertools.count():
-        name = f"{wanted}_{number}" if number else wanted
+        name = f"{wish}_{number}" if number else wish
         parent, _, last = name.rpartition(".")
         if not hasattr(graph.get_submodule(parent), last):
             return name

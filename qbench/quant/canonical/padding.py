@@ -12,7 +12,7 @@ Pairs: TypeAlias = "tuple[tuple[int, int], ...]"
 def of_pad(pad: Any, spatial: int) -> Pairs | None:
     """``F.pad``'s list (last axis first) as pairs for so many spatial axes; None where it cuts, or touches another
     axis, or is no list of numbers."""
-    if not isinstance(pad, list | tuple) or not all(isinstance(one, int) for one in pad) or len(pad) % 2:
+    if not isinstance(pad, list | tuple) or not all(isinstance(number, int) for number in pad) or len(pad) % 2:
         return None
     pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     if any(min(pair) < 0 for pair in pairs) or any(pair != (0, 0) for pair in pairs[spatial:]):
@@ -29,18 +29,18 @@ def of_argument(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) ->
     if padding == "same":
         totals = [step * (size - 1) for size, step in zip(kernel, dilation, strict=True)]
         return tuple((total // 2, total - total // 2) for total in totals)
-    return tuple((one, one) for one in per_axis(padding, len(kernel)))
+    return tuple((number, number) for number in per_axis(padding, len(kernel)))
 
 
 def per_axis(value: Any, spatial: int) -> tuple[int, ...]:
     """One number per spatial axis, of a number or a list of one or of all."""
-    found = tuple(value) if isinstance(value, list | tuple) else (value,)
-    return found * spatial if len(found) == 1 else found
+    numbers = tuple(value) if isinstance(value, list | tuple) else (value,)
+    return numbers * spatial if len(numbers) == 1 else numbers
 
 
-def added(one: Pairs, other: Pairs) -> Pairs:
+def added(inner: Pairs, other: Pairs) -> Pairs:
     """Both, one around the other."""
-    return tuple((a + c, b + d) for (a, b), (c, d) in zip(one, other, strict=True))
+    return tuple((a + c, b + d) for (a, b), (c, d) in zip(inner, other, strict=True))
 
 
 def symmetric(pairs: Pairs) -> bool:
@@ -50,7 +50,7 @@ def symmetric(pairs: Pairs) -> bool:
 
 def as_pad(pairs: Pairs) -> tuple[int, ...]:
     """``F.pad``'s list: last axis first."""
-    return tuple(one for pair in reversed(pairs) for one in pair)
+    return tuple(number for pair in reversed(pairs) for number in pair)
 
 
 def layer(pairs: Pairs, mode: str = "zeros") -> Any:

@@ -20,9 +20,9 @@ def in_words(rewrites: Iterable[Rewrite]) -> tuple[str, ...]:
     """One line for each kind of rewrite, in the order of their first layers: ``BatchNorm2d folded into Conv2d
     (49): stem, body.0, body.1, …``."""
     names: dict[str, list[str]] = {}
-    for one in rewrites:
-        names.setdefault(one.what, []).append(one.name)
+    for rewrite in rewrites:
+        names.setdefault(rewrite.what, []).append(rewrite.name)
     return tuple(
-        f"{what} ({len(found)}): {', '.join(found[:_SHOWN])}{', …' if len(found) > _SHOWN else ''}"
-        for what, found in names.items()
+        f"{what} ({len(places)}): {', '.join(places[:_SHOWN])}{', …' if len(places) > _SHOWN else ''}"
+        for what, places in names.items()
     )

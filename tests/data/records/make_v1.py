@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from qbench.stats.interval import Interval
 
-from qbench import record as records_file
-from qbench import stats
-from qbench.record import (
+from qbench.record import jsonl
+from qbench.record.schema import (
     Accuracy,
     ArtifactFacts,
     CaseKey,
     ColdStart,
     Coverage,
     Flips,
-    Interval,
     Latency,
     Memory,
     Record,
     Roofline,
     Speedup,
 )
+from qbench.stats import intervals
 
 EXAMPLES, CLASSES, SEED = 450, 10, 20260101
 SUITE = """\
@@ -136,7 +136,7 @@ def ok(folder: Path, made: Made, fp32: dict[str, Made], rng: np.random.Generator
     right = correct(made, seeded)
     stem = write_arrays(folder, made, right, milliseconds, ratios)
     seconds = milliseconds / 1e3
-    p50 = stats.quantile_interval(seconds, 0.5)
+    p50 = intervals.quantile_interval(seconds, 0.5)
     assert p50 is not None
     return Record(
         case=case,
@@ -194,14 +194,14 @@ def speedup(made: Made, base: Made) -> Speedup:
 
 def accuracy(made: Made, right: int) -> Accuracy:
     """Top-1 with its interval and, for int8, the paired change."""
-    score = stats.proportion(right, EXAMPLES)
+    score = intervals.proportion(right, EXAMPLES)
     plain = Accuracy(metric="top1", value=score.value, low=score.low, high=score.high, n=EXAMPLES)
     if made.mode == "fp32":
         return plain
     changed = made.harmful + made.beneficial
     return Accuracy(
         metric="top1", value=score.value, low=score.low, high=score.high, n=EXAMPLES,
-        delta=stats.paired_proportions(made.beneficial, made.harmful, EXAMPLES),
+        delta=intervals.paired_proportions(made.beneficial, made.harmful, EXAMPLES),
         agreement=1 - changed / EXAMPLES, flips=Flips(harmful=made.harmful, beneficial=made.beneficial),
     )  # fmt: skip
 
@@ -240,7 +240,7 @@ def main(folder: Path) -> None:
     failed = key("digits-lstm", "dynamic", "onnxruntime")
     records.append(Record(case=skipped, status="skipped", stage="plan", reason=SKIP))
     records.append(Record(case=failed, status="failed", stage="measure", reason=CRASH, started="2026-01-01T00:01:55Z"))
-    records_file.write(folder / "records.jsonl", records)
+    jsonl.write(folder / "records.jsonl", records)
     cases = [record.case.id for record in records if record.status != "skipped"]
     (folder / "run.json").write_text(json.dumps(run_json(cases), indent=1) + "\n", encoding="utf-8")
 

@@ -1,5 +1,3 @@
-"""Data of your own: a function that returns inputs and labels for a split."""
-
 import numpy as np
 from sklearn.datasets import load_digits
 

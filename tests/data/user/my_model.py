@@ -1,5 +1,3 @@
-"""A network of your own: any function that returns a torch.nn.Module."""
-
 from torch import nn
 
 

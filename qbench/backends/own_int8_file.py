@@ -1,0 +1,90 @@
+"""An int8 ONNX file that the user brings, held against the float network it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from qbench.backends.base import Array, BuildJob, Inputs
+from qbench.backends.onnx_build import Made
+from qbench.errors import BuildError, ModelError, out_of_memory
+
+Run = Callable[[Path, Inputs], "Array"]
+
+
+def take(job: BuildJob, source: Path, file: Path) -> Made:
+    """Copies the user's int8 file of a job to ``file``, external data taken in.
+
+    ``source`` is the float network as an ONNX file. Raises ``BuildError`` for a file that is not whole, not quantized,
+    or of another mode than the suite says, and where its inputs or its output are not those of the float network.
+    """
+    from qbench.quant.artifacts import onnx_check, onnx_file
+
+    own = job.int8_file
+    assert own is not None
+    try:
+        model = onnx_check.load(own, weights=False)
+    except ModelError as error:
+        raise BuildError(str(error)) from error
+    onnx_file.copy(own, file)
+    _require_mode(job, own, model)
+    _require_inputs(source, file, own)
+    return Made(notes=(f"the user's own file, {job.recipe.file}: qbench quantized nothing",))
+
+
+def _require_mode(job: BuildJob, own: Path, model: Any) -> None:
+    from qbench.quant.onnx.graph.quantized import why_not_int8
+
+    reason = why_not_int8(model, job.recipe.file or own.name, job.mode)
+    if reason is not None:
+        raise BuildError(f"{own}: {reason}")
+
+
+def _require_inputs(source: Path, file: Path, own: Path) -> None:
+    """Inputs are fed in the order in which a file has them, so they are compared in that order."""
+    from qbench.quant.artifacts import onnx_file
+
+    wanted, given = onnx_file.input_types(source), onnx_file.input_types(file)
+    told = f"{own} takes {_listed(given)}, the float model {_listed(wanted)}"
+    if set(given) == set(wanted) and list(given) != list(wanted):
+        raise BuildError(
+            f"{told}: the same inputs in another order; save it with its inputs in the float model's order"
+        )
+    if list(given.values()) != list(wanted.values()):
+        raise BuildError(f"{told}: give an int8 file that was made from this very model")
+
+
+def _listed(types: dict[str, str | None]) -> str:
+    return ", ".join(f"{name} ({kind or 'no tensor'})" for name, kind in types.items()) or "nothing"
+
+
+def require_outputs(job: BuildJob, source: Path, file: Path, run: Run) -> None:
+    """Raises ``BuildError`` where the first output of the user's file, as ``run`` gives it for a few examples, does not
+    have the shape of the float network's, or is NaN where that is a number."""
+    import numpy as np
+
+    from qbench.quant.artifacts import onnx_file
+    from qbench.quant.onnx import onnxruntime_session
+
+    probes = job.probes if onnx_file.fixed_batch(file) is None else onnx_file.tiled(file, job.example)
+    try:
+        outputs = run(file, probes)
+    except Exception as error:  # the runtimes raise classes that they do not export
+        if isinstance(error, BuildError) or out_of_memory(error):
+            raise
+        shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in probes)
+        raise BuildError(
+            f"{job.int8_file} does not take this data ({shapes}): {onnxruntime_session.plain(error)}"
+        ) from error
+    fixed = onnx_file.fixed_batch(source)
+    if fixed not in (None, len(probes[0])):
+        probes = onnx_file.tiled(source, job.example)
+    expected = onnxruntime_session.run(source, probes)
+    if outputs.shape[1:] != expected.shape[1:] or (outputs.ndim, len(outputs)) != (expected.ndim, len(outputs)):
+        raise BuildError(
+            f"the first output of {job.int8_file} has the shape {list(outputs.shape)}, that of the float model "
+            f"{list(expected.shape)}: give an int8 file that was made from this very model, with outputs in its order"
+        )
+    if np.isfinite(expected).all() and not np.isfinite(outputs).all():
+        raise BuildError(f"{job.int8_file} gives NaN or infinity where the float model gives numbers")

@@ -1,0 +1,54 @@
+"""``qbench compare``: what changed from one run to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qbench.cli.options import Json
+from qbench.cli.output import find_folder, terminal_width
+from qbench.errors import NotComparable
+
+if TYPE_CHECKING:
+    from qbench.gate.baseline import Baseline
+    from qbench.record.stored_run import StoredRun
+
+
+def compare(
+    base: Annotated[str, typer.Argument(metavar="BASE", help="A run, or a baseline's .jsonl.", show_default=False)],
+    contender: Annotated[str, typer.Argument(metavar="CONTENDER", help="The run to judge.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Show what changed from one run to another, with intervals."""
+    from qbench.compare import compare as comparing
+    from qbench.compare import text as compare_text
+    from qbench.gate import baseline as baselines
+    from qbench.machine import fingerprint
+    from qbench.progress.table import format_table
+    from qbench.report import text
+
+    old, new = _read_stored(base), _read_stored(contender)
+    if old.info.suite.name != new.info.suite.name:
+        raise NotComparable(
+            f"{base} is of the suite '{old.info.suite.name}', {contender} of '{new.info.suite.name}': what differs "
+            "between suites is no change; compare two runs of one suite"
+        )
+    field = fingerprint.comparable(old.info.environment, new.info.environment)
+    deltas = comparing.compare(old.records, new.records, incomparable=field)
+    if as_json:
+        print(compare_text.as_json(base, contender, deltas, incomparable=field), end="")
+    else:
+        print(format_table(text.comparison(deltas, new.info.metric), terminal_width()))
+        kept = bool(old.examples) if isinstance(old, baselines.Baseline) else None
+        if (note := compare_text.unpaired(deltas, kept)) is not None:
+            print(f"\n{note}")
+
+
+def _read_stored(name: str) -> StoredRun | Baseline:
+    """A run, or a baseline where the name is that of a ``.jsonl`` file."""
+    from qbench.gate.baseline import SUFFIX, read_baseline
+    from qbench.record.stored_run import read_run
+
+    return read_baseline(Path(name)) if name.endswith(SUFFIX) else read_run(find_folder(name))

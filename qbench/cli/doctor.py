@@ -1,0 +1,45 @@
+"""``qbench doctor``: what this machine can do for int8."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from qbench.cli.options import Json, Quiet
+from qbench.cli.output import terminal_width
+
+
+def doctor(
+    seconds: Annotated[
+        float | None,
+        typer.Option(metavar="N", min=0, help="Length of the noise test (default 5), or of the control (600)."),
+    ] = None,
+    control: Annotated[
+        bool, typer.Option("--control", help="Measure how often the gate errs on this machine, quiet and under noise.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Examine this machine: what its CPU can do for int8, how noisy it is, what is missing.
+
+    Takes some 7 s longer than the noise test the first time, since the fp32 and int8 peak of one core is measured.
+    """
+    from qbench.progress.live import live
+
+    with live(sys.stderr, quiet=quiet) as progress:
+        if control:
+            from qbench.gate import error_rates as gates
+            from qbench.progress.table import TextTable, format_table
+
+            rates = [*gates.simulations(), *gates.real(600.0 if seconds is None else seconds, progress=progress)]
+            table = TextTable(columns=gates.TITLES, rows=tuple(gates.rows(rates)), words=(0, 4))
+            output = gates.as_json(rates) if as_json else format_table(table, terminal_width())
+        else:
+            from qbench.doctor import findings as doctors
+            from qbench.doctor import text as doctor_text
+
+            findings = doctors.examine(noise_seconds=5.0 if seconds is None else seconds, tell=progress.note)
+            output = doctor_text.as_json(findings) if as_json else doctor_text.text(findings, terminal_width())
+    print(output)

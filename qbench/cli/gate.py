@@ -1,0 +1,74 @@
+"""``qbench gate``: a run is judged by its suite's gate, against the baseline."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qbench.cli.options import Json, Quiet, Run
+from qbench.cli.output import find_folder
+from qbench.errors import UsageError
+from qbench.record.locate import committed_baseline
+
+
+def gate(
+    run: Run,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Default: reports/baselines/<suite>.jsonl if it is there.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write Markdown for a pull request.")] = None,
+    github: Annotated[bool, typer.Option("--github", help="Annotate the suite's lines in GitHub Actions.")] = False,
+    suite: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The run's suite, if it is not where the run says: its data are opened."),
+    ] = None,
+    trust_baseline_artifacts: Annotated[
+        bool,
+        typer.Option(
+            "--trust-baseline-artifacts", help="Also run artifacts that lie beside the baseline: they are native code."
+        ),
+    ] = False,
+    stored: Annotated[bool, typer.Option("--stored", help="Run nothing: compare the stored speed-ups.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Judge a run by its suite's gate, against the baseline, whose artifacts are run again beside the run's.
+
+    What is run lies in the cache: it was built here. Nothing that a run's folder or a baseline brings along is run
+    unless an option says so; what cannot be run again is judged by its stored figures.
+    Exit code: 0 pass, 1 fail, 2 usage, 3 invalid (not comparable, no baseline, no case of the latest run ok),
+    4 inconclusive.
+    """
+    from qbench.gate import gate as gates
+    from qbench.gate import text as gate_text
+    from qbench.gate.rerun import Rerunner
+    from qbench.progress.live import live
+    from qbench.record import locate
+    from qbench.record.stored_run import read_run
+
+    folder = find_folder(run)
+    against = baseline or committed_baseline(read_run(folder).info.suite.name)
+    with live(sys.stderr, quiet=quiet) as progress:
+        rerunner = Rerunner(progress=progress, trust_beside=trust_baseline_artifacts, suite_file=suite)
+        gated = gates.gate_run(
+            folder, against, rerun=None if stored else rerunner, newest=locate.passed_over(run, folder)
+        )
+    if junit is not None:
+        _write(junit, gate_text.junit(gated))
+    if markdown is not None:
+        _write(markdown, gate_text.markdown(gated))
+    print(gate_text.as_json(gated).rstrip() if as_json else gate_text.text(gated))
+    if github:
+        print(gate_text.github(gated), end="", file=sys.stderr if as_json else sys.stdout)
+    raise typer.Exit(gated.exit_code)
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,75 @@
+"""The command line: argv -> the module of a subcommand -> text on stdout and an exit code.
+
+Nothing else in qbench ends the process, and nothing outside this room prints. Each command has a module of its own,
+which imports what it needs inside the function, so that `qbench --help` and `qbench list` start no heavy library.
+Results go to stdout, progress and errors to stderr.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from qbench.cli import baseline, clean, compare, doctor, gate, onnx, plan, plugins, report, run, schema, train
+from qbench.errors import QbenchError
+from qbench.progress.terminal import plain_output
+
+INTERRUPTED = 130  # what a shell says of a command ended by SIGINT
+
+app = typer.Typer(
+    name="qbench",
+    help="Decide which int8 neural network to ship on CPUs, and let CI keep it that way.",
+    epilog=f"Start with: qbench run suites/quickstart.yaml. The guide: {Path(__file__).parents[1] / 'guide'}",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # rich's help costs 0.1 s
+    pretty_exceptions_enable=False,  # a bug shows Python's own traceback
+)
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from qbench import __version__
+
+        print(f"qbench {__version__}")
+        raise typer.Exit
+
+
+app.command(epilog="Example: qbench run suites/quickstart.yaml --filter '*/static/*' --set measure.precision=1%")(
+    run.run
+)
+app.command(epilog="Example: qbench plan suites/quickstart.yaml --filter '*/onednn/*'")(plan.plan)
+app.command(epilog="Example: qbench train suites/fashion-mnist.yaml resnet20 --epochs 10 --seed 1")(train.train)
+app.command(epilog="Example: qbench report quickstart --compare reports/quickstart/20260101T000000Z-ab12")(
+    report.report
+)
+app.command(epilog="Example: qbench compare reports/baselines/quickstart.jsonl quickstart")(compare.compare)
+app.command(epilog="Example: qbench baseline quickstart")(baseline.baseline)
+app.command(epilog="Example: qbench gate quickstart --markdown gate.md")(gate.gate)
+app.command(epilog="Example: qbench doctor --json, or qbench doctor --control --seconds 600")(doctor.doctor)
+app.command("list", epilog="Example: qbench list --json")(plugins.list_)
+app.command(epilog="Example: qbench schema > suites/schema.json")(schema.schema)
+app.command(epilog="Example: qbench clean --older-than 30 --dry-run")(clean.clean)
+app.add_typer(onnx.app)
+
+
+def main() -> NoReturn:
+    """Runs the command line and ends the process with its exit code; what a user can cause shows no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end a run
+    with plain_output():
+        try:
+            app()
+        except QbenchError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(error.exit_code)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        sys.exit(0)

@@ -1,0 +1,26 @@
+"""The arguments and options that several commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Suite = Annotated[Path, typer.Argument(metavar="SUITE", help="A suite file.", show_default=False)]
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="A run's folder, or a suite's name for its latest run with an ok case.", show_default=False
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Filter = Annotated[
+    str | None,
+    typer.Option("--filter", metavar="GLOB", help="Only cases whose id matches, e.g. '*/static/*'; comma-separated."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the suite; repeatable."),
+]

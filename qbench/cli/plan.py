@@ -1,0 +1,18 @@
+"""``qbench plan``: what would run, and what is skipped and why."""
+
+from __future__ import annotations
+
+from qbench.cli.options import Filter, Json, Set, Suite
+
+
+def plan(suite: Suite, only: Filter = None, overrides: Set = None, as_json: Json = False) -> None:
+    """Show what would run, and what is skipped and why; builds nothing."""
+    from qbench import suite as suites
+    from qbench.machine import fingerprint
+    from qbench.plan import planner as plans
+    from qbench.plan import text as plan_text
+
+    read = suites.read(suite, overrides or ())
+    cores = plans.measuring_cores(read, fingerprint.allowed_cores())
+    planned = plans.make_plan(read, plans.load_backends(read), cores=len(cores), only=only)
+    print(plan_text.as_json(planned).rstrip() if as_json else plan_text.text(planned))

@@ -1,0 +1,93 @@
+"""``qbench run``: every case of a suite is built, evaluated and measured, and a report is written."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qbench.cli.options import Filter, Json, Quiet, Set, Suite
+from qbench.cli.output import terminal_width
+from qbench.errors import QbenchError
+from qbench.record.locate import find_run
+
+if TYPE_CHECKING:
+    from qbench.progress.live import Silent
+    from qbench.run.run import RunResult
+
+
+def run(
+    suite: Suite,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where runs land, as DIR/<suite>/<time>-<id>/; default: reports.")
+    ] = None,
+    only: Filter = None,
+    overrides: Set = None,
+    resume: Annotated[str | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Builds at once; default: the usable cores.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Build, evaluate and measure every case of a suite, and write a report.
+
+    Exit code: 0 every case is ok or skipped with a reason, 1 a case failed, 2 usage or suite error, 130 interrupted.
+    """
+    from qbench import suite as suites
+    from qbench.progress.live import live
+    from qbench.run import run as story
+    from qbench.run import text as run_text
+
+    read = suites.read(suite, overrides or ())
+    interrupted = None if resume is None else find_run(resume, to_resume=True)
+    with live(sys.stderr, quiet=quiet) as progress:
+        result = story.run(read, out=out, only=only, resume=interrupted, jobs=jobs, progress=progress)
+        page, seconds = _write_report(result, progress)
+    if result.resume is not None:  # also with --quiet, and on a line that no terminal's width cuts
+        print(f"interrupted; what is known is kept. Go on with:\n{result.resume}", file=sys.stderr)
+    elapsed = {**result.elapsed_seconds, "report": seconds}
+    if as_json:
+        print(run_text.as_json(result, page, elapsed), end="")
+    else:
+        _show_run(result, page, elapsed)
+    raise typer.Exit(result.exit_code or int(page is None and bool(result.records)))
+
+
+def _write_report(result: RunResult, progress: Silent) -> tuple[Path | None, float]:
+    """The report of a run that recorded anything, and the seconds that it took."""
+    if not result.records:
+        return None, 0.0
+    from qbench.report.build import build_report
+
+    progress.stage("report", 1)
+    started = time.monotonic()
+    try:
+        page = build_report(result.folder)
+    except QbenchError as error:  # the table below is worth as much: show it
+        progress.note(f"error: {error}")
+        return None, time.monotonic() - started
+    progress.advance(page.name)
+    return page, time.monotonic() - started
+
+
+def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, float]) -> None:
+    """The table, what failed or was skipped, the answer, the report's path, and last where the time went."""
+    from qbench.progress.table import format_table
+    from qbench.record.stored_run import read_run
+    from qbench.report import build, recommendation, text
+    from qbench.run import text as run_text
+
+    judged = build.judge(read_run(result.folder))
+    if result.records:
+        print(format_table(text.terminal(judged), terminal_width()))
+    seed_warnings = (f"warning: {warning}" for warning in judged.warnings())
+    for line in (*run_text.problems(result.records), *run_text.warnings(result.records), *seed_warnings):
+        print(line)
+    for answer in recommendation.answers(judged):
+        print(f"{text.setting_name(answer.setting)}: {answer.headline} {text.facts(answer, judged)}".rstrip())
+    print(f"report: {page or ('none, see above' if result.records else 'none, since nothing was recorded')}")
+    print(run_text.times(elapsed_seconds))

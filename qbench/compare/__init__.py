@@ -1,0 +1,1 @@
+"""Stage 7: two runs, or the calibration seeds of one, compared case by case."""

@@ -1,0 +1,213 @@
+"""Stage 7: the records of two runs -> one ``Delta`` per case, with intervals; pure.
+
+Latency is compared through each run's own speed-up over its own fp32, since a stored latency moves by 16 to 22 %
+from one process to the next and a ratio by about 1.5 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from qbench.record.schema import Accuracy, Flips, Record, Speedup
+from qbench.stats import intervals, noninferiority
+from qbench.stats.interval_type import Interval
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from qbench.record.stored_run import MetricInfo
+
+# Standard deviation of ln(ratio) from one process to the next, measured on a 2-vCPU KVM guest (EPYC, torch 2.13):
+# the blocks of a single process cannot show it, so each side that has only one process is widened by it.
+PROCESS_SPREAD = 0.015
+
+# The metric of each example of a case and of its fp32, in one order; None where predictions are not stored.
+Pairs = Callable[[Record, Record], "tuple[ArrayLike, ArrayLike] | None"]
+Change = Literal["compared", "new", "gone", "now failed", "now skipped", "now ok", "not ok in either"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delta:
+    """What changed for one case. ``slowdown`` is contender time over base time, each in units of its own run's
+    fp32 (above 1: slower); ``accuracy`` is contender - base in the metric's own scale; ``notes`` say what limits
+    these. ``invalid`` names the field that makes latency incomparable."""
+
+    case: str
+    change: Change
+    base: Record | None
+    contender: Record | None
+    slowdown: Interval | None = None
+    level: float = 0.95
+    freedom: int | None = None
+    invalid: str | None = None
+    size_ratio: float | None = None
+    accuracy: Interval | None = None
+    notes: tuple[str, ...] = ()
+
+
+def compare(
+    base: Sequence[Record], contender: Sequence[Record], *, incomparable: str | None = None
+) -> tuple[Delta, ...]:
+    """One delta for each case of either side, contender's order first.
+
+    ``incomparable``: what ``machine.comparable`` says of the two fingerprints, the differing field or None.
+    """
+    before = {record.case.id: record for record in base}
+    after = {record.case.id: record for record in contender}
+    return tuple(_delta(case, before.get(case), after.get(case), incomparable) for case in {**after, **before})
+
+
+def _delta(case: str, base: Record | None, contender: Record | None, incomparable: str | None) -> Delta:
+    change = _change(base, contender)
+    plain = Delta(case=case, change=change, base=base, contender=contender)
+    if base is None or contender is None or change != "compared":
+        return plain
+    sized = replace(plain, size_ratio=_size_ratio(base, contender))
+    return _with_accuracy(_with_latency(sized, base, contender, incomparable), base, contender)
+
+
+def _change(base: Record | None, contender: Record | None) -> Change:
+    if base is None:
+        return "new"
+    if contender is None:
+        return "gone"
+    if contender.status == "ok":
+        return "compared" if base.status == "ok" else "now ok"
+    if base.status != "ok":
+        return "not ok in either"
+    return "now failed" if contender.status == "failed" else "now skipped"
+
+
+def _size_ratio(base: Record, contender: Record) -> float | None:
+    if base.artifact is None or contender.artifact is None or base.artifact.size_bytes == 0:
+        return None
+    return contender.artifact.size_bytes / base.artifact.size_bytes
+
+
+def _with_latency(delta: Delta, base: Record, contender: Record, incomparable: str | None) -> Delta:
+    old, new = base.speedup, contender.speedup
+    if old is None or new is None:
+        return delta
+    invalid = incomparable or _differing(old, new)
+    if invalid is not None:
+        return replace(delta, invalid=invalid, notes=(*delta.notes, f"latency is not comparable: {invalid} differs"))
+    single = (old.processes < 2) + (new.processes < 2)
+    notes = delta.notes
+    if single:
+        notes += (
+            f"interval widened by {PROCESS_SPREAD * 100:g} % for each side that was measured in one process only "
+            f"({single} of 2): set measure.processes to 3 or more",
+        )
+    if new.protocol == "sequential":
+        notes += ("protocol sequential has no control: measured one after the other, 58 % of A/A pairs look changed",)
+    several = [speedup.processes - 1 for speedup in (old, new) if speedup.processes > 1]
+    freedom = min(several) if several else None
+    return replace(delta, slowdown=slowdown(old, new), level=new.level, freedom=freedom, notes=notes)
+
+
+def _differing(old: Speedup, new: Speedup) -> str | None:
+    """The first field that makes two speed-ups incomparable."""
+    return next((name for name in ("baseline", "protocol", "level") if getattr(old, name) != getattr(new, name)), None)
+
+
+def slowdown(base: Speedup, contender: Speedup) -> Interval:
+    """R = base's speed-up / contender's: how many times slower the contender is, with limits at their level.
+
+    Limits combine in log space, and each side measured in one process is widened by ``PROCESS_SPREAD``.
+    """
+    log = intervals.difference(_log(base), _log(contender))
+    if log.low is None or log.high is None:
+        return Interval(value=math.exp(log.value))
+    return Interval(value=math.exp(log.value), low=math.exp(log.low), high=math.exp(log.high))
+
+
+def _log(speedup: Speedup) -> Interval:
+    value = math.log(speedup.value)
+    if speedup.low is None or speedup.high is None:
+        return Interval(value=value)
+    extra = intervals.normal_quantile(speedup.level) * PROCESS_SPREAD if speedup.processes < 2 else 0.0
+    return Interval(
+        value=value,
+        low=value - math.hypot(value - math.log(speedup.low), extra),
+        high=value + math.hypot(math.log(speedup.high) - value, extra),
+    )
+
+
+def _with_accuracy(delta: Delta, base: Record, contender: Record) -> Delta:
+    old, new = base.accuracy, contender.accuracy
+    if old is None or new is None:
+        return delta
+    if old.metric != new.metric:
+        return replace(delta, notes=(*delta.notes, f"accuracy is not comparable: {old.metric} and {new.metric}"))
+    change = intervals.difference(
+        Interval(value=new.value, low=new.low, high=new.high),
+        Interval(value=old.value, low=old.low, high=old.high),
+    )
+    notes = delta.notes if old.n == new.n else (*delta.notes, f"scored on {old.n} and {new.n} examples")
+    return replace(delta, accuracy=change, notes=notes)
+
+
+# --- within one run: a contender and its like-for-like fp32 -------------------------------------------------
+
+
+def like_for_like(record: Record, records: Iterable[Record]) -> Record | None:
+    """The fp32 record that a case is compared with: the one its speed-up names, else the same model, threads and
+    batch size on its own backend, else on ``torch`` (the runtime of the torch.ao engines)."""
+    key = record.case
+    candidates = {
+        other.case.backend: other
+        for other in records
+        if other.case.mode == "fp32"
+        and (other.case.model, other.case.threads, other.case.batch_size) == (key.model, key.threads, key.batch_size)
+    }
+    if record.speedup is not None:
+        named = next((other for other in candidates.values() if other.case.id == record.speedup.baseline), None)
+        if named is not None:
+            return named
+    return candidates.get(key.backend) or candidates.get("torch")
+
+
+def accuracy_test(
+    record: Record,
+    metric: MetricInfo,
+    margin: float,
+    values: Callable[[], tuple[ArrayLike, ArrayLike] | None] = lambda: None,
+) -> noninferiority.NonInferiority | None:
+    """Is the case's accuracy within ``margin`` (shown units: points for a metric in percent) of its fp32's?
+
+    The strongest evidence that is there decides: the flips, where they are the whole change (top-1); else the
+    metric of each example of contender and baseline, which ``values`` reads; else the stored interval. The change is
+    oriented: better is positive. None where no change was recorded.
+    """
+    accuracy = record.accuracy
+    if accuracy is None or accuracy.delta is None:
+        return None
+    allowed = margin / metric.scale
+    sign = metric.sign
+    if (flips := _whole_change(accuracy)) is not None:
+        return noninferiority.assess_counts(flips.beneficial, flips.harmful, accuracy.n, allowed)
+    if (pair := values()) is not None:
+        import numpy as np
+
+        return noninferiority.assess_examples(sign * np.asarray(pair[0]), sign * np.asarray(pair[1]), allowed)
+    return noninferiority.assess_interval(oriented(accuracy.delta, sign), allowed, n=accuracy.n)
+
+
+def _whole_change(accuracy: Accuracy) -> Flips | None:
+    """The flips, where they are all there is to the change: the metric is the share of correct examples."""
+    flips, delta, n = accuracy.flips, accuracy.delta, accuracy.n
+    if flips is None or delta is None or not math.isclose(accuracy.value * n, round(accuracy.value * n), abs_tol=1e-6):
+        return None
+    return flips if math.isclose((flips.beneficial - flips.harmful) / n, delta.value, abs_tol=1e-9) else None
+
+
+def oriented(delta: Interval, sign: float) -> Interval:
+    """The interval times 1 or -1, its limits swapped for -1."""
+    if sign > 0:
+        return delta
+    flipped = (None if limit is None else -limit for limit in (delta.high, delta.low))
+    low, high = flipped
+    return Interval(value=-delta.value, low=low, high=high)

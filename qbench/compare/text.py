@@ -1,0 +1,65 @@
+"""Comparisons in words: of two runs for a program (their table for a reader is in ``report.text``), and what a paired
+test found. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+from qbench.compare.compare import Delta
+from qbench.record.schema import Flips
+from qbench.stats import mcnemar
+from qbench.stats.noninferiority import NonInferiority
+
+SCHEMA = 1
+# Beyond it the change sits on the margin, and no number of examples that anybody has would decide.
+MOST_EXAMPLES = 10_000_000
+
+
+def as_json(base: str, contender: str, deltas: Sequence[Delta], *, incomparable: str | None) -> str:
+    """Every delta with both records, numbers raw; ``incomparable`` is the field in which the machines differ."""
+    data = {
+        "schema": SCHEMA,
+        "base": base,
+        "contender": contender,
+        "incomparable": incomparable,
+        "deltas": [asdict(delta) for delta in deltas],
+    }
+    return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def unpaired(deltas: Iterable[Delta], baseline_keeps: bool | None = None) -> str | None:
+    """That the accuracy of two runs is compared as of different examples, and what pairs them; None where none is.
+
+    ``baseline_keeps``: whether the base is a baseline that keeps examples; None: it is a run.
+    """
+    if all(delta.accuracy is None for delta in deltas):
+        return None
+    ways = {
+        None: "`qbench baseline` of the first, then `qbench gate` of the second, pairs them",
+        True: "`qbench gate` pairs them with those that this baseline keeps",
+        False: "this baseline keeps none: write it again with `qbench baseline RUN`, and `qbench gate` pairs them",
+    }
+    return f"accuracy: two scores, their examples not paired, so the intervals are wide; {ways[baseline_keeps]}"
+
+
+def would_decide(test: NonInferiority, n: int) -> str | None:
+    """``about 1,782 examples``: how many would decide a test on n examples; None where it is decided or nothing is
+    known."""
+    if test.examples is None:
+        return None
+    needed = max(test.examples, n + 1)
+    return f"about {needed:,} examples" if needed <= MOST_EXAMPLES else f"more than {MOST_EXAMPLES:,} examples"
+
+
+def p_value(p: float) -> str:
+    """``p = 0.039``, ``p < 0.001``: two significant digits, at most three after the point."""
+    if p < 0.001:
+        return "p < 0.001"
+    return f"p = {p:.3f}" if p < 0.0995 else f"p = {p:.2f}"
+
+
+def flips(counts: Flips) -> str:
+    """``13 / 2, mid-p = 0.007``: right to wrong, wrong to right, and the mid-p value of "no change"."""
+    return f"{counts.harmful} / {counts.beneficial}, mid-{p_value(mcnemar.midp(counts.harmful, counts.beneficial))}"

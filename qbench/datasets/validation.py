@@ -1,0 +1,174 @@
+"""What every data set promises of its examples, checked in one place for all of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from qbench.datasets.base import Array, Dataset, Examples
+from qbench.errors import DataError, first_names
+
+NUMERIC = "biuf"
+SHOWN = 5
+# Rows are looked at in blocks of about this many numbers, so that a check needs little memory.
+BLOCK = 1 << 22
+
+
+def check(dataset: Dataset, split: str, examples: Examples) -> None:
+    """Raises ``DataError`` with the split, the examples and what to do if these examples cannot be used."""
+    require_split(dataset, split)
+    where = f"{dataset.name}: split '{split}'"
+    if not examples.inputs:
+        raise DataError(f"{where}: it has no inputs")
+    for position, array in enumerate(examples.inputs):
+        _check_input(array, f"{where}: inputs" + (f"[{position}]" if len(examples.inputs) > 1 else ""))
+    counts = {len(array) for array in examples.inputs}
+    if len(counts) > 1:
+        raise DataError(f"{where}: the inputs have different numbers of examples: {sorted(counts)}")
+    if len(examples) == 0:
+        raise DataError(f"{where}: it is empty; a split needs at least one example")
+    if examples.ids and len(examples.ids) != len(examples):
+        raise DataError(f"{where}: {len(examples)} examples but {len(examples.ids)} ids; give one id for each")
+    _check_finite(examples, where)
+    _check_channels(dataset, examples, where)
+    if examples.labels is not None:
+        _check_labels(examples, examples.labels, dataset.classes, where)
+
+
+def alike(dataset: Dataset, splits: Mapping[str, Examples]) -> None:
+    """Raises ``DataError`` where one network could not take the examples of all these splits."""
+    forms = {split: [array.ndim for array in examples.inputs] for split, examples in splits.items()}
+    if len({str(form) for form in forms.values()}) > 1:
+        told = "; ".join(f"split '{split}': {_shapes(examples)}" for split, examples in splits.items())
+        raise DataError(f"{dataset.name}: one network cannot take both: {told}; give both splits the same axes")
+
+
+def _shapes(examples: Examples) -> str:
+    shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in examples.inputs)
+    return f"{len(examples.inputs)} {'input' if len(examples.inputs) == 1 else 'inputs'}, {shapes}"
+
+
+def require_split(dataset: Dataset, split: str) -> None:
+    """Raises ``DataError`` that lists the splits there are when this one is not among them."""
+    if split not in dataset.splits:
+        close = difflib.get_close_matches(split, dataset.splits, n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else ";"
+        raise DataError(f"{dataset.name}: no split '{split}'{hint} there are: {', '.join(dataset.splits)}")
+
+
+def labels_of(raw: Any, where: str) -> Array:
+    """The labels as int64 or floats, ``(n, 1)`` flattened to ``(n,)``; refuses text and objects."""
+    array = _array(raw, where)
+    if array.dtype.kind not in NUMERIC:
+        raise DataError(
+            f"{where}: labels must be numbers, these are {_kind(array)}; write class names as 0, 1, 2 … "
+            "in the order of the model's outputs"
+        )
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    return array if array.dtype.kind == "f" else array.astype(np.int64)
+
+
+def inputs_of(raw: Any, where: str) -> Array:
+    """One input of the model as an array of numbers, first axis = example; refuses text and objects."""
+    array = _array(raw, where)
+    if array.dtype.kind not in NUMERIC:
+        raise DataError(f"{where}: inputs must be numbers, these are {_kind(array)}")
+    return array
+
+
+def _array(raw: Any, where: str) -> Array:
+    try:
+        return np.asarray(raw)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, tensors that need a gradient
+        raise DataError(f"{where}: cannot be made an array: {error}") from error
+
+
+def _kind(array: Array) -> str:
+    names = {
+        "O": "Python objects (or rows of different lengths)",
+        "U": "text",
+        "S": "bytes",
+        "c": "complex numbers",
+    }
+    return names.get(array.dtype.kind, f"of type {array.dtype}")
+
+
+def _check_input(array: Array, where: str) -> None:
+    if array.dtype.kind not in NUMERIC:
+        raise DataError(f"{where} must be numbers, these are {_kind(array)}")
+    if array.ndim == 0:
+        raise DataError(f"{where}: a single number; expected an array with one row per example")
+    if len(array) and array[:1].size == 0:
+        raise DataError(f"{where}: its examples hold no value: the array has shape {array.shape}; give values")
+
+
+def _check_finite(examples: Examples, where: str) -> None:
+    bad = np.zeros(len(examples), dtype=bool)
+    for array in examples.inputs:
+        for rows in _blocks(array):
+            bad[rows] |= ~np.isfinite(array[rows]).reshape(rows.stop - rows.start, -1).all(axis=1)
+    if bad.any():
+        raise DataError(
+            f"{where}: {bad.sum()} of {len(bad)} examples have NaN or infinite inputs: "
+            f"{_name_examples(examples, np.flatnonzero(bad))}; "
+            "remove them or mend the values"
+        )
+
+
+def _blocks(array: Array) -> Iterator[slice]:
+    if array.dtype.kind != "f":
+        return
+    step = max(1, BLOCK // max(1, array[0].size))
+    for start in range(0, len(array), step):
+        yield slice(start, min(start + step, len(array)))
+
+
+def _check_channels(dataset: Dataset, examples: Examples, where: str) -> None:
+    """Three means on one channel would broadcast to three channels without a word."""
+    preprocessing = dataset.preprocessing
+    channels = max(len(preprocessing.mean), len(preprocessing.std))
+    axis = preprocessing.channel_axis
+    for array in examples.inputs:
+        if channels > 1 and preprocessing.to_float and (array.ndim <= abs(axis) or array.shape[axis] != channels):
+            raise DataError(
+                f"{where}: mean and std have {channels} channels, but axis {axis} of the inputs of shape "
+                f"{array.shape} does not; give one number, or one per channel"
+            )
+
+
+def _check_labels(examples: Examples, labels: Array, classes: int | None, where: str) -> None:
+    if labels.dtype.kind not in NUMERIC:
+        raise DataError(f"{where}: labels must be numbers, these are {_kind(labels)}")
+    if labels.ndim == 0 or len(labels) != len(examples):
+        count = len(labels) if labels.ndim else 1
+        raise DataError(f"{where}: {len(examples)} inputs but {count} labels; every example needs one label")
+    if labels.dtype.kind == "f":
+        _check_finite_labels(examples, labels, where)
+    if classes is None:
+        return
+    if labels.ndim > 1 or labels.dtype.kind == "f":
+        raise DataError(
+            f"{where}: labels of {classes} classes must be whole numbers of shape ({len(labels)},), these are "
+            f"{labels.dtype} of shape {labels.shape}"
+        )
+    outside = np.flatnonzero((labels < 0) | (labels >= classes))
+    if outside.size:
+        values = sorted({int(value) for value in labels[outside]})
+        raise DataError(
+            f"{where}: {outside.size} labels are outside the {classes} classes 0 to {classes - 1}: "
+            f"{first_names(values, SHOWN)} (examples {_name_examples(examples, outside)}); correct them or `classes`"
+        )
+
+
+def _check_finite_labels(examples: Examples, labels: Array, where: str) -> None:
+    bad = np.flatnonzero(~np.isfinite(labels).reshape(len(labels), -1).all(axis=1))
+    if bad.size:
+        raise DataError(f"{where}: {bad.size} labels are NaN or infinite: {_name_examples(examples, bad)}; remove them")
+
+
+def _name_examples(examples: Examples, index: Array) -> str:
+    return first_names((examples.ids[i] if examples.ids else f"example {i}" for i in index), SHOWN)

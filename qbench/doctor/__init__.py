@@ -1,0 +1,1 @@
+"""What this machine and installation can do for int8, and what to do about it."""

@@ -1,0 +1,134 @@
+"""What the doctor found, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from qbench import formatting
+from qbench.doctor.findings import Findings
+from qbench.machine.noise import Noise
+from qbench.machine.peak import Peak
+from qbench.machine.runtime import Inside
+
+_UNTOLD = "not told by this system"
+_LITTLE = 1.5  # below it int8 arithmetic is no reason to quantize
+
+
+def as_json(found: Findings) -> str:
+    """The findings as an indented JSON object with the fields of ``Findings``, and the ratio of the peaks."""
+    data = asdict(found)
+    if found.peak is not None:
+        data["peak"]["ratio"] = found.peak.ratio
+    return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def text(found: Findings, width: int | None = None) -> str:
+    """The findings as labelled lines, wrapped at ``width`` columns (None: not at all)."""
+    lines: list[str] = []
+    for label, values in _rows(found):
+        for value in values or (_UNTOLD,):
+            lines += _wrapped(f"{label:<13} ", value, width)
+            label = ""
+    return "\n".join(lines)
+
+
+def _wrapped(prefix: str, value: str, width: int | None) -> list[str]:
+    if width is None:
+        return [prefix + value]
+    return textwrap.wrap(
+        value,
+        max(width, 40),
+        initial_indent=prefix,
+        subsequent_indent=" " * len(prefix),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _rows(found: Findings) -> Iterator[tuple[str, tuple[str, ...]]]:
+    facts = found.machine
+    yield "CPU", _list_value(facts["cpu"])
+    yield "int8", (found.int8,)
+    yield "ISA", _list_value(" ".join(facts["isa"] or ()))
+    yield "as used", () if found.inside is None else _list_isa(found.inside)
+    yield "peak", () if found.peak is None else _peak(found.peak)
+    yield "cores", (_cores(facts),)
+    yield "governor", found.governors or ()
+    yield "huge pages", _list_value(found.transparent_hugepages)
+    yield "hypervisor", _list_value(facts["hypervisor"])
+    yield "memory", (formatting.size(facts["memory_bytes"]),) if facts["memory_bytes"] else ()
+    yield "system", (f"{facts['os']} {facts['kernel']}, Python {facts['python']}",)
+    yield "load", _list_value(found.load_average)
+    yield "noise", () if found.noise is None else _noise(found.noise)
+    yield "libraries", tuple(f"{name} {version or 'not installed'}" for name, version in found.versions.items())
+    yield "variables", tuple(f"{key}={value}" for key, value in found.variables.items()) or ("none is set",)
+    yield "allocator", _list_value(found.inside.allocator if found.inside else None)
+    yield "preloaded", (found.preloaded or "nothing",)
+    yield "C++ compiler", (found.compiler or "none",)
+    yield "cache", (f"{found.cache}, {formatting.size(found.cache_bytes)}",)
+    yield "backends", tuple(f"{name}: {missing or 'usable'}" for name, missing in found.backends.items())
+    if found.notes:
+        yield "notes", found.notes
+    yield "advice", found.advice or ("none: nothing here stands in the way of a good measurement",)
+
+
+def _list_value(value: object) -> tuple[str, ...]:
+    return (str(value),) if value not in (None, "") else ()
+
+
+def _list_isa(seen: Inside) -> tuple[str, ...]:
+    used = (("torch", seen.torch_isa), ("oneDNN", seen.onednn_isa))
+    lines = tuple(f"{name}: {isa}" for name, isa in used if isa is not None)
+    return lines if seen.amx_granted is None else (*lines, f"AMX: {'granted' if seen.amx_granted else 'denied'}")
+
+
+def _peak(peak: Peak) -> tuple[str, ...]:
+    where = "one thread, not pinned" if peak.core is None else f"one thread on core {peak.core}"
+    return (
+        f"fp32 {_giga(peak.fp32_flops_per_second)} GFLOP/s: {peak.fp32_kernel}, {_square(peak.fp32_size)}; {where}",
+        f"int8 {_giga(peak.int8_ops_per_second)} GOP/s: {peak.int8_kernel}, {_square(peak.int8_size)}",
+        f"ratio {peak.ratio:.1f}: {ratio_meaning(peak.ratio)}",
+    )
+
+
+def ratio_meaning(ratio: float) -> str:
+    """What the ratio of the peaks says of the speed-up that int8 can give."""
+    if ratio < _LITTLE:
+        return (
+            "int8 arithmetic is hardly faster than fp32 on this core; what int8 gains comes from moving a quarter of "
+            "the bytes"
+        )
+    return (
+        f"a layer that arithmetic limits gains at most {ratio:.1f} times from int8, one that memory limits at most 4 "
+        "(a quarter of the bytes), one of many small calls less than either"
+    )
+
+
+def _giga(rate: float) -> str:
+    return f"{rate / 1e9:.1f}" if rate < 99.95e9 else f"{rate / 1e9:.0f}"
+
+
+def _square(size: int) -> str:
+    return f"{size} x {size}"
+
+
+def _cores(facts: Mapping[str, Any]) -> str:
+    quota = "no quota" if facts["cpu_quota"] is None else f"a quota of {facts['cpu_quota']:g}"
+    return f"{facts['cores_allowed']} allowed of {facts['cores_total']}, {quota}"
+
+
+def _noise(heard: Noise) -> tuple[str, ...]:
+    where = "not pinned" if heard.core is None else f"on core {heard.core}"
+    can = "can" if heard.decidable else "cannot"
+    return (
+        f"{heard.pairs} pairs of blocks of one loop against itself, {where}, {heard.seconds:.1f} s: "
+        f"ratio {formatting.with_limits(heard.ratio)}, where 1 is true",
+        f"95 % of pairs within {formatting.share(heard.pair_spread)}; "
+        f"the slowest 5 % of single calls take {formatting.share(heard.call_spread)} more than the median",
+        f"a {formatting.share(heard.tolerance, 0)} gate {can} be decided: the interval must lie within "
+        f"{formatting.share(heard.tolerance / 2)} of 1",
+    )

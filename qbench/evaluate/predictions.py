@@ -1,0 +1,197 @@
+"""Stage 4: artifact + data set -> predictions of every example, in a file."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from qbench import data as data_stage
+from qbench.build import Artifact
+from qbench.cache import store
+from qbench.data import Data
+from qbench.datasets import base as dataset_contract
+from qbench.datasets import overlap as contents
+from qbench.errors import EvaluateError
+from qbench.evaluate import batch_size as evaluate_batch_size
+from qbench.evaluate import worker, worker_pool
+from qbench.evaluate.worker_pool import outputs
+from qbench.files import atomic
+from qbench.machine import fingerprint
+from qbench.process.cpu_slots import Slots
+from qbench.process.parent import Limits, call
+from qbench.quant.analysis import input_drift
+from qbench.record.schema import InputFit, Spread
+
+Array = NDArray[Any]
+Progress = Callable[[str, float], None]
+SEEN = 64  # examples of which the values are looked at together
+RANGED = ("static", "qat")  # modes whose activations have a range that was fixed before
+_FIT = "inputs"
+_FILE = "predictions.npz"
+_FITS: TypeAdapter[tuple[InputFit | None, ...]] = TypeAdapter(tuple[InputFit | None, ...])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """``cached``: nothing had to be evaluated; ``note`` says when a damaged copy in the cache was made again."""
+
+    cached: bool
+    note: str | None = None
+
+
+def predict_cached(
+    artifact: Artifact,
+    data: Data,
+    batch_size: int,
+    file: Path,
+    *,
+    root: Path,
+    slots: Slots | None = None,
+    limits: Limits,
+    progress: Progress,
+) -> Predicted:
+    """Writes what ``predict`` writes to ``file``, from the cache ``root`` where the same artifact was evaluated before
+    on the same examples by the same code of qbench; ``file`` is whole or not there.
+
+    ``slots`` is what the evaluations of one run share, ``Slots(jobs)``: each waits for one place and uses more while
+    they are free, so that a variant that runs alone has all cores (None: one process). Raises ``EvaluateError``,
+    ``WorkerError``.
+    """
+
+    def make(folder: Path) -> Mapping[str, Any]:
+        predict(artifact, data, batch_size, folder / _FILE, root=root, slots=slots, limits=limits, progress=progress)
+        return {}
+
+    entry = store.fetch(root, "predictions", _key(artifact, data, batch_size), make)
+    try:
+        with atomic.replacing(file) as part:
+            shutil.copyfile(entry.folder / _FILE, part)
+    except OSError as error:
+        raise EvaluateError(
+            f"{file}: the predictions cannot be written ({error.strerror or error}): make room and go on with --resume"
+        ) from error
+    return Predicted(cached=not entry.fresh, note=entry.note)
+
+
+def _key(artifact: Artifact, data: Data, batch_size: int) -> str:
+    """Everything that decides the predictions; the artifact's own key holds versions, instruction set and the code of
+    the backends, ``evaluation_digest`` the preprocessing."""
+    return store.key_of(
+        {
+            "artifact": [artifact.key, artifact.sha256, artifact.mode, artifact.backend],
+            "batch": artifact.fixed_batch or (batch_size if artifact.mode == "dynamic" else None),
+            "data": data.evaluation_digest,
+            "ids": store.file_digest(data.folder / "ids.json"),
+            "calibration": data.calibration_digest if artifact.mode in RANGED else None,
+            "cpu": fingerprint.cpu_model(),
+            "code": _code(),
+        }
+    )
+
+
+def _code() -> str:
+    """The digest of the code that decides predictions and is no part of an artifact's own key."""
+    here = sys.modules[__name__]
+    return store.source_digest(here, worker_pool, worker, evaluate_batch_size, data_stage, dataset_contract, contents)
+
+
+def predict(
+    artifact: Artifact,
+    data: Data,
+    batch_size: int,
+    file: Path,
+    *,
+    root: Path | None = None,
+    slots: Slots | None = None,
+    limits: Limits,
+    progress: Progress,
+) -> None:
+    """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, labels, ids, digests of the inputs,
+    and of a static or QAT artifact as JSON how the inputs fit it), from fresh processes, each of which proves first
+    that the artifact gives there what it gave where it was built.
+
+    Dynamic models choose activation scales per batch, so they are evaluated at the batch size of the case; others in
+    batches as wide as is fastest (``batch_width``), since their outputs do not depend on it.
+    """
+    size = artifact.fixed_batch or (batch_size if artifact.mode == "dynamic" else None)
+    result = outputs(artifact, data, size, slots=slots or Slots(1), limits=limits, progress=progress)
+    arrays: dict[str, Any] = {"outputs": result.rows, "ids": np.asarray(data.evaluation_ids())}
+    labels = data.evaluation_labels()
+    if labels is not None:
+        arrays["labels"] = labels
+    if (contents := data.evaluation_contents()) is not None:
+        arrays["contents"] = contents
+    if artifact.mode in RANGED:
+        spread = _spreads(data, root, limits=limits, progress=progress)
+        values = [math.prod(array.shape[1:]) * data.evaluation_count for array in data.evaluation(0, 1)]
+        clipped = [count / max(1, n) for count, n in zip(result.outside, values, strict=True)]
+        fits = input_drift.fits(spread.evaluated, spread.calibrated, artifact.input_ranges, clipped)
+        arrays[_FIT] = np.asarray(json.dumps([None if fit is None else asdict(fit) for fit in fits]))
+    _write(file, arrays)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Spreads:
+    """What each model input was in the evaluation and in the calibration examples."""
+
+    evaluated: tuple[Spread | None, ...]
+    calibrated: tuple[Spread | None, ...]
+
+
+_SPREADS: TypeAdapter[_Spreads] = TypeAdapter(_Spreads)
+
+
+def _spreads(data: Data, root: Path | None, *, limits: Limits, progress: Progress) -> _Spreads:
+    """Seen once for all variants of a run."""
+
+    def look(folder: Path | None) -> Mapping[str, Any]:
+        spreads: _Spreads = call(_spreads_here, data, limits=limits, progress=progress)
+        return asdict(spreads)
+
+    if root is None:
+        return _SPREADS.validate_python(look(None))
+    digests = {"evaluation": data.evaluation_digest, "calibration": data.calibration_digest, "code": _code()}
+    key = store.key_of(digests)
+    entry = store.fetch(root, "spreads", key, look, lambda entry: _SPREADS.validate_python(entry.facts))
+    return _SPREADS.validate_python(entry.facts)
+
+
+def _spreads_here(data: Data, *, progress: Progress) -> _Spreads:
+    progress("look at the inputs", 0.9)
+    calibration, axis = data.calibration(), data.preprocessing.channel_axis
+    count = data.evaluation_count
+    evaluation = (data.evaluation(start, start + SEEN) for start in range(0, count, SEEN))
+    parts = (tuple(array[i : i + SEEN] for array in calibration) for i in range(0, len(calibration[0]), SEEN))
+    return _Spreads(evaluated=input_drift.spreads(evaluation, axis), calibrated=input_drift.spreads(parts, axis))
+
+
+def _write(file: Path, arrays: Mapping[str, Array]) -> None:
+    """An .npz that is the same byte by byte for the same arrays; outputs are hardly smaller compressed."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            entry = zipfile.ZipInfo(f"{name}.npy")  # of 1980, whenever it is written
+            entry.compress_type = zipfile.ZIP_STORED if name == "outputs" else zipfile.ZIP_DEFLATED
+            with archive.open(entry, "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
+
+
+def input_fits(predictions: dict[str, Array]) -> tuple[InputFit | None, ...] | None:
+    """How each input of what ``predict`` wrote fits its artifact; None where that has no fixed ranges."""
+    return _FITS.validate_json(str(predictions[_FIT])) if _FIT in predictions else None
+
+
+def load_predictions(file: Path) -> dict[str, Array]:
+    """What ``predict`` wrote."""
+    with np.load(file, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}

@@ -1,0 +1,139 @@
+"""Inside an evaluating process: one loaded artifact, asked for the outputs of evaluation examples piece by piece."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench import registry
+from qbench.backends.base import Backend, Inputs
+from qbench.build import Artifact
+from qbench.data import Data
+from qbench.errors import EvaluateError
+from qbench.evaluate import batch_size
+from qbench.quant.analysis import input_drift
+
+Array = NDArray[Any]
+MEMORY_SHARE = 4  # the activations of one batch may take one part in so many of the memory that is there
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """The first outputs (float32) of the examples from ``start`` on, and of each model input how many of their values
+    lie outside what the artifact can represent there."""
+
+    start: int
+    outputs: Array
+    outside: tuple[int, ...]
+
+    @property
+    def stop(self) -> int:
+        """The position behind the last example."""
+        return self.start + len(self.outputs)
+
+
+class Session:
+    """An artifact on one thread, proven to give here what it gave where it was built.
+
+    ``size``: the only batch size to use, that of a dynamic variant's case or the one that the artifact takes; None
+    where the outputs do not depend on it.
+    """
+
+    def __init__(self, artifact: Artifact, data: Data, size: int | None) -> None:
+        self._artifact, self._data, self._size = artifact, data, size
+        self._examples = data.evaluation_examples().inputs  # mapped once: opening a file again takes half a millisecond
+        backend: Backend = registry.load("backend", artifact.backend)
+        self._runner = backend.load(artifact.file, threads=1)
+        self._context = self._runner.context()  # held, and left with this process: one that is collected ends
+        self._context.__enter__()
+        if self._runner.digest(data.probe(artifact.fixed_batch or 1)) != artifact.expected:
+            raise EvaluateError(
+                "reloaded in a fresh process, the artifact gives other outputs than where it was built; "
+                "`qbench clean` and run again, and report it if it stays"
+            )
+
+    def begin(self) -> tuple[int, Piece]:
+        """How many examples to take at once, and the first of them."""
+        count = self._data.evaluation_count
+        if self._size is not None:
+            return self._size, self.piece(0, min(self._size, count), self._size)
+        width, rows = batch_size.choose(lambda start, stop: self._outputs(self._inputs(start, stop)), count, _memory())
+        return width, Piece(start=0, outputs=rows, outside=self._outside(self._inputs(0, len(rows))))
+
+    def piece(self, start: int, stop: int, width: int) -> Piece:
+        """The examples from ``start`` up to ``stop``, in batches of ``width``.
+
+        The last batch is filled from its own end, so that each has as many examples and no output hangs on where a
+        piece ends; but for a dynamic variant, whose scales are those of the batch.
+        """
+        dynamic = self._artifact.mode == "dynamic" and not self._artifact.fixed_batch
+        rows, outside = [], np.zeros(self._data.inputs, dtype=np.int64)
+        for begin in range(start, stop, width):
+            end = min(begin + width, stop)
+            first = begin if dynamic else max(0, end - width)
+            inputs = self._inputs(first, end)
+            rows.append(self._outputs(inputs)[begin - first :])
+            outside += self._outside(tuple(array[begin - first :] for array in inputs))
+        return Piece(start=start, outputs=np.concatenate(rows), outside=tuple(map(int, outside)))
+
+    def _inputs(self, start: int, stop: int) -> Inputs:
+        return self._data.preprocessing(tuple(array[start:stop] for array in self._examples))
+
+    def _outputs(self, inputs: Inputs) -> Array:
+        given = _fill_batch(inputs, self._artifact.fixed_batch or 0)
+        outputs = self._runner.outputs(self._runner(self._runner.prepare(given)))
+        return np.array(outputs[: len(inputs[0])], dtype=np.float32)
+
+    def _outside(self, inputs: Inputs) -> tuple[int, ...]:
+        ranges = [*self._artifact.input_ranges, *[None] * len(inputs)]
+        return tuple(
+            0 if input_range is None or array.dtype.kind != "f" else input_drift.outside(array, input_range)
+            for array, input_range in zip(inputs, ranges, strict=False)
+        )
+
+
+def open_session(artifact: Artifact, data: Data, size: int | None) -> Session:
+    """The session, in a process that does nothing else."""
+    _keep_memory()
+    return Session(artifact, data, size)
+
+
+def _fill_batch(inputs: Inputs, size: int) -> Inputs:
+    """The examples, the last repeated where there are fewer than an artifact of one batch size takes."""
+    missing = size - len(inputs[0])
+    if missing <= 0:
+        return inputs
+    return tuple(np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) for array in inputs)
+
+
+def _memory() -> batch_size.Memory:
+    """What this process may take for one batch: a share of its limit, and of what is free."""
+    import psutil
+
+    bounds = [psutil.virtual_memory().available]
+    try:
+        import resource
+    except ImportError:  # Windows
+        pass
+    else:
+        soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+        bounds += [] if soft == resource.RLIM_INFINITY else [soft]
+    process = psutil.Process()
+    return batch_size.Memory(used=lambda: int(process.memory_info().rss), most=min(bounds) // MEMORY_SHARE)
+
+
+def _keep_memory() -> None:
+    """Has the C library keep what was freed for the next batch. It would return every large activation to the system,
+    and the kernel would clear the same pages again for the next one: that took 950 of 1,610 microseconds an example
+    of mobilenet-small in batches of 64 (fp32 on torch, one thread)."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return
+    mallopt(_M_MMAP_MAX, 0)
+    mallopt(_M_TRIM_THRESHOLD, 2**30)

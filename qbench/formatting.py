@@ -1,0 +1,138 @@
+"""Numbers as a reader sees them: the digits shown follow the interval's width, and null is a dash, never 0."""
+
+from __future__ import annotations
+
+import math
+
+from qbench.progress.terminal import CONTROL
+from qbench.stats.interval_type import Interval
+
+_FORMULA = "=+-@\t\r\uff1d\uff0b\uff0d\uff20"  # the last four are the wide forms of the first four
+DASH = "—"
+_TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_BYTE_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def decimals(interval: Interval, scale: float = 1.0) -> int:
+    """Digits after the point that the interval supports, between 0 and 6.
+
+    Down to the first digit of its half width, or the second where the first is a 1 (else 1.4 would be shown as 1).
+    Without limits three significant digits are shown.
+    """
+    if interval.low is None or interval.high is None or interval.high <= interval.low:
+        return _of_size(interval.value * scale, significant=3)
+    half = (interval.high - interval.low) / 2 * abs(scale)
+    leading = half / 10 ** math.floor(math.log10(half))
+    return _of_size(half, significant=2 if leading < 2 else 1)
+
+
+def _of_size(value: float, *, significant: int) -> int:
+    if value == 0 or not math.isfinite(value):
+        return 1
+    return min(6, max(0, significant - 1 - math.floor(math.log10(abs(value)))))
+
+
+def fixed(value: float, places: int, *, signed: bool = False) -> str:
+    """The value with that many decimals, without a negative zero; ``signed`` puts a plus before a gain."""
+    text = f"{value:+.{places}f}" if signed else f"{value:.{places}f}"
+    return text.replace("-", "").replace("+", "") if float(text) == 0 else text
+
+
+def number(interval: Interval | None, *, scale: float = 1.0, signed: bool = False, least: int = 0) -> str:
+    """The estimate alone, with the digits that its interval supports, at least ``least`` after the point."""
+    if interval is None:
+        return DASH
+    return fixed(interval.value * scale, max(least, decimals(interval, scale)), signed=signed)
+
+
+def limits(interval: Interval | None, *, scale: float = 1.0, signed: bool = False, least: int = 0) -> str:
+    """``[2.46, 2.57]`` with the digits of ``number``; empty where there are no limits."""
+    if interval is None or interval.low is None or interval.high is None:
+        return ""
+    places = max(least, decimals(interval, scale))
+    low, high = (fixed(limit * scale, places, signed=signed) for limit in (interval.low, interval.high))
+    return f"[{low}, {high}]"
+
+
+def with_limits(interval: Interval | None, *, scale: float = 1.0, signed: bool = False, least: int = 0) -> str:
+    """``2.51 [2.46, 2.57]``."""
+    value = number(interval, scale=scale, signed=signed, least=least)
+    return f"{value} {limits(interval, scale=scale, signed=signed, least=least)}".strip()
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """The unit in which the value is 1 or more: its size in seconds and its name."""
+    return next((unit for unit in _TIME_UNITS if abs(seconds) >= unit[0]), _TIME_UNITS[-1])
+
+
+def duration(seconds: float | None) -> str:
+    """Three significant digits with a unit; minutes from 120 seconds on."""
+    if seconds is None:
+        return DASH
+    if abs(seconds) >= 120:
+        return f"{int(seconds) // 60} min {int(seconds) % 60} s"
+    if seconds == 0:
+        return "0 s"
+    size, unit = time_unit(seconds)
+    return f"{fixed(seconds / size, _of_size(seconds / size, significant=3))} {unit}"
+
+
+def size(count: int | None) -> str:
+    """Three significant digits in decimal units; bytes below 1,000 are exact."""
+    if count is None:
+        return DASH
+    for unit, name in _BYTE_UNITS:
+        if count >= unit:
+            return f"{fixed(count / unit, _of_size(count / unit, significant=3))} {name}"
+    return f"{count} B"
+
+
+def share(value: float | None, places: int = 1) -> str:
+    """A share in percent; short of all it never rounds up to 100, above none it never rounds down to 0."""
+    if value is None:
+        return DASH
+    step = 10.0**-places
+    percent = value * 100
+    if 0 < value < 1:
+        percent = min(max(percent, step), 100 - step)
+    return f"{fixed(percent, places if 0 < value < 1 else 0)} %"
+
+
+def clean(text: str) -> str:
+    """The text with control characters, which neither XML nor a terminal takes, replaced; also those that turn the
+    direction of writing, with which a name can look like another."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def one_line(text: str) -> str:
+    """The cleaned text with every run of white space as one space."""
+    return " ".join(clean(text).split())
+
+
+def markdown(text: str) -> str:
+    """The text so that no character of it is Markdown, HTML or the end of a table's cell."""
+    line = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for character in "\\`*_|~":
+        line = line.replace(character, f"\\{character}")
+    return line.replace("](", "]\\(")  # plain brackets hold limits and stay readable; this would make a link
+
+
+def code(text: str) -> str:
+    """The text for a Markdown code span inside a table, where only backticks and bars mean something."""
+    return one_line(text).replace("`", "'").replace("|", "\\|")
+
+
+def cell(text: str) -> str:
+    """The cleaned text for a CSV cell, with an apostrophe before what a spreadsheet would run as a formula: what starts
+    with ``= + - @`` or their wide forms, a tab or a carriage return. A number stays one."""
+    start = text.lstrip(" \n")[:1]
+    line = clean(text)
+    return f"'{line}" if start and start in _FORMULA and not _is_number(text) else line
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

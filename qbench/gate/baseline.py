@@ -1,0 +1,225 @@
+"""A stored baseline: a run's records, its machine and what it said of each example, as three small files to commit,
+and the artifacts to run again.
+
+``<suite>.jsonl`` holds the records, sorted by case; ``<suite>.run.json`` beside it the suite, environment and
+versions; ``<suite>.examples.json`` what ``baseline_examples`` keeps. The same run always gives the same bytes.
+
+The gate runs the int8 artifacts of the baseline again. They lie in the cache, where the run put them; since they may
+be large, they are copied to ``<suite>/<sha256>/`` beside the baseline only when asked for. What the gate loads has
+the sha256 of its record.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from qbench import formatting
+from qbench.cache import manifest, store
+from qbench.errors import UsageError
+from qbench.files import atomic
+from qbench.gate import baseline_examples
+from qbench.record import jsonl
+from qbench.record.example_scores import ExampleScores
+from qbench.record.schema import Record
+from qbench.record.stored_run import RunInfo, StoredRun, read_info, read_run
+
+SUFFIX = ".jsonl"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """The records of a stored baseline, and what its run was; ``file`` is where it was read from, ``examples`` what it
+    keeps of each example, by case (empty: it keeps none)."""
+
+    info: RunInfo
+    records: tuple[Record, ...]
+    file: Path | None = None
+    examples: Mapping[str, ExampleScores] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifacts:
+    """Which of the baseline's int8 artifacts a gate on this machine will find. ``folder`` holds copies, where they
+    were asked for; ``missing`` are the cases whose artifact is gone from the cache."""
+
+    available: int
+    missing: tuple[str, ...]
+    size_bytes: int
+    folder: Path | None
+
+
+def write_baseline(run_folder: Path, target: Path, *, allow_failed: bool = False) -> Path:
+    """Writes the run as the baseline ``<target>/<suite>.jsonl``, or as ``target`` itself where that ends in
+    ``.jsonl``, and returns that file.
+
+    Refuses (``UsageError``) a run with failed or missing cases unless ``allow_failed``, and always one in which no
+    case is ok: what a gate is held against must be whole.
+    """
+    run = read_run(run_folder)
+    _require_complete(run, allow_failed=allow_failed)
+    file = target if target.suffix == SUFFIX else target / f"{run.info.suite.name}{SUFFIX}"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        jsonl.write(file, _strip_for_commit(run.records))
+        _write_info(info_file(file), run.info)
+        _write_examples(examples_file(file), run)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+    return file
+
+
+def read_baseline(file: Path) -> Baseline:
+    """The baseline in a ``.jsonl`` file; raises ``UsageError`` where it or its ``.run.json`` is missing or wrong: NaN,
+    a case that stands there twice, examples of another run."""
+    if not file.is_file():
+        raise UsageError(f"{file}: no such baseline; write one with `qbench baseline RUN`")
+    if not info_file(file).is_file():
+        raise UsageError(
+            f"{info_file(file)}: missing: it says on which machine the baseline was measured; {baseline_examples.AGAIN}"
+        )
+    records = tuple(jsonl.read_whole(file))
+    examples = baseline_examples.read(examples_file(file))
+    scores = {record.case.id: record.accuracy.value for record in records if record.accuracy is not None}
+    baseline_examples.require_same_run(examples_file(file), examples, scores)
+    return Baseline(info=read_info(info_file(file)), records=records, file=file, examples=examples)
+
+
+def info_file(file: Path) -> Path:
+    """``x.jsonl`` -> ``x.run.json``."""
+    return file.with_name(f"{file.name.removesuffix(SUFFIX)}.run.json")
+
+
+def examples_file(file: Path) -> Path:
+    """``x.jsonl`` -> ``x.examples.json``."""
+    return file.with_name(f"{file.name.removesuffix(SUFFIX)}.examples.json")
+
+
+def artifacts_folder(file: Path) -> Path:
+    """``x.jsonl`` -> ``x``, where copies of the artifacts lie."""
+    return file.with_name(file.name.removesuffix(SUFFIX))
+
+
+def locate_artifacts(file: Path, *, keep: bool) -> Artifacts:
+    """Looks for the int8 artifacts of the baseline in ``file``; ``keep`` copies them beside it and removes the copies
+    of former baselines. Raises ``UsageError`` where they cannot be written."""
+    records = [record for record in read_baseline(file).records if record.status == "ok" and record.case.mode != "fp32"]
+    files = {record.case.id: artifact_file(record, beside=file) for record in records}
+    folders = {_sha256(record): own.parent for record in records if (own := files[record.case.id]) is not None}
+    if keep:
+        try:
+            _copy(folders, artifacts_folder(file))
+        except OSError as error:
+            raise UsageError(f"{artifacts_folder(file)}: cannot be written: {error.strerror or error}") from error
+    return Artifacts(
+        available=sum(own is not None for own in files.values()),
+        missing=tuple(case for case, own in files.items() if own is None),
+        size_bytes=sum(
+            path.stat().st_size for folder in folders.values() for path in folder.rglob("*") if path.is_file()
+        ),
+        folder=artifacts_folder(file) if keep else None,
+    )
+
+
+def to_text(artifacts: Artifacts) -> str:
+    """Which artifacts a gate will run again, and where they lie; one line for each case that it cannot."""
+    count = artifacts.available + len(artifacts.missing)
+    if artifacts.folder is None:
+        where = "in the cache; --keep-artifacts copies them beside the baseline, for a machine without this cache"
+    else:
+        where = f"in {artifacts.folder} ({formatting.size(artifacts.size_bytes)}); commit them, or let CI cache them"
+    lines = [f"artifacts that `qbench gate` runs again: {artifacts.available} of {count}, {where}"]
+    lines += [
+        f"  {case}: its artifact is gone from the cache: its stored speed-up is compared instead"
+        for case in artifacts.missing
+    ]
+    return "\n".join(lines)
+
+
+def artifact_file(record: Record, *, beside: Path | None) -> Path | None:
+    """The file of a record's artifact: beside the baseline ``beside``, else in the cache; None where neither has it.
+
+    Only a file whose sha256 is the record's is one, its other files being those that its manifest lists.
+    """
+    facts = record.artifact
+    if facts is None or not _is_digest(facts.sha256) or not (facts.key is None or _is_digest(facts.key)):
+        return None  # a record is data: it names no folder but those that qbench names
+    folders = [] if beside is None else [artifacts_folder(beside) / facts.sha256]
+    folders += [] if facts.key is None else [store.cache_folder() / "artifacts" / facts.key]
+    return next((file for folder in folders if (file := _find_sound(folder, facts.sha256)) is not None), None)
+
+
+def _is_digest(name: str) -> bool:
+    """Whether a name is 64 hex digits."""
+    return _DIGEST.fullmatch(name) is not None
+
+
+def _find_sound(folder: Path, sha256: str) -> Path | None:
+    """The artifact's file in a folder of the cache or in a copy of one; None where anything is not as recorded."""
+    try:
+        listed = manifest.read(folder)
+    except manifest.Damaged:
+        return None
+    name = listed.facts.get("file")
+    return folder / name if isinstance(name, str) and listed.files.get(name) == sha256 else None
+
+
+def _sha256(record: Record) -> str:
+    assert record.artifact is not None
+    return record.artifact.sha256
+
+
+def _copy(folders: dict[str, Path], target: Path) -> None:
+    """Each folder as ``target/<sha256>``, and no other artifact there."""
+    target.mkdir(parents=True, exist_ok=True)
+    for sha256, folder in folders.items():
+        if folder.parent == target:
+            continue
+        temporary = target / f".{sha256}.{os.getpid()}"
+        shutil.rmtree(target / sha256, ignore_errors=True)  # damaged, or it would have been found there
+        shutil.copytree(folder, temporary)
+        temporary.replace(target / sha256)
+    for former in target.iterdir():
+        if former.name not in folders and (former / store.MANIFEST).is_file():
+            shutil.rmtree(former)
+
+
+def _require_complete(run: StoredRun, *, allow_failed: bool) -> None:
+    if not any(record.status == "ok" for record in run.records):
+        raise UsageError(f"{run.folder}: no case of this run is ok, so it cannot be a baseline")
+    if allow_failed:
+        return
+    wrong = [f"{record.case.id}: {record.reason}" for record in run.records if record.status == "failed"]
+    wrong += [f"{case}: no record" for case in run.info.plan.cases if case not in run.by_id]
+    if wrong:
+        listed = "\n".join(f"  {line}" for line in wrong)
+        raise UsageError(
+            f"{run.folder}: {len(wrong)} of its cases failed or are missing; mend or resume the run, or allow "
+            f"failed cases, which are then not gated:\n{listed}"
+        )
+
+
+def _strip_for_commit(records: Sequence[Record]) -> list[Record]:
+    """Sorted by case, without the paths of samples and predictions, which stay in the run's folder."""
+    bare = (replace(record, samples=None, predictions=None) for record in records)
+    return sorted(bare, key=lambda record: record.case.id)
+
+
+def _write_info(file: Path, info: RunInfo) -> None:
+    text = json.dumps(asdict(info), ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False)
+    atomic.write_text(file, f"{text}\n")
+
+
+def _write_examples(file: Path, run: StoredRun) -> None:
+    """Those of a former baseline go where this run has none."""
+    text = baseline_examples.to_text(run)
+    if text is None:
+        file.unlink(missing_ok=True)
+    else:
+        atomic.write_text(file, text)

@@ -1,0 +1,42 @@
+"""The gate's rules on the size of an artifact: against the like-for-like fp32, and against the baseline.
+
+None means that the rule does not concern the case or was not asked for.
+"""
+
+from __future__ import annotations
+
+from qbench import formatting
+from qbench.compare import compare
+from qbench.gate.verdict import Evidence, Rule, Verdict
+from qbench.record.schema import Record
+
+# An archive's own names and versions move a few bytes; a layer that fell back to float moves far more.
+SIZE_GROWTH = 0.01
+
+
+def check_size(evidence: Evidence, record: Record) -> Verdict | None:
+    """Are the artifact's bytes within the promised share of the like-for-like fp32's?"""
+    budget = evidence.policy.size.max_ratio
+    if budget is None:
+        return None
+    rule = Rule(name="size", case=record.case.id, place=evidence.place("gate.size.max_ratio"), threshold=budget)
+    fp32 = compare.like_for_like(record, evidence.records)
+    if record.artifact is None or fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
+        return rule.verdict("MISSING", "no size", "the artifact of the case or of its fp32 was not recorded")
+    own, full = record.artifact.size_bytes, fp32.artifact.size_bytes
+    text = f"{formatting.size(full)} -> {formatting.size(own)}  ratio {own / full:.3f}  budget {budget:g}"
+    return rule.compare_number(own / full, text, f"{own} of {full} bytes")
+
+
+def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
+    """Has the artifact grown against the baseline's by more than ``SIZE_GROWTH``? None without a pair."""
+    delta = evidence.deltas.get(record.case.id)
+    if delta is None or delta.size_ratio is None or delta.base is None:
+        return None
+    assert delta.base.artifact is not None
+    assert record.artifact is not None
+    old, new = delta.base.artifact.size_bytes, record.artifact.size_bytes
+    place = evidence.place("gate.size")
+    rule = Rule(name="size growth", case=record.case.id, place=place, threshold=1 + SIZE_GROWTH)
+    text = f"{formatting.size(old)} -> {formatting.size(new)}  {new - old:+d} bytes  tolerance {SIZE_GROWTH * 100:g} %"
+    return rule.compare_number(delta.size_ratio, text, f"{new} bytes, {old} in the baseline")

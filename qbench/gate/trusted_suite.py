@@ -1,0 +1,47 @@
+"""Which data a gate may open: a run's folder can come from anybody, and its suite can name Python to import.
+
+Artifacts are run again on real examples. A built-in data set is qbench's own code; any other is taken from the suite on
+this disk, where that says what the run says. A suite that came with the run proves nothing: it does not count.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qbench.errors import UsageError
+from qbench.gate.sequential_test import NotRun
+from qbench.record.stored_run import StoredRun
+from qbench.suite import Suite, read
+
+
+def suite_to_open(run: StoredRun, suite: Suite, given: Path | None) -> Suite | NotRun:
+    """The suite whose data may be opened: ``suite``, as the run has it, where its data set is built in, else the one on
+    disk, ``given`` by the user or where the run says. ``NotRun`` with the reason where there is none."""
+    if suite.data.value is None and given is None:
+        return suite
+    file = given or Path(run.info.suite.file)
+    told = "the suite's data are opened only from a suite on this disk that says what the run says"
+    way_out = "name it with --suite" if given is None else "name the suite of this run with --suite"
+    if not file.is_file():
+        return NotRun(reason=f"{told}, and {file} is not there; {way_out}")
+    if given is None and came_with(run.folder, file):
+        return NotRun(reason=f"{told}, and {file} lies beside the run; {way_out} if you trust the Python that it names")
+    try:
+        ours, bare = read(file, run.info.suite.overrides), read(file)
+    except UsageError as error:
+        return NotRun(reason=f"{told}, and that cannot be read: {error}")
+    if ours.text != run.info.suite.text:
+        return NotRun(reason=f"{told}, and {file} has another text; {way_out}")
+    if ours.data != bare.data:
+        return NotRun(reason=f"{told}, and the run was made with --set on its data; write that into the suite")
+    return ours
+
+
+def came_with(folder: Path, file: Path, here: Path | None = None) -> bool:
+    """Whether a suite can have come in one archive with a run: it lies below what holds the run's reports, which is not
+    the folder that one works in, nor above it."""
+    here = (here or Path.cwd()).resolve()
+    reports = folder.resolve().parent.parent
+    holder = reports.parent
+    inside = file.resolve().is_relative_to(reports)
+    return inside or (file.resolve().is_relative_to(holder) and not here.is_relative_to(holder))

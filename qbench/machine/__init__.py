@@ -1,0 +1,1 @@
+"""This machine, read and measured: CPU, instruction sets, peak, noise."""

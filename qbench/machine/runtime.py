@@ -1,0 +1,122 @@
+"""What a measuring process sees of itself: the instruction sets that its kernels chose, allocator, cores, threads.
+
+``machine`` reads what the system says of the hardware; this is read back from a child process that has the
+libraries loaded, since a variable, a sandbox or a build can take away what the hardware has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from qbench.process import parent
+
+ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
+_MAPS = Path("/proc/self/maps")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inside:
+    """Read back inside a child; what is not told is None.
+
+    ``torch_isa`` is the instruction set of torch's own kernels (``AVX512``), ``onednn_isa`` that of oneDNN in its own
+    words, ``amx_granted`` whether the kernel lets a process use AMX, ``allocator`` the library whose malloc is mapped
+    (``system`` for that of the C library), ``cores`` the affinity, ``threads`` those of torch.
+    """
+
+    torch_isa: str | None
+    onednn_isa: str | None
+    amx_granted: bool | None
+    allocator: str | None
+    cores: tuple[int, ...] | None
+    threads: int | None
+
+
+def look_inside(*, limits: parent.Limits, cores: tuple[int, ...] | None = None) -> Inside:
+    """What a child process that is pinned to ``cores`` sees; raises ``CaseError`` where none can be started."""
+    seen: Inside = parent.call(in_this_process, limits=limits, cores=cores)
+    return seen
+
+
+def in_this_process(*, progress: Any = None) -> Inside:
+    """What this process sees; imports torch."""
+    import torch
+
+    torch_cpu: Any = torch.cpu
+    return Inside(
+        torch_isa=torch.backends.cpu.get_cpu_capability(),
+        onednn_isa=onednn_isa(_onednn_says()),
+        amx_granted=torch_cpu._init_amx() if hasattr(torch_cpu, "_init_amx") and "amx" in _flags() else None,
+        allocator=allocator_of_this_process(),
+        cores=tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None,
+        threads=torch.get_num_threads(),
+    )
+
+
+def allocator(maps: str | None) -> str | None:
+    """The allocator whose library is mapped, from the text of ``/proc/self/maps``; None without it.
+
+    A library that a variable names but that is not mapped is not in place, whatever the variable says.
+    """
+    if maps is None:
+        return None
+    # address, permissions, offset, device, inode, path: the path is absent for anonymous memory and may hold spaces.
+    paths = {fields[5] for line in maps.splitlines() if len(fields := line.split(None, 5)) == 6}
+    names = {Path(path).name for path in paths if ".so" in path}
+    return next((known for known in ALLOCATORS if any(known in name for name in names)), "system")
+
+
+def allocator_of_this_process() -> str | None:
+    """The library whose malloc this process has mapped; None where the system does not tell."""
+    return allocator(_text(_MAPS))
+
+
+def onednn_isa(output: str | None) -> str | None:
+    """The instruction set out of what oneDNN writes when it is verbose: ``onednn_verbose,v1,info,cpu,isa:…``."""
+    match = re.search(r"^(?:onednn|dnnl)_verbose,(?:v\d+,)?info,cpu,isa:(.+)$", output or "", flags=re.MULTILINE)
+    return match[1].strip() if match else None
+
+
+def _onednn_says() -> str | None:
+    """What oneDNN writes to stdout over one small product."""
+    import torch
+
+    if not torch.backends.mkldnn.is_available():
+        return None
+    a = torch.zeros((64, 64), dtype=torch.int8)
+    with tempfile.TemporaryFile("w+", errors="replace") as file, _stdout_into(file):
+        with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+            torch._int_mm(a, a)
+        file.seek(0)
+        return file.read()
+
+
+@contextlib.contextmanager
+def _stdout_into(file: IO[str]) -> Iterator[None]:
+    """What C code writes to stdout lands in the file."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(file.fileno(), 1)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+def _flags() -> str:
+    return _text(Path("/proc/cpuinfo")) or ""
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None

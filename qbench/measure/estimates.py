@@ -1,0 +1,182 @@
+"""Samples -> latency and speed-up; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.measure import percentiles
+from qbench.measure.samples import Samples
+from qbench.measure.worker import WorkerFacts
+from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Sequential, Speedup
+from qbench.stats import intervals
+from qbench.stats.interval_type import Interval
+
+LEVEL = 0.95
+UNKNOWN = ("p50_seconds", "p50_low", "p50_high", "p90_seconds", "p99_seconds", "mean_seconds")
+
+
+def latency(samples: Samples) -> Latency:
+    """Percentiles of the kept calls (seconds), with limits around them; null where the calls do not support one, since
+    they are worth too few independent ones (``percentiles``)."""
+    seconds = samples.calls_ns / 1e9
+    if not len(seconds):
+        return Latency(**dict.fromkeys(UNKNOWN), n=0)
+    groups, unknown = _by_process(seconds, samples), Interval(value=math.nan)
+    p50, p90, p99 = (percentiles.percentile(seconds, groups, q) for q in (0.5, 0.9, 0.99))
+    p90_limits, p99_limits = p90 or unknown, p99 or unknown
+    return Latency(
+        p50_seconds=p50.value if p50 else None,
+        p50_low=p50.low if p50 else None,
+        p50_high=p50.high if p50 else None,
+        p90_seconds=p90.value if p90 else None,
+        p99_seconds=p99.value if p99 else None,
+        mean_seconds=float(np.mean(seconds)),
+        n=len(seconds),
+        p90_low=p90_limits.low,
+        p90_high=p90_limits.high,
+        p99_low=p99_limits.low,
+        p99_high=p99_limits.high,
+        effective_n=intervals.effective_size(percentiles.ranks(seconds)),
+    )
+
+
+def _by_process(seconds: NDArray[np.float64], samples: Samples) -> list[NDArray[np.float64]]:
+    """The calls of each process; all of them where it is not known which process they ran in."""
+    numbers = np.unique(samples.process)
+    if len(numbers) < 2 or not len(samples.block):
+        return [seconds]
+    process = samples.process[samples.block]
+    return [seconds[process == number] for number in numbers if (process == number).any()]
+
+
+def interference(samples: Samples) -> Interference | None:
+    """Totals over all blocks; None where nothing was measured."""
+    blocks = len(np.unique(samples.block))
+    if not blocks:
+        return None
+    switches, faults = (int(part.sum()) if len(part) else None for part in (samples.involuntary, samples.faults))
+    return Interference(blocks=blocks, involuntary_switches=switches, page_faults=faults)
+
+
+def cold_start(facts: Sequence[WorkerFacts]) -> ColdStart | None:
+    """Medians over processes with order-statistic limits; None without a process."""
+    if not facts:
+        return None
+    load, first = (
+        [getattr(process_facts, name) for process_facts in facts] for name in ("load_seconds", "first_call_seconds")
+    )
+    later = [call for process_facts in facts for call in process_facts.next_calls_seconds]
+    load_limits, first_limits = (intervals.quantile_interval(values, 0.5, LEVEL) for values in (load, first))
+    return ColdStart(
+        load_seconds=float(np.median(load)),
+        first_call_seconds=float(np.median(first)),
+        next_calls_seconds=float(np.median(later)) if later else None,
+        processes=len(facts),
+        load_low=load_limits.low if load_limits else None,
+        load_high=load_limits.high if load_limits else None,
+        first_call_low=first_limits.low if first_limits else None,
+        first_call_high=first_limits.high if first_limits else None,
+    )
+
+
+def sequential(samples: Samples, baseline: Samples | None) -> Sequential | None:
+    """Mean and speed-up of means, as the literature reports them; no interval."""
+    if not len(samples.calls_ns):
+        return None
+    mean = float(np.mean(samples.calls_ns))
+    speedup = float(np.mean(baseline.calls_ns)) / mean if baseline is not None and len(baseline.calls_ns) else None
+    return Sequential(mean_seconds=mean / 1e9, n=len(samples.calls_ns), speedup=speedup)
+
+
+def over_fastest(own: Speedup | None, baseline: str, rivals: Mapping[str, Interval]) -> Fastest | None:
+    """The speed-up over the fastest fp32 of any backend.
+
+    ``own`` is the speed-up over the like-for-like ``baseline`` (None: the case is that baseline); ``rivals`` the
+    speed-ups of other backends' fp32 over that same baseline. Speed-ups multiply and their limits combine in log
+    space, as independent estimates.
+    """
+    faster = {case: speedup_over for case, speedup_over in rivals.items() if speedup_over.value > 1}
+    ours = (
+        Interval(value=1.0, low=1.0, high=1.0) if own is None else Interval(value=own.value, low=own.low, high=own.high)
+    )
+    if not faster:
+        return Fastest(baseline=baseline, value=ours.value, low=ours.low, high=ours.high)
+    name = max(faster, key=lambda case: faster[case].value)
+    log = intervals.difference(_log(ours), _log(faster[name]))
+    values = [None if value is None else math.exp(value) for value in (log.value, log.low, log.high)]
+    return Fastest(baseline=name, value=math.exp(log.value), low=values[1], high=values[2])
+
+
+def _log(interval: Interval) -> Interval:
+    limits = [None if limit is None else math.log(limit) for limit in (interval.low, interval.high)]
+    return Interval(value=math.log(interval.value), low=limits[0], high=limits[1])
+
+
+def half_width(log_ratios: Sequence[float]) -> float | None:
+    """Half the width of the interval on a ratio, as a share of the ratio; None where there is no interval yet."""
+    interval = intervals.ratio_over_blocks(log_ratios, LEVEL)
+    if interval.low is None or interval.high is None:
+        return None
+    return (interval.high - interval.low) / 2 / interval.value
+
+
+def speedup(samples: Samples, baseline: str, baseline_samples: Samples | None) -> Speedup | None:
+    """Baseline time over this case's; from neighbouring blocks (paired), or of the means (sequential)."""
+    if len(samples.log_ratios):
+        ratio = _ratio(samples.log_ratios, samples.process)
+        control = _ratio(samples.control_log_ratios, samples.control_process)
+        return Speedup(
+            baseline=baseline,
+            value=1 / ratio.value,
+            low=None if ratio.high is None else 1 / ratio.high,
+            high=None if ratio.low is None else 1 / ratio.low,
+            level=LEVEL,
+            processes=len(np.unique(samples.process)),
+            control=control if len(samples.control_log_ratios) else None,
+            protocol=samples.protocol,
+            stopped=samples.stopped,
+            steady=steady(samples),
+            measured_seconds=None if math.isnan(samples.seconds) else samples.seconds,
+        )
+    if baseline_samples is None or not len(samples.calls_ns) or not len(baseline_samples.calls_ns):
+        return None
+    value = float(np.mean(baseline_samples.calls_ns) / np.mean(samples.calls_ns))
+    return Speedup(
+        baseline=baseline, value=value, low=None, high=None, protocol=samples.protocol, stopped=samples.stopped
+    )
+
+
+def _ratio(log_ratios: np.ndarray, process: np.ndarray) -> Interval:
+    """With several processes the interval is over their medians; with one, over its blocks."""
+    numbers = np.unique(process)
+    if len(numbers) > 1:
+        medians = [float(np.median(log_ratios[process == number])) for number in numbers]
+        return intervals.ratio_over_processes(medians, LEVEL)
+    if not len(log_ratios):
+        return Interval(value=math.nan)
+    return intervals.ratio_over_blocks(log_ratios, LEVEL)
+
+
+def steady(samples: Samples) -> bool | None:
+    """Whether the first and the last third of each process's block log ratios agree: their intervals overlap.
+
+    Judged on the paired series about its own process's median, since absolute latency drifts with the host and
+    ratios differ from one process to the next. None where a third has fewer than the 6 blocks of an interval.
+    """
+    first, last = [], []
+    for number in np.unique(samples.process):
+        mine = samples.log_ratios[samples.process == number]
+        third = len(mine) // 3
+        centred = mine - np.median(mine)
+        first.append(centred[:third])
+        last.append(centred[len(mine) - third :])
+    if sum(map(len, first)) < 6:
+        return None
+    a, b = (intervals.ratio_over_blocks(np.concatenate(part), LEVEL) for part in (first, last))
+    if a.low is None or a.high is None or b.low is None or b.high is None:
+        return None
+    return a.low <= b.high and b.low <= a.high

@@ -1,0 +1,19 @@
+"""A case against the roof: its multiply-accumulates, and the share of this core's measured peak that it reaches."""
+
+from __future__ import annotations
+
+from qbench.build import Artifact
+from qbench.machine import peak
+from qbench.machine.peak import Peak
+from qbench.plan.planner import Case
+from qbench.record.schema import Latency, Roofline
+
+
+def roofline(case: Case, artifact: Artifact, latency: Latency | None, most: Peak | None) -> Roofline:
+    """Multiply-accumulates of one call, and its share of the peak of the cores and the precision that it has; the share
+    is null without a latency or a peak, both where not all of them can be counted."""
+    macs = None if artifact.macs is None else artifact.macs * case.batch_size
+    typical = latency.p50_seconds if latency else None
+    if most is None or not typical or not macs:
+        return Roofline(macs=macs)
+    return Roofline(macs=macs, peak_fraction=peak.fraction(macs, typical, most.of(case.variant.mode) * case.threads))

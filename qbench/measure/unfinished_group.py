@@ -1,0 +1,48 @@
+"""What a group knows so far, on disk: a killed run goes on there instead of measuring the whole group again."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from qbench.measure import samples
+from qbench.measure.protocol import CONTROL
+from qbench.measure.samples import Samples
+
+
+class Checkpoint:
+    """The samples of a group of cases after each generation of processes, in a folder of its own.
+
+    They serve only the very same group: a resumed run that has another set of cases left starts its group anew.
+    """
+
+    def __init__(self, folder: Path, baseline: str, contenders: Sequence[str]) -> None:
+        self._names = {case: f"{i}.npz" for i, case in enumerate((baseline, CONTROL, *contenders))}
+        group = hashlib.sha256("\n".join(self._names).encode()).hexdigest()
+        self._folder = folder / f"partial-{group}"
+
+    def read(self) -> dict[str, Samples]:
+        """What is known of every case of the group; empty unless all of them are there."""
+        try:
+            return {case: samples.load(self._folder / name) for case, name in self._names.items()}
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            return {}
+
+    def write(self, known: Mapping[str, Samples]) -> None:
+        """Replaces what was kept. A full disk loses nothing but this convenience."""
+        temporary = self._folder.with_name(f".{self._folder.name}")
+        with contextlib.suppress(OSError):
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            for case, case_samples in known.items():
+                samples.save(temporary / self._names[case], case_samples)
+            shutil.rmtree(self._folder, ignore_errors=True)
+            temporary.replace(self._folder)
+
+    def remove(self) -> None:
+        """Its cases are recorded: nothing is left of it."""
+        shutil.rmtree(self._folder, ignore_errors=True)

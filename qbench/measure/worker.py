@@ -1,0 +1,213 @@
+"""One worker of a measurement: a loaded artifact that is called in blocks; runs inside its own process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench import registry
+from qbench.backends.base import Inputs, Runner
+from qbench.errors import MeasureError
+from qbench.machine import runtime
+from qbench.measure.samples import BlockTiming
+from qbench.process import child
+
+Clock = Callable[[], int]
+SUSPENDED_NS = 10_000_000  # the two clocks are read a microsecond apart; a suspend takes far longer
+CALIBRATION_CALLS = 200
+FIRST_CALLS = 5  # cold start: the first, and 2 to 5
+TASKS = Path("/proc/self/task")
+INPUTS = 8  # real examples in rotation: one input over and over would sit in the cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSpec:
+    """What to load and how: ``inputs`` are preprocessed examples, one array per model input.
+
+    ``slowdown`` adds that share of a call's own time as work inside the timed call (0.05: 5 % slower): for measuring
+    how often a gate errs, never in a run.
+    """
+
+    case: str
+    backend: str
+    file: Path
+    threads: int
+    batch_size: int
+    cores: tuple[int, ...]
+    inputs: Inputs
+    slowdown: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerFacts:
+    """What loading showed: seconds, resident bytes, and what was read back from the runtime and the system."""
+
+    load_seconds: float
+    first_call_seconds: float
+    next_calls_seconds: tuple[float, ...]
+    loaded_rss_bytes: int
+    observed: dict[str, Any]
+
+
+class LocalWorker:
+    """The session of a measuring process. Loading it pins, sets and reads back; ``block`` times calls."""
+
+    def __init__(self, spec: WorkerSpec, clock: Clock = time.perf_counter_ns) -> None:
+        self._clock = clock
+        self._spec = spec
+        started = clock()
+        self._runner: Runner = registry.load("backend", spec.backend).load(spec.file, threads=spec.threads)
+        self._load_ns = clock() - started
+        self._prepared = [self._runner.prepare(batch) for batch in batches(spec.inputs, spec.batch_size)]
+        self._runner.context().__enter__()  # for the life of this process
+        self._call: Callable[[Any], Any] = self._runner
+        self._first_ns = self.block(FIRST_CALLS).calls_ns
+        self._loaded_rss = resident_bytes()
+        if spec.slowdown:
+            self._call = self._slowed(spec.slowdown)
+        child.freeze_garbage_collector()
+
+    def facts(self) -> WorkerFacts:
+        """What loading showed; raises ``MeasureError`` where something is not what was set."""
+        observed = {**self._runner.observed(), **system_view()}
+        require_as_set(observed, self._spec)
+        return WorkerFacts(
+            load_seconds=self._load_ns / 1e9,
+            first_call_seconds=float(self._first_ns[0]) / 1e9,
+            next_calls_seconds=tuple(float(call) / 1e9 for call in self._first_ns[1:]),
+            loaded_rss_bytes=self._loaded_rss,
+            observed=observed,
+        )
+
+    def block(self, calls: int) -> BlockTiming:
+        """That many calls, one after the other, and what the system did to this process meanwhile."""
+        before, asleep = usage(), suspended_ns()
+        calls_ns = timed_calls(self._call, self._prepared, calls, self._clock)
+        after = usage()
+        spent = [None if a is None or b is None else b - a for a, b in zip(before, after, strict=True)]
+        slept = suspended_ns() - asleep
+        return BlockTiming(
+            calls_ns=calls_ns, cpu_ns=spent[0], involuntary=spent[1], faults=spent[2], suspended=slept > SUSPENDED_NS
+        )
+
+    def _slowed(self, share: float) -> Callable[[Any], Any]:
+        """The runner with extra work behind each call: as long as that share of its own warm median."""
+        durations = timed_calls(self._runner, self._prepared, CALIBRATION_CALLS, self._clock)
+        extra = share * float(np.median(durations[CALIBRATION_CALLS // 2 :]))
+        runner, clock = self._runner, self._clock
+
+        def call(prepared: Any) -> Any:
+            result = runner(prepared)
+            end = clock() + extra
+            while clock() < end:
+                pass
+            return result
+
+        return call
+
+    def peak_rss_bytes(self) -> int | None:
+        """The largest resident set of this process so far; None where the system does not tell."""
+        return peak_rss_bytes()
+
+
+def timed_calls(runner: Callable[[Any], Any], prepared: list[Any], calls: int, clock: Clock) -> NDArray[np.int64]:
+    """The timed region: nothing but the call lies between two readings of the clock."""
+    count = len(prepared)
+    durations = [0] * calls
+    for i in range(calls):
+        inputs = prepared[i % count]
+        before = clock()
+        runner(inputs)
+        durations[i] = clock() - before
+    return np.asarray(durations, dtype=np.int64)
+
+
+def usage() -> tuple[int | None, int | None, int | None]:
+    """CPU nanoseconds, involuntary context switches and page faults of this process so far."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return time.process_time_ns(), None, None
+    resources = resource.getrusage(resource.RUSAGE_SELF)
+    return time.process_time_ns(), resources.ru_nivcsw, resources.ru_minflt + resources.ru_majflt
+
+
+def suspended_ns() -> int:
+    """Nanoseconds that the machine has slept: by how much boot time is ahead of the clock that stops (Linux)."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.clock_gettime_ns(boot) - time.clock_gettime_ns(time.CLOCK_MONOTONIC) if boot is not None else 0
+
+
+def batches(inputs: Inputs, batch_size: int) -> list[Inputs]:
+    """``INPUTS`` batches of real examples in rotation, reusing examples where there are too few."""
+    n = len(inputs[0])
+    rotated = []
+    for i in range(INPUTS):
+        index = np.arange(i * batch_size, (i + 1) * batch_size) % n
+        rotated.append(tuple(np.ascontiguousarray(array[index]) for array in inputs))
+    return rotated
+
+
+def system_view() -> dict[str, Any]:
+    """What the operating system and the thread pools say of this process: affinity, tasks (the system's own count of
+    its threads), threads of each pool, the library whose malloc is mapped, and whether this thread's arithmetic takes
+    denormals as zero. None where the system does not tell (macOS has neither affinity nor /proc)."""
+    import threadpoolctl
+
+    affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    pools = {
+        f"{pool['internal_api']}:{Path(pool['filepath']).name}": pool["num_threads"]
+        for pool in threadpoolctl.threadpool_info()
+    }
+    return {
+        "affinity": affinity,
+        "tasks": len(list(TASKS.iterdir())) if TASKS.is_dir() else None,
+        "thread_pools": pools,
+        "allocator": runtime.allocator_of_this_process(),
+        "denormals_flushed": float(np.float32(1e-45) * np.float32(1)) == 0.0,
+    }
+
+
+def require_as_set(observed: dict[str, Any], spec: WorkerSpec) -> None:
+    """Raises ``MeasureError`` for the first thing that is not what was asked for."""
+    expected = {
+        "threads": spec.threads,
+        "interop_threads": 1,
+        "affinity": sorted(spec.cores),
+        "spinning": False,
+        "denormals_flushed": False,
+    }
+    for name, value in expected.items():
+        actual = observed.get(name)
+        if actual is not None and actual != value:
+            raise MeasureError(f"set {name} to {value} but {name} is {actual}: not measured, since it is another case")
+
+
+def resident_bytes() -> int:
+    """The resident set of this process."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def peak_rss_bytes(status: Path = Path("/proc/self/status")) -> int | None:
+    """The largest resident set of this process so far, from /proc, else from getrusage (bytes on macOS)."""
+    try:
+        lines = [line.split() for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+        return int(lines[0][1]) * 1024 if lines else None
+    except OSError:
+        pass
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

@@ -1,0 +1,90 @@
+"""A score of the user's own: ``metric: {python: file.py:fn}``, where ``fn(outputs, reference)`` returns one number for
+all examples, or an array of one number for each.
+
+The user's file is imported only where the function is called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbench import user_code
+from qbench.errors import EvaluateError
+from qbench.metrics.base import Against, Array, Metric
+from qbench.metrics.validation import numbers_problem, outputs_problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserFunction:
+    """What a suite says of a score of the user's own: the function ``attribute`` of ``file``, and how it is shown."""
+
+    file: Path
+    attribute: str
+    percent: bool
+    higher_is_better: bool
+    against: Against
+    unit: str
+
+
+class UserMetric(Metric):
+    """The user's function as a metric. Its file is imported at the first call."""
+
+    def __init__(self, name: str, function: UserFunction) -> None:
+        self.name = name
+        self.file = function.file
+        self.attribute = function.attribute
+        self.percent = function.percent
+        self.higher_is_better = function.higher_is_better
+        self.against = function.against
+        self.unit = function.unit
+
+    def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
+        """Why the outputs are not finite numbers, or labels are missing; the rest is for the function to say."""
+        if self.against == "fp32":
+            return outputs_problem(outputs)
+        if labels is None:
+            return f"the data set has no labels, which {self.name} is given; write `against: fp32` beside python"
+        return numbers_problem(outputs, labels)
+
+    def value(self, outputs: Array, reference: Array) -> float:
+        """What the function says of all examples, the mean where it says something of each."""
+        return float(self._call(outputs, reference).mean())
+
+    def per_example(self, outputs: Array, reference: Array) -> Array | None:
+        """What the function says of each example; None where it returns one number."""
+        values = self._call(outputs, reference)
+        return values if values.ndim == 1 else None
+
+    def _call(self, outputs: Array, reference: Array) -> Array:
+        function = user_code.attribute(self.file, self.attribute, error=EvaluateError)
+        if not callable(function):
+            raise EvaluateError(f"{self.file}: '{self.attribute}' is {type(function).__name__}, not a function")
+        # Copies, so that a function that writes into its arguments changes nothing for the next one.
+        given = (outputs.copy(), reference.copy())
+        return self._check(user_code.call(function, *given, path=self.file, error=EvaluateError), len(outputs))
+
+    def _check(self, result: Any, n: int) -> Array:
+        try:
+            numbers = np.asarray(result, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise EvaluateError(f"{self._place} returned {type(result).__name__}; expected {_EXPECTED}") from error
+        if numbers.shape not in ((), (n,)):
+            raise EvaluateError(
+                f"{self._place} returned the shape {numbers.shape} for {n} examples; expected {_EXPECTED}"
+            )
+        bad = np.flatnonzero(~np.isfinite(np.atleast_1d(numbers)))
+        if bad.size:
+            where = f" for example {bad[0]}" if numbers.ndim else ""
+            raise EvaluateError(f"{self._place} returned NaN or infinity{where}; a score must be a finite number")
+        return numbers
+
+    @property
+    def _place(self) -> str:
+        return f"{self.file}: {self.attribute}()"
+
+
+_EXPECTED = "one number, or one for each example"

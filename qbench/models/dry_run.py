@@ -1,0 +1,184 @@
+"""A network tried on real examples before anything is built: does it take this data, and if not, what is wrong?"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.errors import ModelError, out_of_memory
+from qbench.models import adapt
+from qbench.models.base import Network
+from qbench.quant import model_call
+from qbench.quant.artifacts import onnx_file
+from qbench.quant.onnx import onnxruntime_session
+
+Array = NDArray[Any]
+Inputs = tuple[Array, ...]
+
+
+class Misfit(ModelError):
+    """The network does not take these inputs; the text is why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """An input of a network: ``type`` is numpy's name of what it takes, None where the network does not tell."""
+
+    name: str
+    type: str | None = None
+    optional: bool = False
+
+
+def outputs(network: Network, inputs: Inputs) -> Array:
+    """The first output for a few examples; raises ``Misfit`` where the network does not take them, ``ModelError``
+    where it returns something else than one row per example."""
+    expected = inputs_of(network)
+    if expected is not None:
+        _require_count(expected, inputs)
+        _require_types(expected, inputs)
+    try:
+        return _of_onnx(network, inputs) if network.kind == "onnx" else _of_torch(network, inputs)
+    except ModelError:
+        raise
+    except Exception as error:  # a user's forward, torch and ONNX Runtime raise all kinds
+        if out_of_memory(error):
+            raise
+        raise Misfit(model_call.reason(error)) from error
+
+
+def hint(network: Network, raw: Inputs) -> str:
+    """What to write in the suite where the network takes the examples once they stay whole numbers, or images once
+    their channels stand on the other side; else nothing."""
+    if turned := _turned(network, raw):
+        return turned
+    if not any(array.dtype.kind in "iu" for array in raw):
+        return ""
+    names = ", ".join(sorted({str(array.dtype) for array in raw}))
+    option = "write `to_float: false` beside the data set, as in dataset: {npz: data.npz, to_float: false}"
+    if _takes(network, raw):
+        return f"; it takes the examples as they are ({names}): {option}"
+    whole = tuple(array.astype(np.int64) if array.dtype.kind in "iu" else array for array in raw)
+    if _takes(network, whole):
+        return f"; it takes the examples ({names}) as int64: save them as int64, and {option}"
+    return ""
+
+
+def _turned(network: Network, raw: Inputs) -> str:
+    if not any(array.ndim == 4 for array in raw):
+        return ""
+    ways = {
+        (0, 3, 1, 2): "its images have their channels last, the network takes them first: write `stored_layout: nhwc` "
+        "beside the data set, as in dataset: {npz: data.npz, stored_layout: nhwc}",
+        (0, 2, 3, 1): "its images have their channels first, the network takes them last: save them as (n, height, "
+        "width, channels), or write `layout: nhwc` beside an image folder",
+    }
+    for axes, words in ways.items():
+        other = tuple(array.transpose(axes) if array.ndim == 4 else array for array in raw)
+        if _takes(network, tuple(array.astype(np.float32) for array in other)):
+            return f"; {words}"
+    return ""
+
+
+def inputs_of(network: Network) -> tuple[Input, ...] | None:
+    """The inputs of a network in order; None where any number goes, or it does not tell."""
+    if network.kind == "onnx" and network.path is not None:
+        return tuple(Input(name=name, type=kind) for name, kind in onnx_file.input_types(network.path).items())
+    if network.kind == "torchscript":
+        arguments = network.module.forward.schema.arguments[1:]  # the first is self
+        return tuple(Input(name=argument.name, optional=argument.has_default_value()) for argument in arguments)
+    return _parameters(network.module.forward)
+
+
+def _parameters(function: Any) -> tuple[Input, ...] | None:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    return tuple(
+        Input(name=parameter.name, optional=parameter.default is not parameter.empty)
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    )
+
+
+def _require_count(expected: Sequence[Input], inputs: Inputs) -> None:
+    needed = sum(not one.optional for one in expected)
+    if needed <= len(inputs) <= len(expected):
+        return
+    names = ", ".join(f"{one.name} (optional)" if one.optional else one.name for one in expected)
+    gives = f"{len(inputs)} array{'s' * (len(inputs) != 1)}"
+    raise Misfit(
+        f"it has {len(expected)} input{'s' * (len(expected) != 1)} ({names}), but the data gives {gives}; give one "
+        "array per input, in this order: test_inputs_0, test_inputs_1 in an .npz, a tuple of arrays from a function; "
+        "what is the same in every call is `inputs: {its name: {constant: 1}}` beside the model's name"
+    )
+
+
+def _require_types(expected: Sequence[Input], inputs: Inputs) -> None:
+    wrong = [
+        f"its input '{one.name}' takes {one.type}, the data gives {array.dtype}"
+        for one, array in zip(expected, inputs, strict=False)
+        if one.type is not None and one.type != str(array.dtype)
+    ]
+    if wrong:
+        raise Misfit("; ".join(wrong))
+
+
+def _takes(network: Network, inputs: Inputs) -> bool:
+    try:
+        outputs(network, inputs)
+    except ModelError:
+        return False
+    return True
+
+
+def _of_onnx(network: Network, inputs: Inputs) -> Array:
+    """One example at a time, repeated to the batch size that the file demands."""
+    assert network.path is not None  # an ONNX network is its file
+    batch = onnx_file.fixed_batch(network.path) or 1
+    rows = []
+    for i in range(len(inputs[0])):
+        outputs = onnxruntime_session.run(
+            network.path, tuple(np.repeat(array[i : i + 1], batch, axis=0) for array in inputs)
+        )
+        _require_rows(outputs.shape, batch)
+        rows.append(outputs[:1])
+    return np.concatenate(rows)
+
+
+def _of_torch(network: Network, inputs: Inputs) -> Array:
+    import torch
+
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        output = model_call.first(network.module(*(torch.from_numpy(np.array(array)) for array in inputs)))
+    if not isinstance(output, torch.Tensor):
+        raise ModelError(_no_tensor(output))
+    _require_rows(tuple(output.shape), len(inputs[0]))
+    array: Array = output.numpy()
+    return array
+
+
+def _no_tensor(result: Any) -> str:
+    named = list(adapt.outputs_of(result))
+    if named:
+        return (
+            f"the network returns a {type(result).__name__} with {', '.join(named)}; say which of them counts: write "
+            f"`output: {named[0]}` beside the model's name"
+        )
+    return f"the network returns {type(result).__name__}; expected a tensor, or a tuple that starts with one"
+
+
+def _require_rows(shape: tuple[int, ...], batch: int) -> None:
+    if not shape or shape[0] != batch:
+        raise ModelError(
+            f"a batch of {batch} gives an output of shape {list(shape)}: its first axis must be the example; write "
+            "`output: {axis: 1}` beside the model's name where it is another one"
+        )

@@ -1,0 +1,213 @@
+"""What a run starts from: beside the examples (``data``) the fp32 networks, checked once and put into the cache.
+
+Runs in child processes (user code, torch). Later stages load the network with the very same weights, so a factory that
+draws random weights still gives one network to every variant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench import registry
+from qbench.backends.base import Inputs
+from qbench.cache import store
+from qbench.data import Data, DataRequest, prepare_data, request_of, require_not_trained_on
+from qbench.errors import CaseError, ModelError, out_of_memory
+from qbench.metrics.spec import MetricSpec
+from qbench.models import adapt, batch_dependence, dry_run, trainer
+from qbench.models import weights as weights_file
+from qbench.models.base import BuiltIn, ModelReference, Network
+from qbench.train import train
+
+__all__ = [
+    "Data",
+    "DataRequest",
+    "Model",
+    "load_network",
+    "prepare_data",
+    "prepare_model",
+    "request_of",
+]
+Array = NDArray[Any]
+Progress = Callable[[str, float], None]
+PROBES = 4  # examples on which a network is tried before anything is built
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A checked network: how to load it again, and the digests that name it."""
+
+    reference: ModelReference
+    weights: Path | None
+    weights_digest: str
+    code_digest: str
+    notes: tuple[str, ...] = field(default=())
+    int8_digests: Mapping[str, str] = field(default_factory=dict)  # of the user's int8 files, by recipe
+
+
+def prepare_model(
+    reference: ModelReference, data: Data, metric: MetricSpec, root: Path, *, progress: Progress
+) -> Model:
+    """Loads (and for a built-in trains, once) a network, tries it on real examples, caches its weights.
+
+    Raises ``ModelError`` where the network does not take the data, or gives what the metric cannot judge.
+    """
+    notes: tuple[str, ...] = ()
+    trained = None
+    if train.is_trained(reference):
+        training = train.train_builtin(reference, data, _request(data), root, progress=progress)
+        reference, trained, notes = training.reference, training.file, training.notes
+    elif reference.source is None:
+        builtin: BuiltIn = registry.load("model", reference.name)
+        default_args = builtin.arguments(data.evaluation(0, 1)[0].shape[1:], data.classes)
+        reference = replace(reference, args={**default_args, **reference.args})
+        if builtin.fitted_on is not None and reference.weights is None:
+            overlap_note = require_not_trained_on(data, builtin.fitted_on(), name=builtin.name)
+            notes = (overlap_note,) if overlap_note else ()
+    network, note = _load(reference, trained)
+    reference, network, adapted = _adapt_network(reference, network, data, root)
+    notes += tuple(filter(None, (note, adapted)))
+    progress("try the network on real examples", 0.9)
+    _require_fit(network, data, metric, reference.name)
+    digest = weights_file.weights_digest(network)
+    file = None
+    if network.kind == "torch":
+        entry = store.fetch(root, "weights", digest, lambda folder: _save_weights(network.module, folder))
+        file = entry.folder / "model.safetensors"
+        notes += (f"{reference.name}: {entry.note}",) if entry.note else ()
+    code = store.key_of(
+        {
+            "code": weights_file.code_digest(reference),
+            "behaviour": _digest_outputs(network, data),
+            "factory": reference.attribute,
+            "args": dict(reference.args),
+            "called": [{name: asdict(form) for name, form in reference.inputs.items()}, reference.output],
+            "axis": reference.output_axis,
+        }
+    )
+    return Model(
+        reference=reference,
+        weights=file,
+        weights_digest=digest,
+        code_digest=code,
+        notes=notes,
+        int8_digests={own.recipe: weights_file.onnx_digest(own.path) for own in reference.int8},
+    )
+
+
+def _digest_outputs(network: Network, data: Data) -> str | None:
+    """The digest of what the network gives for made-up inputs: a factory may read a configuration that is neither
+    code nor weight. None where it does not take them (its file, code and weights then name it alone)."""
+    try:
+        outputs = _try(network, data.probe(1))
+    except (CaseError, RuntimeError, TypeError, ValueError, IndexError) as error:
+        if out_of_memory(error):
+            raise
+        return None
+    return hashlib.sha256(np.ascontiguousarray(outputs).tobytes()).hexdigest()
+
+
+def load_network(reference: ModelReference, weights: Path | None) -> Network:
+    """The fp32 network in eval mode, with the given weights if any; on one thread."""
+    return _load(reference, weights)[0]
+
+
+def _load(reference: ModelReference, weights: Path | None) -> tuple[Network, str | None]:
+    """The network, and a note where its weights had another precision."""
+    source = "python" if reference.source is None else reference.source
+    if reference.source is None:
+        builtin: BuiltIn = registry.load("model", reference.name)
+        weights = weights or reference.weights or (builtin.weights() if builtin.weights else None)
+        if builtin.kind == "onnx":
+            return Network(kind="onnx", path=weights), None
+        network = Network(kind="torch", module=trainer.fresh(builtin, **reference.args).eval())
+    else:
+        network = registry.load("source", source)(reference)
+    if weights is not None and network.module is not None:
+        weights_file.load_weights(network.module, weights)
+    note = adapt.adapt_module(network.module, reference) if network.kind == "torch" else None
+    return network, note
+
+
+def _adapt_network(
+    reference: ModelReference, network: Network, data: Data, root: Path
+) -> tuple[ModelReference, Network, str | None]:
+    """A network that is a file, as the file that every later stage takes: adapted once, into the cache, and with it the
+    user's int8 files beside it; a note on it."""
+    example = data.evaluation(0, 1) if data.one_shape else ()
+    adapted = _adapt_file(network, reference, example, root)
+    if adapted is None or network.path is None:
+        return reference, network, None
+    int8 = []
+    for own in reference.int8:
+        adapted_int8 = _adapt_file(Network(kind="onnx", path=own.path), reference, example, root)
+        int8.append(own if adapted_int8 is None else replace(own, path=adapted_int8[0]))
+    plain = replace(reference, path=adapted[0], int8=tuple(int8), inputs={}, output=None, output_axis=0)
+    return plain, load_network(plain, None), adapted[1]
+
+
+def _adapt_file(
+    network: Network, reference: ModelReference, example: Inputs, root: Path
+) -> tuple[Path, str | None] | None:
+    """The adapted file in the cache, and a note on it; None where there is nothing to adapt."""
+    write = adapt.file_of(network, reference, example)
+    if write is None:
+        return None
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        return {"note": write(folder / "network")}
+
+    called = [{name: asdict(form) for name, form in reference.inputs.items()}, reference.output, reference.output_axis]
+    parts = {
+        "file": weights_file.weights_digest(network),
+        "called": called,
+        "shapes": [list(array.shape[1:]) for array in example],
+        "code": adapt.code_digest(),
+    }
+    entry = store.fetch(root, "networks", store.key_of(parts), fill)
+    return entry.folder / "network", entry.facts["note"]
+
+
+def _request(data: Data) -> DataRequest:
+    assert data.request is not None  # whoever prepared the data knows what was asked for
+    return data.request
+
+
+def _save_weights(module: Any, folder: Path) -> Mapping[str, Any]:
+    weights_file.save_weights(module, folder / "model.safetensors")
+    return {}
+
+
+def _require_fit(network: Network, data: Data, metric: MetricSpec, name: str) -> None:
+    probes = min(PROBES, data.evaluation_count)
+    inputs = data.evaluation(0, probes)
+    try:
+        outputs = _try(network, inputs)
+        batch_dependence.require_independent(network, inputs, outputs)
+    except dry_run.Misfit as error:
+        shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in inputs)
+        raw = tuple(array[:probes] for array in data._raw("evaluate"))
+        hint = dry_run.hint(network, raw) if data.preprocessing.to_float else ""
+        raise ModelError(f"{name} does not take this data ({shapes}): {error}{hint}") from error
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from error
+    labels = data.evaluation_labels()
+    if labels is not None:
+        # The extremes of all labels stand for them: a class that the network lacks is found now, not after an hour.
+        ends = [labels.min(axis=0), labels.max(axis=0), *labels[: max(0, probes - 2)]]
+        labels = np.stack(ends[:probes]).astype(labels.dtype)
+    problem = metric.load().problem(outputs, labels, data.classes)
+    if problem:
+        raise ModelError(f"{name}: {problem}")
+
+
+def _try(network: Network, inputs: Inputs) -> Array:
+    """The first output for a few examples; raises ``ModelError`` where the network does not take them."""
+    return dry_run.outputs(network, inputs)

@@ -1,0 +1,81 @@
+"""What a plan is made of: variants, the cases that measure them, and what is skipped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qbench.models.base import ModelReference
+from qbench.plan.matrix import variant_id
+from qbench.quant.recipe import Recipe
+from qbench.record.schema import CaseKey
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """Model x recipe x backend: what is built."""
+
+    model: ModelReference
+    mode: str
+    backend: str
+    recipe: Recipe
+
+    @property
+    def id(self) -> str:
+        """``model/mode/backend``, ``model/mode@recipe/backend`` for a recipe that is not the default."""
+        return variant_id(self.model.name, self.mode, self.backend, self.recipe.name)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """Variant x threads x batch size: what is measured."""
+
+    variant: Variant
+    threads: int
+    batch_size: int
+
+    @property
+    def id(self) -> str:
+        """``model/mode/backend/t<threads>/b<batch size>``."""
+        return f"{self.variant.id}/t{self.threads}/b{self.batch_size}"
+
+    @property
+    def key(self) -> CaseKey:
+        """The case as records name it."""
+        return CaseKey(
+            id=self.id,
+            model=self.variant.model.name,
+            mode=self.variant.mode,
+            backend=self.variant.backend,
+            threads=self.threads,
+            batch_size=self.batch_size,
+            recipe=self.variant.recipe.name,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedCase:
+    """A case to measure. ``baseline`` is the id of the like-for-like fp32, None for that fp32 itself;
+    ``reference`` says that the plan added the case, as a baseline that nobody asked for."""
+
+    case: Case
+    baseline: str | None
+    reference: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skip:
+    """A case that cannot exist here, and a reason that a person can act on."""
+
+    case: Case
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What a run will do. ``cases`` stand in the order in which they run: by model, threads and batch size,
+    then by runtime with its fp32 first."""
+
+    suite: str
+    cases: tuple[PlannedCase, ...]
+    skipped: tuple[Skip, ...]
+    notes: tuple[str, ...]

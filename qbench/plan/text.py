@@ -1,0 +1,62 @@
+"""A plan in words: text and JSON; pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+
+from qbench.plan.planner import Plan, PlannedCase, Skip
+
+SCHEMA = 1
+
+
+def text(plan: Plan) -> str:
+    """One line per case in the order of the run, the skipped by reason, then the notes; no trailing newline."""
+    width = max((len(planned.case.id) for planned in plan.cases), default=0)
+    lines = [f"{plan.suite}: {_count(len(plan.cases), 'case')}, {len(plan.skipped)} skipped"]
+    lines += [f"  {planned.case.id:<{width}}  {_describe_role(planned)}" for planned in plan.cases]
+    if plan.skipped:
+        lines += ["skipped:", *_list_skipped(plan.skipped)]
+    lines += [f"note: {note}" for note in plan.notes]
+    return "\n".join(lines)
+
+
+def _list_skipped(skips: Iterable[Skip]) -> Iterator[str]:
+    """Each reason once, its cases under it."""
+    by_reason: dict[str, list[str]] = {}
+    for skip in skips:
+        by_reason.setdefault(skip.reason, []).append(skip.case.id)
+    for reason, cases in by_reason.items():
+        yield f"  {reason}"
+        yield from (f"    {case}" for case in cases)
+
+
+def _describe_role(planned: PlannedCase) -> str:
+    if planned.baseline is not None:
+        return f"against {planned.baseline}"
+    return "baseline, added by the plan" if planned.reference else "baseline"
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def as_json(plan: Plan) -> str:
+    """Everything, for a program."""
+    data = {
+        "schema": SCHEMA,
+        "suite": plan.suite,
+        "cases": [
+            {
+                **asdict(planned.case.key),
+                "baseline": planned.baseline,
+                "reference": planned.reference,
+                "recipe": asdict(planned.case.variant.recipe),
+            }
+            for planned in plan.cases
+        ],
+        "skipped": [{**asdict(skip.case.key), "reason": skip.reason} for skip in plan.skipped],
+        "notes": list(plan.notes),
+    }
+    return json.dumps(data, ensure_ascii=False, indent=1) + "\n"

@@ -1,0 +1,150 @@
+"""What is known of each variant of a suite: its recipe, its baseline, and why it is skipped. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from qbench import registry
+from qbench.errors import UsageError
+from qbench.models.base import NetworkKind, OwnInt8
+from qbench.plan.cases import Case, PlannedCase, Variant
+from qbench.plan.matrix import Cell, case_id
+from qbench.quant.recipe import DEFAULT, Recipe
+from qbench.suite import Suite
+
+if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
+    from qbench.backends.base import Backend
+
+
+class Variants:
+    """What is known of each variant of one suite, asked once: its recipe, and why it cannot be built. ``cores``: how
+    many of them its cases may be measured on."""
+
+    def __init__(self, suite: Suite, backends: Mapping[str, Backend], *, cores: int) -> None:
+        self._suite = suite
+        self._cores = cores
+        self._backends = backends
+        self._models = {reference.name: reference for reference in suite.references()}
+        self._known = {name: (model.missing(), model.kind) for name, model in self._models.items()}
+        self._missing: dict[str, str | None] = {}
+        self._files = {own.recipe for reference in self._models.values() for own in reference.int8}
+        self._choices = {choice.name: choice for choice in suite.recipe}
+        self._variants: dict[tuple[str, str, str, str], Variant] = {}
+        self._reasons: dict[tuple[str, str, str, bool], str | None] = {}
+
+    def backend(self, name: str) -> Backend:
+        """The backend of that name."""
+        if name not in self._backends:
+            raise UsageError(registry.unknown("backend", name, self._backends))
+        return self._backends[name]
+
+    def baseline(self, cell: Cell) -> Cell | None:
+        """The like-for-like fp32 of a cell; None for that fp32 itself."""
+        model, mode, backend, threads, batch_size, _ = cell
+        runtime = self.backend(backend).runtime
+        return None if (mode, backend) == ("fp32", runtime) else (model, "fp32", runtime, threads, batch_size, DEFAULT)
+
+    def why_skipped(self, cell: Cell) -> str | None:
+        """Why a cell is skipped: for its own sake, or because its baseline cannot be; None if it runs."""
+        own = self._why_not(cell[:3], cell[-1] in self._files) or self.why_too_wide(cell)
+        baseline = self.baseline(cell)
+        if own is not None or baseline is None:
+            return own
+        reason = self._why_not(baseline[:3])
+        return None if reason is None else f"its baseline {case_id(baseline)} is skipped: {reason}"
+
+    def why_too_wide(self, cell: Cell) -> str | None:
+        """Why a cell has too many threads: beyond the cores they would share one, and measure the scheduler; None if
+        each has its own. A suite travels between machines, so such a cell is skipped, not an error."""
+        threads = cell[3]
+        if threads <= self._cores:
+            return None
+        named = self._suite.measure.cores is not None
+        whose, more = (
+            ("measure.cores names", "name more") if named else ("this process may use", "allow it more (taskset)")
+        )
+        have = "1 core" if self._cores == 1 else f"{self._cores} cores"
+        return f"{threads} threads, but {whose} {have}; take fewer threads, or {more}"
+
+    def _why_not(self, variant: tuple[str, str, str], own_file: bool = False) -> str | None:
+        key = (*variant, own_file)
+        if key not in self._reasons:
+            model, mode, name = variant
+            backend = self.backend(name)
+            if name not in self._missing:
+                self._missing[name] = backend.missing()
+            missing, kind = self._known[model]
+            wanted: NetworkKind = "onnx" if own_file else kind
+            reason = missing or self._missing[name] or backend.why_not(mode=mode, kind=wanted)
+            if reason is None and mode not in backend.modes:
+                reason = f"{name} has no {mode} mode; it has {', '.join(backend.modes)}"
+            self._reasons[key] = reason
+        return self._reasons[key]
+
+    def case(self, cell: Cell) -> Case:
+        """The case of a cell; cases of one variant share it."""
+        model, mode, backend, threads, batch_size, recipe = cell
+        key = (model, mode, backend, recipe)
+        if key not in self._variants:
+            own = self._models[model].own_int8(recipe)
+            taken = self.recipe(mode, backend, recipe) if own is None else self._recipe_of_file(mode, backend, own)
+            self._variants[key] = Variant(model=self._models[model], mode=mode, backend=backend, recipe=taken)
+        return Case(variant=self._variants[key], threads=threads, batch_size=batch_size)
+
+    def recipe(self, mode: str, backend: str, name: str) -> Recipe:
+        """The recipe of that name as the backend takes it, without open choices."""
+        recipe = self._suite.quantize.recipe(mode, backend)
+        if mode == "fp32":
+            return recipe
+        if (choice := self._choices.get(name)) is not None:
+            recipe = choice.over(recipe)
+        return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
+
+    def _recipe_of_file(self, mode: str, backend: str, own: OwnInt8) -> Recipe:
+        """The recipe of a file that the user brings: of what the suite says of its mode, only the least coverage."""
+        least = self._suite.quantize.recipe(mode, backend).min_coverage
+        recipe = Recipe(name=own.recipe, file=own.file, min_coverage=least, canonicalize=False, clip_ranges=False)
+        return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
+
+    def why_no_recipe(self, mode: str, backend: str, name: str) -> str | None:
+        """Why a recipe has no meaning for a mode on a backend: another flow, or nothing that differs; None if it has.
+
+        Raises ``UsageError`` for a name that the suite's ``recipe`` does not hold.
+        """
+        if mode == "fp32":
+            return None
+        if name in self._files:
+            runs = self.backend(backend).int8_files
+            return None if runs else "an int8 ONNX file of your own runs on onnxruntime and openvino"
+        if name not in self._choices:
+            have = ", ".join(self._choices)
+            raise UsageError(f"{self._suite.place('matrix.include')}: no recipe named '{name}'; there are {have}")
+        flow, flows = self._choices[name].flow, self.backend(backend).flows
+        if flow is not None and flow not in flows:
+            return f"its flow is {' or '.join(flows) or 'its own'}"
+        own = replace(self.recipe(mode, backend, name), name=DEFAULT)
+        if (reason := _why_not_calibrator(own)) is not None:
+            return reason
+        for other in itertools.takewhile(lambda choice: choice != name, self._choices):
+            known = self._choices[other].flow
+            if (known is None or known in flows) and own == replace(self.recipe(mode, backend, other), name=DEFAULT):
+                return f"it is the same as {other}"
+        return None
+
+    def planned(self, cell: Cell, reference: bool) -> PlannedCase:
+        """The planned case of a cell that runs."""
+        baseline = self.baseline(cell)
+        name = None if baseline is None else case_id(baseline)
+        return PlannedCase(case=self.case(cell), baseline=name, reference=reference)
+
+
+def _why_not_calibrator(recipe: Recipe) -> str | None:
+    """Why the flow of a recipe cannot use its calibrator; None if it can."""
+    name = recipe.calibrator
+    if name is None or name in registry.BUILT_IN["calibrator"]:  # they serve every flow, and loading one imports numpy
+        return None
+    flows = registry.load("calibrator", name).flows
+    return None if recipe.flow in flows else f"its calibrator {name} is for the flow {' or '.join(flows)}"

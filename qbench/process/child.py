@@ -1,0 +1,196 @@
+"""Inside a child process: what it does first, how it answers, and what its errors become on the way home."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import importlib
+import os
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import CaseError, CaseSkipped, QbenchError, WorkerError, out_of_memory
+from qbench.files.full_disk import is_full
+from qbench.process.pipe import Inbox, pack, receive, send
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
+_sending = threading.Lock()
+
+
+def serve(
+    connection: Connection,
+    log: Connection,
+    memory_bytes: int | None,
+    cores: tuple[int, ...] | None,
+    fresh: bool,
+    imports: tuple[str, ...],
+) -> None:
+    """The child's life: set itself up, make the session, answer requests until the pipe closes.
+
+    It leads a session, so that whatever it forks can be ended with it.
+
+    ``imports`` are imported on any core, before it is pinned to ``cores``: several starting children then share all
+    cores, and what is pinned (thread pools, memory) does not exist yet.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    _quiet(log)
+    _lead_session()
+    if not fresh:
+        _die_with_parent()
+    _offer_to_the_oom_killer()
+    _limit_memory(memory_bytes)
+    for name in imports:
+        with contextlib.suppress(ImportError):  # told where it is needed
+            importlib.import_module(name)
+    if cores is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+    session: Any = None
+    inbox = Inbox()
+    while True:
+        try:
+            message = receive(connection.fileno(), inbox)
+        except (EOFError, OSError):
+            return
+        try:
+            if message[0] == "start":
+                _, factory, args = message
+                session = factory(*args)
+                value = None
+            else:
+                method, args = message
+                value = _invoke(session, method, args, connection)
+            answer = pack(("result", value))
+        except BaseException as error:
+            traceback.print_exc()
+            answer = pack(("error", _portable(error)))
+        try:
+            _send(connection, answer)
+        except (BrokenPipeError, ConnectionError):
+            return
+
+
+def _invoke(session: Any, method: str, args: tuple[Any, ...], connection: Connection) -> Any:
+    function = getattr(session, method)
+    if isinstance(session, Function):
+        return function(*args, progress=lambda text, share: _send(connection, pack(("progress", (text, share)))))
+    return function(*args)
+
+
+def _send(connection: Connection, message: bytes) -> None:
+    with _sending:  # progress can come from any thread
+        send(connection.fileno(), message)
+
+
+def _portable(error: BaseException) -> QbenchError:
+    """The error in a form that travels: qbench's own as they are, any other as one line with its place."""
+    if isinstance(error, CaseError | CaseSkipped):
+        return type(error)(str(error))
+    if isinstance(error, QbenchError):
+        return CaseError(str(error))
+    if out_of_memory(error):
+        return WorkerError(
+            f"ran out of memory ({_first_line(error)}); free some, raise limits.memory_bytes, "
+            "or ask for fewer samples or a smaller batch"
+        )
+    if not isinstance(error, OSError) and is_full(temporary := Path(tempfile.gettempdir())):
+        return WorkerError(f"the disk of {temporary} is full: make room, or set TMPDIR ({_first_line(error)})")
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return WorkerError(f"{type(error).__name__}: {_first_line(error)}{place}")
+
+
+_INTERPRETER = "The following operation failed in the TorchScript interpreter"
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return "no message"
+    # What TorchScript says first is the same of every error; the cause stands last.
+    cause = lines[-1] if lines[0].startswith(_INTERPRETER) else lines[0]
+    return cause[:500]
+
+
+def _quiet(log: Connection) -> None:
+    """Libraries write to stdout and stderr as they like: qbench reads it, and its end tells why a child died."""
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
+    log.close()
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    faulthandler.enable()
+
+
+def _lead_session() -> None:
+    """A session and a group of its own; on Linux, orphans below it become its children, whatever their session."""
+    if hasattr(os, "setsid"):
+        os.setsid()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(option, value)
+
+
+def _die_with_parent() -> None:
+    """A killed qbench leaves no child behind (Linux; elsewhere a child ends when it next reads its pipe).
+
+    The server ends when no one holds its lifeline any more, and its children die with it. multiprocessing hands
+    the lifeline to every child, so that it could start children of its own; ours never do, and let go of it.
+    """
+    from multiprocessing import forkserver
+
+    server: Any = forkserver._forkserver
+    lifeline = getattr(server, "_forkserver_alive_fd", None)
+    if lifeline is not None:
+        os.close(lifeline)
+        server._forkserver_alive_fd = None
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _offer_to_the_oom_killer() -> None:
+    with contextlib.suppress(OSError):  # not Linux, or not allowed: the kernel then chooses by size
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _limit_memory(memory_bytes: int | None) -> None:
+    """Private memory is limited, so that running out is an error message and not a killed machine."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    import psutil
+
+    limit = memory_bytes if memory_bytes is not None else int(psutil.virtual_memory().available * 0.9)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+class Function:
+    """The session of a one-shot call."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def run(self, args: tuple[Any, ...], *, progress: Callable[[str, float], None]) -> Any:
+        """What the function returns."""
+        return self._function(*args, progress=progress)
+
+
+def freeze_garbage_collector() -> None:
+    """No collection inside a timed region; what exists is never scanned again."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()

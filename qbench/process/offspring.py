@@ -1,0 +1,79 @@
+"""The processes of this qbench as a whole: one folder for their files, one process that outlives it to end them all."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing.util
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbench.process import reaper
+
+_ENDING_SECONDS = 5.0
+_lock = threading.Lock()
+
+
+@dataclass(kw_only=True)
+class Offspring:
+    """``folder`` is the temporary folder of the children, ``mark`` what they have in their environment."""
+
+    folder: Path
+    mark: str
+    reaper: subprocess.Popen[bytes] | None
+    owner: int  # the process that started it; a fork of it is another one
+
+    def environment(self) -> dict[str, str]:
+        """What a starting child inherits."""
+        return {reaper.MARK: self.mark, "TMPDIR": str(self.folder)}
+
+    def begins(self, group: int | None) -> None:
+        """A group is to be ended with this process."""
+        self._tell("+", group)
+
+    def ended(self, group: int | None) -> None:
+        """A group has come to its end."""
+        self._tell("-", group)
+
+    def end(self) -> None:
+        """Ends everything and waits until it is gone."""
+        if self.reaper is None or self.reaper.stdin is None or os.getpid() != self.owner:
+            return
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            os.write(self.reaper.stdin.fileno(), reaper.ENDING.encode())
+            self.reaper.stdin.close()
+            self.reaper.wait(_ENDING_SECONDS)
+
+    def _tell(self, sign: str, group: int | None) -> None:
+        if self.reaper is not None and self.reaper.stdin is not None and group is not None:
+            with contextlib.suppress(OSError, ValueError):  # killed by somebody: nothing is lost while qbench lives
+                os.write(self.reaper.stdin.fileno(), f"{sign}{group}\n".encode())
+
+
+_known: Offspring | None = None
+
+
+def offspring() -> Offspring:
+    """That of this process; the process that ends it is started the first time."""
+    global _known
+    with _lock:
+        if _known is None or _known.owner != os.getpid():
+            folder, mark = Path(multiprocessing.util.get_temp_dir()), secrets.token_hex(16)
+            _known = Offspring(folder=folder, mark=mark, reaper=_start(folder, mark), owner=os.getpid())
+            atexit.register(_known.end)
+        return _known
+
+
+def _start(folder: Path, mark: str) -> subprocess.Popen[bytes] | None:
+    """The reaper in a session of its own, so that no Ctrl-C ends it; None where there are no process groups."""
+    if not hasattr(os, "killpg"):  # Windows
+        return None
+    command = [sys.executable, "-I", "-S", str(Path(reaper.__file__)), str(folder), mark]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )

@@ -1,0 +1,323 @@
+"""Child processes: start one, ask it things, time it out, learn why it died.
+
+Everything that holds process-global state (the quantized engine, thread pools, the allocator) lives in a child.
+A child is forked from a server that has imported the heavy libraries while no thread pool had started
+(``fresh=False``: ready in 18 ms with 7 MB of its own; medians of 9 on 2 cores, torch and onnxruntime loaded), or is a
+fresh interpreter (``fresh=True``: 0.93 s and 151 MB; one memory layout is one sample).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import selectors
+import signal
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qbench.errors import WorkerError
+from qbench.process import child, pipe, reaper
+from qbench.process.offspring import offspring
+
+# Read once by OpenMP, MKL and OpenBLAS when they are imported; more threads are asked for by their own calls later.
+THREAD_VARIABLES = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",  # an idle worker must not spin on the core of the one that is measured
+}
+_CHUNK = 1 << 16
+_LOG_BYTES = 1 << 18  # kept of what a child writes: a fatal error lists every thread and every module
+_LOOK_SECONDS = 1.0  # between two looks at a process whose end is not told, since what it forked holds its pipes
+_starting = threading.Lock()
+_alive: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one request to a child may take: wall seconds, and bytes of private memory (None: what is free)."""
+
+    seconds: float = 600.0
+    memory_bytes: int | None = None
+
+
+class Worker:
+    """A child process that holds one session object and answers one request at a time.
+
+    ``factory(*args)`` makes the session inside the child, once ``ready`` asks for it: until then the child sets itself
+    up and imports ``imports``, beside other starting children. ``ask("name", ...)`` calls a method of the session.
+    A context manager: leaving it ends the child.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[..., Any],
+        *args: Any,
+        limits: Limits,
+        cores: tuple[int, ...] | None = None,
+        fresh: bool = False,
+        imports: tuple[str, ...] = (),
+        name: str = "worker",
+    ) -> None:
+        self._limits = limits
+        self._name = name
+        self._log = bytearray()
+        self._inbox = pipe.Inbox()
+        self._waiting = False
+        self._session = (factory, args)
+        context: Any = multiprocessing.get_context("spawn" if fresh else "forkserver")
+        self._connection, theirs = context.Pipe()
+        self._output, their_output = context.Pipe(duplex=False)
+        self._process = context.Process(
+            target=child.serve,
+            args=(theirs, their_output, limits.memory_bytes, cores, fresh, imports),
+            name=name,
+            daemon=True,
+        )
+        self._offspring = offspring()
+        try:
+            with _starting, _environment(THREAD_VARIABLES | self._offspring.environment()), _without_main():
+                if not fresh:
+                    multiprocessing.set_forkserver_preload(["qbench.process.preload"])
+                self._process.start()
+                _alive.add(self)
+        except (OSError, EOFError) as error:  # no more processes, no more files, or no memory for another one
+            raise WorkerError(f"a child process cannot be started: {_why_not(error)}") from error
+        finally:
+            theirs.close()
+            their_output.close()
+        self._offspring.begins(self.pid)
+        self._selector = selectors.DefaultSelector()
+        for end in (self._connection, self._output):
+            os.set_blocking(end.fileno(), False)
+            self._selector.register(end, selectors.EVENT_READ)
+        self._selector.register(self._process.sentinel, selectors.EVENT_READ)
+
+    def ready(self) -> None:
+        """Has the session made and waits for it; raises what making it raised."""
+        self._send(("start", *self._session))
+        self._receive(None)
+
+    def ask(self, method: str, *args: Any, progress: Callable[[str, float], None] | None = None) -> Any:
+        """What the session's method returns; raises ``CaseError`` (or ``CaseSkipped``) with the reason."""
+        self._send((method, args))
+        return self._receive(progress)
+
+    def close(self) -> None:
+        """Ends the child, kindly if it listens, and every process below it."""
+        below = reaper.descendants(self.pid) if self.pid is not None else []
+        with contextlib.suppress(OSError):
+            self._connection.close()
+        self._process.join(timeout=1.0)
+        self._kill(below)
+        self._output.close()
+        self._selector.close()
+        self._offspring.ended(self.pid)
+        with _starting:
+            _alive.discard(self)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int | None:
+        """The process number of the child, and of its group."""
+        pid: int | None = self._process.pid
+        return pid
+
+    def end(self) -> None:
+        """Kills the child and what it forked at once; whoever waits for it hears of its death."""
+        if self.pid is None:
+            return
+        below = reaper.descendants(self.pid)
+        if hasattr(os, "killpg"):
+            reaper.kill_group(self.pid)
+        self._process.kill()  # also one that does not lead its group yet
+        for pid in below:
+            reaper.kill(pid)
+
+    def _send(self, message: Any) -> None:
+        if self._waiting:
+            raise WorkerError(f"{self._name} still works on what it was asked before")
+        deadline = time.monotonic() + self._limits.seconds
+        rest = memoryview(pipe.pack(message))
+        self._waiting = True
+        self._selector.modify(self._connection, selectors.EVENT_WRITE)
+        try:
+            while rest:
+                self._wait(deadline, selectors.EVENT_WRITE)
+                with contextlib.suppress(BlockingIOError):
+                    rest = rest[os.write(self._connection.fileno(), rest[:_CHUNK]) :]
+        except ConnectionError as error:
+            raise self._died() from error
+        finally:
+            self._selector.modify(self._connection, selectors.EVENT_READ)
+
+    def _receive(self, progress: Callable[[str, float], None] | None) -> Any:
+        """The answer to what was asked; one deadline for all of it, however it comes."""
+        deadline = time.monotonic() + self._limits.seconds
+        while True:
+            try:
+                kind, value = self._message(deadline)
+            except (pipe.NoMessage, ValueError, TypeError) as error:
+                self._kill()
+                raise WorkerError(
+                    f"what it sent is no answer of qbench's ({error}), so it was stopped; code of the model must not "
+                    "write to file descriptors that it has not opened"
+                ) from error
+            if kind == "progress":
+                if progress is not None:
+                    progress(*value)
+                continue
+            self._waiting = False
+            if kind == "error":
+                raise value
+            return value
+
+    def _message(self, deadline: float) -> Any:
+        while (message := self._inbox.take()) is None:
+            self._wait(deadline, selectors.EVENT_READ)
+            try:
+                data = os.read(self._connection.fileno(), pipe.CHUNK)
+            except BlockingIOError:
+                continue
+            except ConnectionError as error:
+                raise self._died() from error
+            if not data:
+                raise self._died()
+            self._inbox.add(data)
+        return message[0]
+
+    def _wait(self, deadline: float, event: int) -> None:
+        """Returns once the pipe can be read or written; keeps the child's output meanwhile. Raises ``WorkerError`` for
+        a child that died or that took too long."""
+        ended = False
+        while True:
+            left = deadline - time.monotonic()
+            events = {key.fileobj: mask for key, mask in self._selector.select(min(max(left, 0.0), _LOOK_SECONDS))}
+            if self._output in events:
+                self._read_output()
+            if events.get(self._connection, 0) & event:
+                return
+            if ended:
+                raise self._died()
+            # One more look: what it sent before it ended is still to be read.
+            ended = self._process.sentinel in events or not self._process.is_alive()
+            if left <= 0 and not ended:
+                self._kill()
+                raise WorkerError(
+                    f"took longer than {self._limits.seconds:g} s and was stopped; "
+                    "raise limits.stage_seconds if it needs more"
+                )
+
+    def _read_output(self) -> None:
+        """Takes what the child has written so far, and keeps the end of it."""
+        try:
+            while data := os.read(self._output.fileno(), _CHUNK):
+                self._log += data
+                del self._log[:-_LOG_BYTES]
+                if len(data) < _CHUNK:
+                    return
+        except BlockingIOError:
+            return
+        with contextlib.suppress(KeyError):  # it closed it, or is gone
+            self._selector.unregister(self._output)
+
+    def _died(self) -> WorkerError:
+        self._process.join(timeout=5.0)
+        code = self._process.exitcode
+        self._kill()
+        self._read_output()
+        last_words = _last_words(self._log.decode(errors="replace"))
+        if code is None:
+            return WorkerError(f"the process closed its connection to qbench and was stopped{last_words}")
+        if code < 0:
+            name = signal.Signals(-code).name
+            cause = " (most often: the system ran out of memory)" if name == "SIGKILL" else ""
+            return WorkerError(f"the process was ended by {name}{cause}{last_words}")
+        return WorkerError(f"the process ended with exit code {code}{last_words}")
+
+    def _kill(self, below: Sequence[int] = ()) -> None:
+        """Kills the child and what it forked, and waits until the child is gone."""
+        self.end()
+        for pid in below:
+            reaper.kill(pid)
+        self._process.join(timeout=5.0)
+
+
+def _last_words(log: str) -> str:
+    """What a dead child wrote last; of a fatal error where in Python it was, not the list of modules behind it."""
+    lines = log.strip().splitlines()
+    fatal = [i for i, line in enumerate(lines) if line.startswith("Fatal Python error")]
+    if fatal:
+        place = next((line.strip() for line in lines[fatal[-1] :] if line.strip().startswith("File ")), "")
+        return f"; its last words: {lines[fatal[-1]]} {place}".rstrip()[:300]
+    return f"; its last words: {lines[-1][:300]}" if lines else ""
+
+
+def call(
+    function: Callable[..., Any],
+    *args: Any,
+    limits: Limits,
+    progress: Callable[[str, float], None] | None = None,
+    cores: tuple[int, ...] | None = None,
+) -> Any:
+    """What ``function(*args, progress=...)`` returns when it runs in a child of its own."""
+    with Worker(child.Function, function, limits=limits, cores=cores, name=function.__name__) as worker:
+        worker.ready()
+        return worker.ask("run", args, progress=progress)
+
+
+def end_all() -> None:
+    """Kills every living child of this process; for an interrupt, after which nobody wants their answers."""
+    with _starting:
+        alive = list(_alive)
+    for worker in alive:
+        worker.end()
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """The variables as a starting child inherits them, for this moment only."""
+    saved = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Children must not run the caller's script again, as multiprocessing would have them do."""
+    main = sys.modules["__main__"]
+    saved = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
+    main.__spec__ = None
+    if "__file__" in saved:
+        del main.__file__
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            setattr(main, name, value)
+
+
+def _why_not(error: OSError | EOFError) -> str:
+    """Why no process starts. Its socket lies in the temporary folder, and its path may have 107 characters."""
+    if "AF_UNIX path too long" in str(error):
+        return f"the path of the temporary folder, {tempfile.gettempdir()}, is too long; set TMPDIR to a shorter one"
+    return str(error) or type(error).__name__

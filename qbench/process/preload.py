@@ -1,0 +1,31 @@
+"""What the server of child processes imports before it forks the first one; importing this module does it.
+
+Everything imported here is shared by all children for nothing; what exists is frozen, so that no child's garbage
+collector walks through it (and so copies its pages) again. No thread pool starts: a forked child could not use it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+
+MODULES = (
+    "numpy",
+    "torch",
+    "onnxruntime",
+    "scipy.stats",
+    "scipy.optimize",
+    "statsmodels.stats.proportion",
+    "safetensors.torch",
+    "threadpoolctl",
+    "psutil",
+    "qbench.evaluate.predictions",
+    "qbench.measure.worker",
+)
+
+for _name in MODULES:
+    with contextlib.suppress(ImportError):  # a runtime that is missing is told where it is asked for
+        importlib.import_module(_name)
+gc.collect()
+gc.freeze()

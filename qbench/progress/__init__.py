@@ -1,0 +1,1 @@
+"""What a reader sees while work goes on, and what a terminal can show."""

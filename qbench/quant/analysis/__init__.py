@@ -1,0 +1,1 @@
+"""Where accuracy is lost: layer errors, ranges, clipping, inputs unlike those of the calibration."""

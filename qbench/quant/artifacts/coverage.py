@@ -1,0 +1,95 @@
+"""Coverage: the share of a model's multiply-accumulates that really run in int8, by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from qbench.record.schema import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer that multiplies and accumulates, in execution order; ``macs`` at batch size 1, None where it is known
+    to multiply but not how much."""
+
+    name: str
+    operator: str
+    macs: int | None
+    int8: bool
+
+
+def align(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The reference's layers, each marked with what the artifact ran for it.
+
+    ``reference`` is the fp32 network (its names, its multiply-accumulates), ``artifact`` the operators that were
+    seen to run. Both are in execution order. A layer is int8 when an int8 operator with as many
+    multiply-accumulates ran at its place in the order; fusion removes operators but neither reorders nor
+    resizes them, so the longest in-order match is the right one. An int8 operator that matches no layer
+    (a rewritten one) is ignored: coverage is then understated, never overstated. One that cannot be counted is kept
+    at the end, since how much it does is not known.
+    """
+    if [layer.macs for layer in reference] == [layer.macs for layer in artifact]:
+        pairs = list(zip(reference, artifact, strict=True))
+        return tuple(replace(ours, operator=theirs.operator, int8=theirs.int8) for ours, theirs in pairs)
+    matched = _longest_match([layer.macs for layer in reference], artifact)
+    layers = [
+        replace(layer, operator=matched[i].operator, int8=matched[i].int8) if i in matched else layer
+        for i, layer in enumerate(reference)
+    ]
+    placed = {id(layer) for layer in matched.values()}
+    return (*layers, *(layer for layer in artifact if layer.macs is None and id(layer) not in placed))
+
+
+def _longest_match(macs: Sequence[int | None], artifact: Sequence[Layer]) -> dict[int, Layer]:
+    """Position in ``macs`` -> the artifact's layer, for a longest common subsequence by multiply-accumulates."""
+    rows, columns = len(macs), len(artifact)
+    length = [[0] * (columns + 1) for _ in range(rows + 1)]
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            same = macs[i] == artifact[j].macs
+            length[i][j] = length[i + 1][j + 1] + 1 if same else max(length[i + 1][j], length[i][j + 1])
+    matches: dict[int, Layer] = {}
+    i = j = 0
+    while i < rows and j < columns:
+        if macs[i] == artifact[j].macs:
+            matches[i] = artifact[j]
+            i, j = i + 1, j + 1
+        elif length[i + 1][j] >= length[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return matches
+
+
+def share(layers: Sequence[Layer]) -> float | None:
+    """Multiply-accumulates in int8 over all of them, 0 to 1; 0 for a model that has none, None where the work of a
+    layer is not known (``why_unknown``)."""
+    counted = [(layer.macs, layer.int8) for layer in layers if layer.macs is not None]
+    if len(counted) < len(layers):
+        return None
+    total = sum(macs for macs, _ in counted)
+    return sum(macs for macs, int8 in counted if int8) / total if total else 0.0
+
+
+def why_unknown(layers: Sequence[Layer], most: int = 3) -> str | None:
+    """Why the share of the layers in int8 is not known; None where it is."""
+    names = [f"{layer.name} ({layer.operator})" for layer in layers if layer.macs is None]
+    if not names:
+        return None
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"how much {', '.join(names[:most])}{more} multiplies cannot be counted"
+
+
+def warnings(records: Iterable[Record]) -> tuple[str, ...]:
+    """One sentence for each reason for which coverage is not known, with the cases it concerns."""
+    cases: dict[str, list[str]] = {}
+    for record in records:
+        coverage = record.artifact.coverage if record.artifact else None
+        if coverage is not None and coverage.unknown is not None:
+            cases.setdefault(coverage.unknown, []).append(record.case.id)
+    return tuple(
+        f"which share of the work runs in int8 is not known, so min_coverage judges nothing here: {reason} "
+        f"({', '.join(named)})"
+        for reason, named in cases.items()
+    )

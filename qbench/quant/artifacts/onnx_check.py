@@ -1,0 +1,384 @@
+"""An ONNX file from anywhere -> a model that can be worked with, or one message: the file and what is wrong in it.
+
+onnx's readers trust what a file says of itself. Before one of them decodes a tensor, its type, its dimensions and the
+bytes that it holds must belong together, every name must be text, and weights beside the file must lie beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from qbench.errors import DataError, ModelError, QbenchError, out_of_memory
+
+# Bits of an element where they are not numpy's; what is not here has 8 times its itemsize.
+_BITS = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6, "BOOL": 8}
+# The field of a TensorProto that holds its values where these are no raw bytes.
+_FIELDS = {
+    "FLOAT": "float_data", "COMPLEX64": "float_data", "DOUBLE": "double_data", "COMPLEX128": "double_data",
+    "INT64": "int64_data", "UINT32": "uint64_data", "UINT64": "uint64_data", "STRING": "string_data",
+}  # fmt: skip
+_LARGEST = 2**31 - 1  # bytes of a protobuf message
+# Attributes by which ONNX Runtime divides: 0 ends its process (group of a ConvTranspose, seen with 1.31).
+_DIVISORS = ("group", "strides", "dilations", "kernel_shape", "blocksize", "num_groups", "num_outputs")
+_DENSE = 2**28  # elements of a sparse initializer, which runtimes make dense
+_EXPANDED = 1_000_000  # nodes, once the functions of a model stand where they are called
+_LONGEST = 300  # characters of a library's message that are quoted
+
+
+def load(file: Path, *, weights: bool = True, valid: bool = True) -> Any:
+    """The ``ModelProto`` of a file; ``weights``: with its external data taken in, ``valid``: after ``require_valid``.
+
+    Raises ``ModelError``: no such file, not ONNX, names that are no text, tensors whose type, dimensions and bytes
+    contradict each other, external data outside the model's folder or larger than this machine's memory.
+    """
+    model = _parsed(file)
+    for what in _problems(model, file):
+        raise ModelError(f"{file}: {what}")
+    if valid:
+        require_valid(model, file)
+    if weights:
+        _take_in(model, file)
+        _make_dense(model, file)
+    return model
+
+
+@contextlib.contextmanager
+def named(file: Path, *others: Path, kind: type[QbenchError] = QbenchError) -> Iterator[None]:
+    """What is raised inside (of ``kind``) names ``file`` before each of its lines, unless it names it or one of the
+    others already or is about data; memory that runs out is a ``ModelError``."""
+    try:
+        yield
+    except DataError:
+        raise
+    except kind as error:
+        text = str(error)
+        if any(str(path) in text for path in (file, *others)):
+            raise
+        raise type(error)("\n".join(f"{file}: {line}" for line in text.splitlines())) from error
+    except Exception as error:
+        if isinstance(error, RecursionError):
+            raise ModelError(f"{file}: too many of its nodes lie behind or within one another") from error
+        if isinstance(error, QbenchError) or not out_of_memory(error):
+            raise
+        what = f"memory ran out ({_words(error)}); is there a very large shape in it, or is a batch too large?"
+        raise ModelError(f"{file}: {what}") from error
+
+
+def require_valid(model: Any, file: Path) -> None:
+    """Raises ``ModelError`` with what onnx's checker finds, on a copy without the large weights."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(_without_weights(model))
+    except (onnx.checker.ValidationError, RuntimeError, ValueError, TypeError, KeyError, IndexError) as error:
+        if out_of_memory(error):
+            raise
+        raise ModelError(f"{file}: not a valid ONNX model: {_words(error)}") from error
+
+
+def _parsed(file: Path) -> Any:
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    try:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError(f"{file}: not a file; give the .onnx file itself")
+        if status.st_size > _LARGEST:
+            raise ModelError(f"{file}: more than 2 GB, which protobuf does not read; save it with external data")
+        model = onnx.ModelProto.FromString(file.read_bytes())
+    except FileNotFoundError as error:
+        raise ModelError(f"{file}: no such file") from error
+    except (DecodeError, OSError) as error:
+        raise ModelError(f"{file}: not a whole ONNX file ({_words(error)})") from error
+    if not model.graph.node or not model.graph.output:
+        raise ModelError(f"{file}: an ONNX file without {'nodes' if model.graph.output else 'outputs'}")
+    return model
+
+
+def _problems(model: Any, file: Path) -> Iterator[str]:
+    """What is wrong with the names, types and tensors of a model."""
+    functions = _functions(model)
+    bodies = [model.graph, *model.functions]
+    if (strange := _strange_text(model)) is not None:
+        yield f"a name in it is no text: {strange[:40]!r}"
+        return
+    needed = 0
+    for body in bodies:
+        for graph in _with_inner(body):
+            yield from _value_problems(graph)
+            yield from _node_problems(graph)
+    for tensor in _tensors(bodies):
+        what = _tensor_problem(tensor)
+        if what is None and _is_external(tensor):
+            what = _external_problem(tensor, file)
+            needed += _bytes(tensor) or 0
+        if what is not None:
+            yield f"tensor {_quoted(tensor.name)}: {what}"
+    for sparse in model.graph.sparse_initializer:
+        if any(size < 0 for size in sparse.dims) or math.prod(sparse.dims) >= _DENSE:
+            yield f"tensor {_quoted(sparse.values.name)}: a sparse tensor of the shape {_shape(sparse)}"
+    if needed > (memory := psutil.virtual_memory().total):
+        yield f"its weights take {needed / 2**30:.1f} GB, this machine has {memory / 2**30:.1f} GB of memory"
+    yield from _function_problems(model, functions)
+
+
+def _with_inner(body: Any) -> Iterator[Any]:
+    """A graph (or the body of a function) and those inside its nodes; protobuf bounds how deep they lie."""
+    yield body
+    for node in body.node:
+        for one in node.attribute:
+            for graph in (*([one.g] if one.HasField("g") else []), *one.graphs):
+                yield from _with_inner(graph)
+
+
+def _tensors(bodies: list[Any]) -> Iterator[Any]:
+    """Every tensor that graphs and functions hold."""
+    for body in bodies:
+        for graph in _with_inner(body):
+            attributes = [one for node in graph.node for one in node.attribute]
+            attributes += getattr(graph, "attribute_proto", ())  # defaults of a function
+            yield from getattr(graph, "initializer", ())
+            yield from (one.t for one in attributes if one.HasField("t"))
+            yield from (tensor for one in attributes for tensor in one.tensors)
+            sparse = [*getattr(graph, "sparse_initializer", ())]
+            sparse += [held for one in attributes for held in one.sparse_tensors]
+            sparse += [one.sparse_tensor for one in attributes if one.HasField("sparse_tensor")]
+            yield from (tensor for held in sparse for tensor in (held.values, held.indices))
+
+
+def _value_problems(graph: Any) -> Iterator[str]:
+    """Declared inputs, outputs and values of a type that there is not."""
+    for field in ("input", "output", "value_info"):
+        for value in getattr(graph, field, ()):
+            if isinstance(value, str):  # of a function
+                continue
+            wrong = _type_problem(value.type)
+            if wrong is not None:
+                yield f"{field} {_quoted(value.name)}: {wrong}"
+
+
+def _strange_text(message: Any) -> bytes | None:
+    """The first text of a message that is no UTF-8 (protobuf gives it as bytes); None where all of it is text."""
+    if message.DESCRIPTOR.name == "TensorProto":  # its values are bytes as a rule, and many
+        held = [(message.DESCRIPTOR.fields_by_name[one], getattr(message, one)) for one in ("name", "external_data")]
+    else:
+        held = message.ListFields()
+    for field, value in held:
+        for inner in value if field.is_repeated else (value,):
+            if field.message_type is not None:
+                if (strange := _strange_text(inner)) is not None:
+                    return strange
+            elif field.type != field.TYPE_STRING:
+                break
+            elif isinstance(inner, bytes):
+                return inner
+    return None
+
+
+def _type_problem(kind: Any) -> str | None:
+    which = kind.WhichOneof("value")
+    if which in ("tensor_type", "sparse_tensor_type"):
+        held = getattr(kind, which)
+        return None if held.elem_type == 0 or _name(held.elem_type) else f"an unknown data type ({held.elem_type})"
+    if which in ("sequence_type", "optional_type"):
+        return _type_problem(getattr(kind, which).elem_type)
+    if which == "map_type":
+        return _type_problem(kind.map_type.value_type)
+    return None
+
+
+def _node_problems(graph: Any) -> Iterator[str]:
+    """Nodes without an output that counts, or with a number by which a runtime divides without asking."""
+    for node in graph.node:
+        if not any(node.output):
+            yield f"node {_quoted(node.name or node.op_type)}: it gives nothing"
+        for one in node.attribute:
+            values = list(one.ints) or ([one.i] if one.HasField("i") else [])
+            if one.name in _DIVISORS and min(values, default=1) < 1:
+                yield f"node {_quoted(node.name or node.op_type)}: {one.name} {values}: at least 1 is needed"
+
+
+def _tensor_problem(tensor: Any) -> str | None:
+    """Why the bytes of a tensor are not what its type and dimensions say."""
+    kind = _name(tensor.data_type)
+    if kind is None:
+        return f"an unknown data type ({tensor.data_type})"
+    if any(size < 0 for size in tensor.dims):
+        return f"a negative dimension in its shape {_shape(tensor)}"
+    count = math.prod(tensor.dims)
+    if count >= 2**60:
+        return f"a shape that nothing can hold, {_shape(tensor)}"
+    if _is_external(tensor):
+        return "text cannot lie in another file" if kind == "STRING" else None
+    if kind != "STRING" and tensor.HasField("raw_data"):
+        held, wanted = len(tensor.raw_data), _bytes(tensor)
+        if wanted is not None and held != wanted:
+            return f"{held} bytes where its shape {_shape(tensor)} of {kind.lower()} takes {wanted}"
+        return None
+    field = _FIELDS.get(kind, "int32_data")
+    held, wanted = len(getattr(tensor, field)), count * (2 if kind.startswith("COMPLEX") else 1)
+    packed = 8 // _BITS.get(kind, 8)
+    if held != wanted and held != -(-wanted // packed):
+        return f"{held} values where its shape {_shape(tensor)} takes {wanted}"
+    return None
+
+
+def _bytes(tensor: Any) -> int | None:
+    """How many bytes a tensor's values take; None where that is not fixed."""
+    import onnx
+
+    kind = _name(tensor.data_type)
+    if kind in (None, "STRING", "FLOAT6E2M3", "FLOAT6E3M2"):
+        return None
+    bits = _BITS.get(kind) or 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    count: int = math.prod(tensor.dims)
+    return -(-count * int(bits) // 8)
+
+
+def _name(kind: int) -> str | None:
+    """onnx's name of a data type; None for a number that is none, or not one of a tensor."""
+    import onnx
+
+    if kind == onnx.TensorProto.UNDEFINED or kind not in onnx.TensorProto.DataType.values():
+        return None
+    return str(onnx.TensorProto.DataType.Name(kind))
+
+
+def _is_external(tensor: Any) -> bool:
+    import onnx
+
+    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
+
+
+def _external_problem(tensor: Any, file: Path) -> str | None:
+    """Why the file that an external tensor names is not read, or does not hold it."""
+    held = {entry.key: entry.value for entry in tensor.external_data}
+    where = held.get("location", "")
+    place = _plain_path(where)
+    if place is None:
+        return f"its values lie at {where!r}; only a file in the model's own folder is read"
+    path, inner = file.parent, place.split("/")
+    for part in inner:
+        path = path / part
+        if path.is_symlink():
+            return f"its values lie at {where!r}, which is a link; put the file itself beside the model"
+    if not path.is_file():
+        return f"its values lie in {where}, which must stand beside the model"
+    begin, length = (_number(held.get(key, "")) for key in ("offset", "length"))
+    wanted, size = _bytes(tensor), path.stat().st_size
+    if begin is None or length is None:
+        return "an offset or a length that is no number"
+    begin, length = max(begin, 0), size - max(begin, 0) if length < 0 else length
+    if length != wanted or begin + length > size:
+        return f"{wanted} bytes are wanted, {where} has {size} and gives {length} from {begin} on"
+    return None
+
+
+def _plain_path(where: str) -> str | None:
+    """A path below the model's folder, with ``/``; None for any other."""
+    parts = where.replace("\\", "/").split("/")
+    absolute = where.startswith(("/", "\\")) or (len(where) > 1 and where[1] == ":")
+    if not where or absolute or "\0" in where or ".." in parts:
+        return None
+    return "/".join(part for part in parts if part not in ("", "."))
+
+
+def _number(text: str) -> int | None:
+    """A whole number of a key of external data, -1 where it is not there; None for other text."""
+    if not text:
+        return -1
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+
+def _take_in(model: Any, file: Path) -> None:
+    """External data becomes part of the model."""
+    import onnx
+
+    try:
+        onnx.external_data_helper.load_external_data_for_model(model, str(file.parent))
+    except (onnx.checker.ValidationError, ValueError, OSError) as error:
+        raise ModelError(f"{file}: its weights cannot be read ({_words(error)})") from error
+
+
+def _make_dense(model: Any, file: Path) -> None:
+    """Sparse initializers become dense ones, as ONNX Runtime takes them."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    for sparse in model.graph.sparse_initializer:
+        values, indices = (numpy_helper.to_array(part) for part in (sparse.values, sparse.indices))
+        dense = np.zeros(tuple(sparse.dims), values.dtype)
+        try:
+            dense[np.unravel_index(indices, dense.shape) if indices.ndim == 1 else tuple(indices.T)] = values
+        except (IndexError, TypeError, ValueError) as error:
+            name = _quoted(sparse.values.name)
+            raise ModelError(f"{file}: tensor {name}: its indices do not fit ({_words(error)})") from error
+        model.graph.initializer.append(numpy_helper.from_array(dense, sparse.values.name))
+    del model.graph.sparse_initializer[:]
+
+
+def _functions(model: Any) -> dict[tuple[str, str], Any]:
+    return {(function.domain, function.name): function for function in model.functions}
+
+
+def _function_problems(model: Any, functions: Mapping[tuple[str, str], Any]) -> Iterator[str]:
+    """Functions that call themselves, or that unfold to more nodes than any network has."""
+    sizes: dict[tuple[str, str], int] = {}
+    calls = {
+        key: [(node.domain, node.op_type) for graph in _with_inner(body) for node in graph.node]
+        for key, body in functions.items()
+    }
+    left = set(calls)
+    while ready := {key for key in left if not left.intersection(calls[key])}:
+        sizes |= {key: sum(sizes.get(called, 1) for called in calls[key]) for key in ready}
+        left -= ready
+    if left:
+        yield f"function {_quoted(min(left)[1])} calls itself"
+        return
+    every = sum(sizes.get((node.domain, node.op_type), 1) for graph in _with_inner(model.graph) for node in graph.node)
+    if functions and every > _EXPANDED:
+        yield f"its functions unfold to {every:.3g} nodes"
+
+
+def _without_weights(model: Any) -> Any:
+    """A copy in which initializers are inputs of their type and shape: the checker serializes what it is given."""
+    import onnx
+
+    stripped = type(model)()
+    for field in ("opset_import", "functions", "metadata_props"):
+        getattr(stripped, field).extend(getattr(model, field))
+    if model.HasField("ir_version"):
+        stripped.ir_version = model.ir_version
+    stripped.graph.name = model.graph.name
+    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(stripped.graph, field).extend(getattr(model.graph, field))
+    for value in (*stripped.graph.input, *stripped.graph.output):
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()  # a rank that is not known is no fault, to the checker it is
+    listed = {value.name for value in model.graph.input}
+    for tensor in model.graph.initializer:
+        if tensor.name not in listed:
+            value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            stripped.graph.input.append(value)
+    return stripped
+
+
+def _quoted(name: str) -> str:
+    return repr(name) if len(name) <= 60 else repr(name[:57] + "…")
+
+
+def _shape(tensor: Any) -> str:
+    dims = list(tensor.dims)
+    return str(dims) if len(dims) <= 8 else f"{dims[:8]} and {len(dims) - 8} more"
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split())[:_LONGEST] or type(error).__name__

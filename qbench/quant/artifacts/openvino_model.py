@@ -1,0 +1,139 @@
+"""Models for OpenVINO on the CPU: compiled for one stream, read back, quantized by NNCF."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.errors import BuildError, ModeImpossible, out_of_memory
+from qbench.quant.artifacts import onnx_file
+
+Array = NDArray[Any]
+# What NNCF gives is OpenVINO's own form, two files that belong together: they travel as one, not compressed.
+GRAPH, WEIGHTS = "model.xml", "model.bin"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made
+_LONGEST = 400  # characters of a library's message that are quoted
+_UNCONVERTED = re.compile(
+    r"^-- (?:No conversion rule found for operations|Conversion is failed for): (.*)$", re.MULTILINE
+)
+
+
+def settings(threads: int) -> dict[str, Any]:
+    """How every model is compiled: one request at a time, that many threads, fp32 where it is not int8.
+
+    Its own pinning is off and all kinds of processors are open to it, so that the process's affinity alone decides
+    where it runs. Where the CPU has bfloat16, OpenVINO would take it for fp32 unless told.
+    """
+    return {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+        "INFERENCE_NUM_THREADS": threads,
+        "ENABLE_CPU_PINNING": False,
+        "ENABLE_HYPER_THREADING": True,
+        "SCHEDULING_CORE_TYPE": "ANY_CORE",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+
+
+def compile_file(file: Path, *, threads: int = 1, profile: bool = False) -> Any:
+    """The model of an ONNX file, an .xml, or a pair that ``quantize`` wrote; ``profile`` times each of its nodes.
+
+    Raises ``BuildError`` in OpenVINO's own words, ``ModeImpossible`` where it does not know an operator as it stands
+    there: that is no fault of the suite's.
+    """
+    import openvino
+
+    core = openvino.Core()
+    try:
+        model = core.read_model(*_unpacked(file))
+        return core.compile_model(model, "CPU", {**settings(threads), "PERF_COUNT": profile})
+    except RuntimeError as error:
+        if out_of_memory(error):
+            raise
+        if "OpConversionFailure" not in str(error):
+            raise BuildError(f"OpenVINO cannot load the model: {plain(error)}") from error
+        operators = ", ".join(_UNCONVERTED.findall(str(error)))
+        raise ModeImpossible(
+            f"OpenVINO cannot load the model: it does not know {operators or 'an operator'} as it stands there "
+            f"({plain(error)}); use the onnxruntime backend for this network"
+        ) from error
+
+
+def _unpacked(file: Path) -> tuple[Any, ...]:
+    if not zipfile.is_zipfile(file):
+        return (str(file),)
+    with zipfile.ZipFile(file) as pair:
+        return io.BytesIO(pair.read(GRAPH)), io.BytesIO(pair.read(WEIGHTS))
+
+
+def plain(error: BaseException) -> str:
+    """OpenVINO's message on one line, without the places in its own sources."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("Exception from", "Check '"))]
+    return " ".join(told or lines)[:_LONGEST] or "no message"
+
+
+def run(compiled: Any, inputs: tuple[Array, ...]) -> Array:
+    """The first output of one inference, in memory of its own."""
+    return np.array(compiled.create_infer_request().infer(list(inputs))[0])
+
+
+def require_repeatable(file: Path, inputs: tuple[Array, ...]) -> None:
+    """Raises ``BuildError`` unless the file, loaded twice and called twice, gives the same outputs."""
+    first = compile_file(file)
+    expected, *others = run(first, inputs), run(first, inputs), run(compile_file(file), inputs)
+    if not all(np.array_equal(expected, found, equal_nan=True) for found in others):
+        raise BuildError(
+            "OpenVINO's outputs differ from call to call: is randomness left in the model (Dropout in training mode, "
+            "RandomNormal)? Export it from a network in eval mode"
+        )
+
+
+def quantize(fp32: Path, file: Path, calibration: tuple[Array, ...]) -> None:
+    """NNCF's post-training quantization as its documentation has it: default preset, default algorithms; ``file`` holds
+    the model in OpenVINO's form. Raises ``BuildError`` where NNCF cannot quantize."""
+    with _quiet_nncf() as (nncf, openvino), tempfile.TemporaryDirectory() as folder:
+        try:
+            model = openvino.Core().read_model(str(fp32))
+            int8_model = nncf.quantize(model, nncf.Dataset(onnx_file.Batches(fp32, calibration)))
+            openvino.save_model(int8_model, str(Path(folder) / GRAPH))
+        except Exception as error:  # nncf raises all kinds, some of them bare
+            if out_of_memory(error):
+                raise
+            raise BuildError(
+                f"NNCF cannot quantize this model: {type(error).__name__}: {plain(error)}; leave this recipe out"
+            ) from error
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as pair:
+            for name in (GRAPH, WEIGHTS):
+                pair.writestr(zipfile.ZipInfo(name, _EPOCH), (Path(folder) / name).read_bytes())
+
+
+@contextlib.contextmanager
+def _quiet_nncf() -> Iterator[tuple[Any, Any]]:
+    """nncf and openvino, without advice on standard output and without the usage report that nncf else sends."""
+    before = os.environ.get("NNCF_CI")
+    os.environ["NNCF_CI"] = "1"  # read when it is imported: no telemetry
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")  # of deprecated parts of torch and numpy that it uses itself
+            import nncf
+            import openvino
+
+            nncf.set_log_level(40)  # errors
+            yield nncf, openvino
+    finally:
+        if before is None:
+            del os.environ["NNCF_CI"]
+        else:
+            os.environ["NNCF_CI"] = before

@@ -1,0 +1,181 @@
+"""Tracing a module, and the decisions on values that a trace silently freezes: found, named, and put to the test."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from qbench.errors import BuildError, out_of_memory
+from qbench.quant import model_call
+
+Example: TypeAlias = "tuple[Any, ...]"
+# Module and trace run the same operators, so only a fused kernel's rounding lies between them.
+TRACE_TOLERANCE = 1e-4
+EXAMPLES = 512  # calls of module and trace take seconds together even for a network of 10 ms
+_UNTRACED = "torch.jit cannot trace this network, which must take and return tensors only"
+_SHOWN = 2
+_CODE = 60  # characters of a line of the user's that a note quotes
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Decision:
+    """A line of the user's code whose outcome the trace took as it was for the traced example."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        code = linecache.getline(self.file, self.line).strip()
+        short = code if len(code) <= _CODE else f"{code[:_CODE]}…"
+        return f"{Path(self.file).name}:{self.line}" + (f" ({short})" if short else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traced:
+    """A ScriptModule, not frozen yet, and the decisions in it."""
+
+    script: Any
+    decisions: tuple[Decision, ...]
+
+
+def trace(module: Any, example: Example) -> Traced:
+    """The trace of a module on a batch of 1; a module that is TorchScript already is returned as it is.
+
+    Of a GraphModule no decisions are told: FX refused control flow on values, and what warns there are the scales
+    that it keeps as tensors, which become constants as they should.
+    """
+    import torch
+
+    if isinstance(module, torch.jit.ScriptModule):
+        return Traced(script=module, decisions=())
+    found: set[Decision] = set()
+    generated = isinstance(module, torch.fx.GraphModule)
+    try:
+        with torch.inference_mode(), known_warnings(), _collected(found):
+            script = torch.jit.trace(module, example)
+    except Exception as error:  # whatever the user's forward raises on the tracer's tensors
+        if out_of_memory(error):
+            raise
+        what = "the converted model does not run, name the layer in quantize.*.skip_layers" if generated else _UNTRACED
+        raise BuildError(f"{what}: {model_call.reason(error)}") from error
+    return Traced(script=script, decisions=() if generated else tuple(sorted(found)))
+
+
+def require_harmless(module: Any, traced: Traced, examples: Iterable[Example]) -> str | None:
+    """What a reader must know of the frozen decisions, None where there are none.
+
+    Raises ``BuildError`` where module and trace differ on one of the first ``EXAMPLES`` examples (each a batch of 1),
+    or on a batch of two of them.
+    """
+    import torch
+
+    if not traced.decisions:
+        return None
+    with torch.inference_mode(), known_warnings():
+        pair = _require_equal_each(module, traced, examples)
+        if len(pair.kept) > 1:
+            _require_equal_batch(module, traced, pair.kept)
+    equal = f"equal on {pair.count} calibration examples, other inputs may differ"
+    return f"the trace froze {_named(traced.decisions)}: {equal}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compared:
+    count: int
+    kept: tuple[Example, ...]
+
+
+def _require_equal_each(module: Any, traced: Traced, examples: Iterable[Example]) -> _Compared:
+    worst: list[float] = []
+    largest = 0.0
+    kept: list[Example] = []
+    for example in itertools.islice(examples, EXAMPLES):
+        own, theirs = model_call.first(module(*example)), model_call.first(traced.script(*example))
+        worst.append(_difference(own, theirs))
+        largest = max(largest, float(own.abs().max()))
+        if len(kept) < 2:
+            kept.append(example)
+    bad = [i for i, output in enumerate(worst) if not output <= TRACE_TOLERANCE * largest]
+    if bad:
+        model_call.require_repeatable(module, example=kept[0])
+        raise _refused(
+            traced.decisions,
+            f"calibration example {bad[0]} ({len(bad)} of {len(worst)} differ, by up to {max(worst):g} at outputs up "
+            f"to {largest:g})",
+        )
+    return _Compared(count=len(worst), kept=tuple(kept))
+
+
+def _require_equal_batch(module: Any, traced: Traced, examples: tuple[Example, ...]) -> None:
+    """A decision may hang on the size of the batch, which calls with one example never show."""
+    import torch
+
+    both = tuple(torch.cat(tensors) for tensors in zip(*examples, strict=True))
+    try:
+        own = model_call.first(module(*both))
+    except Exception as error:  # the user's forward can raise anything; a network for single examples stays one
+        if out_of_memory(error):
+            raise
+        return
+    try:
+        theirs = model_call.first(traced.script(*both))
+    except RuntimeError as error:
+        raise _refused(traced.decisions, f"a batch of 2 ({model_call.reason(error)})") from error
+    worst = _difference(own, theirs)
+    if not worst <= TRACE_TOLERANCE * float(own.abs().max()):
+        raise _refused(traced.decisions, f"a batch of 2 (largest difference {worst:g})")
+
+
+def _difference(own: Any, theirs: Any) -> float:
+    return float((own - theirs).abs().max()) if own.shape == theirs.shape else float("inf")
+
+
+def _refused(decisions: tuple[Decision, ...], where: str) -> BuildError:
+    return BuildError(
+        f"the trace froze {_named(decisions)} and is another model on {where}: its forward depends on values; write "
+        "that part with tensor operations (torch.where)"
+    )
+
+
+def _named(decisions: tuple[Decision, ...]) -> str:
+    more = f" and {len(decisions) - _SHOWN} more" if len(decisions) > _SHOWN else ""
+    names = ", ".join(map(str, decisions[:_SHOWN]))
+    return f"{'a decision' if len(decisions) == 1 else 'decisions'} at {names}{more}"
+
+
+@contextmanager
+def _collected(decisions: set[Decision]) -> Iterator[None]:
+    """Puts the tracer's warnings that point into the user's code into ``found``; others are shown as before."""
+    import torch
+
+    ours = (Path(torch.__file__).parent, Path(__file__).parents[2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", category=torch.jit.TracerWarning)
+        show = warnings.showwarning
+
+        def collect(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **named: Any) -> None:
+            if not issubclass(category, torch.jit.TracerWarning):
+                show(message, category, filename, lineno, *rest, **named)
+            elif not any(Path(filename).is_relative_to(folder) for folder in ours):
+                decisions.add(Decision(file=filename, line=lineno))
+
+        warnings.showwarning = collect
+        yield
+
+
+@contextmanager
+def known_warnings() -> Iterator[None]:
+    """torch.jit says that it is deprecated; torch.ao's int8 models have no other form that is saved and fast."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*torch.jit.*", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch\.jit.*")
+        warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)  # ``trace`` collects those that count
+        yield

@@ -1,0 +1,73 @@
+"""Watching a call: every torch function that it runs, with the very tensors that go in and come out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of a torch function, as its caller wrote it."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    result: Any
+
+    @property
+    def name(self) -> str:
+        """The function's name without its module."""
+        own = getattr(self.function, "__name__", str(self.function))
+        owner = getattr(getattr(self.function, "__self__", None), "__name__", "")
+        return owner if own == "__get__" and owner else own
+
+    def takes(self) -> tuple[Any, ...]:
+        """The tensors among the arguments, also inside lists and tuples."""
+        return tensors((self.args, dict(self.kwargs)))
+
+
+def calls(run: Callable[[], Any]) -> tuple[tuple[Call, ...], Any]:
+    """The outermost torch functions that ``run()`` calls, in order, and what it returns.
+
+    Questions about a tensor that are answered without its values (shape, dtype, …) are left out.
+    """
+    from torch.overrides import TorchFunctionMode
+
+    recorded: list[Call] = []
+    questions = _questions()
+
+    class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to mypy here
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            if function not in questions:
+                recorded.append(Call(function=function, args=args, kwargs=kwargs or {}, result=result))
+            return result
+
+    with Watch():
+        result = run()
+    return tuple(recorded), result
+
+
+def tensors(value: Any) -> tuple[Any, ...]:
+    """The tensors in a value, also inside lists, tuples and dicts."""
+    import torch
+    from torch.utils import _pytree
+
+    return tuple(leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+
+
+@functools.cache
+def _questions() -> frozenset[Any]:
+    import torch
+
+    tensor = torch.Tensor
+    properties = ("shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_quantized", "is_cuda", "is_mkldnn")
+    methods = ("size", "dim", "numel", "nelement", "stride", "is_contiguous", "is_floating_point", "element_size")
+    return frozenset(
+        [getattr(tensor, name).__get__ for name in properties]
+        + [getattr(tensor, name) for name in (*methods, "__len__")]
+        + [torch.is_floating_point, torch.numel]
+    )

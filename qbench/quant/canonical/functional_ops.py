@@ -1,0 +1,116 @@
+"""Operations that quantizers know, written in a way that they do not: rewritten as they expect them."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+from qbench.quant.canonical import graph as graphs
+from qbench.quant.canonical.rewrite import Rewrite
+
+
+def activations(graph: Any) -> list[Rewrite]:
+    """Makes relu, relu6, hardtanh and clamp by numbers, as functions or methods, a ReLU, ReLU6 or Hardtanh layer.
+
+    Quantizers fuse the layer into its producer and read the range that it clips to. The layer is named after the
+    layer before it. An in-place call whose input others use too stays.
+    """
+    from torch import fx
+
+    rewrites = []
+    for node in list(graph.graph.nodes):
+        new = _activation(node)
+        source = node.args[0] if node.args else None
+        if new is None or not isinstance(source, fx.Node) or (_in_place(node) and len(source.users) > 1):
+            continue
+        before = f"{source.target}_" if source.op == "call_module" else ""
+        name = graphs.free_name(graph, f"{before}{type(new).__name__.lower()}")
+        graph.add_submodule(name, new.train(graph.training))
+        written = _written(node)
+        node.op, node.target, node.args, node.kwargs = "call_module", name, (source,), {}
+        rewrites.append(Rewrite(what=f"{written} made a {type(new).__name__} layer", name=name))
+    return rewrites
+
+
+def _activation(node: Any) -> Any:
+    """The layer that does what a call does, None where there is none."""
+    from torch import nn
+
+    name = _known().get(node.target) if node.op in ("call_function", "call_method") else None
+    if name is None:
+        return None
+    if name in ("relu", "relu6"):
+        return nn.ReLU() if name == "relu" else nn.ReLU6()
+    names = ("min_val", "max_val") if name == "hardtanh" else ("min", "max")
+    default: dict[str, Any] = {"min_val": -1.0, "max_val": 1.0}
+    given = default | dict(zip(names, node.args[1:3], strict=False)) | node.kwargs
+    low, high = given.get(names[0]), given.get(names[1])
+    if low == 0 and high is None:
+        return nn.ReLU()
+    if not isinstance(low, int | float) or not isinstance(high, int | float) or not low < high:
+        return None
+    return nn.ReLU6() if (low, high) == (0, 6) else nn.Hardtanh(float(low), float(high))
+
+
+@functools.cache
+def _known() -> dict[Any, str]:
+    """Functions and names of methods -> what they do."""
+    import torch
+    from torch.nn import functional
+
+    return {
+        functional.relu: "relu", torch.relu: "relu", torch.relu_: "relu", functional.relu_: "relu",
+        "relu": "relu", "relu_": "relu",
+        functional.relu6: "relu6",
+        functional.hardtanh: "hardtanh", functional.hardtanh_: "hardtanh",
+        torch.clamp: "clamp", torch.clamp_: "clamp", torch.clip: "clamp", torch.clip_: "clamp",
+        "clamp": "clamp", "clamp_": "clamp", "clip": "clamp", "clip_": "clamp",
+    }  # fmt: skip
+
+
+def _in_place(node: Any) -> bool:
+    places = {"relu": 1, "relu6": 1, "hardtanh": 3}.get(_known().get(node.target, ""))
+    positional = places is not None and len(node.args) > places and bool(node.args[places])
+    return _written(node).endswith("_") or positional or bool(node.kwargs.get("inplace", False))
+
+
+def _written(node: Any) -> str:
+    return node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
+
+
+def arithmetic(graph: Any) -> list[Rewrite]:
+    """Makes additions, multiplications and concatenations the function that quantizers match.
+
+    An in-place one whose target others use too stays (FX itself makes ``x += y`` a plain addition).
+    """
+    from torch import fx
+
+    rewrites = []
+    for node in list(graph.graph.nodes):
+        wanted = _arithmetic().get((node.op, node.target))
+        if wanted is None or node.kwargs or len(node.args) != 2:
+            continue
+        source, written = node.args[0], _written(node)
+        if written.endswith("_") and (not isinstance(source, fx.Node) or len(source.users) > 1):
+            continue
+        method = node.op == "call_method"
+        node.op, node.target = "call_function", wanted
+        what = f"{'method ' if method else ''}{written} written as {wanted.__name__}"
+        rewrites.append(Rewrite(what=what, name=node.name))
+    return rewrites
+
+
+@functools.cache
+def _arithmetic() -> dict[tuple[str, Any], Any]:
+    import torch
+
+    spelled: dict[tuple[str, Any], Any] = {
+        ("call_function", torch.concat): torch.cat,
+        ("call_function", torch.concatenate): torch.cat,
+    }
+    for name in ("add", "add_"):
+        spelled["call_method", name] = operator.add
+    for name in ("mul", "mul_"):
+        spelled["call_method", name] = operator.mul
+    return spelled

@@ -1,0 +1,79 @@
+"""Calling a network that qbench did not write: its first output, and what is wrong where it gives none."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import BuildError, out_of_memory
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_LONGEST = 400
+
+RANDOM = (
+    "the network's outputs differ from call to call: is dropout or randomness left on in eval mode? Use nn.Dropout, or "
+    "F.dropout(x, training=self.training); a network that changes by itself cannot be compared with its int8"
+)
+
+
+def reason(error: BaseException) -> str:
+    """An error as one line with its type and its line of the user's: the first line of its text, or the last of a
+    TorchScript traceback, which holds the cause; without escape codes, cut to a readable length."""
+    lines = [line.strip() for line in _ESCAPE.sub("", str(error)).splitlines() if line.strip()]
+    if not lines:
+        return f"{type(error).__name__}{_place(error)}"
+    if lines[0].startswith("The following operation failed in the TorchScript interpreter"):
+        return lines[-1][:_LONGEST]
+    return f"{type(error).__name__}: {lines[0][:_LONGEST]}{_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """`` at my_model.py:12``, the innermost line that is neither a library's nor qbench's; nothing without one."""
+    here = Path(__file__).parents[1]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_file() and "site-packages" not in path.parts and not path.is_relative_to(here):
+            return f" at {path.name}:{frame.lineno}"
+    return ""
+
+
+def first(result: Any) -> Any:
+    """The output that counts: the result itself, or the first of several."""
+    return result[0] if isinstance(result, tuple | list) else result
+
+
+def of_one_example(module: Any, example: tuple[Any, ...]) -> Any:
+    """The first output of a module for a batch of 1; raises ``BuildError`` where its forward does not take one."""
+    import torch
+
+    try:
+        with torch.inference_mode():
+            return first(module(*example))
+    except Exception as error:  # the user's forward can raise anything
+        if out_of_memory(error):
+            raise
+        raise BuildError(
+            f"the network does not take a batch of 1 ({reason(error)}): variants are built, checked and timed on "
+            "single examples; make its forward work for one (the usual causes: a squeeze() that drops the batch axis, "
+            "statistics over the batch)"
+        ) from error
+
+
+def require_repeatable(*modules: Callable[..., Any], example: tuple[Any, ...], tolerance: float = 0.0) -> None:
+    """Raises ``BuildError`` where one of the modules gives two different first outputs for one example.
+
+    ``tolerance`` is a share of the largest output. Without one, only ask why outputs were not as expected: the first
+    calls of a ScriptModule may round in another way than the later, compiled ones.
+    """
+    import torch
+
+    for module in modules:
+        with torch.inference_mode():
+            first_output, other = (first(module(*example)).clone() for _ in range(2))
+        if first_output.shape != other.shape or not bool(
+            ((first_output - other).abs() <= tolerance * first_output.abs().max()).all()
+        ):
+            raise BuildError(RANDOM)

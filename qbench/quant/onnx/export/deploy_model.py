@@ -1,0 +1,106 @@
+"""The int8 ONNX file that a runtime executes on this CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from qbench.machine import fingerprint
+from qbench.quant.onnx import simulation_gap
+from qbench.quant.onnx.export import (
+    concat_ranges,
+    deploy_onnxruntime,
+    deploy_openvino,
+    executed_layers,
+    left_out_ranges,
+)
+from qbench.quant.onnx.export import narrow_weights as export_narrow_weights
+from qbench.quant.onnx.export.executed_layers import Settled
+from qbench.quant.onnx.export.narrow_weights import Fitted
+from qbench.quant.onnx.formats.scale_record import Record
+from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import Sites
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What a reader must know of the form of a file, and why layers that were to be int8 run in float: node -> why."""
+
+    notes: tuple[str, ...] = ()
+    floats: Mapping[str, str] = field(default_factory=dict)
+
+
+def write(
+    graph: Graph,
+    sites: Sites,
+    record: Record,
+    file: Path,
+    *,
+    runtime: str,
+    learned: bool = False,
+    narrow_weights: bool = True,
+    calibration: tuple[Array, ...] = (),
+) -> Written:
+    """Writes the QDQ file that ``runtime`` ("onnxruntime" or "openvino") executes.
+
+    Where its kernels add products in 16 bits, weights get wider steps, unless ``narrow_weights`` is off.
+
+    For ONNX Runtime what it runs in int8 is read from it. OpenVINO has its own places and types (``deploy_openvino``).
+    ``learned``: scales that were trained stay as they are. ``calibration``: examples on which what the runtime computes
+    is held against a simulation; none are needed.
+    """
+    # oneDNN's switch hides instructions from OpenVINO; ONNX Runtime reads what the CPU has.
+    form = deploy_onnxruntime.form_for(fingerprint.onednn_isa() if runtime == "openvino" else fingerprint.isa())
+    in_16_bits = form == "U8U8"
+    narrowed: export_narrow_weights.Choice = export_narrow_weights.NARROW if narrow_weights else "U8S8"
+    fitted = export_narrow_weights.fitted(graph, sites, record, narrowed if in_16_bits else form)
+    notes = list(_notes_on_sums(fitted, in_16_bits, narrow_weights))
+    floats: Mapping[str, str] = {}
+    if runtime == "openvino":
+        deploy_openvino.deploy(graph, sites, fitted, learned=learned).save(file)
+    else:
+        settled = _settle(graph, sites, fitted, learned)
+        settled.graph.save(file)
+        floats = settled.floats
+        notes += _notes_on_outputs(graph, settled.sites)
+    if calibration:
+        gap = simulation_gap.note(graph, sites, fitted.record, file, calibration, runtime, learned)
+        notes += [gap] if gap else []
+    return Written(notes=tuple(notes), floats=floats)
+
+
+def _settle(graph: Graph, sites: Sites, fitted: Fitted, learned: bool) -> Settled:
+    """What ONNX Runtime runs in int8; trained ranges clip where they are left out, others are joined at a Concat."""
+    if not learned:
+        joint = {**fitted.record, **concat_ranges.ranges(graph, sites, fitted.record)}
+        return executed_layers.settled(graph, sites, replace(fitted, record=joint))
+    settled = executed_layers.settled(graph, sites, fitted)
+    if not settled.floats:
+        return settled
+    clipped = left_out_ranges.clip(graph, sites, settled.sites, fitted.record)
+    again = executed_layers.settled(clipped, settled.sites, fitted)
+    return replace(again, floats={**settled.floats, **again.floats})
+
+
+def _notes_on_sums(fitted: Fitted, in_16_bits: bool, narrow_weights: bool) -> Iterator[str]:
+    """What kernels that add in 16 bits do to the values, or to the weights."""
+    if in_16_bits and not narrow_weights:
+        yield "no VNNI: products are added in 16 bits, which may overflow; narrow_weights: true avoids it"
+    if fitted.narrowed is not None:
+        share = f"{fitted.narrowed:.0%} of the channels of weights"
+        yield f"no VNNI: {share} use fewer than 8 bits, so that 16-bit sums hold"
+
+
+def _notes_on_outputs(graph: Graph, sites: Sites) -> Iterator[str]:
+    """Which outputs are quantized."""
+    if given := executed_layers.outputs_quantized(graph, sites):
+        yield (
+            f"{given}: quantized to 8 bits for ONNX Runtime, whose convolutions give bytes only; last_layer_float or "
+            "skip_layers keeps the layer before it float"
+        )

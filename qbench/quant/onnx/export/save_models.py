@@ -1,0 +1,160 @@
+"""Calibration model + complete record -> fake-quant model, deploy models, .quant.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.errors import UsageError
+from qbench.quant.onnx.calibration import scales
+from qbench.quant.onnx.calibration.batches import Batches, Feed, checked, declared
+from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+from qbench.quant.onnx.export import executed_layers, integer_weights, narrow_weights
+from qbench.quant.onnx.export.executed_layers import Settled
+from qbench.quant.onnx.export.narrow_weights import Fitted
+from qbench.quant.onnx.export.parity import EXAMPLES, Parity, compared
+from qbench.quant.onnx.formats import quant_json
+from qbench.quant.onnx.formats import scale_record as record_file
+from qbench.quant.onnx.graph.graph import Graph
+
+if TYPE_CHECKING:
+    from qbench.quant.onnx.formats.scale_record import Record
+    from qbench.quant.onnx.sites import Sites
+
+TARGETS = ("onnxruntime", "ascend")
+# What a file is -> how its name ends.
+ENDINGS = {
+    "fake_quant": "_fake_quant_model.onnx",
+    "onnxruntime": "_deploy_model.onnx",
+    "ascend": "_ascend_model.onnx",
+    "quant_json": quant_json.ENDING,
+}
+_NO_SIGNALS = "in the model for Ascend, whose compiler quantizes no convolution along one axis"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """The files that were written, by what they are (the keys of ``ENDINGS``), and how far each target's model agrees
+    with the fake-quant model (None: it takes no random inputs); ``real``: on the examples that were given. ``form``:
+    the bytes of the model for ONNX Runtime, ``narrowed``: the share of the channels of weights (of every model that
+    was written) that got a wider step for it; both None where there is nothing to tell. ``floats``: layer that was to
+    be int8 -> why it runs in float, or in which of the models."""
+
+    files: Mapping[str, Path]
+    parity: Mapping[str, Parity | None] = field(default_factory=dict)
+    real: bool = False
+    form: str | None = None
+    narrowed: float | None = None
+    floats: Mapping[str, str] = field(default_factory=dict)
+
+
+def save(
+    calibration: Path,
+    record: Path,
+    prefix: Path,
+    targets: Iterable[str],
+    *,
+    data: Batches | None = None,
+    form: str | None = None,
+) -> Saved:
+    """Makes every model before the first one is written, each file whole; compares them, writes the document last.
+
+    ``data``: batches to compare them on, the first that hold ``EXAMPLES`` (of an ascend model, whose interpreter is
+    slow, its first examples); without it random ones. ``form``: of the model for ONNX Runtime, one of
+    ``narrow_weights.CHOICES``; None: what is fast and exact on this machine. Where weights are narrowed for it, every
+    model of the call has the narrowed ones, so that the fake-quant model is what runs; for the same reason what ONNX
+    Runtime runs in float on this machine is float in every model of the call. Raises ``UsageError`` for a record that
+    is not complete or not this model's, ``DataError`` for data that does not fit it, and ``BuildError`` for a layer
+    that cannot be expressed.
+    """
+    wanted = _known(targets)
+    model, held = CalibrationModel.read(calibration), record_file.read(record)
+    graph = model.graph()
+    record_file.require_complete(held, graph, model.sites, file=record, batch_num=model.config.batch_num)
+    scales.require_same_balance(held, model, record)
+    feeds = None if data is None else tuple(_first(graph, data))
+    fitted = narrow_weights.fitted(graph, model.sites, held, form) if "onnxruntime" in wanted else None
+    settled = _settle(graph, model.sites, fitted)
+    held, sites = integer_weights.holding(graph, settled.sites, fitted.record if fitted else held), settled.sites
+    built = {what: _build_model(what, graph, settled, held) for what in ("fake_quant", *wanted)}
+    files = {what: prefix.with_name(prefix.name + ENDINGS[what]) for what in (*built, "quant_json")}
+    _apart(calibration, record, files.values())
+    for what, saved_model in built.items():
+        saved_model.save(files[what])
+    parity = {target: compared(built["fake_quant"], built[target], feeds) for target in wanted}
+    models = {what: files[what] for what in built}
+    told = {target: asdict(models) if models else None for target, models in parity.items()}
+    chosen, narrowed = (fitted.choice, fitted.narrowed) if fitted else (None, None)
+    quant_json.write(files["quant_json"], graph=graph, sites=sites, record=held, files=models, parity=told, form=chosen)
+    floats = dict(settled.floats)
+    if "ascend" in wanted:
+        floats = dict.fromkeys(sorted(_signals(graph, model.sites)), _NO_SIGNALS) | floats
+    return Saved(files=files, parity=parity, real=feeds is not None, form=chosen, narrowed=narrowed, floats=floats)
+
+
+def simulated(graph: Graph, sites: Sites, record: Record) -> Graph:
+    """The fake-quant model of what ``save`` writes for ONNX Runtime on this machine."""
+    from qbench.quant.onnx.export.fake_quant import fake_quant
+
+    fitted = narrow_weights.fitted(graph, sites, record)
+    return fake_quant(graph, executed_layers.settled(graph, sites, fitted).sites, fitted.record)
+
+
+def _known(targets: Iterable[str]) -> tuple[str, ...]:
+    """The targets, each once; raises ``UsageError`` for one that there is not."""
+    wanted = tuple(dict.fromkeys(targets))
+    for target in wanted:
+        if target not in TARGETS:
+            raise UsageError(f"no target named {target!r}; available: {', '.join(TARGETS)}")
+    return wanted
+
+
+def _first(graph: Graph, data: Batches) -> Iterator[Feed]:
+    """The first batches, until they hold as many examples as are compared."""
+    inputs, examples = declared(graph), 0
+    for number, batch in enumerate(data() if callable(data) else data, start=1):
+        feed = checked(inputs, batch, number)
+        yield feed
+        examples += len(first) if (first := next(iter(feed.values()))).ndim else 1
+        if examples >= EXAMPLES:
+            return
+
+
+def _apart(calibration: Path, record: Path, written: Iterable[Path]) -> None:
+    """What is read is never overwritten."""
+    for file in written:
+        if file.resolve() in (calibration.resolve(), record.resolve()):
+            raise UsageError(f"{file}: would be overwritten while it is read; take another prefix")
+
+
+def _settle(graph: Graph, sites: Sites, fitted: Fitted | None) -> Settled:
+    """What is quantized in every model of a call: what ONNX Runtime runs in int8 where there is a model for it, else
+    all but the outputs of the graph, which only its kernels need as bytes."""
+    if fitted is not None:
+        return executed_layers.settled(graph, sites, fitted)
+    return Settled(graph=graph, sites=_without_signals(graph, executed_layers.without_outputs(graph, sites)))
+
+
+def _without_signals(graph: Graph, sites: Sites) -> Sites:
+    """Sites without convolutions along one axis: the Ascend compiler quantizes none, ONNX Runtime does."""
+    along_one = _signals(graph, sites)
+    return executed_layers.without(graph, sites, along_one) if along_one else sites
+
+
+def _signals(graph: Graph, sites: Sites) -> set[str]:
+    nodes = [graph.node(site.layer) for site in sites.weights]
+    return {node.name for node in nodes if node.op_type == "Conv" and len(graph.shape(node.input[1]) or ()) == 3}
+
+
+def _build_model(what: str, graph: Graph, settled: Settled, record: Record) -> Graph:
+    if what == "onnxruntime":
+        return settled.graph
+    if what == "fake_quant":
+        from qbench.quant.onnx.export.fake_quant import fake_quant
+
+        return fake_quant(graph, settled.sites, record)
+    from qbench.quant.onnx.export.deploy_ascend import deploy as ascend
+
+    return ascend(graph, _without_signals(graph, settled.sites), record)

@@ -1,0 +1,309 @@
+"""AMCT's config.json: text -> Config with every problem at once, each with its path; Config -> text."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from qbench import registry
+from qbench.errors import UsageError
+from qbench.quant.onnx.formats import algorithms
+from qbench.quant.onnx.formats.settings import (
+    BALANCES,
+    PRECISION_MODES,
+    ActivationParams,
+    Config,
+    LayerConfig,
+    TensorConfig,
+    WeightParams,
+)
+
+VERSION = 1
+BITS = 8
+# Of the file itself; every other key is the name of a layer. The last two are qbench's own.
+GENERAL = (
+    "version", "batch_num", "activation_offset", "joint_quant", "do_fusion", "skip_fusion_layers", "tensor_quantize",
+    "fakequant_precision_mode", "balance", "bias_correction",
+)  # fmt: skip
+LAYER = ("quant_enable", "dmq_balancer_param", "activation_quant_params", "weight_quant_params")
+TENSOR = ("layer_name", "input_index", "activation_quant_params")
+_SHOWN = 20  # problems of one file
+
+
+def loads(text: str, name: str) -> Config:
+    """See ``config.loads``."""
+    try:
+        held = json.loads(text, object_pairs_hook=_Object)
+    except (ValueError, RecursionError) as error:
+        what = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            raise UsageError(f"{name}:{error.lineno}:{error.colno}: not JSON: {error.msg}; mend the file") from error
+        raise UsageError(f"{name}: not JSON: {what}; mend the file") from error
+    reader = _Reader()
+    config = reader.config(held)
+    if reader.problems:
+        more = [f"{name}: and {len(reader.problems) - _SHOWN} more"] if len(reader.problems) > _SHOWN else []
+        raise UsageError("\n".join([f"{name}: {what}" for what in reader.problems[:_SHOWN]] + more))
+    return config
+
+
+def dumps(config: Config) -> str:
+    """See ``config.dumps``."""
+    for name in config.layers:
+        if name in GENERAL:
+            raise UsageError(f"a layer is called {name!r}, which is a key of config.json; rename it in the model")
+    held: dict[str, Any] = {
+        "version": VERSION,
+        "batch_num": config.batch_num,
+        "activation_offset": config.activation_offset,
+        "do_fusion": config.do_fusion,
+        "skip_fusion_layers": list(config.skip_fusion_layers),
+    }
+    if config.balance is not None:
+        held["balance"] = config.balance
+    if config.fp16_scales:
+        held["fakequant_precision_mode"] = PRECISION_MODES[1]
+    if config.bias_correction:
+        held["bias_correction"] = True
+    held["tensor_quantize"] = [
+        {
+            "layer_name": tensor.layer_name,
+            "input_index": tensor.input_index,
+            "activation_quant_params": _activation_json(tensor.activation),
+        }
+        for tensor in config.tensor_quantize
+    ]
+    for name, layer in config.layers.items():
+        held[name] = {
+            "quant_enable": layer.quant_enable,
+            "activation_quant_params": _activation_json(layer.activation),
+        }
+        if layer.balance is not None:
+            held[name]["dmq_balancer_param"] = layer.balance
+        if layer.weight is not None:
+            held[name]["weight_quant_params"] = _weight_json(layer.weight)
+    return json.dumps(held, indent=2, ensure_ascii=False) + "\n"
+
+
+def _activation_json(params: ActivationParams) -> dict[str, Any]:
+    values: dict[str, Any] = {"num_bits": BITS, "act_algo": params.algorithm, "asymmetric": params.asymmetric}
+    return values | _listed(params.options)
+
+
+def _weight_json(params: WeightParams) -> dict[str, Any]:
+    values: dict[str, Any] = {"num_bits": BITS, "wts_algo": params.algorithm, "channel_wise": params.channel_wise}
+    return values | _listed(params.options)
+
+
+def _listed(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that remembers which keys stood there more than once."""
+
+    def __init__(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        pairs = list(pairs)
+        super().__init__(pairs)
+        names = [name for name, _ in pairs]
+        self.repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+
+
+class _Reader:
+    """Takes values out of the JSON and keeps a list of what is wrong with them."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def _wrong(self, where: str, what: str) -> None:
+        self.problems.append(f"{where}: {what}" if where else what)
+
+    def config(self, held: Any) -> Config:
+        """The configuration, with defaults where something is wrong."""
+        if not isinstance(held, dict):
+            self.problems.append(f"expected an object of keys and layers, got {_shown(held)}")
+            return Config()
+        layers = {key: value for key, value in held.items() if key not in GENERAL}
+        self._repeated("", held)
+        self._fixed(held)
+        offset = self._boolean(held, "", "activation_offset", default=True)
+        general = {key for key in held if key in GENERAL}
+        layers_by_name = {}
+        for name, value in layers.items():
+            if isinstance(value, dict):
+                layers_by_name[name] = self._layer(value, name, offset)
+            else:
+                hint = _near(name, [*GENERAL])
+                self._wrong(name, f"unknown key{hint or '; a layer is an object ({...})'}")
+        if "version" not in general:
+            self._wrong("version", f"missing; expected {VERSION}")
+        return Config(
+            batch_num=self._whole(held, "", "batch_num", least=1, default=1),
+            activation_offset=offset,
+            do_fusion=self._boolean(held, "", "do_fusion", default=True),
+            skip_fusion_layers=self._names(held, "skip_fusion_layers"),
+            layers=layers_by_name,
+            tensor_quantize=self._tensors(held, offset),
+            balance=self._exponent(held, "", "balance", (0, 1)),
+            fp16_scales=held.get("fakequant_precision_mode") == PRECISION_MODES[1],
+            bias_correction=self._boolean(held, "", "bias_correction", default=False),
+        )
+
+    def _fixed(self, held: Mapping[str, Any]) -> None:
+        """Keys of AMCT that have one value here."""
+        version = held.get("version", VERSION)
+        if version != VERSION or isinstance(version, bool):
+            self._wrong("version", f"expected {VERSION}, got {_shown(version)}")
+        if held.get("joint_quant", False) is not False:
+            self._wrong("joint_quant", "only false is supported: each input has its own scale; set it to false")
+        if (mode := held.get("fakequant_precision_mode", "")) not in ("", "FORCE_FP32_QUANT", *PRECISION_MODES):
+            words = " or ".join(PRECISION_MODES)
+            self._wrong("fakequant_precision_mode", f"expected {words}, or no such key, got {_shown(mode)}")
+
+    def _layer(self, held: Mapping[str, Any], where: str, offset: bool) -> LayerConfig:
+        self._known(held, where, LAYER)
+        weight = None
+        if "weight_quant_params" in held:
+            weight = self._weight(held["weight_quant_params"], f"{where}.weight_quant_params")
+        return LayerConfig(
+            quant_enable=self._boolean(held, where, "quant_enable", default=True),
+            activation=self._activation(held, where, offset),
+            weight=weight,
+            balance=self._exponent(held, where, "dmq_balancer_param", BALANCES),
+        )
+
+    def _tensors(self, held: Mapping[str, Any], offset: bool) -> tuple[TensorConfig, ...]:
+        given = held.get("tensor_quantize", [])
+        if not isinstance(given, list):
+            self._wrong("tensor_quantize", f"expected a list, got {_shown(given)}")
+            return ()
+        tensors = []
+        for number, entry in enumerate(given):
+            where = f"tensor_quantize[{number}]"
+            if not isinstance(entry, _Object):
+                self._wrong(where, f"expected an object, got {_shown(entry)}")
+                continue
+            self._known(entry, where, TENSOR)
+            name = entry.get("layer_name")
+            if not isinstance(name, str) or not name:
+                self._wrong(f"{where}.layer_name", f"expected the name of a node, got {_shown(name)}")
+            index = self._whole(entry, where, "input_index", least=0, default=0)
+            tensors.append(
+                TensorConfig(layer_name=str(name), input_index=index, activation=self._activation(entry, where, offset))
+            )
+        return tuple(tensors)
+
+    def _activation(self, held: Mapping[str, Any], where: str, offset: bool) -> ActivationParams:
+        where = f"{where}.activation_quant_params"
+        given = held.get("activation_quant_params", _Object(()))
+        if not isinstance(given, _Object):
+            self._wrong(where, f"expected an object, got {_shown(given)}")
+            return ActivationParams()
+        self._repeated(where, given)
+        self._bits(given, where)
+        algorithm = given.get("act_algo", ActivationParams().algorithm)
+        asymmetric = (
+            offset if given.get("asymmetric") is None else self._boolean(given, where, "asymmetric", default=True)
+        )
+        if algorithm not in algorithms.names():
+            self.problems.append(
+                f"{where}.act_algo: {registry.unknown('calibrator', str(algorithm), algorithms.names())}"
+            )
+            return ActivationParams(asymmetric=asymmetric)
+        options = {name: value for name, value in given.items() if name not in ("num_bits", "act_algo", "asymmetric")}
+        self._options(where, algorithms.activation_problems(algorithm, options))
+        known = algorithms.defaults(algorithm)
+        chosen = known | algorithms.typed(known, options)
+        return ActivationParams(algorithm=algorithm, asymmetric=asymmetric, options=chosen)
+
+    def _weight(self, given: Any, where: str) -> WeightParams:
+        if not isinstance(given, _Object):
+            self._wrong(where, f"expected an object, got {_shown(given)}")
+            return WeightParams()
+        self._repeated(where, given)
+        self._bits(given, where)
+        algorithm = given.get("wts_algo", algorithms.ARQ)
+        wise = self._boolean(given, where, "channel_wise", default=True)
+        if algorithm not in algorithms.WEIGHT_ALGORITHMS:
+            options = ", ".join(algorithms.WEIGHT_ALGORITHMS)
+            hint = _near(str(algorithm), algorithms.WEIGHT_ALGORITHMS) or ";"
+            self._wrong(f"{where}.wts_algo", f"no algorithm named {_shown(algorithm)}{hint} available: {options}")
+            return WeightParams(channel_wise=wise)
+        held = {name: value for name, value in given.items() if name not in ("num_bits", "wts_algo", "channel_wise")}
+        self._options(where, algorithms.weight_problems(algorithm, held))
+        known = algorithms.weight_defaults(algorithm)
+        chosen = known | algorithms.typed(known, held)
+        return WeightParams(algorithm=algorithm, channel_wise=wise, options=chosen)
+
+    def _exponent(self, held: Mapping[str, Any], where: str, key: str, ends: tuple[float, float]) -> float | None:
+        """Of a balance; None where there is none."""
+        value = held.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not ends[0] <= value <= ends[1]:
+            self._wrong(_join(where, key), f"expected a number in [{ends[0]}, {ends[1]}], got {_shown(value)}")
+            return None
+        return float(value)
+
+    def _options(self, where: str, problems: Iterator[tuple[str, str]]) -> None:
+        for name, what in problems:
+            self._wrong(_join(where, name) if name else where, what)
+
+    def _bits(self, held: Mapping[str, Any], where: str) -> None:
+        bits = held.get("num_bits", BITS)
+        if bits != BITS or isinstance(bits, bool):
+            self._wrong(f"{where}.num_bits", f"only {BITS} is supported, got {_shown(bits)}")
+
+    def _repeated(self, where: str, held: Any) -> None:
+        for name in getattr(held, "repeated", ()):
+            self._wrong(_join(where, name), "stands there twice; keep one")
+
+    def _known(self, held: Mapping[str, Any], where: str, known: tuple[str, ...]) -> None:
+        self._repeated(where, held)
+        for name in held:
+            if name not in known:
+                hint = _near(name, known) or f"; there are: {', '.join(known)}"
+                self._wrong(_join(where, name), f"unknown key{hint}")
+
+    def _boolean(self, held: Mapping[str, Any], where: str, key: str, *, default: bool) -> bool:
+        value = held.get(key, default)
+        if not isinstance(value, bool):
+            self._wrong(_join(where, key), f"expected true or false, got {_shown(value)}")
+            return default
+        return value
+
+    def _whole(self, held: Mapping[str, Any], where: str, key: str, *, least: int, default: int) -> int:
+        value = held.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            self.problems.append(
+                f"{_join(where, key)}: expected a whole number of at least {least}, got {_shown(value)}"
+            )
+            return default
+        return value
+
+    def _names(self, held: Mapping[str, Any], key: str) -> tuple[str, ...]:
+        value = held.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            self._wrong(key, f"expected a list of names, got {_shown(value)}")
+            return ()
+        if twice := [item for item in dict.fromkeys(value) if value.count(item) > 1]:
+            self._wrong(key, f"{twice[0]!r} stands there twice; keep one")
+        return tuple(value)
+
+
+def _join(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key
+
+
+def _near(name: str, options: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(options), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,59 @@
+"""What is quantized already in an ONNX model, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from qbench.quant.onnx.graph.layers import subgraphs
+
+# Beside every operator whose name holds "quantize" or begins with "QLinear".
+QUANTIZED = {
+    "ConvInteger", "MatMulInteger", "QGemm", "QAttention", "MatMulNBits", "MatMulFpQ4", "QOrderedMatMul",
+    "AscendQuant", "AscendDequant", "AscendWeightQuant", "AscendAntiQuant", "MatMulIntegerToFloat",
+}  # fmt: skip
+_SHOWN = 3  # nodes that a message names
+
+
+def quantized_nodes(model: Any) -> list[Any]:
+    """The nodes of a model that quantize or compute in integers, also in subgraphs and in its functions."""
+    return [node for graph in (model.graph, *model.functions) for node in _all(graph.node) if _is_quantized(node)]
+
+
+def why_not_float(model: Any) -> str | None:
+    """``already quantized (conv, QuantizeLinear -> x_q and 12 more)``; None for a float model."""
+    names = [node.name or f"{node.op_type} -> {node.output[0]}" for node in quantized_nodes(model)]
+    if not names:
+        return None
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"already quantized ({', '.join(names[:_SHOWN])}{more})"
+
+
+def ranges_at_run_time(model: Any) -> str | None:
+    """The operator of a model that chooses the range of an activation as it runs; None where all are fixed."""
+    return next((node.op_type for node in quantized_nodes(model) if node.op_type.startswith("DynamicQuantize")), None)
+
+
+def why_not_int8(model: Any, file: str, mode: str) -> str | None:
+    """Why a model is no int8 contender of a mode (``static``, ``dynamic``) and what to write in the suite, where it is
+    called ``file``; None where it is one."""
+    if not quantized_nodes(model):
+        return "nothing in it is quantized: a float file goes under source, an int8 one under int8"
+    operator = ranges_at_run_time(model)
+    actual = "static" if operator is None else "dynamic"
+    if actual == mode:
+        return None
+    why = "it has fixed ranges only" if operator is None else f"it chooses ranges as it runs ({operator})"
+    return f"{why}: write `int8: {{file: {file}, mode: {actual}}}`"
+
+
+def _is_quantized(node: Any) -> bool:
+    kind = node.op_type
+    return kind in QUANTIZED or "quantize" in kind.lower() or kind.startswith("QLinear")
+
+
+def _all(nodes: Iterable[Any]) -> Iterator[Any]:
+    for node in nodes:
+        yield node
+        for _, inner in subgraphs(node):
+            yield from _all(inner.node)

@@ -1,0 +1,85 @@
+"""Work on a large graph in a process of its own: its memory ends with it, and what follows is a long loop."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import QbenchError
+from qbench.files import atomic
+
+LARGE = 4 * 2**20  # bytes of a model; a process takes a second to start, and smaller graphs are done in less
+_MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of malloc.h
+SECONDS = 3600.0  # that the work on one graph may take
+
+
+def run(file: Path, function: Callable[..., Any], *args: Any, written: Iterable[Path] = ()) -> Any:
+    """What ``function(*args)`` returns, or raises of qbench's errors; in a process of its own where ``is_apart`` says
+    so. ``written``: the files that it makes; an interrupted process leaves nothing beside them."""
+    from qbench.process import child
+    from qbench.process.parent import Limits, Worker
+
+    if not is_apart(file):
+        return function(*args)
+    with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
+        try:
+            with Worker(child.Function, _caught, limits=Limits(seconds=SECONDS), fresh=True, name="graph") as worker:
+                worker.ready()
+                value, error = worker.ask("run", (function, args, folder))
+        finally:
+            for path in written:
+                atomic.sweep(path)
+    if error is not None:
+        raise error
+    return value
+
+
+def is_apart(file: Path) -> bool:
+    """Whether work on a model gets a fresh process: it is large, and this process may have children of its own."""
+    return _size(file) >= LARGE and not multiprocessing.current_process().daemon
+
+
+def release_memory() -> None:
+    """Gives the system what is no longer used, before a long loop that needs little: glibc keeps it otherwise."""
+    gc.collect()
+    if (trim := _of_glibc("malloc_trim")) is not None:
+        trim(0)
+
+
+def return_arrays_at_once() -> None:
+    """From now on this process gives large arrays back when they are freed. As glibc starts, but a large array that was
+    freed raises its threshold, and smaller ones then fragment the heap. For processes that are qbench's own."""
+    if (change := _of_glibc("mallopt")) is not None:
+        change(_MMAP_THRESHOLD, 128 * 2**10)
+
+
+def _of_glibc(name: str) -> Callable[..., int] | None:
+    """A function of the C library; None on other systems, and where it has none (musl)."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
+
+
+def _caught(
+    function: Callable[..., Any], args: tuple[Any, ...], folder: str, *, progress: Any
+) -> tuple[Any, QbenchError | None]:
+    """The value, or the error as it is: on its way out of a child an error of usage would become one of a case.
+    Temporary files go into ``folder``, which the parent removes even where this process is killed."""
+    tempfile.tempdir = folder
+    try:
+        return function(*args), None
+    except QbenchError as error:
+        return None, type(error)(str(error))
+
+
+def _size(file: Path) -> int:
+    """Of a model and of what lies beside it under its name: weights."""
+    if not file.is_file():
+        return 0
+    return sum(
+        path.stat().st_size for path in file.parent.iterdir() if path.name.startswith(file.stem) and path.is_file()
+    )

@@ -1,0 +1,214 @@
+"""What ONNX Runtime really ran: the layers that multiply and accumulate, from its own profile."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qbench.quant.artifacts import coverage, onnx_file
+from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.onnx import onnxruntime_session, operator_macs
+from qbench.quant.onnx.graph.layers import subgraphs
+
+_SAME_SHAPE = {"QuantizeLinear", "DequantizeLinear", "Identity", "Cast"}
+
+Shape = tuple[int, ...]
+_HUNG_ON = re.compile(r"(_token_\d+|_nchwc|_nhwc)$")  # what the runtime hangs on the names of nodes in another layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executed:
+    """One executed node and the layer that it is; ``names``: those that a node of the file goes by (its own, or that of
+    its output where it has none)."""
+
+    names: frozenset[str]
+    layer: Layer
+
+
+def layers(file: Path, example: tuple[onnxruntime_session.Array, ...], *, optimized: bool = True) -> tuple[Layer, ...]:
+    """The operators that multiply and accumulate in one inference, in order; multiply-accumulates at batch size 1.
+
+    ``optimized=True`` is what the kernels really do; ``False`` runs the graph as written (the fp32 reference,
+    whose names and counts no optimization has touched). ``example`` is a batch of 1, repeated to the batch size that
+    the file demands. Constant weights' shapes come from the graph that the runtime wrote, all others from the profile.
+    """
+    return tuple(call.layer for call in executed(file, example, optimized=optimized))
+
+
+def executed(
+    file: Path, example: tuple[onnxruntime_session.Array, ...], *, optimized: bool = True
+) -> tuple[Executed, ...]:
+    """``layers`` with the names of their nodes."""
+    inputs = onnx_file.tiled(file, example)
+    graph, events = _profile(file, inputs, optimized=optimized)
+    nodes, shapes = {node.name: node for node in _nodes(graph)}, _Shapes(graph)
+    calls: dict[tuple[str, str], Executed] = {}
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+            name = event["name"].removesuffix("_kernel_time")
+            call = _call(event["args"], nodes.get(name), shapes)
+            for product in operator_macs.products(call):
+                ran = _executed(name, nodes.get(name), call.operator, product, len(inputs[0]))
+                known = calls.get((name, product.name))  # a node of a loop runs several times
+                calls[name, product.name] = ran if known is None else _added(known, ran)
+    return tuple(calls.values())
+
+
+def as_float(ran: Sequence[Executed]) -> tuple[Executed, ...]:
+    """The layers of an int8 file, as a reference for what is seen to run of it."""
+    return tuple(replace(call, layer=replace(call.layer, int8=False)) for call in ran)
+
+
+def match(reference: Sequence[Executed], ran: Sequence[Executed]) -> tuple[Layer, ...]:
+    """The reference's layers (as an ONNX file has them), marked with what was executed for them.
+
+    By the names that went into an executed node, since a runtime may run branches in another order (ONNX Runtime: of a
+    feature pyramid of ten convolutions, all in int8, six would pass for float); what has no name left (a rewritten
+    matrix product, a transposed convolution) by its multiply-accumulates, in order. What cannot be counted is kept at
+    the end.
+    """
+    free = list(ran)
+    layer_of: dict[int, Layer] = {}
+    for i, wanted in enumerate(reference):
+        own = next((call for call in free if call.names & wanted.names and call.layer.macs == wanted.layer.macs), None)
+        if own is not None:
+            free.remove(own)
+            layer_of[i] = replace(wanted.layer, operator=own.layer.operator, int8=own.layer.int8)
+    rest = [i for i in range(len(reference)) if i not in layer_of]
+    matched = coverage.align([reference[i].layer for i in rest], [call.layer for call in free])
+    layer_of |= dict(zip(rest, matched, strict=False))
+    return (*(layer_of[i] for i in range(len(reference))), *matched[len(rest) :])
+
+
+def own_name(name: str) -> str:
+    """The name of the node of a file that an optimized node of ONNX Runtime is made from, as far as it tells."""
+    return _HUNG_ON.sub("", name)
+
+
+def _executed(name: str, node: Any, operator: str, product: operator_macs.Product, batch: int) -> Executed:
+    label = (onnxruntime_session.module_of(node) if node is not None else None) or name
+    layer = Layer(
+        name=f"{label} ({product.name})" if product.name else label,
+        operator=operator,
+        macs=None if product.macs is None else product.macs // batch,
+        int8=product.int8,
+    )
+    names = [name, *(node.output if node is not None else ())]
+    return Executed(names=frozenset([*names, *map(own_name, names)]), layer=layer)
+
+
+def _added(call: Executed, other: Executed) -> Executed:
+    """Two executions of one node as one layer."""
+    macs = None if call.layer.macs is None or other.layer.macs is None else call.layer.macs + other.layer.macs
+    return replace(call, layer=replace(call.layer, macs=macs))
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph and of the subgraphs in it (If, Loop, Scan)."""
+    for node in graph.node:
+        yield node
+        for _, inner in subgraphs(node):
+            yield from _nodes(inner)
+
+
+def _profile(
+    file: Path, inputs: tuple[onnxruntime_session.Array, ...], *, optimized: bool
+) -> tuple[Any, list[dict[str, Any]]]:
+    """The graph that the runtime made of a file, and the events of one inference."""
+    import onnx
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime_session.session_options(1)
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(folder) / "profile")
+        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
+        if not optimized:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime_session.open_session(_with_names(file, Path(folder) / "named.onnx"), options=options)
+        names = [value.name for value in session.get_inputs()]
+        session.run(None, dict(zip(names, inputs, strict=True)))
+        events: list[dict[str, Any]] = json.loads(Path(session.end_profiling()).read_text())
+        return onnx.load(str(Path(folder) / "optimized.onnx")).graph, events
+
+
+def _with_names(file: Path, target: Path) -> Path:
+    """The file itself where every node has a name of its own, else a copy where it has: the profile knows no other
+    link from an event to its node."""
+    import onnx
+
+    model = onnx.load(str(file))
+    nodes = [node for graph in (model.graph, *model.functions) for node in _nodes(graph)]
+    names = [node.name for node in nodes]
+    if all(names) and len(set(names)) == len(names):
+        return file
+    used: set[str] = set()
+    for i, node in enumerate(nodes):
+        if not node.name or node.name in used:
+            node.name = f"{node.op_type}_{i}"
+            while node.name in used or node.name in names:
+                node.name += "_"
+        used.add(node.name)
+    onnx.save(model, str(target))
+    return target
+
+
+class _Shapes:
+    """The shapes of what is constant in a graph and in its subgraphs."""
+
+    def __init__(self, graph: Any) -> None:
+        self._makers = {output: node for node in _nodes(graph) for output in node.output}
+        graphs = (graph, *(inner for node in _nodes(graph) for _, inner in subgraphs(node)))
+        held = [(tensor.name, tuple(tensor.dims)) for graph in graphs for tensor in graph.initializer]
+        self._constants = dict(held)
+        for name, shape in held:  # two branches may call different things by one name: which is meant is not known
+            if self._constants.get(name) != shape:
+                self._constants.pop(name, None)
+
+    def constant(self, name: str) -> Shape | None:
+        """The shape of an initializer, also of one that is quantized and dequantized on its way; None for others."""
+        while name not in self._constants and name in self._makers and self._makers[name].op_type in _SAME_SHAPE:
+            name = self._makers[name].input[0]
+        return self._constants.get(name)
+
+
+def _call(arguments: Mapping[str, Any], node: Any, shapes: _Shapes) -> operator_macs.Call:
+    """An executed operator as its event tells it."""
+    told = [_shape(typed) for typed in arguments["input_type_shape"]]
+    return operator_macs.Call(
+        operator=arguments["op_name"],
+        inputs=tuple(told) if node is None else _in_place(node, told, shapes),
+        outputs=tuple(_shape(typed) for typed in arguments["output_type_shape"]),
+        attributes={} if node is None else _attributes(node),
+    )
+
+
+def _in_place(node: Any, told: Sequence[Shape], shapes: _Shapes) -> tuple[Shape | None, ...]:
+    """The shape of each input of a node, None for an absent one. The profile leaves out absent inputs and weights that
+    a kernel has packed for itself: these are constants of the graph."""
+    known_shapes: list[Shape | None] = []
+    left = list(told)
+    for name in node.input:
+        constant = shapes.constant(name)
+        if not name:
+            known_shapes.append(None)
+        elif left and constant in (None, left[0]):
+            known_shapes.append(left.pop(0))
+        else:
+            known_shapes.append(constant)
+    return tuple(known_shapes)
+
+
+def _shape(typed: Mapping[str, Any]) -> Shape:
+    return tuple(next(iter(typed.values())))
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    """The numbers and texts of a node by name."""
+    kinds = {1: lambda attr: attr.f, 2: lambda attr: attr.i, 3: lambda attr: attr.s.decode(errors="replace")}
+    return {attr.name: kinds[attr.type](attr) for attr in node.attribute if attr.type in kinds}

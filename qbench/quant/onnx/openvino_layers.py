@@ -1,0 +1,79 @@
+"""What OpenVINO really ran: the layers that multiply and accumulate, from the graph that it executes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from qbench.quant.artifacts import openvino_model
+from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.onnx.onnxruntime_layers import Executed
+
+_LAYERS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell"}
+_NOT_RUN = "not_executed"
+_INT8 = ("_i8", "_u8")  # how the names of its int8 kernels end
+# What OpenVINO hangs on the name of a node of which it makes several.
+_PARTS = ("/WithoutBiases", "/DequantizationMultiply", "/DequantizationSubtract", "/DequantizationConvert")
+
+Shape = tuple[int, ...]
+
+
+def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
+    """The nodes that multiplied and accumulated in one inference, in order; multiply-accumulates at batch size 1.
+
+    int8 is what the kernel's name says: ``runtimePrecision`` alone is that of the tensors, and a float kernel may
+    write int8 (seen on a transposed convolution: i8, run by brgconv_avx2_f32). ``inputs`` are a batch of the size that
+    the file takes.
+    """
+    compiled = openvino_model.compile_file(file, profile=True)
+    openvino_model.run(compiled, inputs)  # shapes and kernels are settled by it
+    layers = []
+    for node in compiled.get_runtime_model().get_ordered_ops():
+        told = {key: _text(value) for key, value in node.get_rt_info().items()}
+        if told["layerType"] in _LAYERS and told["execTimeMcs"] != _NOT_RUN:
+            kernel = told["primitiveType"]
+            layer = Layer(
+                name=node.get_friendly_name(),
+                operator=f"{told['layerType']} {kernel}",
+                macs=_multiply_accumulates(told["layerType"], node) // len(inputs[0]),
+                int8=kernel.lower().endswith(_INT8),
+            )
+            names = [node.get_friendly_name(), *told["originalLayersNames"].split(",")]
+            layers.append(Executed(names=frozenset(map(_whole, names)), layer=layer))
+    return tuple(layers)
+
+
+def _whole(name: str) -> str:
+    """The name of the node of the file that an executed node is a part of."""
+    while (part := next((part for part in _PARTS if name.endswith(part)), None)) is not None:
+        name = name.removesuffix(part)
+    return name
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value.astype(str))
+
+
+def _multiply_accumulates(kind: str, node: Any) -> int:
+    output = _shape(node.get_output_partial_shape(0))
+    inputs = [_shape(value.get_partial_shape()) for value in node.inputs()]
+    if kind.startswith("RNN"):  # the constants of three axes are the weights of input and state
+        steps = math.prod(inputs[0][:-1])
+        return steps * sum(math.prod(value) for i, value in enumerate(inputs) if len(value) == 3 and _constant(node, i))
+    if kind == "Convolution":
+        return math.prod(output) * math.prod(inputs[1]) // output[1]
+    if kind == "Deconvolution":
+        return math.prod(inputs[0]) * math.prod(inputs[1]) // inputs[0][1]
+    # The axis that is summed over is the last of A, unless A is transposed.
+    plain = len(inputs[0]) < 2 or inputs[0][-2] == output[-2]
+    return math.prod(output) * inputs[0][-1 if plain else -2]
+
+
+def _constant(node: Any, position: int) -> bool:
+    maker = node.input_value(position).get_node()
+    return _text(maker.get_rt_info()["layerType"]) == "Const"
+
+
+def _shape(partial: Any) -> Shape:
+    return tuple(1 if size.is_dynamic else size.get_length() for size in partial)

@@ -1,0 +1,46 @@
+"""Operators of ONNX that OpenVINO computes wrongly, whatever the mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbench.errors import ModeImpossible
+from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.graph.layers import STANDARD
+
+_AXIS_IS_INPUT = 20  # the opset from which on DFT reads its axis
+
+
+def require_transforms(file: Path) -> None:
+    """Raises ``ModeImpossible`` for an ONNX file with a Fourier transform that OpenVINO 2026.4 computes wrongly.
+
+    It does not read an axis that is an input (opset 20 and later), and gives a real signal's spectrum one dimension
+    too many.
+    """
+    graph = Graph.load(file, valid=False)
+    wrong = [node.name for node in graph.nodes if _is_misread(graph, node)]
+    if wrong:
+        raise ModeImpossible(
+            f"OpenVINO computes the Fourier transform {wrong[0]} wrongly (DFT of real values, or along an axis other "
+            "than 1 from opset 20 on): use the onnxruntime backend or a torch engine for this network"
+        )
+
+
+def _is_misread(graph: Graph, node: Any) -> bool:
+    """Whether OpenVINO takes another axis or shape for a node than ONNX says."""
+    if node.op_type != "DFT" or node.domain not in STANDARD:
+        return False
+    shape = graph.shape(node.input[0])
+    return bool(shape and shape[-1] == 1) or (graph.opset >= _AXIS_IS_INPUT and _axis(graph, node, shape) != 1)
+
+
+def _axis(graph: Graph, node: Any, shape: tuple[int | str | None, ...] | None) -> int | None:
+    """The axis that the third input names, from the front; None where it is not known."""
+    named = len(node.input) > 2 and node.input[2]
+    axis = graph.constant(node.input[2]) if named else np.array(-2)
+    if axis is None or (axis < 0 and shape is None):
+        return None
+    return int(axis.item()) % len(shape) if shape else int(axis.item())

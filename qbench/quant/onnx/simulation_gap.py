@@ -1,0 +1,81 @@
+"""An int8 file as its runtime executes it, held against a float simulation of the same scales.
+
+Both differ from fp32 by what rounding to 8 bits costs. Where the file differs by far more, its runtime computes
+something else than the file says: no other variant need be built to see that.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.quant.artifacts import onnx_file, openvino_model
+from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx.export import left_out_ranges
+from qbench.quant.onnx.export.fake_quant import fake_quant
+from qbench.quant.onnx.formats.scale_record import Record
+from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import Sites
+
+Array = NDArray[Any]
+EXAMPLES = 8  # of the calibration data, in one batch
+# A file is told apart where it lies below the simulation by more than this, and below what anybody ships. What other
+# kinds of ranges and of weights cost is up to 8.6 dB (tests/architectures/run.py); a wrong kernel has 0 to 9 dB.
+GAP, LEAST = 10.0, 20.0
+_MOST = 100.0
+_NAMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+
+
+def note(
+    graph: Graph, sites: Sites, record: Record, file: Path, calibration: tuple[Array, ...], runtime: str, learned: bool
+) -> str | None:
+    """What to know of a file whose outputs lie far below those of its simulation; None where rounding explains them.
+
+    ``learned``: the ranges were trained, so that fp32 is the network clipped to them.
+    """
+    if not len(calibration[0]):
+        return None
+    inputs = tuple(next(iter(onnx_file.Batches(file, calibration, EXAMPLES))).values())
+    float_graph = left_out_ranges.clip(graph, sites, replace(sites, activations=()), record) if learned else graph
+    expected = _run(float_graph, inputs)
+    if expected.dtype.kind != "f":
+        return None
+    simulated = _decibels(expected, _run(fake_quant(graph, sites, record), inputs))
+    executed = _decibels(expected, _execute(file, inputs, runtime))
+    if executed >= min(simulated - GAP, LEAST):
+        return None
+    return (
+        f"{_NAMES[runtime]} computes something else than this file says: {executed:.1f} dB against fp32 on "
+        f"{len(inputs[0])} calibration examples, where a float simulation of the same scales has {simulated:.1f} dB; "
+        "use another backend, or keep the layers float where they part (skip_layers)"
+    )
+
+
+def _run(graph: Graph, inputs: tuple[Array, ...]) -> Array:
+    """The first output of a graph in floats."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph.save(Path(folder) / "model.onnx")
+        return onnxruntime_session.run(Path(folder) / "model.onnx", inputs)
+
+
+def _execute(file: Path, inputs: tuple[Array, ...], runtime: str) -> Array:
+    """The first output of the file as it will be measured."""
+    if runtime == "openvino":
+        return openvino_model.run(openvino_model.compile_file(file), inputs)
+    return onnxruntime_session.run(file, inputs)
+
+
+def _decibels(expected: Array, outputs: Array) -> float:
+    """The SQNR, at most 100 dB; -100 where other values are finite."""
+    finite = np.isfinite(expected)
+    if expected.shape != outputs.shape or not np.array_equal(finite, np.isfinite(outputs)):
+        return -_MOST
+    known = expected[finite].astype(np.float64)
+    signal, noise = float(np.square(known).sum()), float(np.square(known - outputs[finite]).sum())
+    least = 10 ** (-_MOST / 10)
+    return float(np.clip(10 * np.log10((signal + least) / (noise + least)), -_MOST, _MOST))

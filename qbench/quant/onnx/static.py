@@ -1,0 +1,148 @@
+"""Static quantization of an ONNX file: a recipe -> what is quantized, with which scales."""
+
+from __future__ import annotations
+
+import fnmatch
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import BuildError
+from qbench.quant.artifacts import onnx_file
+from qbench.quant.onnx import graph_process, onnxruntime_session
+from qbench.quant.onnx.calibration import calibrate
+from qbench.quant.onnx.calibration.calibration_model import CalibrationModel, calibration_model, metadata
+from qbench.quant.onnx.formats import config
+from qbench.quant.onnx.formats import scale_record as record
+from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules, WeightRule
+from qbench.quant.onnx.formats.scale_record import Record
+from qbench.quant.onnx.graph import prepare
+from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.graph.layers import inner_layers, inner_nodes, layers
+from qbench.quant.onnx.sites import Sites
+from qbench.quant.recipe import Recipe
+
+Progress = Callable[[str, float], None]
+_BATCH = 16  # calibration examples of one inference, where the file takes any number
+# Where a calibrated model keeps its record, and what looked wrong on the way to it, one line each.
+_RECORD, _NOTES = "qbench.record", "qbench.notes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaled:
+    """A prepared graph, where it is quantized, and with which scales; ``float_reasons``: layer, as a person knows it,
+    -> why it stays float; ``notes``: what a reader must know of the scales."""
+
+    graph: Graph
+    sites: Sites
+    record: Record
+    float_reasons: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def scaled(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Any, ...], progress: Progress) -> None:
+    """Writes the calibrated model of an fp32 file, which ``read`` takes apart: the prepared graph, its configuration
+    and its record. ``calibration``: one array for each input, all of whose examples are seen.
+
+    Raises ``ModelError`` for a file that cannot be prepared, ``UsageError`` for layers to skip that are not there,
+    ``DataError`` and ``BuildError`` where calibration meets no numbers.
+    """
+    graph_process.return_arrays_at_once()  # this is a worker
+    batches = onnx_file.Batches(fp32, calibration, _BATCH)
+    with tempfile.TemporaryDirectory() as folder:
+        model, scales = Path(folder) / "calibration.onnx", Path(folder) / "record.txt"
+        _prepare(fp32, model, recipe, calibration, len(batches))
+        progress("calibrate", 0.3)
+        calibrated = calibrate.run(
+            model, batches, scales, threads=1, progress=lambda what, done, of: progress(what, 0.3 + 0.5 * done / of)
+        )
+        model_graph = Graph.load(model)
+        model_graph.model.metadata_props.add(key=_RECORD, value=scales.read_text(encoding="utf-8"))
+        model_graph.model.metadata_props.add(key=_NOTES, value="\n".join(calibrated.warnings))
+        model_graph.save(file)
+
+
+def _prepare(fp32: Path, model: Path, recipe: Recipe, calibration: tuple[Any, ...], batch_num: int) -> None:
+    """Writes the calibration model; its graph is gone before calibration begins, which needs the memory."""
+    example = onnx_file.tiled(fp32, tuple(array[:1] for array in calibration))
+    graph = prepare.prepare(fp32, example=example)
+    calibration_model(graph, config.default(graph, _rules(graph, recipe, batch_num))).save(model)
+
+
+def read(file: Path) -> Scaled:
+    """What ``scaled`` wrote."""
+    model = CalibrationModel.read(file)
+    graph = model.graph()
+    reasons = labelled(graph, model.sites.floats)
+    held = metadata(graph)
+    return Scaled(
+        graph=graph,
+        sites=model.sites,
+        record=record.loads(held[_RECORD]),
+        float_reasons=reasons,
+        notes=tuple(held[_NOTES].splitlines()),
+    )
+
+
+def labelled(graph: Graph, floats: Mapping[str, str]) -> dict[str, str]:
+    """Why nodes stay float, by the layers as a person knows them."""
+    labels = _labels(graph)
+    return {labels[name]: reason for name, reason in floats.items() if name in labels}
+
+
+def within_subgraphs(file: Path) -> dict[str, str]:
+    """Why what lies inside an If, Loop or Scan of a file stays float, by the layers as a person knows them."""
+    graph = Graph.load(file, valid=False)
+    inner = [layer for node in graph.nodes for layer in inner_layers(graph, node)]
+    return labelled(graph, {layer.name: layer.reason for layer in inner if layer.reason is not None})
+
+
+def _rules(graph: Graph, recipe: Recipe, batch_num: int) -> Rules:
+    """The recipe as rules for the configuration of a graph."""
+    calibrator = recipe.calibrator or "minmax"
+    options = {"percentile": recipe.percentile} if calibrator == "percentile" and recipe.percentile else {}
+    common = Rule(
+        activation=ActivationRule(algorithm=calibrator, options=options),
+        weight=WeightRule(channel_wise=recipe.per_channel is not False),
+    )
+    return Rules(
+        batch_num=batch_num,
+        activation_offset=not recipe.symmetric,
+        skip_layers=tuple(_find_skipped(graph, recipe)),
+        common=common,
+    )
+
+
+def _find_skipped(graph: Graph, recipe: Recipe) -> Iterator[str]:
+    """The nodes that the recipe keeps float, each once."""
+    can = {layer.name: layer.operator for layer in layers(graph) if layer.kind == "layer" and layer.reason is None}
+    labels = {name: label for name, label in _labels(graph).items() if name in can}
+    skipped = dict.fromkeys(name for pattern in recipe.skip_layers for name in _match_pattern(pattern, labels))
+    multiplying = [name for name in labels if can[name] != "AveragePool"]
+    if recipe.first_layer_float:
+        skipped |= dict.fromkeys(multiplying[:1])
+    if recipe.last_layer_float:
+        skipped |= dict.fromkeys(multiplying[-1:])
+    yield from skipped
+
+
+def _match_pattern(pattern: str, labels: Mapping[str, str]) -> list[str]:
+    """The nodes that a name or a pattern means: a node, a torch module, or everything in a module."""
+    exact = [name for name, label in labels.items() if pattern in (name, label) or label.startswith(f"{pattern}.")]
+    matching = exact or [
+        name for name, label in labels.items() if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(label, pattern)
+    ]
+    if not matching:
+        known = ", ".join(sorted(set(labels.values())))
+        raise BuildError(f"skip_layers: no layer named {pattern} that would be quantized; there are {known}")
+    return matching
+
+
+def _labels(graph: Graph) -> dict[str, str]:
+    """Node -> the torch module that it came from, or itself, in the order of the graph; those of subgraphs at the end,
+    as ``layers`` lists them."""
+    top = {node.name: onnxruntime_session.module_of(node) or node.name for node in graph.nodes}
+    inner = [(place, part) for node in graph.nodes for place, part, _ in inner_nodes(node, node.name)]
+    return top | {place: onnxruntime_session.module_of(layer) or layer.name for place, layer in inner}

@@ -1,0 +1,1 @@
+"""int8 networks by torch: FX, eager, PT2E; static, dynamic and QAT."""

@@ -1,0 +1,99 @@
+"""Dynamic quantization: int8 weights, activations quantized as they come; which layers, and how."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+
+from qbench.errors import BuildError, ModeImpossible
+from qbench.quant import layer_selection
+from qbench.quant.flow import Converted, QuantizeJob
+from qbench.quant.pytorch import torch_ao
+
+_NO_KERNEL = "dynamic quantization covers Linear, LSTM and GRU layers only"
+_MAX_NORM = "an int8 table cannot be renormalised (max_norm) as it is read"
+_SUMS_ONLY = "torch's int8 kernel sums the rows of a bag whatever its mode and padding_idx say"
+
+
+def covered() -> tuple[type, ...]:
+    """The types of layer that have a dynamic kernel; a subclass of one has none."""
+    return (nn.Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell, nn.RNNCell)
+
+
+def tables() -> tuple[type, ...]:
+    """The types of layer whose table can be read as quint8 with a scale for each row, where a recipe asks for it."""
+    return (nn.Embedding, nn.EmbeddingBag)
+
+
+def why_float_table(part: Any) -> str | None:
+    """Why the table of an Embedding or EmbeddingBag cannot be quint8; None where it can.
+
+    torch has one kernel for bags, ``quantized::embedding_bag_byte``, which accepts the modes mean and max and gives
+    the sum for them; padding_idx it ignores.
+    """
+    if part.max_norm is not None:
+        return _MAX_NORM
+    if isinstance(part, nn.EmbeddingBag) and (part.mode != "sum" or part.padding_idx is not None):
+        return _SUMS_ONLY
+    return None
+
+
+def configurations(job: QuantizeJob) -> dict[str, Any]:
+    """Layer name -> its QConfig, for every layer that is covered and that the recipe does not keep float.
+
+    Weights are per channel where the recipe asks for it and the layer is Linear; recurrent layers have per-tensor
+    kernels only. Tables of embeddings are quint8 per row where ``recipe.embeddings`` asks for it and they can be.
+    Raises ``BuildError`` where no layer is left.
+    """
+    module, recipe = job.module, job.recipe
+    kept = layer_selection.float_by_recipe(module, recipe, job.example)
+    configs = {
+        name: torch_ao.per_channel_dynamic_qconfig
+        if recipe.per_channel and type(part) is nn.Linear
+        else torch_ao.default_dynamic_qconfig
+        for name, part in module.named_modules()
+        if type(part) in covered() and layer_selection.below(name, kept) is None
+    }
+    for name, part in module.named_modules():
+        wanted = type(part) in tables() and recipe.embeddings
+        if wanted and layer_selection.below(name, kept) is None and why_float_table(part) is None:
+            configs[name] = torch_ao.float_qparams_weight_only_qconfig
+    if not configs:
+        some = any(type(part) in covered() for part in module.modules())
+        raise (BuildError if some else ModeImpossible)(
+            f"dynamic quantization covers Linear, LSTM and GRU layers, and this model has none"
+            f"{' that is not skipped' if some else ''}; use static instead"
+        )
+    return configs
+
+
+def float_reasons(job: QuantizeJob) -> dict[str, str]:
+    """Layer with weights to multiply, or table that the recipe wants as int8 -> why it stays float."""
+    module, recipe = job.module, job.recipe
+    kept = layer_selection.float_by_recipe(module, recipe, job.example)
+    reasons: dict[str, str] = {}
+    for name, part in module.named_modules():
+        if isinstance(part, layer_selection.multiplying()):
+            reason = layer_selection.below(name, kept) or (None if type(part) in covered() else _NO_KERNEL)
+            if reason:
+                reasons[name] = reason
+        elif type(part) in tables() and recipe.embeddings:
+            reason = layer_selection.below(name, kept) or why_float_table(part)
+            if reason:
+                reasons[name] = reason
+    return reasons
+
+
+def by_module(job: QuantizeJob) -> Converted:
+    """A copy whose covered layers are exchanged for dynamic ones; its code is not traced, so any control flow works.
+
+    Raises ``BuildError`` where no layer is covered, and where the process runs another engine.
+    """
+    torch_ao.require_engine(job.engine)
+    spec = configurations(job)
+    with torch_ao.known_warnings():
+        int8 = torch_ao.quantize_dynamic(copy.deepcopy(job.module).eval(), spec, dtype=torch.qint8)
+    return Converted(module=int8, float_reasons=float_reasons(job))

@@ -1,0 +1,266 @@
+"""Eager-mode quantization: stubs, fusion and float islands put in by qbench, or by the network's author.
+
+The same network serves this flow and FX. Where FX has a graph of the network, or of parts of it, qbench places the
+stubs in it; where the author placed stubs, they stay and only fusion, calibration and conversion are qbench's.
+Every function works on a copy.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from qbench.errors import BuildError, out_of_memory
+from qbench.quant import layer_selection, model_call
+from qbench.quant.canonical import attention
+from qbench.quant.flow import Batches, Converted, QuantizeJob
+from qbench.quant.pytorch import exact_integers, kernel_notes, padded_depthwise, torch_ao
+from qbench.quant.pytorch.dynamic import by_module
+from qbench.quant.pytorch.eager import (
+    fusion_patterns,
+    graph,
+    insert_stubs,
+    operator_support,
+    qconfigs,
+    regions,
+    require_observed,
+    user_stubs,
+    verify,
+)
+from qbench.quant.pytorch.qat_modes import freeze_batch_norm as freeze_batch_norm
+from qbench.quant.pytorch.qat_modes import freeze_observers as freeze_observers
+from qbench.quant.pytorch.qat_modes import nothing_faked
+from qbench.quant.pytorch.qat_modes import qat_modes as qat_modes
+
+_REASONS = "qbench_float_reasons"
+_NOTES = "qbench_notes"
+
+
+def static(job: QuantizeJob, batches: Batches) -> Converted:
+    """The int8 module of an fp32 one in eval mode, calibrated on every batch; a layer whose kernel then differs from
+    exact integers stays float.
+
+    Raises ``BuildError`` where nothing can be quantized, where calibration observed nothing, or where stubs that the
+    network brings do not fit.
+    """
+    import torch
+
+    torch_ao.require_engine(job.engine)
+    kept = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+    while True:
+        prepared = _prepared(job, batches, kept, training=False)
+        with torch.no_grad():
+            for i, batch in enumerate(batches()):
+                prepared(*batch)
+                job.progress(f"calibrate, batch {i + 1}", 0.5)
+        require_observed.require_observed(prepared)
+        few = tuple(tensor[: exact_integers.EXAMPLES] for tensor in next(iter(batches())))
+        converted, wrong = _converted(prepared, job, few)
+        wrong = _by_own_name(job.module, wrong)
+        if wrong.keys() <= kept.keys():
+            return converted
+        kept |= wrong  # and once more without them: what a layer before them gives is quantized no longer
+
+
+def dynamic(job: QuantizeJob) -> Converted:
+    """A copy whose Linear, LSTM and GRU layers and cells hold int8 weights and quantize activations as they run."""
+    return by_module(replace(job, module=_own(job.module, job.example)))
+
+
+def prepare_qat(job: QuantizeJob) -> Any:
+    """A training-mode module with fake quantization; raises ``BuildError`` where none was inserted on any weight."""
+    torch_ao.require_engine(job.engine)
+    kept = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+    prepared = _prepared(job, None, kept, training=True)
+    if not any(hasattr(part, "weight_fake_quant") for part in prepared.modules()):
+        trains = "eager mode trains Linear, Conv2d and Conv3d (Conv1d with a BatchNorm) with fake quantization"
+        raise nothing_faked(job.module, bool(kept), trains)
+    return prepared
+
+
+def convert_qat(job: QuantizeJob) -> Converted:
+    """The int8 module of a trained fake-quantized one, which is left as it was."""
+    torch_ao.require_engine(job.engine)
+    copied = copy.deepcopy(job.module).eval()
+    for name in (_REASONS, _NOTES):  # a GraphModule's copy leaves them behind
+        setattr(copied, name, getattr(job.module, name))
+    require_observed.require_observed(copied)
+    return _converted(copied, job, job.example)[0]
+
+
+def _own(module: Any, example: tuple[Any, ...]) -> Any:
+    """A copy in eval mode; torch's attention is spelled out in Linear layers where that gives the same outputs."""
+    own = copy.deepcopy(module).eval()
+    if not attention.spell_out(own, example):
+        return own
+    same = graph.same(model_call.of_one_example(own, example), model_call.of_one_example(module, example))
+    return own if same else copy.deepcopy(module).eval()
+
+
+def _by_own_name(module: Any, wrong: Mapping[str, str]) -> dict[str, str]:
+    """What is wrong with layers of a converted network, by their names in ``module``; a part that FX traced alone lies
+    in a wrapper there. A layer that has no name of its own is left out: its note tells of it."""
+    names = {name for name, _ in module.named_modules() if name}
+    reasons = {}
+    for name, why in wrong.items():
+        plain = name if name in names else name.replace(".module.", ".").removesuffix(".module")
+        if plain in names:
+            reasons[plain] = why
+    return reasons
+
+
+def _prepared(job: QuantizeJob, batches: Batches | None, kept: dict[str, str], *, training: bool) -> Any:
+    """A copy with observers, or with fake quantization for training, but in layers that are ``kept`` float (name ->
+    why); it carries what stays float, and why."""
+    engine, recipe, example = job.engine, job.recipe, job.example
+    model_call.of_one_example(job.module, example)
+    work = _Work(
+        own=_own(job.module, example),
+        kept=kept,
+        qconfig=qconfigs.of_layers(engine, recipe, training=training),
+        cheap=qconfigs.of_layers(engine, qconfigs.cheap(recipe), training=False),
+        clip=qconfigs.clip(recipe),
+        reduced=bool(recipe.reduce_range),
+        training=training,
+    )
+    with torch_ao.known_warnings():
+        if any(True for _ in regions.stubs(work.own)):
+            ready = user_stubs.ready(work.own, example, work.qconfig, work.cheap, work.kept, training=training)
+            work.notes.append("stubs where the network's author placed them")
+        else:
+            ready = _placed(work, example, batches)
+        if not any(getattr(part, "qconfig", None) is not None for part in ready.modules()):
+            raise BuildError(_nothing(work.reasons))
+        ready.train(training)
+        if training:
+            torch_ao.prepare_qat(ready, inplace=True)
+        else:
+            torch_ao.prepare(ready, inplace=True, prepare_custom_config_dict={})
+            if not recipe.framework_default:
+                require_observed.once(ready)
+    setattr(ready, _REASONS, work.reasons)
+    setattr(ready, _NOTES, tuple(work.notes))
+    return ready
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """One network on its way: qbench's own copy, what stays float and why, the quantization of a layer (for the
+    build, and a cheap one for trials), and what there is to tell."""
+
+    own: Any
+    kept: dict[str, str]
+    qconfig: insert_stubs.Qconfig
+    cheap: insert_stubs.Qconfig
+    clip: fusion_patterns.Clip | None
+    reduced: bool
+    training: bool
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # A layer that has several names goes by its first.
+        self.names = {id(part): name for name, part in reversed(list(self.own.named_modules()))}
+        self.skipped = {id(part) for name, part in self.own.named_modules() if layer_selection.below(name, self.kept)}
+        self.reasons = _reasons(self.own, self.kept)
+        self.weights = {name: getattr(self.own.get_submodule(name), "weight", None) for name in self.reasons}
+
+    def forget_written_out(self, split: regions.Split) -> None:
+        """Takes back why a subclass has no int8 class where tracing made a plain layer of its function call; what is
+        kept float stays so."""
+        parts = (part for region in split.regions for part in region.traced.modules())
+        plain = {id(part.weight) for part in parts if type(part) in operator_support.heavy()}
+        for name, weight in self.weights.items():
+            plainly = id(weight) in plain and type(self.own.get_submodule(name)) not in operator_support.heavy()
+            if plainly and not layer_selection.below(name, self.kept):
+                self.reasons.pop(name, None)
+
+    def skips(self, part: Any) -> bool:
+        """Whether a part stays float: by the recipe, or because its fixed scale takes all levels where the next layer's
+        kernel stands only a reduced range."""
+        return id(part) in self.skipped or (self.reduced and type(part) in operator_support.fixed())
+
+
+def _placed(work: _Work, example: tuple[Any, ...], batches: Batches | None) -> Any:
+    """The network with qbench's stubs in it."""
+    heavy = {id(part): work.names[id(part)] for part in work.own.modules() if type(part) in operator_support.heavy()}
+    found = regions.split(work.own, example, batches)
+    if found.why is not None:
+        work.notes.append(f"stubs around {len(found.regions)} parts, FX has no graph of the whole ({found.why})")
+    work.forget_written_out(found)
+    for part in found.module.modules():
+        part.qconfig = None
+    inside: set[int] = set()
+    for region in found.regions:
+        inside |= {id(part) for part in region.traced.modules()}
+        _quantize_region(work, region)
+    for name in found.unused:
+        work.reasons.setdefault(name, regions.UNUSED)
+    for part, name in heavy.items():
+        if part not in inside:
+            work.reasons.setdefault(name, regions.NOT_CALLED if found.why is None else regions.NO_GRAPH)
+    return found.module
+
+
+def _quantize_region(work: _Work, region: regions.Region) -> None:
+    proven = verify.prove(
+        region.traced,
+        region.inputs,
+        work.cheap,
+        work.skips,
+        training=work.training,
+        clip=work.clip,
+    )
+    nodes = list(region.traced.graph.nodes)
+    for position, reason in proven.refused.items():
+        node = nodes[position]
+        part = region.traced.get_submodule(node.target) if node.op == "call_module" else None
+        if id(part) in work.names:
+            work.reasons[work.names[id(part)]] = reason
+    region.traced.train(work.training)
+    insert_stubs.carry_out(region.traced, proven.plan, proven.seen, work.qconfig, training=work.training)
+
+
+def _reasons(module: Any, kept: Mapping[str, str]) -> dict[str, str]:
+    """Name -> reason for each layer that stays float by the recipe or for want of an int8 class."""
+    reasons = {}
+    for name, part in module.named_modules():
+        reason = layer_selection.below(name, dict(kept)) or operator_support.why_float(part)
+        if reason and (type(part) in operator_support.heavy() or operator_support.why_float(part)):
+            reasons[name] = reason
+    return reasons
+
+
+def _nothing(reasons: Mapping[str, str]) -> str:
+    if not reasons:
+        return "eager mode found nothing to quantize: the network has no convolution and no Linear layer"
+    name, reason = next(iter(reasons.items()))
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return f"eager mode found nothing to quantize: {name}: {reason}{more}"
+
+
+def _converted(prepared: Any, job: QuantizeJob, examples: tuple[Any, ...]) -> tuple[Converted, dict[str, str]]:
+    """The int8 module, and its layers whose kernels are wrong on a few examples, each with the reason."""
+    reasons, notes = getattr(prepared, _REASONS), getattr(prepared, _NOTES)
+    engine, recipe, example = job.engine, job.recipe, tuple(tensor[:1] for tensor in examples)
+    weights = exact_integers.weights(prepared, recipe)
+    try:
+        with torch_ao.known_warnings():
+            int8 = torch_ao.convert(prepared, inplace=True).eval()
+    except (AssertionError, RuntimeError, NotImplementedError) as error:
+        if out_of_memory(error):
+            raise
+        raise BuildError(
+            f"eager mode cannot convert this network: {model_call.reason(error)}; "
+            "name the layer in quantize.*.skip_layers"
+        ) from error
+    model_call.of_one_example(int8, example)
+    if not recipe.framework_default:
+        padded_depthwise.widen(int8, engine, example)
+    proof = exact_integers.prove(int8, weights, engine, recipe, examples)
+    of_kernels = (*exact_integers.notes(proof, engine), kernel_notes.slow_note(int8, engine))
+    converted = Converted(
+        module=int8, float_reasons=reasons, notes=(*notes, *(note for note in of_kernels if note is not None))
+    )
+    return converted, {} if recipe.framework_default else proof.wrong()

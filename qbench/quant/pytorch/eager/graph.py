@@ -1,0 +1,120 @@
+"""A module as an FX graph whose layers are modules, proven equal to it, and what flows through that graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qbench.errors import out_of_memory
+from qbench.quant import model_call
+from qbench.quant.canonical import graph as graphs
+from qbench.quant.canonical.graph import Untraceable
+from qbench.quant.pytorch.eager import functional
+
+# The graph runs the same operators in the same order; only a fused kernel of torch's may round in another way.
+SAME = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """What a node gave on the example: ``floats`` for one float32 tensor, of that ``shape``; ``several`` for a tuple or
+    list of tensors."""
+
+    floats: bool = False
+    several: bool = False
+    shape: tuple[int, ...] = ()
+
+
+def trace(module: Any, inputs: tuple[Any, ...]) -> Any:
+    """A GraphModule in eval mode that shares the module's layers and does on ``inputs`` what the module does; its
+    functions are layers where there are such layers.
+
+    Arguments that are no tensor become part of the graph. Raises ``Untraceable``.
+    """
+    import torch
+
+    traced = graphs.trace(module, inputs)
+    tensors = tuple(value for value in inputs if isinstance(value, torch.Tensor))
+    try:
+        _refuse_shared_changes(traced)
+        functional.to_modules(traced)
+        with torch.no_grad():
+            equal = same(traced(*tensors), module(*inputs))
+    except Untraceable:
+        raise
+    except Exception as error:  # the graph of a user's forward can raise anything
+        if out_of_memory(error):
+            raise
+        raise Untraceable(model_call.reason(error)) from error
+    if not equal:
+        raise Untraceable("its graph gives other outputs than the module")
+    return traced
+
+
+def _refuse_shared_changes(traced: Any) -> None:
+    """Raises where a tensor that is changed in place is read again later: an int8 copy of it would not change."""
+    for node in traced.graph.nodes:
+        named = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        changes = node.op in ("call_method", "call_function") and named.endswith("_") and not named.endswith("__")
+        if node.op == "call_module":
+            changes = bool(getattr(traced.get_submodule(node.target), "inplace", False))
+        read = node.args[0] if changes and node.args else None
+        if any(user > node for user in getattr(read, "users", ()) if user is not node):
+            raise Untraceable(f"{node.name} changes a tensor in place that is read again later")
+
+
+def alone(layer: Any) -> Any:
+    """A GraphModule that calls one layer, which it holds as ``module``; its argument has torch's name, ``input``."""
+    import torch
+
+    root = torch.nn.Module()
+    root.add_module("module", layer)
+    graph = torch.fx.Graph()
+    graph.output(graph.call_module("module", (graph.placeholder("input"),)))
+    return torch.fx.GraphModule(root, graph).train(layer.training)
+
+
+def values(traced: Any, inputs: tuple[Any, ...]) -> tuple[Value, ...]:
+    """What each node of a graph gives for these inputs, in the graph's order."""
+    import torch
+
+    recorded: list[Value] = []
+
+    class Watch(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
+        def run_node(self, node: Any) -> Any:
+            result = super().run_node(node)
+            recorded.append(_value(result))
+            return result
+
+    with torch.no_grad():
+        Watch(traced).run(*inputs)
+    return tuple(recorded)
+
+
+def _value(result: Any) -> Value:
+    import torch
+
+    if isinstance(result, torch.Tensor):
+        return Value(floats=result.dtype == torch.float32, shape=tuple(result.shape))
+    several = isinstance(result, tuple | list) and any(isinstance(part, torch.Tensor) for part in result)
+    return Value(several=several and not isinstance(result, torch.Size))
+
+
+def same(given: Any, wanted: Any) -> bool:
+    """Equal tensors within ``SAME`` of the largest value, in equal nests of tuples, lists and dicts."""
+    import torch
+
+    if isinstance(wanted, torch.Tensor):
+        if not isinstance(given, torch.Tensor) or given.shape != wanted.shape or given.dtype != wanted.dtype:
+            return False
+        if not wanted.is_floating_point():
+            return bool(torch.equal(given, wanted))
+        finite = wanted[torch.isfinite(wanted)]
+        largest = float(finite.abs().max()) if finite.numel() else 0.0
+        return bool(torch.allclose(given, wanted, rtol=0, atol=SAME * max(largest, 1e-12), equal_nan=True))
+    if isinstance(wanted, dict):
+        return isinstance(given, dict) and list(given) == list(wanted) and same([*given.values()], [*wanted.values()])
+    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
+        return isinstance(given, Sequence) and len(given) == len(wanted) and all(map(same, given, wanted))
+    return bool(given == wanted)

@@ -1,0 +1,52 @@
+"""The recipe for eager mode: the quantization of each layer, in the build and in the trial before it."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+from qbench.quant.pytorch import qconfig, torch_ao
+from qbench.quant.pytorch.eager import fusion_patterns, insert_stubs
+from qbench.quant.recipe import Recipe
+
+
+def of_layers(engine: str, recipe: Recipe, *, training: bool) -> insert_stubs.Qconfig:
+    """Layer -> its quantization; activations that end at ``ends`` where the recipe clips."""
+    from torch import nn
+
+    def of(part: Any, ends: tuple[float, float] | None) -> Any:
+        chosen = qconfig.qconfig(engine, recipe, training=training, layer=type(part))
+        if type(part) is nn.PReLU:
+            chosen = torch_ao.QConfig(activation=chosen.activation, weight=slope_observer())
+        return qconfig.clipped(chosen, *ends) if ends is not None and chosen is not None else chosen
+
+    return of
+
+
+def cheap(recipe: Recipe) -> Recipe:
+    """The recipe for a trial: it runs the same kernels, whatever the ranges are."""
+    if recipe.framework_default:
+        return recipe
+    return replace(recipe, calibrator="minmax", percentile=None)
+
+
+def clip(recipe: Recipe) -> fusion_patterns.Clip | None:
+    """Levels above a reduced range, or below a symmetric one, are there at inference: then the activation stays."""
+    if recipe.framework_default or not recipe.clip_ranges:
+        return None
+    return "range" if recipe.reduce_range or recipe.symmetric else "replace"
+
+
+@functools.cache
+def slope_observer() -> type:
+    """torch's int8 PReLU multiplies positive values by a one in the slope's own scale, so one must be in its range: a
+    slope of 0.25 alone has a scale of 0.25 / 255, in which one saturates to 0.25."""
+    import torch
+
+    class Slope(torch_ao.MinMaxObserver):  # type: ignore[misc]  # torch is Any to mypy here
+        def forward(self, slope: Any) -> Any:
+            super().forward(torch.cat([slope.flatten(), torch.ones(1)]))
+            return slope
+
+    return Slope

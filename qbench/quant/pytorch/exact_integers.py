@@ -1,0 +1,148 @@
+"""Whether each int8 layer of a converted module gives, on real examples, what exact integer arithmetic gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from qbench.quant.pytorch import narrow_weights
+from qbench.quant.pytorch.packed_layers import Kernel, Packed, float_weights, layers
+from qbench.quant.pytorch.torch_ao import known_warnings, nniq, nnq
+from qbench.quant.recipe import Recipe
+
+EXAMPLES = 4  # calibration examples on which layers are held against exact integers
+_ROUNDING = 1  # levels: a kernel may round a tie, or the product of scales, to the other side
+_PLAIN = {
+    nnq.Conv1d, nnq.Conv2d, nnq.Conv3d, nnq.ConvTranspose1d, nnq.ConvTranspose2d, nnq.ConvTranspose3d, nnq.Linear,
+}  # fmt: skip
+_WITH_RELU = {nniq.ConvReLU1d, nniq.ConvReLU2d, nniq.ConvReLU3d, nniq.LinearReLU}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """``layers`` were compared on so many ``examples``; ``off``: layer -> the share of its outputs that differ by more
+    than rounding."""
+
+    layers: int
+    examples: int
+    off: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What was found of the kernels of a network: asked at their worst, and run on examples."""
+
+    found: narrow_weights.Found
+    compared: Compared
+
+    narrow: bool
+
+    def wrong(self) -> dict[str, str]:
+        """Layer -> why its kernel cannot be used. Sums that overflow are no reason where the recipe leaves weights as
+        they are."""
+        reasons = {
+            name: f"its int8 kernel differs from exact integers in {_share(share)} of its outputs on this CPU"
+            for name, share in self.compared.off.items()
+            if name not in self.found.left
+        }
+        if self.narrow:
+            reasons |= dict.fromkeys(
+                self.found.left, "its int8 kernel adds up wrongly on this CPU, whatever its weights"
+            )
+        return reasons
+
+
+def prove(int8: Any, prepared: dict[str, Any], engine: str, recipe: Recipe, examples: tuple[Any, ...]) -> Proof:
+    """Narrows the weights of a converted module where the recipe asks for it (``narrow_weights.hold``), then compares
+    its layers on examples; ``prepared``: layer -> its float weight."""
+    sums = narrow_weights.hold(int8, prepared, narrow=bool(recipe.narrow_weights), top=largest_level(engine, recipe))
+    return Proof(found=sums, compared=compare(int8, examples), narrow=bool(recipe.narrow_weights))
+
+
+def weights(prepared: Any, recipe: Recipe) -> dict[str, Any]:
+    """Layer -> its float weight, where they are needed later."""
+    return dict(float_weights(prepared)) if recipe.narrow_weights else {}
+
+
+def largest_level(engine: str, recipe: Recipe) -> int:
+    """The largest level of activations: a reduced range has 7 bits, as torch's own defaults of fbgemm and x86 have."""
+    reduced = engine in ("fbgemm", "x86") if recipe.framework_default else recipe.reduce_range
+    return 127 if reduced else narrow_weights.TOP
+
+
+def compare(int8: Any, examples: tuple[Any, ...]) -> Compared:
+    """Runs a converted module on a few examples, one alone and all together, with every layer computed twice."""
+    held = {layer.name: layer for layer in layers(int8) if layer.attribute == "_packed_params"}
+    count, compared = min(EXAMPLES, len(examples[0])), _Seen()
+    hooks = []
+    for name, part in int8.named_modules():
+        if name in held and type(part) in (_PLAIN | _WITH_RELU):
+            hooks.append(part.register_forward_hook(compared.of(held[name], clips=type(part) in _WITH_RELU)))
+    try:
+        with torch.inference_mode(), known_warnings():
+            for several in {1, count}:
+                int8(*(tensor[:several] for tensor in examples))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    off = {name: differ / compared.values[name] for name, differ in compared.differ.items() if differ}
+    return Compared(layers=len(compared.values), examples=count, off=off)
+
+
+@dataclass(kw_only=True)
+class _Seen:
+    """Layer -> how many outputs it gave, and how many of them differ from exact ones."""
+
+    values: dict[str, int] = field(default_factory=dict)
+    differ: dict[str, int] = field(default_factory=dict)
+
+    def of(self, layer: Packed, *, clips: bool) -> Callable[[Any, Any, Any], None]:
+        """A hook for the module of a layer."""
+
+        def hook(part: Any, inputs: Any, output: Any) -> None:
+            wanted = _exact(layer.kernel, layer.weight, part.bias(), inputs[0], output, clips=clips)
+            differ = (output.int_repr().float() - wanted).abs() > _ROUNDING
+            self.values[layer.name] = self.values.get(layer.name, 0) + differ.numel()
+            self.differ[layer.name] = self.differ.get(layer.name, 0) + int(differ.sum())
+
+        return hook
+
+
+def _exact(kernel: Kernel, weight: Any, bias: Any, x: Any, output: Any, *, clips: bool) -> Any:
+    """The levels that a layer's output must have for its input, from integers; sums in float32 are off by less than
+    rounding. ``clips``: a ReLU is part of it."""
+    levels = x.int_repr().float() - x.q_zero_point()
+    flat = kernel.kind != "linear" and levels.dim() == kernel.dimensions + 1
+    total = kernel.exact(levels.unsqueeze(2) if flat else levels, weight.int_repr().float())
+    total = total.squeeze(2) if flat else total
+    across = [-1 if i == (total.dim() - 1 if kernel.kind == "linear" else 1) else 1 for i in range(total.dim())]
+    scales = narrow_weights.scales(weight)[1]
+    factor = (scales * x.q_scale() / output.q_scale()).float()
+    total = total * (factor.reshape(across) if len(factor) > 1 else factor)
+    if bias is not None:
+        total = total + (bias / output.q_scale()).reshape(across)
+    low = output.q_zero_point() if clips else 0
+    return (total.round() + output.q_zero_point()).clamp(low, narrow_weights.TOP)
+
+
+def notes(proof: Proof, engine: str) -> tuple[str, ...]:
+    """What a reader must know: which layers' sums could overflow, what was done, and what differs all the same."""
+    texts = (narrow_weights.note(proof.found, engine, narrow=proof.narrow), _of_differences(proof.compared))
+    return tuple(note for note in texts if note)
+
+
+def _of_differences(compared: Compared) -> str | None:
+    if not compared.off:
+        return None
+    worst = max(compared.off, key=lambda name: compared.off[name])
+    return (
+        f"on {compared.examples} calibration examples {len(compared.off)} of {compared.layers} int8 layers differ from "
+        f"exact integers by more than rounding, {worst} in {_share(compared.off[worst])} of its outputs"
+    )
+
+
+def _share(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.001 else f"{share:.1g}"

@@ -1,0 +1,354 @@
+"""The FX flow: a graph is traced, observers are put into it by a mapping, and it is converted to int8 operators."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from qbench.errors import BuildError, ModeImpossible, first_names, out_of_memory
+from qbench.quant import layer_selection
+from qbench.quant import model_call as forward
+from qbench.quant.flow import Batches, Converted, QuantizeJob
+from qbench.quant.pytorch import (
+    calibration_cache,
+    clamp_fusion,
+    drop_observers,
+    exact_integers,
+    int8_padding,
+    kernel_notes,
+    kernel_probe,
+    padded_depthwise,
+    qconfig,
+    shared_layers,
+    torch_ao,
+)
+from qbench.quant.pytorch import dynamic as dynamic_layers
+from qbench.quant.pytorch.qat_modes import freeze_batch_norm as freeze_batch_norm
+from qbench.quant.pytorch.qat_modes import freeze_observers as freeze_observers
+from qbench.quant.pytorch.qat_modes import nothing_faked
+from qbench.quant.pytorch.qat_modes import qat_modes as qat_modes
+from qbench.quant.recipe import Recipe
+
+_UNMATCHED = "FX has no int8 kernel for it as it stands in this network (pattern not matched)"
+_NO_KERNEL = "torch has no static int8 kernel for it; use dynamic"
+_KEPT = "qbench_kept_float"  # where a prepared graph remembers the layers that were left out
+_CLOSED = "FX does not look into {}; build it of its parts to quantize them"
+_QNNPACK_REFUSES = ("QNNPACK backend doesn't support", "Both min and max should be specified for quantized clamp")
+
+
+def static(job: QuantizeJob, batches: Batches) -> Converted:
+    """The int8 GraphModule of an fp32 module in eval mode, calibrated on all batches.
+
+    Raises ``BuildError`` where FX cannot trace or convert it, where the process runs another engine, and where
+    calibration observed nothing, or no numbers.
+    """
+    torch_ao.require_engine(job.engine)
+    kept = kept_float(job)
+    while True:
+        prepared = _calibrated(job, batches, kept)
+        few = tuple(tensor[: exact_integers.EXAMPLES] for tensor in next(iter(batches())))
+        converted, wrong = _converted(prepared, job, kept, few)
+        if wrong.keys() <= kept.keys():
+            return converted
+        kept |= wrong  # and once more without them: what a layer before them gives is quantized no longer
+
+
+def _calibrated(job: QuantizeJob, batches: Batches, kept: dict[str, str]) -> Any:
+    """A copy of the module with observers that have seen all batches, or that know what they would have seen."""
+    prepared = _prepared("prepare_fx", copy.deepcopy(job.module).eval(), job, kept)
+
+    def run() -> None:
+        examples, finite = 0, True
+        with torch.inference_mode():
+            for batch in batches():
+                finite &= drop_observers.finite(prepared(*batch))
+                examples += len(batch[0])
+                job.progress(f"calibrate, {examples} examples", 0.2 + 0.6 * examples / (examples + 100))
+        require_observed(prepared, masks=finite)
+
+    calibration_cache.calibrate(prepared, run, job.shared)
+    drop_observers.drop_infinite(prepared)
+    return prepared
+
+
+def dynamic(job: QuantizeJob) -> Converted:
+    """A copy as a graph in which Linear, LSTM and GRU layers and cells hold int8 weights and quantize their activations
+    as they run; ``linear -> relu`` becomes one operator, which ``dynamic.by_module`` cannot do."""
+    torch_ao.require_engine(job.engine)
+    mapping = torch_ao.QConfigMapping()
+    for name, config in dynamic_layers.configurations(job).items():
+        mapping.set_module_name(name, config)
+    prepared = _traced(torch_ao.prepare_fx, copy.deepcopy(job.module).eval(), mapping, job.example)
+    int8 = _lowered(prepared)
+    reasons = dynamic_layers.float_reasons(job)
+    return Converted(module=int8, float_reasons=_closed_reasons(job.module, int8) | reasons)
+
+
+def prepare_qat(job: QuantizeJob) -> Any:
+    """A training-mode GraphModule with fake quantization; raises ``BuildError`` where none was inserted."""
+    torch_ao.require_engine(job.engine)
+    kept = kept_float(job)
+    prepared = _prepared("prepare_qat_fx", copy.deepcopy(job.module).train(), job, kept)
+    prepared.meta[_KEPT] = kept
+    if not any(_fakes_weights(part) for part in prepared.modules()):
+        trains = "FX trains Linear, Conv1d, Conv2d and Conv3d with fake quantization"
+        skipped = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+        raise nothing_faked(job.module, bool(skipped), trains)
+    return prepared
+
+
+def convert_qat(job: QuantizeJob) -> Converted:
+    """The int8 GraphModule of a trained fake-quantized one."""
+    torch_ao.require_engine(job.engine)
+    trained = copy.deepcopy(job.module).eval()
+    converted, _ = _converted(trained, job, job.module.meta.get(_KEPT, {}), job.example)
+    return converted
+
+
+def kept_float(job: QuantizeJob) -> dict[str, str]:
+    """Submodule name -> why it stays float: the recipe says so, or the engine's kernel for it is wrong on this CPU.
+    The framework's default takes no notice of kernels."""
+    kept = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+    if not job.recipe.framework_default:
+        kept |= kernel_probe.wrong_kernels(job.module, frozenset(kept))
+    return kept
+
+
+def mapping(module: Any, engine: str, recipe: Recipe, kept: Mapping[str, str], *, training: bool) -> Any:
+    """torch's QConfigMapping for the recipe: the engine's default one where it asks for the framework's default, else
+    the recipe's own observers in its places; ``kept`` names the submodules that stay float."""
+    make = torch_ao.get_default_qat_qconfig_mapping if training else torch_ao.get_default_qconfig_mapping
+    with torch_ao.known_warnings():
+        configured = make(engine)
+    if not recipe.framework_default:
+        _own(configured, engine, recipe, training=training)
+        qconfig.keep_residuals(configured, module)
+    closed = [name for name, part in module.named_modules() if name and _is_closed(part)]
+    for name in (*closed, *kept):
+        configured.set_module_name(name, None)
+    return configured
+
+
+def leave_masks(prepared: Any, examples: tuple[Any, ...]) -> None:
+    """Takes the fake quantization away from what is infinite on these examples (one tensor per input) though the
+    network's outputs are not: masks of attention."""
+    drop_observers.drop(prepared, examples, infinite=True)
+
+
+def require_observed(prepared: Any, *, masks: bool = False) -> None:
+    """Raises ``BuildError`` for an observer that saw nothing (torch only warns, and its layer then returns zeros) or
+    saw values that are no numbers; with ``masks`` infinite ones pass."""
+    blind, endless = [], []
+    for node in prepared.graph.nodes:
+        observer = clamp_fusion.watching(node, prepared)
+        inner = getattr(observer, "inner", observer)
+        if inner is None or not hasattr(inner, "min_val"):
+            continue
+        low, high = inner.min_val, inner.max_val
+        if low.numel() == 0 or (bool((low == torch.inf).any()) and bool((high == -torch.inf).any())):
+            blind.append(_place(node))
+        elif not bool(torch.isfinite(low).all() and torch.isfinite(high).all()) and not (
+            masks and drop_observers.met_infinity(inner)
+        ):
+            endless.append(_place(node))
+    if blind:
+        raise BuildError(f"calibration observed nothing at {first_names(blind, 5)}: is that part of the model unused?")
+    if endless:
+        raise BuildError(
+            f"calibration met infinite values or NaN at {first_names(endless, 5)}: the fp32 network gives no number on "
+            "these examples; check their preprocessing"
+        )
+
+
+def _place(node: Any) -> str:
+    source = node.args[0]
+    return str(source.target) if source.op == "call_module" else str(source.name)
+
+
+def _own(configured: Any, engine: str, recipe: Recipe, *, training: bool) -> None:
+    """Puts the recipe's observers in the place of the engine's default ones."""
+    nn, functional = torch.nn, torch.nn.functional
+    default, ours = configured.global_qconfig, qconfig.qconfig(engine, recipe, training=training)
+    configured.set_global(ours)
+    for kind, config in list(configured.object_type_qconfigs.items()):
+        if config == default:
+            configured.set_object_type(kind, ours)
+    for kind in (*qconfig.transposed(), nn.PReLU, nn.LayerNorm):
+        config = qconfig.qconfig(engine, recipe, training=training, layer=kind)
+        configured.set_object_type(kind, config)
+        called = _FUNCTIONS.get(kind.__name__)
+        if called:
+            configured.set_object_type(getattr(functional, called), config)
+    # quantized::matmul makes floats of its inputs, multiplies them and quantizes again: two roundings for nothing.
+    for called in (torch.matmul, torch.bmm):
+        configured.set_object_type(called, None)
+
+
+_FUNCTIONS = {
+    "ConvTranspose1d": "conv_transpose1d",
+    "ConvTranspose2d": "conv_transpose2d",
+    "ConvTranspose3d": "conv_transpose3d",
+    "LayerNorm": "layer_norm",
+}
+
+
+def _prepared(prepare: str, module: Any, job: QuantizeJob, kept: dict[str, str]) -> Any:
+    """What torch's ``prepare`` makes of a copy of the job's module, with qbench's corrections."""
+    engine, recipe = job.engine, job.recipe
+    if not recipe.framework_default:
+        _own_prelu(module, kept)
+    chosen = mapping(module, engine, recipe, kept, training=module.training)
+    prepared = _traced(getattr(torch_ao, prepare), module, chosen, job.example)
+    drop_observers.drop(prepared, job.example, infinite=False)
+    shared = shared_layers.share(prepared)
+    if not recipe.framework_default:
+        qconfig.unfixed(prepared, engine, recipe, training=module.training)
+    if recipe.clip_ranges and not recipe.framework_default:
+        clamp_fusion.fold(prepared, shared)
+    if not recipe.framework_default:
+        int8_padding.share(prepared)
+    return prepared
+
+
+def _traced(prepare: Callable[..., Any], module: Any, chosen: Any, example: tuple[Any, ...]) -> Any:
+    try:
+        with torch_ao.known_warnings():
+            return prepare(module, chosen, example)
+    except AssertionError as error:
+        raise BuildError(
+            f"torch.ao refuses this recipe for this model: {error}; name the layer in skip_layers"
+        ) from error
+    # Tracing runs the user's forward on stand-ins: whatever it does with values fails in its own way.
+    except (torch.fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        if out_of_memory(error):
+            raise
+        raise ModeImpossible(
+            f"FX cannot trace this model ({forward.reason(error)}): its control flow depends on values or shapes; "
+            "rewrite that part with tensor operations, or use flow: eager or the onnxruntime backend"
+        ) from error
+
+
+def _converted(
+    prepared: Any, job: QuantizeJob, kept: Mapping[str, str], examples: tuple[Any, ...]
+) -> tuple[Converted, dict[str, str]]:
+    """The int8 module, proven on a few examples; and layer -> why its kernel cannot be used, where one is wrong."""
+    engine, recipe = job.engine, job.recipe
+    clamp_fusion.drop(prepared)
+    padded = int8_padding.shared(prepared)
+    weights = exact_integers.weights(prepared, recipe)
+    int8 = _lowered(prepared)
+    int8_padding.lower(int8, padded)
+    proof = _proven(int8, weights, engine, recipe, examples)
+    shuffled = clamp_fusion.make_contiguous(int8) if engine == "qnnpack" and not recipe.framework_default else 0
+    notes = (
+        *exact_integers.notes(proof, engine),
+        kernel_notes.slow_note(int8, engine),
+        clamp_fusion.shuffled_note(int8) if engine == "qnnpack" and not shuffled else None,
+    )
+    converted = Converted(
+        module=int8,
+        float_reasons=_float_reasons(job.module, int8, kept),
+        notes=tuple(note for note in notes if note),
+    )
+    return converted, {} if recipe.framework_default else proof.wrong()
+
+
+def _proven(int8: Any, weights: Any, engine: str, recipe: Recipe, examples: tuple[Any, ...]) -> Any:
+    """What ``exact_integers.prove`` says, sums widened before. Raises ``ModeImpossible`` where qnnpack has no operator
+    on bytes for a part that has no weights (max_pool3d, a clamp with one end)."""
+    try:
+        if not recipe.framework_default:
+            padded_depthwise.widen(int8, engine, tuple(tensor[:1] for tensor in examples))
+        return exact_integers.prove(int8, weights, engine, recipe, examples)
+    except RuntimeError as error:
+        if engine != "qnnpack" or not str(error).startswith(_QNNPACK_REFUSES):
+            raise
+        raise ModeImpossible(
+            f"qnnpack has no operator on bytes for a part of this network ({str(error).splitlines()[0]}): use another "
+            "engine (fbgemm, x86 or onednn), or the onnxruntime backend"
+        ) from error
+
+
+def _lowered(prepared: Any) -> Any:
+    try:
+        with torch_ao.known_warnings():
+            return torch_ao.convert_fx(prepared)
+    except (AssertionError, RuntimeError, NotImplementedError) as error:
+        if out_of_memory(error):
+            raise
+        raise BuildError(f"FX cannot convert this model: {error}; name the layer in quantize.*.skip_layers") from error
+
+
+def _is_closed(part: Any) -> bool:
+    """Whether FX takes a module as one operator that it has no int8 kernel for, with all that is in it."""
+    nn = torch.nn
+    containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+    # A GraphModule has bare nn.Modules between its names.
+    plain = type(part) is nn.Module or isinstance(part, containers)
+    opaque = type(part).__module__.startswith("torch.nn.") and not plain
+    return isinstance(part, qconfig.never_static()) or (opaque and any(True for _ in part.children()))
+
+
+class _FloatPReLU(torch.nn.PReLU):  # type: ignore[misc]  # torch is Any to mypy
+    """A PReLU that FX does not know: it lowers every PReLU between int8 tensors, also one that has no QConfig."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.prelu(x, self.weight)
+
+
+def _own_prelu(module: Any, kept: dict[str, str]) -> None:
+    """Exchanges, in a copy for inference, each PReLU with a single slope for the LeakyReLU that it is, whose int8
+    kernel is right where PReLU's is wrong; hides from FX those that stay float."""
+    for name, part in list(module.named_modules()):
+        if type(part) is not torch.nn.PReLU:
+            continue
+        if (
+            part.num_parameters == 1
+            and not module.training
+            and layer_selection.below(name, kept) != layer_selection.SKIPPED
+        ):
+            module.set_submodule(name, torch.nn.LeakyReLU(float(part.weight.detach())))
+            kept.pop(name, None)
+        elif layer_selection.below(name, kept) is not None:
+            part.__class__ = _FloatPReLU
+
+
+def _fakes_weights(part: Any) -> bool:
+    return hasattr(part, "weight_fake_quant") or (
+        isinstance(part, torch_ao.FakeQuantizeBase) and part.dtype == torch.qint8
+    )
+
+
+def _float_reasons(module: Any, int8: Any, kept: Mapping[str, str]) -> dict[str, str]:
+    """Layer with weights to multiply -> why it stays float, for those that FX left as they were."""
+    left = _called(int8)
+    reasons = _closed_reasons(module, int8)
+    for name, part in module.named_modules():
+        if not isinstance(part, layer_selection.multiplying()):
+            continue
+        if (reason := layer_selection.below(name, dict(kept))) is not None:
+            reasons[name] = reason
+        elif isinstance(part, qconfig.never_static()):
+            reasons[name] = _NO_KERNEL
+        elif name in left and type(int8.get_submodule(name)) is type(part):
+            reasons.setdefault(name, _UNMATCHED)
+    return reasons
+
+
+def _closed_reasons(module: Any, int8: Any) -> dict[str, str]:
+    """Layer -> the opaque module around it that FX took as one operator."""
+    left = _called(int8)
+    reasons: dict[str, str] = {}
+    for name, part in module.named_modules():
+        parts = name.split(".")
+        above = next((".".join(parts[:n]) for n in range(1, len(parts)) if ".".join(parts[:n]) in left), None)
+        if above is not None and isinstance(part, layer_selection.multiplying()):
+            reasons[name] = _CLOSED.format(f"{type(module.get_submodule(above)).__name__} ({above})")
+    return reasons
+
+
+def _called(int8: Any) -> set[str]:
+    return {str(node.target) for node in int8.graph.nodes if node.op == "call_module"}

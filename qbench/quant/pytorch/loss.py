@@ -1,0 +1,144 @@
+"""The loss that fits a network's outputs and a data set's labels, so that QAT trains on what they mean.
+
+Beside the loss of the labels stands the distance to another network's outputs, for distillation (Hinton, Vinyals and
+Dean 2015, arXiv:1503.02531, at temperature 1, since the int8 network is to give the fp32 network's own probabilities).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from qbench.errors import BuildError
+
+CLASSES = "cross_entropy"
+BINARY = "binary_cross_entropy_with_logits"
+NUMBERS = "mse_loss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """``of(outputs, targets)`` is torch's loss of that ``name``, the mean over a batch; ``targets`` are the labels in
+    the type and shape that it takes, first axis = example (None where only a teacher is followed).
+
+    ``distance(outputs, teacher)`` is how far the outputs are from another network's, 0 where they say the same: the
+    Kullback-Leibler divergence of the probabilities, or the mean squared error of quantities.
+    ``right(outputs, targets)`` counts right predictions; None where there is no right and wrong.
+    """
+
+    name: str
+    targets: Any
+    of: Callable[[Any, Any], Any]
+    distance: Callable[[Any, Any], Any]
+    right: Callable[[Any, Any], int] | None = None
+
+
+def choose(outputs: Any, labels: Any) -> Loss:
+    """The loss for the first output of a few examples and for all labels, both tensors.
+
+    - class numbers (whole, shape (n,)) and outputs (n, classes): cross-entropy;
+    - labels 0 and 1 (whole) and one output per example, (n, 1) or (n,): binary cross-entropy of the logit;
+    - float labels and as many outputs per example: mean squared error.
+
+    Raises ``BuildError`` for anything else, with what to change.
+    """
+    _require_trainable(outputs)
+    chosen = _floats(outputs, labels) if labels.is_floating_point() else _whole(outputs, labels)
+    if chosen is None:
+        raise BuildError(
+            f"QAT cannot train: {_type(labels)} labels of shape {_shape(labels)} and outputs of shape "
+            f"{_shape(outputs)} fit no loss; expected class numbers (n,) with outputs (n, classes), labels 0 and 1 "
+            "with one output per example, or float labels with as many outputs; or set distill: 1, which follows the "
+            "fp32 network and needs no labels"
+        )
+    return chosen
+
+
+def imitate(outputs: Any) -> Loss:
+    """The loss of a training without labels: the mean squared error to the teacher's outputs, whatever their shape."""
+    _require_trainable(outputs)
+    return Loss(name=NUMBERS, targets=None, of=_squares, distance=_squares)
+
+
+def _require_trainable(outputs: Any) -> None:
+    if not outputs.is_floating_point():
+        raise BuildError(f"QAT needs outputs with a gradient, these are {_type(outputs)}: does forward end in argmax?")
+    if outputs.dim() == 0:
+        raise BuildError("QAT cannot train: the network gives one number for a whole batch, not one row per example")
+
+
+def _whole(outputs: Any, labels: Any) -> Loss | None:
+    from torch.nn.functional import cross_entropy
+
+    if labels.dim() != 1:
+        return None
+    low, high = int(labels.min()), int(labels.max())
+    if outputs[0].numel() == 1:
+        if low < 0 or high > 1:
+            raise BuildError(
+                f"QAT cannot train: whole labels from {low} to {high} with one output per example; give one output per "
+                "class, or float labels where they are quantities"
+            )
+        return _binary(labels.to(outputs.dtype))
+    if outputs.dim() != 2:
+        return None
+    if low < 0 or high >= outputs.shape[1]:
+        raise BuildError(
+            f"QAT cannot train: labels from {low} to {high}, but the network has {outputs.shape[1]} outputs; classes "
+            f"are numbered 0 to {outputs.shape[1] - 1}"
+        )
+    return Loss(
+        name=CLASSES,
+        targets=labels.long(),
+        of=cross_entropy,
+        distance=_class_divergence,
+        right=lambda found, wanted: int((found.argmax(dim=1) == wanted).sum()),
+    )
+
+
+def _binary(targets: Any) -> Loss:
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    return Loss(
+        name=BINARY,
+        targets=targets,
+        of=lambda outputs, wanted: binary_cross_entropy_with_logits(outputs.reshape(wanted.shape), wanted),
+        distance=_binary_divergence,
+        right=lambda outputs, wanted: int(((outputs.reshape(wanted.shape) > 0) == (wanted > 0.5)).sum()),
+    )
+
+
+def _floats(outputs: Any, labels: Any) -> Loss | None:
+    if labels[0].numel() != outputs[0].numel():
+        return None
+    return Loss(name=NUMBERS, targets=labels.to(outputs.dtype), of=_squares, distance=_squares)
+
+
+def _squares(outputs: Any, wanted: Any) -> Any:
+    from torch.nn.functional import mse_loss
+
+    return mse_loss(outputs.reshape(wanted.shape), wanted)
+
+
+def _class_divergence(outputs: Any, teacher: Any) -> Any:
+    """Kullback-Leibler divergence of softmax(found) from softmax(teacher), in nats, mean over the batch."""
+    from torch.nn.functional import kl_div, log_softmax
+
+    return kl_div(log_softmax(outputs, dim=1), log_softmax(teacher, dim=1), reduction="batchmean", log_target=True)
+
+
+def _binary_divergence(outputs: Any, teacher: Any) -> Any:
+    """The same of one logit per example: cross-entropy with the teacher's probability, less that probability's own."""
+    from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
+
+    wanted = teacher.sigmoid()
+    return cross_entropy(outputs.reshape(teacher.shape), wanted) - cross_entropy(teacher, wanted)
+
+
+def _type(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _shape(tensor: Any) -> str:
+    return f"({', '.join(['n', *map(str, tensor.shape[1:])])}{',' if tensor.dim() == 1 else ''})"

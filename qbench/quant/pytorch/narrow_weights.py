@@ -1,0 +1,208 @@
+"""Whether the sums of an int8 kernel hold, asked of the kernel itself; and weights with which they do.
+
+x86 multiplies unsigned by signed bytes. ``vpmaddubsw`` adds two such products in 16 bits and stops at 32767, which two
+full ones exceed (2 * 255 * 127); VNNI adds four in 32 bits. Which of the two a layer meets depends on its shape, the
+engine, the CPU and the switches that hide instructions, so each layer is run: on torch 2.13 fbgemm's depthwise kernels
+add in 16 bits on every CPU, and engine x86 takes them for more than 100 groups.
+
+A sum of some products is largest where they all have one sign and all inputs are 255. So a layer is run twice on such
+inputs, with its positive weights alone and with its negative ones, whichever products the kernel adds in 16 bits: two,
+or more (fbgemm's depthwise kernel of 5 x 5). A bias takes the exact sum away again: what is left is zero, or shows what
+was lost, to 16 units of a sum.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from qbench.errors import first_names
+from qbench.quant.pytorch.packed_layers import RIM, Kernel, among_zeros, layers
+
+TOP = 255  # the largest level of an activation
+# A pair that does not fit loses TOP at least where its weights sum to 129, less what fits: 255 * 129 - 32767 = 128.
+_STEP, _MOST_OFF, _ZERO = 8.0, 8, 128  # units of a sum in a level; levels that rounding a large bias may cost
+_SHOWN = 3  # names in a note
+_WIDER = 2 ** (1 / 8)  # by which the step of an overflowing channel grows at a time
+_WIDEST = 4.0  # with it no four weights of one sign exceed 128: what overflows then is no sum of 16 bits
+
+
+@dataclass(kw_only=True)
+class Found:
+    """What was asked of the layers of a network: ``layers`` were run, of ``overflowing`` (names) the sums could leave
+    16 bits, of ``left`` they still can; ``channels`` of their ``of_channels`` channels got a wider step."""
+
+    layers: int = 0
+    overflowing: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    channels: int = 0
+    of_channels: int = 0
+
+
+def hold(int8: Any, floats: Mapping[str, Any], *, narrow: bool, top: int = TOP) -> Found:
+    """Asks every layer of a converted module; with ``narrow`` the channels of weights whose sums could overflow get a
+    step that is as much wider as they need, rounded from ``floats`` (layer -> its float weight) where they are known.
+
+    ``top`` is the largest level that activations have. The process's engine must be that of the module.
+    """
+    sums = Found()
+    for layer in layers(int8):
+        known = floats.get(layer.name)
+        if known is not None and hasattr(layer.holder, RIM):
+            known = among_zeros(known, *getattr(layer.holder, RIM))
+        weight = layer.weight
+        narrowed = ask(sums, layer.name, layer.kernel, weight, known, narrow=narrow, top=top)
+        if narrowed is not weight:
+            layer.exchange(narrowed)
+    return sums
+
+
+def ask(sums: Found, name: str, kernel: Kernel, weight: Any, known: Any, *, narrow: bool, top: int = TOP) -> Any:
+    """Asks one layer, and tells ``found``; its quantized weight, as it is or with wider steps. ``known`` is the float
+    weight, or None."""
+    sums.layers += 1
+    bad = overflows(kernel, weight.int_repr(), top=top)
+    if not bool(bad.any()):
+        return weight
+    sums.overflowing.append(name)
+    sums.of_channels += len(bad)
+    narrowed = fitted(kernel, weight, _source(weight, known), top=top) if narrow else None
+    if narrowed is None or narrowed.overflows:
+        sums.left.append(name)
+        return weight
+    sums.channels += narrowed.channels
+    return narrowed.weight
+
+
+def note(sums: Found, engine: str, *, narrow: bool) -> str | None:
+    """Which layers' sums could overflow and what was done about it; None where none could."""
+    names = sums.overflowing
+    if not names:
+        return None
+    said = f"{engine} adds products in 16 bits in {len(names)} of {sums.layers} layers ({first_names(names, _SHOWN)})"
+    if not narrow:
+        return f"{said}, which activations and weights of 8 bits may overflow; narrow_weights: true avoids it"
+    left = f" but in {first_names(sums.left, _SHOWN)}" if sums.left else ""
+    return (
+        f"{said}: {sums.channels} of the {sums.of_channels} channels of their weights have a wider step, with which "
+        f"no sum overflows{left}"
+    )
+
+
+def overflows(kernel: Kernel, levels: Any, *, top: int = TOP) -> Any:
+    """Of each output channel whether a sum can overflow in the process's engine, as a tensor of bool; ``levels`` are
+    the integers of its weight."""
+    over = torch.zeros(_outputs(kernel, levels), dtype=torch.bool)
+    shape = (1, kernel.channels_in(levels), *_size(kernel, levels))
+    x = torch._make_per_tensor_quantized_tensor(torch.full(shape, top, dtype=torch.uint8), 1.0, 0)
+    x = x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+    for some in (levels.clamp_min(0), levels.clamp_max(0)):
+        weight = _unscaled(kernel, some)
+        for sums, place in _places(kernel, some, x):
+            result = kernel.call(kernel.pack(weight, (-sums).float()), x, _STEP, _ZERO).int_repr()
+            over |= (result[(0, slice(None), *place)].int() - _ZERO).abs() > _MOST_OFF
+    return over
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """A quantized weight, in how many channels its step is wider, and whether sums of some still overflow."""
+
+    weight: Any
+    channels: int
+    overflows: bool
+
+
+def fitted(kernel: Kernel, weight: Any, source: Any, *, top: int = TOP) -> Fitted:
+    """A quantized weight with the least wider steps with which no sum overflows in the process's engine; ``source`` is
+    the float weight that it rounds."""
+    axis, scale = scales(weight)
+    factors = torch.ones_like(scale)
+    levels = weight.int_repr()
+    while bool((bad := overflows(kernel, levels, top=top)).any()):
+        wider = bad if len(factors) > 1 or len(bad) == 1 else torch.ones(1, dtype=torch.bool)
+        if bool((factors[wider] >= _WIDEST).any()):
+            return Fitted(weight=weight, channels=0, overflows=True)
+        factors[wider] *= _WIDER
+        levels = _rounded(source, levels, scale * factors, axis, factors > 1)
+    return Fitted(weight=_quantized(levels, scale * factors, weight), channels=_changed(factors, bad), overflows=False)
+
+
+def _changed(factors: Any, channels: Any) -> int:
+    """How many channels have a wider step: all, where they have one together."""
+    return int((factors > 1).sum()) if len(factors) > 1 else len(channels) * int(factors[0] > 1)
+
+
+def _rounded(source: Any, levels: Any, scale: Any, axis: int, which: Any) -> Any:
+    """The integers of a float weight at other scales, in those channels."""
+    shape = [-1 if i == axis else 1 for i in range(source.dim())]
+    rounded = (source / scale.to(source.dtype).reshape(shape)).round().clamp(-128, 127).to(torch.int8)
+    return torch.where(which.reshape(shape), rounded, levels)
+
+
+def scales(weight: Any) -> tuple[int, Any]:
+    """The axis of a quantized weight's scales and the scales themselves, in float64; one for all has the axis 0."""
+    if weight.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return 0, torch.tensor([weight.q_scale()], dtype=torch.double)
+    return int(weight.q_per_channel_axis()), weight.q_per_channel_scales().double()
+
+
+def _quantized(levels: Any, scale: Any, like: Any) -> Any:
+    if like.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return torch._make_per_tensor_quantized_tensor(levels, float(scale), like.q_zero_point())
+    zeros, axis = like.q_per_channel_zero_points(), like.q_per_channel_axis()
+    return torch._make_per_channel_quantized_tensor(levels, scale, zeros, axis)
+
+
+def _source(weight: Any, known: Any) -> Any:
+    """The float weight that a quantized one was rounded from: the known one where rounding it gives these integers,
+    else what they stand for."""
+    rounded = weight.dequantize()
+    if known is None or known.numel() != rounded.numel():
+        return rounded
+    known = known.float().reshape(rounded.shape)
+    axis, scale = scales(weight)
+    shape = [-1 if i == axis else 1 for i in range(rounded.dim())]
+    near = (known - rounded).abs() <= 0.51 * scale.float().reshape(shape)
+    return known if bool(near.all()) else rounded
+
+
+def _unscaled(kernel: Kernel, levels: Any) -> Any:
+    """The weight with all scales one: for each channel where engines have such kernels."""
+    if kernel.kind == "conv_transpose":
+        return torch._make_per_tensor_quantized_tensor(levels, 1.0, 0)
+    count = len(levels)
+    ones, zeros = torch.ones(count, dtype=torch.double), torch.zeros(count, dtype=torch.long)
+    return torch._make_per_channel_quantized_tensor(levels, ones, zeros, 0)
+
+
+def _outputs(kernel: Kernel, levels: Any) -> int:
+    return int(levels.shape[1]) * kernel.groups if kernel.kind == "conv_transpose" else int(levels.shape[0])
+
+
+def _size(kernel: Kernel, levels: Any) -> list[int]:
+    """The least input with a place of the output that reads no padding, and some more of both."""
+    sides = zip(levels.shape[2:], kernel.dilation, kernel.stride, strict=True)
+    return [(side - 1) * dilation + 1 + 2 * stride for side, dilation, stride in sides]
+
+
+def _places(kernel: Kernel, levels: Any, x: Any) -> Iterator[tuple[Any, tuple[int, ...]]]:
+    """(exact sum of each channel, place of the output) for every sum of other weights that the kernel makes."""
+    if kernel.kind != "conv_transpose":
+        sides = zip(kernel.padding, kernel.stride, strict=True)
+        top = float(x.dequantize().flatten()[0])
+        sums = levels.reshape(len(levels), -1).sum(dim=1, dtype=torch.double) * top
+        yield sums, tuple(math.ceil(padding / stride) for padding, stride in sides)
+        return
+    # Behind a transposed convolution as many places as its stride has steps read other weights.
+    exact = kernel.exact(x.dequantize().double(), levels.double())[0]
+    starts = [max(0, (size - stride) // 2) for size, stride in zip(exact.shape[1:], kernel.stride, strict=True)]
+    steps = (range(start, start + stride) for start, stride in zip(starts, kernel.stride, strict=True))
+    for place in itertools.product(*steps):
+        if all(at < size for at, size in zip(place, exact.shape[1:], strict=True)):
+            yield exact[(slice(None), *place)], place

@@ -1,0 +1,79 @@
+"""Weights with which sums hold, in a graph of float operators between quantize and dequantize nodes (PT2E).
+
+A package that Inductor compiles calls oneDNN's kernels, which the engine onednn calls, too: they are asked there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from qbench.quant.artifacts import torch_export
+from qbench.quant.pytorch import narrow_weights
+from qbench.quant.pytorch.packed_layers import Kernel
+
+_DEQUANTIZE = "quantized_decomposed.dequantize_per_channel.default"
+_CONVOLUTION, _LINEAR = "aten.conv2d.default", "aten.linear.default"
+_DEFAULTS: list[Any] = [[1, 1], [0, 0], [1, 1], 1]  # stride, padding, dilation, groups
+
+
+def hold(module: Any, floats: Mapping[str, Any], *, narrow: bool, top: int) -> narrow_weights.Found:
+    """As ``narrow_weights.hold``, for a converted graph, which is changed."""
+    import torch
+
+    sums = narrow_weights.Found()
+    with _on_onednn():
+        for node, levels, scales in _weights(module):
+            kernel, name = _kernel(node), str(torch_export.layer_name(node))
+            zeros = torch.zeros(len(scales), dtype=torch.long)
+            weight = torch._make_per_channel_quantized_tensor(levels.data, scales.double(), zeros, 0)
+            fitted = narrow_weights.ask(sums, name, kernel, weight, floats.get(name), narrow=narrow, top=top)
+            if fitted is not weight:
+                levels.data.copy_(fitted.int_repr())
+                scales.data.copy_(fitted.q_per_channel_scales())
+    return sums
+
+
+def _weights(module: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """(node, integers, scales) of each convolution and matrix product with int8 weights by output channel."""
+    for node in module.graph.nodes:
+        source: Any = node.args[1] if len(node.args) > 1 else None
+        if str(node.target) not in (_CONVOLUTION, _LINEAR) or str(getattr(source, "target", "")) != _DEQUANTIZE:
+            continue
+        levels, scales = (_held(module, argument.target) for argument in source.args[:2])
+        if source.args[3] == 0:
+            yield node, levels, scales
+
+
+def _held(module: Any, path: str) -> Any:
+    owner, _, name = path.rpartition(".")
+    return getattr(module.get_submodule(owner), name)
+
+
+def _kernel(node: Any) -> Kernel:
+    if str(node.target) == _LINEAR:
+        return Kernel(kind="linear")
+    given = list(node.args[3:])
+    stride, padding, dilation, groups = given + _DEFAULTS[len(given) :]
+    return Kernel(
+        kind="conv",
+        dimensions=2,
+        stride=tuple(stride),
+        padding=tuple(padding),
+        dilation=tuple(dilation),
+        groups=int(groups),
+    )
+
+
+@contextmanager
+def _on_onednn() -> Iterator[None]:
+    """The process's quantized engine is onednn meanwhile."""
+    import torch
+
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "onednn"
+    try:
+        yield
+    finally:
+        torch.backends.quantized.engine = before

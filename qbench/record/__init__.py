@@ -1,0 +1,1 @@
+"""What is known of a case, and a run read back from disk."""

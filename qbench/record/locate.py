@@ -1,0 +1,92 @@
+"""Which run is meant: a folder, or the latest of a suite."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from qbench.errors import UsageError
+from qbench.files import strict_json
+
+REPORTS = Path("reports")
+LATEST, RUN = "latest", "run.json"
+BASELINES = REPORTS / "baselines"
+
+
+def find_run(
+    name: str, reports: Path = REPORTS, *, tell: Callable[[str], None] = lambda note: None, to_resume: bool = False
+) -> Path:
+    """The folder of a run: ``name`` itself, or the latest run in ``name`` or in ``reports/name``.
+
+    Of a suite it is the latest run with a case that is ok, if there is one, and ``tell`` hears of a later one without;
+    ``to_resume`` asks for the very latest. Raises ``UsageError`` that lists the suites which have runs.
+    """
+    given = Path(name)
+    if (given / RUN).is_file():
+        return given.resolve()
+    for folder in (given, reports / name):
+        if runs := _runs(folder):
+            newest = runs[0]
+            chosen = newest if to_resume else next((run for run in runs if _statuses(run)["ok"]), newest)
+            if chosen != newest:
+                tell(
+                    f"{name}: its latest run, {newest.name}, has no case that is ok ({without_ok(newest)}), so this is "
+                    f"about {chosen.name}; name {newest} to see that one"
+                )
+            return chosen.resolve()
+    there = sorted({path.parent.parent.name for path in reports.glob(f"*/*/{RUN}")})
+    hint = f"suites with runs: {', '.join(there)}" if there else "make one with `qbench run SUITE`"
+    raise UsageError(f"{name}: no run is there; {hint}")
+
+
+def passed_over(name: str, chosen: Path, reports: Path = REPORTS) -> Path | None:
+    """The latest run of the suite ``name`` (or of the suite whose ``latest`` it is) where ``chosen`` is an older one:
+    it has no case that is ok. None where ``name`` is the folder of a run, or ``chosen`` is the latest."""
+    given = Path(name)
+    folders = [given.parent] if given.name == LATEST else [given, reports / name]
+    if (given / RUN).is_file() and given.name != LATEST:
+        return None
+    newest = next((runs[0].resolve() for folder in folders if (runs := _runs(folder))), None)
+    return None if newest is None or newest == chosen or _statuses(newest)["ok"] else newest
+
+
+def without_ok(run: Path) -> str:
+    """What a run without a case that is ok has: ``2 failed, 1 skipped``, or ``no record``."""
+    statuses = _statuses(run)
+    return ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())) or "no record"
+
+
+def committed_baseline(suite: str, baselines: Path = BASELINES) -> Path | None:
+    """The file of a suite's stored baseline; None where none was written yet."""
+    file = baselines / f"{suite}.jsonl"
+    return file if file.is_file() else None
+
+
+def _runs(folder: Path) -> list[Path]:
+    """A suite's runs, the latest first: what ``latest`` points at, then by name, which begins with the time."""
+    runs = {path.parent.name: path.parent for path in folder.glob(f"*/{RUN}") if path.parent.name != LATEST}
+    pointed = _latest(folder)
+    first = [pointed] if (pointed / RUN).is_file() and not runs.get(pointed.name) else []
+    return [*first, *(runs[name] for name in sorted(runs, reverse=True))]
+
+
+def _latest(folder: Path) -> Path:
+    """Where a suite's ``latest`` leads; where there are no symbolic links a name stands in ``latest.txt``."""
+    told = folder / f"{LATEST}.txt"
+    if not told.is_file():
+        return (folder / LATEST).resolve()
+    return folder / told.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _statuses(run: Path) -> Counter[str]:
+    """How many records of a run have each status; lines that cannot be read have none."""
+    counted: Counter[str] = Counter()
+    with contextlib.suppress(OSError), (run / "records.jsonl").open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            with contextlib.suppress(strict_json.NotJson):
+                record = strict_json.parse(line)
+                if isinstance(record, dict):
+                    counted[str(record.get("status"))] += 1
+    return counted

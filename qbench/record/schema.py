@@ -1,0 +1,321 @@
+"""The record of a case: all that is known of it, as one line of ``records.jsonl`` holds it.
+
+History of the schema number:
+
+    1  the first one (qbench 0.1)
+
+A reader takes every number up to its own; a newer one is refused by name. Keys may be added within a number,
+never renamed. Real files of every number are fixtures in tests/data/records/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from qbench.stats.interval_type import Interval
+
+SCHEMA = 1
+Status = Literal["ok", "failed", "skipped"]
+# What a reader takes; a record that someone else wrote may hold anything, and of a time of 0 or of 0 examples no ratio,
+# logarithm or share exists.
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0)]
+Level = Annotated[float, Field(gt=0, lt=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseKey:
+    """Which case: ``id`` is ``model/mode/backend/t<threads>/b<batch size>``, with ``mode@recipe`` where the recipe is
+    not the default."""
+
+    id: str
+    model: str
+    mode: str
+    backend: str
+    threads: Count
+    batch_size: Count
+    recipe: str = "default"
+
+    @property
+    def variant(self) -> str:
+        """The variant's name beside its model's: ``static · onednn``, ``static@eager · onednn``."""
+        at = "" if self.recipe == "default" else f"@{self.recipe}"
+        return f"{self.mode}{at} · {self.backend}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """What really runs in int8: ``macs_int8`` is the share of multiply-accumulates, read from the artifact, null where
+    not all of them can be counted: ``unknown`` then says why. ``float_reasons`` says of float layers why, where that is
+    known."""
+
+    macs_int8: Share | None
+    layers_int8: Whole
+    layers_total: Whole
+    float_layers: tuple[str, ...] = ()
+    float_reasons: dict[str, str] = field(default_factory=dict)
+    unknown: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactFacts:
+    """The files of a variant; ``size_bytes`` counts exactly what is shipped. ``coverage`` is null for fp32.
+    ``rewrites``: what the network was rewritten into before it was quantized, and how far its outputs moved."""
+
+    format: str
+    sha256: str
+    size_bytes: Count
+    coverage: Coverage | None = None
+    key: str | None = None
+    cached: bool | None = None
+    note: str | None = None
+    rewrites: tuple[str, ...] = ()
+    rewrite_difference: NotNegative | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """Closed-loop service time of one call, seconds; percentiles and limits are null where ``n`` does not support
+    them. ``effective_n``: how many independent calls the ``n`` are worth."""
+
+    p50_seconds: Positive | None
+    p50_low: Positive | None
+    p50_high: Positive | None
+    p90_seconds: Positive | None
+    p99_seconds: Positive | None
+    mean_seconds: Positive | None
+    n: Whole
+    p90_low: Positive | None = None
+    p90_high: Positive | None = None
+    p99_low: Positive | None = None
+    p99_high: Positive | None = None
+    effective_n: Positive | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequential:
+    """What the literature's protocol says beside the paired one: mean seconds of ``n`` calls in a process of its own,
+    and the baseline's mean over it. It has no interval."""
+
+    mean_seconds: Positive
+    n: Count
+    speedup: Positive | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fastest:
+    """Time of the run's fastest fp32 of any backend (same model, threads, batch) over this case's."""
+
+    baseline: str
+    value: Positive
+    low: Positive | None
+    high: Positive | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interference:
+    """What the system did to the case's process while its blocks ran: totals over ``blocks`` (null: not told)."""
+
+    blocks: Whole
+    involuntary_switches: Whole | None
+    page_faults: Whole | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speedup:
+    """Baseline time over this case's time, measured in one run; ``control`` is a second copy of the baseline
+    measured the same way, whose true value is 1. ``stopped`` is ``precision``, ``max_seconds`` or ``fixed``,
+    ``measured_seconds`` what its rounds took, those of the baseline beside it included."""
+
+    baseline: str
+    value: Positive
+    low: Positive | None
+    high: Positive | None
+    level: Level = 0.95
+    processes: Count = 1
+    control: Interval | None = None
+    protocol: str = "paired"
+    stopped: str | None = None
+    steady: bool | None = None
+    measured_seconds: NotNegative | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` where the control is no ratio of two times."""
+        control = self.control
+        numbers = () if control is None else (control.value, control.low, control.high)
+        if any(number is not None and number <= 0 for number in numbers):
+            raise ValueError("control: a ratio of two times must be above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColdStart:
+    """Seconds to load the artifact in a fresh process (libraries imported), of the first call, and the median of calls
+    2 to 5: medians over ``processes``, with order-statistic limits where these support them (6 at 95 %)."""
+
+    load_seconds: NotNegative
+    first_call_seconds: NotNegative
+    next_calls_seconds: NotNegative | None = None
+    processes: Count = 1
+    load_low: NotNegative | None = None
+    load_high: NotNegative | None = None
+    first_call_low: NotNegative | None = None
+    first_call_high: NotNegative | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Resident set of the measuring process, bytes: after loading, and its peak."""
+
+    loaded_rss_bytes: Whole
+    peak_rss_bytes: Whole | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flips:
+    """Examples whose correctness changed against fp32: right to wrong, and wrong to right."""
+
+    harmful: Whole
+    beneficial: Whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The values of one model input over many examples, preprocessed. ``channels``: the mean of each channel of images,
+    ``channel_errors``: the standard error of its distance from the mean of all, over the examples."""
+
+    least: float
+    greatest: float
+    mean: float
+    deviation: float
+    channels: tuple[float, ...] = ()
+    channel_errors: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputFit:
+    """How the evaluation examples fit an int8 artifact, for one model input: ``low`` and ``high`` are what the artifact
+    can represent and ``clipped`` is the share of values that it clips (null where it does not tell)."""
+
+    evaluated: Spread
+    calibrated: Spread
+    low: float | None = None
+    high: float | None = None
+    clipped: Share | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationSeeds:
+    """The same variant, calibrated on the subset of each of several ``seeds``: its score (``values``) and its file of
+    predictions. The first is what was measured and is shipped. A seed whose variant could not be built or evaluated
+    has a null value, and its reason in ``reasons``."""
+
+    seeds: tuple[int, ...]
+    values: tuple[float | None, ...]
+    predictions: tuple[str | None, ...] = ()
+    reasons: tuple[str | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` where a seed lacks something."""
+        sizes = {len(self.seeds), len(self.values), len(self.predictions), len(self.reasons)} - {0}
+        if len(sizes) != 1 or len(self.seeds) != len(self.values):
+            raise ValueError("seeds, values, predictions and reasons differ in length")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherRuntime:
+    """Another case of the same network (one file, or one recipe) on another backend whose outputs differ by more than
+    rounding explains: the SQNR of one against the other and that of the better one against its fp32, in dB, and the
+    first layer that differs (null: not found)."""
+
+    case: str
+    between_db: float
+    better_db: float
+    layer: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """The score on ``n`` evaluation examples, and its paired change against the like-for-like fp32. ``inputs``: how
+    each model input fits a static or QAT artifact (null for others, and for inputs of whole numbers). ``calibration``:
+    how much the subset that a static variant was calibrated on matters (null where only one was drawn).
+    ``shared_examples``: how many evaluation examples calibration or training saw, too (null: not counted).
+    ``interval``: how the limits come about, ``score`` (Wilson's, Tango's) for right or wrong, ``t`` for other means,
+    ``paired bootstrap`` for metrics that no example has alone (null: not told). ``only_answer``: the class that every
+    example is given (null: there are several, or the outputs are no classes). ``other_runtime``: null where no other
+    backend runs the same network, and where its outputs are the same but for rounding."""
+
+    metric: str
+    value: float
+    low: float | None
+    high: float | None
+    n: Count
+    delta: Interval | None = None
+    agreement: Share | None = None
+    flips: Flips | None = None
+    inputs: tuple[InputFit | None, ...] | None = None
+    calibration: CalibrationSeeds | None = None
+    shared_examples: Whole | None = None
+    interval: Literal["score", "t", "paired bootstrap"] | None = None
+    only_answer: Whole | None = None
+    other_runtime: OtherRuntime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roofline:
+    """Multiply-accumulates of one call (null: not all can be counted), and the share of this core's measured peak
+    (null: not measured)."""
+
+    macs: Whole | None
+    peak_fraction: NotNegative | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """All that is known of one case; failures and skips are records too."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)  # of every part, too
+
+    case: CaseKey
+    status: Status
+    schema: int = SCHEMA
+    stage: str | None = None
+    reason: str | None = None
+    reference: bool = False
+    recipe: dict[str, Any] | None = None
+    artifact: ArtifactFacts | None = None
+    observed: dict[str, Any] | None = None
+    latency: Latency | None = None
+    speedup: Speedup | None = None
+    speedup_fastest: Fastest | None = None
+    sequential: Sequential | None = None
+    interference: Interference | None = None
+    throughput_per_second: Positive | None = None
+    cold_start: ColdStart | None = None
+    memory: Memory | None = None
+    accuracy: Accuracy | None = None
+    roofline: Roofline | None = None
+    samples: str | None = None
+    predictions: str | None = None
+    layers: str | None = None
+    started: str | None = None
+    elapsed_seconds: dict[str, float] = field(default_factory=dict)
+
+
+def flatten(record: Record) -> Iterator[tuple[str, Any]]:
+    """Dotted key and value of every leaf, for tables: ``("latency.p50_seconds", 0.0013)``."""
+    yield from _leaves("", asdict(record))
+
+
+def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, child in value.items():
+            yield from _leaves(f"{prefix}.{key}" if prefix else str(key), child)
+    else:
+        yield prefix, value

@@ -1,0 +1,306 @@
+"""A run as it lies on disk, read back: what ``run.json`` says, the records, samples and predictions.
+
+Folders are read as they are: a run that was killed, one without a record, one whose files were pruned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from qbench.errors import UsageError
+from qbench.files import npz_file, strict_json
+from qbench.record import jsonl
+from qbench.record.example_scores import ExampleScores, example_scores
+from qbench.record.layer_numbers import LayerNumbers
+from qbench.record.schema import Record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from qbench.metrics.base import Metric
+
+    Array = NDArray[Any]
+
+SCHEMA = 1
+RUN = "run.json"
+# What stored arrays are: numpy's letters for their types, and from how many to how many axes they have.
+_FORMS = {
+    **dict.fromkeys(("calls_ns", "block", "baseline_ns", "baseline_block", "process"), ("iu", 1, 1)),
+    **dict.fromkeys(("control_process", "involuntary", "faults"), ("iu", 1, 1)),
+    **dict.fromkeys(("log_ratios", "control_log_ratios"), ("f", 1, 1)),
+    "values": ("biuf", 1, 1),
+    "outputs": ("biuf", 1, 32),
+    "labels": ("biuf", 1, 32),
+    "ids": ("US", 1, 1),
+    "inputs": ("US", 0, 0),
+    "protocol": ("US", 0, 0),
+    "stopped": ("US", 0, 0),
+    "discarded": ("iu", 0, 0),
+    "seconds": ("f", 0, 0),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteInfo:
+    """The suite as it was read: its name, file, YAML text and ``KEY=VALUE`` overrides."""
+
+    name: str
+    file: str = "<text>"
+    text: str = ""
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipInfo:
+    """A case that the plan left out, and why."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanInfo:
+    """The ids of the planned cases, those skipped, and what the plan had to say."""
+
+    cases: tuple[str, ...] = ()
+    skipped: tuple[SkipInfo, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricInfo:
+    """How the suite's metric is shown (``percent``, else ``own_unit``), which way is better, and what the outputs are
+    held against: the labels, or fp32's outputs, which then score ``perfect`` (null: not told)."""
+
+    name: str
+    percent: bool = True
+    higher_is_better: bool = True
+    against: Literal["labels", "fp32"] = "labels"
+    own_unit: str = ""
+    perfect: float | None = None
+
+    @property
+    def scale(self) -> float:
+        """What a stored value is multiplied by to be shown."""
+        return 100.0 if self.percent else 1.0
+
+    @property
+    def sign(self) -> float:
+        """1 where a higher value is better, else -1."""
+        return 1.0 if self.higher_is_better else -1.0
+
+    @property
+    def least(self) -> int:
+        """Decimals that are always shown, so that a column of percentages reads evenly."""
+        return 1 if self.percent else 0
+
+    @property
+    def unit(self) -> str:
+        """The unit of a difference, in words; empty where the metric has none."""
+        return "points" if self.percent else self.own_unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """``run.json``: all that concerns the whole run. ``finished`` is null while it runs or once it was killed.
+    ``digests``: of the data and of each network, so that a resumed run has the same."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
+
+    suite: SuiteInfo
+    schema: int = SCHEMA
+    started: str | None = None
+    finished: str | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str | None] = field(default_factory=dict)
+    plan: PlanInfo = PlanInfo()
+    elapsed_seconds: dict[str, float] = field(default_factory=dict)
+    metric: MetricInfo | None = None
+    digests: dict[str, str] = field(default_factory=dict)
+
+
+_INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)
+_LAYERS: TypeAdapter[tuple[LayerNumbers, ...]] = TypeAdapter(tuple[LayerNumbers, ...])
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRun:
+    """A run's folder with what was read of it; arrays are read when asked for."""
+
+    folder: Path
+    info: RunInfo
+    records: tuple[Record, ...]
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Record]:
+        """The records by case id."""
+        return {record.case.id: record for record in self.records}
+
+    def samples(self, record: Record) -> dict[str, Array]:
+        """The timing arrays of a case (``calls_ns``, ``log_ratios``, …); empty where none are stored."""
+        return _arrays(self.folder, record.samples)
+
+    def predictions(self, record: Record) -> dict[str, Array]:
+        """``outputs`` (n x …) and ``labels`` (n) of a case; empty where none are stored."""
+        return _arrays(self.folder, record.predictions)
+
+    def layer_numbers(self, record: Record) -> tuple[LayerNumbers, ...]:
+        """SQNR and cosine of each layer of a case; empty where none are stored. ``UsageError`` for a damaged file."""
+        file = None if record.layers is None else (self.folder / record.layers).resolve()
+        if file is None or not file.is_relative_to(self.folder.resolve()) or not file.is_file():
+            return ()
+        try:
+            return _LAYERS.validate_json(file.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise UsageError(f"{file}: cannot be read as numbers of layers; delete it to go on without") from error
+
+    def values(self, record: Record, fp32: Record | None = None) -> Array | None:
+        """The metric of each example (length n), or None where it has none or no predictions are stored.
+
+        ``fp32``: whose outputs stand where labels stand, for a metric that is held against them.
+        """
+        metric, stored = self._metric, self.predictions(record)
+        if metric is None:
+            return self._kept_values(record, len(stored.get("outputs", ())))
+        held = stored if metric.against == "labels" or fp32 is None else self.predictions(fp32)
+        reference = held.get("labels" if metric.against == "labels" else "outputs")
+        if "outputs" not in stored or reference is None or _unfit(metric, stored["outputs"], reference):
+            return None
+        values: Array | None = metric.per_example(stored["outputs"], reference)
+        return values
+
+    def examples(self, record: Record, fp32: Record | None = None) -> ExampleScores | None:
+        """What the record's score rests on, example by example; None where no predictions are stored or the score is
+        one that no example has a part in (a number for all, of a score of the user's own)."""
+        stored = self.predictions(record)
+        n, values = len(stored.get("outputs", ())), self.values(record, fp32)
+        if n and values is not None and len(values) == n:
+            return example_scores(values, stored)
+        facts = self._facts(stored, fp32) if n else None
+        return None if facts is None else example_scores(facts, stored, facts=True)
+
+    def _facts(self, stored: Mapping[str, Array], fp32: Record | None) -> Array | None:
+        """What a metric that no example has alone is made from, one row an example; None where it has no such form."""
+        metric = self._metric
+        if metric is None or (metric.against == "fp32" and fp32 is None):
+            return None
+        held = stored if metric.against == "labels" or fp32 is None else self.predictions(fp32)
+        reference = held.get("labels" if metric.against == "labels" else "outputs")
+        if reference is None or len(reference) != len(stored["outputs"]):
+            return None
+        return metric.facts(stored["outputs"], reference)
+
+    @property
+    def score_of_facts(self) -> Callable[[Array], float] | None:
+        """The run's metric as a function of examples' facts (``ExampleScores.facts``); None where it is not known."""
+        return None if self._metric is None else self._metric.of_facts
+
+    def _kept_values(self, record: Record, n: int) -> Array | None:
+        """What a score of the user's own said of each example, as the run kept it; None where it did not."""
+        from qbench.metrics.base import values_file
+
+        if record.predictions is None:
+            return None
+        kept = _arrays(self.folder, str(values_file(Path(record.predictions)))).get("values")
+        return kept if kept is not None and kept.shape == (n,) else None
+
+    @cached_property
+    def _metric(self) -> Metric | None:
+        """The run's metric; None where it is the user's own, or the plug-in that measured it is not installed here."""
+        from qbench import registry
+
+        # A folder that someone else made must not name code to run.
+        if self.info.metric is None or self.info.metric.name.startswith("python:"):
+            return None
+        try:
+            metric: Metric = registry.load("metric", self.info.metric.name)
+        except UsageError:
+            return None  # the stored interval still stands
+        return metric
+
+    @property
+    def judged_by_agreement(self) -> bool:
+        """Whether the metric is a share of answers that are fp32's: without labels, outputs are classes then."""
+        metric = self.info.metric
+        against = None if metric is None else self._metric.against if self._metric is not None else metric.against
+        return metric is not None and metric.percent and against == "fp32"
+
+    def pairs(self, record: Record, fp32: Record) -> tuple[Array, Array] | None:
+        """The metric of each example for a case and for its fp32, or None where not both are stored.
+
+        None, too, where both say the same of every example and it is more than right or wrong: no spread is left to
+        judge by then, and the stored limits say how much so few examples may hide.
+        """
+        new, old = self.values(record, fp32), self.values(fp32, fp32)
+        if new is None or old is None or len(new) != len(old):
+            return None
+        return None if (new == old).all() and not ((new == 0) | (new == 1)).all() else (new, old)
+
+
+_AGAIN = "take it from a copy, or make a new run with `qbench run SUITE`"
+
+
+def read_info(file: Path) -> RunInfo:
+    """What a ``run.json`` says; raises ``UsageError`` naming the file and the field."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        content = strict_json.parse(text)
+    except OSError as error:
+        why = error.strerror or error
+        raise UsageError(f"{file}: cannot be read: {why}; is {file.parent} the folder of a run?") from error
+    except ValueError as error:  # bytes that are no UTF-8, or no JSON
+        raise UsageError(f"{file}: not the description of a run: {error}; {_AGAIN}") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"{file}: not the description of a run: it holds no mapping; {_AGAIN}")
+    schema = content.get("schema")
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise UsageError(f"{file}: has schema {schema}, this qbench reads up to {SCHEMA}; install a newer qbench")
+    try:
+        return _INFO.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{file}: {where}: {first['msg']}; {_AGAIN}") from error
+
+
+def read_run(folder: Path) -> StoredRun:
+    """The run in a folder; one without any record yet has none. Raises ``UsageError`` where it is no run."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder; a run lies in reports/<suite>/<time>-<id>/ or …/latest")
+    info = read_info(folder / RUN)
+    has_records = (folder / jsonl.RECORDS).exists()
+    return StoredRun(folder=folder, info=info, records=tuple(jsonl.read(folder)) if has_records else ())
+
+
+def _unfit(metric: Metric, outputs: Array, reference: Array) -> bool:
+    """Whether the metric has no value for these: the arrays are of a file that anyone may have written."""
+    if len(outputs) != len(reference):
+        return True
+    if metric.against == "labels":
+        return metric.problem(outputs, reference, None) is not None
+    shapes = outputs.shape != reference.shape
+    return shapes or any(metric.problem(array, None, None) is not None for array in (outputs, reference))
+
+
+def _arrays(folder: Path, name: str | None) -> dict[str, Array]:
+    if name is None:
+        return {}
+    file = (folder / name).resolve()
+    if not file.is_relative_to(folder.resolve()) or not file.is_file():
+        return {}
+    try:
+        arrays = npz_file.read(file)
+    except npz_file.BadNpz as error:
+        raise UsageError(f"{file}: cannot be read as stored arrays: {error}; delete it to go on without") from error
+    for key, array in arrays.items():
+        kinds, least, most = _FORMS.get(key, (array.dtype.kind, 0, array.ndim))
+        if array.dtype.kind not in kinds or not least <= array.ndim <= most:
+            what = f"{key}: {array.dtype}{list(array.shape)} is not what a run stores under this name"
+            raise UsageError(f"{file}: {what}; delete the file to go on without")
+    return arrays

@@ -1,0 +1,155 @@
+"""A run's second stage: every variant that open cases need, and static ones with further calibration subsets, too."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from qbench import registry
+from qbench.backends.base import Backend
+from qbench.build import Artifact, build
+from qbench.data import CalibrationSubset, Data
+from qbench.errors import CaseError, CaseSkipped, ModeImpossible
+from qbench.plan.planner import Case, Variant
+from qbench.run.context import RunContext
+from qbench.run.prepare_stage import Prepared
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecalibratedVariant:
+    """A variant that was built again with another calibration subset; ``reason`` says why ``artifact`` is None."""
+
+    subset: CalibrationSubset
+    artifact: Artifact | None
+    reason: str | None
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltVariant:
+    """A variant's artifact, the seconds that it took, and what the other calibration subsets gave."""
+
+    artifact: Artifact
+    seconds: float
+    recalibrated: tuple[RecalibratedVariant, ...] = ()
+
+
+def build_variants(context: RunContext, prepared: Prepared) -> dict[str, BuiltVariant]:
+    """The variants of the open cases by id. One that fails breaks its cases; one that fails with a further calibration
+    subset breaks nothing: its reason is kept.
+
+    fp32 comes first: without it the others have nothing to be compared with.
+    """
+    variants = {planned.case.variant.id: planned.case.variant for planned in context.tracker.open_cases()}
+    again = [(variant, subset) for variant in variants.values() for subset in _list_subsets(prepared.data, variant)]
+    context.progress.stage("build", len(variants) + len(again))
+    fp32 = [variant for variant in variants.values() if variant.mode == "fp32"]
+    int8 = [variant for variant in variants.values() if variant.mode != "fp32"]
+    built = _build_each(context, prepared, fp32, set())
+    built |= _build_each(context, prepared, int8, set(built))
+    rebuilt = context.run_parallel("build", again, lambda pair: _recalibrate(context, prepared, built, *pair))
+    for (variant, _), recalibrated in zip(again, rebuilt, strict=True):
+        if recalibrated is not None:
+            known = built[variant.id]
+            built[variant.id] = replace(known, recalibrated=(*known.recalibrated, recalibrated))
+    return built
+
+
+def _list_subsets(data: Data, variant: Variant) -> tuple[CalibrationSubset, ...]:
+    """The further calibration subsets of a variant; a file of the user's is calibrated already."""
+    return data.other_subsets if variant.mode == "static" and variant.recipe.file is None else ()
+
+
+def _build_each(
+    context: RunContext, prepared: Prepared, variants: Sequence[Variant], fp32: set[str]
+) -> dict[str, BuiltVariant]:
+    """Those of the variants that could be built, by id; ``fp32`` are the ids of the baselines that are there."""
+    ordered = _order_builds(variants)
+    built = context.run_parallel("build", ordered, lambda variant: _build_variant(context, prepared, variant, fp32))
+    return {variant.id: result for variant, result in zip(ordered, built, strict=True) if result is not None}
+
+
+def _order_builds(variants: Iterable[Variant]) -> list[Variant]:
+    """Builds of one mode and runtime share work and wait for each other, so they do not stand beside each other; the
+    long ones, trainings, begin first."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    ranks: dict[str, int] = {}
+    for variant in variants:
+        backend: Backend = registry.load("backend", variant.backend)
+        kind = (variant.model.name, variant.mode, backend.runtime)
+        ranks[variant.id] = counts[kind]
+        counts[kind] += 1
+    return sorted(variants, key=lambda variant: (ranks[variant.id], variant.mode != "qat"))
+
+
+def _build_variant(context: RunContext, prepared: Prepared, variant: Variant, fp32: set[str]) -> BuiltVariant | None:
+    """A variant of the plan; None where it cannot be built, which breaks its cases."""
+    cases = [planned.case for planned in context.plan.cases if planned.case.variant.id == variant.id]
+    started, artifact = time.monotonic(), None
+    try:
+        _require_baseline(variant, fp32)
+        artifact = _build(context, prepared, variant, prepared.data, variant.id)
+    except ModeImpossible as error:
+        context.tracker.break_cases(cases, "build", CaseSkipped(str(error)))
+    except (CaseError, CaseSkipped) as error:
+        context.tracker.break_cases(cases, "build", error)
+    if artifact is not None:
+        for note in artifact.notes:
+            if "damaged" in note:
+                context.progress.note(f"{variant.id}: {note}")
+        _skip_other_batches(context, variant, artifact, cases)
+    context.progress.advance(variant.id)
+    return None if artifact is None else BuiltVariant(artifact=artifact, seconds=time.monotonic() - started)
+
+
+def _require_baseline(variant: Variant, fp32: set[str]) -> None:
+    """Raises ``CaseError`` for an int8 variant whose fp32 is not among the built ones."""
+    backend: Backend = registry.load("backend", variant.backend)
+    baseline = f"{variant.model.name}/fp32/{backend.runtime}"
+    if variant.mode != "fp32" and baseline not in fp32:
+        raise CaseError(f"its baseline {baseline} could not be built")
+
+
+def _recalibrate(
+    context: RunContext,
+    prepared: Prepared,
+    built: dict[str, BuiltVariant],
+    variant: Variant,
+    subset: CalibrationSubset,
+) -> RecalibratedVariant | None:
+    """A variant built with another calibration subset; None where it could not be built with its own."""
+    name = f"{variant.id} (calibration seed {subset.seed})"
+    started, artifact, reason = time.monotonic(), None, None
+    if variant.id in built:
+        try:
+            artifact = _build(context, prepared, variant, prepared.data.with_calibration(subset), name)
+        except (CaseError, CaseSkipped) as error:
+            reason = str(error)
+            context.note_missing(name, f"not built: {reason}")
+    context.progress.advance(name)
+    if variant.id not in built:
+        return None
+    seconds = time.monotonic() - started
+    return RecalibratedVariant(subset=subset, artifact=artifact, reason=reason, seconds=seconds)
+
+
+def _build(context: RunContext, prepared: Prepared, variant: Variant, data: Data, name: str) -> Artifact:
+    return build(
+        variant,
+        model=prepared.models[variant.model.name],
+        data=data,
+        root=context.cache,
+        limits=context.limits,
+        progress=context.report_under(name),
+    )
+
+
+def _skip_other_batches(context: RunContext, variant: Variant, artifact: Artifact, cases: Sequence[Case]) -> None:
+    """Skips the cases of a model that takes batches of one size only, and not of theirs."""
+    if artifact.fixed_batch is None:
+        return
+    others = [case for case in cases if case.batch_size != artifact.fixed_batch]
+    reason = f"the model takes batches of {artifact.fixed_batch} only; export it with a dynamic batch axis"
+    context.tracker.break_cases(others, "build", CaseSkipped(reason), {variant.id: artifact})

@@ -1,0 +1,104 @@
+"""What is known of each case of a run: done before, broken on the way, or still open; every end becomes a record."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from qbench.build import Artifact
+from qbench.errors import CaseError, CaseSkipped
+from qbench.plan.planner import Case, Plan, PlannedCase
+from qbench.quant.recipe import Recipe
+from qbench.record.schema import Record, Status
+from qbench.run.directory import RunDirectory
+
+_NO_ARTIFACTS: Mapping[str, Artifact] = {}
+
+
+class CaseTracker:
+    """The cases of a plan and what became of them; several threads may break cases at once.
+
+    ``done`` are the ids of the cases that an earlier part of the run has recorded. ``stopping`` is set when the user
+    interrupts: from then on nothing breaks, since it is qbench that ended the children.
+    """
+
+    def __init__(self, plan: Plan, directory: RunDirectory, *, started: str) -> None:
+        self._plan = plan
+        self._directory = directory
+        self._started = started
+        self._lock = threading.RLock()
+        self._broken: dict[str, tuple[Status, str]] = {}  # case -> status, reason
+        # A failed case is tried again: whatever made it fail may have been mended.
+        recorded = {record.case.id for record in directory.records() if record.status == "ok"}
+        self.done = recorded & {planned.case.id for planned in plan.cases}
+        self.stopping = False
+
+    def record_skips(self) -> None:
+        """Records what the plan left out, with its reason."""
+        for skip in self._plan.skipped:
+            self._directory.append(Record(case=skip.case.key, status="skipped", stage="plan", reason=skip.reason))
+
+    def open_cases(self) -> list[PlannedCase]:
+        """The cases that still need work: not done, not broken; and the baselines of such."""
+        unbroken = [planned for planned in self._plan.cases if planned.case.id not in self._broken]
+        undone = [planned for planned in unbroken if planned.case.id not in self.done]
+        needed = {planned.case.id for planned in undone} | {planned.baseline for planned in undone}
+        return [planned for planned in unbroken if planned.case.id in needed]
+
+    def record_result(self, record: Record) -> None:
+        """Records a case that was measured, unless an earlier part of this run has."""
+        if record.case.id not in self.done:
+            self._directory.append(record)
+
+    def break_cases(
+        self,
+        cases: Sequence[Case],
+        stage: str,
+        error: CaseError | CaseSkipped,
+        artifacts: Mapping[str, Artifact] = _NO_ARTIFACTS,
+    ) -> None:
+        """Records at once, so that nothing can lose them, cases that cannot go on and those compared with them, each
+        with its variant's artifact where ``artifacts`` has it by the variant's id."""
+        status: Status = "skipped" if isinstance(error, CaseSkipped) else "failed"
+        with self._lock:
+            for case in cases:
+                if not self.stopping and case.id not in self._broken:
+                    self._broken[case.id] = (status, str(error))
+                    # A case that an earlier part of the run has measured keeps its record, but serves no other now.
+                    if case.id not in self.done:
+                        artifact = artifacts.get(case.variant.id)
+                        self._directory.append(self._broken_record(case, status, stage, str(error), artifact))
+            self._break_dependents({case.id for case in cases}, stage, artifacts)
+
+    def _break_dependents(self, baselines: set[str], stage: str, artifacts: Mapping[str, Artifact]) -> None:
+        """Breaks the contenders of broken baselines: they have nothing to be compared with."""
+        for planned in self._plan.cases:
+            if (
+                planned.baseline in baselines
+                and planned.baseline in self._broken
+                and planned.case.id not in self._broken
+            ):
+                status, reason = self._broken[planned.baseline]
+                kind = CaseSkipped if status == "skipped" else CaseError
+                error = kind(f"its baseline {planned.baseline} has no result: {reason}")
+                self.break_cases([planned.case], stage, error, artifacts)
+
+    def _broken_record(self, case: Case, status: Status, stage: str, reason: str, artifact: Artifact | None) -> Record:
+        return Record(
+            case=case.key,
+            status=status,
+            stage=stage,
+            reason=reason,
+            recipe=describe_recipe(artifact.recipe if artifact else case.variant.recipe),
+            artifact=artifact.facts() if artifact else None,
+            started=self._started,
+        )
+
+
+def describe_recipe(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as a record shows it: without the choices that it does not have; fp32 has none."""
+    if recipe.flow is None:
+        return {}
+    return {key: value for key, value in asdict(recipe).items() if value not in (None, ()) and key != "name"}

@@ -1,0 +1,114 @@
+"""What all stages of a run share: the suite and its plan, the run's folder, the cache, the cores, the progress."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from qbench.plan.planner import Plan
+from qbench.process.cpu_slots import Slots
+from qbench.process.parent import Limits, end_all
+from qbench.run.case_tracker import CaseTracker
+from qbench.run.directory import RunDirectory
+from qbench.suite import Suite
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_ENDING_SECONDS = 0.2  # between two checks whether a thread has started another child while an interrupt ends them
+
+
+class Progress(Protocol):
+    """Who hears how a run goes."""
+
+    def stage(self, name: str, total: int | None) -> None:
+        """A stage begins, with that many steps if they are known."""
+
+    def advance(self, text: str, share: float | None = None) -> None:
+        """A step is done (``share`` None), or is that far (0 to 1)."""
+
+    def note(self, text: str) -> None:
+        """Something that the user should know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """What every stage of a run is given beside the results of the stages before it.
+
+    ``cache`` is the open cache's root, ``cores`` are where cases are measured, ``jobs`` is how many things happen
+    beside each other while nothing is timed, ``slots`` are the places for processes that all evaluations share.
+    """
+
+    suite: Suite
+    plan: Plan
+    directory: RunDirectory
+    tracker: CaseTracker
+    cache: Path
+    cores: tuple[int, ...]
+    jobs: int
+    slots: Slots
+    progress: Progress
+    started: str
+
+    @property
+    def limits(self) -> Limits:
+        """What one request to a child may take."""
+        return Limits(seconds=self.suite.limits.stage_seconds, memory_bytes=self.suite.limits.memory_bytes)
+
+    def report_under(self, name: str) -> Callable[[str, float], None]:
+        """A function that reports how far a child is, under the name of what it works at."""
+        return lambda text, share: self.progress.advance(f"{name}: {text}", share)
+
+    def note_missing(self, name: str, reason: str) -> None:
+        """Notes a failure that breaks no case; silent while the user interrupts, when qbench itself ends children."""
+        if not self.tracker.stopping:
+            self.progress.note(f"{name}: {reason}")
+
+    def run_parallel(self, name: str, items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
+        """The result for each item, in order; ``jobs`` items at a time, one core each, while nothing is being timed."""
+        with ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix=name) as pool:
+            futures = [pool.submit(work, item) for item in items]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                self.tracker.stopping = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                # Otherwise leaving the pool waits for the children, and for those that its threads still start.
+                while not all(future.done() for future in futures):
+                    end_all()
+                    wait(futures, timeout=_ENDING_SECONDS)
+                raise
+
+
+def open_context(
+    suite: Suite,
+    plan: Plan,
+    directory: RunDirectory,
+    *,
+    cache: Path,
+    cores: tuple[int, ...],
+    jobs: int,
+    progress: Progress,
+) -> RunContext:
+    """The context of a run that starts, or goes on, now."""
+    started = now()
+    return RunContext(
+        suite=suite,
+        plan=plan,
+        directory=directory,
+        tracker=CaseTracker(plan, directory, started=started),
+        cache=cache,
+        cores=cores,
+        jobs=jobs,
+        slots=Slots(jobs),
+        progress=progress,
+        started=started,
+    )
+
+
+def now() -> str:
+    """The time as records write it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,227 @@
+"""A run on disk: its folder, ``run.json``, the records as they come, and where ``latest`` points."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import QbenchError, UsageError
+from qbench.files import atomic
+from qbench.machine import fingerprint
+from qbench.metrics.spec import MetricSpec
+from qbench.plan.planner import Plan
+from qbench.record import jsonl, schema
+from qbench.record.schema import Record
+from qbench.record.stored_run import RUN, read_info
+from qbench.suite import Suite
+
+REPORTS = Path("reports")
+PARTS = ("samples", "predictions")
+_TEMPORARY = re.compile(r"\..+\.\d+")  # .<name>.<process>, as everything is called until it is whole
+_BEGUN_SECONDS = 60.0  # far longer than it takes to make a run's folder
+_PARTIAL = re.compile(r"\.?partial-[0-9a-f]{64}")
+VERSIONS = (
+    *("qbench", "torch", "torchao", "onnxruntime", "openvino", "nncf", "onnx", "onnxscript"),
+    *("numpy", "scipy", "scikit-learn"),
+)
+
+
+class RunDirectory:
+    """``reports/<suite>/<UTC time>-<short id>/``; records are appended from several threads, one at a time."""
+
+    def __init__(self, path: Path, digests: dict[str, str] | None = None) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._digests: dict[str, str] = digests or {}
+        self._shown = False  # whether `latest` points here, or at a later run
+
+    def records(self) -> list[Record]:
+        """Everything recorded so far."""
+        return jsonl.read(self.path) if (self.path / jsonl.RECORDS).exists() else []
+
+    def append(self, record: Record) -> None:
+        """Adds one record and forces it to disk."""
+        with self._lock, self._writing():
+            jsonl.append(self.path / jsonl.RECORDS, record)
+            if not self._shown:
+                _point_latest_at(self.path)
+                self._shown = True
+
+    def tidy(self) -> None:
+        """Removes what killed parts of this run have left half written, and what they would have gone on from."""
+        for path in [*self.path.rglob(".*"), *self.path.glob("samples/partial-*")]:
+            if path.is_dir() and not path.is_symlink() and _PARTIAL.fullmatch(path.name):
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.is_file() and _TEMPORARY.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+
+    def resume_command(self, suite: Suite, only: str | None) -> str:
+        """The command that goes on with this run: the same suite, filter and overrides."""
+        words = ["qbench", "run", suite.file]
+        words += ["--filter", only] if only else []
+        for override in suite.overrides:
+            words += ["--set", override]
+        return shlex.join([*words, "--resume", str(self.path)])
+
+    def require_same_inputs(self, digests: Mapping[str, str]) -> None:
+        """Raises ``UsageError`` where the data or a network is not what an earlier part of this run had."""
+        changed = [name for name, digest in digests.items() if self._digests.get(name, digest) != digest]
+        if changed:
+            raise UsageError(
+                f"{self.path}: {' and '.join(changed)} changed since this run was started; start a new run, "
+                "or its cases would not belong together"
+            )
+        self._digests |= digests
+        self._update_info({"digests": self._digests})
+
+    def write_info(self, suite: Suite, plan: Plan, metric: MetricSpec, *, started: str) -> None:
+        """Writes ``run.json``: the suite as read, the plan, the metric, the machine, versions."""
+        content = {
+            "schema": schema.SCHEMA,
+            "suite": {
+                "name": suite.suite,
+                "file": suite.file,
+                "text": suite.text,
+                "overrides": list(suite.overrides),
+            },
+            "started": started,
+            "finished": None,
+            "environment": fingerprint.fingerprint(),
+            "versions": fingerprint.versions(VERSIONS),
+            "plan": {
+                "cases": [planned.case.id for planned in plan.cases],
+                "skipped": [{"id": skip.case.id, "reason": skip.reason} for skip in plan.skipped],
+                "notes": list(plan.notes),
+            },
+            "metric": _describe_metric(metric),
+            "elapsed_seconds": {},
+            "digests": self._digests,
+        }
+        with self._writing():
+            self._write_info(content)
+
+    def write_metric(self, metric: MetricSpec) -> None:
+        """Puts into ``run.json`` the metric that the data decided on."""
+        self._update_info({"metric": _describe_metric(metric)})
+
+    def write_end(self, *, finished: str | None, elapsed_seconds: Mapping[str, float]) -> None:
+        """Puts into ``run.json`` when the run finished (None: it was interrupted), and where time went."""
+        self._update_info({"finished": finished, "elapsed_seconds": dict(elapsed_seconds)})
+
+    def write_layers(self, variant: str, numbers: Sequence[Mapping[str, Any]]) -> str:
+        """Keeps the numbers of a variant's layers; the file's name below the run's folder."""
+        name = _layers_name(variant)
+        with self._writing():
+            (self.path / "layers").mkdir(exist_ok=True)
+            atomic.write_text(self.path / name, json.dumps([dict(layer) for layer in numbers], indent=1))
+        return name
+
+    def layers(self, variant: str) -> str | None:
+        """The name of what ``write_layers`` wrote for a variant; None where it has not."""
+        name = _layers_name(variant)
+        return name if (self.path / name).is_file() else None
+
+    def _update_info(self, changes: Mapping[str, Any]) -> None:
+        with self._writing():
+            content = json.loads((self.path / RUN).read_text(encoding="utf-8"))
+            self._write_info(content | changes)
+
+    def _write_info(self, content: Mapping[str, Any]) -> None:
+        if not self.path.exists():
+            begun = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+            for part in PARTS:
+                (begun / part).mkdir(parents=True)
+            (begun / RUN).write_text(json.dumps(content, indent=1), encoding="utf-8")
+            begun.replace(self.path)
+            return
+        atomic.write_text(self.path / RUN, json.dumps(content, indent=1))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise QbenchError(
+                f"{self.path}: cannot be written ({error.strerror or error}); what was recorded before is kept: "
+                "make room and go on with --resume"
+            ) from error
+
+
+def create(suite: Suite, out: Path | None) -> RunDirectory:
+    """A new run's folder; ``UsageError`` before anything runs if it cannot be made. It is there, whole, once
+    ``write_info`` is; ``latest`` points at it once it holds a record."""
+    stamp = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    folder = (out or REPORTS) / suite.suite / stamp
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder.parent):
+            pass
+        _forget_begun(folder.parent)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another place with --out") from error
+    return RunDirectory(folder)
+
+
+def _forget_begun(reports: Path) -> None:
+    """Removes folders of runs that were killed within the moment in which they were made."""
+    for path in reports.glob(".*"):
+        if path.is_dir() and _TEMPORARY.fullmatch(path.name) and time.time() - path.stat().st_mtime > _BEGUN_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _point_latest_at(folder: Path) -> None:
+    """``latest`` is this run, unless it is a later one already: names of runs begin with their time."""
+    link = folder.parent / "latest"
+    text = link.with_suffix(".txt")
+    temporary = folder.parent / f".latest-{folder.name}"
+    if link.is_symlink() and link.readlink().name > folder.name and (link / RUN).is_file():
+        return
+    try:
+        temporary.unlink(missing_ok=True)  # of a run that was killed right here
+        temporary.symlink_to(folder.name)
+        temporary.replace(link)
+        text.unlink(missing_ok=True)  # it would go before the link
+    except OSError:  # no symbolic links here (or a folder of that name): a text file serves instead
+        temporary.unlink(missing_ok=True)
+        text.write_text(folder.name + "\n", encoding="utf-8")
+
+
+def reopen(folder: Path, suite: Suite) -> RunDirectory:
+    """The folder of a stopped run; ``UsageError`` unless it is of this very suite and this kind of machine."""
+    info = read_info(folder / RUN)
+    if info.suite.text != suite.text or info.suite.overrides != suite.overrides:
+        raise UsageError(f"{folder}: was made from another text of the suite, or other --set; start a new run")
+    differs = fingerprint.comparable(info.environment, fingerprint.fingerprint())
+    if differs is not None:
+        raise UsageError(f"{folder}: was made on another machine ({differs} differs); start a new run")
+    for part in PARTS:
+        (folder / part).mkdir(exist_ok=True)
+    return RunDirectory(folder, dict(info.digests))
+
+
+def _describe_metric(spec: MetricSpec) -> dict[str, Any]:
+    metric = spec.load()
+    return {
+        "name": metric.name,
+        "percent": metric.percent,
+        "higher_is_better": metric.higher_is_better,
+        "against": metric.against,
+        "own_unit": metric.unit,
+        "perfect": metric.perfect,
+    }
+
+
+def _layers_name(variant: str) -> str:
+    return f"layers/{variant.replace('/', '__')}.json"

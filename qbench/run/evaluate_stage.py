@@ -1,0 +1,230 @@
+"""A run's third stage: predictions and scores of every variant, and the spread of scores over calibration subsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from qbench.build import Artifact
+from qbench.data import Data
+from qbench.errors import CaseError
+from qbench.evaluate.predictions import predict_cached
+from qbench.evaluate.score import score
+from qbench.plan.planner import Case, PlannedCase
+from qbench.record.schema import Accuracy, CalibrationSeeds
+from qbench.run.build_stage import BuiltVariant, RecalibratedVariant
+from qbench.run.context import RunContext
+from qbench.run.prepare_stage import Prepared
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluatedCase:
+    """A case's predictions and its score; ``accuracy`` is None where an earlier part of the run has recorded it.
+    ``calibration_seconds``: what the other calibration subsets took, None where there are none."""
+
+    predictions: Path
+    accuracy: Accuracy | None
+    seconds: float
+    calibration_seconds: float | None = None
+
+
+Evaluated = Mapping[str, EvaluatedCase]  # by case id
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """The cases that share one file of predictions: all of a variant, but for dynamic ones, whose outputs depend on
+    the batch. ``name`` is the file's."""
+
+    name: str
+    planned: list[PlannedCase] = field(default_factory=list)
+
+    @property
+    def first(self) -> Case:
+        return self.planned[0].case
+
+    @property
+    def baseline(self) -> str | None:
+        """The id of the fp32 case that it is compared with."""
+        return self.planned[0].baseline
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SubsetScore:
+    """What a variant scores with another calibration subset; ``reason`` says why ``value`` is None."""
+
+    seed: int
+    value: float | None
+    reason: str | None
+    seconds: float
+
+
+def evaluate(context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVariant]) -> dict[str, EvaluatedCase]:
+    """The predictions and scores of the open cases, by case id; one that fails breaks its cases.
+
+    fp32 comes first: the others are scored against its predictions. What an earlier part of the run has is kept.
+    """
+    groups = _group_by_predictions(context.tracker.open_cases())
+    again = sum(len(built[group.first.variant.id].recalibrated) for group in groups)
+    context.progress.stage("evaluate", len(groups) + again)
+    fp32 = [group for group in groups if group.baseline is None]
+    int8 = [group for group in groups if group.baseline is not None]
+    evaluated = _evaluate_each(context, prepared, built, fp32, {})
+    evaluated |= _evaluate_each(context, prepared, built, int8, evaluated)
+    return evaluated | _evaluate_recalibrated(context, prepared, built, groups, evaluated)
+
+
+def _group_by_predictions(cases: Sequence[PlannedCase]) -> list[_Group]:
+    groups: dict[str, _Group] = {}
+    for planned in cases:
+        case = planned.case
+        name = case.variant.id if case.variant.mode != "dynamic" else f"{case.variant.id}/b{case.batch_size}"
+        name = name.replace("/", "__")
+        groups.setdefault(name, _Group(name=name)).planned.append(planned)
+    return list(groups.values())
+
+
+def _evaluate_each(
+    context: RunContext,
+    prepared: Prepared,
+    built: Mapping[str, BuiltVariant],
+    groups: Sequence[_Group],
+    baselines: Evaluated,
+) -> dict[str, EvaluatedCase]:
+    """What could be evaluated, by case id."""
+    results = context.run_parallel(
+        "evaluate", groups, lambda group: _evaluate_group(context, prepared, built, group, baselines)
+    )
+    return {
+        planned.case.id: result
+        for group, result in zip(groups, results, strict=True)
+        if result is not None
+        for planned in group.planned
+    }
+
+
+def _evaluate_group(
+    context: RunContext,
+    prepared: Prepared,
+    built: Mapping[str, BuiltVariant],
+    group: _Group,
+    baselines: Evaluated,
+) -> EvaluatedCase | None:
+    """The predictions and the score of one file of predictions; None where they fail, which breaks its cases."""
+    cases = [planned.case for planned in group.planned]
+    file, started, accuracy, failed = _file(context, group.name), time.monotonic(), None, False
+    try:
+        if not (file.exists() and all(case.id in context.tracker.done for case in cases)):
+            artifact = built[group.first.variant.id].artifact
+            _predict(context, artifact, prepared.data, group.first.batch_size, file, group.name)
+            accuracy = _score(context, prepared, file, group, baselines, group.name)
+    except CaseError as error:
+        failed = True
+        artifacts = {variant: known.artifact for variant, known in built.items()}
+        context.tracker.break_cases(cases, "evaluate", error, artifacts)
+    context.progress.advance(group.name)
+    if failed:
+        return None
+    return EvaluatedCase(predictions=file, accuracy=accuracy, seconds=time.monotonic() - started)
+
+
+def _predict(context: RunContext, artifact: Artifact, data: Data, batch_size: int, file: Path, name: str) -> None:
+    """Writes predictions into the run's folder, from the cache where nothing of them has changed."""
+    result = predict_cached(
+        artifact,
+        data,
+        batch_size,
+        file,
+        root=context.cache,
+        slots=context.slots,
+        limits=context.limits,
+        progress=context.report_under(name),
+    )
+    if result.note is not None:
+        context.progress.note(f"{name}: {result.note}")
+
+
+def _score(
+    context: RunContext, prepared: Prepared, file: Path, group: _Group, baselines: Evaluated, name: str
+) -> Accuracy:
+    """The score of a file of predictions, against those of the baseline where the group has one."""
+    fp32 = baselines.get(group.baseline) if group.baseline is not None else None
+    accuracy = score(
+        prepared.metric,
+        file,
+        None if fp32 is None else fp32.predictions,
+        prepared.data.classes,
+        limits=context.limits,
+        progress=context.report_under(name),
+    )
+    return replace(accuracy, shared_examples=prepared.data.shared_examples)
+
+
+def _evaluate_recalibrated(
+    context: RunContext,
+    prepared: Prepared,
+    built: Mapping[str, BuiltVariant],
+    groups: Sequence[_Group],
+    evaluated: Evaluated,
+) -> dict[str, EvaluatedCase]:
+    """The cases that were built with several calibration subsets, now with the score of each subset."""
+    pairs = [(group, known) for group in groups for known in built[group.first.variant.id].recalibrated]
+    scores = context.run_parallel(
+        "evaluate", pairs, lambda pair: _score_recalibrated(context, prepared, *pair, evaluated)
+    )
+    by_group: dict[str, list[_SubsetScore]] = {}
+    for (group, _), subset_score in zip(pairs, scores, strict=True):
+        by_group.setdefault(group.name, []).append(subset_score)
+    return {
+        planned.case.id: _with_spread(prepared.data, group.name, evaluated[planned.case.id], by_group[group.name])
+        for group in groups
+        if group.name in by_group
+        for planned in group.planned
+        if planned.case.id in evaluated
+    }
+
+
+def _score_recalibrated(
+    context: RunContext, prepared: Prepared, group: _Group, variant: RecalibratedVariant, evaluated: Evaluated
+) -> _SubsetScore:
+    """The score with another calibration subset, or why there is none; it breaks no case."""
+    seed = variant.subset.seed
+    name = f"{group.name} (calibration seed {seed})"
+    started, value, reason = time.monotonic(), None, variant.reason
+    own = evaluated.get(group.first.id)
+    if variant.artifact is not None and own is not None and own.accuracy is not None:
+        file, data = _file(context, _subset_name(group.name, seed)), prepared.data.with_calibration(variant.subset)
+        try:
+            _predict(context, variant.artifact, data, group.first.batch_size, file, name)
+            value = _score(context, prepared, file, group, evaluated, name).value
+        except CaseError as error:
+            reason = str(error)
+            context.note_missing(name, f"not evaluated: {reason}")
+    context.progress.advance(name)
+    seconds = variant.seconds + time.monotonic() - started
+    return _SubsetScore(seed=seed, value=value, reason=reason, seconds=seconds)
+
+
+def _with_spread(data: Data, name: str, own: EvaluatedCase, others: Sequence[_SubsetScore]) -> EvaluatedCase:
+    """The case with the score of each calibration subset, the one that is shipped first."""
+    if own.accuracy is None:
+        return own
+    files = [None if other.value is None else f"predictions/{_subset_name(name, other.seed)}.npz" for other in others]
+    spread = CalibrationSeeds(
+        seeds=(data.calibration_seed, *(other.seed for other in others)),
+        values=(own.accuracy.value, *(other.value for other in others)),
+        predictions=(f"predictions/{name}.npz", *files),
+        reasons=(None, *(other.reason for other in others)),
+    )
+    accuracy = replace(own.accuracy, calibration=spread)
+    return replace(own, accuracy=accuracy, calibration_seconds=sum(other.seconds for other in others))
+
+
+def _file(context: RunContext, name: str) -> Path:
+    return context.directory.path / "predictions" / f"{name}.npz"
+
+
+def _subset_name(name: str, seed: int) -> str:
+    return f"{name}__seed{seed}"

@@ -1,0 +1,102 @@
+"""A run's first stage: the metric, data and networks, each checked in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from qbench.data import Data
+from qbench.errors import CaseError
+from qbench.metrics.spec import MetricSpec
+from qbench.models.base import ModelReference
+from qbench.network import Model, prepare_data, prepare_model, request_of
+from qbench.process.parent import call
+from qbench.run.context import RunContext
+from qbench.run.metric_choice import choose_metric
+from qbench.train.train import TRAINING_SECONDS, is_trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What a run starts from: its examples, its fp32 networks by name, and the metric that scores its variants."""
+
+    data: Data
+    models: Mapping[str, Model]
+    metric: MetricSpec
+
+
+def prepare(context: RunContext) -> Prepared | None:
+    """The data, the networks that open cases need and the metric; None where no case is open, or the data cannot be
+    read. A network that fails breaks its cases.
+
+    Raises ``UsageError`` where an earlier part of this run had other data, networks or another metric.
+    """
+    references = _list_references(context)
+    if not references:
+        return None
+    context.progress.stage("prepare", 1 + len(references))
+    data = _prepare_data(context)
+    if data is None:
+        return None
+    metric = choose_metric(context, data)
+    models = context.run_parallel(
+        "prepare", references, lambda reference: _prepare_model(context, data, metric, reference)
+    )
+    named = {reference.name: model for reference, model in zip(references, models, strict=True) if model is not None}
+    prepared = Prepared(data=data, models=named, metric=metric)
+    context.directory.require_same_inputs(_list_digests(prepared))
+    return prepared
+
+
+def _list_references(context: RunContext) -> list[ModelReference]:
+    """Each network of the open cases, once."""
+    models = (planned.case.variant.model for planned in context.tracker.open_cases())
+    return list({model.name: model for model in models}.values())
+
+
+def _prepare_data(context: RunContext) -> Data | None:
+    """The examples; None where they cannot be had, which breaks every case."""
+    train = any(planned.case.variant.mode == "qat" for planned in context.plan.cases)
+    request = request_of(context.suite.data, context.suite.base, train=train)
+    try:
+        data: Data = call(
+            prepare_data, request, context.cache, limits=context.limits, progress=context.progress.advance
+        )
+    except CaseError as error:
+        context.tracker.break_cases([planned.case for planned in context.plan.cases], "data", error)
+        return None
+    for note in data.notes:
+        context.progress.note(note)
+    context.progress.advance("data")
+    return data
+
+
+def _prepare_model(context: RunContext, data: Data, metric: MetricSpec, reference: ModelReference) -> Model | None:
+    """A network that was tried on the data; None where it fails, which breaks its cases."""
+    name, limits = reference.name, context.limits
+    if is_trained(reference):
+        limits = replace(limits, seconds=TRAINING_SECONDS)
+    model: Model | None = None
+    try:
+        report = context.report_under(name)
+        model = call(prepare_model, reference, data, metric, context.cache, limits=limits, progress=report)
+    except CaseError as error:
+        cases = [planned.case for planned in context.plan.cases if planned.case.variant.model.name == name]
+        context.tracker.break_cases(cases, "model", error)
+    for note in () if model is None else model.notes:
+        context.progress.note(note)
+    context.progress.advance(name)
+    return model
+
+
+def _list_digests(prepared: Prepared) -> dict[str, str]:
+    """What names the data and the networks of this run: a resumed run must have the same."""
+    data = prepared.data
+    digests = [data.calibration_digest, *(subset.digest for subset in data.other_subsets)]
+    digests += [data.training_digest] if data.request is not None and data.request.train else []
+    named = {"data": "+".join([*digests, data.evaluation_digest])}
+    for name, model in prepared.models.items():
+        named[f"model {name}"] = f"{model.weights_digest}+{model.code_digest}"
+    for name, model in prepared.models.items():
+        named |= {f"int8 {recipe} of {name}": digest for recipe, digest in model.int8_digests.items()}
+    return named

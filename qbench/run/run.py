@@ -1,0 +1,123 @@
+"""The story of a run: plan, prepare, build, evaluate, measure, record; it resumes where it was stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbench.cache import store
+from qbench.errors import UsageError
+from qbench.machine import fingerprint
+from qbench.plan.planner import load_backends, make_plan, measuring_cores
+from qbench.record.schema import Record
+from qbench.run import directory as run_directory
+from qbench.run.build_stage import build_variants
+from qbench.run.context import Progress, RunContext, now, open_context
+from qbench.run.diagnostics import keep_flip_images, keep_layer_numbers, warn_of_guessing
+from qbench.run.evaluate_stage import evaluate
+from qbench.run.measure_stage import make_record, measure
+from qbench.run.metric_choice import recall_metric
+from qbench.run.prepare_stage import prepare
+from qbench.run.runtimes_stage import compare_runtimes
+from qbench.suite import Suite
+
+__all__ = ["Progress", "RunResult", "run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """A run's folder and records; ``elapsed_seconds`` by stage; the exit code of design.md section 4; the command that
+    goes on with an interrupted one."""
+
+    folder: Path
+    records: list[Record]
+    elapsed_seconds: dict[str, float]
+    interrupted: bool
+    resume: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0: all cases ok or skipped with a reason; 1: some case failed; 130: interrupted."""
+        if self.interrupted:
+            return 130
+        return 1 if any(record.status == "failed" for record in self.records) else 0
+
+
+def run(
+    suite: Suite,
+    *,
+    out: Path | None,
+    only: str | None,
+    resume: Path | None,
+    jobs: int | None,
+    progress: Progress,
+) -> RunResult:
+    """Runs a suite; every case ends as a record. After Ctrl-C the result says how to resume."""
+    context = open_run(suite, out=out, only=only, resume=resume, jobs=jobs, progress=progress)
+    directory, elapsed, interrupted = context.directory, dict[str, float](), False
+    try:
+        with store.in_use(context.cache):
+            _run_stages(context, elapsed)
+        directory.tidy()
+    except KeyboardInterrupt:
+        interrupted = True
+    directory.write_end(finished=None if interrupted else now(), elapsed_seconds=elapsed)
+    return RunResult(
+        folder=directory.path,
+        records=directory.records(),
+        elapsed_seconds=elapsed,
+        interrupted=interrupted,
+        resume=directory.resume_command(suite, only) if interrupted else None,
+    )
+
+
+def open_run(
+    suite: Suite, *, out: Path | None, only: str | None, resume: Path | None, jobs: int | None, progress: Progress
+) -> RunContext:
+    """What the stages of a run are given: the suite's plan, the folder with ``run.json``, the cache; raises
+    ``UsageError`` before anything runs."""
+    cores = measuring_cores(suite, fingerprint.allowed_cores())
+    plan = make_plan(suite, load_backends(suite), cores=len(cores), only=only)
+    if not plan.cases and not plan.skipped:
+        raise UsageError(f"{suite.file}: nothing to run: {'; '.join(plan.notes) or 'the matrix holds no case'}")
+    cache = store.open_cache()
+    directory = run_directory.reopen(resume, suite) if resume else run_directory.create(suite, out)
+    jobs = jobs or len(fingerprint.allowed_cores())
+    context = open_context(suite, plan, directory, cache=cache, cores=cores, jobs=jobs, progress=progress)
+    directory.write_info(suite, plan, recall_metric(suite, directory.records()), started=context.started)
+    return context
+
+
+def _run_stages(context: RunContext, elapsed: dict[str, float]) -> None:
+    """All stages in order; ``elapsed`` gets how long each took."""
+    if done := len(context.tracker.done):
+        context.progress.note(f"{done} of {len(context.plan.cases)} cases are done already")
+    context.tracker.record_skips()
+    with _timed(elapsed, "prepare"):
+        prepared = prepare(context)
+    if prepared is None:
+        return
+    with _timed(elapsed, "build"):
+        built = build_variants(context, prepared)
+    with _timed(elapsed, "evaluate"):
+        evaluated = evaluate(context, prepared, built)
+        warn_of_guessing(context, prepared, evaluated)
+        evaluated = compare_runtimes(context, prepared, built, evaluated)
+        keep_flip_images(context, prepared, evaluated)
+        keep_layer_numbers(context, prepared, built)
+    with _timed(elapsed, "measure"):
+        for measured in measure(context, prepared, built):
+            context.tracker.record_result(make_record(context, built, evaluated, measured))
+
+
+@contextmanager
+def _timed(elapsed: dict[str, float], stage: str) -> Iterator[None]:
+    """Keeps how long a stage took, one that was interrupted too."""
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        elapsed[stage] = time.monotonic() - started

@@ -1,0 +1,1 @@
+"""Estimates, intervals and tests; pure, each with its source."""

@@ -1,0 +1,129 @@
+"""What concerns several keys of a suite, or the disk; found on the tree, so that no wrong value hides another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path as File
+from typing import Any
+
+from qbench.errors import Problem
+from qbench.suite.models_and_data import PATH_LOADERS, SOURCES, CalibrateSpec, EvaluateSpec
+from qbench.suite.types import near
+from qbench.suite.yaml_tree import Node, Path, path_text
+
+# Lists in which a second appearance is a slip of the pen.
+LISTS: tuple[Path, ...] = (
+    ("matrix", "modes"),
+    ("matrix", "backends"),
+    ("matrix", "threads"),
+    ("matrix", "batch_sizes"),
+    *(("quantize", mode, "skip_layers") for mode in ("dynamic", "static", "qat")),
+)
+
+
+def problems(root: Node, *, base: File | None) -> list[Problem]:
+    """Duplicates, cells of unknown models, one split for two purposes; missing files if ``base`` is a folder."""
+    collected = [*_duplicates(root), *_model_names(root), *_cell_models(root), *_splits(root)]
+    if base is not None:
+        collected += _missing_files(root, base)
+    return collected
+
+
+def _items(root: Node, path: Path) -> list[Node]:
+    node = root.at(path)
+    return node.value if node is not None and isinstance(node.value, list) else []
+
+
+def _duplicates(root: Node) -> Iterator[Problem]:
+    for path in LISTS:
+        values: list[tuple[type, Any]] = []  # 1 and true are equal in Python, not in a suite
+        for index, node in enumerate(_items(root, path)):
+            value = (type(node.value), node.plain())
+            if value in values and not node.broken:
+                yield node.mark.problem("named twice; remove one", path_text((*path, index)))
+            values.append(value)
+
+
+def _named(root: Node) -> Iterator[tuple[Path, Node]]:
+    """The name of each model that has one, with its path."""
+    for index, node in enumerate(_items(root, ("models",))):
+        inner = node.child("name")
+        name, path = (node, ("models", index)) if inner is None else (inner[1], ("models", index, "name"))
+        if isinstance(name.value, str):
+            yield path, name
+
+
+def _model_names(root: Node) -> Iterator[Problem]:
+    first: dict[str, Path] = {}
+    for path, name in _named(root):
+        if name.value in first:
+            what = f"the name '{name.value}' is taken by {path_text(first[name.value])}; give each model its own"
+            yield name.mark.problem(what, path_text(path))
+        else:
+            first[name.value] = path
+
+
+def _cell_models(root: Node) -> Iterator[Problem]:
+    models = [name.value for _, name in _named(root)]
+    for key in ("include", "exclude"):
+        for index, cell in enumerate(_items(root, ("matrix", key))):
+            named = cell.child("model")
+            if named is None or not isinstance(named[1].value, str) or named[1].value in models:
+                continue
+            name = named[1].value
+            what = f"no model named '{name}' in this suite{near(name, models) or ';'} models: {', '.join(models)}"
+            yield named[1].mark.problem(what, path_text(("matrix", key, index, "model")))
+
+
+def _splits(root: Node) -> Iterator[Problem]:
+    data = root.at(("data",))
+    if data is None or not isinstance(data.value, dict):
+        return
+    overlap = root.at(("data", "overlap"))
+    if overlap is not None and overlap.value == "allow":
+        return
+    calibrate, evaluate = (root.at(("data", key, "split")) for key in ("calibrate", "evaluate"))
+    split = CalibrateSpec().split if calibrate is None else calibrate.value
+    other = EvaluateSpec().split if evaluate is None else evaluate.value
+    if split == other:
+        path: Path = ("data", "calibrate" if evaluate is None else "evaluate", "split")
+        what = (
+            f"calibration and evaluation both take '{split}'; a score on examples that the calibration saw "
+            "proves nothing, so take another split for one of them, or set `overlap: allow` where that is meant"
+        )
+        yield list(root.walk(path))[-1][1].mark.problem(what, path_text(path))
+
+
+def _missing_files(root: Node, base: File) -> Iterator[Problem]:
+    for path, is_python in _file_keys(root):
+        node = root.at(path)
+        if node is None or not isinstance(node.value, str) or not node.value.strip():
+            continue
+        text = node.value.rpartition(":")[0] if is_python else node.value
+        target = (base / File(text).expanduser()).resolve()
+        if text and not target.exists():
+            what = f"no such file or folder: {target}; paths start at the suite's own folder"
+            yield node.mark.problem(what, path_text(path))
+
+
+def int8_paths(root: Node, path: Path) -> Iterator[Path]:
+    """Every key below ``int8`` that may hold a path: itself, its items, and the key ``file`` of each."""
+    node = root.at(path)
+    if node is None:
+        return
+    steps: list[str | int] = [*range(len(node.value))] if isinstance(node.value, list) else []
+    steps += [str(key) for key in node.value] if isinstance(node.value, dict) and "file" not in node.value else []
+    for place in (path, *((*path, step) for step in steps)):
+        yield place
+        yield (*place, "file")
+
+
+def _file_keys(root: Node) -> Iterator[tuple[Path, bool]]:
+    """Paths of the keys that hold a path, and whether a function's name follows it."""
+    for index, _ in enumerate(_items(root, ("models",))):
+        yield ("models", index, "weights"), False
+        yield from ((path, False) for path in int8_paths(root, ("models", index, "int8")))
+        for key in SOURCES:
+            yield ("models", index, "source", key), key == "python"
+    for loader in PATH_LOADERS:
+        yield ("data", "dataset", loader), loader == "python"

@@ -1,0 +1,258 @@
+"""What a suite asks for: the matrix, how to quantize, how to measure, what to gate; every key with its default.
+
+Docstrings and descriptions go to the JSON Schema that editors read.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from pydantic import ConfigDict, Field, JsonValue, model_validator
+
+from qbench import registry
+from qbench.quant.recipe import Recipe
+from qbench.suite.accuracy import AccuracyGate
+from qbench.suite.recipes import Flow, Percentile
+from qbench.suite.types import (
+    BackendName,
+    CalibratorName,
+    Count,
+    ModelName,
+    Positive,
+    Ratio,
+    Section,
+    Seed,
+    Share,
+    ShareOrZero,
+    ShareToOne,
+    Text,
+    Whole,
+    Yes,
+    wrong,
+)
+
+Mode = Literal["fp32", "dynamic", "static", "qat"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+UNIQUE: dict[str, JsonValue] = {"uniqueItems": True}
+
+
+class IncludeCell(Section):
+    """Cells to add to the matrix; a key left out means every value that the suite names."""
+
+    model: ModelName | None = Field(None, description="One of the suite's models; null: each of them.")
+    mode: Mode = Field(description="The mode.")
+    backend: BackendName = Field(description="The backend.")
+    threads: Count | None = Field(None, description="Threads; null: each number in matrix.threads.")
+    batch_size: Count | None = Field(None, description="Batch size; null: each number in matrix.batch_sizes.")
+    recipe: Text | None = Field(None, description="One of the suite's recipes, by name; null: each of them.")
+
+
+class ExcludeCell(Section):
+    """Cells to take out of the matrix: those that agree with every key given."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    model: ModelName | None = Field(None, description="One of the suite's models.")
+    mode: Mode | None = Field(None, description="A mode.")
+    backend: BackendName | None = Field(None, description="A backend.")
+    threads: Count | None = Field(None, description="A number of threads.")
+    batch_size: Count | None = Field(None, description="A batch size.")
+    recipe: Text | None = Field(None, description="One of the suite's recipes, by name.")
+
+    @model_validator(mode="after")
+    def _names_something(self) -> ExcludeCell:
+        if all(value is None for _, value in self):
+            raise wrong("expected at least one of model, mode, backend, threads, batch_size and recipe")
+        return self
+
+
+class Matrix(Section):
+    """What is crossed with the models: modes x backends x threads x batch sizes, as in CI matrices."""
+
+    modes: tuple[Mode, ...] = Field(MODES, min_length=1, description="Numeric modes.", json_schema_extra=UNIQUE)
+    backends: tuple[BackendName, ...] = Field(
+        tuple(name for name in registry.BUILT_IN["backend"] if name != "fake"),
+        min_length=1,
+        description="What runs the models; one that is missing here is skipped with the reason.",
+        json_schema_extra=UNIQUE,
+    )
+    threads: tuple[Count, ...] = Field(
+        (1,),
+        min_length=1,
+        description="Threads of one inference; more than this machine has cores are skipped, with the reason.",
+        json_schema_extra=UNIQUE,
+    )
+    batch_sizes: tuple[Count, ...] = Field(
+        (1,), min_length=1, description="Examples in one call.", json_schema_extra=UNIQUE
+    )
+    include: tuple[IncludeCell, ...] = Field((), description="Cells to add; `exclude` does not touch them.")
+    exclude: tuple[ExcludeCell, ...] = Field((), description="Cells to take out.")
+
+
+class ModeKeys(Section):
+    """How one mode makes a model int8."""
+
+    flow: Flow | None = Field(None, description="eager, fx, pt2e or onnx; null takes the backend's own.")
+    per_channel: Yes | None = Field(None, description="Weights per channel; null takes the backend's best.")
+    skip_layers: tuple[Text, ...] = Field(
+        (), description="Names or patterns (block.*) of layers that stay in floating point.", json_schema_extra=UNIQUE
+    )
+    first_layer_float: Yes = Field(False, description="The first layer stays in floating point.")
+    last_layer_float: Yes = Field(False, description="The last layer stays in floating point.")
+
+
+class DynamicKeys(ModeKeys):
+    """How dynamic quantization makes a model int8."""
+
+    embeddings: Yes = Field(False, description="Tables of Embedding as quint8 per row, too (torch engines).")
+
+
+class RangeKeys(ModeKeys):
+    """How activations become int8 ahead of time."""
+
+    symmetric: Yes | None = Field(None, description="Activations symmetric about zero; null: the backend's best.")
+    reduce_range: Yes | None = Field(
+        None, description="7 bits for activations, with which no sum overflows 16 bits; null: 8 bits."
+    )
+    narrow_weights: Yes | None = Field(
+        None,
+        description="Where a kernel adds products in 16 bits on this CPU, wider steps for weights, so that no sum "
+        "overflows; null: yes, unless reduce_range is given.",
+    )
+    clip_ranges: Yes = Field(True, description="A ReLU6 or Hardtanh cuts the range of the layer before it.")
+    min_coverage: Share = Field(
+        0.5,
+        description="A variant with a smaller share of its multiply-accumulates in int8 fails; one whose share cannot "
+        "be known is told in a warning and does not.",
+    )
+
+
+class StaticKeys(RangeKeys):
+    """How static quantization makes a model int8."""
+
+    calibrator: CalibratorName | None = Field(
+        None, description="How activation ranges are chosen; null: the backend's best."
+    )
+    percentile: Percentile = Field(99.99, description="Per cent of the values inside the range (percentile).")
+
+
+class QatKeys(RangeKeys):
+    """How quantization-aware training makes a model int8; it tracks ranges itself, so it has no calibrator."""
+
+    epochs: Count = Field(1, description="Passes over the training split.")
+    learning_rate: Positive = Field(1e-3, description="Step size of the optimizer.")
+    batch_size: Count = Field(64, description="Examples of one training step.")
+    samples: Count | None = Field(None, description="Most examples to train on, drawn by the seed; null: all.")
+    seed: Seed = Field(0, description="Seed of the order of examples.")
+    schedule: Literal["cosine", "constant"] = Field("cosine", description="How the learning rate goes.")
+    distill: ShareToOne | None = Field(
+        None,
+        description="Share of the loss that is the distance to the fp32 network's outputs, 0 to 1; null: 0, or 1 where "
+        "the data has no labels.",
+    )
+
+
+class DynamicRecipe(DynamicKeys):
+    """The mode `dynamic`: weights int8 ahead of time, activations quantized on the fly."""
+
+    backends: dict[BackendName, DynamicKeys] = Field({}, description="Other values for single backends.")
+
+
+class StaticRecipe(StaticKeys):
+    """The mode `static`: weights and activations int8, ranges from calibration."""
+
+    backends: dict[BackendName, StaticKeys] = Field({}, description="Other values for single backends.")
+
+
+class QatRecipe(QatKeys):
+    """The mode `qat`: a short training with fake quantization, then as static."""
+
+    backends: dict[BackendName, QatKeys] = Field({}, description="Other values for single backends.")
+
+
+class Quantize(Section):
+    """How a model becomes int8, by mode; every key has a good default."""
+
+    canonicalize: Yes = Field(
+        True, description="First rewrite the network into an equal one that quantizers match (fold BatchNorm, ...)."
+    )
+
+    dynamic: DynamicRecipe = Field(DynamicRecipe(), description="Dynamic quantization.")
+    static: StaticRecipe = Field(StaticRecipe(), description="Static quantization.")
+    qat: QatRecipe = Field(QatRecipe(), description="Quantization-aware training.")
+
+    def recipe(self, mode: str, backend: str) -> Recipe:
+        """The recipe of a mode on a backend: the mode's keys, then those given for that backend."""
+        if mode == "fp32":
+            return Recipe(canonicalize=self.canonicalize)
+        keys: DynamicRecipe | StaticRecipe | QatRecipe = getattr(self, mode)
+        values = keys.model_dump(exclude={"backends"}) | {"canonicalize": self.canonicalize}
+        if (override := keys.backends.get(backend)) is not None:
+            values |= override.model_dump(exclude_unset=True)
+        return Recipe(**values)
+
+
+class MeasureSpec(Section):
+    """How latency is measured."""
+
+    protocol: Literal["paired", "sequential", "both"] = Field(
+        "paired",
+        description="paired: baseline and contender in turn, until the precision is reached; sequential: warm-up "
+        "calls, then a fixed number of calls, as in the literature; both: paired, and sequential beside it.",
+    )
+    precision: Share = Field(0.02, description="Half width of the speed-up's interval at which to stop.")
+    max_seconds: Positive = Field(30.0, description="Most seconds of measuring for one case.")
+    processes: Count = Field(
+        3, description="Processes for one case: ratios differ by some per cent from one to the next."
+    )
+    cores: tuple[Whole, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Cores to measure on, by number (say those that the system isolates); a case takes the last ones. "
+        "null: all that this process may use.",
+        json_schema_extra=UNIQUE,
+    )
+    warmup_calls: Whole = Field(10, description="Calls before the timed ones.")
+    calls: Count = Field(100, description="Timed calls (protocol sequential).")
+    cold_starts: Count = Field(6, description="Least processes in which loading and the first calls are timed.")
+    seed: Seed = Field(0, description="Seed of the order of blocks.")
+
+
+class EvaluateKeys(Section):
+    """What is evaluated beside predictions and scores."""
+
+    layers: Yes = Field(
+        False,
+        description="SQNR and cosine of each layer's output against fp32, on calibration examples, and the share of "
+        "values on evaluation examples that it clips.",
+    )
+
+
+class LatencyGate(Section):
+    """What latency must hold."""
+
+    max_regression: ShareOrZero = Field(0.05, description="Largest slowdown against the stored baseline.")
+    min_speedup: Positive | None = Field(None, description="Smallest speed-up over fp32; null: not gated.")
+
+
+class SizeGate(Section):
+    """What size must hold."""
+
+    max_ratio: Ratio | None = Field(None, description="Largest int8 bytes over fp32 bytes; null: not gated.")
+
+
+class GateSpec(Section):
+    """What `qbench gate` demands."""
+
+    latency: LatencyGate = Field(LatencyGate(), description="Latency.")
+    accuracy: AccuracyGate = Field(AccuracyGate(), description="Accuracy.")
+    size: SizeGate = Field(SizeGate(), description="Size.")
+
+
+class Limits(Section):
+    """What one case may take before it is stopped."""
+
+    stage_seconds: Positive = Field(
+        600.0, description="A build, evaluation or measurement that takes longer is stopped and fails."
+    )
+    memory_bytes: Count | None = Field(None, description="Most memory of a worker; null: no limit.")

@@ -1,0 +1,170 @@
+"""The values of a suite: names, shares, counts; each says in plain words what is wrong with it.
+
+A value that does not fit raises through ``wrong``; ``words`` turns everything else that pydantic finds
+into the same kind of sentence.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationInfo,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from qbench import registry
+
+SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
+# A case id becomes a file name, and 255 bytes is the longest that common file systems take.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%\s*")
+
+
+class Section(BaseModel):
+    """What every part of a suite shares: it cannot change, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Names:
+    """The registry's names by kind, asked once per parsed suite (each answer reads every installed package)."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def of(self, kind: str) -> tuple[str, ...]:
+        """The sorted names of a kind."""
+        if kind not in self._known:
+            self._known[kind] = registry.names(kind)
+        return self._known[kind]
+
+
+def known(info: ValidationInfo) -> Names:
+    """The names that validation was started with, or fresh ones where a model is made by hand."""
+    return info.context if isinstance(info.context, Names) else Names()
+
+
+def wrong(what: str, *at: str | int) -> PydanticCustomError:
+    """The error to raise: ``what`` in plain words, ``at`` the place below the value that is being checked."""
+    return PydanticCustomError("qbench", "{what}", {"what": what, "at": at})
+
+
+def near(name: str, options: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` where one of the options is close, else nothing."""
+    matches = difflib.get_close_matches(name, list(options), n=1)
+    return f"; did you mean '{matches[0]}'?" if matches else ""
+
+
+def shown(value: Any) -> str:
+    """The value as a message shows it: short, and in YAML's words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…{text[-1]}"
+
+
+def _registered(kind: str, name: Any, info: ValidationInfo) -> str:
+    if not isinstance(name, str):
+        raise wrong(f"expected the name of a {kind}, got {shown(name)}")
+    options = known(info).of(kind)
+    if name not in options:
+        raise wrong(registry.unknown(kind, name, options))
+    return name
+
+
+def _share(value: Any, *, zero: bool, above_one: bool) -> float:
+    number = value
+    if isinstance(value, str) and (match := PERCENT.fullmatch(value)):
+        number = float(match[1]) / 100
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        raise wrong(f"expected a share such as 2% or 0.02, got {shown(value)}")
+    if number < 0 or (number == 0 and not zero):
+        raise wrong(f"expected a share {'of at least' if zero else 'above'} 0, got {shown(value)}")
+    if number >= 1 and not above_one:
+        hint = "" if isinstance(value, str) else f"; did you mean {number:g}%?"
+        raise wrong(f"expected a share below 100% (1.0), got {shown(value)}{hint}")
+    return float(number)
+
+
+def _matching(pattern: re.Pattern[str], rule: str, value: str) -> str:
+    if not pattern.fullmatch(value):
+        raise wrong(f"{rule}, got {shown(value)}")
+    return value
+
+
+def _free(value: str) -> str:
+    if value == "baselines":
+        raise wrong("the name is taken: reports/baselines/ holds the baselines of every suite; take another")
+    return value
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise wrong("expected text, got nothing between the quotes")
+    return value
+
+
+def _python(value: str) -> str:
+    file, _, attribute = value.rpartition(":")
+    if not file or not attribute.isidentifier():
+        raise wrong(f"expected file.py:function, got {shown(value)}; write the function's name behind a colon")
+    return value
+
+
+def _name_schema(kind: str) -> WithJsonSchema:
+    """Editors complete the built-ins; a name that a package registers is as good."""
+    return WithJsonSchema({"anyOf": [{"enum": sorted(registry.BUILT_IN[kind])}, {"type": "string"}]})
+
+
+SHARE_SCHEMA = WithJsonSchema(
+    {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^\s*[0-9.]+\s*%\s*$"}]}
+)
+
+Yes = StrictBool
+Text = Annotated[StrictStr, AfterValidator(_text)]
+Whole = Annotated[StrictInt, Field(ge=0, le=2**53)]
+Count = Annotated[StrictInt, Field(ge=1, le=2**53)]
+Seed = Annotated[StrictInt, Field(ge=0, lt=2**32)]
+Number = Annotated[StrictFloat, Field(allow_inf_nan=False)]
+Positive = Annotated[StrictFloat, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, PlainValidator(partial(_share, zero=False, above_one=False)), SHARE_SCHEMA]
+ShareOrZero = Annotated[float, PlainValidator(partial(_share, zero=True, above_one=False)), SHARE_SCHEMA]
+ShareToOne = Annotated[StrictFloat, Field(ge=0, le=1, allow_inf_nan=False)]
+Ratio = Annotated[float, PlainValidator(partial(_share, zero=False, above_one=True)), SHARE_SCHEMA]
+SuiteName = Annotated[
+    StrictStr,
+    Field(max_length=100),
+    AfterValidator(partial(_matching, SLUG, "expected a short name of a-z, 0-9, '.', '_' and '-'")),
+    AfterValidator(_free),
+    WithJsonSchema({"type": "string", "pattern": f"^{SLUG.pattern}$", "maxLength": 100}),
+]
+ModelName = Annotated[
+    StrictStr,
+    AfterValidator(partial(_matching, NAME, "expected a name of letters, digits, '.', '_' and '-'")),
+    WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$", "examples": sorted(registry.BUILT_IN["model"])}),
+]
+PythonTarget = Annotated[StrictStr, AfterValidator(_python)]
+BackendName = Annotated[str, PlainValidator(partial(_registered, "backend")), _name_schema("backend")]
+CalibratorName = Annotated[str, PlainValidator(partial(_registered, "calibrator")), _name_schema("calibrator")]

@@ -1,0 +1,78 @@
+"""What a built-in model learns from: the training split of the data set that a suite names, or its own data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbench import registry
+from qbench.data import DataRequest
+from qbench.datasets import validation
+from qbench.datasets.base import Dataset, Examples
+from qbench.errors import DataError, ModelError
+from qbench.models.base import BuiltIn
+
+LARGEST = 1000  # class numbers below this are believed however few examples there are
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSet:
+    """What a built-in learns from; ``note`` tells where it is not what the suite names."""
+
+    dataset: Dataset
+    split: str
+    examples: Examples
+    note: str | None
+
+    @property
+    def labels(self) -> Any:
+        """The class numbers of the examples."""
+        return self.examples.labels
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return self.dataset.classes or int(self.labels.max()) + 1
+
+
+def choose_training_set(builtin: BuiltIn, request: DataRequest) -> TrainingSet:
+    """The training split of the data set that was asked for, else of the built-in's own."""
+    dataset = open_dataset(request)
+    why = f"it has no split but '{request.evaluate_split}', which is evaluated"
+    for split in dict.fromkeys(("train", request.calibrate_split)):
+        if split not in dataset.splits or split == request.evaluate_split:
+            continue
+        examples = dataset.load(split)
+        if examples.labels is not None:
+            validation.check(dataset, split, examples)
+            _require_classes(examples, f"{dataset.name}: split '{split}'", builtin.name)
+            return TrainingSet(dataset=dataset, split=split, examples=examples, note=None)
+        why = f"the examples of its split '{split}' have no labels"
+    if builtin.dataset is None:
+        raise ModelError(f"{builtin.name} cannot be trained on {dataset.name}: {why}")
+    own: Dataset = registry.load("dataset", builtin.dataset)(None, base=Path(), options={})
+    note = f"{builtin.name} cannot be trained on {dataset.name} ({why}): it is trained on its own data set, {own.name}"
+    return TrainingSet(dataset=own, split="train", examples=own.load("train"), note=note)
+
+
+def open_dataset(request: DataRequest) -> Dataset:
+    """The data set that was asked for; nothing of it is read yet."""
+    dataset: Dataset = registry.load("dataset", request.loader)(
+        request.value, base=request.base, options=request.options
+    )
+    return dataset
+
+
+def _require_classes(examples: Examples, where: str, name: str) -> None:
+    labels = np.asarray(examples.labels)
+    fits = labels.ndim == 1 and labels.dtype.kind in "iub"
+    # Whole numbers may be anything: years and identifiers would ask for an output each.
+    if not fits or labels.min() < 0 or labels.max() >= max(LARGEST, len(labels)):
+        raise DataError(
+            f"{where}: {name} learns classes, so labels must be whole numbers from 0 on, one an example; these are "
+            f"{labels.dtype} of shape {labels.shape}, from {labels.min():g} to {labels.max():g}; bring your own model, "
+            "or `weights` for this one"
+        )

@@ -1,0 +1,325 @@
+"""OpenVINO: settings read back, threads where they may run, coverage from the kernels that ran, NNCF's default."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx_networks import Draft
+
+from qbench import registry
+from qbench.backends import openvino as backend
+from qbench.backends.base import BuildJob
+from qbench.errors import BuildError, MeasureError, ModeImpossible
+from qbench.models.base import Network
+from qbench.quant.artifacts import coverage, openvino_model
+from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.onnx import onnxruntime_layers
+from qbench.quant.onnx.onnxruntime_layers import Executed
+from qbench.quant.recipe import Recipe
+
+BACKEND = registry.load("backend", "openvino")
+pytestmark = pytest.mark.skipif(BACKEND.missing() is not None, reason=str(BACKEND.missing()))
+ROOT = Path(__file__).parent.parent.parent
+CONV, PRODUCT = 8 * 8 * 16 * 16 * 9, 1024 * 10
+
+
+def images(n=32):
+    return (np.random.default_rng(0).random((n, 16, 8, 8), dtype=np.float32),)
+
+
+def network(file, *, batch="n", more=()):
+    """Two branches of convolutions that are added, ``more`` nodes from ``s`` to ``t``, a matrix product."""
+    rng = np.random.default_rng(1)
+    shapes = {"first": (16, 16, 3, 3), "second": (16, 16, 3, 3), "table": (1024, 10)}
+    weights = {name: rng.standard_normal(shape).astype(np.float32) / 12 for name, shape in shapes.items()}
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["a"], name="left", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], name="relu"),
+        helper.make_node("Conv", ["x", "second"], ["c"], name="/right/Conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["b", "c"], ["s"], name="sum"),
+        *(more or [helper.make_node("Relu", ["s"], ["t"], name="last")]),
+        helper.make_node("Flatten", ["t"], ["f"], name="flat"),
+        helper.make_node("MatMul", ["f", "table"], ["y"], name="product"),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [value("x", TensorProto.FLOAT, [batch, 16, 8, 8])],
+        [value("y", TensorProto.FLOAT, [batch, 10])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(file))
+    return file
+
+
+def build(mode, source, folder, calibration=None, backend=BACKEND, **recipe):
+    folder.mkdir()
+    job = BuildJob(
+        network=Network(kind="onnx", path=source),
+        mode=mode,
+        recipe=backend.resolve(mode, Recipe(**recipe)),
+        calibration=calibration or images(),
+        training=None,
+        folder=folder,
+    )
+    return backend.build(job)
+
+
+def outputs(runner, inputs):
+    return runner.outputs(runner(runner.prepare(inputs)))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return network(tmp_path_factory.mktemp("onnx") / "model.onnx")
+
+
+@pytest.fixture(scope="module")
+def by_nncf(source, tmp_path_factory):
+    """NNCF's int8 of the network: built once."""
+    folder = tmp_path_factory.mktemp("nncf") / "x"
+    return build("static", source, folder, framework_default=True), folder
+
+
+def test_fp32_gives_what_onnx_runtime_gives_at_any_batch_size(source, tmp_path):
+    """The file is the user's own, and runs in fp32 whatever the CPU would prefer."""
+    from qbench.quant.onnx import onnxruntime_session
+
+    built = build("fp32", source, tmp_path / "x")
+    runner = BACKEND.load(tmp_path / "x" / built.file, threads=1)
+    for n in (1, 5):
+        np.testing.assert_allclose(
+            outputs(runner, images(n)), onnxruntime_session.run(source, images(n)), rtol=1e-4, atol=1e-4
+        )
+    assert runner.observed()["inference_precision"] == "f32"
+    found = {one.name: (one.macs, one.int8) for one in built.layers}
+    assert found == {"left": (CONV, False), "/right/Conv": (CONV, False), "product": (PRODUCT, False)}
+
+
+def einsums(file):
+    """MatMul, two einsums of activations, MatMul: 16 x 64 tokens."""
+    rng = np.random.default_rng(1)
+    weights = {"w": rng.standard_normal((64, 64)) / 8, "table": rng.standard_normal((64, 10)) / 8}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], name="first"),
+        helper.make_node("Einsum", ["h", "h"], ["s"], equation="bid,bjd->bij", name="scores"),
+        helper.make_node("Softmax", ["s"], ["p"], name="softmax"),
+        helper.make_node("Einsum", ["p", "h"], ["o"], equation="bij,bjd->bid", name="mixed"),
+        helper.make_node("MatMul", ["o", "table"], ["y"], name="last"),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [value("x", TensorProto.FLOAT, ["n", 16, 64])],
+        [value("y", TensorProto.FLOAT, ["n", 16, 10])],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(file))
+    return file
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_an_einsum_of_activations_counts_as_float(name, tmp_path):
+    """It stays float on both engines: coverage is the share of the other two products, not 100 %."""
+    tokens = (np.random.default_rng(0).standard_normal((8, 16, 64)).astype(np.float32),)
+    built = build(
+        "static", einsums(tmp_path / "m.onnx"), tmp_path / "x", tokens, backend=registry.load("backend", name)
+    )
+    products = {"first": 16 * 64 * 64, "scores": 16 * 16 * 64, "mixed": 16 * 16 * 64, "last": 16 * 64 * 10}
+    assert {one.name: one.macs for one in built.layers} == products
+    assert [one.name for one in built.layers if one.int8] == ["first", "last"]
+
+
+def patches(file):
+    """The beginning of a vision transformer: a convolution makes tokens, a class token stands before them."""
+    draft = Draft()
+    kernel = [draft.weight("patch.weight", 32, 16, 2, 2), draft.bias("patch.bias", 32)]
+    draft.add("Conv", ["x", *kernel], "patch", kernel_shape=[2, 2], strides=[2, 2])
+    draft.add("Shape", ["x"], "shape", start=0, end=1)
+    draft.add("Concat", ["shape_out", draft.constant("one", np.int64([1, 32]))], "size", axis=0)
+    draft.add("Expand", [draft.weight("token", 1, 1, 32), "size_out"], "expanded")
+    draft.add("Reshape", ["patch_out", draft.constant("flat", np.int64([0, 32, 16]))], "tokens")
+    draft.add("Transpose", ["tokens_out"], "rows", perm=[0, 2, 1])
+    draft.add("Concat", ["expanded_out", "rows_out"], "all", axis=1)
+    norm = [draft.constant("g", np.ones(32, np.float32)), draft.constant("h", np.zeros(32, np.float32))]
+    draft.add("LayerNormalization", ["all_out", *norm], "norm", axis=-1)
+    draft.add("MatMul", ["norm_out", draft.weight("w", 32, 10)], "product", outputs=["y"])
+    onnx.save(draft.model({"x": ["n", 16, 8, 8]}, {"y": ["n", 17, 10]}), str(file))
+    return file
+
+
+def test_a_convolution_that_a_concat_reads_keeps_its_biases(tmp_path):
+    """A ViT had 1.8 dB on OpenVINO where ONNX Runtime has 32.4: bytes between the convolution and the Concat with the
+    class token made OpenVINO add the bias of channel 0 to all. It reads floats there; both runtimes agree."""
+    inputs = (images(64)[0] - np.float32(0.5),)
+    found = []
+    for name in ("onnxruntime", "openvino"):
+        backend = registry.load("backend", name)
+        built = build("static", patches(tmp_path / "m.onnx"), tmp_path / name, inputs, backend=backend)
+        assert all(layer.int8 for layer in built.layers)
+        found.append(outputs(backend.load(tmp_path / name / built.file, threads=1), inputs))
+    noise = np.square(found[0] - found[1]).sum() / np.square(found[0]).sum()
+    assert -10 * np.log10(noise) > 25
+
+
+def test_outputs_are_copies(source):
+    """The request writes the next result over the last one; what was handed out must not change."""
+    runner = BACKEND.load(source, threads=1)
+    first = outputs(runner, images(1))
+    kept = first.copy()
+    outputs(runner, (images(2)[0][1:],))
+    assert np.array_equal(first, kept)
+
+
+def test_nncf_quantizes_and_every_layer_is_seen_in_an_int8_kernel(by_nncf, source):
+    """The framework's default travels as one file, whose branches run in another order than they are written."""
+    built, folder = by_nncf
+    assert zipfile.ZipFile(folder / built.file).namelist() == ["model.xml", "model.bin"]
+    assert coverage.share(built.layers) == 1.0
+    assert {one.name for one in built.layers} == {"left", "/right/Conv", "product"}
+    runner = BACKEND.load(folder / built.file, threads=1)
+    expected = outputs(BACKEND.load(source, threads=1), images())
+    assert 0 < np.abs(outputs(runner, images()) - expected).max() < 0.1 * np.abs(expected).max()
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 0.7 * source.stat().st_size
+
+
+def test_largest_weights_meet_largest_activations_and_nothing_overflows(tmp_path):
+    """Without VNNI, OpenVINO adds two products of bytes in 16 bits: all weights and all inputs at their largest would
+    give about half of what they should."""
+    fp32 = network(tmp_path / "m.onnx")
+    model = onnx.load(str(fp32))
+    for tensor in model.graph.initializer[:2]:
+        tensor.CopyFrom(numpy_helper.from_array(np.ones((16, 16, 3, 3), np.float32), tensor.name))
+    onnx.save(model, str(fp32))
+    x = (np.ones((1, 16, 8, 8), np.float32),)
+    built = build("static", fp32, tmp_path / "x", x, calibrator="minmax")
+    assert coverage.share(built.layers) == 1.0
+    expected = outputs(BACKEND.load(fp32, threads=1), x)
+    found = outputs(BACKEND.load(tmp_path / "x" / built.file, threads=1), x)
+    assert np.abs(found - expected).max() < 0.03 * np.abs(expected).max()
+
+
+def test_a_float_kernel_that_writes_int8_is_no_int8_layer(tmp_path):
+    """OpenVINO calls such a layer i8; its kernel's name tells that it multiplied floats."""
+    weight = numpy_helper.from_array(np.ones((16, 16, 1, 1), np.float32), "up")
+    more = [
+        helper.make_node("Relu", ["s"], ["r"], name="last"),
+        helper.make_node("Constant", [], ["up"], value=weight, name="constant"),
+        helper.make_node("ConvTranspose", ["r", "up"], ["t"], name="transposed"),
+    ]
+    built = build("static", network(tmp_path / "m.onnx", more=more), tmp_path / "x", framework_default=True)
+    (layer,) = [one for one in built.layers if one.name == "transposed"]
+    assert layer.operator.startswith("Deconvolution")
+    assert layer.int8 == layer.operator.lower().endswith("_i8")
+
+
+def test_a_fixed_batch_is_filled(tmp_path):
+    """Calibrated in whole batches; layers count for one example."""
+    built = build("static", network(tmp_path / "m.onnx", batch=3), tmp_path / "x", framework_default=True)
+    assert built.fixed_batch == 3
+    assert [one.macs for one in built.layers] == [CONV, CONV, PRODUCT]
+    runner = BACKEND.load(tmp_path / "x" / built.file, threads=1)
+    assert outputs(runner, images(3)).shape == (3, 10)
+
+
+def test_what_is_set_is_read_back(source):
+    """Threads, one stream, no pinning: as the compiled model tells them."""
+    for threads in range(1, min(2, len(os.sched_getaffinity(0))) + 1):
+        seen = BACKEND.load(source, threads=threads).observed()
+        assert (seen["threads"], seen["interop_threads"], seen["pinned_by_runtime"]) == (threads, 1, False)
+
+
+ON_ONE_CORE = """
+import os, sys
+import openvino  # as in a measuring process: imported before it is pinned
+from pathlib import Path
+import numpy as np
+from qbench.backends.openvino import BACKEND, TASKS
+core = max(os.sched_getaffinity(0))
+before = set(os.listdir(TASKS))
+os.sched_setaffinity(0, [core])
+runner = BACKEND.load(Path(sys.argv[1]), threads=1)
+runner(runner.prepare((np.zeros((1, 16, 8, 8), np.float32),)))
+seen = runner.observed()
+own = [task for task in os.listdir(TASKS) if task not in before or task == str(os.getpid())]
+assert {tuple(os.sched_getaffinity(int(task))) for task in own} == {(core,)}
+print(seen["threads"], BACKEND.load(Path(sys.argv[1]), threads=2).observed()["threads"])
+"""
+
+
+def test_threads_stay_on_the_cores_of_the_process(source):
+    """Pinned after the import, every thread of the model may run on that core only; a second one is not had there, and
+    the read-back says so."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    found = subprocess.check_output([sys.executable, "-c", ON_ONE_CORE, str(source)], text=True, env=environment)
+    assert found.split() == ["1", "1"]
+
+
+def test_a_thread_outside_the_cores_of_the_process_is_no_measurement():
+    """Only threads that came with the model count: those of other libraries idle."""
+    me = os.getpid()
+    backend._require_inside({me: {0}, 7: {0, 1}, 8: {0}}, frozenset([7]))
+    with pytest.raises(MeasureError, match=r"run on the cores 1, outside those of this process \(0\)"):
+        backend._require_inside({me: {0}, 7: {0, 1}, 8: {0}}, frozenset([8]))
+
+
+def test_layers_are_matched_by_name_and_then_by_size():
+    """Two layers of one size in another order keep their own precision; what lost its name falls into its place."""
+
+    def one(name, macs, int8=False):
+        return Executed(names=frozenset([name]), layer=Layer(name=name, operator="x", macs=macs, int8=int8))
+
+    reference = [one("a", 10), one("b", 10), one("c", 30)]
+    ran = [one("b", 10, True), one("a", 10), one("renamed", 30, True)]
+    assert [layer.int8 for layer in onnxruntime_layers.match(reference, ran)] == [False, True, True]
+    assert [layer.name for layer in onnxruntime_layers.match(reference, ran)] == ["a", "b", "c"]
+
+
+def test_without_the_packages_the_reason_names_the_extra(monkeypatch):
+    """A plan skips the cases and says what to install."""
+    monkeypatch.setattr(backend.importlib.util, "find_spec", lambda name: None if name == "nncf" else object())
+    assert BACKEND.missing() == "nncf not installed; pip install 'qbench[openvino]'"
+
+
+def test_dynamic_is_refused_with_a_reason():
+    """There is no kernel that quantizes activations as it runs."""
+    assert "use static" in BACKEND.why_not(mode="dynamic", kind="torch")
+
+
+def test_a_broken_file_is_explained(tmp_path):
+    """In one line, without the places in OpenVINO's sources."""
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"not a model")
+    with pytest.raises(BuildError, match="OpenVINO cannot load the model: ") as raised:
+        BACKEND.load(file, threads=1)
+    assert "\n" not in str(raised.value)
+    assert "Exception from" not in str(raised.value)
+
+
+def test_nncf_sends_no_report(monkeypatch):
+    """It is told to leave its telemetry out before it is imported, and the environment is as before afterwards."""
+    monkeypatch.delenv("NNCF_CI", raising=False)
+    with openvino_model._quiet_nncf():
+        assert os.environ["NNCF_CI"]
+    assert "NNCF_CI" not in os.environ
+
+
+def test_an_operator_that_openvino_does_not_know_is_a_skip_with_its_name(tmp_path):
+    """No fault of the suite's, as a network that torch.onnx cannot export: an EmbeddingBag ended a run with 1."""
+    node = helper.make_node("Inverse", ["x"], ["y"], domain="com.microsoft")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, 3]) for name in "xy"]
+    graph = helper.make_graph([node], "g", values[:1], values[1:])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "inverse.onnx")
+    with pytest.raises(ModeImpossible, match="it does not know com.microsoft.Inverse as it .*use the onnx"):
+        openvino_model.compile_file(tmp_path / "inverse.onnx")

@@ -1,0 +1,126 @@
+"""An int8 ONNX file of the user's own: taken as it is, held against the float network, counted by its own layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from qbench import registry
+from qbench.backends.base import BuildJob
+from qbench.errors import BuildError
+from qbench.models.base import Network
+from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.recipe import Recipe
+
+BACKENDS = [
+    pytest.param(name, marks=pytest.mark.skipif(reason is not None, reason=str(reason)))
+    for name in ("onnxruntime", "openvino")
+    for reason in [registry.load("backend", name).missing()]
+]
+
+
+def vectors(n=16, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, 64)).astype(np.float32)
+
+
+def network(file, *, inputs=("x", "z"), classes=10, batch="n"):
+    """x + z through two matrix products."""
+    rng = np.random.default_rng(1)
+    weights = {"w": rng.standard_normal((64, 32)) / 8, "v": rng.standard_normal((32, classes)) / 8}
+    nodes = [
+        helper.make_node("Add", ["x", "z"], ["s"], name="sum"),
+        helper.make_node("MatMul", ["s", "w"], ["h"], name="first"),
+        helper.make_node("Relu", ["h"], ["r"], name="relu"),
+        helper.make_node("MatMul", ["r", "v"], ["y"], name="second"),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "net",
+        [value(name, TensorProto.FLOAT, [batch, 64]) for name in inputs],
+        [value("y", TensorProto.FLOAT, [batch, classes])],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(file))
+    return file
+
+
+def by_another_tool(source, file, *, mode="static", operators=False):
+    """Quantized by ONNX Runtime's own tool."""
+    from onnxruntime import quantization as tool
+
+    if mode == "dynamic":
+        tool.quantize_dynamic(str(source), str(file))
+        return file
+
+    class Reader(tool.CalibrationDataReader):
+        feeds = iter([{"x": vectors(), "z": vectors(seed=9)} for _ in range(2)])
+
+        def get_next(self):
+            return next(self.feeds, None)
+
+    form = tool.QuantFormat.QOperator if operators else tool.QuantFormat.QDQ
+    tool.quantize_static(str(source), str(file), Reader(), quant_format=form, activation_type=tool.QuantType.QUInt8)
+    return file
+
+
+def build(name, own, folder, *, mode="static"):
+    backend = registry.load("backend", name)
+    folder.mkdir(exist_ok=True)
+    job = BuildJob(
+        network=Network(kind="onnx", path=network(folder / "float.onnx")),
+        mode=mode,
+        recipe=backend.resolve(mode, Recipe(name="file", file=own.name)),
+        calibration=(vectors(), vectors(seed=9)),
+        training=None,
+        folder=folder,
+        int8_file=own,
+    )
+    return backend.build(job)
+
+
+@pytest.mark.parametrize("operators", [False, True], ids=["QDQ", "QOperator"])
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_file_of_another_tool_is_taken_as_it_is(name, operators, tmp_path):
+    """Its bytes are what is shipped, its layers what is counted; the note says whose it is."""
+    own = by_another_tool(network(tmp_path / "m.onnx"), tmp_path / "int8.onnx", operators=operators)
+    built = build(name, own, tmp_path / "x")
+    assert (tmp_path / "x" / built.file).read_bytes() == own.read_bytes()
+    assert sorted(one.macs for one in built.layers) == [32 * 10, 64 * 32]
+    assert all(one.int8 for one in built.layers)
+    assert built.note == "the user's own file, int8.onnx: qbench quantized nothing"
+    runner = registry.load("backend", name).load(tmp_path / "x" / built.file, threads=1)
+    found = runner.outputs(runner(runner.prepare((vectors(), vectors(seed=9)))))
+    expected = onnxruntime_session.run(tmp_path / "m.onnx", (vectors(), vectors(seed=9)))
+    assert np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
+
+
+def test_a_dynamic_file_is_of_the_mode_dynamic(tmp_path):
+    """Its outputs depend on the batch, so it is evaluated as dynamic variants are; the other mode is refused."""
+    source = network(tmp_path / "m.onnx")
+    own = by_another_tool(source, tmp_path / "dyn.onnx", mode="dynamic")
+    assert all(one.int8 for one in build("onnxruntime", own, tmp_path / "x", mode="dynamic").layers)
+    with pytest.raises(
+        BuildError, match=r"it chooses ranges as it runs \(Dyn.*write `int8: \{file: dyn.onnx, mode: dyn"
+    ):
+        build("onnxruntime", own, tmp_path / "y")
+    fixed = by_another_tool(source, tmp_path / "fixed.onnx")
+    with pytest.raises(BuildError, match=r"it has fixed ranges only: write `int8: \{file: fixed.onnx, mode: static\}`"):
+        build("onnxruntime", fixed, tmp_path / "z", mode="dynamic")
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_file_that_does_not_fit_the_float_network_is_refused(name, tmp_path):
+    """Not whole, not int8, inputs in another order, another number of classes: each says what to do."""
+    (tmp_path / "cut.onnx").write_bytes(b"\x08\x08nothing")
+    with pytest.raises(BuildError, match="cut.onnx: not a whole ONNX file"):
+        build(name, tmp_path / "cut.onnx", tmp_path / "x")
+    with pytest.raises(BuildError, match="nothing in it is quantized: a float file goes under source"):
+        build(name, network(tmp_path / "f.onnx"), tmp_path / "x")
+    swapped = by_another_tool(network(tmp_path / "s.onnx", inputs=("z", "x")), tmp_path / "swapped.onnx")
+    with pytest.raises(BuildError, match=r"takes z \(float32\), x \(float32\), .* the same inputs in another order"):
+        build(name, swapped, tmp_path / "x")
+    wide = by_another_tool(network(tmp_path / "w.onnx", classes=12), tmp_path / "wide.onnx")
+    with pytest.raises(BuildError, match=r"has the shape \[8, 12\], that of the float model \[8, 10\]"):
+        build(name, wide, tmp_path / "x")

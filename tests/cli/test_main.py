@@ -1,0 +1,547 @@
+"""qbench.cli: what each command prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_records import failed, fp32, info, int8, skipped
+from made_runs import run_folder
+
+from qbench import __version__
+from qbench.cache import clean as cleaning
+from qbench.cli import main
+from qbench.cli import run as run_command
+from qbench.doctor import findings as doctors
+from qbench.errors import NotComparable, QbenchError, UsageError, WorkerError
+from qbench.gate import baseline, gate
+from qbench.gate.gate import Gated, Outcome, Verdict
+from qbench.gate.rerun import Rerunner
+from qbench.machine.peak import Effort
+from qbench.record.jsonl import read, write
+from qbench.record.schema import CaseKey, Record
+from qbench.record.stored_run import SuiteInfo
+from qbench.run import run
+from qbench.run.run import RunResult
+
+ROOT = Path(__file__).parent.parent.parent
+QUICKSTART = str(ROOT / "suites" / "quickstart.yaml")
+COMMANDS = (
+    "run",
+    "plan",
+    "train",
+    "report",
+    "compare",
+    "baseline",
+    "gate",
+    "doctor",
+    "list",
+    "schema",
+    "clean",
+    "onnx",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a command left: its exit code and both streams."""
+
+    code: int
+    out: str
+    err: str
+
+
+Qbench = Callable[..., Done]
+
+
+@pytest.fixture
+def qbench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Qbench:
+    """Runs the command line in this process."""
+
+    def command(*arguments: str | Path) -> Done:
+        monkeypatch.setattr(sys, "argv", ["qbench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        assert isinstance(ended.value.code, int)
+        captured = capsys.readouterr()
+        return Done(code=ended.value.code, out=captured.out, err=captured.err)
+
+    return command
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A function that raises."""
+
+    def raises(*arguments: object, **options: object) -> Any:
+        raise error
+
+    return raises
+
+
+def record(backend: str, status: str = "ok", reason: str | None = None) -> Record:
+    """A record of one static case."""
+    key = CaseKey(id=f"m/static/{backend}/t1/b1", model="m", mode="static", backend=backend, threads=1, batch_size=1)
+    return Record(case=key, status=status, reason=reason)  # type: ignore[arg-type]
+
+
+# --- the whole -------------------------------------------------------------------------------------------------
+
+
+def test_the_commands_are_those_of_the_design(qbench: Qbench) -> None:
+    """Every command is in the help, in the order in which a user meets them."""
+    text = qbench("--help").out
+    found = [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line.strip()]
+    assert tuple(found[: len(COMMANDS)]) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_an_example_a_module_and_a_test(qbench: Qbench, command: str) -> None:
+    """A subcommand is a module of the command line and has its tests in a room; its help ends with an example."""
+    done = qbench(command, "--help")
+    assert done.code == 0
+    assert f"Example: qbench {command}" in done.out
+    assert (ROOT / "qbench" / "cli" / f"{ {'list': 'plugins'}.get(command, command) }.py").exists()
+    room = {"schema": "suite", "list": "doctor", "baseline": "gate", "clean": "cache"}.get(command, command)
+    assert list((ROOT / "tests" / room).glob("test_*.py"))
+
+
+def test_version(qbench: Qbench) -> None:
+    """--version prints the one version there is."""
+    assert qbench("--version") == Done(code=0, out=f"qbench {__version__}\n", err="")
+
+
+def test_module_and_console_script_are_one() -> None:
+    """``python -m qbench`` is the same command."""
+    done = subprocess.run([sys.executable, "-m", "qbench", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"qbench {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["gate"], ["nonsense"], ["plan", "--nonsense"], ["run", "s", "--jobs", "0"]])
+def test_wrong_usage_is_2(qbench: Qbench, arguments: list[str]) -> None:
+    """A missing argument, an unknown command or option, a value out of range: 2, and the reason on stderr."""
+    done = qbench(*arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(UsageError("mend it"), 2), (NotComparable("mend it"), 3), (WorkerError("mend it"), 1)]
+)
+def test_what_a_user_can_cause_is_one_message(
+    qbench: Qbench, monkeypatch: pytest.MonkeyPatch, error: QbenchError, code: int
+) -> None:
+    """An error of qbench is its text on stderr and its exit code, without a traceback."""
+    monkeypatch.setattr(cleaning, "clean", raising(error))
+    assert qbench("clean") == Done(code=code, out="", err="error: mend it\n")
+
+
+def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What qbench did not expect must not be hidden."""
+    monkeypatch.setattr(cleaning, "clean", raising(ZeroDivisionError("a bug")))
+    monkeypatch.setattr(sys, "argv", ["qbench", "clean"])
+    with pytest.raises(ZeroDivisionError):
+        main.main()
+
+
+def test_ctrl_c_is_130(qbench: Qbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted command ends as a shell expects, without a traceback."""
+    monkeypatch.setattr(doctors, "examine", raising(KeyboardInterrupt()))
+    done = qbench("doctor", "--quiet")
+    assert done.code == 130
+    assert "Traceback" not in done.err
+
+
+# --- plan, list, schema, doctor, clean -------------------------------------------------------------------------
+
+
+def test_plan_shows_cases_and_takes_filter_and_set(qbench: Qbench) -> None:
+    """A plan goes to stdout; the filter and the overrides reach it."""
+    done = qbench("plan", QUICKSTART, "--filter", "digits-cnn/static/onednn/*", "--set", "matrix.batch_sizes=[8]")
+    assert done.code == 0
+    assert "digits-cnn/static/onednn/t1/b8" in done.out
+    assert "digits-lstm" not in done.out
+
+
+def test_plan_as_json(qbench: Qbench) -> None:
+    """--json gives one JSON object and nothing else."""
+    data = json.loads(qbench("plan", QUICKSTART, "--json").out)
+    assert data["suite"] == "quickstart"
+    assert len(data["cases"]) > 20
+
+
+def test_a_wrong_suite_lists_every_problem(qbench: Qbench, tmp_path: Path) -> None:
+    """All problems of a suite come at once, each with its place, and the code is 2."""
+    file = tmp_path / "wrong.yaml"
+    file.write_text(
+        "suite: x\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {threads: [two], modes: [int4]}\n"
+    )
+    done = qbench("plan", file)
+    assert done.code == 2
+    assert done.out == ""
+    assert f"{file}:4:" in done.err
+    assert done.err.count("matrix.") == 2
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_suite_that_is_not_there(qbench: Qbench, tmp_path: Path, command: str) -> None:
+    """A missing file is a message that names it."""
+    done = qbench(command, tmp_path / "none.yaml")
+    assert done.code == 2
+    assert "none.yaml" in done.err
+
+
+def test_list_as_text_and_json(qbench: Qbench) -> None:
+    """The list names kinds, plug-ins and places in both forms."""
+    rows = json.loads(qbench("list", "--json").out)
+    assert {"kind", "name", "origin", "distribution", "missing"} == set(rows[0])
+    text = qbench("list").out
+    assert all(row["name"] in text and row["origin"] in text for row in rows)
+
+
+def test_schema_prints_the_file_that_editors_read(qbench: Qbench) -> None:
+    """``qbench schema > suites/schema.json`` changes nothing."""
+    assert qbench("schema").out == (ROOT / "suites" / "schema.json").read_text(encoding="utf-8")
+
+
+def test_doctor_as_text_and_json(qbench: Qbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The findings go to stdout, the waiting to stderr, and quiet is quiet."""
+    examine = doctors.examine
+    tiny = Effort(sizes=(32,), screen_seconds=0.0, finalists=1, final_seconds=0.0)
+    monkeypatch.setattr(doctors, "examine", lambda **asked: examine(**asked, effort=tiny))
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path))
+    done = qbench("doctor", "--json", "--quiet", "--seconds", "0")
+    assert json.loads(done.out)["noise"]["pairs"] == 6
+    assert done.err == ""
+    done = qbench("doctor", "--seconds", "0")
+    assert done.out.startswith("CPU ")
+    assert "listening to this machine's noise for 0 s" in done.err
+
+
+def test_clean_says_what_it_freed(qbench: Qbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The options reach the cleaning, and its one line is printed."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+    done = qbench("clean", "--older-than", "3", "--dry-run")
+    assert done == Done(code=0, out=f"would remove 0 entries from {tmp_path / 'cache'}: 0 B\n", err="")
+
+
+# --- gate, baseline --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a run of the suite demo."""
+    folder = tmp_path / "reports" / "demo" / "20260101T000000Z-ab12"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text('{"schema": 1, "suite": {"name": "demo"}}')
+    (folder.parent / "latest").symlink_to(folder.name)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def gated(outcome: Outcome, against: Path | None) -> Gated:
+    """One verdict."""
+    verdict = Verdict(outcome=outcome, case="m/static/x86/t1/b1", rule="size", place="s.yaml:9", text="0.3 of fp32")
+    return Gated(suite="demo", folder=Path("r"), baseline=against, verdicts=(verdict,))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"), [("PASS", 0), ("FAIL", 1), ("INVALID", 3), ("MISSING", 3), ("INCONCLUSIVE", 4)]
+)
+def test_gate_exit_codes(
+    runs: Path, qbench: Qbench, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, code: int
+) -> None:
+    """Each outcome has its exit code, and the verdict is printed."""
+    monkeypatch.setattr(gate, "gate_run", lambda folder, against, **options: gated(outcome, against))
+    done = qbench("gate", "demo")
+    assert done.code == code
+    assert outcome in done.out
+
+
+@pytest.fixture
+def asked(runs: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the gate was asked with; it passes."""
+    seen: list[dict[str, Any]] = []
+
+    def gate_run(folder: Path, against: Path | None, **options: Any) -> Gated:
+        seen.append({"against": against, **options})
+        return gated("PASS", against)
+
+    monkeypatch.setattr(gate, "gate_run", gate_run)
+    return seen
+
+
+def test_gate_takes_the_committed_baseline_by_itself(qbench: Qbench, asked: list[dict[str, Any]]) -> None:
+    """Without --baseline it is reports/baselines/<suite>.jsonl if that is there, else none; with it, that file."""
+    qbench("gate", "demo")
+    committed = Path("reports/baselines/demo.jsonl")
+    committed.parent.mkdir()
+    committed.write_text("")
+    qbench("gate", "demo")
+    qbench("gate", "demo", "--baseline", "other.jsonl")
+    assert [one["against"] for one in asked] == [None, committed, Path("other.jsonl")]
+
+
+def test_gate_runs_the_artifacts_again_unless_stored(qbench: Qbench, asked: list[dict[str, Any]]) -> None:
+    """Live is the default; --stored runs nothing."""
+    qbench("gate", "demo", "--quiet")
+    qbench("gate", "demo", "--stored")
+    assert isinstance(asked[0]["rerun"], Rerunner)
+    assert asked[1]["rerun"] is None
+
+
+def test_gate_writes_its_files_and_annotations(runs: Path, qbench: Qbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JUnit and Markdown go to their files; annotations join the text, and leave JSON alone."""
+    monkeypatch.setattr(gate, "gate_run", lambda folder, against, **options: gated("FAIL", against))
+    done = qbench("gate", "demo", "--junit", "g.xml", "--markdown", "g.md", "--github")
+    assert Path("g.xml").read_text().startswith("<?xml")
+    assert "FAIL" in Path("g.md").read_text()
+    assert "::error file=s.yaml,line=9" in done.out
+    done = qbench("gate", "demo", "--github", "--json")
+    assert json.loads(done.out)["exit_code"] == 1
+    assert "::error" in done.err
+
+
+GATED = """
+suite: demo
+models: [digits-cnn]
+data: {dataset: digits}
+matrix: {}
+gate: {size: {max_ratio: 0.5}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        ([failed()], "1 failed"),
+        ([skipped()], "1 skipped"),
+        ([], "no record"),
+        ([failed(), int8("m/qat/x86/t1/b1")], None),
+    ],
+)
+def test_a_run_that_failed_wholly_is_not_green_by_an_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qbench: Qbench, later: list[Record], said: str | None
+) -> None:
+    """Where reports outlive a CI job the older, good run is judged, and the newer one makes the gate MISSING, in all
+    that it writes; by its own folder the older run passes. A newer run with one case that is ok is judged itself."""
+    monkeypatch.chdir(tmp_path)
+    described = info(suite=SuiteInfo(name="demo", file="demo.yaml", text=GATED))
+    older = run_folder(tmp_path / "reports/demo/20260101T000000Z-0000", [fp32(), int8()], described)
+    newer = run_folder(tmp_path / "reports/demo/20260102T000000Z-0000", later, described)
+    (newer.parent / "latest").symlink_to(older.name)  # a run that is killed at once does not move it
+    assert qbench("gate", str(older), "--stored").code == 0
+    for name in ("demo", "reports/demo/latest"):
+        done = qbench("gate", name, "--stored", "--junit", "g.xml", "--markdown", "g.md")
+        if said is None:
+            assert f"{newer.name}, has no case" not in done.out
+            continue
+        assert done.code == 3
+        assert f"the latest run, {newer.name}, has no case that is ok" in done.out
+        assert f"it has {said} ({newer}); judged is {older.name}, which is older: mend the cause" in done.out
+        assert "## qbench gate: MISSING" in Path("g.md").read_text()
+        assert newer.name in Path("g.xml").read_text()
+
+
+def test_gate_that_cannot_write_is_usage(runs: Path, qbench: Qbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be written is a message with its name, not a pass."""
+    monkeypatch.setattr(gate, "gate_run", lambda folder, against, **options: gated("PASS", against))
+    done = qbench("gate", "demo", "--junit", "no/such/folder/g.xml")
+    assert done.code == 2
+    assert "no/such/folder/g.xml: cannot be written" in done.err
+
+
+def test_baseline_writes_where_it_says(runs: Path, qbench: Qbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run and the options reach the writer; the files to commit are named."""
+    seen: list[Any] = []
+
+    def keep(folder: Path, target: Path, *, allow_failed: bool) -> Path:
+        seen.append((folder, target, allow_failed))
+        return target / "demo.jsonl"
+
+    def look(file: Path, *, keep: bool) -> baseline.Artifacts:
+        seen.append((file, keep))
+        return baseline.Artifacts(available=2, missing=(), size_bytes=9, folder=None)
+
+    monkeypatch.setattr(baseline, "write_baseline", keep)
+    monkeypatch.setattr(baseline, "locate_artifacts", look)
+    first, second, third = qbench("baseline", "demo").out.splitlines()
+    assert first == "wrote reports/baselines/demo.jsonl and reports/baselines/demo.run.json; commit both"
+    assert second.startswith("no predictions lie in this run")
+    assert "2 of 2, in the cache" in third
+    qbench("baseline", "demo", "--out", "keep", "--allow-failed", "--keep-artifacts")
+    assert seen == [
+        (runs, Path("reports/baselines"), False),
+        (Path("reports/baselines/demo.jsonl"), False),
+        (runs, Path("keep"), True),
+        (Path("keep/demo.jsonl"), True),
+    ]
+
+
+# --- run, report, compare --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What the command line told the story of a run."""
+
+    suite: str
+    options: dict[str, Any]
+
+
+@pytest.fixture
+def story(runs: Path, monkeypatch: pytest.MonkeyPatch) -> list[Told]:
+    """Replaces the run by one that is over: one case ok, one failed, one skipped, as stored in ``runs``."""
+    records = [
+        record("onednn"),
+        record("x86", "failed", "it hung"),
+        record("inductor", "skipped", "no C++ compiler; install g++"),
+    ]
+    write(runs / "records.jsonl", records)
+    told: list[Told] = []
+
+    def over(suite: Any, *, progress: Any, **options: Any) -> RunResult:
+        told.append(Told(suite=suite.suite, options=options))
+        progress.stage("build", 1)
+        progress.advance("m/static/onednn")
+        return RunResult(folder=runs, records=records, elapsed_seconds={"build": 1.5}, interrupted=False)
+
+    monkeypatch.setattr(run, "run", over)
+    return told
+
+
+def test_run_shows_table_reasons_answer_report_and_time_in_this_order(qbench: Qbench, story: list[Told]) -> None:
+    """Results go to stdout: the table, why cases failed or were skipped, the answer, the report, and last the time."""
+    done = qbench("run", QUICKSTART)
+    assert done.code == 1
+    order = ("m/static/onednn/t1/b1", "failed: m/static/x86", "  no C++ compiler", "m, 1 thread", "report: ", "time: ")
+    places = [done.out.index(text) for text in order]
+    assert places == sorted(places)
+    last = done.out.splitlines()[-1]
+    assert last.startswith("time: build 1.50 s, report ")
+    assert last.endswith(" in all")
+    (page,) = [line.removeprefix("report: ") for line in done.out.splitlines() if line.startswith("report: ")]
+    assert Path(page).is_file()
+
+
+def test_run_progress_goes_to_stderr_unless_quiet(qbench: Qbench, story: list[Told]) -> None:
+    """Plain lines where stderr is no terminal; with --quiet nothing."""
+    assert "build 1/1 m/static/onednn" in qbench("run", QUICKSTART).err
+    assert qbench("run", QUICKSTART, "--quiet").err == ""
+
+
+def test_run_passes_its_options_on(qbench: Qbench, story: list[Told], runs: Path) -> None:
+    """Every option reaches the run; --resume takes what names a run."""
+    qbench("run", QUICKSTART, "--out", "o", "--filter", "*/static/*", "--jobs", "3", "--resume", "demo")
+    qbench("run", QUICKSTART, "--set", "suite=other")
+    assert story[0].options == {"out": Path("o"), "only": "*/static/*", "resume": runs, "jobs": 3}
+    assert story[1] == Told(suite="other", options={"out": None, "only": None, "resume": None, "jobs": None})
+
+
+def test_run_as_json(qbench: Qbench, story: list[Told]) -> None:
+    """--json gives the records and nothing else on stdout."""
+    data = json.loads(qbench("run", QUICKSTART, "--json").out)
+    assert [one["status"] for one in data["records"]] == ["ok", "failed", "skipped"]
+    assert set(data["elapsed_seconds"]) == {"build", "report"}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "interrupted", "code"),
+    [(("ok", "skipped"), False, 0), (("ok", "failed"), False, 1), (("ok",), True, 130), ((), True, 130)],
+)
+def test_run_exit_codes(
+    qbench: Qbench,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    statuses: tuple[str, ...],
+    interrupted: bool,
+    code: int,
+) -> None:
+    """0 for ok or skipped, 1 once a case failed, 130 when interrupted, also before anything was recorded."""
+    records = [record(f"b{n}", status, "why") for n, status in enumerate(statuses)]
+    if records:
+        write(runs / "records.jsonl", records)
+    result = RunResult(folder=runs, records=records, elapsed_seconds={}, interrupted=interrupted)
+    monkeypatch.setattr(run, "run", lambda suite, **options: result)
+    done = qbench("run", QUICKSTART)
+    assert done.code == code
+    assert done.out.splitlines()[-1].startswith("time: ")
+
+
+@pytest.mark.parametrize("options", [(), ("--quiet",), ("--quiet", "--json")])
+def test_an_interrupted_run_says_how_to_go_on(
+    qbench: Qbench, runs: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """Also to the quiet, on a line of its own that is not cut, however narrow the terminal; a program has it as a
+    key."""
+    monkeypatch.setenv("COLUMNS", "40")
+    command = f"qbench run suites/quickstart.yaml --resume reports/{'x' * 200}"
+    result = RunResult(folder=runs, records=[], elapsed_seconds={}, interrupted=True, resume=command)
+    monkeypatch.setattr(run, "run", lambda suite, **given: result)
+    done = qbench("run", QUICKSTART, *options)
+    assert done.code == 130
+    assert done.err.splitlines()[-2:] == ["interrupted; what is known is kept. Go on with:", command]
+    if "--json" in options:
+        assert json.loads(done.out)["resume"] == command
+
+
+def test_no_output_commands_the_terminal(qbench: Qbench, tmp_path: Path) -> None:
+    """An error that quotes a file's name, a label or a library shows escapes and turns of direction as text."""
+    done = qbench("plan", tmp_path / "no\x1b[31m\u202esuch.yaml")
+    assert done.code == 2
+    assert "\\u001b[31m\\u202esuch.yaml" in done.err
+
+
+def test_output_is_not_cut_where_it_is_no_terminal(
+    qbench: Qbench, story: list[Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe gets whole lines without colours, however narrow the terminal behind it says it is."""
+    monkeypatch.setenv("COLUMNS", "40")
+    out = qbench("run", QUICKSTART).out
+    assert "m/static/onednn/t1/b1" in out
+    assert "\x1b" not in out
+    assert "…" not in out
+
+
+def test_output_fits_a_terminal(qbench: Qbench, story: list[Told], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the table is folded to its width."""
+    monkeypatch.setattr(run_command, "terminal_width", lambda: 60)
+    table = qbench("run", QUICKSTART).out.partition("failed: ")[0]
+    assert max(map(len, table.splitlines())) <= 60
+
+
+def test_report_prints_its_path(qbench: Qbench, story: list[Told], runs: Path) -> None:
+    """The report is rebuilt from the records, and where it lies is all that is printed."""
+    assert qbench("report", "demo") == Done(code=0, out=f"{runs / 'report.html'}\n", err="")
+    assert qbench("report", "demo", "--compare", runs).code == 0
+    assert "## Compared" in (runs / "summary.md").read_text(encoding="utf-8")
+
+
+def test_compare_says_that_examples_are_not_paired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qbench: Qbench
+) -> None:
+    """Below the table stands what pairs them; a baseline without examples has to be written again."""
+    monkeypatch.chdir(tmp_path)
+    run_folder(tmp_path / "reports/demo/20260101T000000Z-0000", [fp32(), int8()], info())
+    assert qbench("baseline", "demo").code == 0
+    said = "accuracy: two scores, their examples not paired, so the intervals are wide; "
+    again = "this baseline keeps none: write it again with `qbench baseline RUN`, and `qbench gate` pairs them"
+    assert qbench("compare", "reports/baselines/demo.jsonl", "demo").out.splitlines()[-1] == said + again
+    assert qbench("compare", "demo", "demo").out.splitlines()[-1].startswith(f"{said}`qbench baseline` of the first")
+
+
+def test_compare_takes_runs_and_baselines(qbench: Qbench, story: list[Told], runs: Path) -> None:
+    """Both a run and a committed baseline can be compared with; every case has its line."""
+    assert qbench("baseline", "demo", "--allow-failed").code == 0
+    text = qbench("compare", "reports/baselines/demo.jsonl", "demo").out
+    assert text == qbench("compare", "demo", "demo").out
+    assert len(text.splitlines()) == 1 + 3
+    data = json.loads(qbench("compare", "demo", "demo", "--json").out)
+    assert [delta["case"] for delta in data["deltas"]] == [one.case.id for one in read(runs)]
+    assert data["incomparable"] is None

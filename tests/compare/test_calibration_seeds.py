@@ -1,0 +1,119 @@
+"""Rules of qbench/compare/calibration_seeds.py:
+how much the draw of the calibration examples matters, and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_records import CASE, FP32, accuracy, fp32, info, int8
+from made_runs import run_folder
+
+from qbench import suite
+from qbench.compare import calibration_seeds
+from qbench.gate import gate
+from qbench.gate import text as gate_text
+from qbench.record import jsonl
+from qbench.record.schema import CalibrationSeeds, Record
+from qbench.record.stored_run import MetricInfo, read_run
+from qbench.report.build import build_report
+
+TOP1 = MetricInfo(name="top1")
+SUITE = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\ngate: {accuracy: {margin: 1.0}}\n"
+
+
+def drawn(*values: float | None, predictions: tuple[str | None, ...] = ()) -> Record:
+    """An int8 case of 1,000 examples without a flip, whose further seeds scored ``values``."""
+    plain = accuracy()
+    found = CalibrationSeeds(
+        seeds=tuple(range(len(values) + 1)),
+        values=(plain.value, *values),
+        predictions=predictions,
+        reasons=tuple(None if value is not None else "no memory" for value in (0.0, *values)),
+    )
+    return int8(accuracy=replace(plain, calibration=found))
+
+
+def of(record: Record) -> calibration_seeds.SeedSpread | None:
+    """The seed spread of a record at a margin of one point."""
+    return calibration_seeds.measure_spread(record, fp32(), TOP1, 1.0)
+
+
+def test_one_seed_has_no_spread() -> None:
+    """A case that was calibrated once says nothing of it, nor does one whose further seeds all failed."""
+    assert of(int8()) is None
+    assert of(drawn()) is None
+
+
+def test_the_worst_seed_is_found_and_judged() -> None:
+    """Spread is best minus worst; the worst is tested on the shipped one's interval, moved to where it is."""
+    found = of(drawn(0.972, 0.941))
+    assert found is not None
+    assert found.test is not None
+    assert (found.worst, found.spread) == (2, pytest.approx(0.031))
+    assert found.test.outcome == "FAIL"
+    assert found.test.delta.value == pytest.approx(0.941 - 0.97)
+    assert calibration_seeds.describe_change(found, TOP1) == "top1 -2.9 [-3.3, -2.5] points"
+
+
+def test_where_less_is_better_the_greatest_is_the_worst() -> None:
+    """An error's worst seed is the one with the most of it."""
+    mae = MetricInfo(name="mae", percent=False, higher_is_better=False)
+    found = calibration_seeds.measure_spread(drawn(0.99, 0.95), fp32(), mae, None)
+    assert found is not None
+    assert (found.worst, found.test) == (1, None)
+
+
+def test_a_seed_without_a_score_is_told_and_not_counted() -> None:
+    """A variant that could not be built with one subset has a reason, never the value 0."""
+    found = of(drawn(None, 0.968))
+    assert found is not None
+    assert (found.seeds, dict(found.failed), found.worst) == ((0, 2), {1: "no memory"}, 2)
+
+
+@pytest.mark.parametrize(("values", "warned"), [((0.972, 0.969), False), ((0.962,), True), ((0.941,), True)])
+def test_a_pass_that_another_draw_would_not_give_is_a_warning(values: tuple[float, ...], warned: bool) -> None:
+    """Only where the shipped one passes and the worst would not; it says which seed, how far, and what to do."""
+    record = drawn(*values)
+    found, own = of(record), calibration_seeds.measure_spread(drawn(0.97), fp32(), TOP1, 1.0)
+    assert found is not None
+    assert own is not None
+    said = calibration_seeds.find_warning(CASE, own.test, found, TOP1)
+    assert (said is not None) == warned
+    if said is not None:
+        assert "PASS with the calibration examples of seed 0" in said
+        assert "raise data.calibrate.samples" in said
+
+
+def run_of_seeds(folder: Path) -> Path:
+    """A run of 1,000 examples that no flip touches, whose second seed loses 40 of them."""
+    labels = np.arange(1000) % 10
+    right = np.eye(10, dtype=np.float32)[labels]
+    worse = right.copy()
+    worse[:40] = np.eye(10, dtype=np.float32)[(labels[:40] + 1) % 10]
+    run_folder(folder, [], replace(info((FP32, CASE)), suite=replace(info().suite, text=SUITE)))
+    (folder / "predictions").mkdir()
+    for name, outputs in (("fp32", right), ("seed0", right), ("seed1", worse)):
+        np.savez(folder / "predictions" / f"{name}.npz", outputs=outputs, labels=labels)
+    names = ("predictions/seed0.npz", "predictions/seed1.npz")
+    contender = replace(drawn(0.96 * 0.97, predictions=names), predictions=names[0])
+    jsonl.write(folder / "records.jsonl", [replace(fp32(), predictions="predictions/fp32.npz"), contender])
+    return folder
+
+
+def test_stored_predictions_of_the_worst_seed_decide(tmp_path: Path) -> None:
+    """Where each seed's predictions are kept, the worst is tested by its own flips; report, table and gate tell it."""
+    folder = run_of_seeds(tmp_path / "run")
+    page = build_report(folder).read_text(encoding="utf-8")
+    summary = (folder / "summary.md").read_text(encoding="utf-8")
+    told = "PASS with the calibration examples of seed 0, FAIL with those of seed 1 (top1 -4.0 [-5.2, -3.1] points)"
+    assert told in summary
+    assert told.replace("-", "\N{MINUS SIGN}") in page
+    assert "Spread over calibration seeds" in page
+    run = read_run(folder)
+    chosen = suite.parse(SUITE, file="suites/demo.yaml")
+    verdicts = gate.gate(run.records, run.info, chosen.gate, place=chosen.place, pairs=run.pairs)
+    text = gate_text.text(gate.Gated(suite="demo", folder=folder, baseline=None, verdicts=verdicts))
+    assert "worst of 2 calibration seeds top1 -4.0 [-5.2, -3.1] points, FAIL" in text

@@ -1,0 +1,188 @@
+"""Rules of qbench/compare/compare.py."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NoReturn
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_records import CASE, FP32, accuracy, failed, fp32, int8, same_as_golden, skipped, speedup
+
+from qbench.compare import compare
+from qbench.progress.table import align
+from qbench.record.schema import Record
+from qbench.record.stored_run import MetricInfo
+from qbench.report import text
+from qbench.stats import intervals, noninferiority
+from qbench.stats.interval_type import Interval
+
+TOP1 = MetricInfo(name="top1")
+
+
+def only(base: list[Record], contender: list[Record], incomparable: str | None = None) -> compare.Delta:
+    """The single delta of two lists of records."""
+    (delta,) = compare.compare(base, contender, incomparable=incomparable)
+    return delta
+
+
+def test_every_case_of_either_side_has_one_delta() -> None:
+    """Cases of the contender come first in their order, then those that are gone."""
+    deltas = compare.compare([int8("m/a/x/t1/b1"), int8("m/b/x/t1/b1")], [int8("m/c/x/t1/b1"), int8("m/b/x/t1/b1")])
+    assert [(d.case, d.change) for d in deltas] == [
+        ("m/c/x/t1/b1", "new"),
+        ("m/b/x/t1/b1", "compared"),
+        ("m/a/x/t1/b1", "gone"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "contender", "change"),
+    [
+        (int8(), failed(), "now failed"),
+        (int8(), skipped(), "now skipped"),
+        (failed(), int8(), "now ok"),
+        (failed(), skipped(), "not ok in either"),
+    ],
+)
+def test_a_status_that_changed_is_named_and_nothing_else_compared(base: Record, contender: Record, change: str) -> None:
+    """Figures of a case that is not ok on both sides are not compared."""
+    delta = only([base], [contender])
+    assert delta.change == change
+    assert delta.slowdown is delta.size_ratio is delta.accuracy is None
+
+
+@given(st.floats(0.2, 20), st.floats(0.2, 20), st.floats(0.001, 0.05), st.integers(1, 5), st.integers(1, 5))
+def test_slowdown_is_the_ratio_of_speedups_and_mirrors(a: float, b: float, half: float, p: int, q: int) -> None:
+    """R = base / contender; swapping the runs gives 1 / R with the limits swapped."""
+    old, new = speedup(a, half, processes=p), speedup(b, half, processes=q)
+    there, back = compare.slowdown(old, new), compare.slowdown(new, old)
+    assert there.low is not None
+    assert there.high is not None
+    assert back.high is not None
+    assert there.value == pytest.approx(a / b)
+    assert there.low <= there.value <= there.high
+    assert there.low == pytest.approx(1 / back.high)
+
+
+def test_a_single_process_is_widened_by_the_spread_between_processes() -> None:
+    """Each side with one process adds 1.5 % standard deviation in quadrature, and the row says so."""
+    several = compare.slowdown(speedup(), speedup())
+    one = compare.slowdown(speedup(), speedup(processes=1))
+    assert several.high is not None
+    assert one.high is not None
+    extra = intervals.normal_quantile(0.95) * compare.PROCESS_SPREAD
+    assert math.log(one.high) == pytest.approx(math.hypot(math.log(several.high), extra))
+    notes = only([int8(speedup=speedup(processes=1))], [int8(speedup=speedup(processes=1))]).notes
+    assert any("1.5 %" in note and "2 of 2" in note for note in notes)
+    assert only([int8()], [int8()]).notes == ()
+
+
+def test_without_limits_there_is_no_interval() -> None:
+    """A speed-up without limits gives a slowdown without limits, not one of zero width."""
+    assert compare.slowdown(speedup(low=None, high=None), speedup()) == Interval(value=1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"protocol": "sequential"}, "protocol"),
+        ({"baseline": "net/fp32/other/t1/b1"}, "baseline"),
+        ({"level": 0.9}, "level"),
+    ],
+)
+def test_incomparable_speedups_are_refused_by_name(change: dict[str, object], field: str) -> None:
+    """Latency measured in another way is not compared; size and accuracy still are."""
+    delta = only([int8(speedup=speedup(**change))], [int8()])
+    assert delta.slowdown is None
+    assert delta.invalid == field
+    assert delta.size_ratio == 1.0
+    assert delta.accuracy is not None
+
+
+def test_another_machine_is_refused_by_the_field_that_differs() -> None:
+    """What machine.comparable says is what the delta says."""
+    delta = only([int8()], [int8()], incomparable="isa")
+    assert delta.invalid == "isa"
+    assert delta.notes == ("latency is not comparable: isa differs",)
+
+
+def test_accuracy_of_two_runs_is_an_unpaired_difference() -> None:
+    """Contender - base with limits from both scores; another metric is not compared."""
+    base, contender = int8(accuracy=accuracy(harmful=0)), int8(accuracy=accuracy(harmful=20))
+    found = only([base], [contender]).accuracy
+    assert found is not None
+    assert found.value == pytest.approx(-0.02)
+    assert found.low is not None
+    assert found.low < -0.02
+    other = int8(accuracy=replace(accuracy(), metric="f1"))
+    assert only([base], [other]).accuracy is None
+
+
+def test_the_words_of_a_comparison_are_golden() -> None:
+    """A slower, a larger, a lossier, a new, a gone, a failed and an incomparable case, as rows."""
+    base = [
+        int8(f"net/static/{name}/t1/b1") for name in ("slower", "larger", "lossier", "gone", "fails", "other", "one")
+    ]
+    contender = [
+        int8("net/static/slower/t1/b1", speedup=speedup(2.0)),
+        int8("net/static/larger/t1/b1", size_bytes=300_000),
+        int8("net/static/lossier/t1/b1", accuracy=accuracy(harmful=25)),
+        int8("net/static/new/t1/b1"),
+        failed("net/static/fails/t1/b1"),
+        int8("net/static/other/t1/b1", speedup=speedup(protocol="sequential")),
+        int8("net/static/one/t1/b1", speedup=speedup(processes=1)),
+    ]
+    shown = align(text.comparison(compare.compare(base, contender), TOP1))
+    assert same_as_golden("compare_rows.txt", shown + "\n")
+
+
+def test_like_for_like_is_the_same_setting_on_the_same_runtime() -> None:
+    """The fp32 that the speed-up names; else that of the own backend; else torch; never another setting's."""
+    torch, ort = fp32(), fp32("net/fp32/onnxruntime/t1/b1")
+    other = fp32("net/fp32/torch/t2/b1")
+    records = [other, torch, ort]
+    assert compare.like_for_like(int8(), records) is torch
+    assert compare.like_for_like(int8("net/static/onnxruntime/t1/b1", speedup=None), records) is ort
+    assert compare.like_for_like(int8(speedup=None), records) is torch
+    assert compare.like_for_like(int8("net/static/onednn/t4/b1", speedup=None), records) is None
+    assert compare.like_for_like(int8(), [ort]) is None
+    assert torch.case.id == FP32
+
+
+def unread() -> NoReturn:
+    """Predictions that nobody must ask for."""
+    raise AssertionError("read")
+
+
+def test_the_accuracy_test_takes_the_strongest_evidence() -> None:
+    """Flips that are the whole change decide like the examples themselves, which are not even read; else the examples;
+    else the interval."""
+    by_flips = compare.accuracy_test(int8(accuracy=accuracy(harmful=3, beneficial=1)), TOP1, 1.0, unread)
+    examples = np.repeat([1.0, -1.0, 0.0], [1, 3, 996])
+    assert by_flips == noninferiority.assess_examples(np.maximum(examples, 0), np.maximum(-examples, 0), 0.01)
+    f1 = replace(
+        accuracy(), metric="f1", value=0.9432101, flips=None, delta=Interval(value=-0.002, low=-0.009, high=0.005)
+    )
+    by_interval = compare.accuracy_test(int8(accuracy=f1), TOP1, 1.0)
+    assert by_interval is not None
+    assert by_interval.outcome == "PASS"
+    assert by_interval.level == 0.95
+    values = ([0.1, 0.2, 0.4, 0.3], [0.1, 0.3, 0.3, 0.3])
+    by_values = compare.accuracy_test(int8(accuracy=f1), TOP1, 1.0, lambda: values)
+    assert by_values is not None
+    assert by_values.delta.value == pytest.approx(0.0)
+    assert compare.accuracy_test(int8(accuracy=None), TOP1, 1.0) is None
+
+
+def test_lower_is_better_turns_the_change_around() -> None:
+    """An error that grew is a loss: with MAE, +0.5 is worse by 0.5."""
+    mae = MetricInfo(name="mae", percent=False, higher_is_better=False)
+    worse = replace(accuracy(), metric="mae", value=2.51, flips=None, delta=Interval(value=0.5, low=0.4, high=0.6))
+    found = compare.accuracy_test(int8(CASE, accuracy=worse), mae, 0.2)
+    assert found is not None
+    assert found.outcome == "FAIL"
+    assert (found.delta.low, found.delta.high) == (-0.6, -0.4)

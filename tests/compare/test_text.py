@@ -1,0 +1,52 @@
+"""qbench.compare.text: a comparison for a program."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from qbench.compare.compare import Delta
+from qbench.compare.text import as_json, unpaired
+from qbench.stats.interval_type import Interval
+
+
+def test_json_holds_every_delta_raw_and_null_where_nothing_is_known() -> None:
+    """Names of both sides, the field in which the machines differ, and each delta's numbers as they are."""
+    delta = Delta(
+        case="m/static/x86/t1/b1",
+        change="compared",
+        base=None,
+        contender=None,
+        slowdown=Interval(value=1.0123, low=0.99, high=1.03),
+    )
+    data = json.loads(as_json("old", "new", [delta], incomparable="isa"))
+    assert (data["schema"], data["base"], data["contender"], data["incomparable"]) == (1, "old", "new", "isa")
+    (told,) = data["deltas"]
+    assert told["slowdown"] == {"value": 1.0123, "low": 0.99, "high": 1.03}
+    assert told["size_ratio"] is None
+
+
+def test_what_is_not_paired_is_said_with_what_pairs_it() -> None:
+    """Whoever reads an interval on accuracy learns that examples were not paired, by what they can be, and that an old
+    baseline has to be written again; without accuracy nothing is said."""
+    bare = Delta(case="m/static/x86/t1/b1", change="compared", base=None, contender=None)
+    assert unpaired([bare], False) is None
+    scored = replace(bare, accuracy=Interval(value=0.0, low=-0.02, high=0.02))
+    for keeps, way in ((None, "`qbench baseline` of the first"), (True, "pairs them with those that this baseline"),
+                       (False, "write it again with `qbench baseline RUN`")):  # fmt: skip
+        told = unpaired([bare, scored], keeps)
+        assert told is not None
+        assert told.startswith("accuracy: two scores, their examples not paired")
+        assert way in told
+
+
+def test_two_suites_are_not_compared() -> None:
+    """What differs between suites is no change: exit code 3, naming both."""
+    records = Path(__file__).parent.parent / "data/records"
+    command = [sys.executable, "-m", "qbench", "compare", str(records / "v1"), str(records / "v1-ci")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 3
+    assert "compare two runs of one suite" in done.stderr

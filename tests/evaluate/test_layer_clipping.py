@@ -1,0 +1,156 @@
+"""What each layer clips of the evaluation data, for all variants of a network: looked at once, told where known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from qbench.build import Artifact
+from qbench.cache import store
+from qbench.data import DataRequest, prepare_data
+from qbench.errors import BuildError
+from qbench.evaluate import layer_clipping
+from qbench.evaluate.layer_clipping import Variant, rows
+from qbench.models.base import ModelReference
+from qbench.network import Model
+from qbench.process.parent import Limits
+from qbench.quant.recipe import Recipe
+from qbench.run.diagnostics import keep_layer_numbers
+
+NETWORK = """
+import torch
+
+
+def network():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)).eval()
+"""
+KNOWN = {"name": "1", "sqnr_db": 40.0, "cosine": 1.0, "n": 80, "reason": None}
+TIGHT = {"low": -0.1, "high": 0.1, "step": 0.01}
+
+
+@pytest.fixture
+def data(tmp_path):
+    request = DataRequest(
+        loader="digits", value=None, options={}, base=Path(),
+        calibrate_split="train", calibrate_samples=8, calibrate_seed=0,
+        evaluate_split="test", evaluate_samples=70, evaluate_seed=0, train=False,
+    )  # fmt: skip
+    return prepare_data(request, store.open_cache(tmp_path / "cache"), progress=lambda *_: None)
+
+
+@pytest.fixture
+def model(tmp_path):
+    file = tmp_path / "network.py"
+    file.write_text(NETWORK)
+    reference = ModelReference(name="net", source="python", path=file, attribute="network")
+    return Model(reference=reference, weights=None, weights_digest="w", code_digest="c")
+
+
+def artifact(mode="static", **changes):
+    made = Artifact(
+        mode=mode, backend="fake", file=Path("f"), format="fake", key="k", sha256="s", size_bytes=1, layers=(),
+        recipe=Recipe(), fixed_batch=None, expected="", fresh=True,
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+def variants(**numbers):
+    return {
+        name: Variant(artifact=artifact(sha256=name, layer_numbers=tuple(one)), fp32=artifact("fp32"))
+        for name, one in numbers.items()
+    }
+
+
+def looked(found, model, data, monkeypatch):
+    """The rows, made in this process, and how often somebody looked."""
+    calls = []
+
+    def here(function, *args, limits, progress):
+        calls.append(function)
+        return function(*args, progress=progress)
+
+    monkeypatch.setattr(layer_clipping, "call", here)
+    root = data.folder.parents[1]
+    return rows(found, model, data, root=root, limits=Limits(seconds=60), progress=lambda *_: None), len(calls)
+
+
+def test_each_variant_has_its_own_share_beside_what_the_build_knew(model, data, monkeypatch):
+    """Of fp32's values on all examples; a layer without a known range has null, and nothing else changes."""
+    import torch
+
+    from qbench.network import load_network
+
+    unknown = {**KNOWN, "name": "other"}
+    numbers = {
+        "a": [{**KNOWN, "ranges": [TIGHT]}, unknown],
+        "b": [{**KNOWN, "ranges": [{**TIGHT, "low": -1e3, "high": 1e3}]}],
+    }
+    found, calls = looked(variants(**numbers), model, data, monkeypatch)
+    with torch.inference_mode():
+        module = load_network(model.reference, None).module
+        values = module(torch.from_numpy(data.evaluation(0, 70)[0])).numpy()
+    share = np.mean(np.abs(values[:64]) > 0.105)
+    assert found["a"][0] == {**KNOWN, "ranges": [TIGHT], "clipped": pytest.approx(share)}
+    assert 0 < share < 1
+    assert (found["a"][1], found["b"][0]["clipped"], calls) == ({**unknown, "clipped": None}, 0.0, 1)
+
+
+def test_it_is_looked_at_once(model, data, monkeypatch):
+    """A rerun answers from the cache; another artifact, or other examples, do not."""
+    one = variants(a=[{**KNOWN, "ranges": [TIGHT]}])
+    first = looked(one, model, data, monkeypatch)
+    assert looked(one, model, data, monkeypatch) == (first[0], 0)
+    other = {"a": replace(one["a"], artifact=replace(one["a"].artifact, sha256="t"))}
+    assert looked(other, model, data, monkeypatch)[1] == 1
+    assert looked(one, model, replace(data, evaluation_digest="e"), monkeypatch)[1] == 1
+
+
+def test_where_no_range_is_known_nobody_looks(model, data, monkeypatch):
+    """The build's numbers stand as they are: dynamic variants, and runtimes that do not tell."""
+    assert looked(variants(a=[KNOWN], b=[]), model, data, monkeypatch) == ({"a": (KNOWN,), "b": ()}, 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "starts"), [(70, 8, range(0, 64, 8)), (5, 8, [0]), (5120, 8, range(0, 5120, 80))]
+)
+def test_examples_are_taken_evenly(count, size, starts):
+    """All of few, 512 of many, from the first to the last: a data set may be sorted by class."""
+    data = SimpleNamespace(evaluation_count=count, evaluation=lambda start, stop: (start, stop))
+    assert list(layer_clipping._batches(data, size)) == [(start, min(start + size, count)) for start in starts]
+
+
+def keep(tmp_path, int8, *, wanted=True):
+    """What ``keep_layer_numbers`` writes and notes for a run of one int8 variant."""
+    variant = SimpleNamespace(id="net/static/fake", mode="static", backend="fake", model=SimpleNamespace(name="net"))
+    written, notes = {}, []
+    context = SimpleNamespace(
+        suite=SimpleNamespace(evaluate=SimpleNamespace(layers=wanted)),
+        cache=tmp_path, limits=Limits(), report_under=lambda _: None,
+        directory=SimpleNamespace(write_layers=lambda name, numbers: written.update({name: numbers})),
+        progress=SimpleNamespace(stage=lambda *_: None, advance=lambda *_: None, note=notes.append),
+        tracker=SimpleNamespace(open_cases=lambda: [SimpleNamespace(case=SimpleNamespace(variant=variant))]),
+    )  # fmt: skip
+    artifacts = {variant.id: int8, "net/fp32/fake": artifact("fp32")}
+    built = {name: SimpleNamespace(artifact=known) for name, known in artifacts.items()}
+    keep_layer_numbers(context, SimpleNamespace(data="data", models={"net": "model"}), built)
+    return written, notes
+
+
+def test_a_run_keeps_the_rows_of_each_variant_where_the_suite_asks_for_them(tmp_path, monkeypatch):
+    """And where fp32 cannot be looked at, what the build knew, with a note: no case fails by it."""
+    int8 = artifact(layer_numbers=(KNOWN,))
+    monkeypatch.setattr("qbench.run.diagnostics.rows", lambda variants, *_, **__: dict.fromkeys(variants, ("row",)))
+    assert keep(tmp_path, int8) == ({"net/static/fake": ("row",)}, [])
+    assert keep(tmp_path, int8, wanted=False) == ({}, [])
+
+    def fail(*_, **__):
+        raise BuildError("does not run")
+
+    monkeypatch.setattr("qbench.run.diagnostics.rows", fail)
+    note = "net: what its layers clip is not known: does not run"
+    assert keep(tmp_path, int8) == ({"net/static/fake": (KNOWN,)}, [note])

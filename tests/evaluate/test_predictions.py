@@ -1,0 +1,340 @@
+"""Predictions of every example: proven in a fresh process, the same whoever makes them, and made once."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbench import registry
+from qbench.backends.base import Runner
+from qbench.build import Artifact, outputs_digest
+from qbench.cache import store
+from qbench.data import DataRequest, prepare_data
+from qbench.errors import EvaluateError, WorkerError
+from qbench.evaluate import predictions, score, worker_pool
+from qbench.evaluate import worker as evaluate_worker
+from qbench.metrics.spec import MetricSpec
+from qbench.process.cpu_slots import Slots
+from qbench.process.parent import Limits
+from qbench.quant.analysis.quantized_range import InputRange
+from qbench.quant.recipe import Recipe
+
+LIMITS = Limits(seconds=60)
+
+
+@pytest.fixture
+def data(tmp_path):
+    request = DataRequest(
+        loader="digits",
+        value=None,
+        options={},
+        base=Path(),
+        calibrate_split="train",
+        calibrate_samples=8,
+        calibrate_seed=0,
+        evaluate_split="test",
+        evaluate_samples=70,
+        evaluate_seed=0,
+        train=False,
+    )
+    return prepare_data(request, store.open_cache(tmp_path / "cache"), progress=lambda *_: None)
+
+
+def artifact(tmp_path, data, *, fixed_batch=None, mode="static"):
+    file = tmp_path / "model.json"
+    file.write_text('{"seconds": 0.0, "mode": "static"}')
+    backend = registry.load("backend", "fake")
+    return Artifact(
+        mode=mode,
+        backend="fake",
+        file=file,
+        format="fake",
+        key="k",
+        sha256="s",
+        size_bytes=1,
+        layers=(),
+        recipe=Recipe(),
+        fixed_batch=fixed_batch,
+        expected=outputs_digest(backend, file, data, fixed_batch or 1),
+        fresh=True,
+    )
+
+
+class Batches(Runner):
+    """Gives each example its first pixels, and how many came with it; it is a whole backend, too."""
+
+    def __init__(self):
+        self.widths = []
+
+    def load(self, file, *, threads):
+        return self
+
+    def prepare(self, inputs):
+        return inputs[0]
+
+    def __call__(self, prepared):
+        self.widths.append(len(prepared))
+        flat = prepared.reshape(len(prepared), -1)[:, 20:30]
+        return np.concatenate([flat, np.full((len(flat), 1), len(flat))], axis=1)
+
+    def outputs(self, result):
+        return result
+
+    def observed(self):
+        return {}
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    """Stands for any artifact, in this process."""
+    made = Batches()
+    monkeypatch.setattr(evaluate_worker.registry, "load", lambda *_: made)
+    monkeypatch.setattr(made, "digest", lambda inputs: "as built")
+    return made
+
+
+def session(tmp_path, data, size, **facts):
+    return evaluate_worker.Session(replace(artifact(tmp_path, data, **facts), expected="as built"), data, size)
+
+
+@pytest.mark.parametrize(
+    ("facts", "size", "cut", "widths"),
+    [
+        ({}, None, 24, [8] * 9),
+        ({}, None, 22, [8] * 9),
+        ({"mode": "dynamic"}, 16, 32, [16, 16, 16, 16, 6]),
+        ({"fixed_batch": 16}, 16, 48, [16] * 5),
+        ({"fixed_batch": 1, "mode": "dynamic"}, 1, 40, [1] * 70),
+        ({"fixed_batch": 100}, 100, 70, [100]),
+    ],
+)
+def test_every_example_is_predicted_once_and_in_order(tmp_path, data, runner, facts, size, cut, widths):
+    """Whole batches, the last one filled from its own end; only a dynamic one, whose outputs hang on it, is short."""
+    made = session(tmp_path, data, size, **facts)
+    runner.widths.clear()
+    width, first = made.begin()
+    rest = [made.piece(*part, width) for part in ((first.stop, cut), (cut, 70)) if part[0] < part[1]]
+    rows = np.concatenate([piece.outputs for piece in (first, *rest)])
+    np.testing.assert_array_equal(rows[:, :-1], data.evaluation(0, 70)[0].reshape(70, -1)[:, 20:30])
+    assert [piece.start for piece in (first, *rest)] == [0, first.stop, cut][: 1 + len(rest)]
+    assert runner.widths == widths
+
+
+def test_no_batch_reaches_beyond_what_was_asked_for(tmp_path, data, runner):
+    """The values that are clipped are counted once for each example of the piece, though batches overlap."""
+    ranged = replace(artifact(tmp_path, data), expected="as built", input_ranges=(InputRange(low=-9, high=0, step=0),))
+    found = evaluate_worker.Session(ranged, data, None).piece(30, 41, 8)
+    assert found.outside == (np.count_nonzero(data.evaluation(30, 41)[0] > 0),)
+    assert (found.start, found.stop) == (30, 41)
+
+
+def test_an_artifact_that_gives_other_outputs_than_where_it_was_built_is_refused(tmp_path, data):
+    """The proof of bit-equality is repeated in the evaluating process."""
+    wrong = replace(artifact(tmp_path, data), expected=hashlib.sha256(b"other").hexdigest())
+    with pytest.raises(EvaluateError, match="reloaded in a fresh process"):
+        predictions.predict(wrong, data, 1, tmp_path / "p.npz", limits=LIMITS, progress=lambda *_: None)
+
+
+def test_several_processes_give_the_same_file(tmp_path, data, monkeypatch):
+    """Byte by byte, with one place and with three, of which two help; all examples are reported as done."""
+    started, shares, files = [], [], []
+    worker = worker_pool.Worker
+    monkeypatch.setattr(worker_pool, "Worker", lambda *args, **more: started.append(1) or worker(*args, **more))
+    for places in (1, 3):
+        files.append(tmp_path / f"{places}.npz")
+        slots = Slots(places)
+        predictions.predict(
+            artifact(tmp_path, data, mode="fp32"), data, 1, files[-1], slots=slots, limits=LIMITS,
+            progress=lambda _, share: shares.append(share),
+        )  # fmt: skip
+        assert [slots.spare() for _ in range(4)] == [True] * places + [False] * (4 - places)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert (len(started), shares.count(1.0)) == (1 + 3, 2)
+    assert len(np.load(files[0])["outputs"]) == len(set(np.load(files[0])["ids"])) == 70
+
+
+class Hired:
+    """A process in this one; ``error`` is what it says instead of an answer."""
+
+    def __init__(self, error=None, ready=None):
+        self.pid, self._error, self._ready = None, error, ready
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def ready(self):
+        if self._ready:
+            raise self._ready
+
+    def ask(self, what, *args):
+        if what == "begin":
+            return 4, evaluate_worker.Piece(start=0, outputs=np.arange(4)[:, None], outside=(1,))
+        if self._error:
+            raise self._error
+        start, stop, _ = args
+        return evaluate_worker.Piece(start=start, outputs=np.arange(start, stop)[:, None], outside=(stop - start,))
+
+
+def work(monkeypatch, tmp_path, data, hired, *, seconds=60):
+    crew = itertools.chain(hired, itertools.repeat(hired[-1]))
+    monkeypatch.setattr(worker_pool, "Worker", lambda *_, **__: next(crew))
+    monkeypatch.setattr(worker_pool, "_room_beside", lambda _: 9)
+    slots, limits = Slots(len(hired)), Limits(seconds=seconds)
+    try:
+        return worker_pool.outputs(
+            artifact(tmp_path, data), data, None, slots=slots, limits=limits, progress=lambda *_: None
+        )
+    finally:
+        assert [slots.spare() for _ in range(len(hired) + 1)] == [True] * len(hired) + [False]
+
+
+@pytest.mark.parametrize(
+    "lame",
+    [Hired(error=WorkerError("out of memory")), Hired(ready=WorkerError("out of memory")), Hired(ready=OSError(11))],
+)
+def test_a_helper_that_cannot_go_on_costs_nothing(monkeypatch, tmp_path, data, lame):
+    """Most often memory: what it was at is done by the first process, and its place is free again."""
+    found = work(monkeypatch, tmp_path, data, [Hired(), lame])
+    assert found.rows[:, 0].tolist() == list(range(70))
+    assert found.outside == (1 + 66,)
+
+
+def test_what_a_helper_finds_wrong_with_the_artifact_is_told(monkeypatch, tmp_path, data):
+    """One process in which the artifact gives other outputs is one too many."""
+    with pytest.raises(EvaluateError, match="other outputs"):
+        work(monkeypatch, tmp_path, data, [Hired(), Hired(ready=EvaluateError("gives other outputs"))])
+
+
+def test_an_error_of_the_first_process_ends_all(monkeypatch, tmp_path, data):
+    """Nobody waits for parts that nobody does."""
+    with pytest.raises(WorkerError, match="ended by SIGKILL"):
+        work(monkeypatch, tmp_path, data, [Hired(error=WorkerError("ended by SIGKILL"))])
+
+
+def test_all_parts_together_have_the_time_of_one_request(monkeypatch, tmp_path, data):
+    """limits.stage_seconds is what the evaluation of one variant may take, however many parts it has."""
+    with pytest.raises(WorkerError, match="took longer than 0 s and was stopped; raise limits.stage_seconds"):
+        work(monkeypatch, tmp_path, data, [Hired()], seconds=0)
+
+
+# --- predictions that were made before ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Counts the evaluations, which take no time."""
+    calls = []
+
+    def predict(artifact, data, batch_size, file, **_):
+        calls.append(file)
+        file.write_bytes(f"predictions {len(calls)}".encode())
+
+    monkeypatch.setattr(predictions, "predict", predict)
+    return calls
+
+
+def predict_cached(artifact, data, file, *, batch=1):
+    root = data.folder.parents[1]
+    return predictions.predict_cached(artifact, data, batch, file, root=root, limits=LIMITS, progress=lambda *_: None)
+
+
+def test_what_was_evaluated_before_is_not_evaluated_again(tmp_path, data, made):
+    """The same file comes from the cache, also into another run's folder."""
+    one = artifact(tmp_path, data)
+    assert not predict_cached(one, data, tmp_path / "a.npz").cached
+    assert predict_cached(one, data, tmp_path / "b.npz").cached
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes() == b"predictions 1"
+    assert sorted(path.name for path in tmp_path.glob("*.npz*")) == ["a.npz", "b.npz"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "other", "batch", "again"),
+    [
+        ("static", {}, 8, False),
+        ("dynamic", {}, 8, True),
+        ("static", {"artifact": {"sha256": "other"}}, 1, True),
+        ("static", {"artifact": {"key": "other"}}, 1, True),
+        ("static", {"data": {"evaluation_digest": "other"}}, 1, True),
+        ("static", {"data": {"calibration_digest": "other"}}, 1, True),
+        ("fp32", {"data": {"calibration_digest": "other"}}, 1, False),
+    ],
+)
+def test_what_may_change_a_prediction_is_evaluated_again(tmp_path, data, made, mode, other, batch, again):
+    """Another batch counts for dynamic variants only, other calibration data for those that are held against it."""
+    one = artifact(tmp_path, data, mode=mode)
+    predict_cached(one, data, tmp_path / "a.npz")
+    changed, examples = replace(one, **other.get("artifact", {})), replace(data, **other.get("data", {}))
+    assert predict_cached(changed, examples, tmp_path / "b.npz", batch=batch).cached is not again
+
+
+def test_other_code_evaluates_again(tmp_path, data, made, monkeypatch):
+    """qbench's own evaluating code is part of what names a prediction: another text of it is another key."""
+    one = artifact(tmp_path, data)
+    predict_cached(one, data, tmp_path / "a.npz")
+    other = tmp_path / "pieces.py"
+    other.write_text("# other\n")
+    monkeypatch.setattr(predictions.worker, "__file__", str(other))
+    assert not predict_cached(one, data, tmp_path / "a.npz").cached
+
+
+def test_a_damaged_copy_is_made_again_and_said(tmp_path, data, made):
+    """Nothing is scored that is not what was written."""
+    one = artifact(tmp_path, data)
+    predict_cached(one, data, tmp_path / "a.npz")
+    (kept,) = data.folder.parents[1].glob("predictions/*/predictions.npz")
+    kept.write_bytes(b"other")
+    found = predict_cached(one, data, tmp_path / "a.npz")
+    assert "predictions.npz has changed" in found.note
+    assert (tmp_path / "a.npz").read_bytes() == b"predictions 2"
+
+
+def test_a_failed_evaluation_leaves_no_file(tmp_path, data, monkeypatch):
+    """Neither in the run's folder nor in the cache."""
+
+    def fail(artifact, data, batch_size, file, **_):
+        file.write_bytes(b"half of it")
+        raise WorkerError("ended by SIGKILL")
+
+    monkeypatch.setattr(predictions, "predict", fail)
+    with pytest.raises(WorkerError):
+        predict_cached(artifact(tmp_path, data), data, tmp_path / "a.npz")
+    assert not list(tmp_path.rglob("*.npz"))
+
+
+# --- how the inputs fit ------------------------------------------------------------------------------------
+
+
+def fits_of(tmp_path, made, data):
+    out = tmp_path / "p.npz"
+    root = data.folder.parents[1]
+    predictions.predict(made, data, 16, out, root=root, limits=LIMITS, progress=lambda *_: None)
+    return predictions.input_fits(predictions.load_predictions(out))
+
+
+def test_a_static_artifact_tells_how_the_inputs_fit_it(tmp_path, data):
+    """The share of clipped values over every example once, beside what was seen in calibration and evaluation; null
+    where no range is known."""
+    ranged = replace(artifact(tmp_path, data), input_ranges=(InputRange(low=-0.9, high=1.0, step=0.01),))
+    (fit,) = fits_of(tmp_path, ranged, data)
+    (seen,), (calibrated,) = data.evaluation(0, 70), data.calibration()
+    assert fit.clipped == pytest.approx(np.mean((seen < -0.905) | (seen > 1.005)))
+    assert 0 < fit.clipped < 1
+    assert (fit.low, fit.high, fit.evaluated.greatest) == (-0.9, 1.0, seen.max())
+    assert fit.calibrated.mean == pytest.approx(calibrated.mean(dtype=np.float64))
+    found = score.score(MetricSpec(name="top1"), tmp_path / "p.npz", None, 10, limits=LIMITS, progress=lambda *_: None)
+    assert found.inputs == (fit,)
+    (plain,) = fits_of(tmp_path, artifact(tmp_path, data), data)
+    assert (plain.low, plain.high, plain.clipped, plain.evaluated) == (None, None, None, fit.evaluated)
+
+
+def test_what_has_no_fixed_ranges_tells_nothing_of_them(tmp_path, data):
+    """Null, not 0: a dynamic variant clips nothing that was fixed before."""
+    assert fits_of(tmp_path, artifact(tmp_path, data, mode="dynamic"), data) is None

@@ -1,0 +1,199 @@
+"""One network on two runtimes: what rounding explains, what it does not, and the first layer that differs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import pytest
+from made_records import accuracy, int8
+from onnx_networks import Draft
+
+from qbench.build import Artifact
+from qbench.errors import CaseError
+from qbench.evaluate.runtime_difference import Difference, RuntimeVariant, difference_here, pairs, warnings
+from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.recipe import Recipe
+from qbench.record.jsonl import from_line, to_line
+from qbench.record.schema import OtherRuntime
+from qbench.run import runtimes_stage
+from qbench.run.build_stage import BuiltVariant
+from qbench.run.evaluate_stage import EvaluatedCase
+
+ONNX = Recipe(flow="onnx", calibrator="minmax")
+
+
+def artifact(folder, backend, *, sha256="a", mode="static", recipe=ONNX):
+    return Artifact(
+        mode=mode, backend=backend, file=folder / "model.onnx", format="onnx", key="k", sha256=sha256, size_bytes=1,
+        layers=(), recipe=recipe, fixed_batch=None, expected="", fresh=True,
+    )  # fmt: skip
+
+
+def test_variants_of_one_file_or_one_recipe_are_one_network(tmp_path):
+    """The same bytes on two backends, or the same recipe in one flow; not a framework's own way, nor one backend."""
+    own = replace(ONNX, framework_default=True)
+    made = {
+        "a": artifact(tmp_path, "onnxruntime"),
+        "b": artifact(tmp_path, "openvino", sha256="b"),
+        "other recipe": artifact(tmp_path, "openvino", sha256="c", recipe=replace(ONNX, calibrator="mse")),
+        "other mode": artifact(tmp_path, "openvino", sha256="d", mode="qat"),
+        "own": artifact(tmp_path, "onnxruntime", sha256="e", recipe=own),
+        "nncf": artifact(tmp_path, "openvino", sha256="f", recipe=own),
+        "fp32": artifact(tmp_path, "onnxruntime", sha256="g", mode="fp32", recipe=Recipe()),
+        "its fp32": artifact(tmp_path, "openvino", sha256="g", mode="fp32", recipe=Recipe()),
+        "torch": artifact(tmp_path, "torch", sha256="h", mode="fp32", recipe=Recipe()),
+    }
+    assert pairs(list(made.items())) == [("a", "b"), ("fp32", "its fp32")]
+
+
+def predictions(file, outputs):
+    np.savez(file, outputs=outputs)
+    return file
+
+
+def arms(folder, ours, theirs, fp32=None):
+    """Two variants with these outputs, of which no layer can be looked at."""
+    base = None if fp32 is None else predictions(folder / "fp32.npz", fp32)
+    return [
+        RuntimeVariant(
+            backend=name, file=folder, format="x", predictions=predictions(folder / f"{name}.npz", made), fp32=base
+        )
+        for name, made in (("a", ours), ("b", theirs))
+    ]
+
+
+def look(one, other, data=None):
+    return difference_here(one, other, data, progress=lambda *_: None)
+
+
+RNG = np.random.default_rng(0)
+FP32 = RNG.standard_normal((64, 10)).astype(np.float32)
+
+
+def noisy(decibels, seed):
+    noise = np.random.default_rng(seed).standard_normal(FP32.shape)
+    return (FP32 + 10 ** (-decibels / 20) * noise).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "differs"),
+    [
+        (32, 32, False),  # two independent errors of one size
+        (34, 32, False),
+        (32, 20, True),
+        (34.3, 10.9, True),  # a ViT on ONNX Runtime and OpenVINO
+        (70, 42, False),  # of a difference of a hundredth nobody sees anything
+    ],
+)
+def test_two_errors_of_quantization_are_no_difference(tmp_path, ours, theirs, differs):
+    """Only what is more than twice what two independent errors of the better one's size would give."""
+    found = look(*arms(tmp_path, noisy(ours, 1), noisy(theirs, 2), FP32))
+    assert (found is not None) == differs
+    if found is not None:
+        assert found.better_db == pytest.approx(ours, abs=1)
+        assert found.between_db == pytest.approx(theirs, abs=1)
+
+
+def test_fp32_differs_by_more_than_a_thousandth(tmp_path):
+    """fp32 in another order of additions has some 120 dB, in bfloat16 40 to 50."""
+    assert look(*arms(tmp_path, FP32, noisy(110, 1))) is None
+    found = look(*arms(tmp_path, FP32, noisy(45, 1)))
+    assert found is not None
+    assert found.between_db == pytest.approx(45, abs=1)
+
+
+def test_garbage_on_one_runtime_differs(tmp_path):
+    """NaN, infinity and huge values on one side: a number that a record can hold."""
+    for wrong in (np.nan, np.inf, 3e38):
+        broken = noisy(32, 1)
+        broken[3, 4] = wrong
+        found = look(*arms(tmp_path, noisy(32, 2), broken, FP32))
+        assert found is not None
+        assert found.between_db == -100.0
+
+
+def test_numbers_of_classes_are_not_compared(tmp_path):
+    """Outputs that are whole numbers have no SQNR; those of another shape fail elsewhere."""
+    assert look(*arms(tmp_path, np.arange(4), np.arange(4)[::-1])) is None
+
+
+def deep(file, wrong=None):
+    """Six matrix products; the fourth of the second file has another weight."""
+    draft = Draft()
+    name = "x"
+    for i in range(6):
+        weight = draft.rng.standard_normal((16, 16)).astype(np.float32) / 4
+        if i == wrong:
+            weight = weight[::-1].copy()
+        last = i == 5
+        name = draft.add("MatMul", [name, draft.constant(f"w{i}", weight)], f"m{i}", outputs=["y"] if last else None)
+        if not last:
+            name = draft.add("Tanh", [name], f"t{i}")
+    onnx.save(draft.model({"x": ["n", 16]}, {"y": ["n", 16]}), str(file))
+    return file
+
+
+@pytest.mark.parametrize("wrong", [0, 3, 5])
+def test_the_first_layer_that_differs_is_named(tmp_path, wrong):
+    """Found by halving, on the runtimes themselves."""
+    x = np.random.default_rng(3).standard_normal((16, 16)).astype(np.float32)
+    files = [deep(tmp_path / "a.onnx"), deep(tmp_path / "b.onnx", wrong)]
+    made = [
+        RuntimeVariant(backend="onnxruntime", file=file, format="onnx", fp32=None,
+            predictions=predictions(tmp_path / f"{i}.npz", onnxruntime_session.run(file, (x,))))
+        for i, file in enumerate(files)
+    ]  # fmt: skip
+    data = SimpleNamespace(evaluation_count=16, evaluation=lambda start, end: (x[start:end],))
+    found = look(*made, data)
+    assert found is not None
+    assert found.layer == f"m{wrong}"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_keeps_what_differs_with_both_cases(tmp_path, monkeypatch, fails):
+    """Both records tell of the other; where nobody can look, that is noted and no case fails."""
+    cases, built, evaluated, notes = [], {}, {}, []
+    for backend in ("onnxruntime", "openvino"):
+        variant = SimpleNamespace(id=f"net/static/{backend}", model=SimpleNamespace(name="net"), backend=backend)
+        case = SimpleNamespace(id=f"{variant.id}/t1/b1", variant=variant, threads=1, batch_size=1)
+        cases.append(SimpleNamespace(case=case, baseline="net/fp32"))
+        built[variant.id] = BuiltVariant(artifact=artifact(tmp_path, backend), seconds=1.0)
+        evaluated[case.id] = EvaluatedCase(predictions=tmp_path / f"{backend}.npz", accuracy=accuracy(), seconds=1.0)
+    context = SimpleNamespace(
+        tracker=SimpleNamespace(open_cases=lambda: cases), limits=None, report_under=lambda name: None,
+        progress=SimpleNamespace(stage=lambda *_: None, advance=lambda *_: None),
+        note_missing=lambda name, reason: notes.append(f"{name}: {reason}"),
+    )  # fmt: skip
+
+    def difference(first, second, data, **rest):
+        if fails:
+            raise CaseError("it was killed")
+        return Difference(between_db=1.8, better_db=32.4, layer="patch")
+
+    monkeypatch.setattr(runtimes_stage, "difference", difference)
+    compared = runtimes_stage.compare_runtimes(context, SimpleNamespace(data=None), built, evaluated)
+    others = [case.accuracy.other_runtime for case in compared.values()]
+    assert [case.accuracy.other_runtime for case in evaluated.values()] == [None, None]
+    if fails:
+        assert others == [None, None]
+        assert notes == ["net/static/onnxruntime/t1/b1: not compared with openvino: it was killed"]
+    else:
+        ids = ["net/static/openvino/t1/b1", "net/static/onnxruntime/t1/b1"]
+        assert others == [OtherRuntime(case=name, between_db=1.8, better_db=32.4, layer="patch") for name in ids]
+
+
+def test_two_cases_are_one_warning_and_the_record_holds_it():
+    """It names both, how far they lie apart, and the layer."""
+    ids = ["net/static/onnxruntime/t1/b1", "net/static/openvino/t1/b1"]
+    records = []
+    for name, other in zip(ids, reversed(ids), strict=True):
+        found = OtherRuntime(case=other, between_db=1.8, better_db=32.4, layer="patch")
+        records.append(int8(name, accuracy=replace(accuracy(), other_runtime=found)))
+    assert warnings([int8()]) == ()
+    (said,) = warnings(records)
+    assert "net/static · onnxruntime and net/static/openvino/t1/b1 are the same network" in said
+    assert "1.8 dB, where the better of them keeps 32.4 dB of fp32; the first layer that differs is patch." in said
+    assert from_line(to_line(records[0])) == records[0]

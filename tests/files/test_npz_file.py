@@ -1,0 +1,91 @@
+"""Arrays of an .npz: what a file says of itself is checked against the bytes that are there."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbench.files import npz_file
+from qbench.files.npz_file import BadNpz
+
+
+def entry(header: str, content: bytes = b"") -> bytes:
+    """An .npy with that header."""
+    padded = header.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(padded)) + padded + content
+
+
+def archive(folder: Path, content: bytes, *, compress: bool = False) -> Path:
+    """An .npz whose one array ``a`` is these bytes."""
+    file = folder / "held.npz"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED) as held:
+        held.writestr("a.npy", content)
+    return file
+
+
+def test_what_numpy_wrote_is_read(tmp_path: Path) -> None:
+    """Every array by name, or those that were asked for; text and numbers of any order in memory."""
+    arrays = {"a": np.arange(6).reshape(2, 3), "b": np.asfortranarray(np.eye(3)), "c": np.array(["é", ""]),
+              "none": np.empty((0, 4)), "scalar": np.float32(2)}  # fmt: skip
+    np.savez_compressed(tmp_path / "held.npz", **arrays)
+    found = npz_file.read(tmp_path / "held.npz")
+    assert npz_file.names(tmp_path / "held.npz") == tuple(arrays) == tuple(found)
+    assert all(np.array_equal(found[name], array) for name, array in arrays.items())
+    assert list(npz_file.read(tmp_path / "held.npz", ["b"])) == ["b"]
+    with pytest.raises(BadNpz, match="no array 'd' in it"):
+        npz_file.read(tmp_path / "held.npz", ["a", "d"])
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (", "Cannot parse header|EOF|header"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 1000000), }", "but 0 are there"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "but 0 are there"),
+        ("{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000,), }", "but 0 are there"),
+        ("{'descr': 'nonsense', 'fortran_order': False, 'shape': (1,), }", "descr"),
+        ("(" * 100, "EOF|never closed|multi-line"),
+        ("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "pickle"),
+    ],
+)
+def test_a_header_that_does_not_fit_is_named(header: str, words: str, tmp_path: Path) -> None:
+    """No traceback of a tokenizer, and no array made for a shape that no bytes stand behind."""
+    with pytest.raises(BadNpz, match=words) as caught:
+        npz_file.read(archive(tmp_path, entry(header)))
+    assert caught.value.key == "a"
+    assert caught.value.pickled == ("|O" in header)
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    """Deflate expands a byte to 1,032 at most: a directory that claims more was made to fill memory."""
+    file = archive(tmp_path, b"x" * 1000, compress=True)
+    data = bytearray(file.read_bytes())
+    directory = data.rindex(b"PK\x01\x02")
+    data[directory + 24 : directory + 28] = struct.pack("<I", 2**31)  # the unpacked size
+    file.write_bytes(data)
+    with pytest.raises(BadNpz, match="that claim to be 2,147,483,648"):
+        npz_file.read(file)
+
+
+def test_any_damage_is_one_error(tmp_path: Path) -> None:
+    """Whatever byte is wrong: read as it is, or refused with BadNpz; nothing else comes out."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, a=np.arange(50.0), b=np.array(["x", "y"]))
+    whole, random = buffer.getvalue(), np.random.RandomState(0)
+    file = tmp_path / "held.npz"
+    refused = 0
+    for _ in range(400):
+        data = bytearray(whole)
+        for place in random.randint(0, len(data), random.randint(1, 6)):
+            data[place] = random.randint(256)
+        file.write_bytes(bytes(data[: random.choice([len(data), random.randint(len(data))])]))
+        try:
+            npz_file.read(file)
+        except BadNpz:
+            refused += 1
+    assert refused > 100

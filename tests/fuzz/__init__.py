@@ -1,1 +1,0 @@
-"""Seeded fuzzers that a person can run for an hour; their finds are ordinary tests."""

@@ -1,0 +1,475 @@
+"""Rules of qbench/gate/gate.py, of its rules and text; every outcome has a golden file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from made_records import (
+    CASE,
+    FP32,
+    QUIET,
+    RUN_V1,
+    accuracy,
+    answers,
+    failed,
+    fp32,
+    info,
+    int8,
+    same_as_golden,
+    skipped,
+    speedup,
+)
+
+from qbench import suite
+from qbench.errors import NotComparable
+from qbench.gate import gate
+from qbench.gate import text as gate_text
+from qbench.gate.baseline import Baseline, write_baseline
+from qbench.gate.latency import count_sampled_rules, needs_baseline
+from qbench.gate.sequential_test import NotRun, ProcessPair, Rerun, analyze
+from qbench.progress.terminal import CONTROL
+from qbench.record.schema import Record
+from qbench.record.stored_run import PlanInfo, RunInfo, SkipInfo
+from qbench.stats.interval_type import Interval
+from qbench.suite import Suite
+
+HEAD = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
+ALL_RULES = """gate:
+  latency:
+    max_regression: 5%
+    min_speedup: 1.5
+  accuracy:
+    metric: top1
+    margin: 1.0
+  size:
+    max_ratio: 0.35
+"""
+ABSOLUTE = "gate:\n  accuracy: {margin: 1.0}\n  size: {max_ratio: 0.35}\n"
+REGRESSION = "gate:\n  latency: {max_regression: 5%}\n"
+PROMISE = "gate:\n  latency: {min_speedup: 1.5}\n"
+NOISY = Interval(value=1.01, low=0.96, high=1.06)
+
+
+def policy(rules: str) -> Suite:
+    """A suite with those rules."""
+    return suite.parse(HEAD + rules, file="suites/demo.yaml")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A run, what it is held against, and the outcome that must come of it."""
+
+    outcome: str
+    records: Sequence[Record]
+    rules: str = ALL_RULES
+    baseline: Sequence[Record] | None = None
+    run: RunInfo = field(default_factory=info)
+    held: RunInfo = field(default_factory=info)
+    reruns: dict[str, Rerun | NotRun] = field(default_factory=dict)
+    keeps: bool = True  # the baseline keeps what each example said
+    first: int = 0  # the name of the run's first example; the baseline's is 0
+
+    def gated(self) -> gate.Gated:
+        """The verdicts."""
+        chosen = policy(self.rules)
+        kept = {record.case.id: scores for record in self.baseline or () if (scores := answers(record)) is not None}
+        baseline = None
+        if self.baseline is not None:
+            baseline = Baseline(info=self.held, records=tuple(self.baseline), examples=kept if self.keeps else {})
+        verdicts = gate.gate(
+            self.records,
+            self.run,
+            chosen.gate,
+            place=chosen.place,
+            baseline=baseline,
+            examples=lambda record: answers(record, self.first),
+            reruns=self.reruns,
+        )
+        file = None if baseline is None else Path("reports/baselines/demo.jsonl")
+        return gate.Gated(
+            suite="demo", folder=Path("reports/demo/1"), baseline=file, verdicts=verdicts, reruns=self.reruns
+        )
+
+
+def slow(**changes: Any) -> Record:
+    """The int8 case at 10 % less speed-up than the baseline's."""
+    return int8(speedup=speedup(2.5 / 1.1, **changes))
+
+
+def rerun(change: float, count: int = 6, *, control: float = 0.0) -> dict[str, Rerun | NotRun]:
+    """The int8 case run again in that many process pairs: so much slower, its control so far off."""
+    wobble = [0.01 if number % 2 else -0.01 for number in range(count)]
+    pairs = tuple(
+        ProcessPair(ratio=math.log1p(change) + offset / 2, control=math.log1p(control) + offset, drift=0.001)
+        for offset in wobble
+    )
+    # Half the control is taken back, so the ratios get a spread of their own.
+    pairs = tuple(replace(pair, ratio=pair.ratio + 0.004 * (n % 3 - 1)) for n, pair in enumerate(pairs))
+    return {CASE: Rerun(pairs=pairs, analysis=analyze(pairs, 0.05))}
+
+
+def died() -> dict[str, Rerun | NotRun]:
+    """A process of the int8 case was killed in the second process pair."""
+    pair = ProcessPair(ratio=0.0, control=0.0, drift=0.0)
+    return {CASE: Rerun(pairs=(pair,), analysis=None, reason="the process was ended by SIGSEGV")}
+
+
+GONE: dict[str, Rerun | NotRun] = {CASE: NotRun(reason="the baseline's artifact is gone")}
+OTHER_TORCH = info(versions={"torch": "2.12.0", "onnxruntime": None})
+NEW_TORCH = info(versions={"torch": "2.13.0", "onnxruntime": None})
+OTHER_MACHINE = info(environment={"cpu": "CPU B"})
+GOOD = [fp32(), int8()]
+
+
+def other(**changes: Any) -> Record:
+    """The int8 case as another artifact."""
+    record = int8(**changes)
+    assert record.artifact is not None
+    return replace(record, artifact=replace(record.artifact, sha256="1" * 64))
+
+
+OWN_MARGIN = "gate:\n  latency: {max_regression: 5%}\n  accuracy: {margin: 1.0, max_regression: 5.0}\n"
+# fp32 and int8 lose 3 points each: against its own fp32 the int8 is as good as before.
+BOTH_WORSE = [fp32(), other(accuracy=accuracy(harmful=1, beneficial=1, right=940))]
+SITUATIONS = {
+    "pass_all_rules": Situation("PASS", GOOD, baseline=GOOD),
+    "pass_absolute_rules_without_baseline": Situation("PASS", GOOD, ABSOLUTE),
+    "fail_latency": Situation("FAIL", [fp32(), slow()], REGRESSION, GOOD),
+    "pass_live": Situation("PASS", GOOD, REGRESSION, GOOD, reruns=rerun(0.0)),
+    "pass_live_on_another_cpu": Situation("PASS", GOOD, REGRESSION, GOOD, held=OTHER_MACHINE, reruns=rerun(0.0)),
+    "pass_live_without_speedup": Situation("PASS", [fp32(), int8(speedup=None)], REGRESSION, GOOD, reruns=rerun(0.0)),
+    "pass_live_new_torch": Situation(
+        "PASS", GOOD, REGRESSION, GOOD, run=NEW_TORCH, held=OTHER_TORCH, reruns=rerun(0.0)
+    ),
+    "pass_stored_instead": Situation("PASS", GOOD, REGRESSION, GOOD, reruns=GONE),
+    "fail_live": Situation("FAIL", GOOD, REGRESSION, GOOD, reruns=rerun(0.1)),
+    "invalid_live_died": Situation("INVALID", GOOD, REGRESSION, GOOD, reruns=died()),
+    "inconclusive_live": Situation("INCONCLUSIVE", GOOD, REGRESSION, GOOD, reruns=rerun(0.05, 12)),
+    "inconclusive_live_control": Situation(
+        "INCONCLUSIVE", GOOD, REGRESSION, GOOD, reruns=rerun(0.1, 12, control=0.04)
+    ),
+    "fail_regression_of_both": Situation("FAIL", BOTH_WORSE, ABSOLUTE, GOOD),
+    "inconclusive_regression": Situation(
+        "INCONCLUSIVE", [fp32(), other(accuracy=accuracy(harmful=1, beneficial=1, right=962))], ABSOLUTE, GOOD
+    ),
+    "pass_regression_of_both_own_margin": Situation("PASS", BOTH_WORSE, OWN_MARGIN, GOOD),
+    "pass_regression": Situation(
+        "PASS", [fp32(), other(accuracy=accuracy(harmful=2, beneficial=1))], ABSOLUTE, GOOD
+    ),
+    "pass_regression_shared_examples": Situation("PASS", [fp32(), other()], ABSOLUTE, GOOD, first=100),
+    "invalid_regression_other_examples": Situation("INVALID", [fp32(), other()], ABSOLUTE, GOOD, first=5000),
+    "invalid_regression_metric": Situation(
+        "INVALID", GOOD, REGRESSION, [fp32(), int8(accuracy=replace(accuracy(), metric="f1"))]
+    ),
+    "inconclusive_regression_unpaired": Situation("INCONCLUSIVE", [fp32(), other()], ABSOLUTE, GOOD, keeps=False),
+    "fail_regression_unpaired": Situation(
+        "FAIL", [fp32(), other(accuracy=accuracy(harmful=1, beneficial=1, right=880))], ABSOLUTE, GOOD, keeps=False
+    ),
+    "missing_regression_score": Situation("MISSING", [fp32(), int8(accuracy=None)], REGRESSION, GOOD),
+    "missing_regression_baseline": Situation(
+        "MISSING", GOOD, "gate:\n  accuracy: {margin: 1.0, max_regression: 0.5}\n"
+    ),
+    "fail_speedup": Situation("FAIL", [fp32(), int8(speedup=speedup(1.2))], PROMISE),
+    "fail_size": Situation("FAIL", [fp32(), int8(size_bytes=400_000)], ABSOLUTE),
+    "fail_size_growth": Situation("FAIL", [fp32(), int8(size_bytes=300_000)], REGRESSION, GOOD),
+    "fail_accuracy": Situation("FAIL", [fp32(), int8(accuracy=accuracy(harmful=30, beneficial=2))], ABSOLUTE),
+    "fail_case": Situation("FAIL", [fp32(), failed()], ABSOLUTE),
+    "fail_over_everything": Situation("FAIL", [fp32(), failed(), int8("net/qat/x86/t1/b1")], ALL_RULES, None),
+    "invalid_machine": Situation("INVALID", GOOD, REGRESSION, GOOD, held=OTHER_MACHINE),
+    "invalid_protocol": Situation("INVALID", [fp32(), int8(speedup=speedup(protocol="sequential"))], REGRESSION, GOOD),
+    "invalid_metric": Situation("INVALID", [fp32(), int8(accuracy=replace(accuracy(), metric="f1"))], ABSOLUTE),
+    "missing_baseline": Situation("MISSING", GOOD, REGRESSION),
+    "missing_baseline_by_default": Situation("MISSING", GOOD, ""),
+    "missing_in_baseline": Situation("MISSING", GOOD, REGRESSION, [fp32()]),
+    "missing_baseline_case_failed": Situation("MISSING", GOOD, REGRESSION, [fp32(), failed()]),
+    "missing_record": Situation("MISSING", GOOD, ABSOLUTE, run=info((FP32, CASE, "net/qat/x86/t1/b1"))),
+    "missing_skipped": Situation("MISSING", [fp32(), skipped()], REGRESSION, GOOD),
+    "missing_gone": Situation("MISSING", GOOD, REGRESSION, [*GOOD, int8("net/qat/x86/t1/b1")]),
+    "missing_gone_by_plan": Situation(
+        "MISSING", GOOD, REGRESSION, [*GOOD, int8("net/qat/x86/t1/b1")],
+        run=info(plan=PlanInfo(skipped=(SkipInfo(id="net/qat/x86/t1/b1", reason="no C++ compiler found"),))),
+    ),
+    "missing_speedup": Situation("MISSING", [fp32(), int8(speedup=None)], PROMISE),
+    "missing_speedup_of_regression": Situation("MISSING", [fp32(), int8(speedup=None)], REGRESSION, GOOD),
+    "missing_size": Situation("MISSING", [int8()], ABSOLUTE),
+    "missing_accuracy": Situation("MISSING", [fp32(), int8(accuracy=None)], ABSOLUTE),
+    "missing_everything": Situation("MISSING", [], ABSOLUTE),
+    "inconclusive_latency": Situation("INCONCLUSIVE", [fp32(), int8(speedup=speedup(2.5 / 1.05))], REGRESSION, GOOD),
+    "inconclusive_speedup": Situation("INCONCLUSIVE", [fp32(), int8(speedup=speedup(1.5))], PROMISE),
+    "inconclusive_no_interval": Situation(
+        "INCONCLUSIVE", [fp32(), int8(speedup=speedup(low=None, high=None))], PROMISE
+    ),
+    "inconclusive_accuracy": Situation(
+        "INCONCLUSIVE", [fp32(), int8(accuracy=accuracy(harmful=9, beneficial=2))], ABSOLUTE
+    ),
+    "inconclusive_control": Situation("INCONCLUSIVE", [fp32(), slow(control=NOISY)], REGRESSION, GOOD),
+    "inconclusive_no_control": Situation("INCONCLUSIVE", [fp32(), slow(control=None)], REGRESSION, GOOD),
+    "inconclusive_unsteady": Situation("INCONCLUSIVE", [fp32(), slow(steady=False)], REGRESSION, GOOD),
+    "inconclusive_sequential": Situation(
+        "INCONCLUSIVE", [fp32(), int8(speedup=speedup(protocol="sequential", control=None))], PROMISE
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_every_outcome_has_its_words(name: str) -> None:
+    """Each situation gives the outcome it must, in the text and the Markdown of its golden files."""
+    situation = SITUATIONS[name]
+    gated = situation.gated()
+    assert gate_text.outcome_of(gated.verdicts) == situation.outcome
+    assert same_as_golden(f"gate_{name}.txt", gate_text.text(gated) + "\n")
+    assert same_as_golden(f"gate_{name}.md", gate_text.markdown(gated))
+
+
+def test_all_five_outcomes_are_enumerated() -> None:
+    """No outcome is without a situation."""
+    assert {situation.outcome for situation in SITUATIONS.values()} == set(gate.EXIT_CODES)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        (["PASS"], 0),
+        (["PASS", "FAIL", "INVALID", "MISSING", "INCONCLUSIVE"], 1),
+        (["PASS", "INVALID", "INCONCLUSIVE"], 3),
+        (["MISSING", "INCONCLUSIVE"], 3),
+        (["PASS", "INCONCLUSIVE"], 4),
+        ([], 3),
+    ],
+)
+def test_the_worst_outcome_decides_the_exit_code(outcomes: list[Any], code: int) -> None:
+    """Fail over invalid or missing over inconclusive over pass; nothing judged is no pass."""
+    plain = gate.Verdict(outcome="PASS", case=CASE, rule="case", place="x:1", text="")
+    assert gate.exit_code([replace(plain, outcome=outcome) for outcome in outcomes]) == code
+
+
+@pytest.mark.parametrize(
+    ("rules", "needed"),
+    [
+        ("", True),
+        ("gate: {}\n", True),
+        (ALL_RULES, True),
+        (REGRESSION, True),
+        (ABSOLUTE, False),
+        (PROMISE, False),
+        ("gate:\n  latency: {}\n", True),
+        ("gate:\n  accuracy: {max_regression: 0.5}\n", True),
+    ],
+)
+def test_only_a_suite_of_absolute_rules_needs_no_baseline(rules: str, needed: bool) -> None:
+    """A written tolerance, or no rule at all, asks for a baseline."""
+    assert needs_baseline(policy(rules).gate) is needed
+
+
+def test_a_baseline_that_is_given_is_always_used() -> None:
+    """Even where only absolute rules are written, a regression against a given baseline fails."""
+    gated = Situation("FAIL", [fp32(), slow()], ABSOLUTE, GOOD).gated()
+    assert [v.rule for v in gated.verdicts if v.outcome == "FAIL"] == ["latency"]
+
+
+def test_what_was_run_again_goes_before_what_is_stored() -> None:
+    """Stored speed-ups that moved by 10 % do not fail a case whose artifacts ran equally fast; and the reverse."""
+    moved, equal = [fp32(), slow()], GOOD
+    ways = [
+        (Situation("", moved, REGRESSION, GOOD, reruns=rerun(0.0)), "PASS", "live"),
+        (Situation("", equal, REGRESSION, GOOD, reruns=rerun(0.1)), "FAIL", "live"),
+        (Situation("", moved, REGRESSION, GOOD), "FAIL", "stored"),
+        (Situation("", moved, REGRESSION, GOOD, reruns=GONE), "FAIL", "stored"),
+    ]
+    for situation, outcome, way in ways:
+        (verdict,) = (verdict for verdict in situation.gated().verdicts if verdict.rule == "latency")
+        assert (verdict.outcome, verdict.way) == (outcome, way)
+        assert verdict.text.startswith(way)
+
+
+def test_a_live_verdict_keeps_its_raw_observations() -> None:
+    """The JSON holds every process pair, so that another tool can check the interval."""
+    data = json.loads(gate_text.as_json(SITUATIONS["fail_live"].gated()))
+    told = data["reruns"][CASE]
+    assert len(told["pairs"]) == 6
+    assert set(told["pairs"][0]) == {"ratio", "control", "drift"}
+    assert told["look"]["number"] == 1
+
+
+def test_the_rules_that_share_the_error_are_counted() -> None:
+    """Latency, a promise and the metric of each measured int8 case rest on samples, and the metric against the
+    baseline's where both have one; size does not."""
+    records = [fp32(), int8(), int8("net/qat/x86/t1/b1", accuracy=None), skipped("net/dynamic/x86/t1/b1")]
+    assert count_sampled_rules(records, policy(ALL_RULES).gate) == 3 + 2
+    assert count_sampled_rules(records, policy(REGRESSION).gate) == 2 + 1
+    assert count_sampled_rules(records, policy(REGRESSION).gate, GOOD) == 3 + 1
+    least = "gate:\n  accuracy: {metric: cosine, at_least: 0.9}\n"
+    assert count_sampled_rules(records, policy(least).gate, GOOD) == 2 + 1
+
+
+def test_a_loss_of_fp32_and_int8_alike_passes_no_more() -> None:
+    """98.2 to 96.3 % on both, int8 as good as its fp32: the metric against the baseline's int8 does not pass, by the
+    figures that the stored predictions of such a change gave (-1.89 points)."""
+    was, now = accuracy(n=1060, right=1041), accuracy(n=1060, right=1021)
+    situation = Situation("", [fp32(), other(accuracy=now)], ABSOLUTE, [fp32(), int8(accuracy=was)])
+    verdicts = {verdict.rule: verdict for verdict in situation.gated().verdicts}
+    assert verdicts["top1"].outcome == "PASS"
+    assert verdicts["top1 regression"].outcome == "FAIL"
+    assert verdicts["top1 regression"].value == pytest.approx(-0.0189, abs=1e-4)
+    assert situation.gated().exit_code == 1
+
+
+def test_the_same_artifact_with_the_same_answers_has_not_become_worse_however_few_they_are() -> None:
+    """Of 50 examples no interval would lie within a point; where nothing changed there is nothing to estimate, and the
+    verdict takes no share of the error. The same answers of another artifact prove less."""
+    few = accuracy(n=50, right=49)
+    rule = "top1 regression"
+    records = [fp32(), int8(accuracy=few)]
+    same = Situation("", records, ABSOLUTE, records).gated()
+    (verdict,) = (verdict for verdict in same.verdicts if verdict.rule == rule)
+    assert (verdict.outcome, verdict.p_value) == ("PASS", None)
+    rebuilt = Situation("", [fp32(), other(accuracy=few)], ABSOLUTE, records).gated()
+    assert [verdict.outcome for verdict in rebuilt.verdicts if verdict.rule == rule] == ["INCONCLUSIVE"]
+
+
+def test_a_smallest_score_says_nothing_about_a_loss_unless_it_is_written() -> None:
+    """`at_least: 30` dB is a margin of 70 dB below fp32's own 100, which no regression would ever break: the rule is
+    left out, until `max_regression` is written."""
+    least = policy("gate:\n  accuracy: {metric: sqnr, at_least: 30}\n").gate.accuracy
+    assert least.allowed_regression is None
+    written = policy("gate:\n  accuracy: {metric: sqnr, at_least: 30, max_regression: 2}\n").gate.accuracy
+    assert written.allowed_regression == 2
+    assert policy("gate:\n  accuracy: {margin: 0.5}\n").gate.accuracy.allowed_regression == 0.5
+
+
+def test_a_promise_tolerates_noise_that_cannot_decide_it() -> None:
+    """A control 4 % off does not matter for 2.5x against a promise of 1.5x, and does for 1.6x."""
+    far = Situation("", [fp32(), int8(speedup=speedup(2.5, control=NOISY))], PROMISE).gated()
+    near = Situation("", [fp32(), int8(speedup=speedup(1.6, control=NOISY))], PROMISE).gated()
+    assert far.verdicts[0].outcome == "PASS"
+    assert near.verdicts[0].outcome == "INCONCLUSIVE"
+
+
+def test_a_single_failure_among_many_rules_must_survive_holm() -> None:
+    """A speed-up that just fails alone is inconclusive among twenty-one, while a gross one still fails."""
+    tight = Interval(value=1.0, low=0.9999, high=1.0001)  # so that only the interval and Holm speak
+    slight = int8(speedup=speedup(1.5 * (1 - 0.0108), 0.01, control=tight), accuracy=None)
+    others = [int8(f"net/static/b{number}/t1/b1", accuracy=None) for number in range(20)]
+    gross = int8(speedup=speedup(0.5, 0.001), accuracy=None)
+    runs = ([fp32(), slight], [fp32(), slight, *others], [fp32(), gross, *others])
+    first = [Situation("", records, PROMISE).gated().verdicts[0] for records in runs]
+    assert [verdict.outcome for verdict in first] == ["FAIL", "INCONCLUSIVE", "FAIL"]
+    assert "21 rules were judged at once (Holm" in str(first[1].reason)
+
+
+def test_fp32_and_skipped_cases_are_not_judged() -> None:
+    """They have no rule; a run of nothing else is MISSING, never PASS."""
+    gated = Situation("", [fp32(), skipped()], ABSOLUTE).gated()
+    assert [(v.outcome, v.rule, v.text) for v in gated.verdicts] == [("MISSING", "case", "nothing to judge")]
+
+
+def test_data_without_labels_is_not_judged_on_accuracy_unless_asked() -> None:
+    """Without a written accuracy rule a missing score has no verdict; with one it is MISSING."""
+    unlabelled = [fp32(), int8(accuracy=None)]
+    assert {v.rule for v in Situation("", unlabelled, PROMISE).gated().verdicts} == {"speed-up"}
+    assert "top1" in {v.rule for v in Situation("", unlabelled, ABSOLUTE).gated().verdicts}
+
+
+def test_places_point_at_the_rule_in_the_suite() -> None:
+    """Each verdict names file and line of the key that asked for it."""
+    places = {v.rule: v.place for v in SITUATIONS["pass_all_rules"].gated().verdicts}
+    lines = (HEAD + ALL_RULES).splitlines()
+    for rule, key in {
+        "latency": "max_regression",
+        "speed-up": "min_speedup",
+        "top1": "margin",
+        "size": "max_ratio",
+    }.items():
+        file, _, line = places[rule].rpartition(":")
+        assert file == "suites/demo.yaml"
+        assert key in lines[int(line) - 1]
+
+
+def hostile() -> gate.Gated:
+    """A failure whose names and reasons try to break out of every format."""
+    nasty = "a|b<script>`x`\n::error::%0A]]>&\x00\x1b[31m\r\u202e\u2066"
+    return Situation("FAIL", [fp32(), failed(f"{nasty}/qat/x86/t1/b1", reason=nasty)], ABSOLUTE).gated()
+
+
+def test_junit_is_well_formed_and_calls_nothing_passed_that_is_not() -> None:
+    """FAIL is a failure; INVALID, MISSING and INCONCLUSIVE are errors; hostile text stays text."""
+    root = ElementTree.fromstring(gate_text.junit(hostile()))
+    assert root.find("testsuite/testcase/failure") is not None
+    for name in ("missing_baseline", "inconclusive_unsteady", "invalid_machine"):
+        suite = ElementTree.fromstring(gate_text.junit(SITUATIONS[name].gated())).find("testsuite")
+        assert suite is not None
+        assert int(suite.attrib["errors"]) == len(suite.findall("testcase/error")) > 0
+        assert suite.attrib["failures"] == "0"
+    passed = ElementTree.fromstring(gate_text.junit(SITUATIONS["pass_all_rules"].gated()))
+    assert not passed.findall(".//failure") + passed.findall(".//error")
+
+
+def test_annotations_are_one_escaped_line_each() -> None:
+    """A newline, percent or colon in a reason cannot start a second workflow command."""
+    lines = gate_text.github(hostile()).splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("::error file=suites/demo.yaml,line=4,title=qbench FAIL%3A ")
+    assert "%250A" in lines[0]
+    assert not CONTROL.search(lines[0])
+    assert gate_text.github(SITUATIONS["pass_all_rules"].gated()) == ""
+    assert gate_text.github(SITUATIONS["inconclusive_unsteady"].gated()).startswith("::warning ")
+
+
+def test_markdown_and_text_hold_hostile_words() -> None:
+    """No raw HTML, no new table cell, no control character."""
+    markdown, text = gate_text.markdown(hostile()), gate_text.text(hostile())
+    assert "<script>" not in markdown.replace("`a\\|b<script>", "`a\\|b")  # a code span shows it as text
+    rows = [line for line in markdown.splitlines() if line.startswith("| **")]
+    assert len(rows) == 1
+    assert rows[0].replace("\\|", "").count("|") == 7
+    assert not CONTROL.search(text)
+    assert not CONTROL.search(markdown)
+
+
+def test_json_holds_the_raw_numbers() -> None:
+    """A program finds outcome, exit code and each verdict's value, limits and threshold."""
+    data = json.loads(gate_text.as_json(SITUATIONS["fail_latency"].gated()))
+    assert (data["schema"], data["outcome"], data["exit_code"]) == (1, "FAIL", 1)
+    verdict = next(v for v in data["verdicts"] if v["rule"] == "latency")
+    assert verdict["value"] == pytest.approx(1.1)
+    assert verdict["threshold"] == 1.05
+    assert verdict["low"] > 1.05
+
+
+def test_a_run_folder_is_judged_by_its_own_suite(tmp_path: Path) -> None:
+    """gate_run reads suite, records and predictions of the folder; the golden file is the whole text."""
+    baseline = write_baseline(RUN_V1, tmp_path, allow_failed=True)
+    gated = gate.gate_run(RUN_V1, baseline)
+    assert same_as_golden("gate_run_v1.txt", gate_text.text(gated) + "\n")
+    assert gated.exit_code == 1
+
+
+def test_a_baseline_of_another_suite_is_refused(tmp_path: Path) -> None:
+    """Another suite's baseline is not comparable, and says so by name."""
+    file = write_baseline(RUN_V1, tmp_path, allow_failed=True)
+    described = file.with_name("quickstart.run.json")
+    described.write_text(described.read_text().replace('"name": "quickstart"', '"name": "threads"'))
+    with pytest.raises(NotComparable, match="'threads'"):
+        gate.gate_run(RUN_V1, file)
+
+
+def test_per_example_values_decide_a_metric_that_flips_do_not_describe() -> None:
+    """Where the change is no count of flips, the stored examples are asked for, with their fp32's."""
+    asked: list[tuple[str, str]] = []
+
+    def pairs(record: Record, baseline: Record) -> None:
+        asked.append((record.case.id, baseline.case.id))
+
+    chosen = policy(ABSOLUTE)
+    odd = replace(accuracy(), value=0.9712345, flips=None)
+    verdicts = gate.gate([fp32(), int8(accuracy=odd)], info(), chosen.gate, place=chosen.place, pairs=pairs)
+    assert asked == [(CASE, FP32)]
+    assert verdicts[-1].level == 0.95
+    assert asdict(QUIET)["value"] == 1.001

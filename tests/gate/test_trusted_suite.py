@@ -1,0 +1,107 @@
+"""Rules of qbench/gate/trusted_suite.py: whose suite opens data when somebody else's run is gated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_records import fp32, info, int8
+
+from qbench import suite
+from qbench.gate.sequential_test import NotRun
+from qbench.gate.trusted_suite import came_with, suite_to_open
+from qbench.record.stored_run import StoredRun, SuiteInfo
+
+TEXT = "suite: demo\nmodels: [digits-cnn]\ndata: {{dataset: {{python: '{file}:examples'}}}}\nmatrix: {{}}\n"
+TRAP = "from pathlib import Path\nPath(__file__).with_name('imported').touch()\ndef examples(): ...\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that one works in, with a suite of one's own whose data are Python."""
+    folder = tmp_path / "project"
+    (folder / "suites").mkdir(parents=True)
+    (folder / "suites" / "data.py").write_text(TRAP)
+    (folder / "suites" / "demo.yaml").write_text(TEXT.format(file="data.py"))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def run_of(folder: Path, file: str, text: str, *overrides: str) -> StoredRun:
+    """A run in a folder, of a suite with that text."""
+    described = info()
+    described = replace(described, suite=SuiteInfo(name="demo", file=file, text=text, overrides=overrides))
+    return StoredRun(folder=folder, info=described, records=(fp32(), int8()))
+
+
+def opened(run: StoredRun, given: Path | None = None) -> suite.Suite | NotRun:
+    """What may be opened for a run."""
+    told = run.info.suite
+    return suite_to_open(run, suite.parse(told.text, file="<run>", overrides=told.overrides), given)
+
+
+def test_the_suite_on_disk_opens_the_data_where_it_says_the_same(project: Path) -> None:
+    """One's own run is run again: its suite is still there, and nothing is imported to find that out."""
+    text = (project / "suites" / "demo.yaml").read_text()
+    own = opened(run_of(project / "reports" / "demo" / "x", "suites/demo.yaml", text, "measure.max_seconds=1"))
+    assert isinstance(own, suite.Suite)
+    assert own.base == project / "suites"
+    assert not (project / "suites" / "imported").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "changed", "reason"),
+    [
+        ("suites/gone.yaml", "", "suites/gone.yaml is not there; name it with --suite"),
+        ("suites/demo.yaml", "# another\n", "suites/demo.yaml has another text"),
+    ],
+)
+def test_another_suite_opens_nothing(project: Path, file: str, changed: str, reason: str) -> None:
+    """What the run's own file says of its suite is data: no Python is imported for it."""
+    text = (project / "suites" / "demo.yaml").read_text() + changed
+    refused = opened(run_of(project / "reports" / "demo" / "x", file, text))
+    assert isinstance(refused, NotRun)
+    assert reason in refused.reason
+
+
+def test_an_override_leads_to_no_other_data(project: Path) -> None:
+    """Overrides are the run's, too: with them the suite's own text may name any Python."""
+    text = (project / "suites" / "demo.yaml").read_text()
+    (project / "evil.py").write_text(TRAP)
+    change = f"data.dataset={{python: '{project / 'evil.py'}:examples'}}"
+    refused = opened(run_of(project / "reports" / "demo" / "x", "suites/demo.yaml", text, change))
+    assert isinstance(refused, NotRun)
+    assert "made with --set on its data" in refused.reason
+
+
+@pytest.mark.parametrize("beside", ["reports/demo/x", "reports", "."])
+def test_a_suite_that_came_with_the_run_opens_nothing(project: Path, tmp_path: Path, beside: str) -> None:
+    """An archive with a run, its suite and its Python says the same in both places; --suite says that it is trusted."""
+    archive = project / "unpacked"
+    folder = archive / "reports" / "demo" / "x"
+    folder.mkdir(parents=True)
+    file = archive / beside / "demo.yaml"
+    (archive / beside / "data.py").write_text(TRAP)
+    file.write_text(TEXT.format(file="data.py"))
+    run = run_of(folder, str(file.relative_to(project)), file.read_text())
+    refused = opened(run)
+    assert isinstance(refused, NotRun)
+    assert "lies beside the run; name it with --suite if you trust the Python that it names" in refused.reason
+    assert isinstance(opened(run, given=file), suite.Suite)
+    assert not list(project.rglob("imported"))
+
+
+def test_a_built_in_data_set_needs_no_suite_on_disk(project: Path) -> None:
+    """It is qbench's own code, whoever made the run."""
+    text = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
+    assert isinstance(opened(run_of(project / "x", "nowhere.yaml", text)), suite.Suite)
+
+
+def test_where_one_works_nothing_came_with_a_run(tmp_path: Path) -> None:
+    """reports/ and suites/ lie side by side in every project; from elsewhere the same project is somebody's archive."""
+    folder, file = tmp_path / "reports" / "demo" / "x", tmp_path / "suites" / "demo.yaml"
+    assert not came_with(folder, file, here=tmp_path)
+    assert not came_with(folder, file, here=tmp_path / "below")
+    assert came_with(folder, file, here=tmp_path / ".." / "elsewhere")
+    assert came_with(folder, tmp_path / "reports" / "demo.yaml", here=tmp_path)

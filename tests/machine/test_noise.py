@@ -1,0 +1,148 @@
+"""qbench.machine.noise: a loop against itself, on a clock that does not pass by itself."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.machine import fingerprint
+from qbench.machine.noise import Noise, Reading, Watched, decidable, judged, noise, watched
+from qbench.process.parent import Limits
+from qbench.stats.interval_type import Interval
+
+
+class Machine:
+    """A clock that only work moves; every ``slow_every``-th call takes ``factor`` times as long, and arm 1 always
+    ``bias`` times as long as arm 0."""
+
+    def __init__(self, factor: float = 1.0, slow_every: int = 7, bias: float = 1.0) -> None:
+        self.now = 0.0
+        self.calls = 0
+        self._factor = factor
+        self._slow_every = slow_every
+        self._bias = bias
+
+    def clock(self) -> float:
+        """Seconds of work so far."""
+        return self.now
+
+    def work(self, arm: int, size: int) -> None:
+        """Moves the clock."""
+        self.calls += 1
+        slow = self.calls % self._slow_every == 0
+        self.now += size * 1e-7 * (self._factor if slow else 1.0) * (self._bias if arm else 1.0)
+
+
+def heard(one: Machine, seconds: float = 1.0) -> Noise:
+    return judged(watched(seconds, clock=one.clock, work=one.work), core=None)
+
+
+def test_a_perfect_machine_has_no_noise() -> None:
+    """Where every call takes the same time, the ratio is 1, nothing spreads, and a gate can be decided."""
+    seen = heard(Machine())
+    assert seen.ratio.value == pytest.approx(1.0, abs=1e-9)
+    assert seen.pair_spread == pytest.approx(0.0, abs=1e-9)
+    assert seen.call_spread == pytest.approx(0.0, abs=1e-9)
+    assert seen.decidable
+
+
+def test_it_watches_for_the_time_asked_and_its_calls_last_what_they_should() -> None:
+    """One second holds 1 / (2 blocks x (2 cold + 8 kept) calls x 0.7 ms) pairs, give or take the last."""
+    seen = heard(Machine())
+    assert seen.seconds == pytest.approx(1.0, rel=0.02)
+    assert seen.pairs == pytest.approx(1.0 / (20 * 0.0007), rel=0.02)
+
+
+def test_rare_slow_calls_show_in_calls_but_not_in_pairs() -> None:
+    """A block's minimum ignores a call that something else interrupted; a plain percentile does not."""
+    seen = heard(Machine(factor=3.0))
+    assert seen.pair_spread == pytest.approx(0.0, abs=1e-9)
+    assert seen.call_spread == pytest.approx(2.0, rel=1e-6)
+    assert seen.decidable
+
+
+def test_slow_spells_show_in_pairs() -> None:
+    """When whole blocks are slow, pairs spread, and the median stays near 1 since the order is drawn."""
+    spells = Machine()
+    original = spells.work
+
+    def work(arm: int, size: int) -> None:
+        original(arm, size)
+        spells.now += size * 1e-7 * 0.5 * (spells.calls // 24 % 2)
+
+    seen = judged(watched(2.0, clock=spells.clock, work=work), core=None)
+    assert seen.pair_spread > 0.2
+    assert seen.ratio.value == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_difference_of_the_arms_shows_in_the_ratio() -> None:
+    """The ratio is arm 1 over arm 0 whichever came first, so a true difference cannot average out."""
+    seen = heard(Machine(bias=1.04))
+    assert seen.ratio.value == pytest.approx(1.04, rel=1e-6)
+    assert not seen.decidable
+
+
+def test_no_time_gives_six_pairs() -> None:
+    """Six pairs are the least that a median's 95 % interval needs, so six there are, and limits with them."""
+    seen = heard(Machine(), seconds=0.0)
+    assert seen.pairs == 6
+    assert seen.ratio.low is not None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "yes"),
+    [
+        (0.99, 1.01, True),
+        (1 / 1.025, 1.025, True),
+        (0.99, 1.026, False),
+        (0.97, 1.01, False),
+        (1.026, 1.03, False),
+        (None, None, False),
+    ],
+)
+def test_a_gate_can_be_decided_where_the_control_lies_within_half_the_tolerance(
+    low: float | None, high: float | None, yes: bool
+) -> None:
+    """The rule that a gate holds its own control to, symmetrical in the logarithm; no limits decide nothing."""
+    assert decidable(Interval(value=1.0, low=low, high=high), 0.05) is yes
+
+
+@given(st.lists(st.floats(-0.5, 0.5), min_size=6, max_size=60))
+def test_the_interval_holds_the_ratio(logs: list[float]) -> None:
+    """Whatever the pairs say, the limits enclose the estimate, which is the exponential of their median."""
+    seen = judged(Watched(log_ratios=tuple(logs), calls=(1.0, 1.0), seconds=1.0), core=None)
+    assert seen.ratio.low is not None
+    assert seen.ratio.high is not None
+    assert seen.ratio.low <= seen.ratio.value * (1 + 1e-12)
+    assert seen.ratio.value <= seen.ratio.high * (1 + 1e-12)
+    assert min(logs) - 1e-9 <= math.log(seen.ratio.value) <= max(logs) + 1e-9
+
+
+def test_each_arm_reads_a_buffer_of_its_own() -> None:
+    """Reading finds nothing in either buffer, and the two are not one, so that a switch costs what it costs a case."""
+    reading = Reading()
+    assert [reading(arm, 2) for arm in (0, 1)] == [-1, -1]
+    first, second = reading._buffers
+    assert first is not second
+
+
+def test_the_real_loop_runs_pinned_in_a_child() -> None:
+    """The test runs where a measured case would: on one core, which is read back, in a process of its own."""
+    core = fingerprint.allowed_cores()[-1]
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    seen = noise(0.0, limits=Limits(seconds=60), core=core)
+    assert seen.pairs == 6
+    assert seen.seconds > 0
+    if before is not None:
+        assert seen.core == core
+        assert os.sched_getaffinity(0) == before
+
+
+def test_without_a_core_it_runs_unpinned_and_says_so() -> None:
+    """A system that pins nothing still gets its noise; the core is null, unless there is only one."""
+    seen = noise(0.0, limits=Limits(seconds=60), core=None)
+    assert seen.core == fingerprint.pinned_core()

@@ -1,0 +1,225 @@
+"""qbench.machine.peak: the share of the peak, how it is measured, and that it is measured once. No time is asserted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.cache import store
+from qbench.errors import MeasureError
+from qbench.machine import fingerprint, gemm, peak
+from qbench.machine.gemm import Kernel
+from qbench.machine.peak import Effort, Peak, fraction, least_seconds
+from qbench.process import parent
+
+TINY = Effort(sizes=(32, 64), screen_seconds=0.0, finalists=1, final_seconds=0.0)
+LIMITS = parent.Limits(seconds=120)
+
+
+class Counter:
+    """Runs a child as ``process.call`` does, and counts."""
+
+    def __init__(self) -> None:
+        self.cores: list[tuple[int, ...]] = []
+
+    def __call__(self, function: Callable[..., Any], *args: Any, cores: tuple[int, ...], **rest: Any) -> Any:
+        self.cores.append(cores)
+        return parent.call(function, *args, cores=cores, **rest)
+
+
+def made_up(**changes: Any) -> Peak:
+    values: dict[str, Any] = {
+        "fp32_flops_per_second": 98.7e9,
+        "fp32_kernel": "torch.mm",
+        "fp32_size": 512,
+        "int8_ops_per_second": 437e9,
+        "int8_kernel": "torch._int_mm",
+        "int8_size": 768,
+        "core": 1,
+        "seconds": 3.0,
+        "versions": {"torch": "2.13.0"},
+    }
+    return Peak(**values | changes)
+
+
+# --- pure -----------------------------------------------------------------------------------------------------
+
+
+def test_fraction_of_a_known_case() -> None:
+    """A ResNet-18 of 1.82 GMAC in 9.6 ms on a core of 437 GOP/s reaches 0.87 of it (measurement.md, section 5)."""
+    assert fraction(1_820_000_000, 0.0096, 437e9) == pytest.approx(0.87, abs=0.005)
+
+
+@given(st.integers(1, 10**12), st.floats(1e-6, 1e3), st.floats(1e6, 1e15))
+def test_a_call_as_fast_as_the_floor_has_the_whole_peak(macs: int, seconds: float, ops: float) -> None:
+    """At the floor, 2 x MACs / peak, the share is 1; twice as slow is half of it, faster is more than 1."""
+    floor = 2 * macs / ops
+    assert fraction(macs, floor, ops) == pytest.approx(1.0)
+    assert fraction(macs, 2 * floor, ops) == pytest.approx(0.5)
+    assert fraction(macs, floor / 2, ops) > 1
+    assert fraction(macs, seconds, ops) == pytest.approx(floor / seconds)
+
+
+@pytest.mark.parametrize(
+    ("macs", "seconds", "ops"), [(-1, 1.0, 1.0), (1, 0.0, 1.0), (1, 1.0, 0.0), (1, float("nan"), 1.0)]
+)
+def test_no_share_without_a_time_and_a_peak(macs: int, seconds: float, ops: float) -> None:
+    """What was not measured must not become a share."""
+    with pytest.raises(ValueError, match="is no share"):
+        fraction(macs, seconds, ops)
+
+
+def test_the_ratio_and_the_peak_of_a_mode() -> None:
+    """fp32 is held against the fp32 peak, every other mode against that of int8."""
+    one = made_up()
+    assert one.ratio == pytest.approx(4.43, abs=0.01)
+    assert one.of("fp32") == 98.7e9
+    assert {one.of(mode) for mode in ("dynamic", "static", "qat")} == {437e9}
+
+
+def test_the_least_time_is_taken_after_a_warm_up() -> None:
+    """Warm-up calls are not timed, slow calls do not count, and a clock that stands gives no infinite rate."""
+    lengths = iter([9.0, 9.0, 0.5, 0.2, 0.7, 0.4])
+    now = 0.0
+
+    def call() -> None:
+        nonlocal now
+        now += next(lengths)
+
+    assert least_seconds(call, 1.75, clock=lambda: now) == pytest.approx(0.2)
+    assert least_seconds(lambda: None, 0.0, clock=lambda: 1.0) == 1e-9
+
+
+# --- what is tried --------------------------------------------------------------------------------------------
+
+
+class Made:
+    """Kernels with a speed that is told, on a clock that only they move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.tried: list[tuple[str, int]] = []
+
+    def kernel(self, name: str, precision: str, rate: float) -> Kernel:
+        def make(size: int) -> Callable[[], None]:
+            self.tried.append((name, size))
+            if not rate:
+                raise RuntimeError("no such kernel")
+
+            def call() -> None:
+                self.now += 2 * size**3 / rate
+
+            return call
+
+        return Kernel(name=name, precision=precision, make=make)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+    """Stands for the libraries; this process keeps its threads."""
+    import torch
+
+    made, threads = Made(), torch.get_num_threads()
+    timer = least_seconds
+    monkeypatch.setattr(peak, "least_seconds", lambda call, seconds: timer(call, seconds, clock=lambda: made.now))
+    yield made
+    torch.set_num_threads(threads)
+
+
+def test_the_fastest_kernel_of_each_precision_wins(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best of several kernels counts; one that cannot run is null, and neither is a hopeless one tried again."""
+    listed = [
+        made.kernel("a", "fp32", 1e9),
+        made.kernel("b", "fp32", 2e9),
+        made.kernel("slow", "int8", 1e9),
+        made.kernel("fast", "int8", 8e9),
+        made.kernel("absent", "int8", 0.0),
+    ]
+    monkeypatch.setattr(peak, "kernels", lambda: listed)
+    seen = peak.in_this_process(TINY, progress=lambda text, share: None)
+    assert (seen.fp32_kernel, seen.int8_kernel) == ("b", "fast")
+    assert seen.fp32_flops_per_second == pytest.approx(2e9)
+    assert seen.int8_ops_per_second == pytest.approx(8e9)
+    assert seen.kernels == pytest.approx({"a": 1e9, "b": 2e9, "slow": 1e9, "fast": 8e9, "absent": None})
+    assert made.tried == [
+        *((name, 32) for name in ("a", "b", "slow", "fast", "absent")),
+        *((name, 64) for name in ("a", "b", "fast")),
+    ]
+
+
+def test_no_kernel_at_all_is_an_error_with_its_precision(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any int8 product there is no int8 peak, and none is made up."""
+    monkeypatch.setattr(peak, "kernels", lambda: [made.kernel("a", "fp32", 1e9), made.kernel("none", "int8", 0.0)])
+    with pytest.raises(MeasureError, match="no int8 matrix product"):
+        peak.in_this_process(TINY, progress=lambda text, share: None)
+
+
+def test_more_than_one_thread_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread count is read back: two threads would give a peak that no core has."""
+    import torch
+
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    with pytest.raises(MeasureError, match="torch kept 2 threads"):
+        peak.in_this_process(TINY, progress=lambda text, share: None)
+
+
+def test_no_new_size_is_begun_after_the_deadline(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine gets its first size only, instead of a wait without end."""
+    monkeypatch.setattr(peak, "kernels", lambda: [made.kernel("a", "fp32", 1e9), made.kernel("b", "int8", 1e9)])
+    late = Effort(sizes=(32, 64), screen_seconds=0.0, finalists=1, final_seconds=0.0, deadline_seconds=-1.0)
+    assert peak.in_this_process(late, progress=lambda text, share: None).fp32_size == 32
+
+
+# --- really measured ------------------------------------------------------------------------------------------
+
+
+def test_it_is_measured_once_in_a_pinned_child(tmp_path: Path) -> None:
+    """The second call reads the cache and gives the same; another core, effort or hidden instruction set does not."""
+    root, counter, core = store.open_cache(tmp_path), Counter(), fingerprint.allowed_cores()[-1]
+    heard: list[str] = []
+    first = peak.measure_peak(
+        root, limits=LIMITS, cores=(core,), effort=TINY, call=counter, progress=lambda text, share: heard.append(text)
+    )
+    again = peak.measure_peak(root, limits=LIMITS, effort=TINY, call=counter)
+    assert counter.cores == [(core,)]
+    assert again == first
+    assert heard == ["products of 32 x 32", "products of 64 x 64"]
+    assert first.core in (core, None)
+    assert first.fp32_flops_per_second > 0
+    assert first.int8_ops_per_second > 0
+    assert first.kernels[first.int8_kernel] is not None
+    assert first.versions == fingerprint.versions(peak.LIBRARIES)
+
+
+def test_what_changes_the_peak_changes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that hides an instruction set, another core and another effort each are measured anew."""
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    keys = [peak._key(0, TINY), peak._key(1, TINY), peak._key(0, Effort())]
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    keys.append(peak._key(0, TINY))
+    assert len({store.key_of(key) for key in keys}) == 4
+
+
+def test_every_kernel_of_this_build_runs() -> None:
+    """Each listed kernel makes a product: a typo must not hide as "does not run here"."""
+    broken = parent.call(_broken, limits=LIMITS)
+    assert broken == []
+
+
+def _broken(*, progress: object) -> list[str]:
+    import torch
+
+    failed = []
+    with torch.inference_mode():
+        for kernel in gemm.kernels():
+            try:
+                kernel.make(32)()
+            except RuntimeError as error:
+                failed.append(f"{kernel.name}: {error}")
+    return failed

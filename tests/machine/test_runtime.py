@@ -1,0 +1,66 @@
+"""qbench.machine.runtime: what a measuring process sees of itself, read back and never guessed."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from qbench.machine import fingerprint, runtime
+from qbench.machine.runtime import allocator, onednn_isa
+from qbench.process.parent import Limits
+
+MAPS = (
+    "55d0-55d1 r--p 00000000 fe:00 12 /usr/bin/python3\n"
+    "7f00-7f01 rw-p 00000000 00:00 0\n"
+    "7f10-7f11 r-xp 00000000 fe:00 99 {path}\n"
+    "7ffc-7ffd rw-p 00000000 00:00 0                          [stack]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "jemalloc"),
+        ("/opt/lib/libtcmalloc_minimal.so.4", "tcmalloc"),
+        ("/a folder/libmimalloc.so", "mimalloc"),
+        ("/usr/lib/libc.so.6", "system"),
+        ("/home/jemalloc/data.bin", "system"),
+        ("/home/jemalloc/libother.so", "system"),
+    ],
+)
+def test_the_allocator_is_the_library_that_is_mapped(path: str, name: str) -> None:
+    """Only a mapped shared library counts, by its own name."""
+    assert allocator(MAPS.format(path=path)) == name
+
+
+def test_without_maps_the_allocator_is_unknown() -> None:
+    """A system without /proc tells nothing: null, not `system`."""
+    assert allocator(None) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "isa"),
+    [
+        ("onednn_verbose,v1,info,cpu,runtime:OpenMP\nonednn_verbose,v1,info,cpu,isa:Intel AVX2\n", "Intel AVX2"),
+        ("onednn_verbose,info,cpu,isa:Intel AVX-512 with Intel DL Boost", "Intel AVX-512 with Intel DL Boost"),
+        ("dnnl_verbose,info,cpu,isa:Generic", "Generic"),
+        ("nothing of the kind", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_onednn_says_its_instruction_set_in_its_header(said: str | None, isa: str | None) -> None:
+    """The line is found in old and new forms; without it nothing is known."""
+    assert onednn_isa(said) == isa
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads back affinity and /proc, which Linux has")
+def test_a_child_sees_its_core_its_thread_and_its_allocator() -> None:
+    """What is set from outside is read back inside."""
+    core = fingerprint.allowed_cores()[-1]
+    seen = runtime.look_inside(limits=Limits(seconds=60), cores=(core,))
+    assert (seen.cores, seen.threads) == ((core,), 1)
+    assert seen.torch_isa
+    assert seen.allocator in ("system", *runtime.ALLOCATORS)
+    assert seen.amx_granted is None or "amx_tile" in fingerprint.isa()

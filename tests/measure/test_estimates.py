@@ -1,0 +1,221 @@
+"""Samples to figures: what n supports is given, what it does not is null."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.measure import estimates, samples
+from qbench.measure.samples import Samples
+from qbench.record.schema import Fastest, Speedup
+from qbench.stats.interval_type import Interval
+
+
+def of(calls=(), ratios=(), control=(), process=None, protocol="paired"):
+    ratios = np.asarray(ratios, dtype=float)
+    return Samples(
+        protocol=protocol,
+        stopped="precision",
+        calls_ns=np.asarray(calls, dtype=np.int64),
+        log_ratios=ratios,
+        process=np.zeros(len(ratios), dtype=np.int64) if process is None else np.asarray(process),
+        control_log_ratios=np.asarray(control, dtype=float),
+        control_process=np.zeros(len(control), dtype=np.int64),
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "known"), [(0, ()), (5, ()), (6, ("p50",)), (36, ("p50", "p90")), (368, ("p50", "p90", "p99"))]
+)
+def test_percentiles_appear_where_n_supports_them(n, known):
+    """Two-sided 95 %: 6 independent calls for p50, 36 for p90, 368 for p99; below that null, never 0. Calls that
+    alternate are worth all of them."""
+    latency = estimates.latency(of([1000, 2000] * (n // 2) + [1000] * (n % 2)))
+    found = tuple(name for name in ("p50", "p90", "p99") if getattr(latency, f"{name}_seconds") is not None)
+    assert found == known
+    assert latency.n == n
+    assert (latency.mean_seconds is None) == (n == 0)
+
+
+def test_seconds_are_seconds():
+    """Nanoseconds in, seconds out."""
+    latency = estimates.latency(of([2_000_000] * 40))
+    assert latency.p50_seconds == pytest.approx(2e-3)
+    assert latency.mean_seconds == pytest.approx(2e-3)
+
+
+def test_p50_over_processes_shows_their_spread():
+    """Three processes at 1.00, 1.03 and 0.97 ms: the calls within each are equal, the limits still differ."""
+    calls = np.repeat([1_000_000, 1_030_000, 970_000], 60)
+    several = Samples(
+        protocol="paired", stopped="precision", calls_ns=calls, block=np.repeat([0, 1, 2], 60), process=np.arange(3)
+    )
+    found = estimates.latency(several)
+    assert found.p50_seconds == pytest.approx(1e-3)
+    assert found.p50_low < 0.95e-3
+    assert found.p50_high > 1.05e-3
+
+
+def drifting(n, lasts):
+    """Calls of two host states, each of which lasts so many calls, with some noise of their own."""
+    random = np.random.default_rng(0)
+    states = np.where(np.arange(n) // lasts % 2, 1_450_000, 1_000_000)
+    return (states * np.exp(0.03 * random.standard_normal(n))).astype(np.int64)
+
+
+def test_calls_that_hang_together_support_no_percentile_of_the_tail():
+    """4,000 calls in host states of 100 calls are worth some 20 to 100: no p99, whatever n says; independent ones give
+    it. 36 independent calls are taken for p90, 368 for p99."""
+    hanging, free = (estimates.latency(of(drifting(4000, lasts))) for lasts in (100, 1))
+    assert hanging.effective_n < 368
+    assert (hanging.p99_seconds, hanging.p99_low, hanging.p99_high) == (None, None, None)
+    assert free.p99_seconds is not None
+    few = estimates.latency(of(drifting(600, 100)))
+    assert few.effective_n < 36
+    assert few.p90_seconds is None
+
+
+def test_the_median_of_one_process_without_six_independent_calls_has_no_limits():
+    """Two host states in 200 calls: the value stands, an interval would be made up."""
+    found = estimates.latency(of(drifting(200, 100)))
+    assert found.effective_n < 6
+    assert found.p50_seconds is not None
+    assert (found.p50_low, found.p50_high) == (None, None)
+
+
+@pytest.mark.parametrize("processes", [1, 3, 9])
+def test_a_percentile_and_its_limits_have_one_centre(processes):
+    """The value is the percentile of all calls and lies within its limits, also where processes of unlike length
+    differ: the mean of their medians is another number."""
+    random = np.random.default_rng(1)
+    lengths = [600 + 200 * number for number in range(processes)]
+    calls = [1e6 * (1 + 0.03 * number) * np.exp(0.02 * random.standard_normal(n)) for number, n in enumerate(lengths)]
+    blocks = [np.repeat(np.arange(n // 20), 20) for n in lengths]
+    offset = np.cumsum([0, *(n // 20 for n in lengths)])
+    several = Samples(
+        protocol="paired",
+        stopped="precision",
+        calls_ns=np.concatenate(calls).astype(np.int64),
+        block=np.concatenate([block + offset[number] for number, block in enumerate(blocks)]),
+        process=np.repeat(np.arange(processes), [n // 20 for n in lengths]),
+    )
+    found = estimates.latency(several)
+    seconds = several.calls_ns / 1e9
+    for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        value = getattr(found, f"{name}_seconds")
+        if value is not None:
+            assert value == pytest.approx(np.quantile(seconds, q))
+            assert getattr(found, f"{name}_low") <= value <= getattr(found, f"{name}_high")
+
+
+def test_the_speedup_is_the_inverse_of_the_ratio_with_its_limits_swapped():
+    """A contender of half the time is 2x; low and high enclose it."""
+    ratios = math.log(0.5) + np.linspace(-0.01, 0.01, 21)
+    found = estimates.speedup(of([1] * 50, ratios, control=[0.0] * 21), "base", None)
+    assert found.value == pytest.approx(2.0)
+    assert 1.97 < found.low < 2.0 < found.high < 2.03
+    assert found.control.value == pytest.approx(1.0)
+    assert found.processes == 1
+
+
+def test_with_several_processes_the_interval_is_over_them():
+    """Three processes that differ by 3 % give a wider interval than the blocks of one."""
+    process = np.repeat([0, 1, 2], 20)
+    ratios = np.choose(process, [0.0, 0.03, -0.03])
+    found = estimates.speedup(of([1] * 50, ratios, process=process), "base", None)
+    assert found.processes == 3
+    assert found.high - found.low > 0.1
+
+
+def test_sequential_has_a_value_and_no_interval():
+    """Means of two separate series say nothing of their own error."""
+    found = estimates.speedup(of([100] * 9, protocol="sequential"), "base", of([250] * 9, protocol="sequential"))
+    assert (found.value, found.low, found.high, found.control) == (2.5, None, None, None)
+
+
+def test_nothing_measured_is_null():
+    """Neither ratios nor calls: no speed-up."""
+    assert estimates.speedup(of(), "base", of()) is None
+
+
+def test_a_shift_between_first_and_last_third_is_not_steady():
+    """A series that jumps is found; a stationary one is not accused; a short one is not judged."""
+    noise = np.tile([-0.002, 0.0, 0.002], 10)
+    assert estimates.steady(of(ratios=noise)) is True
+    assert estimates.steady(of(ratios=noise + np.repeat([0.0, 0.0, 0.1], 10))) is False
+    assert estimates.steady(of(ratios=noise[:12])) is None
+
+
+@given(st.lists(st.integers(1, 10**12), max_size=50), st.lists(st.floats(-3, 3), max_size=30))
+def test_samples_survive_the_disk(calls, ratios):
+    """What is saved is what is read, empty arrays included."""
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "s.npz"
+        one = of(calls, ratios)
+        samples.save(path, one)
+        back = samples.load(path)
+    assert back.protocol == "paired"
+    assert back.calls_ns.tolist() == one.calls_ns.tolist()
+    assert back.log_ratios.tolist() == one.log_ratios.tolist()
+
+
+def facts(load, first):
+    from qbench.measure.worker import WorkerFacts
+
+    return WorkerFacts(
+        load_seconds=load,
+        first_call_seconds=first,
+        next_calls_seconds=(first / 2, first / 4, first / 4, first / 4),
+        loaded_rss_bytes=1,
+        observed={},
+    )
+
+
+def test_cold_start_is_a_median_over_processes():
+    """Six processes support 95 % limits, which are then the smallest and the largest; fewer support none."""
+    found = estimates.cold_start([facts(i / 100, i / 10) for i in range(1, 7)])
+    assert (found.load_seconds, found.processes) == (pytest.approx(0.035), 6)
+    assert (found.load_low, found.load_high) == (0.01, 0.06)
+    assert found.next_calls_seconds < found.first_call_seconds
+    few = estimates.cold_start([facts(0.1, 0.2)])
+    assert (few.load_low, few.first_call_high, few.processes) == (None, None, 1)
+    assert estimates.cold_start([]) is None
+
+
+def test_the_fastest_fp32_is_found_with_its_limits():
+    """Twice as fast as its own fp32, which another fp32 beats by 3: two thirds of the fastest."""
+    own = Speedup(baseline="b", value=2.0, low=1.9, high=2.1)
+    rivals = {"slow": Interval(value=0.5, low=0.4, high=0.6), "fast": Interval(value=3.0, low=2.9, high=3.1)}
+    found = estimates.over_fastest(own, "b", rivals)
+    assert (found.baseline, found.value) == ("fast", pytest.approx(2 / 3))
+    assert found.low < 2 / 3 < found.high
+    assert estimates.over_fastest(own, "b", {}) == Fastest(baseline="b", value=2.0, low=1.9, high=2.1)
+    assert estimates.over_fastest(None, "b", rivals).value == pytest.approx(1 / 3)
+
+
+def test_the_literatures_figures_stand_beside():
+    """Mean and ratio of means, without an interval."""
+    found = estimates.sequential(of([200] * 10), of([500] * 10))
+    assert (found.mean_seconds, found.n, found.speedup) == (2e-7, 10, 2.5)
+    assert estimates.sequential(of(), None) is None
+
+
+def test_interference_is_the_sum_over_blocks():
+    """Totals; null where the system told nothing."""
+    one = Samples(
+        protocol="paired",
+        stopped="precision",
+        calls_ns=np.ones(4, np.int64),
+        block=np.asarray([0, 0, 1, 1]),
+        involuntary=np.asarray([2, 3]),
+    )
+    found = estimates.interference(one)
+    assert (found.blocks, found.involuntary_switches, found.page_faults) == (2, 5, None)
+    assert estimates.interference(of()) is None

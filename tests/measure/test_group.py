@@ -1,0 +1,264 @@
+"""Arms in real processes: pinned, read back, and each dying alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from qbench.backends import fake
+from qbench.errors import CaseError, MeasureError
+from qbench.measure import worker
+from qbench.measure.estimates import half_width
+from qbench.measure.group import cold_starts, measure_group, split_by_memory
+from qbench.measure.paired import Paired
+from qbench.measure.protocol import Sequential
+from qbench.measure.worker import LocalWorker, WorkerSpec
+from qbench.process.parent import Limits
+
+CORE = sorted(os.sched_getaffinity(0))[-1]
+
+
+def spec(tmp_path, case, seconds=1e-4, **changes):
+    file = tmp_path / f"{case}.json"
+    file.write_text(json.dumps({"seconds": seconds, "mode": "fp32"}))
+    values = {"case": case, "backend": "fake", "file": file, "threads": 1, "batch_size": 1, "cores": (CORE,)}
+    return WorkerSpec(**values | {"inputs": (np.zeros((3, 1, 8, 8), np.float32),)} | changes)
+
+
+def paired(**changes):
+    settings = {"precision": 0.05, "max_seconds": 2.0, "least_rounds": 6, "warmup_seconds": 0.0, **changes}
+    return Paired(half_width=half_width, seconds=time.monotonic, **settings)
+
+
+def test_a_group_is_measured_in_processes_of_its_own(tmp_path):
+    """Contenders of known speed are found at that speed, pinned to their core, with memory and cold start."""
+    base, contender = spec(tmp_path, "base", 1e-3), spec(tmp_path, "fast", 5e-4)
+    found = measure_group(base, [contender], protocol=paired(), limits=Limits(seconds=60))
+    ratio = np.exp(np.median(found["fast"].samples.log_ratios))
+    assert ratio == pytest.approx(0.5, rel=0.1)
+    facts = found["fast"].facts[0]
+    assert facts.observed["affinity"] == [CORE]
+    assert facts.load_seconds >= 0
+    assert facts.first_call_seconds >= 5e-4
+    assert facts.loaded_rss_bytes > 10**6
+    assert found["fast"].peak_rss_bytes >= facts.loaded_rss_bytes * 0.5
+
+
+def test_an_arm_that_is_killed_inside_a_round_ends_alone(tmp_path):
+    """SIGKILL from outside ends that case with the signal's name; the others are measured to the end."""
+    specs = [spec(tmp_path, name) for name in ("base", "victim", "other")]
+    opened = {}
+
+    def open_remote(one, **options):
+        from qbench.measure.group import RemoteWorker
+
+        opened[one.case] = RemoteWorker(one, **options)
+        if one.case == "victim":
+            os.kill(opened[one.case]._worker.pid, signal.SIGKILL)
+        return opened[one.case]
+
+    found = measure_group(specs[0], specs[1:], protocol=paired(), limits=Limits(seconds=60), open_remote=open_remote)
+    assert "SIGKILL" in str(found["victim"].error)
+    assert found["other"].samples is not None
+    assert found["base"].samples is not None
+
+
+def test_an_arm_that_hangs_ends_alone(tmp_path):
+    """A call that never returns is stopped at the limit."""
+    slow = spec(tmp_path, "slow", seconds=3600)
+    found = measure_group(
+        spec(tmp_path, "base"), [slow, spec(tmp_path, "other")], protocol=paired(), limits=Limits(seconds=4)
+    )
+    assert "took longer than 4 s" in str(found["slow"].error)
+    assert found["other"].samples is not None
+
+
+def test_a_file_that_cannot_be_loaded_ends_alone(tmp_path):
+    """The error names what is wrong with it."""
+    broken = spec(tmp_path, "broken")
+    broken.file.write_text("{")
+    found = measure_group(spec(tmp_path, "base"), [broken], protocol=Sequential(calls=5), limits=Limits(seconds=60))
+    assert isinstance(found["broken"].error, CaseError)
+    assert found["base"].samples is not None
+
+
+def test_what_differs_from_what_was_set_is_not_measured(tmp_path):
+    """A mismatch of threads, affinity or spinning is an error that names both values."""
+    one = spec(tmp_path, "a")
+    good = {"threads": 1, "interop_threads": 1, "affinity": [CORE], "spinning": False}
+    worker.require_as_set(good, one)
+    worker.require_as_set({**good, "affinity": None}, one)  # where the system cannot tell
+    for name, wrong in {"threads": 2, "interop_threads": 4, "affinity": [0, 1, 2], "spinning": True}.items():
+        with pytest.raises(MeasureError, match=f"set {name} to .* but {name} is"):
+            worker.require_as_set({**good, name: wrong}, one)
+
+
+def test_the_timed_region_reads_the_clock_around_the_call_and_nothing_else():
+    """With an injected clock that only calls move, each sample is exactly the call."""
+    now = [0]
+
+    def call(prepared):
+        now[0] += prepared
+
+    seen = worker.timed_calls(call, [1000, 2000, 3000], 7, lambda: now[0])
+    assert seen.tolist() == [1000, 2000, 3000, 1000, 2000, 3000, 1000]
+
+
+def test_an_injected_clock_serves_the_whole_arm(tmp_path, monkeypatch):
+    """Load and first call are read from the same clock, without time passing."""
+    ticks = iter(range(0, 10**9, 500))
+    monkeypatch.setattr(fake, "busy", lambda seconds: None)
+    monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
+    local = LocalWorker(spec(tmp_path, "a", cores=tuple(sorted(os.sched_getaffinity(0)))), clock=lambda: next(ticks))
+    facts = local.facts()
+    assert (facts.load_seconds, facts.first_call_seconds) == (5e-7, 5e-7)
+    assert local.block(3).calls_ns.tolist() == [500, 500, 500]
+    assert facts.next_calls_seconds == (5e-7,) * 4
+
+
+def test_a_block_tells_what_the_system_did(tmp_path, monkeypatch):
+    """CPU time, context switches and faults of the block itself, read before and after it."""
+    monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
+    local = LocalWorker(spec(tmp_path, "a", 1e-3, cores=tuple(sorted(os.sched_getaffinity(0)))))
+    seen = local.block(3)
+    assert 1e6 < seen.cpu_ns < 1e9
+    assert seen.involuntary >= 0
+    assert seen.faults >= 0
+    assert not seen.suspended
+
+
+def test_a_jump_of_boot_time_is_a_suspend(tmp_path, monkeypatch):
+    """Boot time runs on while the machine sleeps; the clock of the calls does not."""
+    monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
+    local = LocalWorker(spec(tmp_path, "a", cores=tuple(sorted(os.sched_getaffinity(0)))))
+    slept = iter([0, 5_000_000_000])
+    monkeypatch.setattr(worker, "suspended_ns", lambda: next(slept))
+    assert local.block(2).suspended
+
+
+def test_cold_starts_are_processes_of_their_own(tmp_path):
+    """As many as asked for, each loaded and called five times."""
+    found = cold_starts(spec(tmp_path, "a"), 3, limits=Limits(seconds=60))
+    assert [len(one.next_calls_seconds) for one in found] == [4, 4, 4]
+
+
+def test_openmp_variables_set_after_import_do_nothing():
+    """The trap that read-back exists for: the number of threads stays what it was at import."""
+    code = (
+        "import torch, os; before = torch.get_num_threads(); os.environ['OMP_NUM_THREADS'] = str(before + 3); "
+        "torch.randn(300, 300) @ torch.randn(300, 300); print(torch.get_num_threads() == before)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"
+
+
+def test_onnxruntime_spins_unless_told_not_to():
+    """The trap: its default is to spin; qbench's sessions are told not to, and the option is read back."""
+    import onnxruntime
+
+    from qbench.quant.onnx import onnxruntime_session
+
+    key = "session.intra_op.allow_spinning"
+    with pytest.raises(RuntimeError, match="allow_spinning"):  # not set: the runtime then spins
+        onnxruntime.SessionOptions().get_session_config_entry(key)
+    assert onnxruntime_session.session_options(1).get_session_config_entry(key) == "0"
+
+
+def test_denormals_taken_as_zero_are_not_measured(tmp_path, monkeypatch):
+    """Arithmetic that flushes denormals is another case: the arm that finds it refuses to be measured."""
+    view = worker.system_view()
+    assert view["denormals_flushed"] is False
+    monkeypatch.setattr(worker, "system_view", lambda: {**view, "affinity": [CORE], "denormals_flushed": True})
+    with pytest.raises(MeasureError, match="denormals_flushed"):
+        LocalWorker(spec(tmp_path, "a")).facts()
+
+
+def test_without_affinity_and_proc_what_is_unknown_is_null_and_measuring_works(tmp_path, monkeypatch):
+    """On macOS there is neither: the facts say None, blocks are timed, and the peak of memory comes from getrusage."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(worker, "TASKS", tmp_path / "proc" / "self" / "task")
+    monkeypatch.setattr("qbench.machine.runtime._MAPS", tmp_path / "proc" / "self" / "maps")
+    monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
+    local = LocalWorker(spec(tmp_path, "a"))
+    observed = local.facts().observed
+    assert (observed["affinity"], observed["tasks"], observed["allocator"]) == (None, None, None)
+    assert len(local.block(3).calls_ns) == 3
+    assert worker.peak_rss_bytes(tmp_path / "status") > 10**6
+
+
+def test_an_outside_observer_sees_the_thread_that_is_told(tmp_path):
+    """While an arm is alive, /proc of its process shows as many busy threads as its record: here one, on its core."""
+    import psutil
+
+    seen = []
+
+    def open_remote(one, **options):
+        from qbench.measure.group import RemoteWorker
+
+        remote = RemoteWorker(one, **options)
+        seen.append((remote, psutil.Process(remote._worker.pid)))
+        return remote
+
+    class Watched(Sequential):
+        def _alone(self, case, open_arm):
+            opened = open_arm(case)
+            opened.load()
+            opened.block(200)
+            process = seen[-1][1]
+            busy = [one for one in process.threads() if one.user_time > 0.1]
+            affinity = process.cpu_affinity()
+            opened.close()
+            raise CaseError(f"{len(busy)} busy on {affinity}")
+
+    base = spec(tmp_path, "base", 2e-3)
+    found = measure_group(base, [], protocol=Watched(), limits=Limits(seconds=60), open_remote=open_remote)
+    assert str(found["base"].error) == f"1 busy on [{CORE}]"
+
+
+def test_fresh_processes_start_side_by_side_and_load_one_after_the_other(tmp_path):
+    """All processes are started before the first one loads, and all have loaded before the first block."""
+    told = []
+
+    def open_remote(one, **options):
+        from qbench.measure.group import RemoteWorker
+
+        class Told(RemoteWorker):
+            def load(self):
+                told.append("load")
+                super().load()
+
+            def block(self, calls):
+                told.append("block")
+                return super().block(calls)
+
+        told.append("start")
+        return Told(one, **options)
+
+    specs = [spec(tmp_path, name) for name in ("base", "a")]
+    measure_group(specs[0], specs[1:], protocol=paired(), limits=Limits(seconds=60), open_remote=open_remote)
+    assert told[:7] == ["start"] * 3 + ["load"] * 3 + ["block"]
+
+
+def test_batches_rotate_real_examples():
+    """Eight batches of the asked size; too few examples are used again, none is invented."""
+    inputs = (np.arange(5, dtype=np.float32).reshape(5, 1),)
+    made = worker.batches(inputs, 2)
+    assert len(made) == worker.INPUTS
+    assert [batch[0].ravel().tolist() for batch in made[:3]] == [[0, 1], [2, 3], [4, 0]]
+
+
+def test_groups_fit_the_free_memory(tmp_path):
+    """Few arms where memory is short, all together where it is not; none is lost."""
+    specs = [spec(tmp_path, str(i)) for i in range(7)]
+    wide = split_by_memory(specs, file_bytes=lambda one: 10**6, free_bytes=64 * 2**30)
+    assert [len(group) for group in wide] == [7]
+    narrow = split_by_memory(specs, file_bytes=lambda one: 10**8, free_bytes=2**31)
+    assert [one.case for group in narrow for one in group] == [str(i) for i in range(7)]
+    assert len(narrow) > 1
+    assert all(narrow)

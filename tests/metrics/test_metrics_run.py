@@ -1,0 +1,92 @@
+"""Whole runs that are judged without labels, or by a score of the user's own: run, report, gate and resume."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from qbench import suite
+from qbench.errors import UsageError
+from qbench.gate.gate import gate_run
+from qbench.progress.live import Silent
+from qbench.record import stored_run
+from qbench.run import run
+
+TEXT = """
+suite: small
+models: [{{name: mine, source: {{python: "net.py:build"}}}}]
+data: {{dataset: {{npz: data.npz}}, calibrate: {{samples: 8}}}}
+matrix: {{modes: [fp32, static], backends: [fake]}}
+measure: {{max_seconds: 0.1, precision: 20%, processes: 1, cold_starts: 1, protocol: sequential, calls: 2}}
+{gate}
+"""
+NET = "from torch import nn\n\ndef build():\n    return nn.Flatten()\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_peak(monkeypatch):
+    """The peak takes seconds to measure and is proven in test_peak."""
+    monkeypatch.setattr("qbench.run.measure_stage.measure_peak", lambda context: None)
+
+
+def go(folder, gate="", **options):
+    """A run of the fake backend on 40 examples without labels."""
+    random = np.random.default_rng(0)
+    arrays = {f"{split}_inputs": random.random((40, 10), dtype=np.float32) for split in ("train", "test")}
+    np.savez(folder / "data.npz", **arrays)
+    (folder / "net.py").write_text(NET, encoding="utf-8")
+    (folder / "s.yaml").write_text(TEXT.format(gate=gate), encoding="utf-8")
+    notes = []
+    progress = Silent()
+    progress.note = notes.append
+    given = {"out": folder / "reports", "only": None, "resume": None, "jobs": None, "progress": progress} | options
+    return run.run(suite.read(folder / "s.yaml"), **given), notes
+
+
+def test_a_model_without_labels_is_judged_by_its_agreement_with_fp32(tmp_path):
+    """Nothing of the gate is written: the run says what judges, records it, and the gate decides by it; a run that goes
+    on keeps it."""
+    result, notes = go(tmp_path)
+    assert result.exit_code == 0
+    assert [note for note in notes if "no labels" in note and "top1_agreement" in note]
+    found = {one.case.mode: one.accuracy for one in result.records}
+    assert (found["fp32"].value, found["fp32"].delta, found["fp32"].flips) == (1.0, None, None)
+    assert (found["static"].metric, found["static"].n) == ("top1_agreement", 40)
+    chosen = [np.load(file)["outputs"].argmax(axis=1) for file in sorted(result.folder.glob("predictions/*.npz"))]
+    assert (found["static"].value, found["static"].delta.value) == (
+        np.mean(chosen[0] == chosen[1]),
+        pytest.approx(np.mean(chosen[0] == chosen[1]) - 1),
+    )
+    verdicts = [one for one in gate_run(result.folder).verdicts if one.rule == "top1_agreement"]
+    assert [one.outcome for one in verdicts] in (["INCONCLUSIVE"], ["FAIL"])  # of 40 examples no margin of 1 point
+    again, notes = go(tmp_path, resume=result.folder)
+    assert [note for note in notes if "done already" in note]
+    assert stored_run.read_run(again.folder).info.metric.name == "top1_agreement"
+
+
+def test_a_score_of_the_users_own_judges_a_run_and_must_stay_what_it_was(tmp_path):
+    """Its values pair the variants in the gate; a run does not go on with another text of it."""
+    (tmp_path / "my.py").write_text("def far(outputs, fp32):\n    return abs(outputs - fp32).max(axis=1)\n")
+    keys = "{python: 'my.py:far', against: fp32, higher_is_better: false, unit: V}"
+    result, _ = go(tmp_path, gate=f"gate: {{accuracy: {{metric: {keys}, margin: 100}}}}")
+    assert result.exit_code == 0
+    found = {one.case.mode: one for one in result.records}
+    assert found["static"].accuracy.metric == "my.py:far"
+    read = stored_run.read_run(result.folder)
+    new, old = read.pairs(found["static"], found["fp32"])
+    assert (len(new), new.mean(), old.max()) == (40, pytest.approx(found["static"].accuracy.value), 0.0)
+    (verdict,) = [one for one in gate_run(result.folder).verdicts if one.rule == "my.py:far"]
+    assert (verdict.outcome, verdict.value) == ("PASS", pytest.approx(-new.mean()))
+    assert json.loads((result.folder / "run.json").read_text())["metric"]["higher_is_better"] is False
+    (tmp_path / "my.py").write_text("def far(outputs, fp32):\n    return abs(outputs - fp32).min(axis=1)\n")
+    with pytest.raises(UsageError, match=r"the score in my\.py changed since this run was started"):
+        again(tmp_path, result.folder, keys)
+
+
+def again(folder, before, keys):
+    """The same run, of which one case has to be measured again."""
+    file = before / "records.jsonl"
+    file.write_text(file.read_text().splitlines()[0] + "\n")
+    go(folder, gate=f"gate: {{accuracy: {{metric: {keys}, margin: 100}}}}", resume=before)

@@ -1,0 +1,273 @@
+"""A network called in another way than it was written for: axes, constants, one output of several, precisions."""
+
+from __future__ import annotations
+
+import copy
+from collections import namedtuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import nn
+
+from qbench.errors import ModelError, SuiteError
+from qbench.models import adapt, dry_run
+from qbench.models.base import InputForm, ModelReference, Network
+from qbench.models.onnx import load as load_onnx
+from qbench.suite import parse
+
+X = np.random.RandomState(0).standard_normal((5, 3)).astype(np.float32)
+STATE = np.random.RandomState(1).standard_normal((5, 2, 3)).astype(np.float32)  # examples first, as data has them
+Named = namedtuple("Named", ["hidden", "logits"])
+
+
+@dataclass
+class Outputs:
+    """What some libraries return."""
+
+    hidden: torch.Tensor
+    logits: torch.Tensor
+
+
+class Stateful(nn.Module):
+    """Takes a state (2, n, 3) and a rate, returns two outputs in the form that it was made for."""
+
+    def __init__(self, form: str = "dict") -> None:
+        super().__init__()
+        self.form = form
+        self.fc = nn.Linear(3, 4)
+
+    def forward(self, x: Any, state: Any, rate: int, *, scale: float = 1.0) -> Any:
+        """``logits`` depend on everything that is given."""
+        hidden = x + state[0] - state[1]
+        logits = self.fc(hidden) * scale * (2 if rate == 16000 else 1)
+        made = {"dict": lambda: {"hidden": hidden, "logits": logits}, "dataclass": lambda: Outputs(hidden, logits),
+                "named": lambda: Named(hidden, logits), "list": lambda: [hidden, logits],
+                "turned": lambda: logits.T}  # fmt: skip
+        return made[self.form]()
+
+
+def reference(**changes: Any) -> ModelReference:
+    """How the network above is called."""
+    inputs = {"state": InputForm(axis=1), "rate": InputForm(constant=16000)}
+    return ModelReference(name="mine", **{"inputs": inputs, "output": "logits", **changes})
+
+
+def expected(module: Stateful, scale: float = 1.0) -> Any:
+    """What it must give, by hand."""
+    with torch.inference_mode():
+        x, state = torch.from_numpy(X), torch.from_numpy(STATE)
+        return (module.fc(x + state[:, 0] - state[:, 1]) * scale * 2).numpy()
+
+
+@pytest.mark.parametrize("form", ["dict", "dataclass", "named", "list", "turned"])
+def test_a_module_is_called_with_examples_first(form: str) -> None:
+    """State turned, rate fixed, one output taken, in every form; layers keep their names, and a copy is the same."""
+    module = Stateful(form).eval()
+    names = list(module.state_dict())
+    output = {"list": {"output": 1}, "turned": {"output": None, "output_axis": 1}}.get(form, {})
+    scale = {**reference().inputs, "scale": InputForm(constant=0.5)}
+    adapt.adapt_module(module, reference(inputs=scale, **output))
+    assert isinstance(module, Stateful)
+    assert list(module.state_dict()) == names
+    for one in (module, copy.deepcopy(module)):
+        network = Network(kind="torch", module=one)
+        assert [found.name for found in dry_run.inputs_of(network) or ()] == ["x", "state"]
+        np.testing.assert_allclose(dry_run.outputs(network, (X, STATE)), expected(module, 0.5), rtol=1e-6)
+
+
+def test_an_adapted_module_is_traced_and_exported() -> None:
+    """What the flows do with a network works on the adapted one: symbolic tracing and export."""
+    module = Stateful().eval()
+    adapt.adapt_module(module, reference())
+    inputs = (torch.from_numpy(X), torch.from_numpy(STATE))
+    for one in (torch.export.export(module, inputs).module(), torch.fx.symbolic_trace(module)):
+        np.testing.assert_allclose(one(*inputs).detach().numpy(), expected(module), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"inputs": {"sate": InputForm(axis=1)}}, "mine: no input named 'sate'; did you mean 'state'"),
+        ({"output": "logit"}, "no output 'logit'; it returns hidden, logits"),
+        ({"output": None}, "returns a dict with hidden, logits; say which of them counts: write `output: hidden`"),
+    ],
+)
+def test_a_wrong_name_is_told_with_those_that_there_are(changes: dict[str, Any], words: str) -> None:
+    """Of inputs and of outputs; and a dict without a choice says how to make one."""
+    module = Stateful().eval()
+
+    def tried() -> None:
+        adapt.adapt_module(module, reference(**changes))
+        dry_run.outputs(Network(kind="torch", module=module), (X, STATE))
+
+    with pytest.raises(ModelError, match=words):
+        tried()
+
+
+def test_other_precisions_are_converted_where_that_is_exact() -> None:
+    """float16, bfloat16 and float64 that float32 holds become float32, with a note; else the message says the call."""
+    for dtype in (torch.float16, torch.bfloat16):
+        module = nn.Linear(3, 2).to(dtype)
+        before = module.weight.clone()
+        note = adapt.to_float32(module, "mine")
+        assert "held in float32, which is exact" in str(note)
+        assert module.weight.dtype == torch.float32
+        assert torch.equal(module.weight.to(dtype), before)
+    doubled = nn.Linear(3, 2).double()  # of float32 values
+    assert "float64" in str(adapt.to_float32(doubled, "mine"))
+    assert adapt.to_float32(doubled, "mine") is None
+    real = nn.Linear(3, 2).double()
+    nn.init.constant_(real.weight, 0.1)
+    with pytest.raises(ModelError, match=r"float32 does not hold the values of 1 of 2 of them \(weight\).*call .float"):
+        adapt.to_float32(real, "mine")
+
+
+def graph_file(folder: Path, kind: int = TensorProto.FLOAT) -> Path:
+    """The same network as an ONNX file: x (n, 3), state (2, n, 3), rate a number of int64."""
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    nodes = [
+        helper.make_node("Gather", ["state", "zero"], ["first"], axis=0),
+        helper.make_node("Gather", ["state", "one"], ["second"], axis=0),
+        helper.make_node("Add", ["x", "first"], ["sum"]),
+        helper.make_node("Sub", ["sum", "second"], ["hidden"]),
+        helper.make_node("MatMul", ["hidden", "w"], ["product"]),
+        helper.make_node("Cast", ["rate"], ["factor"], to=kind),
+        helper.make_node("Mul", ["product", "factor"], ["logits"]),
+        helper.make_node("Exp", ["hidden"], ["other"]),
+    ]
+    weights = np.arange(12).reshape(3, 4).astype(dtype)
+    held = [numpy_helper.from_array(weights, "w"), *(numpy_helper.from_array(np.int64(i), n) for i, n in
+            enumerate(("zero", "one")))]  # fmt: skip
+    value = helper.make_tensor_value_info
+    inputs = [value("x", kind, ["n", 3]), value("state", kind, [2, "n", 3]), value("rate", TensorProto.INT64, [1])]
+    outputs = [value("other", kind, ["n", 3]), value("logits", kind, ["n", 4])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, folder / "net.onnx")
+    return folder / "net.onnx"
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16])
+def test_an_onnx_file_becomes_one_with_examples_first(kind: int, tmp_path: Path) -> None:
+    """The same answers from a file whose inputs all begin with the example, without what the other output needs."""
+    file = graph_file(tmp_path, kind)
+    network = load_onnx(ModelReference(name="mine", source="onnx", path=file))
+    inputs = {"state": InputForm(axis=1), "rate": InputForm(constant=3)}
+    write = adapt.file_of(network, reference(inputs=inputs))
+    assert write is not None
+    write(tmp_path / "adapted.onnx")
+    onnx.checker.check_model(tmp_path / "adapted.onnx", full_check=True)
+    made = onnx.load(tmp_path / "adapted.onnx").graph
+    assert [value.name for value in made.input] == ["x", "state"]
+    assert [value.name for value in made.output] == ["logits"]
+    assert "Exp" not in {node.op_type for node in made.node}
+    session = onnxruntime.InferenceSession(tmp_path / "adapted.onnx", providers=["CPUExecutionProvider"])
+    assert {value.type for value in session.get_inputs()} == {"tensor(float)"}
+    found = session.run(None, {"x": X, "state": STATE})[0]
+    wanted = 3 * (X + STATE[:, 0] - STATE[:, 1]) @ np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"inputs": {"stat": InputForm(axis=1)}}, "no input named 'stat'; did you mean 'state'"),
+        ({"inputs": {"state": InputForm(axis=3)}}, "input 'state' has 3 axes, none is number 3"),
+        ({"inputs": {"rate": InputForm(constant=0.5)}}, "input 'rate' takes int64, which does not hold 0.5"),
+        ({"inputs": {"rate": InputForm(constant=[1, 2])}}, r"input 'rate' has the shape \[1\]"),
+        ({"output": "logit"}, "no output named 'logit'; did you mean 'logits'"),
+        ({"output": 2}, "no output 2; it has 2, counted from 0"),
+    ],
+)
+def test_what_an_onnx_file_lacks_is_told(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    """Names, axes, types and shapes are held against the file."""
+    network = Network(kind="onnx", path=graph_file(tmp_path))
+    write = adapt.file_of(network, reference(**{"inputs": {}, "output": None, **changes}))
+    assert write is not None
+    with pytest.raises(ModelError, match=words):
+        write(tmp_path / "adapted.onnx")
+
+
+def test_a_file_that_needs_nothing_stays(tmp_path: Path) -> None:
+    """No copy of a file that is called as it was written."""
+    network = Network(kind="onnx", path=graph_file(tmp_path))
+    assert adapt.file_of(network, ModelReference(name="mine")) is None
+
+
+class Scripted(nn.Module):
+    """The network above for torch.jit.script, with an int that its schema names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 4)
+
+    def forward(self, x: torch.Tensor, state: torch.Tensor, rate: int) -> dict[str, torch.Tensor]:
+        """A dict of two."""
+        hidden = x + state[0] - state[1]
+        return {"hidden": hidden, "logits": self.fc(hidden) * (2 if rate == 16000 else 1)}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_torchscript_file_becomes_one_with_examples_first(tmp_path: Path) -> None:
+    """The same answers; what its schema calls an int gets a number."""
+    module = Scripted().eval()
+    network = Network(kind="torchscript", module=torch.jit.script(module), path=tmp_path / "net.pt")
+    write = adapt.file_of(network, reference())
+    assert write is not None
+    write(tmp_path / "adapted.pt")
+    again = Network(kind="torchscript", module=torch.jit.load(tmp_path / "adapted.pt"), path=tmp_path / "adapted.pt")
+    assert [one.name for one in dry_run.inputs_of(again) or ()] == ["x", "state"]
+    plain = Stateful()
+    plain.load_state_dict(module.state_dict())
+    np.testing.assert_allclose(dry_run.outputs(again, (X, STATE)), expected(plain), rtol=1e-6)
+    with pytest.raises(ModelError, match="no input named 'stat'; did you mean 'state'"):
+        adapt.file_of(network, reference(inputs={"stat": InputForm(axis=1)}))(tmp_path / "x.pt")  # type: ignore[misc]
+
+
+SUITE = """
+suite: s
+models:
+  - name: mine
+    source: {{onnx: m.onnx}}
+    {key}
+data: {{dataset: digits}}
+matrix: {{}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("inputs: {a: {}}", r"<text>:6:17: models\[0\].inputs.a: expected either axis or constant, got none of them"),
+        ("inputs: {a: {axis: 1, constant: 2}}", "got both of them"),
+        ("inputs: {a: {axis: -1}}", r"<text>:6:24: models\[0\].inputs.a.axis: expected a number of at least 0"),
+        ("inputs: {a: {axs: 1}}", "unknown key 'axs'; did you mean 'axis'"),
+        ("inputs: {a: {constant: [[1, 2], [3]]}}", "lists of one length at each level"),
+        ("inputs: {a: {constant: x}}", "expected a number, true, false or a list of them, got 'x'"),
+        ("output: {nme: logits}", "unknown key 'nme'; did you mean 'name'"),
+        ("output: [a]", r"<text>:6:13: models\[0\].output: expected a mapping"),
+    ],
+)
+def test_a_wrong_way_to_call_is_told_at_its_place(key: str, words: str) -> None:
+    """file:line:col and the path of the key."""
+    with pytest.raises(SuiteError, match=words):
+        parse(SUITE.format(key=key))
+
+
+def test_a_suite_says_how_a_network_is_called() -> None:
+    """As the stages take it; a built-in is called as it is."""
+    text = SUITE.format(key="inputs: {state: {axis: 1}, sr: {constant: 16000}}\n    output: logits")
+    (found,) = parse(text).references()
+    assert found.inputs == {"state": InputForm(axis=1), "sr": InputForm(constant=16000)}
+    assert (found.output, found.output_axis, found.adapted) == ("logits", 0, True)
+    (other,) = parse(SUITE.format(key="output: {name: 1, axis: 1}")).references()
+    assert (other.output, other.output_axis) == (1, 1)
+    with pytest.raises(SuiteError, match="only a model of your own is called in another way; remove this key"):
+        parse("suite: s\nmodels: [{name: digits-cnn, output: a}]\ndata: {dataset: digits}\nmatrix: {}\n")

@@ -1,0 +1,192 @@
+"""A network is tried on real examples first, and what does not fit is told with the way to mend it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from networks import Masked, perceptron, tokens
+from onnx import TensorProto, helper, numpy_helper
+
+from qbench import network as inputs
+from qbench.cache import store
+from qbench.errors import ModelError
+from qbench.metrics.spec import MetricSpec
+from qbench.models import dry_run
+from qbench.models.base import ModelReference, Network
+from qbench.network import DataRequest
+
+NETWORKS = Path(__file__).parent.parent / "fixtures" / "networks.py"
+IDS = np.arange(24).reshape(4, 6) % 16
+
+
+def prepared(folder, arrays, reference, options=None):
+    """The model, tried on an .npz of these arrays, as a run does."""
+    splits = {f"{split}_{name}": array for split in ("train", "test") for name, array in arrays.items()}
+    np.savez(folder / "d.npz", **splits)
+    root = store.open_cache(folder / "cache")
+    request = DataRequest(
+        loader="npz",
+        value="d.npz",
+        options=options or {},
+        base=folder,
+        calibrate_split="train",
+        calibrate_samples=4,
+        calibrate_seed=0,
+        evaluate_split="test",
+        evaluate_samples=None,
+        evaluate_seed=0,
+        train=False,
+        allow_overlap=True,
+    )
+    data = inputs.prepare_data(request, root, progress=lambda *_: None)
+    return inputs.prepare_model(reference, data, MetricSpec(name="top1"), root, progress=lambda *_: None)
+
+
+def python(name):
+    return ModelReference(name="mine", source="python", path=NETWORKS, attribute=name)
+
+
+def onnx_file(file, *, kind=TensorProto.INT64, batch="n", fixed_output=None, inputs=("ids",)):
+    """A lookup of 10 scores for each first id; for float inputs a projection."""
+    values = [helper.make_tensor_value_info(name, kind, [batch, 6]) for name in inputs]
+    table = numpy_helper.from_array(np.random.default_rng(0).random((16, 10), dtype=np.float32), "table")
+    weight = numpy_helper.from_array(np.ones((6, 10), np.float32), "weight")
+    if kind == TensorProto.INT64:
+        nodes = [
+            helper.make_node("Gather", ["table", inputs[0]], ["rows"]),
+            helper.make_node("ReduceMean", ["rows"], ["y"], axes=[1], keepdims=0),
+        ]
+    else:
+        nodes = [helper.make_node("MatMul", [inputs[0], "weight"], ["y"])]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [fixed_output or batch, 10])
+    graph = helper.make_graph(nodes, "net", values, [output], [table, weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(file))
+    return ModelReference(name="mine", source="onnx", path=file)
+
+
+def labelled(**arrays):
+    return {**arrays, "labels": np.arange(4) % 10}
+
+
+def test_a_model_of_token_ids_says_how_to_leave_them_whole(tmp_path):
+    """Ids that were made float do not fit, the message says the option, and with the option they fit."""
+    with pytest.raises(ModelError, match=r"mine does not take this data \(float32\[4, 6\]\): .*`to_float: false`"):
+        prepared(tmp_path, labelled(inputs=IDS), python("tokens"))
+    prepared(tmp_path, labelled(inputs=IDS), python("tokens"), {"to_float": False})
+
+
+def test_ids_of_a_type_that_the_model_does_not_take_are_named(tmp_path):
+    """An embedding takes no bytes: both steps are told."""
+    with pytest.raises(ModelError, match=r"takes the examples \(uint8\) as int64: save them as int64, and write `to_f"):
+        prepared(tmp_path, labelled(inputs=IDS.astype(np.uint8)), python("tokens"))
+
+
+def test_images_of_whole_numbers_get_no_wrong_advice(tmp_path):
+    """Where whole numbers would not fit either, nothing is said of them."""
+    with pytest.raises(ModelError, match=r"mine does not take this data \(float32\[4, 7\]\)") as raised:
+        prepared(tmp_path, labelled(inputs=np.ones((4, 7), np.uint8)), python("residual_cnn"))
+    assert "to_float" not in str(raised.value)
+
+
+def test_images_with_channels_on_the_other_side_say_what_to_write(tmp_path):
+    """Channels last for a network that takes them first; with the option they fit."""
+    images = np.zeros((4, 8, 8, 1), np.float32)
+    with pytest.raises(ModelError, match=r"channels last, the network takes them first: write `stored_layout: nhwc`"):
+        prepared(tmp_path, labelled(inputs=images), python("residual_cnn"))
+    prepared(tmp_path, labelled(inputs=images), python("residual_cnn"), {"stored_layout": "nhwc"})
+
+
+def test_an_onnx_model_of_token_ids_names_its_type_and_the_option(tmp_path):
+    """The expected type is read from the graph."""
+    model = onnx_file(tmp_path / "m.onnx")
+    told = r"its input 'ids' takes int64, the data gives float32; it takes the examples as they are.*`to_float: false`"
+    with pytest.raises(ModelError, match=told):
+        prepared(tmp_path, labelled(inputs=IDS), model)
+    prepared(tmp_path, labelled(inputs=IDS), model, {"to_float": False})
+
+
+def test_two_inputs_and_one_array(tmp_path):
+    """The inputs are named, for a Python network and for an ONNX file; with both arrays it fits."""
+    one, two = np.ones((4, 6), np.float32), {"inputs_0": np.ones((4, 6), np.float32), "inputs_1": np.ones((4, 6))}
+    told = r"it has 3 inputs \(values, mask, scale \(optional\)\), but the data gives 1 array; give one array per input"
+    with pytest.raises(ModelError, match=told):
+        prepared(tmp_path, labelled(inputs=one), python("masked"))
+    prepared(tmp_path, labelled(**two), python("masked"))
+    model = onnx_file(tmp_path / "m.onnx", kind=TensorProto.FLOAT, inputs=("left", "right"))
+    with pytest.raises(ModelError, match=r"it has 2 inputs \(left, right\), but the data gives 1 array"):
+        prepared(tmp_path, labelled(inputs=one), model)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script. is deprecated:DeprecationWarning")
+def test_a_scripted_network_names_its_inputs():
+    """From its schema, since it has no Python signature."""
+    network = Network(kind="torchscript", module=torch.jit.script(Masked().eval()))
+    assert [one.name for one in dry_run.inputs_of(network)] == ["values", "mask", "scale"]
+    with pytest.raises(dry_run.Misfit, match=r"\(values, mask, scale \(optional\)\)"):
+        dry_run.outputs(network, (np.ones((2, 6), np.float32),))
+
+
+def test_any_number_of_inputs_is_taken_as_it_comes():
+    """A forward(*inputs) tells nothing, so nothing is required."""
+
+    class Sum(torch.nn.Module):
+        def forward(self, *arrays):
+            return sum(arrays)
+
+    network = Network(kind="torch", module=Sum())
+    assert dry_run.inputs_of(network) is None
+    assert dry_run.outputs(network, (np.ones((2, 3)), np.ones((2, 3)))).tolist() == [[2.0] * 3] * 2
+
+
+def test_memory_that_runs_out_is_no_misfit():
+    """What limits the memory says it better than a data set that does not fit."""
+
+    class Huge(torch.nn.Module):
+        def forward(self, x):
+            return x + torch.empty(1 << 50)
+
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        dry_run.outputs(Network(kind="torch", module=Huge()), (np.ones((2, 3), np.float32),))
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (
+            lambda x: {"logits": x},
+            "the network returns a dict with logits; say which of them counts: write `output: logits`",
+        ),
+        (lambda x: x.sum(), r"a batch of 2 gives an output of shape \[\]"),
+        (lambda x: x.reshape(-1), r"a batch of 2 gives an output of shape \[6\]"),
+    ],
+)
+def test_an_output_that_is_no_row_per_example_is_refused(output, words):
+    """Not as data that does not fit: the data is fine."""
+
+    class Own(torch.nn.Module):
+        def forward(self, x):
+            return output(x)
+
+    with pytest.raises(ModelError, match=words) as raised:
+        dry_run.outputs(Network(kind="torch", module=Own()), (np.ones((2, 3), np.float32),))
+    assert not isinstance(raised.value, dry_run.Misfit)
+
+
+def test_a_fixed_batch_is_filled(tmp_path):
+    """A file that takes batches of 3 only is tried on each example, three times repeated."""
+    reference = onnx_file(tmp_path / "m.onnx", kind=TensorProto.FLOAT, batch=3)
+    network = Network(kind="onnx", path=reference.path)
+    rows = np.random.default_rng(0).random((2, 6), dtype=np.float32)
+    np.testing.assert_allclose(dry_run.outputs(network, (rows,))[:, 0], rows.sum(axis=1), rtol=1e-6)
+
+
+def test_a_users_error_names_its_line():
+    """Whatever a forward raises, with the line of the user's file."""
+    network = Network(kind="torch", module=tokens())
+    with pytest.raises(dry_run.Misfit, match=r"at networks\.py:\d+"):
+        dry_run.outputs(network, (np.ones((2, 3), np.float32),))
+    assert dry_run.outputs(Network(kind="torch", module=perceptron()), (np.ones((2, 64), np.float32),)).shape == (2, 10)

@@ -1,0 +1,71 @@
+"""qbench.plan.text: a plan as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from qbench.models.base import ModelReference
+from qbench.plan.planner import Case, Plan, PlannedCase, Skip, Variant
+from qbench.plan.text import as_json, text
+from qbench.quant.recipe import Recipe
+
+
+def case(mode: str, backend: str) -> Case:
+    """A case of model m, one thread, batch size 1."""
+    recipe = Recipe() if mode == "fp32" else Recipe(flow="fx", calibrator="minmax", per_channel=True)
+    variant = Variant(model=ModelReference(name="m"), mode=mode, backend=backend, recipe=recipe)
+    return Case(variant=variant, threads=1, batch_size=1)
+
+
+PLAN = Plan(
+    suite="demo",
+    cases=(
+        PlannedCase(case=case("fp32", "torch"), baseline=None, reference=True),
+        PlannedCase(case=case("static", "onednn"), baseline="m/fp32/torch/t1/b1", reference=False),
+        PlannedCase(case=case("fp32", "onnxruntime"), baseline=None, reference=False),
+    ),
+    skipped=(
+        Skip(case=case("qat", "onnxruntime"), reason="no QAT in ONNX yet"),
+        Skip(case=case("static", "inductor"), reason="no C++ compiler; install g++"),
+        Skip(case=case("dynamic", "inductor"), reason="no C++ compiler; install g++"),
+    ),
+    notes=("fp32 on fbgemm is no case",),
+)
+
+
+def test_text_shows_every_case_skip_and_note() -> None:
+    """Each case with what it is compared with, each reason once with its cases, then the notes."""
+    assert text(PLAN) == "\n".join(
+        (
+            "demo: 3 cases, 3 skipped",
+            "  m/fp32/torch/t1/b1        baseline, added by the plan",
+            "  m/static/onednn/t1/b1     against m/fp32/torch/t1/b1",
+            "  m/fp32/onnxruntime/t1/b1  baseline",
+            "skipped:",
+            "  no QAT in ONNX yet",
+            "    m/qat/onnxruntime/t1/b1",
+            "  no C++ compiler; install g++",
+            "    m/static/inductor/t1/b1",
+            "    m/dynamic/inductor/t1/b1",
+            "note: fp32 on fbgemm is no case",
+        )
+    )
+
+
+def test_text_of_a_plan_with_nothing_in_it() -> None:
+    """A plan without cases says so and does not fail."""
+    assert text(Plan(suite="empty", cases=(), skipped=(), notes=("nothing to run",))) == (
+        "empty: 0 cases, 0 skipped\nnote: nothing to run"
+    )
+
+
+def test_json_holds_what_the_text_says_and_the_recipe() -> None:
+    """A program gets each case's key, baseline and recipe, each skip with its reason, and the notes."""
+    data = json.loads(as_json(PLAN))
+    assert [one["id"] for one in data["cases"]] == [planned.case.id for planned in PLAN.cases]
+    static = data["cases"][1]
+    assert static["baseline"] == "m/fp32/torch/t1/b1"
+    assert static["recipe"]["per_channel"] is True
+    assert (static["threads"], static["batch_size"], static["reference"]) == (1, 1, False)
+    assert {one["id"]: one["reason"] for one in data["skipped"]}["m/qat/onnxruntime/t1/b1"] == "no QAT in ONNX yet"
+    assert data["notes"] == list(PLAN.notes)

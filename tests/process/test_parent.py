@@ -1,0 +1,392 @@
+"""Child processes: what they return, how they fail, and that nothing of them stays."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from qbench.errors import BuildError, CaseError, CaseSkipped, WorkerError
+from qbench.process import pipe
+from qbench.process.parent import THREAD_VARIABLES, Limits, Worker, call, end_all
+
+QUICK = Limits(seconds=60)
+
+
+# --- functions that run in children ---------------------------------------------------------------------------
+
+
+def double(x, *, progress):
+    progress("half way", 0.5)
+    return 2 * x
+
+
+def fail(kind, text, *, progress):
+    raise kind(text)
+
+
+def kill_self(*, progress):
+    print("about to die", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def segfault(*, progress):
+    ctypes.string_at(0)
+
+
+def leave(*, progress):
+    print("goodbye", flush=True)
+    os._exit(3)
+
+
+def hang(*, progress):
+    while True:
+        time.sleep(60)
+
+
+def allocate(size, *, progress):
+    return len(bytearray(size))
+
+
+def fail_to_allocate(text, *, progress):
+    raise RuntimeError(text)
+
+
+def environment(names, *, progress):
+    return {name: os.environ.get(name) for name in names}
+
+
+def tasks(*, progress):
+    import torch  # noqa: F401
+
+    return len(list(Path("/proc/self/task").iterdir())), sorted(os.sched_getaffinity(0)), "torch" in sys.modules
+
+
+def write_into_pipes(data, seconds, *, progress):
+    for folder in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if int(folder.name) > 2 and str(folder.readlink()).startswith("socket:"):
+                os.write(int(folder.name), data)
+    time.sleep(seconds)
+
+
+def close_all(*, progress):
+    os.closerange(3, 1000)
+    time.sleep(60)
+
+
+class Chatty:
+    def write(self, size):
+        for _ in range(size // 1024):
+            os.write(1, b"x" * 1023 + b"\n")
+        return size
+
+
+class Forking:
+    """Starts processes that live on in various ways; each sleeps for a minute."""
+
+    def fork(self, way):
+        read, write = os.pipe()
+        if os.fork() == 0:
+            if way != "fork":
+                os.setsid()
+            if way != "twice" or os.fork() == 0:
+                os.write(write, str(os.getpid()).encode())
+                time.sleep(60)
+            os._exit(0)
+        return int(os.read(read, 100))
+
+    def leave(self):
+        print(f"forked {self.fork('fork')}", flush=True)
+        os._exit(7)
+
+
+def qbench_with_forks(way, waits):
+    """A program that has two children with a process below each; prints all four, then waits or ends."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what it starts in the background
+    workers = [Worker(Forking, limits=QUICK, fresh=fresh) for fresh in (False, True)]
+    for worker in workers:
+        worker.ready()
+    print(*[pid for worker in workers for pid in (worker.pid, worker.ask("fork", way))], flush=True)
+    if waits:
+        time.sleep(60)
+
+
+def eventually(true, seconds=5.0):
+    """Whether something becomes true within that time."""
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.02)
+    return true()
+
+
+def gone(pid, seconds=5.0):
+    """Whether a process has ended, or ends within that time; one that nobody has waited for yet has."""
+
+    def ended():
+        try:
+            return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return True
+
+    return eventually(ended, seconds)
+
+
+class Counter:
+    def __init__(self, start):
+        if start < 0:
+            raise BuildError("counts from zero")
+        self.value = start
+
+    def add(self, number):
+        self.value += number
+        return self.value
+
+
+# --- rules ----------------------------------------------------------------------------------------------------
+
+
+def test_a_call_returns_the_value_and_reports_progress():
+    """A function's value and its progress reach the caller."""
+    heard = []
+    assert call(double, 21, limits=QUICK, progress=lambda text, share: heard.append((text, share))) == 42
+    assert heard == [("half way", 0.5)]
+
+
+@pytest.mark.parametrize("kind", [BuildError, CaseSkipped, WorkerError])
+def test_qbench_errors_travel_as_they_are(kind):
+    """qbench's own errors keep class and text across the process border."""
+    with pytest.raises(kind, match="^the reason$"):
+        call(fail, kind, "the reason", limits=QUICK)
+
+
+def test_other_errors_become_one_line_with_their_place():
+    """Any other exception becomes a WorkerError that names type, message and the file and line it came from."""
+    with pytest.raises(WorkerError, match=r"^KeyError: 'lost' \(at test_parent.py:\d+\)$"):
+        call(fail, KeyError, "lost", limits=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (kill_self, r"ended by SIGKILL \(most often: the system ran out of memory\); its last words: about to die"),
+        (segfault, r"ended by SIGSEGV; its last words: Fatal Python error: Segmentation fault File .*ctypes"),
+        (leave, r"ended with exit code 3; its last words: goodbye"),
+    ],
+)
+def test_a_dead_child_says_how_it_died(function, words):
+    """A child that dies is an error with the signal or exit code, and the last line that it wrote."""
+    with pytest.raises(WorkerError, match=words):
+        call(function, limits=QUICK)
+
+
+def test_a_hanging_child_is_stopped_at_its_limit():
+    """A child that takes longer than its limit is ended, and the message names the key to raise."""
+    with pytest.raises(WorkerError, match=r"took longer than 0\.3 s and was stopped; raise limits\.stage_seconds"):
+        call(hang, limits=Limits(seconds=0.3))
+
+
+def test_running_out_of_memory_is_a_message():
+    """A child over its memory limit raises instead of taking the machine with it."""
+    with pytest.raises(WorkerError, match="ran out of memory"):
+        call(allocate, 8 * 2**30, limits=Limits(seconds=60, memory_bytes=2 * 2**30))
+
+
+def test_any_allocator_that_runs_out_of_memory_is_a_message():
+    """An error of any type that says so counts, with the texts of ``errors.out_of_memory``: "bad allocation" is how
+    ONNX Runtime's C++ says it."""
+    with pytest.raises(WorkerError, match=r"ran out of memory \(bad allocation\); free some"):
+        call(fail_to_allocate, "bad allocation", limits=Limits(seconds=60))
+
+
+def test_children_inherit_one_thread_and_the_parent_keeps_its_environment(monkeypatch):
+    """OMP_NUM_THREADS and its kin are set for children only."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    assert call(environment, list(THREAD_VARIABLES), limits=QUICK) == THREAD_VARIABLES
+    assert "OMP_WAIT_POLICY" not in os.environ
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and sets affinity, which Linux has")
+def test_no_thread_pool_runs_in_a_fresh_child_and_it_is_pinned():
+    """The server forks before any pool has started, so a child has one task; it runs on the cores it was given."""
+    core = sorted(os.sched_getaffinity(0))[-1]
+    assert call(tasks, limits=QUICK, cores=(core,)) == (1, [core], True)
+
+
+def test_a_worker_keeps_its_session_between_requests():
+    """The session made at the start answers every later request."""
+    with Worker(Counter, 1, limits=QUICK) as worker:
+        worker.ready()
+        assert [worker.ask("add", 2), worker.ask("add", 3)] == [3, 6]
+
+
+def test_a_session_that_cannot_be_made_says_why():
+    """The error of the session's constructor is raised by ready()."""
+    with Worker(Counter, -1, limits=QUICK) as worker, pytest.raises(CaseError, match="counts from zero"):
+        worker.ready()
+
+
+def test_an_error_in_a_request_leaves_the_worker_usable():
+    """A failed request ends that request only."""
+    with Worker(Counter, 0, limits=QUICK) as worker:
+        worker.ready()
+        with pytest.raises(WorkerError, match="TypeError"):
+            worker.ask("add", "text")
+        assert worker.ask("add", 1) == 1
+
+
+def test_closing_ends_the_child():
+    """After the context nothing of the child is left."""
+    with Worker(Counter, 0, limits=QUICK) as worker:
+        worker.ready()
+        pid = worker.pid
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_of_what_a_child_writes_only_the_end_is_kept():
+    """A child that writes for ever fills neither the disk nor the memory of qbench."""
+    with Worker(Chatty, limits=QUICK) as worker:
+        worker.ready()
+        assert worker.ask("write", 16 * 2**20) == 16 * 2**20
+        assert len(worker._log) <= 2**18
+        assert worker._log.endswith(b"x\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"garbage", "no answer of qbench's .begins with b'garbage.*must not write to file descriptors"),
+        (pipe.MAGIC + b"\xff" * 8, r"no answer of qbench's .has 1\.84e\+19 bytes"),
+        (pipe.HEADER.pack(pipe.MAGIC, 3) + b"abc", "no answer of qbench's .cannot be read .UnpicklingError"),
+        (pipe.pack(3), "no answer of qbench's"),
+        (pipe.pack(("result",)), "no answer of qbench's"),
+    ],
+)
+def test_garbage_on_the_pipe_is_an_error_at_once(data, words):
+    """Whatever a child writes into qbench's own pipe, nobody waits for what it seems to announce."""
+    with pytest.raises(WorkerError, match=words):
+        call(write_into_pipes, data, 0.0, limits=QUICK)
+
+
+@pytest.mark.parametrize("begun", [b"", pipe.MAGIC, pipe.HEADER.pack(pipe.MAGIC, 1000) + b"half"])
+def test_the_limit_holds_inside_a_message(begun):
+    """A child that stops while it sends is ended like one that sends nothing."""
+    with pytest.raises(WorkerError, match=r"took longer than 0\.5 s and was stopped"):
+        call(write_into_pipes, begun, 60.0, limits=Limits(seconds=0.5))
+
+
+def test_the_limit_holds_while_a_child_does_not_listen():
+    """A child that is stopped before it has read what it is asked is ended, too."""
+    with Worker(Counter, 0, limits=QUICK) as worker:
+        worker.ready()
+        os.kill(worker.pid, signal.SIGSTOP)
+        worker._limits = Limits(seconds=0.5)
+        with pytest.raises(WorkerError, match=r"took longer than 0\.5 s"):
+            worker.ask("add", bytes(32 * 2**20))
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_the_exit_code_is_told_though_a_fork_holds_the_pipe(fresh):
+    """A child that leaves while something that it forked lives on is dead, not slow."""
+    with Worker(Forking, limits=QUICK, fresh=fresh) as worker:
+        worker.ready()
+        with pytest.raises(WorkerError, match=r"ended with exit code 7; its last words: forked \d+"):
+            worker.ask("leave")
+    assert all(gone(int(pid)) for pid in re.findall(rb"forked (\d+)", worker._log))
+
+
+def test_a_closed_pipe_is_not_a_crash():
+    """A model that closes every file descriptor ends itself, and the message does not blame the memory."""
+    with pytest.raises(WorkerError, match="closed its connection to qbench and was stopped"):
+        call(close_all, limits=QUICK)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc, which Linux has")
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("way", ["fork", "session", "twice"])
+def test_what_a_child_forked_ends_with_it(way, fresh):
+    """Also at a good end, also in a session of its own, also where its parent has gone before it."""
+    with Worker(Forking, limits=QUICK, fresh=fresh) as worker:
+        worker.ready()
+        pid = worker.ask("fork", way)
+        assert not gone(pid, seconds=0.0)
+    assert gone(pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc, which Linux has")
+@pytest.mark.parametrize(
+    ("way", "end"),
+    [
+        ("fork", signal.SIGKILL),
+        ("session", signal.SIGKILL),
+        ("twice", signal.SIGKILL),
+        ("twice", signal.SIGTERM),
+        ("twice", signal.SIGINT),
+        ("twice", None),
+    ],
+)
+def test_what_a_child_forked_ends_with_qbench(way, end, tmp_path):
+    """However qbench ends, no process below it lives on, and nothing is left in the temporary folder."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent)}
+    program = f"import test_parent; test_parent.qbench_with_forks({way!r}, {end is not None})"
+    running = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)
+    pids = [int(pid) for pid in running.stdout.readline().split()]
+    assert len(pids) == 4
+    if end is not None:
+        assert not any(gone(pid, seconds=0.0) for pid in pids)
+        running.send_signal(end)
+    running.stdout.close()
+    running.wait(30)
+    assert all(gone(pid) for pid in pids)
+    assert eventually(lambda: not list(tmp_path.iterdir()))
+
+
+def test_an_interrupt_ends_what_children_forked():
+    """Ctrl-C kills every child with its group at once."""
+    with Worker(Forking, limits=QUICK) as worker:
+        worker.ready()
+        pid = worker.ask("fork", "fork")
+        end_all()
+        assert gone(pid)
+        assert gone(worker.pid)
+
+
+def test_a_system_without_room_for_processes_is_a_message(monkeypatch):
+    """Too many processes, files or too little memory: one case fails with the reason."""
+
+    def refuse(self):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("multiprocessing.process.BaseProcess.start", refuse)
+    with pytest.raises(WorkerError, match="a child process cannot be started: .*Resource temporarily unavailable"):
+        Worker(Counter, 0, limits=QUICK)
+
+
+def test_a_fresh_interpreter_serves_too():
+    """``fresh=True`` starts a new interpreter, with the same variables."""
+    with Worker(Counter, 5, limits=QUICK, fresh=True) as worker:
+        worker.ready()
+        assert worker.ask("add", 1) == 6
+
+
+def test_a_temporary_folder_with_too_long_a_path_is_named(tmp_path):
+    """A socket's path is limited by the system, whatever TMPDIR says: the message says which folder, and what to do."""
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    program = "from qbench.process.parent import Limits, Worker\nimport test_parent\n"
+    program += "Worker(test_parent.Forking, limits=Limits()).ready()"
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(Path(__file__).parent)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "a child process cannot be started: the path of the temporary folder" in ended.stderr
+    assert "set TMPDIR to a shorter one" in ended.stderr

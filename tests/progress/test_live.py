@@ -1,0 +1,140 @@
+"""qbench.progress.live: what progress writes, and when."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from qbench.progress.live import Bars, Lines, Silent, live
+from qbench.progress.terminal import PlainStream
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Yes."""
+        return True
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        """What the test set."""
+        return self.now
+
+
+def test_live_chooses_by_stream_and_quiet() -> None:
+    """A terminal gets bars, a file lines, and quiet nothing at all."""
+    assert type(live(Terminal())) is Bars
+    assert type(live(io.StringIO())) is Lines
+    assert type(live(Terminal(), quiet=True)) is Silent
+
+
+def test_lines_one_per_finished_step() -> None:
+    """Every finished step is one line with its number, whatever the time; a new stage counts from 1."""
+    stream = io.StringIO()
+    with live(stream) as progress:
+        progress.stage("build", 2)
+        progress.advance("a/static/fbgemm")
+        progress.advance("a/static/onednn")
+        progress.stage("measure", None)
+        progress.advance("a/static/fbgemm/t1/b1")
+    assert stream.getvalue().splitlines() == [
+        "build 1/2 a/static/fbgemm",
+        "build 2/2 a/static/onednn",
+        "measure 1 a/static/fbgemm/t1/b1",
+    ]
+
+
+def test_lines_at_most_one_a_second_about_a_step_in_hand() -> None:
+    """Reports within a second of the last line are dropped; the step in hand is the next one's number."""
+    stream, clock = io.StringIO(), Clock()
+    progress = Lines(stream, clock)
+    progress.stage("build", 3)
+    for tick in range(31):
+        clock.now = tick / 10
+        progress.advance("epoch", tick / 30)
+    assert stream.getvalue().splitlines() == [
+        "build 1/3 epoch (33 %)",
+        "build 1/3 epoch (67 %)",
+        "build 1/3 epoch (100 %)",
+    ]
+
+
+def test_lines_never_drop_a_note() -> None:
+    """A note is what a reader must know, so it comes at once."""
+    stream, clock = io.StringIO(), Clock()
+    progress = Lines(stream, clock)
+    progress.note("one")
+    progress.note("two")
+    assert stream.getvalue() == "one\ntwo\n"
+
+
+def test_quiet_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Quiet progress takes every report and writes nothing anywhere."""
+    with live(Terminal(), quiet=True) as progress:
+        progress.stage("build", 1)
+        progress.advance("a", 0.5)
+        progress.note("b")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_bars_show_stage_count_text_and_notes() -> None:
+    """Bars show which stage, how many of how many, and what is in hand; markup in a name is shown as it is."""
+    stream = Terminal()
+    with live(stream) as progress:
+        progress.stage("build", 4)
+        progress.advance("a[red]b/static/fbgemm")
+        progress.advance("training", 0.5)
+        progress.note("[bold]weights were damaged")
+        progress.stage("measure", None)
+    text = stream.getvalue()
+    assert "build" in text
+    assert "1/4" in text
+    assert "[bold]weights were damaged" in text
+    assert "measure" in text
+
+
+def test_a_note_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command in it can be copied whole from a narrow terminal, which wraps by itself."""
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = Terminal()
+    command = f"qbench run suite.yaml --resume {'x' * 100}/{'y' * 60}"
+    with live(stream) as progress:
+        progress.stage("measure", 1)
+        progress.note(command)
+    assert command in stream.getvalue()
+
+
+def test_bars_take_no_control_from_a_name() -> None:
+    """The bars draw with escapes of their own; those of a file's name or of a library's error are shown."""
+    stream = Terminal()
+    with live(PlainStream(stream)) as progress:
+        progress.stage("build", 1)
+        progress.advance("name\x1b[2Jgone\u202e", 0.5)
+        progress.note("note\x1b]0;title\x07")
+    text = stream.getvalue()
+    assert "\x1b[?25l" in text
+    assert "note\ufffd]0;title\ufffd" in text
+    assert "\x1b[2J" not in text
+    assert "\u202e" not in text
+
+
+def test_bars_leave_a_terminal_as_it_was_after_an_error() -> None:
+    """The cursor is shown again also when the run inside fails."""
+    stream = Terminal()
+
+    def fail() -> None:
+        with live(stream) as progress:
+            progress.stage("build", 1)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    text = stream.getvalue()
+    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") >= 0

@@ -1,0 +1,59 @@
+"""Tables in plain text: aligned, or split into blocks that are folded, never cut."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.progress.table import TextTable, align, format_table, split_into_blocks
+
+TABLE = TextTable(
+    columns=("case", "p50, ms", "speed-up", "notes"),
+    rows=(
+        ("digits-cnn/static/onednn/t1/b1", "0.131 [0.129, 0.134]", "2.51 [2.46, 2.57]", ""),
+        ("digits-cnn/fp32/torch/t1/b1", "0.33", "\N{EM DASH}", "the control was off"),
+    ),
+)
+
+
+def test_a_row_is_its_name_and_its_titled_cells() -> None:
+    """The name stands alone, what belongs to it is indented, and empty cells are left out."""
+    assert split_into_blocks(TABLE, 50) == (
+        "digits-cnn/static/onednn/t1/b1\n"
+        "  p50, ms 0.131 [0.129, 0.134] · speed-up 2.51\n"
+        "  [2.46, 2.57]\n"
+        "digits-cnn/fp32/torch/t1/b1\n"
+        "  p50, ms 0.33 · speed-up \N{EM DASH} · notes the control\n"
+        "  was off"
+    )
+
+
+WORDS = st.text(st.characters(categories=("Lu", "Ll", "Nd", "Ps", "Pe", "Sm")), min_size=1, max_size=50)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4), st.integers(1, 120))
+def test_no_line_is_too_wide_and_no_character_is_lost(rows: list[tuple[str, str, str]], width: int) -> None:
+    """Whatever the cells and the width: lines fit (20 characters are the least), and every cell is there."""
+    text = split_into_blocks(TextTable(columns=("case", "a", "b"), rows=tuple(rows)), width)
+    assert max(map(len, text.splitlines())) <= max(width, 20)
+    squeezed = re.sub(r"\s", "", text)
+    assert squeezed == "".join(f"{name}a{first}·b{second}" for name, first, second in rows)
+
+
+@pytest.mark.parametrize("width", [None, 200])
+def test_a_table_is_aligned_where_it_fits_or_goes_to_no_terminal(width: int | None) -> None:
+    """Names stand to the left and numbers to the right, and no line ends in spaces."""
+    assert format_table(TABLE, width) == align(TABLE)
+    titles, first, _ = align(TABLE).splitlines()
+    assert titles.startswith("case ")
+    assert first.index("0.131") == titles.index("p50, ms") + len("p50, ms") - len("0.131 [0.129, 0.134]")
+    assert all(line == line.rstrip() for line in align(TABLE).splitlines())
+
+
+def test_a_table_that_is_wider_than_the_terminal_is_split_into_blocks() -> None:
+    """One column less than the aligned lines take is too few."""
+    width = max(map(len, align(TABLE).splitlines())) - 1
+    assert format_table(TABLE, width) == split_into_blocks(TABLE, width)

@@ -1,0 +1,142 @@
+"""Inputs that an artifact clips, and evaluation data unlike that of the calibration: measured, and told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_records import accuracy, int8
+
+from qbench.quant.analysis import input_drift
+from qbench.quant.analysis.quantized_range import InputRange
+from qbench.record.schema import InputFit, Spread
+
+RNG = np.random.default_rng(0)
+
+
+def spread(array, axis=1):
+    watch = input_drift.Watch(axis)
+    for start in range(0, len(array), 7):
+        watch.see(array[start : start + 7])
+    return watch.spread()
+
+
+def photos(n, *, means=(0.48, 0.46, 0.41), scale=1.0, seed=0):
+    """Images whose brightness and colours differ from one to the next, in 0..1 times ``scale``."""
+    rng = np.random.default_rng(seed)
+    light, tint = rng.normal(0, 0.12, (n, 1, 1, 1)), rng.normal(0, 0.03, (n, 3, 1, 1))
+    noise = rng.normal(0, 0.2, (n, 3, 8, 8))
+    return (np.clip(np.reshape(means, (1, 3, 1, 1)) + light + tint + noise, 0, 1) * scale).astype(np.float32)
+
+
+@given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=60), st.integers(1, 60))
+def test_sums_do_not_depend_on_the_batches(values, size):
+    """Least, greatest, mean and deviation of the whole, as numpy computes them in double precision."""
+    array = np.asarray(values, dtype=np.float32).reshape(-1, 1)
+    watch = input_drift.Watch(1)
+    for start in range(0, len(array), size):
+        watch.see(array[start : start + size])
+    found, exact = watch.spread(), array.astype(np.float64)
+    assert (found.least, found.greatest) == (exact.min(), exact.max())
+    assert found.mean == pytest.approx(exact.mean(), rel=1e-6, abs=1e-6)
+    assert found.deviation == pytest.approx(exact.std(), rel=1e-4, abs=1e-5 * (1 + np.abs(exact).max()))
+    assert found.channels == ()
+
+
+def test_channels_are_told_apart_in_either_layout():
+    """The mean of each channel, first or last axis."""
+    images = photos(20)
+    first, last = spread(images), spread(np.ascontiguousarray(images.transpose(0, 2, 3, 1)), axis=3)
+    assert first.channels == pytest.approx(images.mean(axis=(0, 2, 3), dtype=np.float64))
+    assert last.channels == pytest.approx(first.channels)
+    assert last.channel_errors == pytest.approx(first.channel_errors)
+
+
+@pytest.mark.parametrize(
+    ("values", "share"),
+    [([-1.0, 0.0, 1.0, 2.5], 0.0), ([-1.04, 2.54, 0.0, 0.0], 0.0), ([-1.06, 2.6, 0.0, 0.0], 0.5), ([9.0] * 4, 1.0)],
+)
+def test_a_value_is_clipped_from_half_a_step_beyond_the_range_on(values, share):
+    """Up to there it is rounded to the end of the range, as any other to its level."""
+    found = input_drift.outside(np.asarray([values], dtype=np.float32), InputRange(low=-1.0, high=2.5, step=0.1))
+    assert found / len(values) == share
+
+
+def test_where_the_range_is_not_known_the_share_is_not_known():
+    """Null, not 0; a range that nothing exceeds gives 0."""
+    seen, known = spread(photos(4)), InputRange(low=0.0, high=1.0, step=0.01)
+    unsure, sure = input_drift.fits((seen, seen), (seen, seen), (None, known), (0.0, 0.0))
+    assert (unsure.low, unsure.high, unsure.clipped) == (None, None, None)
+    assert (sure.low, sure.high, sure.clipped) == (0.0, 1.0, 0.0)
+
+
+def test_inputs_of_whole_numbers_are_not_watched():
+    """Token ids are names: their range says nothing."""
+    batch = (np.ones((2, 3), dtype=np.int64), np.ones((2, 3), dtype=np.float32))
+    found = input_drift.spreads([batch, batch], 1)
+    assert (found[0], found[1].mean) == (None, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_two_draws_from_one_source_are_not_told_apart(seed):
+    """A guard that cries wolf is switched off: no warning at 8 to 200 images of each."""
+    n = (8, 20, 60, 200)[seed % 4]
+    assert input_drift.difference("x", spread(photos(n, seed=seed)), spread(photos(50, seed=seed + 100))) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (photos(50, scale=255.0), "differ in scale: calibration 0 to 1, .* evaluation 0 to 255, mean 11"),
+        (photos(50, means=(0.41, 0.46, 0.48), seed=1), "RGB against BGR.*: means 0.4.*; load both splits in the order"),
+        (photos(50) - np.float32(0.5), "differ in their means: 0.4.* in calibration, -0.0"),
+    ],
+)
+def test_gross_differences_are_told_with_figures(other, said):
+    """0..255 against 0..1, red and blue exchanged, a mean taken off one split only."""
+    found = input_drift.difference("the inputs", spread(photos(100)), spread(other))
+    assert found is not None
+    assert __import__("re").search(said, found)
+
+
+def fit(share, **changes):
+    plain = Spread(least=-1.0, greatest=1.0, mean=0.0, deviation=0.5)
+    return replace(InputFit(evaluated=plain, calibrated=plain, low=-1.0, high=1.0, clipped=share), **changes)
+
+
+def record(case, *fits):
+    return int8(case, accuracy=replace(accuracy(), inputs=fits))
+
+
+@pytest.mark.parametrize(("share", "warned"), [(None, False), (0.0, False), (1e-6, False), (1e-3, False), (0.02, True)])
+def test_a_warning_has_a_threshold(share, warned):
+    """One value in a million is harmless, one in fifty is not."""
+    found = input_drift.warnings([record("net/static/onednn/t1/b1", fit(share))])
+    assert bool(found) == warned
+
+
+def test_a_warning_names_share_ranges_cases_and_the_way_out():
+    """Cases that clip alike share a sentence; of several inputs it says which."""
+    wide = Spread(least=-1.0, greatest=4.0, mean=0.0, deviation=0.5)
+    fits = (fit(0.0), fit(0.02, evaluated=wide))
+    found = input_drift.warnings([record("net/static/onednn/t1/b1", *fits), record("net/static/x86/t1/b1", *fits)])
+    assert found == (
+        "2.0 % of the values of input 1 are clipped: they reach from -1 to 4, and int8 takes -1 to 1, as the "
+        "calibration data had -1 to 1; calibrate on examples like those evaluated (net/static/onednn/t1/b1, "
+        "net/static/x86/t1/b1)",
+    )
+
+
+def test_a_difference_of_the_data_is_told_once():
+    """It is the same for every case."""
+    other = Spread(least=0.0, greatest=255.0, mean=120.0, deviation=60.0)
+    records = [record(f"net/static/{engine}/t1/b1", fit(None, evaluated=other)) for engine in ("onednn", "x86")]
+    assert len(input_drift.warnings(records)) == 1
+
+
+def test_records_without_inputs_are_passed_over():
+    """Older records, fp32 and dynamic cases have none."""
+    assert input_drift.warnings([int8(), record("net/static/x86/t1/b1", None)]) == ()

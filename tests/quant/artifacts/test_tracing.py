@@ -1,0 +1,95 @@
+"""Decisions that a trace froze: found in the user's code, tried on every example, and never passed over."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from networks import Branching, Crowded, Loud, residual_cnn
+
+from qbench.errors import BuildError
+from qbench.quant.artifacts import tracing
+
+
+def images(n=30):
+    return torch.rand(n, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+
+
+def one_by_one(tensor):
+    return [(tensor[i : i + 1],) for i in range(len(tensor))]
+
+
+def judged(module, x):
+    return tracing.require_harmless(module, tracing.trace(module, (x[:1],)), one_by_one(x))
+
+
+def test_a_module_without_decisions_has_nothing_to_tell():
+    """No note, and no example is read."""
+    found = tracing.trace(residual_cnn(), (images(1),))
+    assert found.decisions == ()
+    assert tracing.require_harmless(residual_cnn(), found, iter(lambda: pytest.fail("read an example"), None)) is None
+
+
+def test_a_decision_that_no_example_shows_is_noted():
+    """Where it stands, its code, and on how many examples it made no difference."""
+    note = judged(Loud().eval(), images())
+    assert note is not None
+    assert note.startswith("the trace froze a decision at networks.py:")
+    assert "(return -x if float(" in note
+    assert note.endswith("equal on 30 calibration examples, other inputs may differ")
+
+
+def test_one_example_that_differs_is_enough():
+    """The first that differs is named, with how many do."""
+    x = images()
+    x[20] *= 1000
+    with pytest.raises(BuildError, match=r"another model on calibration example 20 \(1 of 30 differ.*torch\.where"):
+        judged(Loud().eval(), x)
+
+
+def test_a_decision_on_the_size_of_the_batch_is_found():
+    """Examples one at a time never show it, so two are tried together."""
+    with pytest.raises(BuildError, match=r"at networks\.py:\d+ .*another model on a batch of 2"):
+        judged(Crowded().eval(), images())
+
+
+def test_the_tolerance_follows_the_outputs():
+    """A network of tiny outputs is judged by its own scale."""
+
+    class Tiny(Branching):
+        def forward(self, x):
+            return super().forward(x) * 1e-5
+
+    signs = torch.tensor([1.0, -1.0]).reshape(2, 1, 1, 1)
+    with pytest.raises(BuildError, match="calibration example 1"):
+        judged(Tiny().eval(), images(2) * signs)
+
+
+def test_only_so_many_examples_are_tried():
+    """A data set of a million examples must not make a build endless."""
+    endless = ((images(1),) for _ in iter(int, 1))
+    module = Loud().eval()
+    note = tracing.require_harmless(module, tracing.trace(module, (images(1),)), endless)
+    assert note is not None
+    assert f"equal on {tracing.EXAMPLES} calibration" in note
+
+
+def test_what_the_tracer_cannot_take_is_explained():
+    """An output that is no tensor ends the build with torch's reason."""
+
+    class Counted(torch.nn.Module):
+        def forward(self, x):
+            return x, 3
+
+    with pytest.raises(BuildError, match="torch.jit cannot trace this network.*tensors only: RuntimeError"):
+        tracing.trace(Counted(), (images(1),))
+
+
+def test_memory_that_runs_out_while_tracing_is_not_the_models_fault():
+    """The error of the allocator goes up as it is."""
+
+    class Huge(torch.nn.Module):
+        def forward(self, x):
+            return x + torch.empty(1 << 50)
+
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        tracing.trace(Huge(), (images(1),))

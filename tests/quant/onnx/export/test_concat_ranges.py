@@ -1,0 +1,85 @@
+"""What a Concat joins has one range, so that the runtimes join bytes as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_networks import Draft
+from quantized_networks import Quantized, executed, of, run
+
+from qbench.quant.onnx.export import concat_ranges
+from qbench.quant.onnx.export.deploy_model import write
+from qbench.quant.onnx.export.fake_quant import fake_quant
+from qbench.quant.onnx.graph.graph import Graph
+
+
+def joining(scale: float = 1.0) -> Quantized:
+    """As in a U-Net: a side that a pool reads, too, joined with a convolution that is scaled."""
+    draft = Draft()
+    side = draft.add("Relu", [draft.conv("x", "one", 4, 8)], "side")
+    pooled = draft.add("MaxPool", [side], "pool", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    up = draft.conv(draft.add("Relu", [draft.conv(pooled, "two", 8, 8)], "relu"), "up", 8, 8)
+    for tensor in draft.initializers:
+        if tensor.name.startswith("up."):
+            tensor.raw_data = (scale * np.frombuffer(tensor.raw_data, np.float32)).tobytes()
+    both = draft.add("Concat", [up, side], "join", axis=1)
+    draft.conv(draft.add("Relu", [draft.conv(both, "three", 16, 8)], "relu3"), "four", 8, 4)
+    draft.nodes[-1].output[0] = "y"
+    return of(draft.model({"x": ["batch", 4, 16, 16]}, {"y": ["batch", 4, 16, 16]}))
+
+
+def test_what_is_joined_has_one_range() -> None:
+    """What a Concat reads and gives, and what a pool gives of it, are the same bytes, which hold the widest values."""
+    made = joining()
+    found = concat_ranges.ranges(made.graph, made.sites, made.record)
+    assert set(found) == {"join:0", "join:1", "pool:0", "two", "three"}
+    assert len({(one.scale_d, one.offset_d) for one in found.values()}) == 1
+    assert found["three"].scale_d == pytest.approx(made.record["three"].scale_d, rel=0.05)
+
+
+def test_a_range_that_is_read_elsewhere_widens_by_two_at_most() -> None:
+    """The pool would read a side whose values are a tenth of the Concat's with 3 bits fewer."""
+    made = joining(10.0)
+    assert concat_ranges.ranges(made.graph, made.sites, made.record) == {}
+
+
+def test_openvino_joins_bytes(tmp_path: Path) -> None:
+    """OpenVINO runs every convolution and the Concat on bytes and quantizes the input alone in a step of its own."""
+    openvino_model = pytest.importorskip("qbench.quant.artifacts.openvino_model")
+    pytest.importorskip("openvino", reason="openvino is not installed; pip install 'qbench[openvino]'")
+    made = joining()
+    write(made.graph, made.sites, made.record, tmp_path / "int8.onnx", runtime="openvino")
+    nodes = openvino_model.compile_file(tmp_path / "int8.onnx").get_runtime_model().get_ordered_ops()
+    told = [{key: str(getattr(one, "value", one)) for key, one in node.get_rt_info().items()} for node in nodes]
+    kinds = [(one["layerType"], one["primitiveType"]) for one in told]
+    assert [kernel.endswith("_I8") for kind, kernel in kinds if kind == "Convolution"] == [True] * 5
+    assert [kernel for kind, kernel in kinds if kind == "Concatenation"] == ["ref_I8"]
+    assert [kind for kind, _ in kinds].count("FakeQuantize") == 1
+
+
+def test_onnx_runtime_joins_bytes_of_one_scale(tmp_path: Path) -> None:
+    """ONNX Runtime's QLinearConcat copies where all scales are equal, and the file gives the simulated values."""
+    made = joining()
+    write(made.graph, made.sites, made.record, tmp_path / "int8.onnx", runtime="onnxruntime")
+    graph = Graph.load(tmp_path / "int8.onnx")
+    ran = executed(graph)
+    (concat,) = (node for node in ran if node.op_type == "QLinearConcat")
+    scales = [float(graph.constant(name)) for name in (concat.input[0], *concat.input[3::3])]
+    assert len(scales) == 3
+    assert len(set(scales)) == 1
+    assert [node.op_type for node in ran].count("QLinearConv") == 5
+    record = {**made.record, **concat_ranges.ranges(made.graph, made.sites, made.record)}
+    (given,), (expected,) = run(graph, made.feed), run(fake_quant(made.graph, made.sites, record), made.feed)
+    assert np.abs(given - expected).max() <= 0.05 * np.abs(expected).max()
+
+
+def test_trained_scales_stay_as_they_are(tmp_path: Path) -> None:
+    """A network that was trained with its scales is written with these."""
+    made = joining()
+    write(made.graph, made.sites, made.record, tmp_path / "int8.onnx", runtime="onnxruntime", learned=True)
+    graph = Graph.load(tmp_path / "int8.onnx")
+    (concat,) = (node for node in executed(graph) if node.op_type == "QLinearConcat")
+    scales = {float(graph.constant(name)) for name in (concat.input[0], *concat.input[3::3])}
+    assert {round(made.record[key].scale_d, 6) for key in ("join:0", "join:1")} <= {round(one, 6) for one in scales}

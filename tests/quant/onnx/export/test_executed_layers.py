@@ -1,0 +1,268 @@
+"""What is written as int8 for ONNX Runtime is what ONNX Runtime runs in int8."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_networks
+import pytest
+from onnx_networks import Draft
+from quantized_networks import Quantized, executed, of, quantized, run
+
+from qbench.quant.onnx import onnxruntime_layers
+from qbench.quant.onnx.export import deploy_model, keep_float, narrow_weights
+from qbench.quant.onnx.export import executed_layers as ran
+from qbench.quant.onnx.export.deploy_onnxruntime import deploy, form_for
+from qbench.quant.onnx.export.executed_layers import Settled
+from qbench.quant.onnx.export.fake_quant import fake_quant
+from qbench.quant.onnx.export.narrow_weights import Fitted
+from qbench.quant.onnx.graph.graph import Graph
+
+
+def settled(made: Quantized, choice: str | None = None) -> Settled:
+    return ran.settled(made.graph, made.sites, narrow_weights.fitted(made.graph, made.sites, made.record, choice))
+
+
+def srcnn() -> Quantized:
+    """Conv 9x9, Relu, Conv 1x1, Relu, Conv 5x5, which is the output."""
+    draft = Draft()
+    x = draft.add("Relu", [draft.conv("x", "one", 1, 16, 9)], "relu1")
+    x = draft.add("Relu", [draft.conv(x, "two", 16, 8, 1)], "relu2")
+    draft.conv(x, "three", 8, 8, 5)
+    draft.nodes[-1].output[0] = "y"
+    return of(draft.model({"x": ["batch", 1, 16, 16]}, {"y": ["batch", 8, 16, 16]}))
+
+
+def test_a_convolution_at_the_end_runs_in_int8() -> None:
+    """All three layers of an SRCNN have integer kernels, and no weight is dequantized as it runs."""
+    made = settled(srcnn())
+    kinds = [node.op_type for node in executed(made.graph)]
+    assert kinds.count("QLinearConv") == 3
+    assert kinds.count("DequantizeLinear") == 1, "that of the output"
+    assert made.floats == {}
+
+
+def test_an_output_that_is_not_quantized_leaves_its_layer_whole_in_float() -> None:
+    """Without a scale behind it the last convolution is fp32, with its own weights, and is called so."""
+    planned = srcnn()
+    without = Quantized(
+        graph=planned.graph,
+        sites=ran.without_outputs(planned.graph, planned.sites),
+        record=planned.record,
+        feed=planned.feed,
+    )
+    made = settled(without)
+    assert made.floats == {
+        "three": "ONNX Runtime runs it in float: what graph_output_y reads of it is not quantized; tensor_quantize can "
+        "name that"
+    }
+    assert made.sites.floats["three"] == made.floats["three"]
+    (conv,) = (node for node in executed(made.graph) if node.op_type in ("Conv", "FusedConv"))
+    assert conv.name == "y_nchwc" or conv.name.startswith("three"), "named after its output in blocked layout"
+    np.testing.assert_array_equal(
+        made.graph.constant(made.graph.node("three").input[1]), planned.graph.constant("three.weight")
+    )
+    assert [node.op_type for node in executed(made.graph)].count("QLinearConv") == 2
+
+
+def test_a_transposed_convolution_is_float() -> None:
+    """ONNX Runtime has no int8 kernel for it: float weights, and a reason."""
+    made = settled(quantized("decoder"))
+    transposed = {node.name for node in quantized("decoder").graph.nodes if node.op_type == "ConvTranspose"}
+    assert transposed
+    assert made.floats == dict.fromkeys(transposed, "ONNX Runtime has no int8 kernel for ConvTranspose")
+    assert not {site.layer for site in made.sites.weights} & transposed
+
+
+def upsampler(tail: str, *, bias: bool = True) -> Quantized:
+    """A convolution, a transposed one whose windows of 2x3 lie side by side, and what is behind it."""
+    draft = Draft()
+    x = draft.add("Relu", [draft.conv("x", "one", 4, 6)], "relu")
+    weights = [draft.weight("up.weight", 6, 5, 2, 3), *([draft.bias("up.bias", 5)] if bias else [])]
+    up = draft.add("ConvTranspose", [x, *weights], "up", kernel_shape=[2, 3], strides=[2, 3])
+    if tail == "relu":
+        up = draft.add("Relu", [up], "relu2")
+    draft.conv(up, "two", 5, 4)
+    draft.nodes[-1].output[0] = "y"
+    return of(draft.model({"x": ["batch", 4, 5, 7]}, {"y": ["batch", 4, 10, 21]}))
+
+
+@pytest.mark.parametrize(("tail", "bias"), [("conv", True), ("relu", True), ("conv", False)])
+def test_a_transposed_convolution_of_separate_windows_runs_in_int8(tail: str, bias: bool) -> None:
+    """ONNX Runtime multiplies bytes for it, in the layout of the layers around it, and gives the simulated values."""
+    planned = upsampler(tail, bias=bias)
+    made = settled(planned)
+    assert made.floats == {}
+    kinds = [node.op_type for node in executed(made.graph)]
+    assert kinds.count("QLinearConv") == 3
+    assert kinds.count("DequantizeLinear") == 1, "that of the output"
+    assert kinds.count("Transpose") == 3, "of the input, of the output, and of the places of the windows"
+    simulated = fake_quant(planned.graph, made.sites, planned.record)
+    (expected,), (given,) = run(simulated, planned.feed), run(made.graph, planned.feed)
+    assert given.shape == expected.shape
+    assert np.abs(given - expected).max() <= 0.02 * np.abs(expected).max()
+
+
+def test_a_layer_that_is_skipped_stays_float() -> None:
+    """Between two int8 layers ONNX Runtime would quantize its weights by itself, with one scale for all channels."""
+    draft = Draft()
+    x = draft.add("Relu", [draft.conv("x", "one", 4, 4)], "relu")
+    x = draft.conv(draft.conv(x, "two", 4, 4), "three", 4, 4)
+    draft.nodes[-1].output[0] = "y"
+    made = of(draft.model({"x": ["batch", 4, 6, 6]}, {"y": ["batch", 4, 6, 6]}), skip_layers=("two",))
+    kinds = [node.op_type for node in executed(settled(made).graph)]
+    assert (kinds.count("QLinearConv"), kinds.count("Conv")) == (2, 1)
+
+
+@pytest.mark.parametrize("behind", ["", "Relu", "Clip"])
+@pytest.mark.parametrize(("kind", "before"), [("Conv", ""), ("Conv", "MaxPool"), ("ConvTranspose", ""), ("Gemm", "")])
+def test_float_weights_between_bytes_stay_as_they_are(kind: str, behind: str, before: str) -> None:
+    """ONNX Runtime makes no bytes of them, which it would dequantize again at every inference or multiply."""
+    draft = Draft()
+    pair = [draft.constant("scale", np.float32(0.05)), draft.constant("zero", np.uint8(128))]
+    x = draft.add("DequantizeLinear", [draft.add("QuantizeLinear", ["x", *pair], "q"), *pair], "dq")
+    shape = ["batch", 4] if kind == "Gemm" else ["batch", 4, 6, 6]
+    if before:
+        x = draft.add("MaxPool", [x], "pool", kernel_shape=[1, 1])
+    weight = draft.weight("weight", 4, 4, *([] if kind == "Gemm" else [1, 1]))
+    x = draft.add(kind, [x, weight, draft.bias("bias", 4)], "layer")
+    if behind:
+        ends = [draft.constant("low", np.float32(0)), draft.constant("high", np.float32(6))]
+        x = draft.add(behind, [x, *(ends if behind == "Clip" else [])], "behind")
+    draft.add("DequantizeLinear", [draft.add("QuantizeLinear", [x, *pair], "q2"), *pair], "dq2", outputs=["y"])
+    graph = Graph(draft.model({"x": shape}, {"y": shape}))
+    keep_float.keep_float(graph)
+    ran = executed(graph)
+    assert [node.op_type.removeprefix("Fused") for node in ran].count(kind) == 1
+    computed = {name for node in ran for name in node.output} | {"x"}
+    assert not [node for node in ran if node.op_type == "DequantizeLinear" and node.input[0] not in computed]
+
+
+def test_the_last_add_and_the_last_pool() -> None:
+    """An Add at the end runs on bytes; an AveragePool does not, being slower so, and is called float, while the
+    convolution before it stays int8."""
+    draft = Draft()
+    first = draft.conv("x", "first", 4, 4)
+    draft.add("Add", [draft.conv(first, "second", 4, 4), first], "add", outputs=["sum"])
+    draft.add(
+        "AveragePool", [draft.conv(first, "third", 4, 4)], "pool", outputs=["y"], kernel_shape=[2, 2], strides=[2, 2]
+    )
+    made = settled(of(draft.model({"x": ["batch", 4, 8, 8]}, {"sum": ["batch", 4, 8, 8], "y": ["batch", 4, 4, 4]})))
+    kinds = [node.op_type for node in executed(made.graph)]
+    assert kinds.count("QLinearConv") == 3
+    assert "QLinearAdd" in kinds
+    assert "AveragePool" in kinds
+    assert made.floats == {"pool": "ONNX Runtime runs it in float: what the graph gives is not quantized"}
+
+
+@pytest.mark.parametrize("name", sorted(onnx_networks.NETWORKS))
+def test_what_is_listed_is_what_runs(name: str) -> None:
+    """No layer of the sites has a float kernel, none that is called float an integer one, and the fake-quant model of
+    the same sites gives the same."""
+    made = quantized(name)
+    found = settled(made)
+    floats = [node for node in executed(found.graph) if node.op_type in ("Conv", "FusedConv", "Gemm", "FusedGemm")]
+    listed = {site.layer for site in found.sites.weights}
+    names = listed | {made.graph.node(layer).output[0] for layer in listed}
+    assert not [node.name for node in floats if node.name.removesuffix("_nchwc") in names]
+    assert not listed & found.floats.keys()
+    simulated = fake_quant(made.graph, found.sites, made.record)
+    for one, other in zip(run(found.graph, made.feed), run(simulated, made.feed), strict=True):
+        assert np.abs(one.astype(np.float64) - other).max() <= 0.05 * np.abs(other).max()
+
+
+def test_a_form_of_another_cpu_is_written_as_planned() -> None:
+    """What this machine would run in float says nothing of the machine that the file is for."""
+    made = srcnn()
+    other = "S8S8" if form_for() != "S8S8" else "U8S8"
+    found = settled(made, other)
+    assert found.floats == {}
+    fitted = Fitted(choice=other, form=other, record=made.record)
+    assert found.graph.model == deploy(made.graph, made.sites, fitted.record, form=fitted.form).model
+
+
+def test_who_reads_the_shape_does_not_keep_a_convolution_float() -> None:
+    """Group normalization reads the shape of a convolution's output, and its values through a Reshape."""
+    draft = Draft()
+    conv = draft.conv("x", "conv", 4, 8)
+    shape = draft.add("Shape", [conv], "shape")
+    flat = draft.add("Reshape", [conv, draft.constant("groups", np.int64([0, 2, -1]))], "flat")
+    ones, zeros = draft.constant("ones", np.ones(2, np.float32)), draft.constant("zeros", np.zeros(2, np.float32))
+    normal = draft.add("InstanceNormalization", [flat, ones, zeros], "norm")
+    draft.add("Reshape", [normal, shape], "back", outputs=["y"])
+    made = settled(of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 8, 8, 8]})))
+    assert [node.op_type for node in executed(made.graph)].count("QLinearConv") == 1
+    assert made.floats == {}
+
+
+def test_branches_that_run_in_another_order_are_all_counted(tmp_path: Path) -> None:
+    """ONNX Runtime runs the side layers of a feature pyramid where their inputs are ready; each layer is found by its
+    name, and all are int8."""
+    draft = Draft()
+    x, levels = "x", []
+    for level, width in enumerate((8, 16, 16)):
+        x = draft.add(
+            "Relu", [draft.conv(x, f"down{level}", 4 if not level else 8 * min(level, 2), width)], f"relu{level}"
+        )
+        levels.append(draft.conv(x, f"side{level}", width, 8, 1))
+    heads = [draft.conv(draft.add("Sigmoid", [one], f"act{i}"), f"head{i}", 8, 4) for i, one in enumerate(levels[::-1])]
+    draft.add("Concat", heads, "join", outputs=["y"], axis=1)
+    model = draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 12, 8, 8]})
+    made = of(model)
+    onnx.save(model, tmp_path / "fp32.onnx")
+    settled(made).graph.save(tmp_path / "int8.onnx")
+    example = (np.zeros((1, 4, 8, 8), np.float32),)
+    reference = onnxruntime_layers.executed(tmp_path / "fp32.onnx", example, optimized=False)
+    found = onnxruntime_layers.match(reference, onnxruntime_layers.executed(tmp_path / "int8.onnx", example))
+    assert len(found) == 9
+    assert [layer.name for layer in found if not layer.int8] == []
+
+
+def test_sums_are_not_fused_into_slower_kernels() -> None:
+    """The residual sum in front of a LayerNormalization and the bias in front of a Gelu keep kernels of their own,
+    which are faster than the fused ones, and give the same values."""
+    draft = Draft()
+    up = draft.add("MatMul", ["x", draft.weight("up", 16, 32)], "mul1")
+    up = draft.add("Gelu", [draft.add("Add", [up, draft.bias("b", 32)], "bias")], "gelu")
+    down = draft.add("MatMul", [up, draft.weight("down", 32, 16)], "mul2")
+    ones, zeros = draft.constant("ones", np.ones(16, np.float32)), draft.constant("zeros", np.zeros(16, np.float32))
+    draft.add("LayerNormalization", [draft.add("Add", ["x", down], "residual"), ones, zeros], "norm", outputs=["y"])
+    made = of(draft.model({"x": ["batch", 8, 16]}, {"y": ["batch", 8, 16]}, opset=20, ir_version=9))
+    found = settled(made)
+    kinds = {node.op_type for node in executed(found.graph)}
+    assert {"LayerNormalization", "Gelu"} <= kinds
+    assert not {"SkipLayerNormalization", "BiasGelu"} & kinds
+    planned = deploy(made.graph, made.sites, made.record)
+    for one, other in zip(run(found.graph, made.feed), run(planned, made.feed), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def transposed_twice(*, clipped: bool) -> Quantized:
+    """Two transposed convolutions of overlapping windows; ``clipped``: to 0 .. 0.5 between them."""
+    draft = Draft()
+    x = draft.add("ConvTranspose", ["x", draft.weight("one.weight", 4, 4, 3, 3)], "one")
+    if clipped:
+        x = draft.add(
+            "Clip", [x, draft.constant("low", np.float32(0)), draft.constant("high", np.float32(0.5))], "clip"
+        )
+    draft.add("ConvTranspose", [x, draft.weight("two.weight", 4, 4, 3, 3)], "two", outputs=["y"])
+    return of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 4, 12, 12]}))
+
+
+def test_a_trained_range_before_a_layer_that_runs_in_float_still_clips(tmp_path: Path) -> None:
+    """In training a ReLU6 goes where the range behind it ends at 0 and 6; the runtime has no int8 kernel for the
+    layers around it, so the range goes too: what they compute is what was trained."""
+    made, file = transposed_twice(clipped=False), tmp_path / "model.onnx"
+    half = {"two": replace(made.record["two"], scale_d=0.5 / 255, offset_d=-128)}
+    written = deploy_model.write(
+        made.graph, made.sites, {**made.record, **half}, file, runtime="onnxruntime", learned=True
+    )
+    (trained,) = run(Graph.load(file), made.feed)
+    (expected,) = run(transposed_twice(clipped=True).graph, made.feed)
+    (unclipped,) = run(made.graph, made.feed)
+    assert set(written.floats) == {"one", "two"}
+    assert np.abs(trained - expected).max() < 0.02 * np.abs(expected).max()
+    assert np.abs(unclipped - expected).max() > np.abs(expected).max()

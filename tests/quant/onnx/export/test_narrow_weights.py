@@ -1,0 +1,161 @@
+"""Weights with room for sums of 16 bits: which forms there are, which weights are narrowed, and that sums then hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from onnx_networks import Draft
+from quantized_networks import Quantized, of, quantized, run
+
+from qbench.errors import UsageError
+from qbench.machine import fingerprint
+from qbench.quant.onnx.export import deploy_onnxruntime, narrow_weights
+from qbench.quant.onnx.export.deploy_onnxruntime import deploy
+from qbench.quant.onnx.export.fake_quant import fake_quant
+from qbench.quant.onnx.formats.scale_record import Scales
+from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import Sites, WeightSite
+
+ADDS_IN_16_BITS = deploy_onnxruntime.form_for() == "U8U8" and "avx2" in fingerprint.isa()
+Array = NDArray[Any]
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "expected"),
+    [
+        ("U8S8", None, ("U8S8", "U8S8", False)),
+        ("S8S8", None, ("S8S8", "S8S8", False)),
+        ("U8U8", None, ("U8S8-narrow", "U8S8", True)),
+        ("U8U8", "U8U8", ("U8U8", "U8U8", False)),
+        ("U8U8", "U8S8", ("U8S8", "U8S8", False)),
+        ("U8S8", "U8S8-narrow", ("U8S8-narrow", "U8S8", True)),
+    ],
+)
+def test_the_form_is_what_is_fast_and_exact_here_or_what_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, own: str, asked: str | None, expected: tuple[str, str, bool]
+) -> None:
+    """Only where products are added in 16 bits, or it is asked for, weights are narrowed; otherwise they stay."""
+    monkeypatch.setattr(deploy_onnxruntime, "form_for", lambda: own)
+    made = quantized("residual_cnn")
+    found = narrow_weights.fitted(made.graph, made.sites, made.record, asked)
+    assert (found.choice, found.form, found.narrowed is not None) == expected
+    assert (found.record == made.record) is not expected[2]
+
+
+def test_a_form_that_there_is_not_is_named() -> None:
+    """The message lists those that exist."""
+    made = quantized("residual_cnn")
+    with pytest.raises(UsageError, match="no form named 'U8'; available: U8S8, U8S8-narrow, U8U8, S8S8"):
+        narrow_weights.fitted(made.graph, made.sites, made.record, "U8")
+
+
+def weights_of(value: Array, axis: int | None = 0, kind: str = "Conv", **attributes: Any) -> Any:
+    """A layer's weight as a graph, its place, and its record by the absolute maximum."""
+    node = helper.make_node(kind, ["x", "w"], ["y"], name="one", **attributes)
+    shape = [1, *value.shape[1:]]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, of) for name, of in (("x", shape), ("y", None))]
+    tensor = numpy_helper.from_array(value.astype(np.float32), "w")
+    graph = helper.make_graph([node], "net", values[:1], values[1:], [tensor])
+    site: Any = WeightSite(layer="one", tensor="w", axis=axis, params=None)  # type: ignore[arg-type]
+    rows = value.reshape(1, -1) if axis is None else np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1)
+    scales = tuple(float(one) or 1.0 for one in np.abs(rows).max(axis=1) / 127)
+    return Graph(helper.make_model(graph)), Sites(weights=(site,), activations=()), {"one": Scales(scale_w=scales)}
+
+
+VALUES = st.floats(-1, 1, width=32).map(lambda one: one if abs(one) > 1e-6 else 0.0)
+
+
+@given(value=arrays.arrays(np.float64, st.tuples(*map(st.just, (2, 4, 1, 2))), elements=VALUES))
+def test_no_pair_of_neighbours_overflows_16_bits(value: Array) -> None:
+    """Whatever two weights of one sign meet at one place of the window: 255 times their sum stays below 32768; and no
+    step is wider than that needs."""
+    graph, sites, record = weights_of(value)
+    made, share = narrow_weights.narrowed(graph, sites, record)
+    before, after = (np.asarray(one["one"].scale_w) for one in (record, made))
+    steps = np.rint(value / after.reshape(-1, 1, 1, 1))
+    pairs = [np.sort(np.maximum(sign * steps, 0), axis=1)[:, -2:].sum(axis=1).max(axis=(1, 2)) for sign in (1, -1)]
+    largest = np.maximum(*pairs)
+    assert largest.max() * 255 <= 32767
+    assert np.all(largest[after > before] >= 126)
+    assert share == (after > before).mean()
+
+
+def test_what_cannot_overflow_keeps_its_8_bits() -> None:
+    """A depthwise channel has no neighbour; weights of opposite signs take from each other."""
+    depthwise = weights_of(np.random.default_rng(0).standard_normal((8, 1, 3, 3)), group=8)
+    assert narrow_weights.narrowed(*depthwise) == (depthwise[2], 0.0)
+    opposite = weights_of(np.array([1.0, -1.0]).reshape(1, 2, 1, 1))
+    assert narrow_weights.narrowed(*opposite) == (opposite[2], 0.0)
+    both = weights_of(np.array([1.0, 1.0]).reshape(1, 2, 1, 1))
+    assert narrow_weights.narrowed(*both)[0]["one"].scale_w[0] == pytest.approx(2 / 127)
+
+
+def test_one_scale_for_a_whole_weight_grows_for_its_worst_channel() -> None:
+    """As one tensor there is one step for all; the channels of a MatMul are its columns."""
+    value = np.concatenate([np.ones((1, 2, 1, 1)), np.full((1, 2, 1, 1), 0.1)])
+    for one in (weights_of(value, axis=None), weights_of(value.reshape(2, 2).T, axis=None, kind="MatMul")):
+        (scale,) = narrow_weights.narrowed(*one)[0]["one"].scale_w
+        assert 2 * round(1 / scale) * 255 <= 32767
+    apart = weights_of(np.eye(4), axis=None, kind="MatMul")
+    assert narrow_weights.narrowed(*apart) == (apart[2], 0.0), "a row is what meets one input"
+
+
+def layer(kind: str, inputs: int, outputs: int, kernel: int = 1, dims: int = 2, group: int = 1) -> Quantized:
+    """A layer whose weights are all 127 and whose inputs are all 255: the largest sums that there are."""
+    draft = Draft()
+    if kind == "Conv":
+        draft.constant("w", np.ones((outputs, inputs // group, *[kernel] * dims), np.float32))
+        draft.add("Conv", ["x", "w"], "one", kernel_shape=[kernel] * dims, pads=[kernel // 2] * 2 * dims, group=group,
+                  outputs=["y"])  # fmt: skip
+        shape, result = ["n", inputs, *[6] * dims], ["n", outputs, *[6] * dims]
+    else:
+        draft.constant("w", np.ones((inputs, outputs), np.float32))
+        draft.add(kind, ["x", "w"], "one", outputs=["y"])
+        shape, result = ["n", inputs], ["n", outputs]
+    # What ONNX Runtime needs to compute a convolution in integers: that its output is quantized.
+    draft.nodes[-1].output[0] = "inner"
+    draft.add("MaxPool" if kind == "Conv" else "Identity", ["inner"], "last", outputs=["y"],
+              **({"kernel_shape": [1] * dims} if kind == "Conv" else {}))  # fmt: skip
+    made = of(draft.model({"x": shape}, {"y": result}), batch=1)
+    largest = float(inputs // group * kernel**dims if kind == "Conv" else inputs)
+    ranges = {key: largest if key != "one" else 1.0 for key in made.record}
+    record = {key: replace(made.record[key], scale_d=top / 255, offset_d=-128) for key, top in ranges.items()}
+    return replace(made, record=record, feed={name: np.ones_like(value) for name, value in made.feed.items()})
+
+
+LAYERS: list[dict[str, Any]] = [
+    {"kind": "Conv", "inputs": 1, "outputs": 8, "kernel": 3},  # the channels of one place meet those of the next
+    {"kind": "Conv", "inputs": 3, "outputs": 8, "kernel": 3},
+    {"kind": "Conv", "inputs": 8, "outputs": 8, "kernel": 3},
+    {"kind": "Conv", "inputs": 16, "outputs": 8},
+    {"kind": "Conv", "inputs": 4, "outputs": 8, "kernel": 3, "group": 4},
+    {"kind": "Conv", "inputs": 6, "outputs": 6, "kernel": 3, "group": 2},
+    {"kind": "Conv", "inputs": 8, "outputs": 8, "kernel": 3, "group": 8},
+    {"kind": "Conv", "inputs": 2, "outputs": 4, "kernel": 3, "dims": 3},
+    {"kind": "MatMul", "inputs": 65, "outputs": 8},
+    {"kind": "Gemm", "inputs": 8, "outputs": 32},
+]
+
+
+@pytest.mark.parametrize("shape", LAYERS, ids=lambda one: "-".join(map(str, one.values())))
+def test_narrowed_weights_hold_where_others_saturate(shape: dict[str, Any]) -> None:
+    """With the largest weights and inputs that there are, the integer kernels give what the simulation gives; with
+    weights that are not narrowed they do so on CPUs that add products in 32 bits, for every kind of layer, and on
+    others for a depthwise layer."""
+    made = layer(**shape)
+    depthwise = shape.get("group") == shape["outputs"] or not ADDS_IN_16_BITS
+    for record, exact in (
+        (narrow_weights.narrowed(made.graph, made.sites, made.record)[0], True),
+        (made.record, depthwise),
+    ):
+        (found,) = run(deploy(made.graph, made.sites, record, form="U8S8"), made.feed)
+        (expected,) = run(fake_quant(made.graph, made.sites, record), made.feed)
+        assert (np.abs(found - expected).max() <= 0.006 * expected.max()) is np.bool_(exact)

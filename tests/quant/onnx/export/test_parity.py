@@ -1,0 +1,162 @@
+"""How far a deploy model agrees with its fake-quant model."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx_networks import Draft, random_inputs, residual_cnn
+from quantized_networks import quantized
+
+from qbench.errors import BuildError
+from qbench.quant.onnx.export import deploy_ascend, deploy_onnxruntime, parity
+from qbench.quant.onnx.export.fake_quant import fake_quant
+from qbench.quant.onnx.export.parity import Parity
+from qbench.quant.onnx.graph.class_axis import class_axis
+from qbench.quant.onnx.graph.graph import Graph
+
+MADE = quantized("residual_cnn")
+FAKE = fake_quant(MADE.graph, MADE.sites, MADE.record)
+
+
+@pytest.mark.parametrize("target", [deploy_onnxruntime, deploy_ascend])
+@pytest.mark.parametrize("name", ["residual_cnn", "two_inputs", "tokens", "pools", "branches"])
+def test_deploy_models_predict_what_fake_quant_models_predict(name: str, target) -> None:
+    """Random examples get the same predictions, and outputs that differ by less than a hundredth of the largest."""
+    made = quantized(name)
+    fake = fake_quant(made.graph, made.sites, made.record)
+    found = parity.compared(fake, target.deploy(made.graph, made.sites, made.record))
+    assert found is not None
+    assert found.examples == (parity.ASCEND_EXAMPLES if target is deploy_ascend else parity.EXAMPLES)
+    assert found.agreement is not None
+    assert found.agreement >= 0.9
+    assert found.relative_difference < 0.01
+    assert found.largest_difference > 0 or found.relative_difference == 0
+
+
+@pytest.mark.parametrize("target", [deploy_onnxruntime, deploy_ascend])
+def test_a_damaged_model_is_seen(target) -> None:
+    """One layer's scales that are wrong by a half show in the difference."""
+    model = target.deploy(MADE.graph, MADE.sites, MADE.record)
+    name = next(name for name in model.constants if name.startswith(("conv2.weight_scale", "conv2.deq_scale")))
+    held = model.constant(name)
+    wrong = held * np.float32(1.5) if held.dtype == np.float32 else deploy_ascend.packed(
+        held.astype(np.uint32).view(np.float32) * np.float32(1.5))  # fmt: skip
+    model.set_constant(name, wrong)
+    found = parity.compared(FAKE, model)
+    assert found is not None
+    assert found.relative_difference > 0.02
+
+
+def test_the_given_examples_are_compared() -> None:
+    """All batches that are given are run, and nothing else; of an ascend model, whose interpreter is slow, as many
+    examples as it takes in seconds."""
+    feeds = [{"image": random_inputs(residual_cnn(), 4, seed)[0]} for seed in range(2)]
+    model = deploy_onnxruntime.deploy(MADE.graph, MADE.sites, MADE.record)
+    found = parity.compared(FAKE, model, feeds)
+    assert found is not None
+    assert found.examples == 8
+    assert found == parity.compared(FAKE, model, feeds)
+    parts = [parity.compared(FAKE, model, [feed]) for feed in feeds]
+    assert found.largest_difference == max(one.largest_difference for one in parts if one is not None)
+    ascend = parity.compared(FAKE, deploy_ascend.deploy(MADE.graph, MADE.sites, MADE.record), feeds)
+    assert ascend is not None
+    assert ascend.examples == parity.ASCEND_EXAMPLES
+
+
+def test_the_share_of_equal_predictions_and_the_largest_difference() -> None:
+    """Three of four examples with the same largest logit are 0.75; 0.5 of a largest output of 4 is 0.125."""
+    ours = np.float32([[1, 0], [0, 2], [-4, 0], [0, 0.5]])
+    theirs = np.float32([[0.5, 0], [0, 2], [-4, 0], [0.25, 0]])
+    found = parity.of([[ours]], [[theirs]])
+    assert found == Parity(examples=4, agreement=0.75, largest_difference=0.5, relative_difference=0.125)
+
+
+def test_batches_and_outputs_count_together() -> None:
+    """Two batches with two outputs each: every float output's predictions and every integer count."""
+    ours = [np.float32([[1, 0]]), np.array([3, 4])]
+    theirs = [np.float32([[1, 0]]), np.array([3, 5])]
+    found = parity.of([ours, ours], [ours, theirs])
+    assert found == Parity(examples=2, agreement=5 / 6, largest_difference=0.0, relative_difference=0.0)
+
+
+def test_outputs_without_classes_have_no_agreement() -> None:
+    """A single number an example has no largest class: the agreement is not known, the difference is."""
+    found = parity.of([[np.float32([[2.0], [4.0]])]], [[np.float32([[2.0], [4.5]])]])
+    assert found == Parity(examples=2, agreement=None, largest_difference=0.5, relative_difference=0.125)
+
+
+def test_positions_of_a_segmentation_count_one_by_one() -> None:
+    """Classes lie along axis 1: of two by two positions one that differs is 0.75."""
+    ours = np.zeros((1, 3, 2, 2), np.float32)
+    ours[:, 1] = 1
+    theirs = ours.copy()
+    theirs[0, 2, 0, 0] = 2
+    assert parity.of([[ours]], [[theirs]]).agreement == 0.75
+
+
+def outputs_of(kind: str) -> Graph:
+    """A network from (batch, 3, 8) whose output has its classes where ``kind`` says."""
+    draft, shape = Draft(), ["batch", 3, 5]
+    if kind in ("last", "reshaped", "softmax"):
+        draft.add("MatMul", ["x", draft.weight("w", 8, 5)], "product")
+        draft.add("Add", ["product_out", draft.bias("b", 5)], "added", outputs=["y"] if kind == "last" else None)
+    if kind == "softmax":
+        draft.add("Softmax", ["added_out"], "softmax", outputs=["y"], axis=1)
+    if kind == "reshaped":
+        draft.add("Reshape", ["added_out", draft.constant("size", np.int64([0, 3, 5]))], "reshaped", outputs=["y"])
+    if kind in ("second", "transposed"):
+        draft.add("Conv", ["x", draft.weight("w", 5, 3, 1)], "conv", outputs=["y"] if kind == "second" else None)
+        shape = ["batch", 5, 8]
+    if kind == "transposed":
+        draft.add("Transpose", ["conv_out"], "transposed", outputs=["y"], perm=[0, 2, 1])
+        shape = ["batch", 8, 5]
+    return Graph(onnx.shape_inference.infer_shapes(draft.model({"x": ["batch", 3, 8]}, {"y": shape})))
+
+
+@pytest.mark.parametrize(
+    ("kind", "axis"), [("last", 2), ("reshaped", 2), ("transposed", 2), ("second", 1), ("softmax", 1)]
+)
+def test_classes_lie_where_the_graph_has_them(kind: str, axis: int) -> None:
+    """Behind a matrix product, or a transposed convolution, they are the last axis; behind a convolution the second;
+    a Softmax says so itself. The agreement counts positions of that axis."""
+    graph = outputs_of(kind)
+    assert class_axis(graph, "y", 3) == axis
+    ours = np.zeros((1, 4, 4), np.float32)
+    ours[0, :, 0] = 1  # along the last axis every position chooses 0
+    theirs = ours.copy()
+    theirs[0, 0, 1] = 2  # one of them now chooses 1; along axis 1 one that was tied chooses 0, as it did
+    assert parity.of([[ours]], [[theirs]], [axis]).agreement == (0.75 if axis == 2 else 1.0)
+
+
+def test_a_recognizer_of_text_is_compared_by_its_steps() -> None:
+    """Outputs (batch, steps, classes): of ten steps the deploy model gets one wrong, which is 0.9, whatever the order
+    of the steps along axis 1."""
+    draft = Draft()
+    draft.add("MatMul", ["x", draft.constant("w", np.eye(7, dtype=np.float32))], "product", outputs=["y"])
+    ours = Graph(draft.model({"x": ["batch", 10, 7]}, {"y": ["batch", 10, 7]}))
+    theirs = ours.copy()
+    shift = np.eye(7, dtype=np.float32)
+    shift[0] = 0  # the first class is never chosen
+    theirs.set_constant("w", shift)
+    steps = np.float32(np.eye(7)[[0, 1, 2, 3, 4, 5, 6, 1, 2, 3]])[None] + np.float32(0.1) * np.float32(
+        np.arange(7) == 6
+    )
+    found = parity.compared(ours, theirs, [{"x": steps}])
+    assert found is not None
+    assert found.agreement == pytest.approx(0.9)
+
+
+def test_outputs_of_another_shape_are_an_error() -> None:
+    """A deploy model that gives other shapes is refused with both."""
+    with pytest.raises(BuildError, match=r"gives \(1, 3\) where the fake-quant model gives \(1, 2\)"):
+        parity.of([[np.zeros((1, 2))]], [[np.zeros((1, 3))]])
+
+
+def test_a_model_that_takes_no_random_inputs_has_no_parity() -> None:
+    """Strings are not made up: the parity is None."""
+    draft = Draft()
+    draft.add("Identity", ["words"], "same", outputs=["y"])
+    strings = (onnx.TensorProto.STRING, ["batch"])
+    model = Graph(draft.model({"words": strings}, {"y": strings}))
+    assert parity.compared(model, model.copy()) is None

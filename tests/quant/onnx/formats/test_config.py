@@ -1,0 +1,605 @@
+"""config.json and quant.cfg: AMCT's files as they are, defaults, presets, priorities, every problem with its path."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+
+import numpy as np
+import onnx
+import onnx_networks
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.errors import UsageError
+from qbench.quant.onnx.formats import amct_cfg, config
+from qbench.quant.onnx.formats.config import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
+from qbench.quant.onnx.formats.rules import PRESETS, ActivationRule, Rule, Rules, TensorRule, WeightRule
+from qbench.quant.onnx.graph import prepare
+
+IFMR = {"max_percentile": 0.999999, "min_percentile": 0.999999, "search_range": (0.7, 1.3), "search_step": 0.01}
+# As AMCT's create_quant_config writes it, with what its manual lets a person change.
+AMCT = """
+{
+    "version":1,
+    "batch_num":2,
+    "activation_offset":true,
+    "joint_quant":false,
+    "do_fusion":true,
+    "skip_fusion_layers":["bn3"],
+    "tensor_quantize":[
+        {
+            "layer_name": "MaxPool_3",
+            "input_index": 0,
+            "activation_quant_params":{ "num_bits":8, "act_algo":"hfmg", "num_of_bins":4096, "asymmetric":false }
+        }
+    ],
+    "conv1":{
+        "quant_enable":true,
+        "dmq_balancer_param":0.5,
+        "activation_quant_params":{
+            "num_bits":8,
+            "max_percentile":0.999999,
+            "min_percentile":0.99,
+            "search_range":[ 0.8, 1.2 ],
+            "search_step":0.02,
+            "act_algo":"ifmr",
+            "asymmetric":null
+        },
+        "weight_quant_params":{ "num_bits":8, "wts_algo":"arq_quantize", "channel_wise":true }
+    },
+    "layer1.0/avgpool":{
+        "quant_enable":false,
+        "activation_quant_params":{ "act_algo":"ifmr" }
+    },
+    "fc":{
+        "quant_enable":true,
+        "activation_quant_params":{ "act_algo":"hfmg", "num_of_bins":8192, "asymmetric":false },
+        "weight_quant_params":{
+            "wts_algo":"ada_quantize", "channel_wise":false, "num_iteration":100, "beta_range":[20, 2]
+        }
+    }
+}
+"""
+
+
+def prepared(network):
+    with tempfile.TemporaryDirectory() as folder:
+        return prepare.prepare(onnx_networks.save(network, folder))
+
+
+def problems(text):
+    """The lines that reading a text gives."""
+    with pytest.raises(UsageError) as caught:
+        config.loads(text if isinstance(text, str) else json.dumps(text), name="c.json")
+    return str(caught.value).splitlines()
+
+
+def file(activation=None, weight=None, **general):
+    """A small configuration with one layer."""
+    layer = {"activation_quant_params": activation or {}, "weight_quant_params": weight or {}}
+    return {"version": 1, "batch_num": 1, **general, "conv1": layer}
+
+
+def test_an_amct_file_is_read_as_it_is():
+    """Every key that AMCT writes has its meaning; null for asymmetric is the file's activation_offset."""
+    held = config.loads(AMCT)
+    assert (held.batch_num, held.activation_offset, held.do_fusion) == (2, True, True)
+    assert held.skip_fusion_layers == ("bn3",)
+    assert held.exponents == {"conv1": 0.5}
+    assert held.tensor_quantize == (
+        TensorConfig(
+            layer_name="MaxPool_3",
+            input_index=0,
+            activation=ActivationParams(algorithm="hfmg", asymmetric=False, options={"num_of_bins": 4096}),
+        ),
+    )
+    ifmr = IFMR | {"min_percentile": 0.99, "search_range": (0.8, 1.2), "search_step": 0.02}
+    assert held.layers["conv1"] == LayerConfig(
+        activation=ActivationParams(algorithm="ifmr", asymmetric=True, options=ifmr), weight=WeightParams(), balance=0.5
+    )
+    assert held.layers["layer1.0/avgpool"] == LayerConfig(
+        quant_enable=False, activation=ActivationParams(options=IFMR), weight=None
+    )
+    fc = held.layers["fc"]
+    assert (fc.activation.algorithm, fc.activation.asymmetric) == ("hfmg", False)
+    assert (fc.weight.algorithm, fc.weight.channel_wise) == ("ada_quantize", False)
+    assert fc.weight.options["num_iteration"] == 100
+    assert fc.weight.options["beta_range"] == (20, 2)
+
+
+@pytest.mark.parametrize("offset", [True, False])
+def test_activation_offset_holds_where_a_layer_says_nothing(offset):
+    """A layer's own asymmetric goes before activation_offset."""
+    held = config.loads(
+        json.dumps(file(activation_offset=offset) | {"fc": {"activation_quant_params": {"asymmetric": not offset}}})
+    )
+    assert held.layers["conv1"].activation.asymmetric is offset
+    assert held.layers["fc"].activation.asymmetric is not offset
+
+
+activations = st.sampled_from(
+    [
+        ActivationParams(options=IFMR),
+        ActivationParams(algorithm="hfmg", asymmetric=False, options={"num_of_bins": 1024}),
+        ActivationParams(algorithm="minmax"),
+    ]
+)
+layers = st.builds(
+    LayerConfig,
+    quant_enable=st.booleans(),
+    activation=activations,
+    weight=st.sampled_from([None, WeightParams(), WeightParams(channel_wise=False)]),
+)
+configs = st.builds(
+    Config,
+    batch_num=st.integers(1, 9),
+    activation_offset=st.booleans(),
+    do_fusion=st.booleans(),
+    skip_fusion_layers=st.lists(st.text(max_size=5), unique=True, max_size=2).map(tuple),
+    layers=st.dictionaries(st.text(min_size=1, max_size=9).map(lambda name: f"/{name}"), layers, max_size=3),
+    tensor_quantize=st.lists(
+        st.builds(TensorConfig, layer_name=st.just("é"), input_index=st.integers(0, 3), activation=activations),
+        max_size=2,
+    ).map(tuple),
+    balance=st.none() | st.floats(0, 1),
+    bias_correction=st.booleans(),
+    fp16_scales=st.booleans(),
+)
+
+
+@given(configs)
+def test_what_is_written_is_read_back(held):
+    """Text and configuration are the same, whatever the names hold."""
+    assert config.loads(config.dumps(held)) == held
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ([], "expected an object of keys and layers, got a list"),
+        ({"batch_num": 1}, "version: missing; expected 1"),
+        (file(version=2), "version: expected 1, got 2"),
+        (file(batch_num=0), "batch_num: expected a whole number of at least 1, got 0"),
+        (file(batch_num=True), "batch_num: expected a whole number of at least 1, got true"),
+        (file(batch_num="2"), 'batch_num: expected a whole number of at least 1, got "2"'),
+        (file(activation_offset=1), "activation_offset: expected true or false, got 1"),
+        (file(do_fusion="no"), 'do_fusion: expected true or false, got "no"'),
+        (file(skip_fusion_layers="bn1"), 'skip_fusion_layers: expected a list of names, got "bn1"'),
+        (file(skip_fusion_layers=["a", "a"]), "skip_fusion_layers: 'a' stands there twice; keep one"),
+        (file(batch_nun=3), "batch_nun: unknown key; did you mean 'batch_num'?"),
+        (file(conv2=True), "conv2: unknown key; a layer is an object ({...})"),
+        (
+            file(joint_quant=True),
+            "joint_quant: only false is supported: each input has its own scale; set it to false",
+        ),
+        (file(balance=1.5), "balance: expected a number in [0, 1], got 1.5"),
+        (file(fc={"dmq_balancer_param": 0.1}), "fc.dmq_balancer_param: expected a number in [0.2, 0.8], got 0.1"),
+        (
+            file(fakequant_precision_mode="FP8"),
+            'fakequant_precision_mode: expected DEFAULT or FORCE_FP16_QUANT, or no such key, got "FP8"',
+        ),
+        (file(tensor_quantize={}), "tensor_quantize: expected a list, got an object"),
+        (
+            file(tensor_quantize=[{"layer_name": "a", "input_indx": 1}]),
+            "tensor_quantize[0].input_indx: unknown key; did you mean 'input_index'?",
+        ),
+        (
+            file(tensor_quantize=[{"input_index": 0}]),
+            "tensor_quantize[0].layer_name: expected the name of a node, got null",
+        ),
+        (
+            file(tensor_quantize=[{"layer_name": "a", "input_index": -1}]),
+            "tensor_quantize[0].input_index: expected a whole number of at least 0, got -1",
+        ),
+        (file(fc={"quant_enabled": True}), "fc.quant_enabled: unknown key; did you mean 'quant_enable'?"),
+        (file({"num_bits": 16}), "conv1.activation_quant_params.num_bits: only 8 is supported, got 16"),
+        (file({}, {"num_bits": 4}), "conv1.weight_quant_params.num_bits: only 8 is supported, got 4"),
+        (
+            file({"act_algo": "ifrm"}),
+            "conv1.activation_quant_params.act_algo: no calibrator named 'ifrm'; did you mean 'ifmr'? available: "
+            "entropy, hfmg, histogram, ifmr, minmax, moving_average, mse, percentile",
+        ),
+        (
+            file({"act_algo": "ifmr", "num_of_bins": 4096}),
+            "conv1.activation_quant_params.num_of_bins: an option of hfmg and histogram, and the algorithm here is "
+            "ifmr; keep one of them",
+        ),
+        (
+            file({"act_algo": "hfmg", "search_step": 0.01}),
+            "conv1.activation_quant_params.search_step: an option of ifmr, and the algorithm here is hfmg; keep one of "
+            "them",
+        ),
+        (
+            file({"serch_step": 0.01}),
+            "conv1.activation_quant_params.serch_step: unknown key; did you mean 'search_step'?",
+        ),
+        (
+            file({"search_range": [0.7]}),
+            "conv1.activation_quant_params.search_range: expected two numbers, got [0.7]",
+        ),
+        (file({"search_step": "1"}), "conv1.activation_quant_params.search_step: expected a number, got '1'"),
+        (
+            file({"act_algo": "hfmg", "num_of_bins": 4096.5}),
+            "conv1.activation_quant_params.num_of_bins: expected a whole number, got 4096.5",
+        ),
+        (
+            file({}, {"wts_algo": "arq"}),
+            'conv1.weight_quant_params.wts_algo: no algorithm named "arq"; available: arq_quantize, ada_quantize',
+        ),
+        (
+            file({}, {"num_iteration": 5}),
+            "conv1.weight_quant_params.num_iteration: an option of ada_quantize, and the algorithm here is "
+            "arq_quantize; keep one of them",
+        ),
+    ],
+)
+def test_each_problem_has_its_path(content, problem):
+    """A wrong key, type or value is one line: where, what is wrong, what to do."""
+    assert problems(content) == [f"c.json: {problem}"]
+
+
+@pytest.mark.parametrize(
+    ("activation", "where"),
+    [
+        ({"max_percentile": 0.5}, "max_percentile"),
+        ({"min_percentile": 1.01}, "min_percentile"),
+        ({"search_range": [1.3, 0.7]}, "search_range"),
+        ({"search_step": 0}, "search_step"),
+        ({"act_algo": "hfmg", "num_of_bins": 1023}, "num_of_bins"),
+        ({"act_algo": "hfmg", "num_of_bins": 8193}, "num_of_bins"),
+    ],
+)
+def test_a_value_outside_its_range_has_its_path(activation, where):
+    """The ranges are those of the manual, told by the calibrator itself."""
+    (line,) = problems(file(activation))
+    assert line.startswith(f"c.json: conv1.activation_quant_params.{where}: ")
+
+
+def test_every_problem_is_told_at_once():
+    """A person mends a file once."""
+    assert len(problems(file({"act_algo": "x"}, {"wts_algo": "y"}, batch_num=0, do_fusion=0))) == 4
+
+
+def test_a_repeated_layer_is_refused():
+    """JSON keeps the last of two equal keys; a file in which one overrides another is refused."""
+    assert problems('{"version": 1, "conv1": {}, "conv1": {"quant_enable": false}}') == [
+        "c.json: conv1: stands there twice; keep one"
+    ]
+
+
+def test_a_text_that_is_no_json_has_its_place():
+    """A missing comma, as in the manual's own example, is found by line and column."""
+    assert problems('{\n "version": 1\n "batch_num": 2}') == [
+        "c.json:3:2: not JSON: Expecting ',' delimiter; mend the file"
+    ]
+
+
+def test_a_layer_with_the_name_of_a_key_is_refused():
+    """Such a file could not be read back."""
+    with pytest.raises(UsageError, match="a layer is called 'version', which is a key of config.json; rename it"):
+        config.dumps(Config(layers={"version": LayerConfig()}))
+
+
+@pytest.mark.parametrize(("content", "what"), [(None, "no such configuration"), (b"\xff\xfe", "not a configuration")])
+def test_a_file_that_cannot_be_read_says_so(tmp_path, content, what):
+    """A missing and a binary file are two messages."""
+    if content is not None:
+        (tmp_path / "c.json").write_bytes(content)
+    with pytest.raises(UsageError, match=what):
+        config.read(tmp_path / "c.json")
+
+
+def test_files_are_written_whole(tmp_path):
+    """A configuration is for its owner and group; what was written is read."""
+    config.write(Config(batch_num=3), tmp_path / "sub" / "c.json")
+    assert (tmp_path / "sub" / "c.json").stat().st_mode & 0o777 == 0o640
+    assert config.read(tmp_path / "sub" / "c.json") == Config(batch_num=3)
+
+
+@pytest.fixture(name="network", scope="module")
+def network_():
+    return prepared(onnx_networks.pools())
+
+
+def test_the_default_names_every_layer_and_its_parameters(network):
+    """Conv is per channel, every option is written out, AveragePool has no weight."""
+    held = config.default(network)
+    assert list(held.layers) == ["conv", "average", "last"]
+    assert held.layers["conv"] == LayerConfig(activation=ActivationParams(options=IFMR), weight=WeightParams())
+    assert held.layers["average"].weight is None
+
+
+def test_gemm_and_matmul_have_one_scale_by_default():
+    """As in AMCT, only Conv and ConvTranspose are per channel unless a rule says so."""
+    graph = prepared(onnx_networks.mlp())
+    assert {layer.weight.channel_wise for layer in config.default(graph).layers.values()} == {False}
+    rules = Rules(common=Rule(weight=WeightRule(channel_wise=True)))
+    assert {layer.weight.channel_wise for layer in config.default(graph, rules).layers.values()} == {True}
+
+
+def test_a_model_of_any_batch_is_calibrated_on_128_examples():
+    """batch_num follows from the batch size: 4 batches of 32, or 128 of the 1 that a model demands."""
+    assert config.default(prepared(onnx_networks.residual_cnn())).batch_num == 4
+    assert config.default(prepared(onnx_networks.residual_cnn(batch=1))).batch_num == 128
+    assert config.default(prepared(onnx_networks.residual_cnn(batch=3))).batch_num == 43
+
+
+def algorithms(held):
+    return {name: layer.activation.algorithm for name, layer in held.layers.items()}
+
+
+def test_a_layer_goes_before_its_type_and_that_before_common(network):
+    """The priority of AMCT: layer, type, common; activation_offset is the last word only where none speaks."""
+    rules = Rules(
+        activation_offset=False,
+        common=Rule(activation=ActivationRule(algorithm="minmax")),
+        types={"Conv": Rule(activation=ActivationRule(algorithm="hfmg", asymmetric=True))},
+        layers={"last": Rule(activation=ActivationRule(algorithm="mse"))},
+    )
+    held = config.default(network, rules)
+    assert algorithms(held) == {"conv": "hfmg", "average": "minmax", "last": "mse"}
+    assert {name: layer.activation.asymmetric for name, layer in held.layers.items()} == {
+        "conv": True, "average": False, "last": False,
+    }  # fmt: skip
+    assert held.layers["conv"].weight == WeightParams()
+
+
+def test_a_rule_without_weights_leaves_them_to_the_next(network):
+    """What a more special rule does not say comes from the more general one."""
+    common = Rule(weight=WeightRule(channel_wise=False))
+    rules = Rules(common=common, layers={"conv": Rule(activation=ActivationRule(algorithm="mse"))})
+    assert config.default(network, rules).layers["conv"].weight.channel_wise is False
+
+
+def test_skipped_layers_stay_in_the_file_switched_off(network):
+    """A person sees what can be switched on again; patterns and types skip several."""
+    for rules in (
+        Rules(skip_layers=("conv", "last")),
+        Rules(skip_layers=("conv", "la*")),
+        Rules(skip_layer_types=("Conv",)),
+    ):
+        held = config.default(network, rules)
+        assert [name for name, layer in held.layers.items() if layer.quant_enable] == ["average"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (Rules(skip_layers=("conv", "conv")), "skip_layers: 'conv' stands there 2 times; name it once"),
+        (Rules(skip_layers=("cnv",)), "skip_layers: no layer named 'cnv'; did you mean 'conv'?"),
+        (Rules(skip_layers=("zzz",)), "skip_layers: no layer named 'zzz'; there are: average, conv, last"),
+        (Rules(skip_layers=("x*",)), "skip_layers: no layer named 'x*'; there are: average, conv, last"),
+        (Rules(skip_layers=("max",)), "skip_layers: 'max' (MaxPool) is not quantized as a layer; leave it out"),
+        (Rules(skip_layer_types=("Conf",)), "skip_layer_types: no type named 'Conf'; did you mean 'Conv'?"),
+        (Rules(layers={"lsat": Rule()}), "layers: no layer named 'lsat'; did you mean 'last'?"),
+        (
+            Rules(skip_layers=("*",)),
+            "nothing is left to quantize: every layer is skipped; leave at least one out of skip_layers",
+        ),
+    ],
+)
+def test_rules_that_do_not_fit_the_model_are_refused(network, rules, message):
+    """Unknown, repeated and unsupported names, with the nearest ones; nothing left to quantize."""
+    with pytest.raises(UsageError) as caught:
+        config.default(network, rules)
+    assert str(caught.value) == message
+
+
+def nodes_without_names(operator, **weights):
+    """A model of one node without a name, then what makes its output."""
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node(operator, ["x", *weights], ["y"])], "net",
+        [value("x", 1, [1, 3, 8, 8])], [value("y", 1, [1, None, None, None])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    return prepared(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8))
+
+
+@pytest.mark.parametrize(
+    ("network", "why"),
+    [
+        (nodes_without_names("Conv", w=np.full((4, 3, 3, 3), np.nan, np.float32)),
+         ": Conv_0: its weight holds NaN or inf"),
+        (nodes_without_names("Relu"), "; it has no Conv, Gemm, MatMul or pooling"),
+    ],
+    ids=["NaN", "nothing to quantize"],
+)  # fmt: skip
+def test_a_model_that_cannot_be_quantized_says_why(network, why):
+    """The layers that could be, each with its reason; operators that are float in every model are no reason."""
+    with pytest.raises(UsageError) as caught:
+        config.default(network)
+    assert str(caught.value) == f"nothing in this model can be quantized{why}"
+
+
+def test_a_float_operator_cannot_be_skipped():
+    """The message says that it is float anyway, and why."""
+    with pytest.raises(
+        UsageError, match=r"skip_layers: 'scores' \(MatMul\) stays float anyway \(its weight is not const"
+    ):
+        config.default(prepared(onnx_networks.tokens()), Rules(skip_layers=("scores",)))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_makes_a_file_that_can_be_read(network, name):
+    """A preset is a complete configuration."""
+    held = config.default(network, PRESETS[name])
+    assert config.loads(config.dumps(held)) == held
+
+
+CFG = """
+batch_num: 2  # comments are allowed
+activation_offset: false
+skip_layers: "last"
+skip_layer_types: "AveragePool"
+common_config { ifmr_quantize { search_range_start: 0.8 search_step: 0.02 } dmq_balancer { migration_strength: 0.5 } }
+override_layer_types {
+  layer_type: "Conv"
+  calibration_config { hfmg_quantize { num_of_bins: 8192 asymmetric: true } ada_quantize { num_iteration: 100 } }
+}
+override_layer_configs { layer_name: "conv" calibration_config { arq_quantize { channel_wise: false } } }
+tensor_quantize { layer_name: "max" input_index: 0 hfmg_quantize { num_of_bins: 1024 } }
+"""
+
+
+def test_an_amct_simplified_configuration_is_read():
+    """quant.cfg gives the rules that AMCT takes from it."""
+    assert amct_cfg.loads(CFG) == Rules(
+        batch_num=2,
+        activation_offset=False,
+        skip_layers=("last",),
+        skip_layer_types=("AveragePool",),
+        common=Rule(activation=ActivationRule(options={"search_range": (0.8, 1.3), "search_step": 0.02})),
+        types={
+            "Conv": Rule(
+                activation=ActivationRule(algorithm="hfmg", asymmetric=True, options={"num_of_bins": 8192}),
+                weight=WeightRule(algorithm="ada_quantize", options={"num_iteration": 100}),
+            )
+        },
+        layers={"conv": Rule(weight=WeightRule(channel_wise=False))},
+        tensor_quantize=(
+            TensorRule(
+                layer_name="max",
+                input_index=0,
+                activation=ActivationRule(algorithm="hfmg", options={"num_of_bins": 1024}),
+            ),
+        ),
+        balance=0.5,
+    )
+
+
+def test_its_rules_make_a_configuration(network):
+    """The layer's own rule, its type's and the tensor's arrive where they belong."""
+    held = config.default(network, amct_cfg.loads(CFG))
+    assert [name for name, layer in held.layers.items() if layer.quant_enable] == ["conv"]
+    conv = held.layers["conv"]
+    assert (conv.activation.algorithm, conv.activation.asymmetric) == ("hfmg", True)
+    assert conv.weight == WeightParams(channel_wise=False)
+    (tensor,) = [one for one in held.tensor_quantize if one.layer_name == "max"]
+    assert tensor.activation == ActivationParams(algorithm="hfmg", asymmetric=False, options={"num_of_bins": 1024})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("batch_num: 0", "q.cfg: batch_num: expected a whole number of at least 1, got 0"),
+        (
+            "joint_quant: true",
+            "q.cfg: joint_quant: only false is supported: each input has its own scale; leave it out",
+        ),
+        (
+            "common_config { ifmr_quantize { } hfmg_quantize { } }",
+            "q.cfg: common_config.hfmg_quantize: stands beside ifmr_quantize; keep one of them",
+        ),
+        (
+            "common_config { hfmg_quantize { num_bits: 16 } }",
+            "q.cfg: common_config.hfmg_quantize.num_bits: only 8 is supported, got 16",
+        ),
+    ],
+)
+def test_a_simplified_configuration_that_cannot_be_is_refused(text, message):
+    """What is wrong is named by its path in the file."""
+    with pytest.raises(UsageError) as caught:
+        amct_cfg.loads(text, name="q.cfg")
+    assert str(caught.value) == message
+
+
+def test_every_spelling_of_eight_bits_is_read():
+    """AMCT's releases write quant_bits, num_bits and dst_type, and name a precision of the scales."""
+    held = amct_cfg.loads(
+        "fakequant_precision_mode: FORCE_FP16_QUANT\n"
+        "common_config { ifmr_quantize { dst_type: INT8 num_bits: 8 } arq_quantize { quant_bits: 8 } }\n"
+        'override_layer_types { layer_type: "Gemm" calibration_config { hfmg_quantize { dst_type: INT8 } } }'
+    )
+    assert held.fp16_scales
+    assert held.common == Rule(activation=ActivationRule(), weight=WeightRule())
+    assert not amct_cfg.loads("fakequant_precision_mode: DEFAULT").fp16_scales
+
+
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [
+        ("ifmr_quantize { dst_type: INT4 }", "ifmr_quantize.dst_type: only INT8 is supported, got INT4"),
+        ("arq_quantize { quant_bits: 4 }", "arq_quantize.quant_bits: only 8 is supported, got 4"),
+        ("dmq_balancer { migration_strength: 0.1 }", "dmq_balancer.migration_strength: expected [0.2, 0.8], got 0.1"),
+        ("dmq_balancer { }", "dmq_balancer.migration_strength: missing; expected a number in [0.2, 0.8]"),
+        ("hfmg_quantize { num_of_bins: 4095 }", "hfmg_quantize.num_of_bins: expected 1024, 2048, 4096, 8192, got 4095"),
+        (
+            "ifmr_quantize { search_range_start: 1 search_range_end: 1 }",
+            "ifmr_quantize.search_range: expected a start above 0 and an end above that, got 1.0, 1.0",
+        ),
+        (
+            "ifmr_quantize { search_step: 0.9 }",
+            "ifmr_quantize.search_step: expected a number above 0 that is at most the length of search_range, 0.6, "
+            "got 0.9",
+        ),
+    ],
+)
+def test_ranges_are_those_that_amct_documents(part, what):
+    """Wherever the part stands, with its path."""
+    for place, text in {
+        "common_config": f"common_config {{ {part} }}",
+        "override_layer_configs[0]": f'override_layer_configs {{ layer_name: "a" calibration_config {{ {part} }} }}',
+    }.items():
+        with pytest.raises(UsageError) as caught:
+            amct_cfg.loads(text, name="q.cfg")
+        assert str(caught.value) == f"q.cfg: {place}.{what}"
+
+
+def test_a_layer_is_balanced_by_its_own_exponent(network):
+    """dmq_balancer of a layer or a type goes before the common one, and reaches config.json and back."""
+    text = (
+        "common_config { dmq_balancer { migration_strength: 0.5 } }\n"
+        'override_layer_types { layer_type: "Gemm" calibration_config { dmq_balancer { migration_strength: 0.3 } } }\n'
+        'override_layer_configs { layer_name: "conv" calibration_config { dmq_balancer { migration_strength: 0.7 } } }'
+    )
+    held = config.loads(config.dumps(config.default(network, amct_cfg.loads(text))))
+    assert held.exponents["conv"] == 0.7
+    others = {name: a for name, a in held.exponents.items() if name != "conv"}
+    assert set(others.values()) <= {0.3, 0.5}
+    alone = amct_cfg.loads(text.partition("\n")[2])
+    made = config.default(network, alone)
+    assert made.balance is None
+    assert made.exponents["conv"] == 0.7
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            'override_layer_types { layer_type: "Convv" calibration_config { } }',
+            "layer_type: no type named 'Convv'; did you mean 'Conv'",
+        ),
+        (
+            'override_layer_types { layer_type: "Gemm" calibration_config { arq_quantize { channel_wise: true } } }',
+            "layer_type 'Gemm': channel_wise: only Conv and ConvTranspose take true; a Gemm has one scale",
+        ),
+        (
+            'override_layer_types { layer_type: "AveragePool" calibration_config { dmq_balancer '
+            "{ migration_strength: 0.5 } } }",
+            "layer_type 'AveragePool': dmq_balancer: a pool has no weight to balance",
+        ),
+        ('skip_layers: "conv77"', "skip_layers: no layer named 'conv77'"),
+    ],
+)
+def test_rules_that_would_do_nothing_are_refused_by_their_file(network, text, what):
+    """The graph decides, the message names quant.cfg."""
+    with pytest.raises(UsageError) as caught:
+        config.default(network, amct_cfg.loads(text, name="q.cfg"))
+    assert str(caught.value).startswith(f"q.cfg: {what}")
+
+
+def test_a_common_channel_wise_means_the_layers_that_have_channels(network):
+    """AMCT's common_config: a Gemm beside a Conv keeps its one scale."""
+    rules = amct_cfg.loads("common_config { arq_quantize { channel_wise: true } }")
+    held = config.default(prepared(onnx_networks.residual_cnn()), rules)
+    assert held.layers["conv1"].weight.channel_wise
+    assert not held.layers["fc"].weight.channel_wise
+
+
+def test_an_unknown_field_has_its_place():
+    """A typing error names line and column."""
+    with pytest.raises(UsageError, match=r'^q\.cfg:1:1: not protobuf text .*no field named "batchnum"'):
+        amct_cfg.loads("batchnum: 1", name="q.cfg")

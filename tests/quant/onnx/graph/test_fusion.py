@@ -1,0 +1,255 @@
+"""Scaling behind a layer goes into it: what is fused, what stays, and that the result computes the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+from onnx_networks import NETWORKS, Draft, decoder, random_inputs, residual_cnn
+
+from qbench.quant.onnx.graph import equivalence, fusion, pads
+from qbench.quant.onnx.graph.fusion import Fused
+from qbench.quant.onnx.graph.graph import Graph, attribute
+
+
+def fuse(model, skip=()):
+    """The fused graph and what was fused, after its outputs proved equal on random inputs."""
+    graph = Graph(model)
+    names = graph.inputs
+    inputs = dict(zip(names, random_inputs(model, 2), strict=True))
+    expected = equivalence.run(graph, inputs)
+    found = fusion.fuse(graph, skip)
+    for ours, theirs in zip(expected, equivalence.run(graph, inputs), strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
+    return graph, found
+
+
+def behind_conv(*steps, group=1, kernel=3, rank=4, transpose=False):
+    """A Conv or ConvTranspose without bias of 4 channels, and (operator, constant or None for BatchNorm) behind it."""
+    draft = Draft(1)
+    if transpose:
+        weight = draft.weight("conv.weight", 4, 4 // group, *[kernel] * (rank - 2))
+        x = draft.add("ConvTranspose", ["x", weight], "conv", group=group)
+    else:
+        x = draft.conv("x", "conv", 4, 4, kernel, group=group, bias=False, dims=rank - 2)
+    for i, (operator, value) in enumerate(steps):
+        if value is None:
+            x = draft.batch_norm(x, f"step{i}", 4)
+        else:
+            held = draft.constant(f"value{i}", np.asarray(value, np.float32))
+            x = draft.add(operator, [x, held], f"step{i}")
+    shape = [1, 4, *[6] * (rank - 2)]
+    return draft.model({"x": shape}, {x: [None] * rank})
+
+
+def per_channel(seed=0):
+    return np.random.default_rng(seed).uniform(0.5, 2, (1, 4, 1, 1))
+
+
+def test_batch_norm_goes_into_the_layers_before_it():
+    """All three of a residual network, with and without a bias of their own."""
+    graph, found = fuse(residual_cnn())
+    assert found == tuple(Fused(layer=f"conv{i}", nodes=(f"bn{i}",)) for i in (1, 2, 3))
+    assert "BatchNormalization" not in {node.op_type for node in graph.nodes}
+    assert [name for name in graph.constants if name.startswith("bn")] == []
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("rank", [3, 4, 5])
+def test_groups_keep_their_channels(group, transpose, rank):
+    """Grouped and depthwise layers of any rank; ConvTranspose counts its output channels by group."""
+    _, found = fuse(behind_conv(("BatchNormalization", None), group=group, transpose=transpose, rank=rank))
+    assert len(found) == 1
+
+
+@settings(max_examples=25)
+@given(
+    steps=st.lists(st.sampled_from(["Mul", "Add", "Sub", "Div", "BatchNormalization"]), min_size=1, max_size=4),
+    seed=st.integers(0, 100),
+)
+def test_any_chain_of_scaling_is_taken_in(steps, seed):
+    """Mul, Add, Sub, Div and BatchNorm in any order become one layer."""
+    values = [None if step == "BatchNormalization" else per_channel(seed + i) for i, step in enumerate(steps)]
+    graph, _ = fuse(behind_conv(*zip(steps, values, strict=True)))
+    assert [node.op_type for node in graph.nodes] == ["Conv"]
+
+
+@pytest.mark.parametrize("value", [2.0, [2.0], np.ones((4, 1, 1)) * 3, per_channel()])
+def test_constants_that_broadcast_over_a_channel(value):
+    """A scalar, one value, (C, 1, 1) and (1, C, 1, 1)."""
+    graph, _ = fuse(behind_conv(("Mul", value), ("Add", value)))
+    assert [node.op_type for node in graph.nodes] == ["Conv"]
+
+
+@pytest.mark.parametrize(
+    "value", [np.arange(1.0, 7), np.ones((4, 6, 6)), np.ones((1, 1, 1, 1, 1)), np.ones((2, 4, 1, 1))]
+)
+def test_constants_that_do_not_stay(value):
+    """One value a column, one a pixel, one more dimension, one an example: no scaling per channel."""
+    graph, found = fuse(behind_conv(("Mul", value)))
+    assert found == ()
+    assert len(graph.nodes) == 2
+
+
+def test_a_division_by_zero_stays():
+    """inf must not get into a weight."""
+    assert fusion.fuse(Graph(behind_conv(("Div", [[[1.0]], [[0.0]], [[1.0]], [[1.0]]])))) == ()
+
+
+def test_constant_minus_output_stays():
+    """c - y is not y - c."""
+    model = behind_conv(("Sub", per_channel()))
+    node = model.graph.node[-1]
+    node.input[0], node.input[1] = node.input[1], node.input[0]
+    assert fuse(model)[1] == ()
+
+
+def test_an_output_that_others_read_is_not_scaled():
+    """A second reader, an output of the graph, a subgraph: each keeps the BatchNorm."""
+    second = residual_cnn()
+    second.graph.node.append(helper.make_node("Relu", ["conv2_out"], ["also"], name="also"))
+    second.graph.output.append(helper.make_empty_tensor_value_info("also"))
+    assert [one.layer for one in fuse(second)[1]] == ["conv1", "conv3"]
+    given_out = residual_cnn()
+    given_out.graph.output.append(helper.make_empty_tensor_value_info("conv2_out"))
+    assert [one.layer for one in fuse(given_out)[1]] == ["conv1", "conv3"]
+
+
+def test_a_subgraph_that_reads_a_layer_keeps_it():
+    """What a branch reads is not changed under it."""
+    model = NETWORKS["branches"]()
+    assert fuse(model)[1] == ()
+
+
+def test_layers_can_be_left_out():
+    """By the name of the layer or of the node behind it."""
+    assert [one.layer for one in fuse(residual_cnn(), ["conv2", "bn3"])[1]] == ["conv1"]
+
+
+def test_gemm_takes_a_batch_norm():
+    """(batch, features), with transB and without a bias."""
+    draft = Draft()
+    weight = draft.weight("w", 4, 8)
+    x = draft.add("Gemm", ["x", weight], "fc", transB=1)
+    draft.batch_norm(x, "bn", 4)
+    graph, found = fuse(draft.model({"x": ["batch", 8]}, {"bn_out": ["batch", 4]}))
+    assert found == (Fused(layer="fc", nodes=("bn",)),)
+    assert len(graph.nodes) == 1
+
+
+def test_a_decoder_is_fused():
+    """ConvTranspose with groups and a bias."""
+    for group in (1, 2):
+        assert fuse(decoder(group=group))[1] == (Fused(layer="up", nodes=("bn",)),)
+
+
+def test_a_batch_norm_in_training_mode_stays():
+    """It computes its statistics from the batch."""
+    model = residual_cnn()
+    next(node for node in model.graph.node if node.name == "bn2").attribute.append(
+        helper.make_attribute("training_mode", 1)
+    )
+    assert [one.layer for one in fusion.fuse(Graph(model))] == ["conv1", "conv3"]
+
+
+def test_what_would_not_compute_the_same_stays(monkeypatch):
+    """A wrong weight is found by running it; the layer then keeps its BatchNorm."""
+    along = fusion._along
+
+    def wrong(node, weight, a):
+        return along(node, weight, a) * (1.01 if node.name == "conv2" else 1)
+
+    monkeypatch.setattr(fusion, "_along", wrong)
+    graph = Graph(residual_cnn())
+    before = graph.constant("conv2.weight").copy()
+    assert [one.layer for one in fusion.fuse(graph)] == ["conv1", "conv3"]
+    np.testing.assert_array_equal(graph.constant("conv2.weight"), before)
+
+
+def test_a_shared_weight_is_not_scaled_for_its_other_reader():
+    """Each layer gets a weight of its own."""
+    model = NETWORKS["shared_weight"]()
+    scale = helper.make_node("Mul", ["one_out", "factor"], ["scaled"], name="mul")
+    nodes = list(model.graph.node)
+    nodes[1].input[0] = "scaled"
+    del model.graph.node[:]
+    model.graph.node.extend([nodes[0], scale, *nodes[1:]])
+    model.graph.initializer.append(helper.make_tensor("factor", 1, [], [3.0]))
+    graph, found = fuse(model)
+    assert [one.layer for one in found] == ["one"]
+    assert graph.node("one").input[1] != graph.node("two").input[1]
+
+
+def padded(pads, *, value=None, axes=None, mode="constant", opset=17, **attributes):
+    """Pad, then a Conv 3x3."""
+    draft = Draft(2)
+    inputs = ["x", draft.constant("pads", np.array(pads))]
+    inputs.append("" if value is None else draft.constant("value", np.float32(value)))
+    inputs += [] if axes is None else [draft.constant("axes", np.array(axes))]
+    x = draft.add("Pad", inputs if axes or value is not None else inputs[:2], "pad", mode=mode)
+    weight = draft.weight("w", 4, 2, 3, 3)
+    y = draft.add("Conv", [x, weight], "conv", **attributes)
+    return draft.model({"x": [1, 2, 6, 6]}, {y: [None] * 4}, opset=opset)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"pads": [0, 0, 1, 1, 0, 0, 1, 1]}, [1, 1, 1, 1]),
+        ({"pads": [0, 0, 0, 0, 0, 0, 1, 2], "value": 0.0}, [0, 0, 1, 2]),
+        ({"pads": [0, 0, 0, 0, 0, 0, 1, 2], "value": 0.0, "pads_of_conv": [1, 2, 3, 4]}, [1, 2, 4, 6]),
+        ({"pads": [1, 2, 3, 4], "axes": [2, -1], "opset": 18}, [1, 2, 3, 4]),
+        ({"pads": [1, 3], "axes": [3], "opset": 18}, [0, 1, 0, 3]),
+    ],
+)
+def test_zero_padding_goes_into_the_convolution(options, expected):
+    """Beside the pads that the Conv has, in front and behind, also where only some axes are named."""
+    own = options.pop("pads_of_conv", None)
+    model = padded(**options)
+    if own:
+        model.graph.node[1].attribute.append(helper.make_attribute("pads", own))
+    graph, found = taken_in(model)
+    assert found == (("conv", "pad"),)
+    assert [node.op_type for node in graph.nodes] == ["Conv"]
+    assert attribute(graph.nodes[0], "pads") == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pads": [0, 0, 1, 1, 0, 0, 1, 1], "value": 1.0},
+        {"pads": [0, 0, 1, 1, 0, 0, 1, 1], "mode": "reflect"},
+        {"pads": [0, 0, -1, 1, 0, 0, 1, 1]},
+        {"pads": [1, 0, 1, 1, 0, 0, 1, 1]},
+        {"pads": [0, 0, 1, 1, 0, 0, 1, 1], "auto_pad": "SAME_UPPER"},
+    ],
+)
+def test_other_padding_stays(options):
+    """Ones, reflected values, cropping, padded examples, and a Conv that works out its own pads."""
+    graph, found = taken_in(padded(**options))
+    assert found == ()
+    assert len(graph.nodes) == 2
+
+
+def test_padding_with_another_reader_stays_for_it():
+    """The Conv reads what the Pad reads; the Pad is still there for the other reader."""
+    model = padded([0, 0, 1, 1, 0, 0, 1, 1])
+    model.graph.node.append(helper.make_node("Relu", ["pad_out"], ["also"], name="relu"))
+    model.graph.output.append(helper.make_empty_tensor_value_info("also"))
+    graph, found = taken_in(model)
+    assert found == (("conv", "pad"),)
+    assert sorted(node.name for node in graph.nodes) == ["conv", "pad", "relu"]
+    assert taken_in(padded([0, 0, 1, 1, 0, 0, 1, 1]), ["pad"])[1] == ()
+
+
+def taken_in(model, skip=()):
+    graph = Graph(model)
+    inputs = {"x": random_inputs(model)[0]}
+    expected = equivalence.run(graph, inputs)
+    found = pads.take_in(graph, skip)
+    for ours, theirs in zip(expected, equivalence.run(graph, inputs), strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
+    return graph, found

@@ -1,0 +1,138 @@
+"""Which layers can be quantized, and the reason of each that cannot."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx_networks import NETWORKS, Draft, save
+
+from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.graph.layers import layers
+from qbench.quant.onnx.graph.prepare import infer_shapes, prepare
+
+
+def found(name, tmp_path):
+    return {one.name: one for one in layers(prepare(save(NETWORKS[name](), tmp_path)))}
+
+
+def one(draft, inputs, outputs, *, opset=17):
+    """The layers of a graph as it stands, shapes inferred."""
+    graph = Graph(draft.model(inputs, outputs, opset=opset))
+    infer_shapes(graph)
+    return {layer.name: layer for layer in layers(graph)}
+
+
+@pytest.mark.parametrize(
+    ("network", "expected"),
+    [
+        ("residual_cnn", {"conv1": "layer", "conv2": "layer", "conv3": "layer", "fc": "layer", "add": "tensor",
+                          "maxpool": "tensor"}),
+        ("depthwise", {"stem_conv": "layer", "expand_conv": "layer", "depthwise_conv": "layer",
+                       "project_conv": "layer", "avgpool": "layer", "classifier": "layer"}),
+        ("decoder", {"up": "layer", "out": "layer"}),
+        ("mlp", {"first": "layer", "second": "layer", "third": "layer"}),
+        ("tokens", {"query": "layer", "fc": "layer"}),
+        ("volume", {"conv1": "layer", "conv2": "layer"}),
+        ("signal", {"conv": "layer", "fc": "layer"}),
+        ("pools", {"conv": "layer", "max": "tensor", "average": "layer", "sum": "tensor", "last": "layer"}),
+        ("branches", {"conv": "layer", "last": "layer"}),
+        ("loop", {"fc": "layer"}),
+    ],
+)  # fmt: skip
+def test_what_can_be_quantized(network, expected, tmp_path):
+    """Layers by input and weight, MaxPool and Add by tensor; nothing else."""
+    assert {name: one.kind for name, one in found(network, tmp_path).items() if one.reason is None} == expected
+
+
+@pytest.mark.parametrize(
+    ("network", "layer", "reason"),
+    [
+        ("tokens", "scores", "its weight is not constant"),
+        ("tokens", "lstm", "LSTM stays float"),
+        ("mlp", "bias", "adds a constant (first.bias)"),
+        ("pools", "shape_sum", "its input is int64, only float32 is quantized"),
+        ("branches", "if/then_branch/then_conv", "inside a subgraph of if (If), which stays float: "
+         "which branch runs follows from input image"),
+        ("loop", "loop/body/step", "inside a subgraph of loop (Loop), which stays float"),
+    ],
+)  # fmt: skip
+def test_why_a_layer_stays_float(network, layer, reason, tmp_path):
+    """Every node that stays float tells why."""
+    assert found(network, tmp_path)[layer].reason == reason
+
+
+def test_every_node_is_listed_once(tmp_path):
+    """In the order of the graph, those of subgraphs behind their node."""
+    for name in NETWORKS:
+        graph = prepare(save(NETWORKS[name](), tmp_path))
+        listed = [one.name for one in layers(graph)]
+        assert len(set(listed)) == len(listed)
+        top = [node.name for node in graph.nodes]
+        assert [one for one in listed if one in top] == top
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"transA": 1}, "transA = 1: only transA = 0, alpha = beta = 1 is quantized"),
+        ({"alpha": 0.5, "beta": 2.0}, "alpha = 0.5, beta = 2: only transA = 0, alpha = beta = 1 is quantized"),
+        ({"transB": 1}, None),
+    ],
+)
+def test_constraints_of_gemm(attributes, reason):
+    """transA = 0, alpha = beta = 1; transB is free."""
+    draft = Draft()
+    draft.add("Gemm", ["x", draft.weight("w", 4, 4), draft.bias("b", 4)], "fc", outputs=["y"], **attributes)
+    assert one(draft, {"x": [4, 4]}, {"y": [4, 4]})["fc"].reason == reason
+
+
+@pytest.mark.parametrize(
+    ("weight", "reason"),
+    [
+        (np.ones((4, 4), np.float64), "its weight is float64, only float32 is quantized"),
+        (np.ones((2, 4, 4), np.float32), "its weight has 3 dimensions, only 2 are quantized"),
+        (np.full((4, 4), np.nan, np.float32), "its weight holds NaN or inf"),
+        (np.ones((4, 0), np.float32), "its weight is empty"),
+    ],
+)
+def test_constraints_of_a_weight(weight, reason):
+    """float32, two dimensions for MatMul, finite."""
+    draft = Draft()
+    draft.add("MatMul", ["x", draft.constant("w", weight)], "mm", outputs=["y"])
+    kind = helper.np_dtype_to_tensor_dtype(weight.dtype)
+    assert one(draft, {"x": (kind, [2, 2, 4])}, {"y": (kind, [2, 2, weight.shape[-1]])})["mm"].reason == reason
+
+
+def test_a_constant_first_operand_is_no_weight():
+    """MatMul(W, x) tells that its constant is the first input."""
+    draft = Draft()
+    draft.add("MatMul", [draft.weight("w", 4, 4), "x"], "mm", outputs=["y"])
+    assert "the first input" in one(draft, {"x": [4, 4]}, {"y": [4, 4]})["mm"].reason
+
+
+def test_a_bias_that_is_computed_keeps_its_layer_float():
+    """An int32 bias is made from a constant."""
+    draft = Draft()
+    bias = draft.add("Relu", ["b"], "relu")
+    draft.add("Gemm", ["x", draft.weight("w", 4, 4), bias], "fc", outputs=["y"])
+    assert one(draft, {"x": [4, 4], "b": [4]}, {"y": [4, 4]})["fc"].reason == "its bias is not constant"
+
+
+@pytest.mark.parametrize(("operator", "rank"), [("AveragePool", 3), ("MaxPool", 5), ("AveragePool", 5)])
+def test_pools_take_four_dimensions(operator, rank):
+    """A 1-D or 3-D pool stays float."""
+    draft = Draft()
+    draft.add(operator, ["x"], "pool", outputs=["y"], kernel_shape=[2] * (rank - 2))
+    shape = [1, 2, *[4] * (rank - 2)]
+    layer = one(draft, {"x": shape}, {"y": [1, 2, *[3] * (rank - 2)]})["pool"]
+    assert layer.reason == f"its input has {rank} dimensions, only 4 are quantized"
+
+
+def test_operators_of_other_domains_stay_float():
+    """A vendor's Conv is not the standard one."""
+    draft = Draft()
+    draft.nodes.append(helper.make_node("Conv", ["x"], ["y"], name="theirs", domain="vendor"))
+    graph = Graph(helper.make_model(helper.make_graph(draft.nodes, "g", [], [])))
+    (layer,) = layers(graph)
+    assert (layer.kind, layer.reason) == ("other", "vendor.Conv stays float")

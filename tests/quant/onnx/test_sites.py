@@ -1,0 +1,189 @@
+"""Graph + configuration -> the weights and activations that are quantized, and what int8 kernels need beside."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+
+import onnx_networks
+import pytest
+
+from qbench.errors import UsageError
+from qbench.quant.onnx import sites
+from qbench.quant.onnx.formats import config
+from qbench.quant.onnx.formats.config import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
+from qbench.quant.onnx.formats.rules import Rules
+from qbench.quant.onnx.graph import prepare
+from qbench.quant.onnx.graph.graph import Graph
+
+
+def prepared(network):
+    with tempfile.TemporaryDirectory() as folder:
+        return prepare.prepare(onnx_networks.save(network, folder))
+
+
+def found(network, rules=None):
+    graph = prepared(network)
+    return sites.find(graph, config.default(graph, rules))
+
+
+def keys(made):
+    return {site.tensor: list(site.keys) for site in made.activations}
+
+
+def test_a_layer_is_known_by_its_name_and_its_first_input():
+    """One weight site with its channel axis and one activation site for each layer, in the order of the graph."""
+    made = found(onnx_networks.depthwise())
+    assert [(site.layer, site.axis) for site in made.weights] == [
+        ("stem_conv", 0), ("expand_conv", 0), ("depthwise_conv", 0), ("project_conv", 0), ("classifier", 0),
+    ]  # fmt: skip
+    assert made.activations[0].tensor == "image"
+    assert made.activations[0].keys == {"stem_conv": ("stem_conv", 0)}
+
+
+@pytest.mark.parametrize(("name", "axes"), [("decoder", [1, 0]), ("mlp", [None, None, None]), ("volume", [0, 0])])
+def test_the_channel_axis_is_that_of_the_outputs(name, axes):
+    """ConvTranspose keeps its output channels second; MatMul and Gemm have one scale by default."""
+    assert [site.axis for site in found(getattr(onnx_networks, name)()).weights] == axes
+
+
+def test_a_gemm_per_channel_follows_its_transposition():
+    """MatMul's columns and a transposed Gemm's rows are the output channels."""
+    graph = Graph(onnx_networks.mlp())
+    held = config.default(graph)
+    wise = {name: replace(layer, weight=WeightParams(channel_wise=True)) for name, layer in held.layers.items()}
+    made = sites.find(graph, replace(held, layers=wise))
+    transposed = {node.name: bool(sites.attribute(node, "transB", 0)) for node in graph.nodes}
+    assert {site.layer: site.axis for site in made.weights} == {
+        name: 0 if transposed[name] else 1 for name in held.layers
+    }
+    assert {transposed[name] for name in held.layers} == {True, False}
+
+
+def test_convolutions_get_a_scale_on_their_output():
+    """Who reads a convolution's output, behind a Relu that alone reads it, is quantized there; so is what joins two."""
+    made = keys(found(onnx_networks.residual_cnn()))
+    assert made["relu1_out"] == ["conv2", "add:1"]
+    assert made["relu2_out"] == ["conv3"]
+    assert made["bn3_out"] == ["add:0"]
+    assert made["relu3_out"] == ["maxpool:0"], "an Add of two int8 inputs gives int8"
+    assert made["maxpool_out"] == ["pool:0"], "so does a MaxPool"
+
+
+def test_what_the_graph_gives_is_quantized_behind_a_convolution():
+    """A convolution whose output is the graph's has a scale there, since ONNX Runtime computes it in int8 only so."""
+    assert keys(found(onnx_networks.volume()))["y_inner"] == ["graph_output_y:0"]
+
+
+def test_a_small_last_convolution_costs_no_accuracy():
+    """One with less than 2 % of the multiply-accumulates gains no time in int8: its output stays float."""
+    draft = onnx_networks.Draft()
+    x = draft.conv("x", "wide", 16, 64)
+    draft.conv(x, "last", 64, 2, 1)
+    draft.nodes[-1].output[0] = "y"
+    made = keys(found(draft.model({"x": ["batch", 16, 8, 8]}, {"y": ["batch", 2, 8, 8]})))
+    assert made == {"x": ["wide"], "wide_out": ["last"]}
+
+
+def test_matmuls_give_float():
+    """Their kernels give float from int8 inputs, so that no reader is quantized for their sake."""
+    assert {key for names in keys(found(onnx_networks.mlp())).values() for key in names} == {"first", "second", "third"}
+
+
+def test_a_skipped_layer_is_read_as_a_tensor():
+    """A convolution before a skipped one still needs its output's scale, and the skipped one gives none."""
+    made = keys(found(onnx_networks.residual_cnn(), Rules(skip_layers=("conv3",))))
+    assert made["relu2_out"] == ["conv3:0"]
+    assert "bn3_out" not in made
+    assert "relu3_out" not in made, "the Add has one float input"
+
+
+def test_one_tensor_with_one_set_of_parameters_is_one_site():
+    """Readers that want the same share a calibrator; one that wants another has its own."""
+    graph = prepared(onnx_networks.residual_cnn())
+    held = config.default(graph)
+    other = ActivationParams(algorithm="minmax")
+    changed = tuple(
+        replace(one, activation=other) if (one.layer_name, one.input_index) == ("add", 1) else one
+        for one in held.tensor_quantize
+    )
+    made = sites.find(graph, replace(held, tensor_quantize=changed))
+    shared = [(list(site.keys), site.params.algorithm) for site in made.activations if site.tensor == "relu1_out"]
+    assert shared == [(["conv2"], "ifmr"), (["add:1"], "minmax")]
+
+
+def test_what_stays_float_is_listed_with_its_reason():
+    """Kinds that can be quantized, and are not: by their form, by the configuration, or because they are inside."""
+    assert found(onnx_networks.product()).floats["product"] == "its weight is not constant"
+    made = found(onnx_networks.residual_cnn(), Rules(skip_layers=("fc",)))
+    assert made.floats == {"fc": "skipped by the configuration"}
+    graph = prepared(onnx_networks.volume())
+    assert sites.find(graph, Config(layers={"conv1": LayerConfig()})).floats == {"conv2": "not in the configuration"}
+
+
+@pytest.mark.parametrize("name", ["branches", "loop"])
+def test_subgraphs_stay_float(name):
+    """No site lies inside an If or a Loop, and the layers in there are listed."""
+    made = found(getattr(onnx_networks, name)())
+    assert any("inside a subgraph" in reason for reason in made.floats.values())
+    assert not any("/" in site.layer for site in made.weights)
+
+
+def test_a_layer_without_weight_parameters_has_its_default():
+    """An AMCT file may leave them out."""
+    graph = prepared(onnx_networks.volume())
+    made = sites.find(graph, Config(layers={"conv1": LayerConfig()}))
+    assert [(site.layer, site.axis, site.params) for site in made.weights] == [("conv1", 0, WeightParams())]
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        (
+            Config(layers={"conb": LayerConfig()}),
+            "configuration: no layer named 'conb'; did you mean 'conv'?",
+        ),
+        (
+            Config(layers={"max": LayerConfig()}),
+            "configuration: max: a MaxPool is not quantized as a layer; list it under tensor_quantize",
+        ),
+        (
+            Config(tensor_quantize=(TensorConfig(layer_name="mxa", input_index=0),)),
+            "configuration: tensor_quantize[0].layer_name: no node named 'mxa'; did you mean 'max'?",
+        ),
+        (
+            Config(tensor_quantize=(TensorConfig(layer_name="max", input_index=3),)),
+            "configuration: tensor_quantize[0].input_index: max has 1 inputs, from 0 on; got 3",
+        ),
+        (
+            Config(tensor_quantize=(TensorConfig(layer_name="conv", input_index=1),)),
+            "configuration: tensor_quantize[0]: input 1 of conv is constant; only activations are calibrated",
+        ),
+        (
+            Config(tensor_quantize=(TensorConfig(layer_name="max", input_index=0),) * 2),
+            "configuration: tensor_quantize[1]: input 0 of max stands there twice; keep one",
+        ),
+        (
+            Config(layers={"conv": LayerConfig()}, tensor_quantize=(TensorConfig(layer_name="conv", input_index=0),)),
+            "configuration: tensor_quantize[0]: input 0 of conv is quantized with that layer already; leave the entry "
+            "out",
+        ),
+        (
+            Config(layers={"conv": LayerConfig(quant_enable=False)}),
+            "configuration: nothing is left to quantize: every layer is skipped or stays float; enable at least one",
+        ),
+    ],
+)
+def test_a_configuration_of_another_model_is_refused(held, message):
+    """Each entry that the graph does not have is named, with the nearest name."""
+    with pytest.raises(UsageError) as caught:
+        sites.find(prepared(onnx_networks.pools()), held)
+    assert str(caught.value) == message
+
+
+def test_a_layer_that_cannot_be_quantized_is_refused():
+    """The reason is that of the list of layers, and the way out is to switch it off."""
+    with pytest.raises(
+        UsageError, match="product: cannot be quantized: its weight is not constant; set quant_enable to"
+    ):
+        sites.find(prepared(onnx_networks.product()), Config(layers={"product": LayerConfig()}))

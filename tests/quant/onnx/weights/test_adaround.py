@@ -1,0 +1,305 @@
+"""qbench.quant.onnx.weights.adaround and samples: rows of a layer's input, and rounding that keeps its output."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from qbench.quant.affine import dequantize_linear, fake_quantize
+from qbench.quant.onnx.formats.config import ActivationParams, WeightParams
+from qbench.quant.onnx.formats.scale_record import Scales
+from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import ActivationSite, Sites, WeightSite
+from qbench.quant.onnx.weights import adaround
+from qbench.quant.onnx.weights.input_samples import BYTES, MOST, PER_EXAMPLE, Samples, arrange, restore, rows
+from qbench.quant.onnx.weights.weight_scales import arq, quantized
+
+Array = NDArray[Any]
+
+
+def network(operator: str, x: tuple[int, ...], w: tuple[int, ...], **attributes: Any) -> Graph:
+    """One layer named ``layer`` with a random weight ``w``; its input is ``x``."""
+    weight = np.random.default_rng(3).standard_normal(w).astype(np.float32)
+    node = helper.make_node(operator, ["x", "w"], ["y"], name="layer", **attributes)
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(x))],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    return Graph(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+
+
+def run(graph: Graph, x: Array) -> Array:
+    """What ONNX Runtime gives for ``x``."""
+    onnx.checker.check_model(graph.model)
+    session = onnxruntime.InferenceSession(graph.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, {"x": x})[0])
+
+
+LAYERS: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "conv": ("Conv", (2, 3, 6, 5), (4, 3, 3, 2), {}),
+    "conv-strided": ("Conv", (2, 3, 9, 7), (4, 3, 3, 3), {"strides": [2, 3], "pads": [1, 0, 2, 1]}),
+    "conv-dilated-groups": ("Conv", (2, 4, 9, 8), (6, 2, 3, 2), {"dilations": [2, 3], "group": 2}),
+    "conv-depthwise": ("Conv", (2, 5, 6, 6), (5, 1, 3, 3), {"group": 5, "pads": [1, 1, 1, 1]}),
+    "conv-same-upper": ("Conv", (1, 2, 7, 6), (3, 2, 3, 4), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    "conv-same-lower": ("Conv", (1, 2, 7, 6), (3, 2, 4, 4), {"auto_pad": "SAME_LOWER", "strides": [2, 1]}),
+    "conv-valid": ("Conv", (1, 2, 7, 6), (3, 2, 3, 3), {"auto_pad": "VALID"}),
+    "conv-3d": ("Conv", (2, 2, 4, 5, 6), (3, 2, 2, 3, 2), {"strides": [1, 2, 2], "pads": [1, 0, 1, 0, 1, 0]}),
+    "transposed": ("ConvTranspose", (2, 3, 4, 5), (3, 2, 3, 2), {}),
+    "transposed-strided": (
+        "ConvTranspose",
+        (2, 4, 4, 3),
+        (4, 3, 3, 3),
+        {"strides": [2, 3], "pads": [1, 0, 1, 2], "output_padding": [1, 2], "group": 2},
+    ),
+    "transposed-dilated": ("ConvTranspose", (1, 2, 4, 4), (2, 3, 2, 3), {"dilations": [2, 2], "strides": [2, 1]}),
+    "transposed-shape": ("ConvTranspose", (1, 2, 4, 4), (2, 3, 3, 3), {"output_shape": [7, 8], "strides": [2, 2]}),
+    "transposed-same": (
+        "ConvTranspose",
+        (1, 2, 4, 4),
+        (2, 3, 4, 3),
+        {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+    ),
+    "transposed-same-lower": (
+        "ConvTranspose",
+        (1, 2, 4, 4),
+        (2, 3, 4, 3),
+        {"auto_pad": "SAME_LOWER", "strides": [2, 2]},
+    ),
+    "gemm": ("Gemm", (5, 7), (7, 3), {}),
+    "gemm-transposed": ("Gemm", (9, 30), (8, 30), {"transB": 1}),
+    "matmul": ("MatMul", (9, 30), (30, 8), {}),
+    "matmul-deep": ("MatMul", (2, 4, 3, 7), (7, 3), {}),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_rows_times_the_arranged_weight_are_the_layers_outputs(name: str) -> None:
+    """For every output position of every kind of layer, its row times the weight is what ONNX Runtime computes."""
+    operator, shape, w, attributes = LAYERS[name]
+    graph = network(operator, shape, w, **attributes)
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    wanted = run(graph, x)
+    weight = graph.constant("w")
+    assert weight is not None
+    is_conv = operator.startswith("Conv")
+    # Channels last, so that every output position is one row of ``wanted``.
+    wanted = np.moveaxis(wanted, 1, -1) if is_conv else wanted
+    each = math.prod(wanted.shape[1:-1])
+    examples, places = np.repeat(np.arange(len(x)), each), np.tile(np.arange(each), len(x))
+    seen = rows(graph.node("layer"), w, x, examples, places)
+    parts = arrange(graph.node("layer"), weight)
+    by_group = seen.reshape(len(seen), len(parts), -1).swapaxes(0, 1)
+    found = np.concatenate(list(by_group @ parts.swapaxes(1, 2)), axis=-1)
+    np.testing.assert_allclose(found, wanted.reshape(found.shape), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(restore(graph.node("layer"), parts, w), weight)
+
+
+def site(axis: int | None, **options: Any) -> WeightSite:
+    """The weight of ``network``, to be rounded adaptively."""
+    params = WeightParams(algorithm="ada_quantize", channel_wise=axis is not None, options=options)
+    return WeightSite(layer="layer", tensor="w", axis=axis, params=params)
+
+
+def test_which_rows_are_kept_does_not_depend_on_batches() -> None:
+    """One batch of many examples and many batches of one or two leave the same rows."""
+    graph = network("Conv", ("n", 2, 8, 8), (3, 2, 3, 3))  # type: ignore[arg-type]  # a name is a free size
+    x = np.random.default_rng(0).standard_normal((100, 2, 8, 8)).astype(np.float32)
+    found = []
+    for cuts in ([], list(range(1, 100)), [3, 50, 51]):
+        samples = Samples(graph, (site(0),))
+        for part in np.split(x, cuts):
+            samples.add({"x": part})
+        found.append(samples.rows("layer"))
+    assert found[0].shape == (1, MOST, 18)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_rows_come_from_all_examples_alike() -> None:
+    """The last examples have the same share of the rows as the first ones."""
+    graph = network("MatMul", ("n", 64, 4), (4, 3))  # type: ignore[arg-type]
+    samples = Samples(graph, (site(1),))
+    for number in range(400):
+        samples.add({"x": np.full((1, 64, 4), number, np.float32)})
+    kept = samples.rows("layer")[0, :, 0]
+    assert len(kept) == MOST
+    by_quarter = np.histogram(kept, bins=4, range=(0, 400))[0] / MOST
+    np.testing.assert_allclose(by_quarter, 0.25, atol=0.04)  # four standard deviations of 2048 draws
+
+
+def test_rows_of_wide_layers_stay_within_the_memory() -> None:
+    """A layer with many inputs keeps fewer rows; before the first batch there are none."""
+    graph = network("MatMul", ("n", 400_000), (400_000, 1))  # type: ignore[arg-type]
+    samples = Samples(graph, (site(1),))
+    with pytest.raises(ValueError, match="no value was seen"):
+        samples.rows("layer")
+    for _ in range(4):
+        samples.add({"x": np.ones((50, 400_000), np.float32)})
+    assert samples.rows("layer").nbytes <= BYTES
+    assert PER_EXAMPLE < samples.rows("layer").shape[1] < 200
+
+
+def correlated(count: int, inputs: int) -> Array:
+    """Rows whose inputs move together: what makes one rounding error able to undo another."""
+    random = np.random.default_rng(1)
+    mixed = random.standard_normal((count, 4)) @ random.standard_normal((4, inputs))
+    return np.maximum(mixed + 0.1 * random.standard_normal((count, inputs)), 0).astype(np.float32)
+
+
+def test_a_tiny_layer_gets_about_the_best_of_all_roundings() -> None:
+    """Where all 2**10 roundings can be tried, the chosen one leaves at most a tenth more than the least error."""
+    x = correlated(300, 10)
+    weight = np.random.default_rng(2).uniform(-100, 100, (1, 1, 10)).astype(np.float32)
+    one = np.ones_like(weight)
+    q, share = adaround.choose(weight, one, x[None], x[None], adaround.Options(num_iteration=600), seed=0)
+    ups = np.array(list(itertools.product([0, 1], repeat=10)), np.float32)
+
+    def error(rounded: Array) -> Array:
+        left: Array = np.square((rounded - weight[0]) @ x.T).sum(axis=1)
+        return left
+
+    nearest, best = float(error(np.rint(weight[0]))[0]), float(error(np.floor(weight[0]) + ups).min())
+    assert best < 0.5 * nearest
+    assert float(error(q[0])[0]) <= best * 1.1
+    assert share < 0.5
+
+
+def test_every_weight_goes_to_one_of_its_two_neighbours() -> None:
+    """A weight is rounded up or down, never further, and stays in -128 .. 127."""
+    x = correlated(200, 6)
+    weight = np.random.default_rng(2).uniform(-140, 140, (1, 5, 6)).astype(np.float32)
+    q, _ = adaround.choose(weight, np.ones_like(weight), x[None], x[None], adaround.Options(num_iteration=50), seed=0)
+    inside = np.clip(weight, -128, 127)
+    assert np.array_equal(q, np.rint(q))
+    assert q.min() >= -128
+    assert q.max() <= 127
+    assert np.abs(q - inside).max() < 1
+
+
+def test_no_channel_is_worse_than_nearest_rounding() -> None:
+    """Also after a single step, in which nothing can be learned, no channel's error on the rows that judge (every
+    fourth) exceeds nearest rounding's, and the share told is what is left of it there."""
+    x = correlated(200, 6)[None]
+    weight = np.random.default_rng(2).uniform(-100, 100, (1, 8, 6)).astype(np.float32)
+    options = adaround.Options(num_iteration=1, warm_start=0.0, reg_param=10.0)
+    q, share = adaround.choose(weight, np.ones_like(weight), x, x, options, seed=0)
+
+    def errors(rounded: Array) -> Array:
+        left: Array = np.square((rounded - weight[0]) @ x[0, ::4].T).sum(axis=1)
+        return left
+
+    assert (errors(q[0]) <= errors(np.rint(weight[0])) * 1.0001).all()
+    assert share == pytest.approx(errors(q[0]).sum() / errors(np.rint(weight[0])).sum(), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "axis"),
+    [("conv-depthwise", 0), ("conv-strided", 0), ("transposed", 1), ("gemm-transposed", None), ("matmul", None)],
+)
+def test_a_rounded_layer_keeps_its_output_better(name: str, axis: int | None) -> None:
+    """With an input in int8, the quantized layer's output is closer to fp32 with the weights chosen than with
+    ARQ's, the weights quantize to themselves with the scales of the record, and the given graph stays as it was."""
+    operator, shape, w, attributes = LAYERS[name]
+    graph = network(operator, shape, w, **attributes)
+    weight = graph.constant("w")
+    assert weight is not None
+    scales = arq(weight * 8, axis)  # coarse: some 32 levels are used, as if there were 5 bits
+    record = {"layer": Scales(scale_d=0.02, offset_d=-128, scale_w=scales, offset_w=(0,) * len(scales))}
+    keys = {"layer": ("layer", 0)}
+    found = Sites(
+        weights=(site(axis, num_iteration=400),),
+        activations=(ActivationSite(tensor="x", keys=keys, params=ActivationParams()),),
+    )
+    samples = Samples(graph, adaround.sites(found))
+    random = np.random.default_rng(0)
+    # All inputs are about 2, as behind a ReLU with a bias: the errors of the weights can cancel.
+    batches = [np.abs(0.3 * random.standard_normal(shape) + 2).astype(np.float32) for _ in range(20)]
+    for batch in batches:
+        samples.add({"x": batch})
+    told: list[tuple[str, float]] = []
+    made = adaround.rounded(graph, found, record, samples, progress=lambda *one: told.append(one))
+    chosen = made.constant("w")
+    assert chosen is not None
+    np.testing.assert_array_equal(weight, graph.constant("w"))
+    by_channel = np.asarray(scales, np.float32).reshape([-1 if one == axis else 1 for one in range(len(w))])
+    np.testing.assert_array_equal(chosen, dequantize_linear(quantized(chosen, scales, axis), by_channel))
+    nearest = graph.copy()
+    nearest.set_constant("w", fake_quantize(weight, by_channel))
+
+    def error(of: Graph) -> float:
+        return sum(
+            float(np.square(run(graph, one) - run(of, fake_quantize(one, 0.02, -128))).sum()) for one in batches[:5]
+        )
+
+    assert error(made) < 0.9 * error(nearest)
+    assert [layer for layer, _ in told] == ["layer"]
+    assert told[0][1] < 0.9
+
+
+def test_what_fits_only_the_rows_it_saw_is_not_kept() -> None:
+    """With fewer rows than inputs and inputs that have nothing in common, nothing can be learned that holds on other
+    rows: the error on them does not grow."""
+    random = np.random.default_rng(0)
+    x, others = random.standard_normal((2, 1, 48, 200)).astype(np.float32)
+    weight = random.uniform(-100, 100, (1, 16, 200)).astype(np.float32)
+    q, share = adaround.choose(weight, np.ones_like(weight), x, x, adaround.Options(num_iteration=100), seed=0)
+
+    def error(rounded: Array) -> float:
+        return float(np.square((rounded - weight[0]) @ others[0].T).sum())
+
+    assert share > 0.8
+    assert error(q[0]) < 1.1 * error(np.rint(weight[0]))
+
+
+def test_rounding_again_gives_the_same_weights() -> None:
+    """The same inputs give the same integers, bit by bit."""
+    x = correlated(200, 12)[None]
+    weight = np.random.default_rng(2).uniform(-100, 100, (1, 8, 12)).astype(np.float32)
+    options = adaround.Options(num_iteration=100)
+    first, again = (adaround.choose(weight, np.ones_like(weight), x, x, options, seed=3)[0] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+
+
+def test_an_input_of_zeros_is_rounded_to_the_nearest() -> None:
+    """Where nothing can be learned, because the layer saw only zeros, nearest rounding stays."""
+    weight = np.random.default_rng(2).uniform(-100, 100, (1, 3, 4)).astype(np.float32)
+    x = np.zeros((1, 20, 4), np.float32)
+    q, share = adaround.choose(weight, np.ones_like(weight), x, x, adaround.Options(num_iteration=5), seed=0)
+    np.testing.assert_array_equal(q, np.rint(weight))
+    assert share == 1.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"num_iteration": 0}, "num_iteration: expected a number of steps above 0, got 0"),
+        ({"reg_param": 0}, "reg_param: expected a number above 0, got 0"),
+        ({"warm_start": 1.0}, "warm_start: expected a share from 0 to below 1, got 1.0"),
+        (
+            {"beta_range": (2.0, 20.0)},
+            r"beta_range: expected two numbers that fall and stay above 1, got \(2.0, 20.0\)",
+        ),
+        ({"beta_range": (2.0, 1.0)}, r"beta_range: expected two numbers that fall and stay above 1, got \(2.0, 1.0\)"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any], message: str) -> None:
+    """The message names the key and what it must be."""
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        adaround.options(wrong)
+
+
+def test_only_weights_that_ask_for_it_are_rounded() -> None:
+    """``sites`` leaves out the weights of ARQ."""
+    plain = WeightSite(layer="other", tensor="v", axis=0, params=WeightParams())
+    assert adaround.sites(Sites(weights=(plain, site(0)), activations=())) == (site(0),)

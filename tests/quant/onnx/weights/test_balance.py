@@ -1,0 +1,362 @@
+"""Balance: the float network stays the same, hard channels of an activation are made easier."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from calibration_models import CNN, CNN_CONSTANTS, cnn, config, graph, images, values, written
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbench.errors import BuildError, UsageError
+from qbench.quant import affine
+from qbench.quant.onnx.calibration import calibrate, scales
+from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+from qbench.quant.onnx.formats import scale_record as record_file
+from qbench.quant.onnx.formats.config import WeightParams
+from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import find
+from qbench.quant.onnx.weights import balance, balance_error, input_samples, weight_steps
+
+ONE = '<ir_version: 8, opset_import: ["" : 17]>\none (float[n,{c},6,6] x) => (float[n,k,h,w] y) {{\n{body}\n}}'
+PERCEPTRON = """
+<ir_version: 8, opset_import: ["" : 17]>
+perceptron (float[n,7,4] x) => (float[n,7,3] y) {
+  [norm] a = LayerNormalization <axis: int = -1> (x, g, gb)
+  [up] b = MatMul (a, v)
+  [shift] c = Add (vb, b)
+  [relu] d = Relu (c)
+  [down] y = MatMul (d, w)
+}
+"""
+PERCEPTRON_CONSTANTS = {"g": (4,), "gb": (4,), "v": (4, 6), "vb": (6,), "w": (6, 3)}
+
+
+def balanced(network: Graph, feed: Any, a: float = 0.5) -> tuple[Graph, dict[balance.Group, Any]]:
+    """The graph balanced for one batch, and the factors."""
+    found = balance.groups(network, find(network, config(network)))
+    tensors = values(network, {"x": feed}, *(group.tensor for group in found))
+    factors = {
+        group: balance.factors(network, group, balance.largest(tensor, group.axis), a)
+        for group, tensor in zip(found, tensors, strict=True)
+    }
+    return balance.apply(network, factors), factors
+
+
+def kinds(network: Graph) -> list[str]:
+    return [node.op_type for node in network.nodes]
+
+
+def same(mine: Graph, theirs: Graph, feed: Any) -> None:
+    (found,), (expected,) = (values(one, {"x": feed}, "y") for one in (mine, theirs))
+    np.testing.assert_allclose(found, expected, atol=1e-4 * float(np.abs(expected).max()))
+
+
+def test_groups_are_the_layers_of_one_activation() -> None:
+    """Layers that read one activation form one group; what has no weights forms none."""
+    found = balance.groups(cnn(), find(cnn(), config(cnn(), tensors=[("sum", 0), ("sum", 1)])))
+    assert [(group.tensor, group.layers, group.axis, group.free) for group in found] == [
+        ("x", ("stem",), 1, False),
+        ("b", ("deep",), 1, True),
+        ("d", ("point",), 1, False),
+        ("h", ("head",), -1, False),
+    ]
+
+
+def test_depthwise_weights_with_scales_of_their_own_are_not_spared() -> None:
+    """Where each input channel has a scale of its own, its weights cannot get harder: every channel of the activation
+    gets the same maximum, whatever the exponent; not so with one scale for all of them."""
+    network, feed = cnn(), images(3)
+    (b,) = values(network, {"x": feed}, "b")
+    for wise in (True, False):
+        wanted = config(network)
+        layers = {name: replace(one, weight=WeightParams(channel_wise=wise)) for name, one in wanted.layers.items()}
+        found = balance.groups(network, find(network, replace(wanted, layers=layers)))
+        group = next(one for one in found if one.tensor == "b")
+        peaks = balance.largest(b, 1) / balance.factors(network, group, balance.largest(b, 1), 0.5)
+        assert (float(peaks.max() / peaks.min()) == pytest.approx(1, rel=1e-5)) is wise
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    groups=st.sampled_from([(1, 4, 6), (2, 4, 6), (4, 4, 8)]),
+    a=st.floats(0, 1),
+    seed=st.integers(0, 99),
+    transposed=st.booleans(),
+)
+def test_the_float_network_stays_the_same(groups: tuple[int, int, int], a: float, seed: int, transposed: bool) -> None:
+    """Whatever the groups, the exponent and the kind of convolution, the outputs are equal up to rounding."""
+    count, inputs, outputs = groups
+    kind = "ConvTranspose" if transposed else "Conv"
+    body = (
+        "[first] a = Conv <kernel_shape: ints = [1,1]> (x, v, vb)\n[relu] b = Relu (a)\n"
+        f"[second] y = {kind} <kernel_shape: ints = [3,3], group: int = {count}> (b, w)"
+    )
+    shape = (inputs, outputs // count, 3, 3) if transposed else (outputs, inputs // count, 3, 3)
+    network = graph(ONE.format(c=3, body=body), {"v": (inputs, 3, 1, 1), "vb": (inputs,), "w": shape}, seed=seed)
+    feed = images(2, shape=(3, 6, 6), seed=seed)
+    made, _ = balanced(network, feed, a)
+    same(made, network, feed)
+
+
+def test_factors_follow_the_formula() -> None:
+    """f_c = max|X_c|^a / max|W_c|^(1 - a), W_c being all weights that read channel c; the largest of them
+    for a silent channel."""
+    body = "[only] y = Conv <kernel_shape: ints = [1,1], group: int = 2> (x, w)"
+    weight = np.float32([[1, 2], [3, -8], [0, 4], [0, 5]]).reshape(4, 2, 1, 1)
+    network = graph(ONE.format(c=4, body=body), {"w": weight})
+    group = balance.Group(tensor="x", layers=("only",), axis=1)
+    x = np.zeros((1, 4, 6, 6), np.float32)
+    x[0, :, 0, 0] = [27, -64, 5, 0]
+    found = balance.factors(network, group, balance.largest(x, 1), 2 / 3)
+    np.testing.assert_allclose(found, [9 / 3 ** (1 / 3), 16 / 2, 8, 8], rtol=1e-6)
+
+
+def test_factors_are_bounded() -> None:
+    """A channel that is almost silent does not get an extreme factor."""
+    network = graph(ONE.format(c=1, body="[only] y = Conv (x, w)"), {"w": np.float32(1e-9).reshape(1, 1, 1, 1)})
+    group = balance.Group(tensor="x", layers=("only",), axis=1)
+    assert balance.factors(network, group, np.array([1e9]), 0.5) == [balance.GREATEST]
+    assert balance.factors(network, group, np.array([1e-30]), 1.0) == [np.float32(balance.LEAST)]
+    two = graph(ONE.format(c=2, body="[only] y = Conv (x, w)"), {"w": np.ones((1, 2, 1, 1), np.float32)})
+    quiet, loud = balance.factors(two, group, np.array([0.01, 100]), 1.0)
+    assert (quiet, loud) == (np.float32(100 / balance.SPREAD), 100)
+    two.set_constant("w", np.float32([1, 1e-6]).reshape(1, 2, 1, 1))
+    np.testing.assert_array_equal(balance.factors(two, group, np.array([9, 0.01]), 0.5), [3, 3])
+
+
+def test_the_division_is_folded_into_the_layer_before() -> None:
+    """Behind Relu the layer that makes the activation takes the division in: no operator is added, and the activation
+    is the old one divided by f."""
+    body = "[first] a = Conv (x, v, vb)\n[relu] b = Relu (a)\n[pool] c = MaxPool <kernel_shape: ints = [2,2]> (b)\n"
+    network = graph(
+        ONE.format(c=3, body=body + "[second] y = Conv (c, w)"), {"v": (4, 3, 1, 1), "vb": (4,), "w": (2, 4, 1, 1)}
+    )
+    feed = images(2, shape=(3, 6, 6))
+    made, factors = balanced(network, feed)
+    assert kinds(made) == ["Mul", *kinds(network)]  # for the input of the network alone
+    f = next(f for group, f in factors.items() if group.tensor == "c")
+    (before,), (after,) = (values(one, {"x": feed}, "c") for one in (network, made))
+    np.testing.assert_allclose(after, before / f.reshape(1, -1, 1, 1), rtol=1e-4, atol=1e-6)
+    same(made, network, feed)
+
+
+def test_transformer_layers_are_folded() -> None:
+    """LayerNormalization, and MatMul with its Add, take the division in: no operator is added."""
+    network = graph(PERCEPTRON, PERCEPTRON_CONSTANTS)
+    feed = images(2, shape=(7, 4))
+    made, factors = balanced(network, feed)
+    assert len(factors) == 2
+    assert kinds(made) == kinds(network)
+    same(made, network, feed)
+
+
+@pytest.mark.parametrize("case", ["clip", "shared activation", "network output", "shared bias", "two biases"])
+def test_what_others_see_is_not_divided(case: str) -> None:
+    """Where the activation is clipped, read by others, or made from what others read as well, a Mul stands before the
+    layer and everything else keeps its values."""
+    first, between = "[first] a = Conv (x, v, vb)", "[relu] b = Relu (a)"
+    more, end = "", "[second] y = Conv (b, w)"
+    if case == "clip":
+        between = "[relu] b = Clip (a, zero, six)"
+    elif case == "shared activation":
+        end = "[second] z = Conv (b, w)\n[sum] y = Add (z, b)"
+    elif case == "shared bias":
+        end = "[second] z = Conv (b, w)\n[third] u = Conv (x, v2, vb)\n[sum] y = Add (z, u)"
+    elif case == "two biases":
+        between = "[shift] c = Add (a, a)\n[relu] b = Relu (c)"
+    text = ONE.format(c=3, body="\n".join(filter(None, [first, between, more, end])))
+    if case == "network output":
+        text = text.replace("y)", "y, float[n,k2,h,w] b)")
+    constants = {"v": (3, 3, 1, 1), "vb": (3,), "w": (3, 3, 1, 1)}
+    if case == "shared bias":
+        constants |= {"v2": (3, 3, 1, 1)}
+    if case == "clip":
+        constants |= {"zero": np.float32(0), "six": np.float32(0.5)}
+    network = graph(text, constants)
+    feed = images(2, shape=(3, 6, 6))
+    made, _ = balanced(network, feed)
+    second = made.node("second").input[0]
+    maker = made.maker(second)
+    assert maker is not None
+    assert (maker.op_type, maker.input[0]) == ("Mul", "b")
+    same(made, network, feed)
+    (before,), (after,) = (values(one, {"x": feed}, "b") for one in (network, made))
+    np.testing.assert_allclose(after, before, atol=1e-5)
+
+
+def loud() -> Graph:
+    """Two convolutions with a Relu between; one of the channels between them is a hundred times the others."""
+    random = np.random.default_rng(0)
+    by = np.float32([1, 1, 1, 100, 1, 1, 1, 1]).reshape(8, 1, 1, 1)
+    v = random.standard_normal((8, 3, 1, 1)).astype(np.float32) * by
+    w = random.standard_normal((4, 8, 1, 1)).astype(np.float32) / by.reshape(1, 8, 1, 1)
+    body = "[first] a = Conv (x, v)\n[relu] b = Relu (a)\n[second] y = Conv (b, w)"
+    return graph(ONE.format(c=3, body=body), {"v": v, "w": w})
+
+
+def test_a_calibration_with_balance(tmp_path: Path) -> None:
+    """Calibration rewrites its model once, records the factors, the scales of the changed weights and of the divided
+    activations, and a second calibration leaves the model alone."""
+    network = loud()
+    file, record = written(tmp_path / "c.onnx", network, config(network, balance=0.5, batch_num=2)), tmp_path / "r.txt"
+    data = [images(3, shape=(3, 6, 6), seed=seed) for seed in range(2)]
+    told = calibrate.run(file, data, record)
+    found, model = told.record, CalibrationModel.read(file)
+    made = model.graph()
+    same(made, network, np.concatenate(data))
+    assert model.done == (weight_steps.BALANCE,)
+    assert kinds(made) == kinds(network)
+    assert told.warnings[0] == "balance: first stays as it is: only a Mul before a convolution would do it"
+    assert not found["first"].balance
+    (x,) = values(network, {"x": np.concatenate(data)}, "b")
+    f = np.float32(found["second"].balance).reshape(1, -1, 1, 1)
+    expected = affine.amct_qparams(float((x / f).min()), float((x / f).max()))
+    assert found["second"].scale_d == pytest.approx(expected.scale, rel=1e-4)
+    weight = made.constant(made.node("second").input[1])
+    assert weight is not None
+    assert max(found["second"].scale_w) * 127 == pytest.approx(np.abs(weight).max(), rel=0.02)
+    before, text = file.read_bytes(), record.read_text()
+    assert calibrate.run(file, data, record).record == found
+    assert (file.read_bytes(), record.read_text()) == (before, text)
+
+
+def test_what_gains_too_little_stays_as_it_is(tmp_path: Path) -> None:
+    """With channels that are all alike nothing is balanced, and the words say why."""
+    network = loud()
+    for name in ("v", "w"):
+        network.set_constant(name, np.sign(network.constant(name)))
+    file = written(tmp_path / "c.onnx", network, config(network, balance=0.5))
+    told = calibrate.run(file, [np.tanh(images(64, shape=(3, 6, 6)))], tmp_path / "r.txt")
+    assert "balance: second stays as it is: it would gain too little" in told.warnings
+    assert not any(one.balance for one in told.record.values())
+    same(CalibrationModel.read(file).graph(), network, images(2, shape=(3, 6, 6)))
+
+
+def test_no_mul_comes_before_a_convolution(tmp_path: Path) -> None:
+    """Where the division cannot be folded, the activation stays as it is, so that ONNX Runtime keeps its integers; the
+    first layer left is named with how many more there are."""
+    network = cnn()
+    file = written(tmp_path / "c.onnx", network, config(network, balance=0.5))
+    told = calibrate.run(file, [images(4)], tmp_path / "r.txt")
+    assert [name for name, one in told.record.items() if one.balance] == ["head"]
+    words = "balance: stem and 2 more layers stay as they are: only a Mul before a convolution would do it"
+    assert words in told.warnings
+
+
+def test_what_is_expected_of_a_channel() -> None:
+    """A channel that reaches twice as far in one half of the data may reach twice as far again, but not beyond the
+    largest one; one that was silent in one half is taken for the largest, one that always was stays zero."""
+    found = balance.expected(np.array([1.0, 8, 2, 0, 0]), np.array([2.0, 7, 6, 3, 0]))
+    np.testing.assert_allclose(found, [4, 8, 8, 8, 0])
+
+
+@pytest.mark.parametrize("kind", ["Conv", "ConvTranspose", "Gemm"])
+def test_the_judge_sees_the_error_that_quantization_leaves(kind: str) -> None:
+    """The error of a layer's outputs, computed by onnx's evaluator with quantized input and weight, is what the judge
+    finds on all of them; values beyond the range of the other data are clipped."""
+    dense = kind == "Gemm"
+    attributes = "transB: int = 1" if dense else "kernel_shape: ints = [1,1], group: int = 2"
+    text = ONE.format(c=4, body=f"[only] y = {kind} <{attributes}> (x, w)")
+    if dense:
+        text = text.replace(",6,6]", "]").replace(",h,w]", "]")
+    shape = (3, 4) if dense else (4, 2, 1, 1)
+    network, x = graph(text, {"w": shape}), images(8, shape=(4,) if dense else (4, 6, 6))
+    site, f = find(network, config(network)).weights[0], np.float32([1, 2, 0.5, 4])
+    largest = balance.largest(x, -1 if dense else 1) * 0.9  # something is clipped
+    places = 1 if dense else 36
+    taken = np.repeat(np.arange(8), places), np.tile(np.arange(places), 8)
+    rows = (
+        input_samples.rows(network.node("only"), shape, x, *taken)
+        .reshape(8 * places, 1 if dense else 2, -1)
+        .swapaxes(0, 1)
+    )
+    top = float((largest / f).max())
+    params = affine.amct_qparams(-top, top)
+    read = x / (f if dense else f.reshape(-1, 1, 1))
+    read = affine.fake_quantize(read, params.scale, params.zero_point)
+    made, weight = network.copy(), network.constant("w")
+    assert weight is not None
+    by = np.repeat(f.reshape(2, 1, 2), 2, axis=1).reshape(4, 2, 1, 1) if kind == "Conv" else f
+    scaled = weight * (by.reshape(4, 1, 1, 1) if kind == "ConvTranspose" else by)
+    scale = np.abs(scaled).max(axis=None if dense else (1, 2, 3) if kind == "Conv" else (0, 2, 3), keepdims=True) / 127
+    made.set_constant("w", affine.fake_quantize(scaled, scale))
+    (wanted,), (got,) = values(network, {"x": x}, "y"), values(made, {"x": read}, "y")
+    error = float(np.square(got - wanted).mean() / np.square(wanted).mean())
+    tolerance = 0.3 if kind == "ConvTranspose" else 1e-3  # there one scale is for a channel of each group
+    assert balance_error.error(network, site, rows, f, largest) == pytest.approx(error, rel=tolerance)
+
+
+def test_a_calibration_that_is_killed_after_the_model_changed_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between model and record, the record that quantize wrote has the scales of weights that are gone; the
+    model knows the right ones, and calibration run again ends as if it had not been disturbed."""
+    network = cnn()
+    data = [images(3, seed=seed) for seed in range(2)]
+    file, record = written(tmp_path / "c.onnx", network, config(network, balance=0.5, batch_num=2)), tmp_path / "r.txt"
+    record_file.write(scales.with_weights({}, CalibrationModel.read(file)), record)
+    (tmp_path / "d.onnx").write_bytes(file.read_bytes())
+    (tmp_path / "d.txt").write_bytes(record.read_bytes())
+    with monkeypatch.context() as patch:
+        patch.setattr(calibrate, "observe", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            calibrate.run(file, data, record)
+    assert (
+        calibrate.run(file, data, record).record == calibrate.run(tmp_path / "d.onnx", data, tmp_path / "d.txt").record
+    )
+
+
+def test_a_record_of_balanced_weights_needs_balanced_weights(tmp_path: Path) -> None:
+    """A record with balance factors does not belong to a model whose weights are as they were: its key is named."""
+    network = cnn()
+    file, record = written(tmp_path / "c.onnx", network, config(network, balance=0.5)), tmp_path / "r.txt"
+    calibrate.run(file, [images(2)], record)
+    written(file, network, config(network, balance=0.5))
+    with pytest.raises(UsageError, match=r"'head' has a tensor_balance_factor, but .* quantize the model again"):
+        calibrate.run(file, [images(2)], record)
+
+
+def _killed(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_hard_channels_cost_less_after_balance() -> None:
+    """With one channel a hundred times the others, int8 per tensor loses less of the layer's output when balanced."""
+    network = loud()
+    feed = images(4, shape=(3, 6, 6))
+
+    def error(one: Graph) -> float:
+        b, y = values(one, {"x": feed}, "b", "y")
+        weight = one.constant("w")
+        assert weight is not None
+        x = affine.amct_qparams(float(b.min()), float(b.max()))
+        scale = np.abs(weight).max(axis=(1, 2, 3), keepdims=True) / 127
+        rounded = affine.fake_quantize(b, x.scale, x.zero_point)
+        kernel = affine.fake_quantize(weight, scale)
+        return float(np.square(np.einsum("oc,nchw->nohw", kernel[:, :, 0, 0], rounded) - y).mean())
+
+    assert error(balanced(network, feed)[0]) < error(network) / 10
+
+
+def test_a_balance_that_changes_the_outputs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the balanced model differs by more than rounding, calibration stops and the model stays as it was."""
+    network = cnn()
+    file = written(tmp_path / "c.onnx", network, config(network, balance=0.5))
+    before = file.read_bytes()
+    monkeypatch.setattr(balance, "_insert_division", lambda *_: None)
+    with pytest.raises(BuildError, match=r"c\.onnx: balance changed output y by up to .*; leave balance out"):
+        calibrate.run(file, [images(2)], tmp_path / "r.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["c.onnx"]
+    assert file.read_bytes() == before
+
+
+def test_a_fixed_batch_is_balanced(tmp_path: Path) -> None:
+    """A model that demands its batch size is compared on a whole batch."""
+    network = graph(CNN.replace("[n,", "[2,"), CNN_CONSTANTS)
+    file = written(tmp_path / "c.onnx", network, config(network, balance=0.5))
+    assert calibrate.run(file, [images(2)], tmp_path / "r.txt").record["head"].balance

@@ -1,0 +1,178 @@
+"""Bias correction: the mean error of each channel of a layer's output is taken off its bias."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from calibration_models import CNN_CONSTANTS, cnn, config, graph, images, values, written
+
+from qbench.quant.onnx.calibration import calibrate
+from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+from qbench.quant.onnx.formats.scale_record import Record
+from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import find
+from qbench.quant.onnx.weights import bias_correction, weight_steps
+
+DATA = [images(4, seed=seed) for seed in range(3)]
+LINEAR = """
+<ir_version: 8, opset_import: ["" : {opset}]>
+linear (float[n,3,8,8] x) => (float[n,w,4] y) {{
+  [flat] f = Reshape (x, rows)
+  [first] a = MatMul (f, v)
+  [shift] b = Add (vb, a)
+  [relu] c = Relu (b)
+  [second] y = MatMul (c, w)
+}}
+"""
+LINEAR_CONSTANTS = {"rows": np.array([0, 3, 64]), "v": (64, 16), "vb": (16,), "w": (16, 4)}
+
+
+def quantized_output(network: Graph, record: Record, layer: str, x: Any) -> Any:
+    """What a layer of a graph gives for its quantized input and weights: the graph with these put in their place."""
+    made = network.copy()
+    node = made.node(layer)
+    held = record[layer]
+    given = values(network, {"x": x}, node.input[0])[0]
+    weight = made.constant(node.input[1])
+    assert weight is not None
+    shape = [1] * weight.ndim
+    shape[0 if node.op_type == "Conv" else 1] = -1 if len(held.scale_w) > 1 else 1
+    scale = np.float32(held.scale_w).reshape(shape)
+    made.set_constant(node.input[1], np.clip(np.round(weight / scale), -128, 127) * scale)
+    q = np.clip(np.round(given / np.float32(held.scale_d)) + held.offset_d, -128, 127)
+    seen = ((q - held.offset_d) * np.float32(held.scale_d)).astype(np.float32)
+    last = node.output[0]
+    readers = made.readers(last)
+    if node.op_type == "MatMul" and readers and readers[0][0].op_type == "Add":
+        last = readers[0][0].output[0]  # with its bias
+    tensor = node.input[0]
+    with made.editing() as nodes:
+        for one in nodes:
+            if tensor in one.output:
+                one.output[list(one.output).index(tensor)] = "unused"
+    if tensor != "x":
+        made.model.graph.input.append(_input(tensor))
+    made.reindex()
+    return values(made, {"x": seen} if tensor == "x" else {"x": x, tensor: seen}, last)[0]
+
+
+def _input(name: str) -> Any:
+    import onnx
+
+    return onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
+
+
+def channel_mean(y: Any, *, last: bool) -> Any:
+    return y.mean(axis=tuple(range(y.ndim - 1)) if last else (0, *range(2, y.ndim)))
+
+
+def corrected(folder: Path, network: Graph) -> tuple[Graph, Record]:
+    """The graph after calibration with bias correction, and the record."""
+    wanted = config(network, bias_correction=True, batch_num=len(DATA))
+    file = written(folder / "c.onnx", network, wanted)
+    found = calibrate.run(file, DATA, folder / "r.txt").record
+    return CalibrationModel.read(file).graph(), found
+
+
+def test_a_corrected_layer_has_no_mean_error(tmp_path: Path) -> None:
+    """On the calibration data each channel of each convolution and of the classifier, given its fp32 input, has the
+    mean that it has in fp32; before, it had not."""
+    network, x = cnn(), np.concatenate(DATA)
+    made, record = corrected(tmp_path, network)
+    for layer in ("stem", "deep", "point", "head"):
+        (expected,) = values(network, {"x": x}, network.node(layer).output[0])
+        before, after = (
+            channel_mean(quantized_output(one, record, layer, x), last=False) - channel_mean(expected, last=False)
+            for one in (network, _with_bias(network, made, f"{layer}_b"))
+        )
+        size = float(np.abs(expected).max())
+        assert np.abs(before).max() > 1e-4 * size, layer
+        assert np.abs(after).max() < 2e-6 * size, layer
+
+
+def _with_bias(network: Graph, made: Graph, name: str) -> Graph:
+    """The network with one bias of the other: its layer is then given fp32 inputs."""
+    mixed, value = network.copy(), made.constant(name)
+    assert value is not None
+    mixed.set_constant(name, value)
+    return mixed
+
+
+def test_only_biases_change(tmp_path: Path) -> None:
+    """Weights, operators and outputs of the graph stay; scales are those of a calibration without correction."""
+    network = cnn()
+    made, record = corrected(tmp_path, network)
+    for name in CNN_CONSTANTS:
+        mine, theirs = made.constant(name), network.constant(name)
+        assert mine is not None
+        assert theirs is not None
+        assert np.array_equal(mine, theirs) is not name.endswith("_b"), name
+    assert [node.op_type for node in made.nodes] == [node.op_type for node in network.nodes]
+    plain = written(tmp_path / "p.onnx", network, config(network, batch_num=len(DATA)))
+    assert calibrate.run(plain, DATA, tmp_path / "p.txt").record == record
+
+
+def test_a_layer_without_bias_gets_one(tmp_path: Path) -> None:
+    """A convolution without bias gets one that holds the correction alone."""
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]>\n'
+        "one (float[n,3,8,8] x) => (float[n,5,6,6] y) {\n  [only] y = Conv (x, w)\n}"
+    )
+    network, x = graph(text, {"w": (5, 3, 3, 3)}), np.concatenate(DATA)
+    made, record = corrected(tmp_path, network)
+    assert len(made.node("only").input) == 3
+    expected = channel_mean(quantized_output(network, record, "only", x), last=False)
+    expected -= channel_mean(values(network, {"x": x}, "y")[0], last=False)
+    np.testing.assert_allclose(made.constant(made.node("only").input[2]), -expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [13, 17, 18, 21])
+def test_matrix_products(tmp_path: Path, opset: int) -> None:
+    """The bias of a MatMul is the constant of the Add behind it; a MatMul without one is left as it is."""
+    network, x = graph(LINEAR.format(opset=opset), LINEAR_CONSTANTS), np.concatenate(DATA)
+    made, record = corrected(tmp_path, network)
+    (expected,) = values(network, {"x": x}, "b")
+    before, after = (
+        channel_mean(quantized_output(one, record, "first", x), last=True) - channel_mean(expected, last=True)
+        for one in (network, _with_bias(network, made, "vb"))
+    )
+    assert np.abs(after).max() < 1e-5 < np.abs(before).max()
+    assert [node.op_type for node in made.nodes] == [node.op_type for node in network.nodes]
+    np.testing.assert_array_equal(made.constant("w"), network.constant("w"))
+
+
+def test_what_cannot_be_corrected_is_left_out() -> None:
+    """A bias that another layer reads too stays; so does that of a layer whose input is not quantized."""
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]>\n'
+        "two (float[n,3,8,8] x) => (float[n,3,8,8] y, float[n,3,8,8] z, float[n,3,8,8] u) {\n"
+        "  [one] y = Conv (x, w, b)\n  [two] z = Conv (x, v, b)\n  [three] u = Conv (x, t, c)\n}"
+    )
+    shapes: dict[str, Any] = dict.fromkeys("wvt", (3, 3, 1, 1)) | {"b": (3,), "c": (3,)}
+    network = graph(text, shapes)
+    sites = find(network, config(network))
+    record = dict.fromkeys(("one", "two", "three"), _scales())
+    assert [one.layer for one in bias_correction.error_model(network, sites, record)[1]] == ["three"]
+    without = replace(sites, activations=())
+    assert bias_correction.error_model(network, without, record)[1] == ()
+
+
+def _scales() -> Any:
+    from qbench.quant.onnx.formats.scale_record import Scales
+
+    return Scales(scale_d=0.1, offset_d=0, scale_w=(0.1, 0.1, 0.1), offset_w=(0, 0, 0))
+
+
+def test_the_correction_is_made_once(tmp_path: Path) -> None:
+    """A second calibration of a corrected model does not correct it again: the step stands in the model."""
+    network = cnn()
+    corrected(tmp_path, network)
+    file = tmp_path / "c.onnx"
+    before = file.read_bytes()
+    assert CalibrationModel.read(file).done == (weight_steps.BIAS,)
+    calibrate.run(file, DATA, tmp_path / "r.txt")
+    assert file.read_bytes() == before

@@ -1,0 +1,275 @@
+"""Sums of int8 kernels: asked of the kernels of this machine, and of the same machine with its instructions hidden."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from qbench.quant.flow import QuantizeJob
+from qbench.quant.pytorch import exact_integers, fx, narrow_weights, narrow_weights_pt2e, packed_layers, pt2e, torch_ao
+from qbench.quant.pytorch.packed_layers import Kernel
+from qbench.quant.recipe import Recipe
+
+ENGINES = [engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines]
+RECIPE = Recipe(flow="fx", calibrator="minmax", per_channel=True, reduce_range=False, narrow_weights=True)
+# Each makes any x86 machine behave like an older one; what a process reads when it imports torch.
+SWITCHES = {
+    "AVX2": {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "default"},
+    "AVX512": {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Threads that wait for each other take longer than they save here."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def conv(side, stride=1, padding=0, groups=1, dimensions=2, kind="conv"):
+    def each(value):
+        return (value,) * dimensions
+
+    return Kernel(
+        kind=kind, dimensions=dimensions, stride=each(stride), padding=each(padding), dilation=each(1),
+        output_padding=each(0), groups=groups,
+    )  # fmt: skip
+
+
+LAYERS = {
+    "linear": (Kernel(kind="linear"), (40, 65)),
+    "pointwise": (conv(1), (40, 35, 1, 1)),
+    "first": (conv(3, 2, 1), (24, 3, 3, 3)),
+    "plain": (conv(3, 1, 1), (24, 16, 3, 3)),
+    "groups of 16": (conv(3, 1, 1, groups=4), (64, 16, 3, 3)),
+    "groups of 5": (conv(3, 1, 1, groups=5), (25, 5, 3, 3)),
+    "depthwise 24": (conv(3, 2, 1, groups=24), (24, 1, 3, 3)),
+    "depthwise 144": (conv(5, 2, 2, groups=144), (144, 1, 5, 5)),
+    "depthwise 7": (conv(7, 1, 3, groups=48), (48, 1, 7, 7)),
+    "transposed": (conv(3, 2, 1, kind="conv_transpose"), (16, 16, 3, 3)),
+    "volume": (conv(3, 1, 1, dimensions=3), (8, 6, 3, 3, 3)),
+}
+
+
+def weight_of(name):
+    """A random weight and its integers, each channel up to 127."""
+    kernel, shape = LAYERS[name]
+    weight = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    with torch_ao.known_warnings():
+        if kernel.kind == "conv_transpose":
+            return weight, torch.quantize_per_tensor(weight, float(weight.abs().max()) / 127, 0, torch.qint8)
+        scales = weight.flatten(1).abs().amax(1).double() / 127
+        return weight, torch.quantize_per_channel(weight, scales, torch.zeros(len(weight), dtype=int), 0, torch.qint8)
+
+
+def hardest(kernel, levels):
+    """Inputs of 0 and 255 alone: random ones, and those that each channel of the output finds hardest."""
+    random = torch.Generator().manual_seed(1)
+    side = 4 + max(levels.shape[2:], default=0)
+    x = torch.randint(0, 2, (8, kernel.channels_in(levels), *[side] * kernel.dimensions), generator=random) * 255
+    for i in range(6 if kernel.kind != "conv_transpose" else 0):
+        at = i % len(levels)
+        own = at // (len(levels) // kernel.groups) * levels.shape[1]
+        window = [slice(2, 2 + size) for size in levels.shape[2:]]
+        x[i] = 0
+        x[(i, slice(own, own + levels.shape[1]), *window)] = (levels[at] > 0).long() * 255
+    return x
+
+
+def most_off(kernel, weight):
+    """By how much outputs of the kernel differ from exact ones, in units of its sums, at steps of 64 of them."""
+    levels = weight.int_repr()
+    x = hardest(kernel, levels)
+    ones = narrow_weights._quantized(levels, torch.ones_like(narrow_weights.scales(weight)[1]), weight)
+    expected = kernel.exact(x.float(), levels.float()).double()  # exact below 2**24
+    worst = 0.0
+    for bias in (-40000.0, 0.0, 40000.0):
+        parameters = kernel.pack(ones, torch.full((expected.shape[1],), bias))
+        wanted = (((expected + bias) / 64).round() + 128).clamp(0, 255)
+        with torch_ao.known_warnings():
+            levels_in = torch._make_per_tensor_quantized_tensor(x.to(torch.uint8), 1.0, 0)
+        found = kernel.call(parameters, levels_in, 64.0, 128).int_repr()
+        worst = max(worst, float((found - wanted).abs().max()))
+    return worst * 64
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_is_said_to_hold_holds(engine, name):
+    """Where no channel is said to overflow, the hardest inputs give exact sums; where one is, they do after wider
+    steps, which cost less than one bit of the weight, or two where a kernel adds four products."""
+    torch_ao.set_engine(engine)
+    if (engine, name) == ("qnnpack", "volume"):
+        pytest.skip("qnnpack has no 3-D convolution")
+    kernel, _ = LAYERS[name]
+    source, weight = weight_of(name)
+    found = narrow_weights.fitted(kernel, weight, source)
+    assert not found.overflows
+    assert most_off(kernel, found.weight) <= 64
+    assert (found.channels == 0) == (not narrow_weights.overflows(kernel, weight.int_repr()).any())
+    wider = narrow_weights.scales(found.weight)[1] / narrow_weights.scales(weight)[1]
+    assert 1 <= wider.min() <= wider.max() <= (4.01 if name.startswith("depthwise") else 2.01)
+
+
+@pytest.mark.skipif("fbgemm" not in ENGINES, reason="fbgemm exists on x86 only")
+@pytest.mark.parametrize("name", ["depthwise 24", "depthwise 144"])
+def test_depthwise_kernels_of_fbgemm_overflow_on_every_cpu(name):
+    """VNNI or not: the largest weights meet the largest inputs, and the sum stops at 32767."""
+    torch_ao.set_engine("fbgemm")
+    kernel, shape = LAYERS[name]
+    assert narrow_weights.overflows(kernel, torch.full(shape, 127, dtype=torch.int8)).all()
+    assert not narrow_weights.overflows(kernel, torch.full(shape, 31, dtype=torch.int8)).any()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_seven_bits_of_activations_never_overflow_two_products(engine):
+    """127 * (127 + 127) is 32258; so a recipe with a reduced range needs no narrower weights."""
+    torch_ao.set_engine(engine)
+    for name in ("linear", "plain", "depthwise 24", "transposed"):
+        kernel, shape = LAYERS[name]
+        assert not narrow_weights.overflows(kernel, torch.full(shape, 127, dtype=torch.int8), top=127).any()
+
+
+def test_positive_and_negative_losses_do_not_hide_each_other():
+    """Two pairs that overflow to either side lose as much: asked together, their sum would be right."""
+    torch_ao.set_engine(ENGINES[0])
+    kernel = conv(3, 1, 1, groups=8)
+    levels = (
+        torch.tensor([100, 100, 0, 0, -100, -100, 0, 0, 0], dtype=torch.int8).reshape(1, 1, 3, 3).repeat(8, 1, 1, 1)
+    )
+    alone = levels.clamp_min(0)
+    assert bool(narrow_weights.overflows(kernel, levels).all()) == bool(narrow_weights.overflows(kernel, alone).all())
+
+
+class Depthwise(nn.Module):
+    """A first layer, two depthwise ones and a classifier; weights of one sign meet inputs of the largest level."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Conv2d(3, 16, 3, padding=1)
+        self.deep = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+        self.deeper = nn.Conv2d(16, 16, 5, padding=2, stride=2, groups=16)
+        self.last = nn.Linear(16, 10)
+        with torch.no_grad():
+            for layer in (self.deep, self.deeper):
+                layer.weight.abs_()
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        x = torch.relu(self.deeper(torch.relu(self.deep(x))))
+        return self.last(x.mean((2, 3)))
+
+
+def built(engine, recipe=RECIPE, **changes):
+    torch_ao.set_engine(engine)
+    model, x = Depthwise().eval(), torch.rand(8, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    made = fx.static(QuantizeJob(model, engine, replace(recipe, **changes), (x[:1],)), lambda: iter([(x,)]))
+    with torch.no_grad():
+        expected, found = model(x), made.module(x)
+    noise = (found - expected).square().sum()
+    return made, x, float(10 * torch.log10(expected.square().sum() / noise))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_build_keeps_every_sum_and_says_so(engine):
+    """Only the layers that need it get wider steps, by name in the notes; each layer then is exact integers."""
+    made, x, level = built(engine)
+    assert exact_integers.compare(made.module, (x,)).off == {}
+    assert narrow_weights.hold(made.module, {}, narrow=False).overflowing == []
+    assert level > 25
+    told = [note for note in made.notes if "16 bits" in note]
+    if engine == "fbgemm":
+        assert "deep, deeper" in told[0]
+        assert "have a wider step, with which no sum overflows" in told[0]
+    if engine == "qnnpack":
+        assert told == []
+
+
+@pytest.mark.skipif("fbgemm" not in ENGINES, reason="fbgemm exists on x86 only")
+def test_a_recipe_may_leave_weights_alone_and_is_told_what_it_costs():
+    """``reduce_range: false`` asks for 8 bits of everything: which layers can overflow, and which do on calibration
+    examples."""
+    made, x, level = built("fbgemm", narrow_weights=False)
+    assert set(exact_integers.compare(made.module, (x,)).off) >= {"deep", "deeper"}
+    could, do = (note for note in made.notes if "slow path" not in note)
+    assert "may overflow; narrow_weights: true avoids it" in could
+    assert "int8 layers differ from exact integers by more than rounding" in do
+    assert built("fbgemm")[2] > level + 6
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_wider_steps_round_the_float_weight_once(engine):
+    """What was int8 already and is rounded again would be off by up to a whole step."""
+    torch_ao.set_engine(engine)
+    source, weight = weight_of("depthwise 24")
+    kernel, _ = LAYERS["depthwise 24"]
+    made = narrow_weights.fitted(kernel, weight, narrow_weights._source(weight, source)).weight
+    off = (made.dequantize() - source).abs() / narrow_weights.scales(made)[1].float().reshape(-1, 1, 1, 1)
+    assert off.max() <= 0.501
+    other = torch.randn(source.shape)
+    assert torch.equal(narrow_weights._source(weight, other), weight.dequantize())  # not the weight that was rounded
+
+
+@pytest.mark.skipif("onednn" not in ENGINES, reason="packages call oneDNN")
+@pytest.mark.parametrize("mode", ["static", "dynamic"])
+def test_a_graph_for_inductor_gets_the_weights_that_onednn_needs(mode):
+    """Of every layer that becomes an int8 kernel, by name; where nothing overflows the graph is left as it is."""
+    model, x = Depthwise().eval(), torch.rand(8, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    recipe = replace(RECIPE, flow="pt2e", symmetric=False)
+
+    def build(recipe):
+        if mode == "dynamic":
+            return pt2e.dynamic(QuantizeJob(model, "inductor", recipe, (x[:1],)))
+        return pt2e.static(QuantizeJob(model, "inductor", recipe, (x[:1],)), lambda: iter([(x,)]))
+
+    plain, made = build(replace(recipe, narrow_weights=False)), build(recipe)
+    could = narrow_weights_pt2e.hold(plain.module, {}, narrow=False, top=255)
+    assert could.layers == (4 if mode == "static" else 1)
+    assert plain.overflows == bool(could.overflowing)
+    assert narrow_weights_pt2e.hold(made.module, {}, narrow=False, top=255).overflowing == []
+    assert not made.overflows
+    with torch.no_grad():
+        first, second, wanted = plain.module(x), made.module(x), model(x)
+    assert torch.equal(first, second) == (not could.overflowing)
+    assert (second - wanted).abs().max() < 0.05 * wanted.abs().max()
+    assert [note for note in made.notes if "have a wider step" in note] == list(made.notes)
+    assert bool(made.notes) == bool(could.overflowing)
+
+
+def test_layers_are_found_with_names_and_shapes():
+    """As modules of FX's graph; a Linear layer holds its parameters in a module of its own."""
+    made, _, _ = built(ENGINES[-1])
+    found = {one.name: one.kernel for one in packed_layers.layers(made.module)}
+    assert list(found) == ["first", "deep", "deeper", "last"]
+    assert found["deeper"] == conv(5, 2, 2, groups=16)
+    assert found["last"].kind == "linear"
+
+
+@pytest.mark.skipif(os.environ.get("QBENCH_SWITCHED") == "1", reason="this is the child with switches")
+@pytest.mark.parametrize("switches", SWITCHES)
+def test_everything_here_holds_with_instructions_hidden(switches):
+    """The engines' own switches, set before torch is imported, let any machine behave like one without VNNI."""
+    environment = os.environ | SWITCHES[switches] | {"QBENCH_SWITCHED": "1"}
+    some = ["-k", "what_is_said_to_hold_holds"] if switches == "AVX512" else []  # other bits, the same shapes
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", __file__, *some]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_a_note_names_the_layers_that_no_step_mends():
+    """``no sum overflows`` is said of those layers alone of which it is true."""
+    found = narrow_weights.Found(layers=4, overflowing=["a", "b"], left=["b"], channels=3, of_channels=8)
+    told = narrow_weights.note(found, "fbgemm", narrow=True)
+    assert told.startswith("fbgemm adds products in 16 bits in 2 of 4 layers (a, b): 3 of the 8 channels")
+    assert told.endswith("have a wider step, with which no sum overflows but in b")
+    found.left.clear()
+    assert narrow_weights.note(found, "fbgemm", narrow=True).endswith("with which no sum overflows")

@@ -1,0 +1,49 @@
+"""A user's forward: its errors told in one line, a batch of 1 required."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from networks import Forgetful, NeverAlone, perceptron
+
+from qbench.errors import BuildError
+from qbench.quant import model_call
+
+IMAGE = (torch.zeros(1, 1, 8, 8),)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("first\nsecond"), "ValueError: first"),
+        (KeyError(), "KeyError"),
+        (RuntimeError("\x1b[1mbold\x1b[0m text"), "RuntimeError: bold text"),
+        (
+            RuntimeError("The following operation failed in the TorchScript interpreter.\nTrace\nRuntimeError: shapes"),
+            "RuntimeError: shapes",
+        ),
+    ],
+)
+def test_a_reason_is_one_line(error, expected):
+    """The line that holds the cause, without escape codes."""
+    assert model_call.reason(error) == expected
+
+
+def test_a_network_that_needs_several_examples_is_refused():
+    """The message names the batch of 1, the user's own words and the user's line."""
+    told = r"does not take a batch of 1 \(ValueError: expected several examples at networks\.py:\d+\)"
+    with pytest.raises(BuildError, match=told):
+        model_call.of_one_example(NeverAlone().eval(), IMAGE)
+
+
+def test_one_example_gives_the_first_output():
+    """A tensor of one row."""
+    assert model_call.of_one_example(perceptron(), IMAGE).shape == (1, 10)
+
+
+def test_a_network_that_changes_by_itself_is_told_apart():
+    """Asked only when outputs were not as expected."""
+    image = (torch.ones(1, 1, 8, 8),)
+    model_call.require_repeatable(perceptron(), example=image)
+    with pytest.raises(BuildError, match="is dropout or randomness left on in eval mode"):
+        model_call.require_repeatable(perceptron(), Forgetful().eval(), example=image)

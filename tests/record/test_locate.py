@@ -1,0 +1,92 @@
+"""qbench.record.locate: which run a name means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qbench.errors import UsageError
+from qbench.record.locate import committed_baseline, find_run
+
+
+@pytest.fixture
+def newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with two runs of the suite demo; the newer one."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("20250101T000000Z-0000", "20260101T000000Z-ab12"):
+        folder = tmp_path / "reports" / "demo" / name
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text("{}")
+    (folder.parent / "latest").symlink_to(folder.name)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name", ["demo", "reports/demo", "reports/demo/latest", "reports/demo/20260101T000000Z-ab12", "./reports/demo/"]
+)
+def test_a_run_is_its_folder_or_the_latest_of_its_suite(newest: Path, name: str) -> None:
+    """All ways to name a run lead to one folder, with links resolved, so that it stays the same one later."""
+    assert find_run(name) == newest
+
+
+def test_an_older_run_is_found_by_its_folder(newest: Path) -> None:
+    """Latest is only what a suite's name means."""
+    assert find_run("reports/demo/20250101T000000Z-0000").name == "20250101T000000Z-0000"
+
+
+def test_a_folder_of_that_name_does_not_hide_a_suite(newest: Path) -> None:
+    """A folder ./demo that is no run is passed over."""
+    Path("demo").mkdir()
+    assert find_run("demo") == newest
+
+
+def test_latest_can_be_a_text_file(newest: Path) -> None:
+    """Where there are no symbolic links a run's name stands in latest.txt."""
+    (newest.parent / "latest").unlink()
+    (newest.parent / "latest.txt").write_text(f"{newest.name}\n")
+    assert find_run("demo") == newest
+
+
+def test_a_run_that_is_not_there_lists_those_that_are(newest: Path) -> None:
+    """The message says which suites have runs, each once."""
+    (newest.parent / "latest.txt").write_text(newest.name)
+    with pytest.raises(UsageError) as caught:
+        find_run("nope")
+    assert str(caught.value) == "nope: no run is there; suites with runs: demo"
+
+
+def test_a_suite_means_its_last_run_with_a_case_that_is_ok(newest: Path) -> None:
+    """A run that was killed at once, or in which all failed, is passed over and named, unless it is alone."""
+    older = newest.with_name("20250101T000000Z-0000")
+    (newest / "records.jsonl").write_text('{"status": "failed"}\nrubbish\n[]\n{"status": "skipped"}\n')
+    said: list[str] = []
+    assert find_run("demo", tell=said.append) == newest
+    (older / "records.jsonl").write_text('{"status": "ok"}\n')
+    assert find_run("demo", tell=said.append) == older
+    assert said == [
+        f"demo: its latest run, {newest.name}, has no case that is ok (1 failed, 1 skipped), so this is about "
+        f"{older.name}; name reports/demo/{newest.name} to see that one"
+    ]
+    assert find_run("demo", to_resume=True) == newest
+    assert find_run("reports/demo/latest") == newest
+
+
+def test_a_suite_whose_latest_leads_nowhere_has_its_other_runs(newest: Path) -> None:
+    """A run that was removed by hand, or killed before it had anything to show, hides none of the others."""
+    (newest / "run.json").unlink()
+    assert find_run("demo").name == "20250101T000000Z-0000"
+
+
+def test_no_run_at_all_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first run the message names the command."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="make one with `qbench run SUITE`"):
+        find_run("demo")
+
+
+def test_the_committed_baseline_is_there_or_none(tmp_path: Path) -> None:
+    """A suite has one committed baseline, under its name; none is no error, since the gate says what that means."""
+    assert committed_baseline("demo", tmp_path) is None
+    (tmp_path / "demo.jsonl").write_text("")
+    assert committed_baseline("demo", tmp_path) == tmp_path / "demo.jsonl"

@@ -1,0 +1,92 @@
+"""qbench.report.layers: what runs in int8, why the rest does not, and the layers that are farthest from fp32."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from made_records import CASE, fp32, info, int8
+
+from qbench.errors import UsageError
+from qbench.formatting import DASH
+from qbench.record.schema import Coverage
+from qbench.record.stored_run import StoredRun
+from qbench.report.layers import WORST, coverage_text, layers, worst
+
+
+def with_artifact(**changes):
+    record = int8()
+    return replace(record, artifact=replace(record.artifact, **changes))
+
+
+def numbers(count):
+    return [{"name": f"conv{i}", "sqnr_db": 30.0 - i, "cosine": 0.99, "n": 1000 + i} for i in range(count)]
+
+
+def run(tmp_path, *records):
+    return StoredRun(folder=tmp_path, info=info(), records=records)
+
+
+def test_a_float_layer_is_named_with_its_reason_where_one_is_known():
+    """Two float layers, one with a reason; int8 layers are counted, fp32 cases have no row."""
+    coverage = Coverage(
+        macs_int8=0.9, layers_int8=3, layers_total=5, float_layers=("lstm", "fc"), float_reasons={"lstm": "no kernel"}
+    )
+    found = layers([fp32(), with_artifact(coverage=coverage)])
+    assert [row[0] for row in found.rows] == [CASE]
+    assert found.rows[0][1] == "3 of 5"
+    assert found.rows[0][3] == "lstm (no kernel), fc"
+
+
+def test_rewrites_stand_beside_the_note():
+    """What the network was rewritten into before it was quantized is told with what else a reader must know."""
+    found = layers([with_artifact(note="slow here", rewrites=("bn1 folded into conv1", "pad folded into conv2"))])
+    assert found.rows[0][5] == "slow here; rewritten: bn1 folded into conv1, pad folded into conv2"
+
+
+def test_the_worst_layers_come_first_and_no_more_than_a_few(tmp_path):
+    """Sorted by SQNR from the lowest, without those that could not be compared; cases of one variant share the rows."""
+    (tmp_path / "layers").mkdir()
+    apart = {"name": "lstm", "sqnr_db": None, "cosine": None, "n": 0, "reason": "not compared"}
+    (tmp_path / "layers/a.json").write_text(json.dumps([apart, *numbers(WORST + 3)]))
+    one = replace(int8(), layers="layers/a.json")
+    found = worst(run(tmp_path, fp32(), one, one)).rows
+    assert [row[1] for row in found] == [f"conv{i}" for i in reversed(range(3, WORST + 3))]
+    assert found[0] == (CASE, f"conv{WORST + 2}", f"{30 - WORST - 2:.1f}", "0.9900", f"1,{WORST + 2:03}", DASH)
+
+
+def test_layers_that_clip_evaluation_data_are_shown_whatever_their_sqnr(tmp_path):
+    """From one value in a thousand on, the most first; a layer of a runtime without SQNR has a dash there."""
+    near = {"name": "near", "sqnr_db": 60.0, "cosine": 1.0, "n": 9, "clipped": 0.002}
+    blind = {"name": "blind", "sqnr_db": None, "cosine": None, "n": 0, "reason": "not compared", "clipped": 0.25}
+    fine = {**blind, "name": "fine", "clipped": 0.0009}
+    (tmp_path / "layers.json").write_text(json.dumps([fine, near, blind, *numbers(WORST)]))
+    found = worst(run(tmp_path, replace(int8(), layers="layers.json"))).rows
+    assert [(row[1], row[2], row[5]) for row in found[WORST:]] == [("blind", DASH, "25.0 %"), ("near", "60.0", "0.2 %")]
+
+
+def test_without_kept_numbers_there_are_no_rows(tmp_path):
+    """A run that did not ask for them, or whose file was pruned, shows nothing."""
+    assert worst(run(tmp_path, int8(), replace(int8(), layers="layers/gone.json"))).rows == ()
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    """What is no list of layers is an error with the file and the way out."""
+    (tmp_path / "layers.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"layers\.json: cannot be read as numbers of layers; delete it"):
+        worst(run(tmp_path, replace(int8(), layers="layers.json")))
+
+
+def test_a_recipe_is_told_without_the_choices_that_nobody_made():
+    """What is off as usual is left out; what is on, or off against the usual, is told."""
+    recipe = {"flow": "fx", "symmetric": False, "first_layer_float": True, "canonicalize": False}
+    found = layers([replace(int8(), recipe=recipe)])
+    assert found.rows[0][4] == "flow fx, first_layer_float yes, canonicalize no"
+
+
+def test_coverage_that_is_not_known_says_why() -> None:
+    """No share, no dash: the reason."""
+    reason = "how much b (MoE) multiplies cannot be counted"
+    coverage = Coverage(macs_int8=None, layers_int8=1, layers_total=2, unknown=reason)
+    assert coverage_text(coverage) == "not known: how much b (MoE) multiplies cannot be counted"

@@ -1,0 +1,56 @@
+"""What else was measured: one row a case, a column only where some case has something to say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qbench.record.schema import CaseKey, ColdStart, Interference, Latency, Memory, Record, Roofline, Sequential
+from qbench.report.measurement_table import details
+
+
+def record(name="a", **changes):
+    key = CaseKey(id=name, model="m", mode="static", backend="x86", threads=1, batch_size=1)
+    latency = Latency(
+        p50_seconds=1e-3,
+        p50_low=None,
+        p50_high=None,
+        p90_seconds=None,
+        p99_seconds=None,
+        mean_seconds=1e-3,
+        n=1234,
+        effective_n=800.4,
+    )
+    return replace(Record(case=key, status="ok", latency=latency), **changes)
+
+
+def test_columns_without_content_are_left_out():
+    """A record that knows only its calls has two columns beside its name."""
+    found = details([record()])
+    assert found.columns == ("case", "calls", "worth independent")
+    assert found.rows == (("a", "1,234", "800"),)
+
+
+def test_everything_that_is_known_is_shown():
+    """Each field of the record has its place; what another case lacks is a dash."""
+    full = record(
+        "full",
+        cold_start=ColdStart(load_seconds=0.02, first_call_seconds=0.03, next_calls_seconds=0.001),
+        memory=Memory(loaded_rss_bytes=100_000_000, peak_rss_bytes=None),
+        interference=Interference(blocks=3, involuntary_switches=5, page_faults=None),
+        sequential=Sequential(mean_seconds=0.002, n=100, speedup=1.5),
+        roofline=Roofline(macs=1000, peak_fraction=0.41),
+        throughput_per_second=1000.0,
+    )
+    found = details([full, record("bare")])
+    row = dict(zip(found.columns, found.rows[0], strict=True))
+    assert row["of this core's peak"] == "41.0 %"
+    assert row["sequential mean"] == "2.00 ms (n = 100)"
+    assert row["switched away"] == "5"
+    assert "page faults" not in row
+    assert "memory, peak" not in row
+    assert dict(zip(found.columns, found.rows[1], strict=True))["load"] == "—"
+
+
+def test_failed_and_skipped_cases_have_no_row():
+    """What was not measured has nothing else measured."""
+    assert details([replace(record(), status="failed"), replace(record(), latency=None)]).rows == ()

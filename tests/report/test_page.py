@@ -1,0 +1,448 @@
+"""Rules of qbench/report: the answer, the tables, summary.md, results.csv and the HTML page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_records import (
+    CASE,
+    RUN_V1,
+    accuracy,
+    failed,
+    fp32,
+    info,
+    int8,
+    latency,
+    same_as_golden,
+    skipped,
+    speedup,
+)
+from made_runs import Page, hostile_run, run_folder
+
+from qbench import formatting
+from qbench.errors import QbenchError, UsageError
+from qbench.progress.table import align
+from qbench.progress.terminal import CONTROL
+from qbench.record import jsonl
+from qbench.record.schema import Fastest, InputFit, Record, Spread
+from qbench.record.stored_run import MetricInfo, RunInfo, read_run
+from qbench.report import recommendation, table, text
+from qbench.report.build import build_report, judge
+from qbench.stats.interval_type import Interval
+
+TOP1 = MetricInfo(name="top1")
+
+
+def only(records: list[Record], margin: float | None = 1.0) -> recommendation.Answer:
+    """The single answer on some records."""
+    (found,) = recommendation.answers(recommendation.judge(records, TOP1, margin))
+    return found
+
+
+# --- the answer --------------------------------------------------------------------------------------------
+
+LOSSY = accuracy(harmful=60)
+OPEN = accuracy(harmful=9, beneficial=2)
+QAT = "net/qat/onednn/t1/b1"
+
+
+@pytest.mark.parametrize(
+    ("records", "verdict", "headline"),
+    [
+        ([fp32(), int8()], "ship", "Ship static · onednn."),
+        ([fp32(), int8(accuracy=LOSSY), int8(QAT, latency=latency(0.002))], "ship", "Ship qat · onednn."),
+        ([fp32(), int8(coverage=0.0), int8(QAT, latency=latency(0.002))], "ship", "Ship qat · onednn."),
+        ([fp32(), int8(accuracy=OPEN)], "undecided", "Undecided on static · onednn, the fastest candidate."),
+        ([fp32(), int8(accuracy=None)], "undecided", "Undecided on static · onednn, the fastest candidate."),
+        (
+            [fp32(), int8(accuracy=LOSSY)],
+            "none qualifies",
+            "None qualifies: static · onednn loses more accuracy than the margin of 1 points.",
+        ),
+        (
+            [fp32(), int8(coverage=0.0)],
+            "none qualifies",
+            "None qualifies: in no candidate does any multiply-accumulate run in int8.",
+        ),
+        ([fp32(), failed()], "no answer", "No answer: no int8 case was measured (1 failed)."),
+        ([skipped()], "no answer", "No answer: no int8 case was measured (1 skipped)."),
+        (
+            [fp32(), int8(latency=latency(0.003))],
+            "keep fp32",
+            "Keep fp32 on torch (2.50 ms a call) unless size decides: the fastest int8 that holds its accuracy, "
+            "static · onednn, takes 3.00 ms.",
+        ),
+    ],
+)
+def test_the_answer(records: list[Record], verdict: str, headline: str) -> None:
+    """The fastest variant that runs in int8 and is not inferior; else plainly why there is none."""
+    found = only(records)
+    assert (found.verdict, found.headline) == (verdict, headline)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(1.05, 1.3, "ship"), (0.9, 1.3, "undecided"), (1.0, 1.3, "undecided"), (None, None, "ship")],
+)
+def test_a_speed_up_that_may_be_none_ships_nothing(low: float | None, high: float | None, verdict: str) -> None:
+    """Where the interval on the speed-up over the fastest fp32 holds 1, the answer says so and how to decide."""
+    faster = Fastest(baseline="net/fp32/torch/t1/b1", value=1.1, low=low, high=high)
+    found = only([fp32(), int8(speedup_fastest=faster)])
+    assert found.verdict == verdict
+    if verdict == "undecided":
+        assert "static · onednn, which holds its accuracy: 1.1" in found.headline
+        assert "measure.max_seconds" in found.headline
+
+
+@pytest.mark.parametrize(("high", "verdict"), [(0.4, "keep fp32"), (1.2, "undecided")])
+def test_what_is_slower_than_fp32_needs_no_more_examples(high: float, verdict: str) -> None:
+    """Where accuracy is open but the case is slower than fp32 for certain, fp32 stays."""
+    slower = Fastest(baseline="net/fp32/torch/t1/b1", value=0.3, low=0.25, high=high)
+    found = only([fp32(), int8(accuracy=OPEN, latency=latency(0.009), speedup_fastest=slower)])
+    assert found.verdict == verdict
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(0.643, "keep fp32"), (0.9, "undecided"), (1.3, "undecided")])
+def test_what_is_much_slower_without_an_interval_keeps_fp32(value: float, verdict: str) -> None:
+    """0.643 times as fast, one after the other: no interval says so, but more than processes differ. 0.9 is no more
+    than noise may make."""
+    alone = speedup(value, low=None, high=None, protocol="sequential", control=None)
+    found = only([fp32(), int8(accuracy=OPEN, latency=latency(0.0025 / value), speedup=alone)])
+    assert found.verdict == verdict
+    assert found.headline.startswith("Keep fp32 on torch" if verdict == "keep fp32" else "Undecided on static")
+
+
+def test_the_answer_names_what_was_passed_over_and_what_is_close() -> None:
+    """A faster variant that loses is named with its fault; a rival within the intervals is too close to call."""
+    lossy = int8("net/static/x86/t1/b1", latency=latency(0.0005), accuracy=LOSSY, speedup=speedup(5.0))
+    rival = int8(QAT, latency=latency(0.00101), speedup=speedup(2.48))
+    notes = " ".join(only([fp32(), int8(), rival, lossy]).notes)
+    assert "passed over since they lose more accuracy than the margin: static · x86." in notes
+    assert "Too close to call on latency: qat · onednn." in notes
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"control": None}, "control was not measured"),
+        ({"control": Interval(value=1.03, low=1.01, high=1.05)}, "1.03 [1.01, 1.05] where 1 is true"),
+        ({"steady": False}, "not steady"),
+        ({"protocol": "sequential", "control": None}, "protocol sequential"),
+    ],
+)
+def test_the_answer_doubts_what_does_not_vouch_for_itself(changes: dict[str, Any], said: str) -> None:
+    """A pick whose control or series is off is still named, with the doubt beside it."""
+    assert said in " ".join(only([fp32(), int8(speedup=speedup(**changes))]).notes)
+
+
+def test_without_a_readable_suite_the_answer_is_undecided() -> None:
+    """The margin is in the suite; without it no variant is called good or bad."""
+    found = only([fp32(), int8()], margin=None)
+    assert found.verdict == "undecided"
+    assert "cannot be read" in found.notes[0]
+
+
+def test_each_setting_has_its_own_answer() -> None:
+    """Threads and batch sizes are decided apart."""
+    judged = recommendation.judge(
+        [int8(), int8("net/static/onednn/t2/b1"), int8("other/static/onednn/t1/b8")], TOP1, 1.0
+    )
+    assert [text.setting_name(one.setting) for one in recommendation.answers(judged)] == [
+        "net, 1 thread, batch 1",
+        "net, 2 threads, batch 1",
+        "other, 1 thread, batch 8",
+    ]
+
+
+# --- words and tables --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("interval", "shown"),
+    [
+        (Interval(value=2.5134, low=2.46, high=2.57), "2.51 [2.46, 2.57]"),
+        (Interval(value=2.5134, low=2.501, high=2.526), "2.513 [2.501, 2.526]"),
+        (Interval(value=17.2, low=11.4, high=23.9), "17 [11, 24]"),
+        (Interval(value=1234.4, low=900.0, high=1500.0), "1234 [900, 1500]"),
+        (Interval(value=0.012345), "0.0123"),
+        (Interval(value=-0.0001, low=-0.3, high=0.3), "0.0 [-0.3, 0.3]"),
+    ],
+)
+def test_digits_follow_the_interval(interval: Interval, shown: str) -> None:
+    """No digit is shown that the interval does not support; three where there is none; never a negative zero."""
+    assert formatting.with_limits(interval) == shown
+
+
+@given(st.floats(-1e5, 1e5), st.floats(1e-4, 1e4), st.floats(1e-4, 1e4))
+def test_shown_limits_keep_their_order(value: float, below: float, above: float) -> None:
+    """Rounding never puts the estimate outside its limits."""
+    shown = formatting.with_limits(Interval(value=value, low=value - below, high=value + above))
+    middle, low, high = (float(number) for number in re.findall(r"-?\d+\.?\d*", shown))
+    assert low <= middle <= high
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (formatting.duration(None), "—"),
+        (formatting.duration(0.00131), "1.31 ms"),
+        (formatting.duration(127.0), "2 min 7 s"),
+        (formatting.size(999), "999 B"),
+        (formatting.size(31_337), "31.3 kB"),
+        (formatting.size(None), "—"),
+        (formatting.share(1.0), "100 %"),
+        (formatting.share(0.99999), "99.9 %"),
+        (formatting.share(1e-9), "0.1 %"),
+        (formatting.share(0.0), "0 %"),
+        (formatting.share(None), "—"),
+    ],
+)
+def test_units(shown: str, expected: str) -> None:
+    """Scaled only for a reader; null is a dash; a share short of all is never called all."""
+    assert shown == expected
+
+
+def test_frame_has_every_column_in_si_units_whatever_was_measured() -> None:
+    """A failed case alone still has the columns of a measured one, all null."""
+    full, bare, none = table.frame([fp32(), int8()]), table.frame([failed()]), table.frame([])
+    fixed = [column for column in full.columns if not column.startswith(("observed.", "recipe.", "elapsed"))]
+    assert list(bare.columns) == fixed == list(none.columns)
+    assert full.loc[1, "latency.p50_seconds"] == 0.001
+    assert full.loc[1, "artifact.coverage.float_layers"] == "fc"
+    assert bare["latency.p50_seconds"].isna().all()
+
+
+def test_null_is_a_dash_and_never_zero() -> None:
+    """A case of which nothing is known shows dashes alone."""
+    empty = replace(int8(), latency=None, speedup=None, artifact=None, accuracy=None)
+    shown = table.presentation(recommendation.judge([empty], TOP1, 1.0)).iloc[0]
+    assert set(shown) == {"—", "not judged"}
+
+
+def test_terminal_table_is_golden() -> None:
+    """What `qbench run` prints for the run of schema 1."""
+    run = read_run(RUN_V1)
+    assert same_as_golden("report_terminal.txt", align(text.terminal(judge(run))) + "\n")
+
+
+# --- the files ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of schema 1 with its three files, compared with itself."""
+    folder = tmp_path_factory.mktemp("report") / "run"
+    shutil.copytree(RUN_V1, folder)
+    assert build_report(folder, other=RUN_V1) == folder / "report.html"
+    return folder
+
+
+def test_summary_is_golden(built: Path) -> None:
+    """The whole of summary.md, comparison included."""
+    assert same_as_golden("report_summary.md", (built / "summary.md").read_text(encoding="utf-8"))
+
+
+def test_results_hold_raw_values(built: Path) -> None:
+    """Every case is a row, and numbers are what the record holds, unrounded."""
+    with (built / "results.csv").open(newline="", encoding="utf-8") as file:
+        rows = {row["case.id"]: row for row in csv.DictReader(file)}
+    records = {record.case.id: record for record in jsonl.read(RUN_V1)}
+    assert rows.keys() == records.keys()
+    for case, record in records.items():
+        shown = rows[case]["latency.p50_seconds"]
+        assert (float(shown) if shown else None) == (record.latency.p50_seconds if record.latency else None)
+
+
+def test_a_report_is_made_from_stored_files_alone_and_the_same_each_time(built: Path) -> None:
+    """Building again changes no byte."""
+    names = ("report.html", "summary.md", "results.csv")
+    before = {name: (built / name).read_bytes() for name in names}
+    build_report(built, other=RUN_V1)
+    assert {name: (built / name).read_bytes() for name in names} == before
+
+
+def test_no_request_leaves_the_page(built: Path) -> None:
+    """No address outside the page in any attribute or style, and a policy that forbids all loading."""
+    source = (built / "report.html").read_text(encoding="utf-8")
+    page = Page(source)
+    for _tag, attributes in page.tags:
+        for name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("#", "data:")), value
+    assert not re.search(r"https?://|url\((?!#)|@import", source)
+    policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert str(policy).startswith("default-src 'none'; ")
+    assert "unsafe-eval" not in str(policy)
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+
+
+def test_the_page_is_accessible_by_structure(built: Path) -> None:
+    """One h1, a caption and scopes in every table, a name and description in every drawing, ids used once."""
+    page = Page((built / "report.html").read_text(encoding="utf-8"))
+    assert len(page.all("h1")) == 1
+    assert len(page.all("caption")) == len(page.all("table")) > 0
+    assert all(attributes.get("scope") in ("col", "row") for attributes in page.all("th"))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    drawings = page.all("svg")
+    assert len(drawings) == 4
+    for drawing in drawings:
+        assert drawing["role"] == "img"
+        assert set(str(drawing["aria-labelledby"]).split()) <= set(ids)
+
+
+def test_the_answer_comes_first_and_everything_is_there(built: Path) -> None:
+    """Headings in the order of a decider's questions, and the words of the parts that explain."""
+    source = (built / "report.html").read_text(encoding="utf-8")
+    headings = re.findall(r"<h2[^>]*>(.*?)</h2>", source)
+    assert headings == [
+        "The answer",
+        "fp32 and int8, case by case",
+        "Plots",
+        "Which answers flipped",
+        "Compared with v1",
+        "Failed and skipped",
+        "What runs in int8, and what stayed in float",
+        "What else was measured",
+        "How it was measured",
+        "Machine and versions",
+        "The suite",
+    ]
+    for words in ("Ship static · onnxruntime.", "closed-loop service time", "killed by signal 9", "AMD EPYC 9R14",
+                  "block.conv1", "max_regression: 5%", "second copy of the fp32"):  # fmt: skip
+        assert words in source
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    """Names and reasons open no element, close no drawing and reach no attribute, in HTML, SVG and Markdown."""
+    folder = hostile_run(tmp_path / "run")
+    source = build_report(folder, other=folder).read_text(encoding="utf-8")
+    page = Page(source)
+    assert len(page.all("script")) == 1
+    assert page.all("img") == []
+    assert not CONTROL.search(source)
+    assert source.count("</svg>") == len(page.all("svg"))
+    assert any('<script>alert("x")</script>' in words for words in page.words)
+    for drawing in re.findall(r"<svg.*?</svg>", source, flags=re.DOTALL):
+        ElementTree.fromstring(drawing)  # well-formed
+    summary = (folder / "summary.md").read_text(encoding="utf-8")
+    outside_code = re.sub(r"`[^`]*`", "", summary)
+    assert "<script>" not in outside_code
+    assert "<img" not in outside_code
+
+
+def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
+    """What a spreadsheet would run gets an apostrophe, in every table; numbers, also as text, stay as they are."""
+    case = "=HYPERLINK(1)/static/onednn/t1/b1"
+    good = int8(case, recipe={"flow": "@SUM(A1)", "skip": "\t=1"}, observed={"+key": "-1.5", "other": "-2+3"})
+    build_report(run_folder(tmp_path / "run", [fp32(), good, failed("net/qat/x86/t1/b1", reason="\uff1d1\x1b\u202e")]))
+    for name in ("results.csv", "flips.csv", "classes.csv"):
+        text = (tmp_path / "run" / name).read_text(encoding="utf-8")
+        assert not CONTROL.search(text)
+        cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
+        formulas = [cell for cell in cells if cell[:1] and cell[0] in "=+-@\t\r\uff1d"]
+        assert [cell for cell in formulas if not re.fullmatch(r"-[0-9.e-]+", cell)] == []
+        if name == "results.csv":
+            assert {"'" + case, "'@SUM(A1)", "'\t=1", "-1.5", "'-2+3", "'\uff1d1\ufffd\ufffd"} <= set(cells)
+
+
+@pytest.mark.parametrize(
+    ("records", "described"),
+    [
+        ([], info()),
+        ([], info((CASE,), finished=None)),
+        ([failed(), skipped("net/qat/x86/t1/b1")], info()),
+        ([fp32()], info(metric=None)),
+        ([int8(samples="samples/gone.npz", predictions="predictions/gone.npz")], info()),
+        ([int8(accuracy=None, speedup=None, latency=None, artifact=None)], info()),
+        ([fp32(), int8(speedup=speedup(low=None, high=None, control=None))], info()),
+    ],
+)
+def test_any_run_has_a_report(tmp_path: Path, records: list[Record], described: RunInfo) -> None:
+    """Empty, unfinished, failed, pruned and half-measured runs are reported, not refused."""
+    folder = run_folder(tmp_path / "run", records, described)
+    source = build_report(folder).read_text(encoding="utf-8")
+    assert "The answer" in source
+    assert ("This run is not complete" in source) == (described.finished is None)
+    assert (folder / "summary.md").read_text(encoding="utf-8").startswith("# qbench: demo")
+
+
+def test_many_records_give_a_readable_report(tmp_path: Path) -> None:
+    """Of 500 cases every one is in the tables, and the plots say how many they leave out."""
+    records = [fp32()] + [int8(f"net/static/b{number}/t1/b1") for number in range(499)]
+    source = build_report(run_folder(tmp_path / "run", records)).read_text(encoding="utf-8")
+    assert source.count('<th scope="row" data-sort') == 500
+    assert "459 more are in the tables." in source
+    assert len(source) < 2_000_000
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    """A folder without run.json is named."""
+    with pytest.raises(UsageError, match=r"run\.json"):
+        build_report(tmp_path)
+
+
+def test_every_module_says_its_plots_in_words(built: Path) -> None:
+    """The description of a drawing holds each number that it shows."""
+    source = (built / "report.html").read_text(encoding="utf-8")
+    described = re.search(r'<desc id="speedup-description">(.*?)</desc>', source)
+    assert described is not None
+    assert "static · onnxruntime 2.53 [2.51, 2.56]" in described.group(1)
+
+
+def test_a_report_that_cannot_be_written_says_how_to_get_it(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk loses no record: the message names the command, and no temporary file stays."""
+    folder = tmp_path / "run"
+    shutil.copytree(built, folder)
+    before = sorted(path.name for path in folder.iterdir())
+
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(QbenchError, match=r"No space left on device; the records are kept.*qbench report"):
+        build_report(folder)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_clipped_inputs_are_the_first_thing_that_a_reader_sees(tmp_path: Path) -> None:
+    """In the page above the answer, in summary.md above the tables; the raw numbers stay in results.csv."""
+    values = Spread(least=-1.0, greatest=4.0, mean=0.1, deviation=0.5)
+    fit = InputFit(evaluated=values, calibrated=replace(values, greatest=1.0), low=-1.0, high=1.0, clipped=0.125)
+    record = int8(accuracy=replace(accuracy(), inputs=(fit,)))
+    folder = run_folder(tmp_path / "run", [fp32(), record])
+    build_report(folder)
+    page, summary = ((folder / name).read_text(encoding="utf-8") for name in ("report.html", "summary.md"))
+    said = "12.5 % of the values of the inputs are clipped"
+    assert 0 < page.index('role="alert"') < page.index(said) < page.index("The answer")
+    assert 0 < summary.index("warning: ") < summary.index(said) < summary.index("## ")
+    results = (folder / "results.csv").read_text(encoding="utf-8").splitlines()
+    (row,) = (one for one in csv.DictReader(results) if one["accuracy.inputs"])
+    assert json.loads(row["accuracy.inputs"])["clipped"] == 0.125
+
+
+def test_inputs_that_fit_are_not_mentioned(built: Path) -> None:
+    """No empty box."""
+    assert 'role="alert"' not in (built / "report.html").read_text(encoding="utf-8")
+
+
+def test_examples_that_were_seen_before_are_a_warning(tmp_path: Path) -> None:
+    """Where the suite allows evaluation on calibration or training examples, the report says how many there are."""
+    record = int8(accuracy=replace(accuracy(), shared_examples=120))
+    folder = run_folder(tmp_path / "run", [fp32(), record, int8(QAT, accuracy=replace(accuracy(), shared_examples=0))])
+    build_report(folder)
+    summary = (folder / "summary.md").read_text(encoding="utf-8")
+    assert summary.count("warning: 120 of the 1,000 evaluation examples are calibration or training examples") == 1

@@ -1,0 +1,667 @@
+"""The story of a run on real engines: what a fault costs, what is kept, and how it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbench import suite
+from qbench.cache.clean import clean
+from qbench.errors import CaseError, QbenchError, UsageError
+from qbench.evaluate.predictions import load_predictions
+from qbench.machine.peak import Peak
+from qbench.progress.live import Silent
+from qbench.record import jsonl, schema
+from qbench.run import build_stage, run
+from qbench.run.directory import RunDirectory
+from qbench.run.evaluate_stage import evaluate
+from qbench.run.prepare_stage import prepare
+
+NETWORKS = Path(__file__).parent.parent / "fixtures" / "networks.py"
+
+TEXT = """
+suite: small
+models: [{{name: mine, source: {{python: "{source}:{factory}"}}}}]
+data: {{dataset: {{npz: data.npz}}, calibrate: {{samples: 32}}}}
+matrix: {{modes: {modes}, backends: {backends}}}
+measure: {{max_seconds: 0.5, precision: 20%, processes: 1, cold_starts: 1}}
+limits: {{stage_seconds: {seconds}}}
+"""
+
+
+CASE = schema.CaseKey(id="m/fp32/fake/t1/b1", model="m", mode="fp32", backend="fake", threads=1, batch_size=1)
+
+
+@pytest.fixture(autouse=True)
+def _peak(monkeypatch):
+    """The peak takes seconds to measure and is proven in test_peak."""
+    known = Peak(
+        fp32_flops_per_second=1e11,
+        fp32_kernel="made up",
+        fp32_size=1,
+        int8_ops_per_second=4e11,
+        int8_kernel="made up",
+        int8_size=1,
+        core=None,
+        seconds=0.0,
+        versions={},
+    )
+    monkeypatch.setattr("qbench.machine.peak.measure_peak", lambda *args, **options: known)
+
+
+class Heard:
+    """A progress that remembers."""
+
+    def __init__(self):
+        self.stages, self.steps, self.notes = [], [], []
+
+    def stage(self, name, total):
+        self.stages.append((name, total))
+
+    def advance(self, text, share=None):
+        if share is None:
+            self.steps.append(text)
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "data.npz",
+        train_inputs=rng.random((64, 1, 8, 8), dtype=np.float32),
+        train_labels=np.arange(64) % 10,
+        test_inputs=rng.random((40, 1, 8, 8), dtype=np.float32),
+        test_labels=np.arange(40) % 10,
+    )
+    return tmp_path
+
+
+def write(
+    folder, *, source=NETWORKS, factory="perceptron", modes="[fp32, static]", backends="[torch, onednn]", seconds=120
+):
+    file = folder / "s.yaml"
+    text = TEXT.format(source=source, factory=factory, modes=modes, backends=backends, seconds=seconds)
+    file.write_text(text)
+    return file
+
+
+def go(file, folder, **changes):
+    options = {"out": folder / "reports", "only": None, "resume": None, "jobs": None, "progress": Silent()}
+    return run.run(suite.read(file), **options | changes)
+
+
+def test_the_numbers_of_layers_are_kept_where_the_suite_asks(folder):
+    """`evaluate.layers=true`: SQNR and cosine of each layer lie in the run and in its report; else nowhere."""
+    file = write(folder)
+    asked = run.run(
+        suite.read(file, ["evaluate.layers=true"]),
+        out=folder / "reports", only=None, resume=None, jobs=None, progress=Silent(),
+    )  # fmt: skip
+    int8 = by_case(asked)["static/onednn/t1/b1"]
+    numbers = json.loads((asked.folder / int8.layers).read_text())
+    assert len(numbers) == 2
+    assert all(one["sqnr_db"] > 10 and one["cosine"] > 0.9 for one in numbers)
+    assert by_case(asked)["fp32/torch/t1/b1"].layers is None
+    plain = by_case(go(file, folder))["static/onednn/t1/b1"]
+    assert plain.layers is None
+
+
+def test_latest_is_a_run_that_has_something_to_show(folder, monkeypatch):
+    """A run that is killed before its first record leaves `latest` where it was."""
+    first = go(write(folder), folder)
+    link = first.folder.parent / "latest"
+    assert link.resolve() == first.folder
+    monkeypatch.setattr(run, "_run_stages", lambda context, elapsed: None)  # as if it were killed here
+    second = go(write(folder), folder)
+    assert second.folder != first.folder
+    assert link.resolve() == first.folder
+
+
+def test_a_run_folder_is_there_whole_or_not_at_all(folder, monkeypatch):
+    """A run that is killed while its folder is made leaves none that is no run; what it left goes with a later one."""
+    reports = folder / "reports" / "small"
+    left = reports / ".20250101T000000Z-0000.12345"
+    left.mkdir(parents=True)
+    os.utime(left, (0, 0))
+    monkeypatch.setattr(run, "_run_stages", lambda context, elapsed: None)
+    result = go(write(folder), folder)
+    assert [path.name for path in reports.iterdir()] == [result.folder.name]
+    assert {path.name for path in result.folder.iterdir()} == {"run.json", "samples", "predictions"}
+
+    def killed(self, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        go(write(folder), folder)
+    assert [path.name for path in reports.glob("2*")] == [result.folder.name]
+
+
+def test_latest_is_never_an_earlier_run_again(tmp_path):
+    """An older run that is resumed is not the latest; a temporary link of a killed run is in nobody's way."""
+    folders = [tmp_path / name for name in ("20250101T000000Z-0000", "20260101T000000Z-ab12")]
+    for path in folders:
+        path.mkdir()
+        (path / "run.json").write_text("{}")
+    (tmp_path / f".latest-{folders[1].name}").symlink_to("nowhere")
+    failed = schema.Record(case=CASE, status="failed", stage="build", reason="no")
+    for path in reversed(folders):
+        RunDirectory(path).append(failed)
+    assert (tmp_path / "latest").resolve() == folders[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*[path.name for path in folders], "latest"]
+
+
+def test_what_killed_parts_of_a_run_left_goes_at_its_end(folder):
+    """Samples of a group that a resumed run has no longer, and files that were not whole yet."""
+    first = go(write(folder), folder)
+    left = [
+        first.folder / "samples" / f"partial-{'a' * 64}",
+        first.folder / "samples" / f".partial-{'b' * 64}",
+        first.folder / ".run.json.12345",
+        first.folder / "predictions" / ".mine.npz.12345",
+    ]
+    for path in left[:2]:
+        path.mkdir()
+        (path / "0.npz").write_bytes(b"")
+    for path in left[2:]:
+        path.write_bytes(b"")
+    (first.folder / ".notes").write_text("the user's own")
+    go(write(folder), folder, resume=first.folder)
+    assert not any(path.exists() for path in left)
+    assert (first.folder / ".notes").exists()
+
+
+def test_nobody_empties_the_cache_of_a_run(folder):
+    """From its first stage to its last a run needs what it built: `qbench clean` beside it removes nothing."""
+    refused = []
+
+    class Cleaning(Heard):
+        def stage(self, name, total):
+            with pytest.raises(UsageError, match="uses this cache, so nothing was removed"):
+                clean()
+            refused.append(name)
+
+    assert go(write(folder), folder, progress=Cleaning()).exit_code == 0
+    assert refused == ["prepare", "build", "evaluate", "measure"]
+    clean(dry_run=True)
+
+
+def by_case(result):
+    return {one.case.id.removeprefix("mine/"): one for one in result.records}
+
+
+def test_a_run_ends_with_a_complete_record_for_every_case(folder):
+    """Everything that design.md section 5 names is there, measured, and adds up."""
+    heard = Heard()
+    result = go(write(folder), folder, progress=heard)
+    assert result.exit_code == 0
+    found = by_case(result)
+    assert set(found) == {"fp32/torch/t1/b1", "static/onednn/t1/b1"}
+    int8 = found["static/onednn/t1/b1"]
+    assert int8.status == "ok"
+    assert int8.artifact.coverage.macs_int8 == 1.0
+    assert int8.artifact.size_bytes > 0
+    assert int8.speedup.baseline == "mine/fp32/torch/t1/b1"
+    assert int8.speedup.low <= int8.speedup.value <= int8.speedup.high
+    assert int8.speedup.control is not None
+    assert int8.latency.n > 0
+    assert int8.throughput_per_second == pytest.approx(1 / int8.latency.p50_seconds)
+    assert int8.observed["threads"] == 1
+    assert int8.observed["engine"] == "onednn"
+    assert len(int8.observed["affinity"]) == 1
+    assert int8.accuracy.n == 40
+    assert int8.accuracy.delta is not None
+    assert int8.roofline.macs == 64 * 32 + 32 * 10
+    assert 0 < int8.roofline.peak_fraction < 1
+    assert int8.speedup_fastest.baseline == "mine/fp32/torch/t1/b1"
+    assert int8.cold_start.processes >= 1
+    assert int8.interference.blocks > 0
+    assert int8.cold_start.load_seconds > 0
+    assert (result.folder / int8.samples).exists()
+    assert (result.folder / int8.predictions).exists()
+    assert int8.recipe["calibrator"] == "histogram"
+    assert found["fp32/torch/t1/b1"].speedup is None
+    assert set(int8.elapsed_seconds) == {"build", "evaluate", "measure"}
+    content = json.loads((result.folder / "run.json").read_text())
+    assert content["finished"]
+    assert content["suite"]["text"] == (folder / "s.yaml").read_text()
+    assert (folder / "reports/small/latest").resolve() == result.folder.resolve()
+    assert [name for name, _ in heard.stages] == ["prepare", "build", "evaluate", "measure"]
+
+
+def test_a_calibration_subset_scores_as_a_run_with_its_seed_does(folder):
+    """On a real engine: the second subset's artifact, predictions and score are those of a suite with its seed."""
+    file = write(folder)
+    outcomes = []
+    for overrides in (["data.calibrate.seeds=2"], ["data.calibrate.seed=1"]):
+        read = suite.read(file, overrides)
+        context = run.open_run(read, out=folder / "reports", only=None, resume=None, jobs=2, progress=Silent())
+        prepared = prepare(context)
+        built = build_stage.build_variants(context, prepared)
+        outcomes.append((context.directory.path, built, evaluate(context, prepared, built)))
+    (path, both, scores), (alone_path, alone, alone_scores) = outcomes
+    spread = scores["mine/static/onednn/t1/b1"].accuracy.calibration
+    assert spread.seeds == (0, 1)
+    assert alone_scores["mine/static/onednn/t1/b1"].accuracy.value == spread.values[1]
+    recalibrated = both["mine/static/onednn"].recalibrated[0].artifact
+    assert alone["mine/static/onednn"].artifact == replace(recalibrated, fresh=False)
+    outputs = [load_predictions(path / name)["outputs"] for name in spread.predictions]
+    shipped = load_predictions(alone_path / "predictions/mine__static__onednn.npz")["outputs"]
+    assert np.array_equal(outputs[1], shipped)
+    assert not np.array_equal(outputs[0], outputs[1])
+
+
+def test_a_finished_run_resumes_to_nothing(folder):
+    """Resuming does only what is not done."""
+    file = write(folder)
+    first = go(file, folder)
+    heard = Heard()
+    again = go(file, folder, resume=first.folder, progress=heard)
+    assert again.records == first.records
+    assert heard.steps == []
+
+
+def test_a_lost_case_is_measured_again_and_nothing_else(folder):
+    """A record that a kill has torn off is made again; the others stay as they are."""
+    file = write(folder, backends="[torch, onednn, qnnpack]")
+    first = go(file, folder)
+    records = first.folder / jsonl.RECORDS
+    lines = records.read_text().splitlines(keepends=True)
+    lost = [line for line in lines if "static/qnnpack" in line]
+    records.write_text("".join(line for line in lines if line not in lost) + lost[0][: len(lost[0]) // 2])
+    again = by_case(go(file, folder, resume=first.folder))
+    before = by_case(first)
+    assert set(again) == set(before)
+    assert again["static/onednn/t1/b1"] == before["static/onednn/t1/b1"]
+    assert again["static/qnnpack/t1/b1"].status == "ok"
+
+
+def test_resuming_another_suite_is_refused(folder):
+    """A changed suite would mix two runs in one folder."""
+    first = go(write(folder), folder)
+    with pytest.raises(UsageError, match="another text of the suite"):
+        go(write(folder, seconds=121), folder, resume=first.folder)
+
+
+def test_resuming_what_is_no_run_is_refused(folder):
+    """The message names the folder."""
+    with pytest.raises(UsageError, match="the folder of a run"):
+        go(write(folder), folder, resume=folder)
+
+
+BUILD_FAULTS = {
+    "kill": ("os.kill(os.getpid(), 9)", "SIGKILL"),
+    "leave": ("os._exit(7)", "exit code 7"),
+    "raise": ("raise ValueError('from the user')", "from the user"),
+    "memory": ("bytearray(10**15)", "ran out of memory"),
+    "hang": ("time.sleep(600)", "took longer than 15 s"),
+}
+
+
+@pytest.mark.parametrize("fault", BUILD_FAULTS)
+def test_a_model_that_breaks_its_worker_fails_alone(folder, fault):
+    """Whatever the user's code does to its process, the run goes on and the other model is measured."""
+    action, words = BUILD_FAULTS[fault]
+    (folder / "bad.py").write_text(
+        f"import os, time, torch\ndef build():\n    {action}\n    return torch.nn.Linear(64, 10)\n"
+    )
+    file = write(folder, seconds=15)
+    text = file.read_text().replace("models: [", 'models: [{name: bad, source: {python: "bad.py:build"}}, ')
+    file.write_text(text)
+    result = go(file, folder)
+    status = {one.case.id: one for one in result.records}
+    assert status["bad/static/onednn/t1/b1"].status == "failed"
+    assert words in status["bad/fp32/torch/t1/b1"].reason
+    assert status["bad/fp32/torch/t1/b1"].stage == "model"
+    assert status["mine/static/onednn/t1/b1"].status == "ok"
+    assert result.exit_code == 1
+
+
+def test_an_int8_case_without_int8_fails_with_the_reason(folder):
+    """Coverage 0 in an int8 mode is a failure, and fp32 is measured all the same."""
+    (folder / "plain.py").write_text(
+        "import torch\n"
+        "class Plain(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.w = torch.nn.Parameter(torch.ones(64, 10))\n"
+        "    def forward(self, x):\n"
+        "        return torch.flatten(x, 1) @ self.w\n"
+        "def build():\n"
+        "    return Plain()\n"
+    )
+    found = by_case(go(write(folder, source="plain.py", factory="build"), folder))
+    assert found["static/onednn/t1/b1"].status == "failed"
+    assert "nothing runs in int8" in found["static/onednn/t1/b1"].reason
+    assert found["fp32/torch/t1/b1"].status == "ok"
+
+
+def test_data_that_cannot_be_read_fails_every_case_once(folder):
+    """One reason, one record for each case, exit code 1."""
+    (folder / "data.npz").write_bytes(b"not a zip")
+    result = go(write(folder), folder)
+    assert {one.status for one in result.records} == {"failed"}
+    assert {one.stage for one in result.records} == {"data"}
+    assert len({one.reason for one in result.records}) == 1
+    assert result.exit_code == 1
+
+
+def test_skips_are_records_with_their_reason(folder):
+    """A cell that cannot exist is recorded, and does not fail the run."""
+    result = go(write(folder, modes="[fp32, dynamic]", backends="[torch, openvino]"), folder)
+    found = by_case(result)
+    assert found["dynamic/openvino/t1/b1"].status == "skipped"
+    assert found["dynamic/openvino/t1/b1"].stage == "plan"
+    assert result.exit_code == 0
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(folder):
+    """The message names the folder and the option."""
+    (folder / "reports").write_text("a file")
+    with pytest.raises(UsageError, match="--out"):
+        go(write(folder), folder)
+
+
+def test_a_cache_that_cannot_be_written_is_refused_before_anything_runs(folder, monkeypatch):
+    """The message names the folder and the variable."""
+    (folder / "cache").write_text("a file")
+    monkeypatch.setenv("QBENCH_CACHE", str(folder / "cache"))
+    with pytest.raises(UsageError, match="QBENCH_CACHE"):
+        go(write(folder), folder)
+
+
+def test_ctrl_c_keeps_what_is_known_and_tells_how_to_go_on(folder):
+    """An interrupt ends with exit code 130 and the command that resumes."""
+
+    class Interrupting(Heard):
+        def stage(self, name, total):
+            super().stage(name, total)
+            if name == "measure":
+                raise KeyboardInterrupt
+
+    heard = Interrupting()
+    file = write(folder)
+    result = go(file, folder, progress=heard)
+    assert result.interrupted
+    assert result.exit_code == 130
+    assert result.resume is not None
+    assert f"--resume {result.folder}" in result.resume
+    assert json.loads((result.folder / "run.json").read_text())["finished"] is None
+    resumed = go(file, folder, resume=result.folder)
+    assert {one.status for one in resumed.records} == {"ok"}
+
+
+def test_the_resume_command_repeats_filter_and_overrides(folder):
+    """What was given once need not be remembered."""
+    one = suite.read(write(folder), ["measure.seed=3"])
+    command = RunDirectory(Path("reports/x y")).resume_command(one, "*/static/*")
+    assert command == f"qbench run {folder}/s.yaml --filter '*/static/*' --set measure.seed=3 --resume 'reports/x y'"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_killed_parent_leaves_no_child_and_resumes(folder):
+    """kill -9 of qbench: every child ends by itself, and --resume finishes the run."""
+    (folder / "slow.py").write_text(
+        "import time, torch\n"
+        "from pathlib import Path\n"
+        "def build():\n"
+        "    if not Path(__file__).with_name('go').exists():\n"
+        "        Path(__file__).with_name('started').touch()\n"
+        "        time.sleep(600)\n"
+        "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
+    )
+    file = write(folder, source="slow.py", factory="build")
+    command = [sys.executable, "-m", "qbench", "run", str(file), "--out", str(folder / "reports"), "--quiet"]
+    parent = subprocess.Popen(command, cwd=folder, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not (folder / "started").exists() and time.monotonic() < deadline:
+        os.sched_yield()
+    parent.send_signal(signal.SIGKILL)
+    parent.wait(10)
+    while members(parent.pid) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert members(parent.pid) == []
+    (folder / "go").touch()
+    stopped = next(path for path in (folder / "reports/small").iterdir() if not path.is_symlink())
+    assert {one.status for one in go(file, folder, resume=stopped).records} == {"ok"}
+
+
+def members(session):
+    """The living processes of a session (a zombie that nobody has waited for is not living)."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(stat.parent.name)
+    return found
+
+
+def test_two_runs_at_once_share_one_cache(folder, tmp_path_factory, monkeypatch):
+    """Both end with every case ok, and the cache holds each artifact once."""
+    cache_folder = tmp_path_factory.mktemp("shared")
+    monkeypatch.setenv("QBENCH_CACHE", str(cache_folder))
+    file = write(folder)
+    command = [sys.executable, "-m", "qbench", "run", str(file), "--quiet", "--out"]
+    both = [subprocess.Popen([*command, str(folder / name)], cwd=folder, stdout=subprocess.PIPE) for name in "ab"]
+    for one in both:
+        one.communicate(timeout=180)
+    assert [one.returncode for one in both] == [0, 0]
+    keys = [{one.artifact.key for one in jsonl.read(folder / name / "small/latest")} for name in "ab"]
+    assert keys[0] == keys[1]
+    assert {path.name for path in (cache_folder / "artifacts").iterdir()} == keys[0]
+
+
+@pytest.mark.parametrize("damage", ["artifacts", "weights", "data"])
+def test_a_damaged_cache_entry_is_rebuilt_in_passing(folder, tmp_path_factory, monkeypatch, damage):
+    """The second run finds a changed file, makes it again, and ends ok."""
+    cache_folder = tmp_path_factory.mktemp("damaged")
+    monkeypatch.setenv("QBENCH_CACHE", str(cache_folder))
+    file = write(folder, backends="[torch]", modes="[fp32]")
+    go(file, folder)
+    entry = next((cache_folder / damage).iterdir())
+    victim = next(path for path in sorted(entry.iterdir()) if path.name != "manifest.json")
+    victim.write_bytes(b"damaged")
+    heard = Heard()
+    assert {one.status for one in go(file, folder, progress=heard).records} == {"ok"}
+    assert victim.read_bytes() != b"damaged"
+    assert any("damaged" in note for note in heard.notes)
+
+
+def test_ctrl_c_during_a_long_build_stops_at_once_and_fails_nothing(folder):
+    """Children at work are ended, no case is recorded as failed, and resuming finishes the run."""
+    (folder / "slow.py").write_text(
+        "import time, torch\n"
+        "from pathlib import Path\n"
+        "def build():\n"
+        "    if not Path(__file__).with_name('go').exists():\n"
+        "        Path(__file__).with_name('started').touch()\n"
+        "        time.sleep(600)\n"
+        "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
+    )
+    file = write(folder, source="slow.py", factory="build")
+    command = [sys.executable, "-m", "qbench", "run", str(file), "--out", str(folder / "reports")]
+    running = subprocess.Popen(
+        command,
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell starts background jobs with SIGINT ignored, and the tests may run in one.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 60
+    while not (folder / "started").exists() and time.monotonic() < deadline:
+        os.sched_yield()
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "--resume" in said
+    assert "Traceback" not in said
+    (stopped,) = (folder / "reports/small").iterdir()  # no `latest`: there is nothing to show yet
+    assert not (stopped / jsonl.RECORDS).exists()
+    (folder / "go").touch()
+    assert {one.status for one in go(file, folder, resume=stopped).records} == {"ok"}
+
+
+def test_a_full_disk_keeps_what_was_recorded(folder, monkeypatch):
+    """When a record cannot be written the run ends with what to do, and earlier records stay."""
+    file = write(folder)
+    first = go(file, folder)
+    real = jsonl.append
+    calls = []
+
+    def full(path, one):
+        calls.append(one)
+        if len(calls) > 1:
+            raise OSError(28, "No space left on device")
+        real(path, one)
+
+    monkeypatch.setattr(jsonl, "append", full)
+    with pytest.raises(QbenchError, match=r"No space left on device.*--resume"):
+        go(file, folder)
+    monkeypatch.undo()
+    assert len(jsonl.read(folder / "reports/small/latest")) == 1
+    assert len(first.records) == 2
+
+
+def test_a_warm_cache_serves_other_evaluation_examples(folder):
+    """The proof of bit-equality does not depend on which examples a suite evaluates."""
+    file = write(folder, modes="[fp32]", backends="[torch]")
+    go(file, folder)
+    read = suite.read(file, ["data.evaluate.samples=7", "data.evaluate.seed=5"])
+    options = {"out": folder / "reports", "only": None, "resume": None, "jobs": None, "progress": Silent()}
+    again = run.run(read, **options)
+    assert [(one.status, one.accuracy.n, one.artifact.cached) for one in again.records] == [("ok", 7, True)]
+
+
+def test_a_network_that_reads_a_configuration_is_told_apart(folder):
+    """Neither code nor weights differ, but what the network gives does: it is another model."""
+    (folder / "net.py").write_text(
+        "import pathlib, torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self, sign):\n"
+        "        super().__init__()\n"
+        "        self.head, self.sign = torch.nn.Linear(64, 10), sign\n"
+        "    def forward(self, x):\n"
+        "        return self.head(torch.flatten(x, 1)) * self.sign\n"
+        "def build():\n"
+        "    return Net(float(pathlib.Path(__file__).with_name('sign.txt').read_text()))\n"
+    )
+    file = write(folder, source="net.py", factory="build", modes="[fp32]", backends="[torch]")
+    keys = set()
+    for sign in ("1", "-1"):
+        (folder / "sign.txt").write_text(sign)
+        keys.add(go(file, folder).records[0].artifact.key)
+    assert len(keys) == 2
+
+
+def lose(run_folder, case):
+    """Takes one case's record out, as a kill before it would have."""
+    records = run_folder / jsonl.RECORDS
+    lines = records.read_text().splitlines(keepends=True)
+    records.write_text("".join(line for line in lines if case not in line))
+
+
+def test_resuming_keeps_the_samples_of_what_was_done(folder):
+    """Every figure can still be derived from the files that its record names."""
+    file = write(folder)
+    first = go(file, folder)
+    done = by_case(first)["fp32/torch/t1/b1"]
+    before = [(first.folder / name).read_bytes() for name in (done.samples, done.predictions)]
+    lose(first.folder, "static/onednn")
+    again = go(file, folder, resume=first.folder)
+    assert by_case(again)["static/onednn/t1/b1"].status == "ok"
+    assert [(first.folder / name).read_bytes() for name in (done.samples, done.predictions)] == before
+    assert not list((first.folder / "samples").glob("*partial*"))
+
+
+def test_resuming_with_another_network_is_refused(folder):
+    """Two models in one run would be compared as one."""
+    (folder / "net.py").write_text(
+        "import torch\ndef build():\n    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
+    )
+    file = write(folder, source="net.py", factory="build")
+    first = go(file, folder)
+    lose(first.folder, "static/onednn")
+    source = (folder / "net.py").read_text()
+    (folder / "net.py").write_text(source.replace("torch.nn.Flatten()", "torch.nn.Flatten(), torch.nn.ReLU()"))
+    with pytest.raises(UsageError, match="model mine changed since this run was started"):
+        go(file, folder, resume=first.folder)
+
+
+def test_a_baseline_that_breaks_on_resume_takes_its_contenders_along(folder, monkeypatch):
+    """The contender fails with the reason; the baseline's record of before stays."""
+    file = write(folder)
+    first = go(file, folder)
+    lose(first.folder, "static/onednn")
+    real = build_stage.build
+
+    def broken(variant, **options):
+        if variant.mode == "fp32":
+            raise CaseError("no more")
+        return real(variant, **options)
+
+    monkeypatch.setattr(build_stage, "build", broken)
+    again = by_case(go(file, folder, resume=first.folder))
+    assert again["fp32/torch/t1/b1"].status == "ok"
+    assert "has no result: no more" in again["static/onednn/t1/b1"].reason
+
+
+def test_nothing_to_run_is_a_usage_error(folder):
+    """An empty matrix is not a success."""
+    file = write(folder, modes="[static]", backends="[torch]")
+    with pytest.raises(UsageError, match="nothing to run"):
+        go(file, folder)
+
+
+def test_a_killed_group_goes_on_where_it_was_kept(folder, monkeypatch):
+    """With three processes a kill in the last one costs that one: the resumed run does not measure the others again."""
+    from qbench.measure import paired
+
+    read = suite.read(write(folder), ["measure.processes=3"])
+    options = {"out": folder / "reports", "only": None, "jobs": None, "progress": Silent()}
+    real = paired._Session.run
+    numbers = []
+
+    def counted(session, series):
+        numbers.append(session._number)
+        if len(numbers) == 3:
+            raise KeyboardInterrupt
+        real(session, series)
+
+    monkeypatch.setattr(paired._Session, "run", counted)
+    stopped = run.run(read, resume=None, **options)
+    assert stopped.interrupted
+    again = run.run(read, resume=stopped.folder, **options)
+    assert numbers == [0, 1, 2, 2]
+    assert by_case(again)["static/onednn/t1/b1"].speedup.processes == 3
+
+
+def test_a_mode_that_a_network_cannot_have_is_skipped_with_its_reason(folder):
+    """Dynamic quantization of a network without Linear, LSTM and GRU is no failure: the run ends in 0."""
+    (folder / "convolutions.py").write_text(
+        "from torch import nn\n"
+        "def build():\n"
+        "    return nn.Sequential(nn.Conv2d(1, 10, 3), nn.ReLU(), nn.Conv2d(10, 10, 6), nn.Flatten())\n"
+    )
+    file = write(folder, source="convolutions.py", factory="build", modes="[fp32, dynamic]")
+    result = go(file, folder)
+    skipped = by_case(result)["dynamic/onednn/t1/b1"]
+    assert (skipped.status, skipped.stage, result.exit_code) == ("skipped", "build", 0)
+    assert skipped.reason == (
+        "dynamic quantization covers Linear, LSTM and GRU layers, and this model has none; use static instead"
+    )

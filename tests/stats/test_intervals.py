@@ -1,0 +1,179 @@
+"""Estimates and their limits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from qbench.stats import intervals
+from qbench.stats.interval_type import Interval
+
+FINITE = st.floats(-1e6, 1e6, allow_nan=False)
+
+
+@pytest.mark.parametrize(("q", "least"), [(0.5, 6), (0.9, 36), (0.99, 368)])
+def test_a_percentile_is_given_only_when_n_supports_it(q: float, least: int) -> None:
+    """Two-sided 95 % takes 6 samples for p50, 36 for p90 and 368 for p99; one fewer gives None."""
+    assert intervals.quantile_interval(np.arange(least - 1.0), q) is None
+    interval = intervals.quantile_interval(np.arange(float(least)), q)
+    assert interval is not None
+    assert interval.low is not None
+    assert interval.high is not None
+    assert interval.low < interval.value < interval.high
+
+
+@given(st.lists(FINITE, min_size=6, max_size=200), st.sampled_from([0.25, 0.5, 0.75]))
+def test_quantile_limits_are_samples_around_the_estimate(samples: list[float], q: float) -> None:
+    """The limits are order statistics, so they are samples, and hold the sample quantile between them."""
+    interval = intervals.quantile_interval(samples, q)
+    if interval is not None:
+        assert interval.low in samples
+        assert interval.high in samples
+        assert interval.low <= interval.value <= interval.high
+
+
+def test_quantile_interval_covers_exactly_what_the_binomial_says() -> None:
+    """For n = 100 and p50 the ranks are 40 and 61: coverage 95 % at least, and less with either rank moved in."""
+    interval = intervals.quantile_interval(np.arange(1.0, 101.0), 0.5)
+    assert interval == Interval(value=50.5, low=40.0, high=61.0)
+    below = scipy_stats.binom(100, 0.5)
+    assert below.cdf(60) - below.cdf(39) >= 0.95
+    assert below.cdf(39) <= 0.025 < below.cdf(40)
+
+
+def test_ratio_over_blocks_is_exp_of_the_median() -> None:
+    """The median of log ratios, with order-statistic limits, turned back into a ratio."""
+    logs = np.log([0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5])
+    interval = intervals.ratio_over_blocks(logs)
+    assert math.isclose(interval.value, 1.2)
+    assert interval.low is not None
+    assert math.isclose(interval.low, 0.9)
+    assert intervals.ratio_over_blocks(logs[:5]).low is None
+
+
+def test_ratio_over_processes_is_the_t_interval_of_logs() -> None:
+    """Three process medians give scipy's t interval on logs; one process gives no limits."""
+    logs = [0.90, 0.92, 0.94]
+    low, high = scipy_stats.t.interval(0.95, 2, loc=0.92, scale=scipy_stats.sem(logs))
+    interval = intervals.ratio_over_processes(logs)
+    assert interval.low is not None
+    assert interval.high is not None
+    np.testing.assert_allclose([interval.value, interval.low, interval.high], np.exp([0.92, low, high]))
+    assert intervals.ratio_over_processes([0.9]) == Interval(value=math.exp(0.9))
+
+
+@given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_a_proportion_has_width_even_at_its_ends(pair: tuple[int, int]) -> None:
+    """Neither 0 of n nor n of n is certain, and the limits stay within 0 and 1."""
+    for interval in (intervals.proportion(*pair), intervals.clopper_pearson(*pair)):
+        assert interval.low is not None
+        assert interval.high is not None
+        assert 0 <= interval.low <= interval.value <= interval.high <= 1
+        assert interval.high > interval.low
+
+
+def test_the_mean_of_equal_values_has_no_limits() -> None:
+    """No spread was seen, so none can be stated; zeros and ones are a proportion instead."""
+    assert intervals.mean([0.1] * 10) == Interval(value=pytest.approx(0.1))
+    assert intervals.mean([2.5]) == Interval(value=2.5)
+    assert intervals.mean([1.0] * 10) == intervals.proportion(10, 10)
+
+
+def test_tango_without_flips_has_its_closed_form() -> None:
+    """No flips among n examples leaves limits of z^2 / (n + z^2) to either side, never zero width."""
+    z2 = scipy_stats.norm.ppf(0.975) ** 2
+    none = intervals.paired_proportions(0, 0, 100)
+    assert none.high == pytest.approx(z2 / (100 + z2), abs=1e-9)
+    assert none.low == pytest.approx(-z2 / (100 + z2), abs=1e-9)
+
+
+@given(st.integers(1, 500), st.data())
+def test_paired_proportions_are_antisymmetric_and_never_certain(n: int, data: st.DataObject) -> None:
+    """Swapping gains and losses mirrors the interval; it always has width and stays within -1 and 1."""
+    gained = data.draw(st.integers(0, n))
+    lost = data.draw(st.integers(0, n - gained))
+    interval, mirrored = intervals.paired_proportions(gained, lost, n), intervals.paired_proportions(lost, gained, n)
+    assert interval.low is not None
+    assert interval.high is not None
+    assert mirrored.low is not None
+    assert -1 <= interval.low <= interval.value <= interval.high <= 1
+    assert interval.high > interval.low
+    assert interval.high == pytest.approx(-mirrored.low, abs=1e-8)
+
+
+@pytest.mark.parametrize(("n", "flips", "delta"), [(450, 0.02, 0.0), (450, 0.04, -0.01), (1000, 0.03, -0.01)])
+def test_paired_proportions_cover(n: int, flips: float, delta: float) -> None:
+    """The 95 % interval of a paired change covers the truth 93 to 97 % of the time (2,000 simulated runs)."""
+    rng = np.random.default_rng(1)
+    shares = [(flips + delta) / 2, (flips - delta) / 2, 1 - flips]
+    limits = [intervals.paired_proportions(int(b), int(c), n) for b, c, _ in rng.multinomial(n, shares, size=2000)]
+    covered = sum(i.low <= delta <= i.high for i in limits if i.low is not None and i.high is not None)
+    assert 0.93 <= covered / 2000 <= 0.97
+
+
+def test_paired_delta_uses_the_score_interval_for_correct_or_not() -> None:
+    """Equal answers still have limits; other metrics get the t interval of their differences, or none if equal."""
+    same = intervals.paired_delta([1, 0, 1, 1], [1, 0, 1, 1])
+    assert same == intervals.paired_proportions(0, 0, 4)
+    interval = intervals.paired_delta([0.5, 0.7, 0.6], [0.4, 0.7, 0.4])
+    low, high = scipy_stats.t.interval(0.95, 2, loc=0.1, scale=scipy_stats.sem([0.1, 0.0, 0.2]))
+    assert (interval.low, interval.high) == (pytest.approx(low), pytest.approx(high))
+    assert intervals.paired_delta([0.5, 0.7], [0.4, 0.6]).low is None
+    with pytest.raises(ValueError, match="same examples"):
+        intervals.paired_delta([1, 0], [1])
+
+
+def test_bootstrap_is_seeded_paired_and_honest() -> None:
+    """The same seed gives the same limits; a change that no resample moves has none."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=200)
+    new = base + 0.1 + rng.normal(scale=0.05, size=200)
+
+    def change(index: np.ndarray) -> float:
+        return float(new[index].mean() - base[index].mean())
+
+    interval = intervals.paired_bootstrap(change, 200, seed=3)
+    assert interval == intervals.paired_bootstrap(change, 200, seed=3)
+    assert interval.low is not None
+    assert interval.high is not None
+    assert interval.low < 0.1 < interval.high
+    assert interval.high - interval.low < 0.03  # unpaired resampling would give about 0.4
+    assert intervals.paired_bootstrap(lambda index: 0.0, 10) == Interval(value=0.0)
+
+
+@pytest.mark.parametrize("values", [[], [math.nan], [1.0, math.inf]])
+def test_estimates_refuse_nothing_and_nonsense(values: list[float]) -> None:
+    """No values, NaN and infinity are a caller's error, never an estimate."""
+    with pytest.raises(ValueError, match="value"):
+        intervals.mean(values)
+
+
+def test_difference_combines_limits_in_quadrature() -> None:
+    """MOVER: symmetric intervals combine like standard errors; a side without limits gives none."""
+    a, b = Interval(value=3.0, low=2.7, high=3.3), Interval(value=1.0, low=0.6, high=1.4)
+    interval = intervals.difference(a, b)
+    assert (interval.low, interval.high) == (pytest.approx(1.5), pytest.approx(2.5))
+    assert intervals.difference(a, Interval(value=1.0)).low is None
+
+
+def test_independent_values_are_worth_themselves_and_equal_neighbours_are_not() -> None:
+    """White noise keeps about its n; a series that repeats each value k times is worth about n / k."""
+    rng = np.random.default_rng(0)
+    white = rng.standard_normal(2000)
+    assert intervals.effective_size(white) > 1500
+    assert intervals.effective_size(np.repeat(white[:200], 10)) == pytest.approx(200, rel=0.35)
+    assert intervals.effective_size([1.0] * 20) == 20
+    assert intervals.effective_size([1.0, 2.0]) is None
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=8, max_size=60))
+def test_the_effective_size_lies_between_one_and_n(values: list[float]) -> None:
+    """Never more than there are, never less than one."""
+    interval = intervals.effective_size(values)
+    assert interval is not None
+    assert 1 <= interval <= len(values)

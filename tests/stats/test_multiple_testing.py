@@ -1,0 +1,30 @@
+"""Tests that share one error."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+from statsmodels.stats.multitest import multipletests
+
+from qbench.stats import multiple_testing
+
+
+def test_samples_that_let_a_fail_stand_among_many_rules() -> None:
+    """Twice the z takes four times the samples; with so many, an error of 5 % / rules is met four times in five."""
+    z = scipy_stats.norm.isf(0.05 / 10) + 0.842
+    assert multiple_testing.estimate_sample_factor(float(scipy_stats.norm.sf(z / 2)), 10) == pytest.approx(4, rel=1e-3)
+    assert multiple_testing.estimate_sample_factor(1e-12, 10) == 1.0
+    assert multiple_testing.estimate_sample_factor(0.6, 10) == math.inf
+
+
+def test_holm_adjusts_in_the_given_order() -> None:
+    """The smallest of three is multiplied by three, the next by two, and no adjusted value falls below an earlier."""
+    assert multiple_testing.adjust_by_holm([0.04, 0.01, 0.03]) == pytest.approx((0.06, 0.03, 0.06))
+    assert multiple_testing.adjust_by_holm([]) == ()
+    p_values = np.random.default_rng(3).random(50) ** 3
+    assert multiple_testing.adjust_by_holm(p_values.tolist()) == pytest.approx(
+        multipletests(p_values, method="holm")[1]
+    )

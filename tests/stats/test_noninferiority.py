@@ -1,0 +1,107 @@
+"""The paired tests of a loss against a margin."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from qbench.stats import intervals, noninferiority
+
+
+@pytest.mark.parametrize(("n", "flips", "margin"), [(450, 0.03, 0.01), (1000, 0.03, 0.01), (200, 0.03, 0.02)])
+def test_the_accuracy_test_keeps_its_error_rate_at_the_margin(n: int, flips: float, margin: float) -> None:
+    """A model that is worse by exactly the margin passes at most 5 % of the time (exact sum over all outcomes)."""
+    gains = np.arange(0, 40)[:, None]
+    losses = np.arange(0, 60)[None, :]
+    chance = scipy_stats.multinomial.pmf(
+        np.stack(np.broadcast_arrays(gains, losses, n - gains - losses), axis=-1),
+        n, [(flips - margin) / 2, (flips + margin) / 2, 1 - flips],
+    )  # fmt: skip
+    assert chance.sum() > 0.999
+    likely = np.argwhere(chance > 1e-7)
+    passed = sum(
+        chance[b, c] for b, c in likely
+        if noninferiority.assess_counts(int(b), int(c), n, margin).outcome == "PASS"
+    )  # fmt: skip
+    assert 0.02 < passed <= 0.05
+
+
+@given(st.integers(20, 2000), st.data(), st.sampled_from([0.005, 0.01, 0.05]))
+def test_limits_and_p_value_of_the_accuracy_test_agree(n: int, data: st.DataObject, margin: float) -> None:
+    """FAIL exactly where the one-sided p-value is below 5 %, PASS exactly where it is above 95 %."""
+    gained, lost = data.draw(st.integers(0, min(20, n // 2))), data.draw(st.integers(0, min(40, n // 2)))
+    assessment = noninferiority.assess_counts(gained, lost, n, margin)
+    assert assessment.p_worse is not None
+    if abs(assessment.p_worse - 0.05) > 1e-6 and abs(assessment.p_worse - 0.95) > 1e-6:
+        expected = "FAIL" if assessment.p_worse < 0.05 else "PASS" if assessment.p_worse > 0.95 else "INCONCLUSIVE"
+        assert assessment.outcome == expected
+    assert (assessment.examples is None) or assessment.outcome == "INCONCLUSIVE"
+
+
+def test_non_inferiority_of_other_metrics_is_the_t_test_without_skewness() -> None:
+    """Per-example values that are no zeros and ones, spread evenly to both sides: scipy's one-sided paired t test."""
+    half = np.abs(np.random.default_rng(5).normal(scale=0.1, size=150))
+    base = np.random.default_rng(6).normal(size=300)
+    new = base - 0.02 + np.concatenate([half, -half])
+    assessment = noninferiority.assess_examples(new, base, 0.05)
+    test = scipy_stats.ttest_1samp(new - base, -0.05, alternative="less")
+    assert assessment.outcome == "PASS"
+    assert assessment.p_worse == pytest.approx(test.pvalue)
+    assert (assessment.delta.low, assessment.delta.high) == pytest.approx(
+        scipy_stats.ttest_1samp(new - base, 0).confidence_interval(0.9)
+    )
+    assert noninferiority.assess_examples(base, base, 0.05).outcome == "INCONCLUSIVE"
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(5, 400), st.floats(0, 3), st.floats(-0.5, 0.5))
+def test_limits_and_p_value_agree_however_skewed_the_values(seed: int, n: int, tail: float, loss: float) -> None:
+    """FAIL exactly where the one-sided p-value is below 5 %, PASS exactly where it is above 95 %; the estimate lies
+    between its limits."""
+    values = np.random.RandomState(seed % 2**32).lognormal(0, tail, n)
+    assessment = noninferiority.assess_examples(loss - values, np.zeros(n), 1.0)
+    if assessment.p_worse is None or min(abs(assessment.p_worse - 0.05), abs(assessment.p_worse - 0.95)) < 1e-6:
+        return
+    expected = "FAIL" if assessment.p_worse < 0.05 else "PASS" if assessment.p_worse > 0.95 else "INCONCLUSIVE"
+    assert assessment.outcome == expected
+    assert assessment.delta.low <= assessment.delta.value <= assessment.delta.high
+
+
+def test_examples_to_decide_follow_the_published_formula() -> None:
+    """flips x 2.49^2 / (margin - |loss|)^2; exactly on the margin no number decides."""
+    assert noninferiority.estimate_examples(0.03, -0.004, 0.01) == math.ceil(0.03 * 2.487**2 / 0.006**2)
+    assert noninferiority.estimate_examples(0.03, -0.01, 0.01) is None
+
+
+@given(st.integers(100, 5000), st.integers(0, 20), st.integers(0, 20), st.sampled_from([0.005, 0.01, 0.03]))
+def test_the_number_that_would_decide_does(n: int, gained: int, lost: int, margin: float) -> None:
+    """With as many examples as an undecided test asks for and the same shares of flips it decides; that is more than it
+    has, and without any flip one in a hundred fewer would not do."""
+    assessment = noninferiority.assess_counts(gained, lost, n, margin)
+    if assessment.outcome != "INCONCLUSIVE" or assessment.examples is None:
+        return
+    assert assessment.examples > n
+    k = math.ceil(assessment.examples / n * 1.02)
+    whole = noninferiority.assess_counts(gained * k, lost * k, n * k, margin)
+    assert whole.outcome == ("PASS" if (gained - lost) / n > -margin else "FAIL")
+    if gained == lost == 0:
+        least = int(assessment.examples * 0.99)
+        assert noninferiority.assess_counts(0, 0, least, margin).outcome == "INCONCLUSIVE"
+        assert noninferiority.assess_counts(0, 0, assessment.examples + 1, margin).outcome == "PASS"
+
+
+def test_an_interval_alone_tells_how_many_examples_would_decide() -> None:
+    """A bootstrapped score has no values of single examples: their variance is read off the interval and its n."""
+    rng = np.random.default_rng(4)
+    change = rng.normal(-0.004, 0.2, 1000)
+    plain = intervals.t_interval(change, 0.95)
+    assessment = noninferiority.assess_interval(plain, 0.01, n=1000)
+    assert assessment.outcome == "INCONCLUSIVE"
+    assert assessment.examples == pytest.approx(
+        noninferiority.estimate_examples(change.var(), plain.value, 0.01), rel=0.01
+    )
+    assert noninferiority.assess_interval(plain, 0.01).examples is None

@@ -1,0 +1,34 @@
+"""An interval beside a threshold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.stats import thresholds
+from qbench.stats.interval_type import Interval
+
+
+def test_decide_wants_the_whole_interval_on_one_side() -> None:
+    """Touching the threshold decides nothing, nor does an estimate without limits."""
+    inside = Interval(value=1.0, low=0.9, high=1.1)
+    assert thresholds.decide(inside, 0.8, wanted="above") == "PASS"
+    assert thresholds.decide(inside, 1.2, wanted="above") == "FAIL"
+    assert thresholds.decide(inside, 1.2, wanted="below") == "PASS"
+    assert thresholds.decide(inside, 0.9, wanted="above") == "INCONCLUSIVE"
+    assert thresholds.decide(Interval(value=5.0), 1.0, wanted="above") == "INCONCLUSIVE"
+
+
+@given(st.floats(0.01, 5), st.floats(0.01, 5), st.sampled_from([None, 1, 2, 10]))
+def test_p_beyond_is_alpha_where_the_limit_touches(value: float, reach: float, degrees_of_freedom: int | None) -> None:
+    """A threshold exactly at the facing limit has p = 2.5 % for a 95 % interval, whatever its law."""
+    interval = Interval(value=value, low=value - reach, high=value + reach)
+    above = thresholds.p_value_beyond(
+        interval, value - reach, side="above", level=0.95, degrees_of_freedom=degrees_of_freedom
+    )
+    below = thresholds.p_value_beyond(
+        interval, value + reach, side="below", level=0.95, degrees_of_freedom=degrees_of_freedom
+    )
+    assert above == pytest.approx(0.025)
+    assert below == pytest.approx(0.025)

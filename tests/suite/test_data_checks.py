@@ -1,0 +1,105 @@
+"""A slip in a suite's data set or in the name of a user's function is found before anything is run or read."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from qbench import registry
+from qbench.datasets.option_table import OPTIONS
+from qbench.errors import SuiteError
+from qbench.suite import read
+
+CODE = """
+import os as system
+from torch import nn
+
+def build(width=8, *, depth=1): return None
+def needs(width, classes=2): return None
+def load(split, count=3): return None
+load.splits = ("train", "val")
+def plain(split): return None
+def free(**options): return None
+class Net(nn.Module): pass
+if system: conditional = 1
+def score(outputs, labels): return 1
+"""
+SUITE = """suite: s
+models: [{{name: mine, source: {{python: my.py:{model}}}}}]
+data: {{dataset: {data}{more}}}
+matrix: {{}}
+"""
+
+
+def problem(folder: Path, *, model: str = "build", data: str = "digits", more: str = "", code: str = CODE) -> str:
+    """What is wrong with the suite; empty where nothing is."""
+    (folder / "my.py").write_text(code)
+    (folder / "x.npz").write_bytes(b"")
+    (folder / "s.yaml").write_text(SUITE.format(model=model, data=data, more=more))
+    try:
+        read(folder / "s.yaml")
+    except SuiteError as error:
+        return str(error).replace(str(folder), "")
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"data": "{npz: x.npz, sze: 3}"}, "s.yaml:3:30: data.dataset: no option 'sze'; options of npz: classes"),
+        ({"data": "{npz: x.npz, sclae: 3}"}, "did you mean 'scale'? options of npz: classes, scale"),
+        ({"model": "biuld"}, "/s.yaml:2:40: models[0].source.python: no 'biuld' in my.py; did you mean 'build'?"),
+        ({"model": "build, args: {widht: 3}"}, "/s.yaml:2:60: models[0].source.args: the function has no argument "
+         "'widht'; did you mean 'width'? it takes width, depth"),
+        ({"model": "needs"}, "the function needs width; give {args: {width: …}}"),
+        ({"data": "{python: my.py:laod}"}, "3:26: data.dataset.python: no 'laod' in my.py; did you mean 'load'"),
+        ({"data": "{python: my.py:plain, args: {n: 1}}"}, "no argument 'n'; it takes none"),
+        ({"data": "{python: my.py:load}"}, "no split 'test'; the data set has: train, val"),
+        ({"data": "{python: my.py:plain}", "more": ", evaluate: {split: tset}"}, "no split 'tset'; did you mean"),
+        ({"more": ", calibrate: {split: trian}"}, "/s.yaml:3:44: data.calibrate.split: no split 'trian'; did you mean"),
+        ({"code": "def build(:\n"}, "/my.py:1: SyntaxError: "),
+        ({"code": "\0"}, "cannot contain null bytes"),
+    ],
+)  # fmt: skip
+def test_a_slip_is_told_at_its_place(changes: dict[str, str], words: str, tmp_path: Path) -> None:
+    """`qbench plan` says it: the file, line and column, what is wrong, and what was meant."""
+    assert words in problem(tmp_path, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"model": "Net"},
+        {"model": "conditional"},
+        {"model": "free, args: {any: 1}"},
+        {"model": "build, args: {width: 1, depth: 2}"},
+        {"model": "other", "code": "from elsewhere import *\n"},
+        {"model": "other", "code": "globals()['other'] = 1\n"},
+        {"model": "other", "code": "def __getattr__(name): return 1\n"},
+        {"model": "build, args: {a: 1}", "code": "@decorated\ndef build(): ...\n"},
+        {"data": "{python: my.py:load}", "more": ", evaluate: {split: val}"},
+        {"data": "{python: my.py:load}", "code": CODE + "load.splits = names()\n"},
+        {"data": "{npz: x.npz, scale: 1/255}"},
+    ],
+)
+def test_what_can_only_be_known_by_running_is_left_to_the_run(changes: dict[str, str], tmp_path: Path) -> None:
+    """No plan is refused for a name that the file may have."""
+    assert problem(tmp_path, **changes) == ""
+
+
+def test_the_functions_of_a_file_are_listed_with_how_many_more_there_are(tmp_path: Path) -> None:
+    """A file of many functions: the message names the first and says that there are others."""
+    code = "".join(f"def step{index}(): return None\n" for index in range(11))
+    said = problem(tmp_path, model="absent", code=code)
+    assert said.endswith("it has step0, step1, step2, step3, step4, step5, step6, step7 and 3 more")
+
+
+def test_the_options_are_those_of_the_loaders() -> None:
+    """The table that a plan reads without numpy says what the loaders take."""
+    assert set(OPTIONS) == set(registry.BUILT_IN["dataset"])
+    for name, target in registry.BUILT_IN["dataset"].items():
+        module = importlib.import_module(target.partition(":")[0])
+        assert set(OPTIONS[name]) == set(getattr(module, "OPTIONS", ())), name

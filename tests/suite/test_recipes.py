@@ -1,0 +1,130 @@
+"""The key ``recipe``: names, keys with several values, and what is refused, each at its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from qbench.errors import SuiteError
+from qbench.plan.planner import load_backends, make_plan
+from qbench.quant.recipe import Recipe
+from qbench.suite import parse
+
+BASE = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits}\n"
+
+
+def suite(recipe, *, modes="[fp32, static]", backends="[torch, onednn]", more=""):
+    matrix = f"matrix: {{modes: {modes}, backends: {backends}{more}}}\n"
+    return parse(f"{BASE}{matrix}recipe: {recipe}\n")
+
+
+def plan(read):
+    return make_plan(read, load_backends(read), cores=2)
+
+
+def ids(read):
+    return [one.case.id for one in plan(read).cases]
+
+
+def names(recipe):
+    return [choice.name for choice in suite(recipe).recipe]
+
+
+def test_without_the_key_there_is_the_default_recipe_and_ids_are_plain():
+    """A case's id names a recipe only where it is not the default."""
+    read = parse(f"{BASE}matrix: {{modes: [fp32, static], backends: [onednn]}}\n")
+    assert ids(read) == ["digits-cnn/fp32/torch/t1/b1", "digits-cnn/static/onednn/t1/b1"]
+
+
+def test_a_key_with_several_values_gives_one_recipe_each():
+    """`{flow: [eager, fx]}` compares the two flows, side by side against one fp32."""
+    read = suite("{flow: [eager, fx]}")
+    assert ids(read) == [
+        "digits-cnn/fp32/torch/t1/b1",
+        "digits-cnn/static@eager/onednn/t1/b1",
+        "digits-cnn/static@fx/onednn/t1/b1",
+    ]
+    assert [one.case.variant.recipe.flow for one in plan(read).cases] == [None, "eager", "fx"]
+    assert [one.case.key.recipe for one in plan(read).cases] == ["default", "eager", "fx"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ("framework-default", ["framework-default"]),
+        ("[default, framework-default]", ["default", "framework-default"]),
+        ("[default, {calibrator: [minmax, percentile], reduce_range: false}]",
+         ["default", "minmax+no-reduce_range", "percentile+no-reduce_range"]),
+        ("{name: mine, skip_layers: [fc, block.*]}", ["mine"]),
+        ("{name: mine, calibrator: [minmax, mse], clip_ranges: false}", ["mine+minmax", "mine+mse"]),
+        ("{skip_layers: [fc, block.*]}", ["skip-fc-block.x"]),
+        ("{percentile: [99.9, 99.99]}", ["percentile-99.9", "percentile-99.99"]),
+        ("{canonicalize: [true, false]}", ["canonicalize", "no-canonicalize"]),
+    ],
+)  # fmt: skip
+def test_recipes_are_called_by_what_they_set(recipe, expected):
+    """A recipe without a name is called by its values; several keys with several values give every combination."""
+    assert names(recipe) == expected
+
+
+def test_a_recipe_sets_only_its_own_keys():
+    """What a recipe leaves out stays as `quantize` has it."""
+    read = suite("{calibrator: minmax}")
+    base = Recipe(calibrator="histogram", per_channel=True, skip_layers=("fc",))
+    assert read.recipe[0].over(base) == Recipe(
+        name="minmax", calibrator="minmax", per_channel=True, skip_layers=("fc",)
+    )
+
+
+def test_framework_default_rewrites_and_clips_nothing():
+    """The framework's own recipe is taken as the framework has it."""
+    found = suite("framework-default").recipe[0].over(Recipe())
+    assert (found.framework_default, found.canonicalize, found.clip_ranges) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "place", "said"),
+    [
+        ("framework-defualt", "5:9: recipe: no recipe named 'framework-defualt'", "did you mean 'framework-default'?"),
+        ("[default, default]", "5:19: recipe[1]: two recipes are called 'default'", "name of its own"),
+        ("{flwo: fx}", "recipe", "unknown key 'flwo'; did you mean 'flow'?"),
+        (
+            "{flow: [fx, egaer]}",
+            "5:21: recipe.flow[1]: expected 'eager', 'fx', 'pt2e' or 'onnx', got 'egaer'",
+            "did you mean 'eager'?",
+        ),
+        ("{percentile: 30}", "recipe.percentile", "50"),
+        ("{name: default, flow: fx}", "recipe.name", "a short name"),
+        ("{name: mine}", "recipe", "give it keys"),
+        ("[]", "5:9: recipe", "at least one recipe"),
+        ("{flow: []}", "recipe.flow", "at least one value"),
+        ("3", "recipe", "a recipe's name or its keys"),
+        ("{flow: null}", "recipe.flow", "leave the key out"),
+    ],
+)
+def test_what_is_no_recipe_is_refused_at_its_place(recipe, place, said):
+    """The message has the line, the path, and what would be right."""
+    with pytest.raises(SuiteError) as caught:
+        suite(recipe)
+    assert place in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_a_flow_that_a_backend_lacks_is_no_case_and_said():
+    """ONNX Runtime has one flow of its own: a recipe of another flow gives no case there, and a note says so."""
+    read = suite("{flow: [eager, fx]}", backends="[torch, onednn, onnxruntime]")
+    assert not [one for one in ids(read) if "static" in one and "onnxruntime" in one]
+    notes = " ".join(plan(read).notes)
+    assert "onnxruntime: static with the recipe eager is no case: its flow is onnx" in notes
+
+
+def test_a_recipe_that_changes_nothing_is_no_case_and_said():
+    """Dynamic quantization has no calibrator, so that two calibrators are one and the same case."""
+    read = suite("{calibrator: [minmax, histogram]}", modes="[fp32, dynamic, static]")
+    assert [one for one in ids(read) if "dynamic" in one] == ["digits-cnn/dynamic@minmax/onednn/t1/b1"]
+    assert any("dynamic with the recipe histogram is no case: it is the same as minmax" in n for n in plan(read).notes)
+
+
+def test_include_and_exclude_know_recipes():
+    """Cells are taken out, and put in, by a recipe's name too."""
+    read = suite("{flow: [eager, fx]}", more=", exclude: [{recipe: eager}]")
+    assert [one for one in ids(read) if "static" in one] == ["digits-cnn/static@fx/onednn/t1/b1"]

@@ -1,0 +1,190 @@
+"""What a run starts from: examples and networks, checked once, the same for every variant."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbench import network as fp32_network
+from qbench import registry
+from qbench.cache import store
+from qbench.errors import DataError, ModelError
+from qbench.metrics.spec import MetricSpec
+from qbench.models import trainer
+from qbench.models import weights as weights_file
+from qbench.models.base import ModelReference
+from qbench.network import DataRequest
+
+NETWORKS = Path(__file__).parent / "fixtures" / "networks.py"
+
+TOP1 = MetricSpec(name="top1")
+
+
+@pytest.fixture
+def root(tmp_path):
+    return store.open_cache(tmp_path / "cache")
+
+
+def ignore(text, share):
+    pass
+
+
+def request(**changes):
+    values = {
+        "loader": "digits",
+        "value": None,
+        "options": {},
+        "base": Path(),
+        "calibrate_split": "train",
+        "calibrate_samples": 32,
+        "calibrate_seed": 0,
+        "evaluate_split": "test",
+        "evaluate_samples": 20,
+        "evaluate_seed": 0,
+        "train": False,
+    }
+    return DataRequest(**values | changes)
+
+
+def prepare(root, **changes):
+    return fp32_network.prepare_data(request(**changes), root, progress=ignore)
+
+
+def network(name, **changes):
+    return ModelReference(**{"name": "mine", "source": "python", "path": NETWORKS, "attribute": name} | changes)
+
+
+def npz(folder, **changes):
+    rng = np.random.default_rng(0)
+    arrays = {
+        "train_inputs": rng.random((40, 1, 8, 8), dtype=np.float32),
+        "train_labels": np.arange(40) % 10,
+        "test_inputs": rng.random((20, 1, 8, 8), dtype=np.float32),
+        "test_labels": np.arange(20) % 10,
+    }
+    np.savez(folder / "d.npz", **arrays | changes)
+    return {"loader": "npz", "value": "d.npz", "base": folder}
+
+
+def test_examples_are_preprocessed_by_one_object(root):
+    """Calibration, training and evaluation come through the same preprocessing, one float32 array per input."""
+    data = prepare(root, train=True)
+    assert data.calibration()[0].shape == (32, 1, 8, 8)
+    assert data.evaluation(0, 5)[0].dtype == np.float32
+    (images,), labels = data.training()
+    assert len(images) == len(labels) > 1000
+    assert abs(images.mean()) < 0.05
+    assert len(data.evaluation_ids()) == len(data.evaluation_labels()) == data.evaluation_count == 20
+
+
+def test_the_digests_follow_the_examples(root):
+    """The same request gives the same digests and the same folder; another seed or size others."""
+    one, same, seed, size = (
+        prepare(root),
+        prepare(root),
+        prepare(root, calibrate_seed=1),
+        prepare(root, evaluate_samples=19),
+    )
+    assert one == same
+    assert one.calibration_digest != seed.calibration_digest
+    assert one.evaluation_digest == seed.evaluation_digest != size.evaluation_digest
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"calibrate_split": "validation"}, r"no split 'validation'; there are: train, test"),
+        ({"calibrate_samples": 5000}, r"5000 were asked for, there are 1347"),
+        ({"evaluate_samples": 451}, r"451 were asked for, there are 450"),
+    ],
+)
+def test_a_request_that_cannot_be_met_says_what_there_is(root, changes, words):
+    """A missing split and too many samples name what exists."""
+    with pytest.raises(DataError, match=words):
+        prepare(root, **changes)
+
+
+def test_nan_inputs_are_refused_by_example(root, tmp_path):
+    """NaN in the data is found before anything is built."""
+    bad = np.zeros((20, 1, 8, 8), np.float32)
+    bad[7, 0, 0, 0] = np.nan
+    with pytest.raises(DataError, match=r"1 of 20 examples have NaN.*test\[7\]"):
+        prepare(root, **npz(tmp_path, test_inputs=bad), evaluate_samples=None)
+
+
+def test_a_factory_with_random_weights_gives_one_network(root):
+    """Its weights are drawn once and cached: every later load has the very same."""
+    data = prepare(root)
+    model = fp32_network.prepare_model(network("unseeded"), data, TOP1, root, progress=ignore)
+    first, second = (fp32_network.load_network(model.reference, model.weights).module for _ in range(2))
+    for one, other in zip(first.parameters(), second.parameters(), strict=True):
+        assert np.array_equal(one.detach().numpy(), other.detach().numpy())
+
+
+def test_the_model_digests_follow_weights_and_arguments(root, tmp_path):
+    """Another weight or another argument of the factory is another model."""
+    source = tmp_path / "mine.py"
+    source.write_text(
+        "import torch\n"
+        "def build(value=0.5, flag=1):\n"
+        "    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
+        "    torch.nn.init.constant_(model[1].weight, value)\n"
+        "    return model\n"
+    )
+    data = prepare(root)
+
+    def digests(**args):
+        reference = network("build", path=source, args=args)
+        model = fp32_network.prepare_model(reference, data, TOP1, root, progress=ignore)
+        return model.weights_digest, model.code_digest
+
+    base, weight, flag = digests(), digests(value=0.25), digests(flag=2)
+    assert base[0] != weight[0]
+    assert base[0] == flag[0]
+    assert base[1] != flag[1]
+
+
+def test_a_network_that_does_not_take_the_data_says_so(root, tmp_path):
+    """Shapes are named; nothing is built first."""
+    wide = np.random.default_rng(0).random((60, 7), dtype=np.float32)
+    data = prepare(root, **npz(tmp_path, train_inputs=wide[:40], test_inputs=wide[40:]), evaluate_samples=None)
+    with pytest.raises(ModelError, match=r"mine does not take this data \(float32\[4, 7\]\)"):
+        fp32_network.prepare_model(network("residual_cnn"), data, TOP1, root, progress=ignore)
+
+
+def test_outputs_that_do_not_fit_the_metric_are_refused(root, tmp_path):
+    """A model of 10 outputs cannot be judged on labels up to 15."""
+    labels = np.arange(20) % 16
+    data = prepare(root, **npz(tmp_path, test_labels=labels[::-1].copy()), evaluate_samples=None)
+    with pytest.raises(ModelError, match="mine: .*15"):
+        fp32_network.prepare_model(network("residual_cnn"), data, TOP1, root, progress=ignore)
+
+
+def test_a_built_in_is_trained_once(root):
+    """The second preparation finds the weights and reports no training."""
+    data = prepare(root)
+    heard: list[str] = []
+    told = []
+    for _ in range(2):
+        heard.clear()
+        quick = ModelReference(name="digits-cnn", training={"epochs": 1})
+        fp32_network.prepare_model(quick, data, TOP1, root, progress=lambda text, share: heard.append(text))
+        told.append(any("epoch" in text for text in heard))
+    assert told == [True, False]
+
+
+def test_what_a_package_s_weights_were_fitted_on_is_not_evaluated(root, tmp_path, monkeypatch):
+    """A built-in whose weights were fitted on evaluation examples is refused, not scored."""
+    builtin = registry.load("model", "digits-cnn")
+    file = tmp_path / "fitted.safetensors"
+    weights_file.save_weights(trainer.fresh(builtin), file)
+    digits = registry.load("dataset", "digits")(None, base=tmp_path, options={})
+    for split, refused in (("train", False), ("test", True)):
+        fitted = replace(builtin, training=None, weights=lambda: file, fitted_on=lambda split=split: digits.load(split))
+        monkeypatch.setattr("qbench.models.digits_cnn.MODEL", fitted)
+        with pytest.raises(DataError, match="trained on 20 of the 20") if refused else nullcontext():
+            fp32_network.prepare_model(ModelReference(name="digits-cnn"), prepare(root), TOP1, root, progress=ignore)

@@ -1,0 +1,146 @@
+"""A user's own Python file: loading, calling, errors with the user's line, and what it depends on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from qbench import user_code
+from qbench.errors import DataError, ModelError
+
+
+@pytest.fixture(autouse=True)
+def _clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Loading puts folders on the import path and modules into sys.modules; no test sees another's."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = dict(sys.modules)
+    yield
+    for name in set(sys.modules) - set(before):
+        del sys.modules[name]
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    """A file with the given text; folders are made as needed."""
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(dedent(text), encoding="utf-8")
+    return file
+
+
+def test_reference_is_a_file_below_the_suites_folder_and_a_name(tmp_path: Path) -> None:
+    """`file.py:name` gives an absolute file, relative to the suite, and the attribute."""
+    assert user_code.parse("sub/a.py:load", base=tmp_path, error=DataError) == (tmp_path / "sub/a.py", "load")
+
+
+@pytest.mark.parametrize("reference", ["a.py", "a.py:", ":load", "a.py:not a name", 3, None])
+def test_bad_reference_says_what_is_expected(reference: object, tmp_path: Path) -> None:
+    """Anything but `file.py:name` is refused with the form that is expected."""
+    with pytest.raises(DataError, match=r"expected 'file\.py:function'"):
+        user_code.parse(reference, base=tmp_path, error=DataError)
+
+
+def test_missing_file_and_missing_attribute_are_named(tmp_path: Path) -> None:
+    """A file that is not there is named; a function that is not there is answered with those that are."""
+    with pytest.raises(ModelError, match=r"none\.py: cannot read this Python file: No such file"):
+        user_code.attribute(tmp_path / "none.py", "build", error=ModelError)
+    file = write(tmp_path, "net.py", "def make(): ...\ndef _hidden(): ...\n")
+    with pytest.raises(ModelError, match=r"no 'build' in this file; it has make$"):
+        user_code.attribute(file, "build", error=ModelError)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = 1\ny = x / 0\n", r"net\.py:2: ZeroDivisionError: division by zero"),
+        ("def f(:\n", r"net\.py:1: SyntaxError: "),
+        ("import surely_not_installed\n", r"net\.py:1: ModuleNotFoundError: .*; install it, or put it beside net\.py"),
+        ("import sys\nsys.exit('bye')\n", r"net\.py:2: SystemExit: bye"),
+        ("import json\n\njson.loads('{')\n", r"net\.py:3: JSONDecodeError: "),
+    ],
+)
+def test_a_failing_import_names_the_users_own_line(text: str, expected: str, tmp_path: Path) -> None:
+    """What goes wrong while the file loads is told with the line of the user's file, not of a library below."""
+    with pytest.raises(ModelError, match=expected):
+        user_code.attribute(write(tmp_path, "net.py", text), "f", error=ModelError)
+
+
+def test_a_failing_call_names_the_line_in_the_users_sibling(tmp_path: Path) -> None:
+    """The innermost frame of the user's folder is named, also when it is in a file that was imported."""
+    write(tmp_path, "helper.py", "def work(n):\n    return 1 / n\n")
+    file = write(tmp_path, "data.py", "import helper\ndef load(split):\n    return helper.work(0)\n")
+    load = user_code.attribute(file, "load", error=DataError)
+    with pytest.raises(DataError, match=r"helper\.py:2: ZeroDivisionError"):
+        user_code.call(load, "train", path=file, error=DataError)
+
+
+def test_siblings_of_the_same_name_in_two_folders_are_kept_apart(tmp_path: Path) -> None:
+    """A model's `utils.py` and a data set's `utils.py` do not shadow each other, when loading and when calling."""
+    for name in ("one", "two"):
+        write(tmp_path, f"{name}/utils.py", f"NAME = '{name}'\n")
+        write(
+            tmp_path,
+            f"{name}/file.py",
+            """
+            import utils
+            AT_LOAD = utils.NAME
+            def late():
+                import utils
+                return AT_LOAD, utils.NAME
+            """,
+        )
+    files = [tmp_path / "one/file.py", tmp_path / "two/file.py"]
+    functions = [user_code.attribute(file, "late", error=DataError) for file in files]
+    seen = [
+        user_code.call(function, path=file, error=DataError) for function, file in zip(functions, files, strict=True)
+    ]
+    assert seen == [("one", "one"), ("two", "two")]
+
+
+def test_a_file_is_loaded_once_and_again_when_it_changed(tmp_path: Path) -> None:
+    """Two references to one file share its objects; an edit within the same second is seen."""
+    file = write(tmp_path, "net.py", "VALUE = [1]\n")
+    first = user_code.attribute(file, "VALUE", error=DataError)
+    assert user_code.attribute(file, "VALUE", error=DataError) is first
+    file.write_text("VALUE = [2]\n", encoding="utf-8")
+    assert user_code.attribute(file, "VALUE", error=DataError) == [2]
+    assert not (tmp_path / "__pycache__").exists()
+
+
+def test_a_module_is_found_in_sys_modules_by_its_objects(tmp_path: Path) -> None:
+    """Classes of the file name a module that exists, which inspect, pickle and torch rely on."""
+    file = write(tmp_path, "net.py", "class Net: ...\n")
+    net = user_code.attribute(file, "Net", error=DataError)
+    assert sys.modules[net.__module__].Net is net
+
+
+def test_local_sources_follow_imports_through_the_folder_without_running_it(tmp_path: Path) -> None:
+    """Packages, relative imports and imports inside functions count; installed packages and others do not."""
+    file = write(tmp_path, "net.py", "import numpy\nfrom parts import block\ndef f():\n    import late\n")
+    write(tmp_path, "parts/__init__.py", "")
+    write(tmp_path, "parts/block.py", "from .deep import x\nraise RuntimeError('was run')\n")
+    write(tmp_path, "parts/deep.py", "x = 1\n")
+    write(tmp_path, "late.py", "")
+    write(tmp_path, "unrelated.py", "")
+    found = [source.relative_to(tmp_path).as_posix() for source in user_code.local_sources(file)]
+    assert found == ["late.py", "net.py", "parts/__init__.py", "parts/block.py", "parts/deep.py"]
+
+
+def test_local_sources_know_what_was_imported_by_a_computed_name(tmp_path: Path) -> None:
+    """A module that only running the file shows is a dependency once the file was loaded."""
+    file = write(tmp_path, "net.py", "import importlib\nmod = importlib.import_module('by' + '_name')\n")
+    write(tmp_path, "by_name.py", "")
+    user_code.attribute(file, "mod", error=DataError)
+    assert tmp_path / "by_name.py" in user_code.local_sources(file)
+
+
+def test_digest_changes_with_a_dependency_and_not_with_the_place(tmp_path: Path) -> None:
+    """The same files elsewhere have the same digest; an edited sibling has another."""
+    digests = []
+    for name, body in [("a", "x = 1\n"), ("b", "x = 1\n"), ("c", "x = 2\n")]:
+        write(tmp_path, f"{name}/sib.py", body)
+        digests.append(user_code.digest(write(tmp_path, f"{name}/net.py", "import sib\n")))
+    assert digests[0] == digests[1] != digests[2]
