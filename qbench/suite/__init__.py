@@ -16,12 +16,13 @@ The path of a suite file through this room:
 """
 
 from qbench.suite.models_and_data import DataSpec, ModelSpec
-from qbench.suite.settings import MODES, GateSpec, Limits, Matrix, MeasureSpec, Mode, Quantize
+from qbench.suite.settings import MODES, DecideSpec, GateSpec, Limits, Matrix, MeasureSpec, Mode, Quantize
 from qbench.suite.suite import Suite, json_schema, parse, read
 
 __all__ = [
     "MODES",
     "DataSpec",
+    "DecideSpec",
     "GateSpec",
     "Limits",
     "Matrix",

@@ -15,11 +15,13 @@ from qbench.suite.accuracy import AccuracyGate
 from qbench.suite.recipes import Flow, Percentile
 from qbench.suite.types import (
     BackendName,
+    Bytes,
     CalibratorName,
     Count,
     ModelName,
     Positive,
     Ratio,
+    Seconds,
     Section,
     Seed,
     Share,
@@ -33,6 +35,9 @@ from qbench.suite.types import (
 
 Mode = Literal["fp32", "dynamic", "static", "qat"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+Objective = Literal["latency", "size", "cold_start", "memory"]
+Preference = Literal["accuracy", "no_training", "size", "cold_start"]
+PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 UNIQUE: dict[str, JsonValue] = {"uniqueItems": True}
 
 
@@ -200,6 +205,11 @@ class MeasureSpec(Section):
         description="paired: baseline and contender in turn, until the precision is reached; sequential: warm-up "
         "calls, then a fixed number of calls, as in the literature; both: paired, and sequential beside it.",
     )
+    spend: Literal["decision", "all"] = Field(
+        "decision",
+        description="decision: every case is screened, and those that may be shipped are measured until it is decided; "
+        "all: every case is measured to the precision, for a table of equal precision.",
+    )
     precision: Share = Field(0.02, description="Half width of the speed-up's interval at which to stop.")
     max_seconds: Positive = Field(30.0, description="Most seconds of measuring for one case.")
     processes: Count = Field(
@@ -247,6 +257,27 @@ class GateSpec(Section):
     latency: LatencyGate = Field(LatencyGate(), description="Latency.")
     accuracy: AccuracyGate = Field(AccuracyGate(), description="Accuracy.")
     size: SizeGate = Field(SizeGate(), description="Size.")
+
+
+class DecideSpec(Section):
+    """What is shipped: the best of what holds every limit, those of `gate` included."""
+
+    minimize: Objective = Field("latency", description="What is made as small as it can be.")
+    tie: ShareOrZero = Field(
+        0.03, description="A difference that nobody should ship for: what is not shown to be further off is tied."
+    )
+    prefer: tuple[Preference, ...] = Field(
+        PREFERENCES,
+        description="What decides among the tied, the first that tells them apart: fewer lost examples, no training, "
+        "fewer bytes, a faster start.",
+        json_schema_extra=UNIQUE,
+    )
+    max_latency: Seconds | None = Field(
+        None, description="Longest typical call, say `5 ms` (a number: seconds); null: no limit."
+    )
+    max_memory: Bytes | None = Field(
+        None, description="Largest resident set of the process, say `200 MB` (a number: bytes); null: no limit."
+    )
 
 
 class Limits(Section):

@@ -15,12 +15,12 @@ from qbench.suite import overrides as given
 from qbench.suite import yaml_tree as yaml_text
 from qbench.suite.models_and_data import DataSpec, ModelItem
 from qbench.suite.recipes import DEFAULT_CHOICE, RecipeChoices
-from qbench.suite.settings import EvaluateKeys, GateSpec, Limits, Matrix, MeasureSpec, Quantize
+from qbench.suite.settings import DecideSpec, EvaluateKeys, GateSpec, Limits, Matrix, MeasureSpec, Quantize
 from qbench.suite.types import Names, Section, SuiteName
 
 
 class Suite(Section):
-    """A qbench suite: models, data, a matrix, how to measure, what to gate."""
+    """A qbench suite: models, data, a matrix, how to measure, what to gate, how to decide."""
 
     suite: SuiteName = Field(description="The suite's name; its runs land in reports/<name>/.")
     models: tuple[ModelItem, ...] = Field(min_length=1, description="The models, each name once.")
@@ -33,6 +33,7 @@ class Suite(Section):
     evaluate: EvaluateKeys = Field(EvaluateKeys(), description="What is evaluated beside predictions.")
     measure: MeasureSpec = Field(MeasureSpec(), description="How latency is measured.")
     gate: GateSpec = Field(GateSpec(), description="What `qbench gate` demands.")
+    decide: DecideSpec = Field(DecideSpec(), description="What is shipped.")
     limits: Limits = Field(Limits(), description="What one case may take.")
 
     _file: str = PrivateAttr("<text>")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -33,6 +33,9 @@ from qbench import registry
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
 # A case id becomes a file name, and 255 bytes is the longest that common file systems take.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+SECONDS_IN = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
+BYTES_IN = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-zµ]+)\s*")
 PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%\s*")
 
 
@@ -108,6 +111,27 @@ def _share(value: Any, *, zero: bool, above_one: bool) -> float:
     return float(number)
 
 
+def _seconds(value: Any) -> float:
+    """Seconds of ``5 ms``, or of a number of seconds."""
+    return _amount(value, SECONDS_IN, "a time such as 5 ms, or a number of seconds")
+
+
+def _bytes(value: Any) -> int:
+    """Bytes of ``200 MB``, or of a number of bytes."""
+    return math.ceil(_amount(value, BYTES_IN, "an amount such as 200 MB, or a number of bytes"))
+
+
+def _amount(value: Any, units: Mapping[str, float], expected: str) -> float:
+    number = value
+    if isinstance(value, str) and (match := AMOUNT.fullmatch(value)) and match[2] in units:
+        number = float(match[1]) * units[match[2]]
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        raise wrong(f"expected {expected}, got {shown(value)}; units: {', '.join(units)}")
+    if number <= 0:
+        raise wrong(f"expected {expected}, above 0, got {shown(value)}")
+    return float(number)
+
+
 def _matching(pattern: re.Pattern[str], rule: str, value: str) -> str:
     if not pattern.fullmatch(value):
         raise wrong(f"{rule}, got {shown(value)}")
@@ -153,6 +177,16 @@ Share = Annotated[float, PlainValidator(partial(_share, zero=False, above_one=Fa
 ShareOrZero = Annotated[float, PlainValidator(partial(_share, zero=True, above_one=False)), SHARE_SCHEMA]
 ShareToOne = Annotated[StrictFloat, Field(ge=0, le=1, allow_inf_nan=False)]
 Ratio = Annotated[float, PlainValidator(partial(_share, zero=False, above_one=True)), SHARE_SCHEMA]
+AMOUNT_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0},
+            {"type": "string", "pattern": r"^\s*[0-9.]+\s*[A-Za-zµ]+\s*$"},
+        ]
+    }
+)
+Seconds = Annotated[float, PlainValidator(_seconds), AMOUNT_SCHEMA]
+Bytes = Annotated[int, PlainValidator(_bytes), AMOUNT_SCHEMA]
 SuiteName = Annotated[
     StrictStr,
     Field(max_length=100),
