@@ -39,7 +39,8 @@ class Samples:
     """What was seen of one case.
 
     ``calls_ns``: every timed call that was kept, with its ``block``; ``baseline_ns`` and ``baseline_block``: those
-    of the neighbouring baseline blocks. ``process``: which process each block ran in. ``log_ratios``: ln(case /
+    of the neighbouring baseline blocks. ``process``: which process each block ran in; ``round``: in which round of
+    that process; blocks of two cases with one process and round ran beside each other. ``log_ratios``: ln(case /
     baseline) of the block minima, one a block (none for the baseline); ``control_log_ratios``, with
     ``control_process``: the same for a second copy of the baseline. ``involuntary`` and ``faults``: context switches
     and page faults of each whole block. ``discarded``: calls left out at the start of each block. ``seconds``: what its
@@ -55,6 +56,7 @@ class Samples:
     baseline_block: Nanoseconds = field(default_factory=_no_ints)
     log_ratios: NDArray[np.float64] = field(default_factory=_no_floats)
     process: Nanoseconds = field(default_factory=_no_ints)
+    round: Nanoseconds = field(default_factory=_no_ints)
     control_log_ratios: NDArray[np.float64] = field(default_factory=_no_floats)
     control_process: Nanoseconds = field(default_factory=_no_ints)
     involuntary: Nanoseconds = field(default_factory=_no_ints)
