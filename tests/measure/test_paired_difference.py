@@ -1,0 +1,73 @@
+"""Differences of times over generations of processes, coarse where there are few."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.measure.paired_difference import SPREAD, compare_times, difference_over_generations
+from qbench.measure.samples import Samples
+from qbench.stats import intervals
+
+RATIOS = st.lists(st.floats(-1, 1), min_size=1, max_size=12)
+
+
+def by_generation(*series: list[float]) -> dict[int, np.ndarray]:
+    return {number: np.asarray(values) for number, values in enumerate(series)}
+
+
+def test_from_three_generations_on_it_is_students_t_over_their_medians():
+    """The same limits as the speed-up's interval over processes; nothing is assumed."""
+    difference = difference_over_generations(by_generation([0.1, 0.1, 0.9], [0.12], [0.14, 0.14]))
+    expected = intervals.ratio_over_processes([0.1, 0.12, 0.14])
+    ratio = difference.ratio()
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((expected.value, expected.low, expected.high))
+    assert (difference.generations, difference.freedom, difference.coarse) == (3, 2, False)
+
+
+def test_one_generation_is_no_narrower_than_processes_differ():
+    """A thousand equal blocks of one process say nothing of the next process: the known spread stays."""
+    difference = difference_over_generations(by_generation([0.5] * 1000))
+    assert difference.coarse
+    assert difference.error == pytest.approx(SPREAD, rel=0.01)
+    low, high = difference.limits()
+    assert 0.5 - low == pytest.approx(high - 0.5) == pytest.approx(2.447 * SPREAD, rel=0.02)
+
+
+def test_noisy_blocks_widen_what_one_generation_says():
+    """A host that takes half a core away shows in the blocks."""
+    calm = difference_over_generations(by_generation([0.0, 0.01, -0.01, 0.0, 0.01, -0.01]))
+    noisy = difference_over_generations(by_generation([0.0, 0.3, -0.3, 0.0, 0.3, -0.3]))
+    assert noisy.error > 3 * calm.error
+
+
+@given(st.lists(RATIOS, min_size=1, max_size=6), st.floats(-0.5, 0.5))
+def test_a_constant_factor_moves_the_value_and_nothing_else(series, shift):
+    """All ratios times a factor: the value moves by its logarithm, the error stays."""
+    plain = difference_over_generations(by_generation(*series))
+    moved = difference_over_generations(by_generation(*[[value + shift for value in values] for values in series]))
+    assert moved.value == pytest.approx(plain.value + shift, abs=1e-9)
+    assert moved.error == pytest.approx(plain.error, abs=1e-6)
+    low, high = plain.limits()
+    assert low < plain.value < high
+
+
+def test_two_cases_that_never_met_have_no_difference():
+    """No common round of a common generation: None, never 0."""
+
+    def samples(process: int) -> Samples:
+        return Samples(
+            protocol="race",
+            stopped="screened",
+            calls_ns=np.asarray([100]),
+            block=np.asarray([0]),
+            process=np.asarray([process]),
+            round=np.asarray([0]),
+        )
+
+    assert compare_times(samples(0), samples(1)) is None
+    assert math.exp(compare_times(samples(0), samples(0)).value) == 1.0
