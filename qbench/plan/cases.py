@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qbench.models.base import ModelReference
+from qbench.plan.decision_rule import DecisionRule
 from qbench.plan.matrix import variant_id
 from qbench.quant.recipe import Recipe
 from qbench.record.schema import CaseKey
@@ -73,9 +74,10 @@ class Skip:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """What a run will do. ``cases`` stand in the order in which they run: by model, threads and batch size,
-    then by runtime with its fp32 first."""
+    then by runtime with its fp32 first. ``decision`` is the rule by which one is shipped."""
 
     suite: str
     cases: tuple[PlannedCase, ...]
     skipped: tuple[Skip, ...]
     notes: tuple[str, ...]
+    decision: DecisionRule | None = None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from qbench import registry
 from qbench.errors import UsageError
 from qbench.plan.cases import Case, Plan, PlannedCase, Skip, Variant
+from qbench.plan.decision_rule import make_decision_rule, note_idle_keys
 from qbench.plan.matrix import Cell, case_id, requested
 from qbench.plan.variants import Variants
 from qbench.suite import Suite
@@ -71,7 +72,10 @@ def make_plan(suite: Suite, backends: Mapping[str, Backend], *, cores: int, only
     if not planned:
         _require_cores(suite, cells, variants)
         notes.append(f"nothing to run: {'every case is skipped' if skipped else 'the matrix holds no case'}")
-    return Plan(suite=suite.suite, cases=planned, skipped=skipped, notes=tuple(notes))
+    notes += note_idle_keys(suite)
+    return Plan(
+        suite=suite.suite, cases=planned, skipped=skipped, notes=tuple(notes), decision=make_decision_rule(suite)
+    )
 
 
 def _keep_meaningful(cells: list[Cell], variants: Variants) -> tuple[list[Cell], list[str]]:

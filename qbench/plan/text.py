@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from typing import Any
 
+from qbench.plan import decision_rule
+from qbench.plan.decision_rule import DecisionRule
 from qbench.plan.planner import Plan, PlannedCase, Skip
 
 SCHEMA = 1
 
 
 def text(plan: Plan) -> str:
-    """One line per case in the order of the run, the skipped by reason, then the notes; no trailing newline."""
+    """What decides, one line per case in the order of the run, the skipped by reason, then the notes; no trailing
+    newline."""
     width = max((len(planned.case.id) for planned in plan.cases), default=0)
     lines = [f"{plan.suite}: {_count(len(plan.cases), 'case')}, {len(plan.skipped)} skipped"]
+    lines += [] if plan.decision is None else decision_rule.describe(plan.decision)
     lines += [f"  {planned.case.id:<{width}}  {_describe_role(planned)}" for planned in plan.cases]
     if plan.skipped:
         lines += ["skipped:", *_list_skipped(plan.skipped)]
@@ -47,6 +52,7 @@ def as_json(plan: Plan) -> str:
     data = {
         "schema": SCHEMA,
         "suite": plan.suite,
+        "decide": None if plan.decision is None else _decision_data(plan.decision),
         "cases": [
             {
                 **asdict(planned.case.key),
@@ -60,3 +66,14 @@ def as_json(plan: Plan) -> str:
         "notes": list(plan.notes),
     }
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
+
+
+def _decision_data(rule: DecisionRule) -> dict[str, Any]:
+    """The rule for a program: numbers raw, a limit that is not set null."""
+    return {
+        "minimize": rule.minimize,
+        "tie": rule.tie,
+        "prefer": list(rule.prefer),
+        "metric": rule.metric,
+        "limits": dict(rule.limits),
+    }

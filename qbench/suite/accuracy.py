@@ -175,6 +175,11 @@ class AccuracyGate(Section):
         return None if self.at_least is not None else self.margin
 
     @property
+    def in_percent(self) -> bool:
+        """Whether the metric is a share, so that the margin is in percentage points."""
+        return _in_percent(self.metric)
+
+    @property
     def is_named(self) -> bool:
         """Whether the suite names a metric; else the data decides between those of ``DEFAULTS``."""
         return "metric" in self.model_fields_set

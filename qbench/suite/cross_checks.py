@@ -17,13 +17,15 @@ LISTS: tuple[Path, ...] = (
     ("matrix", "backends"),
     ("matrix", "threads"),
     ("matrix", "batch_sizes"),
+    ("decide", "prefer"),
     *(("quantize", mode, "skip_layers") for mode in ("dynamic", "static", "qat")),
 )
 
 
 def problems(root: Node, *, base: File | None) -> list[Problem]:
-    """Duplicates, cells of unknown models, one split for two purposes; missing files if ``base`` is a folder."""
-    collected = [*_duplicates(root), *_model_names(root), *_cell_models(root), *_splits(root)]
+    """Duplicates, cells of unknown models, one split for two purposes, a limit that cannot be judged; missing files if
+    ``base`` is a folder."""
+    collected = [*_duplicates(root), *_model_names(root), *_cell_models(root), *_splits(root), *_limits(root)]
     if base is not None:
         collected += _missing_files(root, base)
     return collected
@@ -92,6 +94,18 @@ def _splits(root: Node) -> Iterator[Problem]:
             "proves nothing, so take another split for one of them, or set `overlap: allow` where that is meant"
         )
         yield list(root.walk(path))[-1][1].mark.problem(what, path_text(path))
+
+
+def _limits(root: Node) -> Iterator[Problem]:
+    """A limit on latency beside a protocol that gives no interval: it could never be shown to hold."""
+    path: Path = ("decide", "max_latency")
+    latency, protocol = root.at(path), root.at(("measure", "protocol"))
+    if latency is not None and latency.value is not None and protocol is not None and protocol.value == "sequential":
+        what = (
+            "protocol sequential gives no interval, so no case could be shown to hold this limit; set "
+            "`measure: {protocol: both}`, or leave the limit out"
+        )
+        yield list(root.walk(path))[-1][0].problem(what, path_text(path))
 
 
 def _missing_files(root: Node, base: File) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from qbench.models.base import ModelReference
+from qbench.plan.decision_rule import DecisionRule
 from qbench.plan.planner import Case, Plan, PlannedCase, Skip, Variant
 from qbench.plan.text import as_json, text
 from qbench.quant.recipe import Recipe
@@ -30,14 +31,24 @@ PLAN = Plan(
         Skip(case=case("dynamic", "inductor"), reason="no C++ compiler; install g++"),
     ),
     notes=("fp32 on fbgemm is no case",),
+    decision=DecisionRule(
+        minimize="latency",
+        tie=0.03,
+        prefer=("accuracy", "size"),
+        limits={"gate.accuracy.margin": 1.0, "gate.size.max_ratio": None},
+        metric="top1",
+        limit_texts=("top1 at most 1 point worse than fp32",),
+    ),
 )
 
 
 def test_text_shows_every_case_skip_and_note() -> None:
-    """Each case with what it is compared with, each reason once with its cases, then the notes."""
+    """What decides, each case with what it is compared with, each reason once with its cases, then the notes."""
     assert text(PLAN) == "\n".join(
         (
             "demo: 3 cases, 3 skipped",
+            "decide: the shortest latency; within 3 % of it by accuracy, size",
+            "limits: top1 at most 1 point worse than fp32",
             "  m/fp32/torch/t1/b1        baseline, added by the plan",
             "  m/static/onednn/t1/b1     against m/fp32/torch/t1/b1",
             "  m/fp32/onnxruntime/t1/b1  baseline",
@@ -69,3 +80,10 @@ def test_json_holds_what_the_text_says_and_the_recipe() -> None:
     assert (static["threads"], static["batch_size"], static["reference"]) == (1, 1, False)
     assert {one["id"]: one["reason"] for one in data["skipped"]}["m/qat/onnxruntime/t1/b1"] == "no QAT in ONNX yet"
     assert data["notes"] == list(PLAN.notes)
+    assert data["decide"] == {
+        "minimize": "latency",
+        "tie": 0.03,
+        "prefer": ["accuracy", "size"],
+        "metric": "top1",
+        "limits": {"gate.accuracy.margin": 1.0, "gate.size.max_ratio": None},
+    }

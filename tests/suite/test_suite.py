@@ -76,6 +76,17 @@ def test_every_problem_of_a_bad_suite_is_told_at_once(loader: str, monkeypatch: 
     assert said == (HERE / "golden" / "suite_errors.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("protocol", "latency", "told"),
+    [("sequential", "5 ms", 1), ("sequential", "null", 0), ("both", "5 ms", 0), ("paired", "5 ms", 0)],
+)
+def test_a_limit_on_latency_needs_an_interval(protocol: str, latency: str, told: int) -> None:
+    """protocol sequential gives none, so that the limit is refused at its place with what to do."""
+    found = problems(f"{SMALL}measure: {{protocol: {protocol}}}\ndecide: {{max_latency: {latency}}}\n")
+    assert len(found) == told
+    assert all(line.startswith("s.yaml:6:10: decide.max_latency: ") and "protocol: both" in line for line in found)
+
+
 def test_example_of_the_style_guide() -> None:
     """The message for a wrong type and for a misspelt name reads as the style guide shows it."""
     text = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix:\n  threads: [1, two]\n"
@@ -414,7 +425,7 @@ def test_a_suite_cannot_change_and_travels_between_processes() -> None:
 
 def test_schema_file_is_what_the_models_say() -> None:
     """suites/schema.json is the output of `qbench schema`."""
-    expected = json.dumps(json_schema(), indent=2) + "\n"
+    expected = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     found = (SUITES / "schema.json").read_text(encoding="utf-8")
     assert found == expected, "run `qbench schema > suites/schema.json`"
 

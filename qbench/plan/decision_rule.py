@@ -1,0 +1,114 @@
+"""By what a suite decides: what is minimized, tied and preferred, and every limit, those of ``gate`` included. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from qbench import formatting
+from qbench.suite import Suite
+
+_SMALLEST = {
+    "latency": "the shortest latency",
+    "size": "the smallest size",
+    "cold_start": "the shortest cold start",
+    "memory": "the least memory",
+}
+_PREFERENCES = {
+    "accuracy": "accuracy",
+    "no_training": "no training",
+    "size": "size",
+    "cold_start": "cold start",
+}
+# Eight bits in place of 32: whatever the network, its int8 weights alone take this share of fp32's.
+_LEAST_SIZE_RATIO = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionRule:
+    """What is made small, what counts as tied, what decides among the tied; ``limits`` by the suite's key, and in
+    ``limit_texts`` as a reader sees them. A limit that the suite does not set is null."""
+
+    minimize: str
+    tie: float
+    prefer: tuple[str, ...]
+    limits: Mapping[str, float | None]
+    metric: str
+    limit_texts: tuple[str, ...]
+
+
+def make_decision_rule(suite: Suite) -> DecisionRule:
+    """The rule by which a suite decides."""
+    decide, gate = suite.decide, suite.gate
+    return DecisionRule(
+        minimize=decide.minimize,
+        tie=decide.tie,
+        prefer=decide.prefer,
+        limits={
+            "gate.accuracy.margin": gate.accuracy.margin,
+            "gate.size.max_ratio": gate.size.max_ratio,
+            "gate.latency.min_speedup": gate.latency.min_speedup,
+            "decide.max_latency": decide.max_latency,
+            "decide.max_memory": decide.max_memory,
+        },
+        metric=str(gate.accuracy.metric),
+        limit_texts=tuple(_describe_limits(suite)),
+    )
+
+
+def _describe_limits(suite: Suite) -> Iterator[str]:
+    """Each limit that the suite sets, in words."""
+    decide, accuracy = suite.decide, suite.gate.accuracy
+    if accuracy.at_least is not None:
+        yield f"{accuracy.metric} at least {accuracy.at_least:g}"
+    else:
+        points = f" {'point' if accuracy.margin == 1 else 'points'}" if accuracy.in_percent else ""
+        yield f"{accuracy.metric} at most {accuracy.margin:g}{points} worse than fp32"
+    if (ratio := suite.gate.size.max_ratio) is not None:
+        yield f"size at most {ratio * 100:g} % of fp32's"
+    if (speedup := suite.gate.latency.min_speedup) is not None:
+        yield f"at least {speedup:g} times as fast as fp32"
+    if decide.max_latency is not None:
+        yield f"latency at most {formatting.duration(decide.max_latency)}"
+    if decide.max_memory is not None:
+        yield f"memory at most {formatting.size(decide.max_memory)}"
+
+
+def describe(rule: DecisionRule) -> list[str]:
+    """Two lines: what is shipped, and what holds for it."""
+    if rule.tie == 0:
+        ties = "nothing counts as tied"
+    elif not rule.prefer:
+        ties = f"what is within {rule.tie * 100:g} % of it stays tied"
+    else:
+        preferred = ", ".join(_PREFERENCES[name] for name in rule.prefer)
+        ties = f"within {rule.tie * 100:g} % of it by {preferred}"
+    return [f"decide: {_SMALLEST[rule.minimize]}; {ties}", f"limits: {'; '.join(rule.limit_texts)}"]
+
+
+def note_idle_keys(suite: Suite) -> list[str]:
+    """What the suite sets for its decision without effect, or beyond reach, each with its place."""
+    return [f"{suite.place(key)}: {key} {what}" for key, what in _find_idle_keys(suite)]
+
+
+def _find_idle_keys(suite: Suite) -> Iterator[tuple[str, str]]:
+    decide, gate, measure, limits = suite.decide, suite.gate, suite.measure, suite.limits
+    if "prefer" in decide.model_fields_set and decide.minimize in decide.prefer:
+        yield "decide.prefer", f"names {decide.minimize}, which is minimized already"
+    if decide.prefer and decide.tie == 0 and "prefer" in decide.model_fields_set:
+        yield "decide.prefer", "has no effect: with decide.tie 0 nothing is tied"
+    if "tie" in decide.model_fields_set and 0 < decide.tie < measure.precision and decide.minimize == "latency":
+        yield (
+            "decide.tie",
+            f"is finer than measure.precision ({measure.precision * 100:g} %): what differs by so little stays open",
+        )
+    if "spend" in measure.model_fields_set and measure.protocol == "sequential":
+        yield "measure.spend", "has no effect: protocol sequential measures every case alike"
+    if gate.latency.min_speedup is not None and measure.protocol == "sequential":
+        yield "gate.latency.min_speedup", "cannot be shown to hold: protocol sequential gives no interval"
+    if gate.size.max_ratio is not None and gate.size.max_ratio < _LEAST_SIZE_RATIO:
+        yield "gate.size.max_ratio", "is below 25 %, which int8 weights alone take of fp32's bytes: hardly any will do"
+    if decide.max_latency is not None and decide.max_latency >= limits.stage_seconds:
+        yield "decide.max_latency", "has no effect: limits.stage_seconds stops a case before that"
+    if decide.max_memory is not None and limits.memory_bytes is not None and decide.max_memory >= limits.memory_bytes:
+        yield "decide.max_memory", "has no effect: limits.memory_bytes stops a case before that"

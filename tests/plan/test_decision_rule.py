@@ -1,0 +1,122 @@
+"""qbench.plan.decision_rule: by what a suite decides, in two lines, and what of it has no effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from qbench.plan.decision_rule import describe, make_decision_rule, note_idle_keys
+from qbench.suite import Suite, parse
+
+SMALL = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
+
+
+def suite(*lines: str) -> Suite:
+    """A suite with some more lines."""
+    return parse(SMALL + "\n".join(lines) + "\n", file="s.yaml")
+
+
+def test_the_defaults_are_shown() -> None:
+    """A suite that says nothing is decided by latency, a tie of 3 % and one point of accuracy."""
+    assert describe(make_decision_rule(suite())) == [
+        "decide: the shortest latency; within 3 % of it by accuracy, no training, size, cold start",
+        "limits: top1 at most 1 point worse than fp32",
+    ]
+
+
+def test_every_limit_is_shown_those_of_the_gate_included() -> None:
+    """The two lines name each limit with its unit."""
+    rule = make_decision_rule(
+        suite(
+            "gate: {latency: {min_speedup: 1.5}, accuracy: {margin: 0.5}, size: {max_ratio: 35%}}",
+            "decide: {minimize: memory, tie: 1%, prefer: [no_training], max_latency: 5 ms, max_memory: 200 MB}",
+        )
+    )
+    assert describe(rule) == [
+        "decide: the least memory; within 1 % of it by no training",
+        "limits: top1 at most 0.5 points worse than fp32; size at most 35 % of fp32's; at least 1.5 times as fast as "
+        "fp32; latency at most 5.00 ms; memory at most 200 MB",
+    ]
+    assert rule.limits == {
+        "gate.accuracy.margin": 0.5,
+        "gate.size.max_ratio": 0.35,
+        "gate.latency.min_speedup": 1.5,
+        "decide.max_latency": 0.005,
+        "decide.max_memory": 200_000_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("decide", "told"),
+    [
+        ("{tie: 0}", "decide: the shortest latency; nothing counts as tied"),
+        ("{minimize: size, prefer: []}", "decide: the smallest size; what is within 3 % of it stays tied"),
+        ("{minimize: cold_start, prefer: [size]}", "decide: the shortest cold start; within 3 % of it by size"),
+    ],
+)
+def test_how_ties_are_broken(decide: str, told: str) -> None:
+    """Also where nothing is tied, or nothing breaks a tie."""
+    assert describe(make_decision_rule(suite(f"decide: {decide}")))[0] == told
+
+
+def test_a_smallest_score_in_place_of_a_margin() -> None:
+    """A metric against fp32 is limited as the suite says it."""
+    rule = make_decision_rule(suite("gate: {accuracy: {metric: top1_agreement, at_least: 99}}"))
+    assert describe(rule)[1] == "limits: top1_agreement at least 99"
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            ["decide: {minimize: size, prefer: [size]}"],
+            "s.yaml:5: decide.prefer names size, which is minimized already",
+        ),
+        (
+            ["decide: {tie: 0, prefer: [size]}"],
+            "s.yaml:5: decide.prefer has no effect: with decide.tie 0 nothing is tied",
+        ),
+        (
+            ["measure: {precision: 5%}", "decide: {tie: 1%}"],
+            "s.yaml:6: decide.tie is finer than measure.precision (5 %): what differs by so little stays open",
+        ),
+        (
+            ["measure: {protocol: sequential, spend: all}"],
+            "s.yaml:5: measure.spend has no effect: protocol sequential measures every case alike",
+        ),
+        (
+            ["measure: {protocol: sequential}", "gate: {latency: {min_speedup: 2}}"],
+            "s.yaml:6: gate.latency.min_speedup cannot be shown to hold: protocol sequential gives no interval",
+        ),
+        (
+            ["gate: {size: {max_ratio: 20%}}"],
+            "s.yaml:5: gate.size.max_ratio is below 25 %, which int8 weights alone take of fp32's bytes: hardly any "
+            "will do",
+        ),
+        (
+            ["decide: {max_latency: 20 s}", "limits: {stage_seconds: 10.0}"],
+            "s.yaml:5: decide.max_latency has no effect: limits.stage_seconds stops a case before that",
+        ),
+        (
+            ["decide: {max_memory: 2 GB}", "limits: {memory_bytes: 1000000000}"],
+            "s.yaml:5: decide.max_memory has no effect: limits.memory_bytes stops a case before that",
+        ),
+    ],
+)
+def test_what_has_no_effect_is_a_note_at_its_place(lines: list[str], told: str) -> None:
+    """It breaks nothing, but its author meant something by it."""
+    assert note_idle_keys(suite(*lines)) == [told]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ["decide: {minimize: size}"],
+        ["measure: {precision: 5%}"],
+        ["measure: {protocol: sequential}"],
+        ["decide: {max_latency: 5 ms, max_memory: 1 GB, tie: 2%}", "gate: {size: {max_ratio: 25%}}"],
+    ],
+)
+def test_a_sensible_suite_gets_no_note(lines: list[str]) -> None:
+    """A default that happens to be idle is nobody's slip."""
+    assert note_idle_keys(suite(*lines)) == []
