@@ -39,6 +39,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("network",),
     ("build",),
     ("evaluate", "measure"),
+    ("decide",),
     ("run", "gate", "report"),
     ("cli",),
     ("__main__",),

@@ -5,15 +5,15 @@ None means that a rule does not concern the case or was not asked for.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qbench import formatting
 from qbench.compare import compare
+from qbench.compare.speedup_doubt import find_doubt, room_to_promise
 from qbench.gate.sequential_test import ANALYSES, NotRun, Rerun
-from qbench.gate.verdict import Evidence, Rule, Verdict, find_doubt
+from qbench.gate.verdict import Evidence, Rule, Verdict
 from qbench.record.schema import Record, Speedup
 from qbench.stats.interval_type import Interval
 
@@ -152,6 +152,5 @@ def check_speedup(evidence: Evidence, record: Record) -> Verdict | None:
     )
     if verdict.outcome == "INCONCLUSIVE":
         return verdict
-    # A bias that could not carry the estimate half the way to the promise cannot have decided it.
-    room = abs(math.log(speedup.value / promise)) / 2
+    room = room_to_promise(speedup.value, promise)
     return verdict.unless(find_doubt(speedup, room, "half the distance to the promise"))

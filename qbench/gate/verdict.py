@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from qbench import formatting
 from qbench.compare import compare
 from qbench.compare import text as compare_text
 from qbench.gate.sequential_test import NotRun, Rerun
 from qbench.record.example_scores import ExampleScores
-from qbench.record.schema import Flips, Record, Speedup
+from qbench.record.schema import Flips, Record
 from qbench.record.stored_run import RunInfo
 from qbench.stats import mcnemar, multiple_testing, thresholds
 from qbench.stats.interval_type import Interval
@@ -154,22 +152,3 @@ def _explain_undecided(test: NonInferiority, n: int) -> str:
         return "the examples support no interval"
     needed = compare_text.would_decide(test, n)
     return "the interval spans the margin" + (f"; {needed} would decide, there are {n:,}" if needed else "")
-
-
-def find_doubt(speedup: Speedup, room: float, meaning: str) -> str | None:
-    """Why a stored speed-up cannot be trusted: its control is off by more than ``room``, in words ``meaning``, or it
-    drifted; None where it can."""
-    control = speedup.control
-    if speedup.protocol != "paired":
-        return f"protocol {speedup.protocol} has no control to tell noise from change; gate with protocol paired"
-    if control is None or control.low is None or control.high is None:
-        return "the control (A/A) was not measured, so noise cannot be told from change"
-    worst = max(abs(math.log(control.low)), abs(math.log(control.high)))
-    if worst > math.log1p(room):
-        return (
-            f"the machine is too noisy: the control (A/A), whose true value is 1, is "
-            f"{formatting.with_limits(control)} and must lie within {meaning}, {math.log1p(room) * 100:.1f} %"
-        )
-    if speedup.steady is not True:
-        return "the series was not steady: latency moved between its first and last third"
-    return None

@@ -1,0 +1,33 @@
+"""Why a stored speed-up cannot be trusted; pure. The gate and the decision judge by the same rule."""
+
+from __future__ import annotations
+
+import math
+
+from qbench import formatting
+from qbench.record.schema import Speedup
+
+
+def find_doubt(speedup: Speedup, room: float, meaning: str) -> str | None:
+    """Why a stored speed-up cannot be trusted: its control is off by more than ``room``, in words ``meaning``, or it
+    drifted; None where it can."""
+    control = speedup.control
+    if speedup.protocol == "sequential":
+        return f"protocol {speedup.protocol} has no control to tell noise from change; gate with protocol paired"
+    if control is None or control.low is None or control.high is None:
+        return "the control (A/A) was not measured, so noise cannot be told from change"
+    worst = max(abs(math.log(control.low)), abs(math.log(control.high)))
+    if worst > math.log1p(room):
+        return (
+            f"the machine is too noisy: the control (A/A), whose true value is 1, is "
+            f"{formatting.with_limits(control)} and must lie within {meaning}, {math.log1p(room) * 100:.1f} %"
+        )
+    if speedup.steady is not True:
+        return "the series was not steady: latency moved between its first and last third"
+    return None
+
+
+def room_to_promise(value: float, promise: float) -> float:
+    """How far a control may be off: a bias that could not carry the estimate half the way to the promise cannot have
+    decided it."""
+    return abs(math.log(value / promise)) / 2

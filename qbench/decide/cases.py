@@ -1,0 +1,72 @@
+"""The settings of a run, and what the cases of one are; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from qbench.record.schema import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is decided apart: a model with a number of threads and a batch size."""
+
+    model: str
+    threads: int
+    batch_size: int
+
+
+def settings(records: Iterable[Record]) -> tuple[Setting, ...]:
+    """Every setting, in the order of the records."""
+    keys = (record.case for record in records)
+    return tuple(
+        dict.fromkeys(Setting(model=key.model, threads=key.threads, batch_size=key.batch_size) for key in keys)
+    )
+
+
+def of_setting(setting: Setting, records: Iterable[Record]) -> list[Record]:
+    """The records of one setting."""
+    wanted = (setting.model, setting.threads, setting.batch_size)
+    return [r for r in records if (r.case.model, r.case.threads, r.case.batch_size) == wanted]
+
+
+def setting_name(setting: Setting) -> str:
+    """``digits-cnn, 1 thread, batch 1``."""
+    plural = "" if setting.threads == 1 else "s"
+    return f"{setting.model}, {setting.threads} thread{plural}, batch {setting.batch_size}"
+
+
+def variant(record: Record) -> str:
+    """``static · onednn``."""
+    return record.case.variant
+
+
+def is_int8(record: Record) -> bool:
+    """Whether the case is measured and of an int8 mode."""
+    return record.status == "ok" and record.case.mode != "fp32"
+
+
+def runs_in_int8(record: Record) -> bool:
+    """Whether any multiply-accumulate of the artifact is seen to run in int8."""
+    coverage = record.artifact.coverage if record.artifact else None
+    if coverage is None:
+        return False
+    return coverage.layers_int8 > 0 if coverage.macs_int8 is None else coverage.macs_int8 > 0
+
+
+def p50(record: Record) -> float | None:
+    """The median call in seconds, the mean where there is no median."""
+    if record.latency is None:
+        return None
+    return record.latency.p50_seconds or record.latency.mean_seconds
+
+
+def fastest_fp32(records: Sequence[Record]) -> Record | None:
+    """The fastest fp32 of one setting, whatever its backend: what the run itself found out by measuring side by side,
+    else the smallest p50."""
+    measured = [record for record in records if record.status == "ok" and record.case.mode == "fp32"]
+    named = {record.speedup_fastest.baseline for record in records if record.speedup_fastest is not None}
+    timed = [(seconds, record) for record in measured if (seconds := p50(record)) is not None]
+    timed = [pair for pair in timed if pair[1].case.id in named] or timed
+    return min(timed, key=lambda pair: pair[0])[1] if timed else None

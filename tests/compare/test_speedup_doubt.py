@@ -1,0 +1,37 @@
+"""Rules of compare/speedup_doubt: what makes a stored speed-up doubtful, by how far a control may be off."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from made_records import speedup
+
+from qbench.compare.speedup_doubt import find_doubt, room_to_promise
+from qbench.stats.interval_type import Interval
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"protocol": "race"}, None),
+        ({"protocol": "sequential", "control": None}, "protocol sequential has no control"),
+        ({"control": None}, "was not measured"),
+        ({"control": Interval(value=1.01)}, "was not measured"),
+        ({"control": Interval(value=1.03, low=1.01, high=1.05)}, "too noisy"),
+        ({"steady": False}, "not steady"),
+        ({"steady": None}, "not steady"),
+    ],
+)
+def test_a_speed_up_is_doubted_for_its_control_and_its_drift(changes: dict[str, Any], said: str | None) -> None:
+    """A control that may be off by more than the room, none at all, and a series that moved."""
+    doubt = find_doubt(speedup(**changes), 0.025, "half the tolerance")
+    assert doubt is None if said is None else said in str(doubt)
+
+
+def test_the_room_is_half_the_way_to_the_promise() -> None:
+    """On a logarithmic scale, on either side."""
+    assert room_to_promise(4.0, 2.0) == pytest.approx(math.log(2) / 2)
+    assert room_to_promise(1.0, 2.0) == pytest.approx(math.log(2) / 2)

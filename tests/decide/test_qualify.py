@@ -1,0 +1,98 @@
+"""Rules of decide/qualify: every limit of the suite held against a case, by the gate's own tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_records import CASE, accuracy, failed, fp32, int8, latency, speedup
+
+from qbench.decide.qualify import holds_all, may_be_shipped, qualify
+from qbench.record.schema import Memory, Record, Roofline
+from qbench.record.stored_run import MetricInfo
+from qbench.suite.settings import DecideSpec, GateSpec
+
+TOP1 = MetricInfo(name="top1")
+
+
+def outcomes(record: Record, gate: dict[str, Any] | None = None, **decide: Any) -> dict[str, str | None]:
+    """The outcome of each limit held against the one int8 case of a run."""
+    spec = GateSpec.model_validate(gate or {})
+    checks = qualify([fp32(), record], metric=TOP1, gate=spec, decide=DecideSpec.model_validate(decide))
+    return {check.limit: check.outcome for check in checks[CASE]}
+
+
+@pytest.mark.parametrize(("harmful", "outcome"), [(0, "PASS"), (9, "INCONCLUSIVE"), (60, "FAIL")])
+def test_accuracy_is_tested_as_the_gate_tests_it(harmful: int, outcome: str) -> None:
+    """Paired non-inferiority by the margin: few flips pass, many fail, between them nothing is known."""
+    assert outcomes(int8(accuracy=accuracy(harmful=harmful)))["accuracy"] == outcome
+
+
+@pytest.mark.parametrize(
+    ("gate", "decide", "limit", "outcome"),
+    [
+        ({"size": {"max_ratio": 0.26}}, {}, "size", "PASS"),
+        ({"size": {"max_ratio": 0.25}}, {}, "size", "FAIL"),
+        ({"latency": {"min_speedup": 2.0}}, {}, "speed-up", "PASS"),
+        ({"latency": {"min_speedup": 2.5}}, {}, "speed-up", "INCONCLUSIVE"),
+        ({"latency": {"min_speedup": 3.0}}, {}, "speed-up", "FAIL"),
+        ({}, {"max_latency": "1.1 ms"}, "latency", "PASS"),
+        ({}, {"max_latency": "1 ms"}, "latency", "INCONCLUSIVE"),
+        ({}, {"max_latency": "0.9 ms"}, "latency", "FAIL"),
+        ({}, {"max_memory": "100 MB"}, "memory", "PASS"),
+        ({}, {"max_memory": "50 MB"}, "memory", "FAIL"),
+    ],
+)
+def test_each_limit_rules_a_case_in_or_out(
+    gate: dict[str, Any], decide: dict[str, Any], limit: str, outcome: str
+) -> None:
+    """Size and memory are exact; speed-up and latency hold where their whole interval does."""
+    record = int8(memory=Memory(loaded_rss_bytes=60_000_000, peak_rss_bytes=80_000_000))
+    assert outcomes(record, gate, **decide)[limit] == outcome
+
+
+def test_a_promise_is_not_kept_by_a_noisy_machine() -> None:
+    """As the gate says: a control that is off by half the distance to the promise proves neither side."""
+    noisy = speedup(control=replace(speedup().control, low=0.8, high=1.3))
+    assert outcomes(int8(speedup=noisy), {"latency": {"min_speedup": 2.0}})["speed-up"] == "INCONCLUSIVE"
+
+
+def test_what_is_not_measured_yet_has_no_outcome_and_may_be_shipped() -> None:
+    """Before measuring, a case that is built and evaluated is ruled out by what is known alone."""
+    gate = {"latency": {"min_speedup": 2.0}, "size": {"max_ratio": 0.3}}
+    open_case = replace(int8(), latency=None, speedup=None)
+    checks = qualify(
+        [fp32(), open_case], metric=TOP1, gate=GateSpec.model_validate(gate),
+        decide=DecideSpec.model_validate({"max_latency": 1.0, "max_memory": 1000}),
+    )[CASE]  # fmt: skip
+    assert {check.limit: check.outcome for check in checks} == {
+        "int8": "PASS", "accuracy": "PASS", "size": "PASS", "speed-up": None, "latency": None, "memory": None,
+    }  # fmt: skip
+    assert may_be_shipped(checks)
+    assert not holds_all(checks)
+
+
+@pytest.mark.parametrize(("share", "ruled_out"), [(None, False), (1.05, False), (1.3, True)])
+def test_what_is_faster_than_the_core_can_be_is_no_candidate(share: float | None, ruled_out: bool) -> None:
+    """Beyond the measured peak of the core something was not measured right."""
+    found = outcomes(int8(roofline=Roofline(macs=1000, peak_fraction=share), latency=latency(0.001)))
+    assert ("FAIL" in found.values()) is ruled_out
+
+
+def test_nothing_in_int8_is_no_candidate() -> None:
+    """A variant without any multiply-accumulate in int8 may be fast and right, but is no int8."""
+    assert outcomes(int8(coverage=0.0))["int8"] == "FAIL"
+
+
+def test_without_a_readable_suite_accuracy_has_no_outcome() -> None:
+    """The margin is in the suite: without it no variant is called good or bad."""
+    checks = qualify([fp32(), int8()], metric=TOP1, gate=None, decide=DecideSpec())[CASE]
+    accuracy_check = next(check for check in checks if check.limit == "accuracy")
+    assert accuracy_check.outcome is None
+    assert "cannot be read" in accuracy_check.text
+
+
+def test_failed_and_fp32_cases_are_not_qualified() -> None:
+    """Only int8 cases that came so far are held against the limits."""
+    assert qualify([fp32(), failed()], metric=TOP1, gate=GateSpec(), decide=DecideSpec()) == {}
