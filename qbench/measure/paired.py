@@ -26,7 +26,7 @@ from qbench.measure.protocol import (
     TimedWorker,
     Watch,
 )
-from qbench.measure.samples import BlockTiming, Samples, counts, joined, split
+from qbench.measure.samples import BlockTiming, Samples, canary_rows, counts, joined, list_canary, split
 
 LOOK_AGAIN = 1.05  # a look at the interval costs the coordinator as much as many rounds, so it waits for news
 LEAST_PAIRS = 6  # fewer support no interval at 95 %
@@ -40,6 +40,7 @@ class _Series:
     calls: list[NDArray[np.int64]] = field(default_factory=list)
     involuntary: list[int | None] = field(default_factory=list)
     faults: list[int | None] = field(default_factory=list)
+    canary: list[tuple[int, int] | None] = field(default_factory=list)
     block: Block | None = None
     baseline_calls: list[NDArray[np.int64]] = field(default_factory=list)
     log_ratios: list[float] = field(default_factory=list)
@@ -150,6 +151,7 @@ class Paired(Protocol):
             control_process=np.asarray(control.process, dtype=np.int64),
             involuntary=counts(case_series.involuntary),
             faults=counts(case_series.faults),
+            canary_ns=canary_rows(case_series.canary),
             discarded=case_series.block.discard if case_series.block else 0,
             seconds=case_series.before + case_series.seconds,
         )
@@ -166,6 +168,7 @@ def _series(case: str, earlier: Earlier) -> _Series:
         baseline_calls=split(kept.baseline_ns, kept.baseline_block),
         involuntary=list(kept.involuntary) or [None] * len(np.unique(kept.block)),
         faults=list(kept.faults) or [None] * len(np.unique(kept.block)),
+        canary=list_canary(kept),
         log_ratios=kept.log_ratios.tolist(),
         process=kept.process.tolist(),
         before=kept.seconds,
@@ -315,6 +318,7 @@ class _Session:
         for part, block in ((case_series, timing), (self._base, beside)):
             part.involuntary.append(block.involuntary)
             part.faults.append(block.faults)
+            part.canary.append(block.canary_ns)
         self._base.process.append(self._number)
         # A call below the clock's resolution reads 0; one nanosecond keeps the ratio defined.
         case_series.log_ratios.append(math.log(max(1, int(own.min())) / max(1, int(base.min()))))

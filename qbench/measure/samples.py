@@ -18,6 +18,10 @@ def _no_ints() -> Nanoseconds:
     return np.empty(0, dtype=np.int64)
 
 
+def _no_pairs() -> Nanoseconds:
+    return np.empty((0, 2), dtype=np.int64)
+
+
 def _no_floats() -> NDArray[np.float64]:
     return np.empty(0, dtype=np.float64)
 
@@ -25,13 +29,15 @@ def _no_floats() -> NDArray[np.float64]:
 @dataclass(frozen=True, kw_only=True)
 class BlockTiming:
     """One block as a worker saw it: nanoseconds of each call; CPU time, involuntary context switches and page faults of
-    the whole block (None where the system does not tell); whether the machine was suspended meanwhile."""
+    the whole block (None where the system does not tell); whether the machine was suspended meanwhile; the canary's
+    nanoseconds just before and just after the calls (``machine.canary``; None: not read)."""
 
     calls_ns: Nanoseconds
     cpu_ns: int | None = None
     involuntary: int | None = None
     faults: int | None = None
     suspended: bool = False
+    canary_ns: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +50,11 @@ class Samples:
     baseline) of the block minima, one a block (none for the baseline); ``control_log_ratios``, with
     ``control_process``: the same for a second copy of the baseline. ``involuntary`` and ``faults``: context switches
     and page faults of each whole block. ``discarded``: calls left out at the start of each block. ``seconds``: what its
-    own rounds took, the baseline's neighbouring blocks included (nan: not known). Empty arrays mean: not measured.
+    own rounds took, the baseline's neighbouring blocks included (nan: not known). ``canary_ns``: one row a block, the
+    canary's reading before and after it. Empty arrays mean: not measured.
+
+    A scheduler keeps, of each block, ``BlockTiming.canary_ns`` in the same order as the block's calls, and hands the
+    list to ``canary_rows``; to go on from kept samples it takes ``list_canary`` back.
     ``stopped`` is ``precision``, ``max_seconds``, ``fixed``, or ``cut_short`` where the baseline died.
     """
 
@@ -61,6 +71,7 @@ class Samples:
     control_process: Nanoseconds = field(default_factory=_no_ints)
     involuntary: Nanoseconds = field(default_factory=_no_ints)
     faults: Nanoseconds = field(default_factory=_no_ints)
+    canary_ns: Nanoseconds = field(default_factory=_no_pairs)
     discarded: int = 0
     seconds: float = math.nan
 
@@ -88,6 +99,18 @@ def counts(values: Sequence[int | None]) -> NDArray[np.int64]:
     """The counts of the blocks; empty where the system told none."""
     known = [value for value in values if value is not None]
     return np.asarray(known if len(known) == len(values) else [], dtype=np.int64)
+
+
+def canary_rows(readings: Sequence[tuple[int, int] | None]) -> NDArray[np.int64]:
+    """The canary's readings, one row a block; empty where one of the blocks has none."""
+    known = [pair for pair in readings if pair is not None]
+    return np.asarray(known if len(known) == len(readings) else [], dtype=np.int64).reshape(-1, 2)
+
+
+def list_canary(samples: Samples) -> list[tuple[int, int] | None]:
+    """What ``canary_rows`` was given, for the blocks that were kept; None for each where nothing was read."""
+    rows = [(int(before), int(after)) for before, after in samples.canary_ns]
+    return list(rows) or [None] * len(np.unique(samples.block))
 
 
 def joined(blocks: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

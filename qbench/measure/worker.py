@@ -17,6 +17,7 @@ from qbench import registry
 from qbench.backends.base import Inputs, Runner
 from qbench.errors import MeasureError
 from qbench.machine import runtime
+from qbench.machine.canary import Canary
 from qbench.measure.samples import BlockTiming
 from qbench.process import child
 
@@ -69,7 +70,8 @@ class LocalWorker:
         self._prepared = [self._runner.prepare(batch) for batch in batches(spec.inputs, spec.batch_size)]
         self._runner.context().__enter__()  # for the life of this process
         self._call: Callable[[Any], Any] = self._runner
-        self._first_ns = self.block(FIRST_CALLS).calls_ns
+        self._first_ns = timed_calls(self._call, self._prepared, FIRST_CALLS, clock)
+        self._canary = Canary()
         self._loaded_rss = resident_bytes()
         if spec.slowdown:
             self._call = self._slowed(spec.slowdown)
@@ -88,14 +90,21 @@ class LocalWorker:
         )
 
     def block(self, calls: int) -> BlockTiming:
-        """That many calls, one after the other, and what the system did to this process meanwhile."""
+        """That many calls, one after the other, and what the system and the host did to this process meanwhile."""
+        read = self._canary.read
+        canary_before = read()
         before, asleep = usage(), suspended_ns()
         calls_ns = timed_calls(self._call, self._prepared, calls, self._clock)
         after = usage()
         spent = [None if a is None or b is None else b - a for a, b in zip(before, after, strict=True)]
         slept = suspended_ns() - asleep
         return BlockTiming(
-            calls_ns=calls_ns, cpu_ns=spent[0], involuntary=spent[1], faults=spent[2], suspended=slept > SUSPENDED_NS
+            calls_ns=calls_ns,
+            cpu_ns=spent[0],
+            involuntary=spent[1],
+            faults=spent[2],
+            suspended=slept > SUSPENDED_NS,
+            canary_ns=(canary_before, read()),
         )
 
     def _slowed(self, share: float) -> Callable[[Any], Any]:

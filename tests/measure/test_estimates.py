@@ -166,6 +166,18 @@ def test_samples_survive_the_disk(calls, ratios):
     assert back.log_ratios.tolist() == one.log_ratios.tolist()
 
 
+def test_readings_of_the_canary_survive_the_disk(tmp_path):
+    """One row a block; a block without readings leaves none, and so does a file from before there was a canary."""
+    rows = [(5600, 5700), (9000, 5600)]
+    kept = Samples(protocol="paired", stopped="precision", block=np.arange(2), canary_ns=samples.canary_rows(rows))
+    samples.save(tmp_path / "new.npz", kept)
+    assert samples.list_canary(samples.load(tmp_path / "new.npz")) == rows
+    assert samples.canary_rows([*rows, None]).shape == (0, 2)
+    with np.load(tmp_path / "new.npz") as archive:
+        np.savez(tmp_path / "old.npz", **{name: archive[name] for name in archive if name != "canary_ns"})
+    assert samples.list_canary(samples.load(tmp_path / "old.npz")) == [None, None]
+
+
 def facts(load, first):
     from qbench.measure.worker import WorkerFacts
 

@@ -134,6 +134,17 @@ def test_a_block_tells_what_the_system_did(tmp_path, monkeypatch):
     assert not seen.suspended
 
 
+def test_a_block_tells_what_the_host_did(tmp_path, monkeypatch):
+    """The canary is read just before and just after the calls of a block, outside of what is counted for it."""
+    monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
+    local = LocalWorker(spec(tmp_path, "a", cores=tuple(sorted(os.sched_getaffinity(0)))))
+    story, readings = [], iter([5600, 9100])
+    monkeypatch.setattr(local._canary, "read", lambda: story.append("canary") or next(readings))
+    monkeypatch.setattr(worker, "usage", lambda: story.append("usage") or (0, 0, 0))
+    assert local.block(2).canary_ns == (5600, 9100)
+    assert story == ["canary", "usage", "usage", "canary"]
+
+
 def test_a_jump_of_boot_time_is_a_suspend(tmp_path, monkeypatch):
     """Boot time runs on while the machine sleeps; the clock of the calls does not."""
     monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)

@@ -63,7 +63,11 @@ class FakeArm:
             machine.now += seen[-1]
         calls_ns = np.asarray(np.round(np.asarray(seen) * 1e9), dtype=np.int64)
         return BlockTiming(
-            calls_ns=calls_ns, involuntary=1, faults=2, suspended=machine.random.random() < machine.sleeps
+            calls_ns=calls_ns,
+            involuntary=1,
+            faults=2,
+            suspended=machine.random.random() < machine.sleeps,
+            canary_ns=(self.blocks, self.blocks + 1),
         )
 
     def close(self):
@@ -160,6 +164,23 @@ def test_what_the_system_did_is_counted_by_block():
     assert outcome["a"].involuntary.tolist() == [1] * blocks
     assert outcome["a"].faults.tolist() == [2] * blocks
     assert len(outcome["base"].involuntary) == len(np.unique(outcome["base"].block))
+
+
+def test_the_canary_is_kept_with_every_block():
+    """One row a block, before and after, in the order of the blocks; a resumed group goes on with the rows kept."""
+    machine = Machine({"base": 1e-3, "a": 1e-3}, noise=0.01, sleeps=0.2)
+    kept = []
+    paired(machine, processes=2).measure(
+        "base", ["a"], machine.open_arm, lambda case: None, keep=lambda known: kept.append(dict(known))
+    )
+    again = Machine({"base": 1e-3, "a": 1e-3}, noise=0.01)
+    outcome = paired(again, processes=2).measure("base", ["a"], again.open_arm, lambda case: None, earlier=kept[0])
+    for case in ("base", "a"):
+        rows, before = outcome[case].canary_ns, kept[0][case].canary_ns
+        assert len(rows) == len(np.unique(outcome[case].block)) > len(before) > 0
+        assert rows[: len(before)].tolist() == before.tolist()
+        assert (rows[:, 1] - rows[:, 0] == 1).all()
+        assert (np.diff(rows[: len(before), 0]) > 0).all()
 
 
 def test_a_baseline_that_dies_in_one_process_costs_that_process_only():

@@ -1,0 +1,35 @@
+"""qbench.machine.canary: a fixed piece of arithmetic, on a clock that does not pass by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qbench.machine.canary import Canary
+
+
+def read_with(parts: list[int]) -> int:
+    """The reading where the parts take that many nanoseconds, one after the other."""
+    ticks = iter(np.cumsum([moment for part in parts for moment in (1, part)]).tolist())
+    return Canary(lambda: next(ticks)).read()
+
+
+@pytest.mark.parametrize("parts", [[6000, 6000, 6000], [90_000, 6000, 6000], [9000, 50_000, 6000]])
+def test_an_interrupt_or_a_cold_start_does_not_reach_the_reading(parts: list[int]) -> None:
+    """The least part is the reading: one part that is interrupted, or that runs cold, says nothing of the core."""
+    assert read_with(parts) == 6000
+
+
+def test_a_core_that_is_shared_reaches_the_reading() -> None:
+    """Where every part is slow, so is the reading."""
+    assert read_with([9000, 9100, 9300]) == 9000
+
+
+def test_what_it_touches_fits_a_first_level_cache() -> None:
+    """8 KiB, each half at the start of a page: neither chance nor the block's own data decides how fast it is."""
+    canary = Canary()
+    buffers = (canary._values, canary._results)
+    assert sum(buffer.nbytes for buffer in buffers) == 8192
+    assert all(buffer.ctypes.data % 4096 == 0 for buffer in buffers)
+    canary.read()
+    assert np.array_equal(canary._results, np.exp(canary._values))
