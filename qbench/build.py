@@ -132,7 +132,7 @@ def _make_key(variant: Variant, backend: Backend, model: Model, data: Data) -> s
         "model": _model_parts(model),
         "shapes": [[str(array.dtype), list(array.shape[1:])] for array in data.evaluation(0, 1)],
         "data": data_digest,
-        "recipe": {**asdict(variant.recipe), "name": None},
+        "recipe": {**asdict(variant.recipe), "name": None, "min_coverage": _failing_coverage(variant)},
         "mode": variant.mode,
         "backend": variant.backend,
         "versions": fingerprint.versions(backend.libraries()),
@@ -141,6 +141,11 @@ def _make_key(variant: Variant, backend: Backend, model: Model, data: Data) -> s
         "pipeline": _pipeline_digest(),
     }
     return store.key_of({**parts, **_calibrator_parts(variant)})
+
+
+def _failing_coverage(variant: Variant) -> float | None:
+    """The share of int8 below which a build fails; None for a dynamic variant, which is then only labelled so."""
+    return None if variant.mode == "dynamic" else variant.recipe.min_coverage
 
 
 def _model_parts(model: Model) -> list[str]:
@@ -211,7 +216,7 @@ def build_here(
     )
     built = backend.build(job)
     if variant.mode != "fp32":
-        _require_int8(built, variant.recipe.min_coverage)
+        _require_int8(built, _failing_coverage(variant))
     return {
         "format": built.format,
         "file": built.file,

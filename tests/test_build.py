@@ -156,6 +156,22 @@ def test_the_recipes_name_is_not_in_the_key(root, data):
     assert len({stage._make_key(one, backend, known, data) for one in variants}) == 1
 
 
+def test_what_counts_as_dynamic_builds_no_other_artifact(root, data):
+    """``min_coverage`` labels a dynamic variant after it was built, so it is not in the key; elsewhere it fails one."""
+    known = model(root, data)
+    backend = stage.registry.load("backend", "onednn")
+    keys = {
+        mode: {
+            stage._make_key(
+                Variant(model=known.reference, mode=mode, backend="onednn", recipe=recipe), backend, known, data
+            )
+            for recipe in (replace(RECIPE, min_coverage=least) for least in (None, 0.01, 0.5))
+        }
+        for mode in ("dynamic", "static")
+    }
+    assert (len(keys["dynamic"]), len(keys["static"])) == (1, 3)
+
+
 def test_rewrites_and_layer_numbers_are_kept(root, data):
     """What the network was rewritten into before, and how far each layer is from fp32, are facts of the artifact."""
     artifact = make(root, data, "static", "onednn")

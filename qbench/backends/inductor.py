@@ -69,7 +69,7 @@ class Inductor(Backend):
         if mode == "dynamic":
             per_channel = recipe.per_channel is not False
             room = with_room_for_sums(recipe)
-            without = without_ranges(replace(recipe, per_channel=per_channel, min_coverage=None))
+            without = without_ranges(replace(recipe, per_channel=per_channel))
             if recipe.framework_default:
                 return without
             return replace(without, reduce_range=room.reduce_range, narrow_weights=room.narrow_weights)

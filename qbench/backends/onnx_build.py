@@ -56,8 +56,7 @@ def resolved(mode: str, recipe: Recipe) -> Recipe:
         return recipe
     if mode == "dynamic" or recipe.framework_default:
         per_channel = None if recipe.framework_default else recipe.per_channel is not False
-        least = None if mode == "dynamic" else recipe.min_coverage
-        return without_ranges(replace(recipe, per_channel=per_channel, canonicalize=False, min_coverage=least))
+        return without_ranges(replace(recipe, per_channel=per_channel, canonicalize=False))
     calibrator = "moving_average" if mode == "qat" else recipe.calibrator or _CALIBRATOR
     recipe = replace(
         recipe,

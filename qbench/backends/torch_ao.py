@@ -55,7 +55,7 @@ class TorchAO(Backend):
         if mode == "dynamic":
             # quantize_dynamic's own default is per tensor; recurrent layers have nothing else.
             flow, per_channel = recipe.flow or "eager", bool(recipe.per_channel)
-            return without_ranges(replace(recipe, flow=flow, per_channel=per_channel, min_coverage=None))
+            return without_ranges(replace(recipe, flow=flow, per_channel=per_channel))
         flow = recipe.flow or "fx"
         if recipe.framework_default:
             return replace(without_ranges(recipe), flow=flow, per_channel=None)

@@ -99,8 +99,13 @@ class Variants:
         recipe = self._suite.quantize.recipe(mode, backend)
         if mode == "fp32":
             return recipe
+        least = recipe.min_coverage
         if (choice := self._choices.get(name)) is not None:
             recipe = choice.over(recipe)
+        if (
+            mode == "dynamic"
+        ):  # what counts as int8 there is the suite's to say: no recipe builds another artifact by it
+            recipe = replace(recipe, min_coverage=least)
         return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
 
     def _recipe_of_file(self, mode: str, backend: str, own: OwnInt8) -> Recipe:

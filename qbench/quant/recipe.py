@@ -7,6 +7,8 @@ from dataclasses import dataclass
 DEFAULT = "default"
 FRAMEWORK_DEFAULT = "framework-default"
 FLOWS = ("eager", "fx", "pt2e", "onnx")
+# A dynamic variant with a smaller share of its work in int8 is fp32 in effect.
+DYNAMIC_MIN_COVERAGE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,8 @@ class Recipe:
     overflows. ``skip_layers`` (names or patterns with ``*``), the first and the last layer stay float where asked.
     ``clip_ranges``: the range of a layer ends where a following ReLU6 or Hardtanh cuts it. ``canonicalize``: the
     network is rewritten into an equal one that quantizers match. ``framework_default``: the framework's own recipe,
-    untouched. ``min_coverage``: least share of multiply-accumulates in int8. ``embeddings``: dynamic quantization makes
+    untouched. ``min_coverage``: least share of multiply-accumulates in int8; a static or qat variant
+    with less fails, a dynamic one is fp32 in effect. ``embeddings``: dynamic quantization makes
     tables of Embedding quint8, too (torch engines). ``file``: the int8 file that the user brought, as the suite names
     it; qbench then quantizes nothing, and the other choices are none.
 

@@ -1,6 +1,6 @@
 """The answer of a report: per model, threads and batch size, which int8 variant to ship; pure.
 
-A variant qualifies if int8 really runs in it (coverage above 0) and its accuracy is not inferior to its
+A variant qualifies if int8 really runs in it (coverage above 0; of a dynamic one above its ``min_coverage``) and its accuracy is not inferior to its
 like-for-like fp32's within the suite's margin, by the same test as the gate's. Of those that qualify the fastest
 is shipped. Where samples cannot tell, the answer says so.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from qbench import formatting
-from qbench.compare import calibration_seeds, compare, text
+from qbench.compare import calibration_seeds, compare, int8_share, text
 from qbench.compare.calibration_seeds import SeedSpread
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
@@ -84,9 +84,9 @@ def is_int8(record: Record) -> bool:
 
 
 def runs_in_int8(record: Record) -> bool:
-    """Whether any multiply-accumulate of the artifact is seen to run in int8."""
+    """Whether any multiply-accumulate of the artifact is seen to run in int8, and it is not fp32 in effect."""
     coverage = record.artifact.coverage if record.artifact else None
-    if coverage is None:
+    if coverage is None or int8_share.is_fp32_in_effect(record):
         return False
     return coverage.layers_int8 > 0 if coverage.macs_int8 is None else coverage.macs_int8 > 0
 
@@ -188,7 +188,7 @@ def _explain_open(record: Record, judged: Judged) -> str:
 
 def _explain_none(real: Sequence[Record], judged: Judged) -> str:
     if not real:
-        return "None qualifies: in no candidate does any multiply-accumulate run in int8."
+        return "None qualifies: no candidate runs in int8."
     lossy = f"all {len(real)} candidates lose" if len(real) > 1 else f"{variant(real[0])} loses"
     return f"None qualifies: {lossy} more accuracy than the margin of {_margin(judged)}."
 
@@ -250,7 +250,8 @@ def _note_passed_over(pick: Record, records: Sequence[Record], judged: Judged) -
     why: list[tuple[str, Callable[[Record], bool]]] = [
         ("lose more accuracy than the margin", lambda r: runs_in_int8(r) and judged.outcome(r) == "FAIL"),
         ("are undecided on accuracy", lambda r: runs_in_int8(r) and judged.outcome(r) in ("INCONCLUSIVE", None)),
-        ("run nothing in int8", lambda r: not runs_in_int8(r)),
+        (f"are {int8_share.FP32_IN_EFFECT}", int8_share.is_fp32_in_effect),
+        ("run nothing in int8", lambda r: not runs_in_int8(r) and not int8_share.is_fp32_in_effect(r)),
     ]
     faster = [record for record in records if is_int8(record) and own is not None and (p50(record) or own) < own]
     by_reason = {reason: [variant(record) for record in faster if holds(record)] for reason, holds in why}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from qbench import formatting
-from qbench.compare import compare
+from qbench.compare import compare, int8_share
 from qbench.compare import text as compare_text
 from qbench.record import schema
 from qbench.record.schema import Record
@@ -267,12 +267,18 @@ def _coverage_cell(record: Record) -> Cell:
     if coverage.macs_int8 is None:
         return Cell(text="not known", hint=coverage.unknown or layers, tone="unsure")
     tone: Tone = "bad" if coverage.macs_int8 == 0 else ""
-    return Cell(text=formatting.share(coverage.macs_int8), sort=coverage.macs_int8, hint=layers, tone=tone)
+    label = ""
+    if (why := int8_share.explain_fp32_in_effect(record)) is not None:
+        layers, tone, label = f"{layers}; {why}", "bad", int8_share.FP32_IN_EFFECT
+    text = formatting.share(coverage.macs_int8)
+    return Cell(text=text, limits=label, sort=coverage.macs_int8, hint=layers, tone=tone)
 
 
 def _judged_cell(judged: Judged, record: Record) -> Cell:
     if not recommendation.is_int8(record):
         return Cell()
+    if (why := int8_share.explain_fp32_in_effect(record)) is not None:
+        return Cell(text="no candidate", tone="muted", sort=0, hint=f"{int8_share.FP32_IN_EFFECT}: {why}")
     test = judged.tests.get(record.case.id)
     if test is None:
         return Cell(text="not judged", tone="muted", sort=0)

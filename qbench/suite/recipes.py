@@ -44,7 +44,7 @@ class RecipeKeys(Section):
     last_layer_float: Yes | None = Field(None, description="The last layer stays float.")
     clip_ranges: Yes | None = Field(None, description="A ReLU6 or Hardtanh cuts the range of the layer before it.")
     canonicalize: Yes | None = Field(None, description="Rewrite the network into an equal one that quantizers match.")
-    min_coverage: Share | None = Field(None, description="Least share of multiply-accumulates in int8.")
+    min_coverage: Share | None = Field(None, description="Least share of multiply-accumulates in int8 (static, qat).")
     embeddings: Yes | None = Field(None, description="dynamic on torch engines: tables of Embedding as quint8.")
 
 

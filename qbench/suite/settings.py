@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from qbench import registry
-from qbench.quant.recipe import Recipe
+from qbench.quant.recipe import DYNAMIC_MIN_COVERAGE, Recipe
 from qbench.suite.accuracy import AccuracyGate
 from qbench.suite.recipes import Flow, Percentile
 from qbench.suite.types import (
@@ -110,6 +110,11 @@ class DynamicKeys(ModeKeys):
     """How dynamic quantization makes a model int8."""
 
     embeddings: Yes = Field(False, description="Tables of Embedding as quint8 per row, too (torch engines).")
+    min_coverage: ShareOrZero = Field(
+        DYNAMIC_MIN_COVERAGE,
+        description="A variant with a smaller share of its multiply-accumulates in int8 is fp32 in effect: built, "
+        "measured and shown, but nothing to ship as int8.",
+    )
 
 
 class RangeKeys(ModeKeys):

@@ -73,7 +73,7 @@ QAT = "net/qat/onednn/t1/b1"
         (
             [fp32(), int8(coverage=0.0)],
             "none qualifies",
-            "None qualifies: in no candidate does any multiply-accumulate run in int8.",
+            "None qualifies: no candidate runs in int8.",
         ),
         ([fp32(), failed()], "no answer", "No answer: no int8 case was measured (1 failed)."),
         ([skipped()], "no answer", "No answer: no int8 case was measured (1 skipped)."),
@@ -121,6 +121,18 @@ def test_what_is_much_slower_without_an_interval_keeps_fp32(value: float, verdic
     found = only([fp32(), int8(accuracy=OPEN, latency=latency(0.0025 / value), speedup=alone)])
     assert found.verdict == verdict
     assert found.headline.startswith("Keep fp32 on torch" if verdict == "keep fp32" else "Undecided on static")
+
+
+def test_fp32_in_effect_is_shown_and_never_shipped() -> None:
+    """A dynamic variant with next to nothing in int8 is no candidate, however fast, and table and answer say why."""
+    nearly = int8("net/dynamic/x86/t1/b1", coverage=0.001, latency=latency(0.0005), speedup=speedup(5.0))
+    judged = recommendation.judge([fp32(), int8(), nearly], MetricInfo(name="top1"), 1.0)
+    (found,) = recommendation.answers(judged)
+    assert found.headline == "Ship static · onednn."
+    assert "Faster, but passed over since they are fp32 in effect: dynamic · x86." in found.notes
+    cells = next(row.cells for row in table.rows(judged, judged.records, (1e-3, "ms")) if row.record is nearly)
+    assert (str(cells["coverage"]), cells["judged"].text) == ("0.1 % fp32 in effect", "no candidate")
+    assert "below the 1 % of quantize.dynamic.min_coverage" in cells["judged"].hint
 
 
 def test_the_answer_names_what_was_passed_over_and_what_is_close() -> None:

@@ -299,7 +299,7 @@ def test_recipes_follow_mode_then_backend() -> None:
     text = SMALL + "quantize: {static: {skip_layers: [fc], backends: {fbgemm: {calibrator: minmax}}}, qat: {epochs: 3}}"
     quantize = parse(text).quantize
     assert quantize.recipe("fp32", "torch") == Recipe()
-    assert quantize.recipe("dynamic", "x86") == Recipe()
+    assert quantize.recipe("dynamic", "x86") == Recipe(min_coverage=0.01)
     shared = {"percentile": 99.99, "min_coverage": 0.5, "skip_layers": ("fc",)}
     assert quantize.recipe("static", "x86") == Recipe(**shared)
     assert quantize.recipe("static", "fbgemm") == Recipe(calibrator="minmax", **shared)
