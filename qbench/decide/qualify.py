@@ -1,7 +1,7 @@
 """Which int8 cases may be shipped: every limit of the suite held against a case, by the gate's own tests; pure.
 
     limit      held against                                             from
-    int8       some of its work runs in int8                            the artifact
+    int8       some of its work runs in int8, of dynamic 1 % and more   the artifact, quantize.dynamic.min_coverage
     accuracy   not worse than its fp32 by more than the margin          gate.accuracy
     size       bytes over those of its fp32                             gate.size.max_ratio
     speed-up   over its fp32, by the interval                           gate.latency.min_speedup
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qbench import formatting
-from qbench.compare import compare, text
+from qbench.compare import compare, int8_share, text
 from qbench.compare.speedup_doubt import find_doubt, room_to_promise
 from qbench.decide import cases
 from qbench.record.schema import Record
@@ -141,6 +141,8 @@ def _check_case(
 
 
 def _check_int8(record: Record) -> LimitCheck:
+    if (why := int8_share.explain_fp32_in_effect(record)) is not None:
+        return LimitCheck(limit="int8", outcome="FAIL", text=f"{int8_share.FP32_IN_EFFECT}: {why}")
     if cases.runs_in_int8(record):
         return LimitCheck(limit="int8", outcome="PASS", text="runs in int8")
     return LimitCheck(limit="int8", outcome="FAIL", text="no multiply-accumulate is seen to run in int8")

@@ -1,8 +1,8 @@
 """The answer of a report: per model, threads and batch size, which int8 variant to ship; pure.
 
-A variant qualifies if int8 really runs in it (coverage above 0; of a dynamic one above its ``min_coverage``) and its accuracy is not inferior to its
-like-for-like fp32's within the suite's margin, by the same test as the gate's. Of those that qualify the fastest
-is shipped. Where samples cannot tell, the answer says so.
+A variant qualifies if int8 really runs in it (coverage above 0; of a dynamic one at least its ``min_coverage``) and
+its accuracy is not inferior to its like-for-like fp32's within the suite's margin, by the same test as the gate's. Of
+those that qualify the fastest is shipped. Where samples cannot tell, the answer says so.
 """
 
 from __future__ import annotations

@@ -96,3 +96,14 @@ def test_without_a_readable_suite_accuracy_has_no_outcome() -> None:
 def test_failed_and_fp32_cases_are_not_qualified() -> None:
     """Only int8 cases that came so far are held against the limits."""
     assert qualify([fp32(), failed()], metric=TOP1, gate=GateSpec(), decide=DecideSpec()) == {}
+
+
+def test_a_dynamic_case_that_is_fp32_in_effect_is_no_candidate() -> None:
+    """With next to nothing in int8 it fails the limit int8, with the key that says how much it takes."""
+    record = int8("net/dynamic/x86/t1/b1", coverage=0.001)
+    checks = qualify([fp32(), record], metric=TOP1, gate=GateSpec(), decide=DecideSpec())[record.case.id]
+    check = next(check for check in checks if check.limit == "int8")
+    assert not may_be_shipped(checks)
+    assert check.text == (
+        "fp32 in effect: 0.1 % of its multiply-accumulates in int8, below the 1 % of quantize.dynamic.min_coverage"
+    )
