@@ -16,7 +16,7 @@ from qbench import backends, quant, registry
 from qbench.backends.base import Backend, BuildJob, Built
 from qbench.cache import store
 from qbench.cache.root import UNFINISHED
-from qbench.errors import BuildError, ModeImpossible
+from qbench.errors import BuildError, CaseSkipped, ModeImpossible
 from qbench.machine import fingerprint
 from qbench.network import Data, Model, load_network
 from qbench.plan.planner import Variant
@@ -100,6 +100,7 @@ def build(
     root: Path,
     limits: Limits,
     progress: Progress,
+    train_qat: bool = True,
 ) -> Artifact:
     """The artifact of a variant, from the cache or built now in a child process.
 
@@ -110,6 +111,8 @@ def build(
     key = _make_key(variant, backend, model, data)
 
     def fill(folder: Path) -> Mapping[str, Any]:
+        if variant.mode == "qat" and variant.recipe.file is None and not train_qat:
+            raise CaseSkipped(_NOT_TRAINED)
         facts: Mapping[str, Any] = call(
             build_here, variant, model, data, folder, (root, key), limits=limits, progress=progress
         )
@@ -118,6 +121,12 @@ def build(
     entry = store.fetch(root, "artifacts", key, fill, lambda entry: _read_artifact(variant, key, entry))
     shutil.rmtree(root / UNFINISHED / key, ignore_errors=True)
     return _read_artifact(variant, key, entry)
+
+
+_NOT_TRAINED = (
+    "it would have to be trained, which a quick look leaves out (limits.train_qat: false); run the suite without "
+    "--quick once: from then on quick looks take it from the cache"
+)
 
 
 def _make_key(variant: Variant, backend: Backend, model: Model, data: Data) -> str:

@@ -36,7 +36,8 @@ SHOWN = 5  # classes in a note
 @dataclass(frozen=True, kw_only=True)
 class DataRequest:
     """Which examples a suite wants: ``base`` is the suite's folder; ``train``: the calibration split whole, for QAT.
-    ``calibrate_seeds`` subsets are drawn, of ``calibrate_seed`` and the seeds behind it."""
+    ``calibrate_seeds`` subsets are drawn, of ``calibrate_seed`` and the seeds behind it. Of more than
+    ``evaluate_at_most`` evaluation examples only so many are drawn."""
 
     loader: str
     value: Any
@@ -51,6 +52,7 @@ class DataRequest:
     train: bool
     calibrate_seeds: int = 1
     allow_overlap: bool = False
+    evaluate_at_most: int | None = None
 
 
 def request_of(spec: DataSpec, base: Path, *, train: bool) -> DataRequest:
@@ -69,6 +71,7 @@ def request_of(spec: DataSpec, base: Path, *, train: bool) -> DataRequest:
         evaluate_seed=spec.evaluate.seed,
         train=train,
         allow_overlap=spec.overlap == "allow",
+        evaluate_at_most=spec.evaluate.at_most,
     )
 
 
@@ -87,6 +90,7 @@ class Data:
 
     ``other_subsets`` are the calibration subsets of further seeds. ``shared_examples``: how many evaluation examples
     calibration or training has, too; only a suite that allows it has any. ``request`` is what was asked for.
+    ``evaluation_of``: how many evaluation examples there are where ``at_most`` limits them, else None.
     """
 
     folder: Path
@@ -104,6 +108,7 @@ class Data:
     shared_examples: int | None = None
     allow_overlap: bool = False
     request: DataRequest | None = None
+    evaluation_of: int | None = None
 
     def with_calibration(self, subset: CalibrationSubset) -> Data:
         """The same data with the calibration subset of another seed."""
@@ -181,6 +186,7 @@ class _Parts:
     train: Examples
     evaluate: Examples
     labels: Array | None = None
+    evaluate_of: int | None = None
 
     @property
     def first(self) -> Examples:
@@ -209,6 +215,7 @@ def prepare_data(request: DataRequest, root: Path, *, progress: Progress) -> Dat
         shared_examples=shared,
         allow_overlap=request.allow_overlap,
         request=request,
+        evaluation_of=parts.evaluate_of,
     )
 
 
@@ -217,7 +224,11 @@ def _read_examples(dataset: Dataset, request: DataRequest) -> _Parts:
     train = dataset.sample(request.calibrate_split, None, 0) if request.train else None
     drawn = {seed: dataset.sample(request.calibrate_split, request.calibrate_samples, seed) for seed in seeds}
     labels = dataset.known_labels(request.calibrate_split)
-    evaluate = dataset.sample(request.evaluate_split, request.evaluate_samples, request.evaluate_seed)
+    most, samples, of = request.evaluate_at_most, request.evaluate_samples, None
+    if most is not None:
+        of = dataset.count(request.evaluate_split) if samples is None else samples
+        samples = min(most, of)
+    evaluate = dataset.sample(request.evaluate_split, samples, request.evaluate_seed)
     for examples in (*drawn.values(), *([] if train is None else [train])):
         validation.check(dataset, request.calibrate_split, examples)
     validation.check(dataset, request.evaluate_split, evaluate)
@@ -228,6 +239,7 @@ def _read_examples(dataset: Dataset, request: DataRequest) -> _Parts:
         train=first if train is None else train,
         evaluate=evaluate,
         labels=labels,
+        evaluate_of=of,
     )
 
 

@@ -13,7 +13,7 @@ from qbench import network
 from qbench.backends.base import Built
 from qbench.build import build
 from qbench.cache import store
-from qbench.errors import BuildError, ModeImpossible
+from qbench.errors import BuildError, CaseSkipped, ModeImpossible
 from qbench.metrics.spec import MetricSpec
 from qbench.models.base import ModelReference
 from qbench.plan.planner import Variant
@@ -53,7 +53,7 @@ def model(root, data, attribute="residual_cnn"):
     return network.prepare_model(reference, data, MetricSpec(name="top1"), root, progress=lambda *_: None)
 
 
-def make(root, data, mode, backend, *, attribute="residual_cnn", recipe=RECIPE):
+def make(root, data, mode, backend, *, attribute="residual_cnn", recipe=RECIPE, train_qat=True):
     known = model(root, data, attribute)
     variant = Variant(model=known.reference, mode=mode, backend=backend, recipe=recipe)
     return build(
@@ -63,6 +63,7 @@ def make(root, data, mode, backend, *, attribute="residual_cnn", recipe=RECIPE):
         root=root,
         limits=Limits(seconds=120),
         progress=lambda *_: None,
+        train_qat=train_qat,
     )
 
 
@@ -197,6 +198,17 @@ def test_a_shared_file_is_made_once_for_the_same_parts(tmp_path):
     assert share(calibrator="minmax") == share(calibrator="minmax") != share(calibrator="mse")
     assert share(calibrator="minmax").read_text() == "ranges"
     assert len(made) == 2
+
+
+def test_qat_that_may_not_train_comes_from_the_cache_alone(root, data):
+    """A quick look skips it with what to do, until a run proper has trained it; what trains nothing is built."""
+    recipe = replace(RECIPE, seed=7)
+    with pytest.raises(CaseSkipped, match="run the suite without --quick once"):
+        make(root, data, "qat", "qnnpack", attribute="perceptron", recipe=recipe, train_qat=False)
+    trained = make(root, data, "qat", "qnnpack", attribute="perceptron", recipe=recipe)
+    again = make(root, data, "qat", "qnnpack", attribute="perceptron", recipe=recipe, train_qat=False)
+    assert (again.sha256, again.fresh) == (trained.sha256, False)
+    assert make(root, data, "static", "qnnpack", attribute="perceptron", train_qat=False).mode == "static"
 
 
 def test_what_failed_is_not_cached(root, data):

@@ -235,6 +235,20 @@ def test_a_split_is_read_once_for_all_its_subsets():
     assert dataset.read == 1
 
 
+@pytest.mark.parametrize(
+    ("samples", "at_most", "count", "of"),
+    [(None, 5, 5, 20), (None, 50, 20, 20), (8, 5, 5, 8), (8, 50, 8, 8), (8, None, 8, None)],
+)
+def test_at_most_so_many_are_evaluated(root, tmp_path, samples, at_most, count, of):
+    """Fewer are no error, and how many there are is told; the few are among those of the whole."""
+    request = npz(tmp_path)
+    whole = prepare(request, root, evaluate_samples=samples)
+    few = prepare(request, root, evaluate_samples=samples, evaluate_at_most=at_most)
+    assert (few.evaluation_count, few.evaluation_of) == (count, of)
+    assert set(few.evaluation_ids()) <= set(whole.evaluation_ids())
+    assert few.calibration_digest == whole.calibration_digest
+
+
 # --- what else is said of the data -----------------------------------------------------------------------------------
 
 

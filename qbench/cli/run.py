@@ -30,6 +30,9 @@ def run(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Builds at once; default: the usable cores.")
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A first look: coarse timing, few examples, nothing trained.")
+    ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -42,7 +45,7 @@ def run(
     from qbench.run import run as story
     from qbench.run import text as run_text
 
-    read = suites.read(suite, overrides or ())
+    read = suites.read(suite, overrides or (), quick=quick)
     interrupted = None if resume is None else find_run(resume, to_resume=True)
     with live(sys.stderr, quiet=quiet) as progress:
         result = story.run(read, out=out, only=only, resume=interrupted, jobs=jobs, progress=progress)
@@ -81,13 +84,18 @@ def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, f
     from qbench.report import build, recommendation, text
     from qbench.run import text as run_text
 
-    judged = build.judge(read_run(result.folder))
+    stored = read_run(result.folder)
+    judged = build.judge(stored)
     if result.records:
         print(format_table(text.terminal(judged), terminal_width()))
     seed_warnings = (f"warning: {warning}" for warning in judged.warnings())
     for line in (*run_text.problems(result.records), *run_text.warnings(result.records), *seed_warnings):
         print(line)
+    if stored.info.quick is not None:
+        print(stored.info.quick.text)
     for answer in recommendation.answers(judged):
-        print(f"{text.setting_name(answer.setting)}: {answer.headline} {text.facts(answer, judged)}".rstrip())
+        print(
+            f"{text.answer_name(answer.setting, stored.info)}: {answer.headline} {text.facts(answer, judged)}".rstrip()
+        )
     print(f"report: {page or ('none, see above' if result.records else 'none, since nothing was recorded')}")
     print(run_text.times(elapsed_seconds))

@@ -127,6 +127,12 @@ class Dataset(ABC):
         except DataError as error:
             raise DataError(f"{self.name}: split '{split}': {error}") from error
 
+    def count(self, split: str) -> int:
+        """How many examples a split holds; a data set of files counts them without reading them."""
+        if self._whole is None or self._whole[0] != split:
+            self._whole = (split, self.load(split))
+        return len(self._whole[1])
+
     def known_labels(self, split: str) -> Array | None:
         """All labels of a split where they are at hand without reading it (again); else None."""
         return self._whole[1].labels if self._whole is not None and self._whole[0] == split else None

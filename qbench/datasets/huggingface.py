@@ -74,7 +74,7 @@ class HuggingFace(Dataset):
     def sample(self, split: str, samples: int | None, seed: int) -> Examples:
         """``samples`` rows drawn by ``seed``; the others are not read, unless there is a single split."""
         require_split(self, split)
-        count = len(self.tables[split]) if self._lone is None else len(self._apart()[split])
+        count = self.count(split)
         try:
             index = np.arange(count) if samples is None else positions(count, samples, seed)
         except DataError as error:
@@ -82,6 +82,11 @@ class HuggingFace(Dataset):
         examples = self._rows(split, index) if self._lone is None else self._apart()[split].take(index)
         check(self, split, examples)
         return examples
+
+    def count(self, split: str) -> int:
+        """The rows of a split; a single one is read, since repeated rows do not count."""
+        require_split(self, split)
+        return len(self.tables[split]) if self._lone is None else len(self._apart()[split])
 
     def _apart(self) -> dict[str, Examples]:
         """The two halves of a single split, read once."""

@@ -64,6 +64,11 @@ class ImageFolder(Dataset):
             raise DataError(f"{self.name}: split '{split}': {error}") from error
         return self._read(split, index)
 
+    def count(self, split: str) -> int:
+        """The files of a split."""
+        require_split(self, split)
+        return len(self.files[split])
+
     def known_labels(self, split: str) -> Array | None:
         """The labels of a split whole, from the folders' names."""
         return np.array([label for _, label in self.files[split]], dtype=np.int64)

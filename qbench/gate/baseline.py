@@ -59,10 +59,15 @@ def write_baseline(run_folder: Path, target: Path, *, allow_failed: bool = False
     """Writes the run as the baseline ``<target>/<suite>.jsonl``, or as ``target`` itself where that ends in
     ``.jsonl``, and returns that file.
 
-    Refuses (``UsageError``) a run with failed or missing cases unless ``allow_failed``, and always one in which no
-    case is ok: what a gate is held against must be whole.
+    Refuses (``UsageError``) a run with failed or missing cases unless ``allow_failed``, and always a quick look and one
+    in which no case is ok: what a gate is held against must be whole.
     """
     run = read_run(run_folder)
+    if run.info.quick is not None:
+        raise UsageError(
+            f"{run.folder}: a quick look is no baseline: its timing is coarse and its examples are few; make a run "
+            f"without --quick: `qbench run {run.info.suite.file}`"
+        )
     _require_complete(run, allow_failed=allow_failed)
     file = target if target.suffix == SUFFIX else target / f"{run.info.suite.name}{SUFFIX}"
     try:

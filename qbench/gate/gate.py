@@ -2,6 +2,7 @@
 
     rule          judged                                             asked for by
     run           the suite's latest run has a case that is ok       a suite's name in place of a run's folder
+    run           neither it nor the baseline is a quick look        always
     case          planned cases ran, baseline cases are still there  always
     latency       slowdown against the baseline <= tolerance         a baseline, latency.max_regression, or no rule
     speed-up      speed-up over the like-for-like fp32 >= promise    latency.min_speedup
@@ -33,7 +34,7 @@ from qbench.machine import fingerprint
 from qbench.record import locate, stored_run
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import Record
-from qbench.record.stored_run import RunInfo, StoredRun
+from qbench.record.stored_run import QUICK, RunInfo, StoredRun
 from qbench.stats import multiple_testing
 from qbench.stats.multiple_testing import FAMILY_ERROR
 
@@ -100,9 +101,21 @@ def gate_run(
         score_of_facts=run.score_of_facts,
         reruns=reruns,
     )
+    verdicts = (*_refuse_quick(run.info, None if against is None else against.info, suite.place("suite")), *verdicts)
     if newest is not None:
         verdicts = (_report_newest(newest, run, suite.place("matrix")), *verdicts)
     return Gated(suite=run.info.suite.name, folder=folder, baseline=baseline, verdicts=verdicts, reruns=reruns)
+
+
+def _refuse_quick(run: RunInfo, baseline: RunInfo | None, place: str) -> list[Verdict]:
+    """INVALID for a quick look: it is too coarse to be held to anything, or to hold anything to."""
+    told = {"the run": run, "the baseline": baseline}
+    rule = Rule(name="run", case=run.suite.name, place=place)
+    return [
+        rule.verdict("INVALID", f"{what} is a {QUICK}", f"make it without --quick: `qbench run {info.suite.file}`")
+        for what, info in told.items()
+        if info is not None and info.quick is not None
+    ]
 
 
 def _report_newest(newest: Path, judged: StoredRun, place: str) -> Verdict:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 RUN = "run.json"
+QUICK = "quick look"
 # What stored arrays are: numpy's letters for their types, and from how many to how many axes they have.
 _FORMS = {
     **dict.fromkeys(("calls_ns", "block", "baseline_ns", "baseline_block", "process"), ("iu", 1, 1)),
@@ -74,6 +75,25 @@ class PlanInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class QuickInfo:
+    """That a run was a quick look: it scored ``examples`` of the suite's ``of`` (null: not known yet)."""
+
+    examples: int | None = None
+    of: int | None = None
+
+    @property
+    def text(self) -> str:
+        """What the look left out, in one sentence, and what to do for more."""
+        if self.examples is None:
+            scored = "few evaluation examples"
+        elif self.of is None or self.examples >= self.of:
+            scored = f"all {self.examples:,} evaluation examples"
+        else:
+            scored = f"{self.examples:,} of {self.of:,} evaluation examples"
+        return f"{QUICK}: coarse timing in one process, {scored}, nothing trained; run it without --quick to decide"
+
+
+@dataclass(frozen=True, kw_only=True)
 class MetricInfo:
     """How the suite's metric is shown (``percent``, else ``own_unit``), which way is better, and what the outputs are
     held against: the labels, or fp32's outputs, which then score ``perfect`` (null: not told)."""
@@ -109,7 +129,8 @@ class MetricInfo:
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
     """``run.json``: all that concerns the whole run. ``finished`` is null while it runs or once it was killed.
-    ``digests``: of the data and of each network, so that a resumed run has the same."""
+    ``digests``: of the data and of each network, so that a resumed run has the same. ``quick`` is null but for a quick
+    look."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
 
@@ -123,6 +144,7 @@ class RunInfo:
     elapsed_seconds: dict[str, float] = field(default_factory=dict)
     metric: MetricInfo | None = None
     digests: dict[str, str] = field(default_factory=dict)
+    quick: QuickInfo | None = None
 
 
 _INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)

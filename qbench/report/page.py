@@ -11,7 +11,7 @@ from qbench import formatting
 from qbench.compare.compare import Delta
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
-from qbench.record.stored_run import StoredRun
+from qbench.record.stored_run import RunInfo, StoredRun
 from qbench.report import calibration_seeds as draws
 from qbench.report import figures, flips, layers, recommendation, table, text
 from qbench.report import measurement_table as details
@@ -125,7 +125,7 @@ def page(
         state=_state(run),
         counts=_counts(run),
         warnings=warnings(run, judged, changes),
-        cards=tuple(_card(one, judged) for one in found),
+        cards=tuple(_card(one, judged, info) for one in found),
         sections=tuple(_sections(judged, found)),
         figures=figures.figures(run, judged),
         flipped=_flipped(run, changes),
@@ -167,13 +167,13 @@ def _counts(run: StoredRun) -> str:
     return ", ".join(f"{counts[status]} {status}" for status in ("ok", "failed", "skipped") if counts[status]) or "none"
 
 
-def _card(answer: Answer, judged: Judged) -> Card:
+def _card(answer: Answer, judged: Judged, info: RunInfo) -> Card:
     return Card(
-        title=text.setting_name(answer.setting),
+        title=text.answer_name(answer.setting, info),
         verdict=answer.verdict,
         headline=answer.headline,
         facts=text.facts(answer, judged),
-        notes=answer.notes,
+        notes=answer.notes if info.quick is None else (info.quick.text, *answer.notes),
     )
 
 

@@ -26,7 +26,7 @@ def summary(
 ) -> str:
     """The answer, the tables, what flipped, what failed, how it was measured."""
     parts = [f"# qbench: {formatting.markdown(run.info.suite.name)}", *_warnings(run, judged, changes)]
-    parts += [*_answers(found, judged), *_tables(judged), *_flips(changes), *_draws(judged)]
+    parts += [*_answers(run, found, judged), *_tables(judged), *_flips(changes), *_draws(judged)]
     parts += _left(run) + _footnotes(run, judged)
     if deltas is not None:
         parts += ["## Compared", text.as_markdown(text.comparison(deltas, judged.metric))]
@@ -38,6 +38,7 @@ def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tu
     """What to know before any figure: data that does not fit, verdicts that a seed decides, changed files."""
     doubts = tuple(case.doubt for case in changes if case.doubt is not None)
     return (
+        *([] if run.info.quick is None else [run.info.quick.text]),
         *constant_answer.warnings(run.records),
         *input_drift.warnings(run.records),
         *coverage.warnings(run.records),
@@ -81,12 +82,12 @@ def _draws(judged: Judged) -> list[str]:
     return ["## Spread over calibration seeds", text.as_markdown(drawn)] if drawn.rows else []
 
 
-def _answers(answers: Sequence[Answer], judged: Judged) -> list[str]:
+def _answers(run: StoredRun, answers: Sequence[Answer], judged: Judged) -> list[str]:
     if not answers:
         return ["No answer: the run has no record yet."]
     lines = []
     for answer in answers:
-        name = formatting.markdown(text.setting_name(answer.setting))
+        name = formatting.markdown(text.answer_name(answer.setting, run.info))
         said = f"{answer.headline} {text.facts(answer, judged)}"
         lines += [
             f"- **{name}**: {formatting.markdown(said)}",

@@ -8,7 +8,7 @@ from qbench import formatting
 from qbench.compare.compare import Delta
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
-from qbench.record.stored_run import MetricInfo
+from qbench.record.stored_run import QUICK, MetricInfo, RunInfo
 from qbench.report import recommendation, table
 from qbench.report.recommendation import Answer, Judged
 from qbench.stats.interval_type import Interval
@@ -41,6 +41,11 @@ def setting_name(setting: recommendation.Setting) -> str:
     """``digits-cnn, 1 thread, batch 1``."""
     plural = "" if setting.threads == 1 else "s"
     return f"{setting.model}, {setting.threads} thread{plural}, batch {setting.batch_size}"
+
+
+def answer_name(setting: recommendation.Setting, info: RunInfo) -> str:
+    """The setting that an answer is for; said to be no more than a quick look where it is none."""
+    return setting_name(setting) if info.quick is None else f"{QUICK} at {setting_name(setting)}"
 
 
 def facts(answer: Answer, judged: Judged) -> str:

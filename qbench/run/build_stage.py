@@ -143,6 +143,7 @@ def _build(context: RunContext, prepared: Prepared, variant: Variant, data: Data
         root=context.cache,
         limits=context.limits,
         progress=context.report_under(name),
+        train_qat=context.suite.limits.train_qat,
     )
 
 

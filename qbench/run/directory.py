@@ -26,6 +26,7 @@ from qbench.record import jsonl, schema
 from qbench.record.schema import Record
 from qbench.record.stored_run import RUN, read_info
 from qbench.suite import Suite
+from qbench.suite.quick import OVERRIDES
 
 REPORTS = Path("reports")
 PARTS = ("samples", "predictions")
@@ -71,7 +72,8 @@ class RunDirectory:
         """The command that goes on with this run: the same suite, filter and overrides."""
         words = ["qbench", "run", suite.file]
         words += ["--filter", only] if only else []
-        for override in suite.overrides:
+        words += ["--quick"] if suite.quick else []
+        for override in suite.overrides[len(OVERRIDES) if suite.quick else 0 :]:
             words += ["--set", override]
         return shlex.join([*words, "--resume", str(self.path)])
 
@@ -108,6 +110,7 @@ class RunDirectory:
             "metric": _describe_metric(metric),
             "elapsed_seconds": {},
             "digests": self._digests,
+            "quick": {"examples": None, "of": None} if suite.quick else None,
         }
         with self._writing():
             self._write_info(content)
@@ -115,6 +118,10 @@ class RunDirectory:
     def write_metric(self, metric: MetricSpec) -> None:
         """Puts into ``run.json`` the metric that the data decided on."""
         self._update_info({"metric": _describe_metric(metric)})
+
+    def write_quick(self, *, examples: int, of: int | None) -> None:
+        """Puts into ``run.json`` how many examples a quick look scores, of how many."""
+        self._update_info({"quick": {"examples": examples, "of": of}})
 
     def write_end(self, *, finished: str | None, elapsed_seconds: Mapping[str, float]) -> None:
         """Puts into ``run.json`` when the run finished (None: it was interrupted), and where time went."""

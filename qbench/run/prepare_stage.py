@@ -67,6 +67,8 @@ def _prepare_data(context: RunContext) -> Data | None:
         return None
     for note in data.notes:
         context.progress.note(note)
+    if context.suite.quick:
+        context.directory.write_quick(examples=data.evaluation_count, of=data.evaluation_of)
     context.progress.advance("data")
     return data
 

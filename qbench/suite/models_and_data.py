@@ -245,6 +245,9 @@ class EvaluateSpec(Section):
 
     split: Text = Field("test", description="A split of the data set.")
     samples: Count | None = Field(None, description="How many examples to draw; null takes the whole split.")
+    at_most: Count | None = Field(
+        None, description="Where there are more than that, only so many of them are drawn; null: no limit."
+    )
     seed: Seed = Field(0, description="Seed of the draw.")
 
 

@@ -210,10 +210,11 @@ class MeasureSpec(Section):
         description="paired: baseline and contender in turn, until the precision is reached; sequential: warm-up "
         "calls, then a fixed number of calls, as in the literature; both: paired, and sequential beside it.",
     )
-    spend: Literal["decision", "all"] = Field(
+    spend: Literal["decision", "all", "screening"] = Field(
         "decision",
         description="decision: every case is screened, and those that may be shipped are measured until it is decided; "
-        "all: every case is measured to the precision, for a table of equal precision.",
+        "all: every case is measured to the precision, for a table of equal precision; screening: a first, coarse look "
+        "at every case and no more, as `qbench run --quick` takes.",
     )
     precision: Share = Field(0.02, description="Half width of the speed-up's interval at which to stop.")
     max_seconds: Positive = Field(30.0, description="Most seconds of measuring for one case.")
@@ -292,3 +293,4 @@ class Limits(Section):
         600.0, description="A build, evaluation or measurement that takes longer is stopped and fails."
     )
     memory_bytes: Count | None = Field(None, description="Most memory of a worker; null: no limit.")
+    train_qat: Yes = Field(True, description="false: a QAT variant that the cache does not hold is skipped.")

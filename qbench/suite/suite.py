@@ -12,6 +12,7 @@ from qbench.errors import SuiteError, UsageError, first_names
 from qbench.models.base import ModelReference
 from qbench.suite import cross_checks, data_checks, int8_file_checks, messages
 from qbench.suite import overrides as given
+from qbench.suite import quick as quick_look
 from qbench.suite import yaml_tree as yaml_text
 from qbench.suite.models_and_data import DataSpec, ModelItem
 from qbench.suite.recipes import DEFAULT_CHOICE, RecipeChoices
@@ -39,6 +40,7 @@ class Suite(Section):
     _file: str = PrivateAttr("<text>")
     _text: str = PrivateAttr("")
     _overrides: tuple[str, ...] = PrivateAttr(())
+    _quick: bool = PrivateAttr(False)
     _root: yaml_text.Node = PrivateAttr(yaml_text.NOTHING)
 
     @property
@@ -53,8 +55,13 @@ class Suite(Section):
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The ``KEY=VALUE`` overrides, as given."""
+        """The ``KEY=VALUE`` overrides: those of a quick look, then as given."""
         return self._overrides
+
+    @property
+    def quick(self) -> bool:
+        """Whether this is a quick look at the suite."""
+        return self._quick
 
     @property
     def base(self) -> Path:
@@ -70,13 +77,21 @@ class Suite(Section):
         return tuple(model.reference(self.base) for model in self.models)
 
 
-def parse(text: str, *, file: str = "<text>", overrides: Sequence[str] = (), stored: bool = False) -> Suite:
+def parse(
+    text: str,
+    *,
+    file: str = "<text>",
+    overrides: Sequence[str] = (),
+    stored: bool = False,
+    quick: bool = False,
+) -> Suite:
     """The suite in a YAML text; raises ``SuiteError`` with every problem.
 
     ``overrides`` are ``KEY=VALUE`` with YAML values, applied before anything is checked. Where ``file`` is a
     file on disk, the files that the suite names must exist too; not so for the ``stored`` text of a run, which is
-    judged where its model and data are not.
+    judged where its model and data are not. ``quick`` puts in what a quick look changes, before the overrides.
     """
+    overrides = (*(quick_look.OVERRIDES if quick else ()), *overrides)
     root, problems = yaml_text.read_text(text, file=file)
     root, more = given.override(root, overrides)
     problems += more
@@ -90,11 +105,12 @@ def parse(text: str, *, file: str = "<text>", overrides: Sequence[str] = (), sto
     problems += int8_file_checks.problems(root, base=base)
     if suite is None or problems:
         raise SuiteError(problems)
-    suite._file, suite._text, suite._overrides, suite._root = file, text, tuple(overrides), root
+    suite._file, suite._text, suite._overrides, suite._root = file, text, overrides, root
+    suite._quick = quick
     return suite
 
 
-def read(path: Path | str, overrides: Sequence[str] = ()) -> Suite:
+def read(path: Path | str, overrides: Sequence[str] = (), *, quick: bool = False) -> Suite:
     """The suite in a file; raises ``UsageError`` where it cannot be read, ``SuiteError`` where it is wrong."""
     path = Path(path)
     try:
@@ -110,7 +126,7 @@ def read(path: Path | str, overrides: Sequence[str] = ()) -> Suite:
         before = data[: error.start]
         mark = yaml_text.Mark(str(path), before.count(b"\n") + 1, error.start - before.rfind(b"\n"))
         raise SuiteError([mark.problem("not UTF-8; save the file as UTF-8")]) from error
-    return parse(text, file=str(path), overrides=overrides)
+    return parse(text, file=str(path), overrides=overrides, quick=quick)
 
 
 def _suggest_suites(path: Path) -> str:

@@ -287,6 +287,13 @@ class TestContract:
         assert dataset.sample(split, 2, seed=3).digest() == expected.digest()
         assert dataset.sample(split, None, seed=3).digest() == dataset.load(split).digest()
 
+    def test_a_split_is_counted(self, make: Callable[[], Dataset]) -> None:
+        """The count is that of the examples that loading gives, whichever of both comes first."""
+        split = make().splits[0]
+        counted = make().count(split)
+        dataset = make()
+        assert counted == len(dataset.load(split)) == dataset.count(split)
+
     def test_a_missing_split_lists_those_there_are(self, make: Callable[[], Dataset]) -> None:
         """A wrong split is answered with the right ones, by load and by sample."""
         dataset = make()

@@ -17,7 +17,7 @@ from qbench.errors import UsageError
 from qbench.gate.baseline import artifact_file, info_file, locate_artifacts, read_baseline, to_text, write_baseline
 from qbench.record import jsonl
 from qbench.record.schema import ArtifactFacts, Record
-from qbench.record.stored_run import read_run
+from qbench.record.stored_run import QuickInfo, read_run
 
 
 def test_a_baseline_reads_back_as_the_run(tmp_path: Path) -> None:
@@ -61,6 +61,14 @@ def test_a_run_without_any_ok_case_is_never_a_baseline(tmp_path: Path) -> None:
     """Nothing could be held against it."""
     folder = run_folder(tmp_path / "run", [skipped()], info())
     with pytest.raises(UsageError, match="no case of this run is ok"):
+        write_baseline(folder, tmp_path, allow_failed=True)
+
+
+def test_a_quick_look_is_never_a_baseline(tmp_path: Path) -> None:
+    """Not even where failed cases are allowed; the message says what to run."""
+    look = replace(info((CASE,)), quick=QuickInfo(examples=50, of=500))
+    folder = run_folder(tmp_path / "run", [int8()], look)
+    with pytest.raises(UsageError, match="without --quick: `qbench run"):
         write_baseline(folder, tmp_path, allow_failed=True)
 
 

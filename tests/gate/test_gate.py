@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -36,7 +37,7 @@ from qbench.gate.latency import count_sampled_rules, needs_baseline
 from qbench.gate.sequential_test import NotRun, ProcessPair, Rerun, analyze
 from qbench.progress.terminal import CONTROL
 from qbench.record.schema import Record
-from qbench.record.stored_run import PlanInfo, RunInfo, SkipInfo
+from qbench.record.stored_run import PlanInfo, QuickInfo, RunInfo, SkipInfo, read_run
 from qbench.stats.interval_type import Interval
 from qbench.suite import Suite
 
@@ -449,6 +450,21 @@ def test_a_run_folder_is_judged_by_its_own_suite(tmp_path: Path) -> None:
     gated = gate.gate_run(RUN_V1, baseline)
     assert same_as_golden("gate_run_v1.txt", gate_text.text(gated) + "\n")
     assert gated.exit_code == 1
+
+
+@pytest.mark.parametrize("quick", ["run", "baseline"])
+def test_a_quick_look_is_never_judged(tmp_path: Path, quick: str) -> None:
+    """Whichever of both it is, the gate is INVALID and says how to make one that counts."""
+    described = replace(read_run(RUN_V1).info, quick=QuickInfo(examples=50, of=500))
+    folder = tmp_path / "run"
+    shutil.copytree(RUN_V1, folder)
+    baseline = write_baseline(RUN_V1, tmp_path, allow_failed=True)
+    file = folder / "run.json" if quick == "run" else baseline.with_name("quickstart.run.json")
+    file.write_text(json.dumps(asdict(described)))
+    first = gate.gate_run(folder, baseline).verdicts[0]
+    assert (first.outcome, first.rule, first.text) == ("INVALID", "run", f"the {quick} is a quick look")
+    assert first.reason is not None
+    assert "without --quick: `qbench run" in first.reason
 
 
 def test_a_baseline_of_another_suite_is_refused(tmp_path: Path) -> None:

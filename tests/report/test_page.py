@@ -36,7 +36,7 @@ from qbench.progress.table import align
 from qbench.progress.terminal import CONTROL
 from qbench.record import jsonl
 from qbench.record.schema import Fastest, InputFit, Record, Spread
-from qbench.record.stored_run import MetricInfo, RunInfo, read_run
+from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo, read_run
 from qbench.report import recommendation, table, text
 from qbench.report.build import build_report, judge
 from qbench.stats.interval_type import Interval
@@ -246,6 +246,27 @@ def test_terminal_table_is_golden() -> None:
     """What `qbench run` prints for the run of schema 1."""
     run = read_run(RUN_V1)
     assert same_as_golden("report_terminal.txt", align(text.terminal(judge(run))) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("examples", "of", "scored"),
+    [
+        (500, 10_000, "500 of 10,000 evaluation examples"),
+        (450, 450, "all 450 evaluation examples"),
+        (None, None, "few evaluation examples"),
+    ],
+)
+def test_a_quick_look_is_said_everywhere(tmp_path: Path, examples: int | None, of: int | None, scored: str) -> None:
+    """On the card, on top of the page and of the summary, with what it left out and what to do."""
+    look = replace(info(), quick=QuickInfo(examples=examples, of=of))
+    folder = run_folder(tmp_path / "run", [fp32(), int8()], look)
+    build_report(folder)
+    summary, page = ((folder / name).read_text(encoding="utf-8") for name in ("summary.md", "report.html"))
+    told = f"quick look: coarse timing in one process, {scored}, nothing trained; run it without --quick to decide"
+    assert told in summary
+    assert "**quick look at net, 1 thread, batch 1**" in summary
+    assert page.count(told) == 2
+    assert "quick look at net, 1 thread, batch 1" in page
 
 
 # --- the files ---------------------------------------------------------------------------------------------

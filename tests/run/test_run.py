@@ -21,6 +21,7 @@ from qbench.evaluate.predictions import load_predictions
 from qbench.machine.peak import Peak
 from qbench.progress.live import Silent
 from qbench.record import jsonl, schema
+from qbench.record.stored_run import QuickInfo, read_run
 from qbench.run import build_stage, run
 from qbench.run.directory import RunDirectory
 from qbench.run.evaluate_stage import evaluate
@@ -411,6 +412,28 @@ def test_the_resume_command_repeats_filter_and_overrides(folder):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_resume_command_of_a_quick_look_is_one(folder):
+    """Its own overrides are not repeated, those of the user are."""
+    look = suite.read(write(folder), ["measure.seed=3"], quick=True)
+    command = RunDirectory(Path("reports/x")).resume_command(look, None)
+    assert command == f"qbench run {folder}/s.yaml --quick --set measure.seed=3 --resume reports/x"
+
+
+def test_a_quick_look_says_what_it_scored(folder):
+    """run.json tells a quick look and how many examples of how many it scored; a run proper has none of it."""
+    file = write(folder)
+    options = {"out": folder / "reports", "only": None, "resume": None, "jobs": None, "progress": Silent()}
+    look = run.run(suite.read(file, ["data.evaluate.at_most=30"], quick=True), **options)
+    assert {one.status for one in look.records} == {"ok"}
+    assert {one.accuracy.n for one in look.records} == {30}
+    assert read_run(look.folder).info.quick == QuickInfo(examples=30, of=40)
+    assert read_run(go(file, folder).folder).info.quick is None
+    again = run.run(suite.read(file, ["data.evaluate.at_most=30"], quick=True), **options | {"resume": look.folder})
+    assert again.records == look.records
+    with pytest.raises(UsageError, match="other --set"):
+        go(file, folder, resume=look.folder)
+
+
 def test_a_killed_parent_leaves_no_child_and_resumes(folder):
     """kill -9 of qbench: every child ends by itself, and --resume finishes the run."""
     (folder / "slow.py").write_text(

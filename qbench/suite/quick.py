@@ -1,0 +1,16 @@
+"""What `qbench run --quick` changes in a suite: a first decision in the shortest honest time. Pure."""
+
+from __future__ import annotations
+
+EXAMPLES = 500  # no loss among so many keeps a margin of one point: 3 / 500 is the upper limit of the share lost
+OVERRIDES = (
+    f"data.evaluate.at_most={EXAMPLES}",
+    "data.calibrate.seeds=1",
+    "evaluate.layers=false",
+    "limits.train_qat=false",
+    "measure.protocol=paired",
+    "measure.spend=screening",
+    "measure.processes=1",
+    "measure.max_seconds=1.0",
+    "measure.cold_starts=1",
+)
