@@ -20,11 +20,12 @@ from pydantic import TypeAdapter
 from qbench.cache import store
 from qbench.errors import MeasureError
 from qbench.machine import fingerprint
+from qbench.machine.canary import Canary
 from qbench.machine.gemm import Call, Kernel, kernels
 from qbench.process import parent
 
 LIBRARIES = ("torch", "onnxruntime")
-METHOD = 1  # part of the cache's key: raise it when what is measured changes
+METHOD = 2  # part of the cache's key: raise it when what is measured changes
 
 _WARMUP_CALLS = 2
 _TURNS = 3  # the finalists take turns, since noise comes in spells of tens of milliseconds
@@ -52,7 +53,9 @@ FULL = Effort()
 class Peak:
     """What one core can do at most: floating-point operations and 8-bit integer operations per second (a
     multiply-accumulate is two), the kernel and the size of the product that did it, and the best of each kernel tried
-    (None: it does not run here). ``core`` is None where the system pins no process. ``seconds`` is what it took."""
+    (None: it does not run here). ``core`` is None where the system pins no process. ``seconds`` is what it took,
+    ``canary_seconds`` the least that the canary took meanwhile: where that is more than the core's calm level, a
+    neighbour on the host shared the core all the while, and the peak is higher than this."""
 
     fp32_flops_per_second: float
     fp32_kernel: str
@@ -64,6 +67,7 @@ class Peak:
     seconds: float
     versions: Mapping[str, str | None]
     kernels: Mapping[str, float | None] = field(default_factory=dict)
+    canary_seconds: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -126,7 +130,7 @@ def _key(core: int, effort: Effort) -> dict[str, Any]:
     return {
         "method": METHOD,
         "machine": fingerprint.fingerprint(),
-        "versions": fingerprint.versions(LIBRARIES),
+        "versions": fingerprint.versions((*LIBRARIES, "numpy")),  # the canary is numpy's
         "core": core,  # the cores of a hybrid processor differ
         "variables": {name: os.environ.get(name) for name in fingerprint.HIDING_VARIABLES},
         "effort": asdict(effort),
@@ -142,9 +146,13 @@ def in_this_process(effort: Effort, *, progress: Progress) -> Peak:
     if torch.get_num_threads() != 1:
         raise MeasureError(f"torch kept {torch.get_num_threads()} threads, where the peak of one core is measured")
     torch.manual_seed(0)
+    canary, readings = Canary(), list[int]()
     with torch.inference_mode():
         tried = _screen_kernels(kernels(), effort, progress, started)
-        fp32, int8 = (_choose_best(tried, precision, effort) for precision in ("fp32", "int8"))
+        fp32, int8 = (
+            _choose_best(tried, precision, effort, lambda: readings.append(canary.read()))
+            for precision in ("fp32", "int8")
+        )
     return Peak(
         fp32_flops_per_second=fp32.rate,
         fp32_kernel=fp32.kernel.name,
@@ -156,6 +164,7 @@ def in_this_process(effort: Effort, *, progress: Progress) -> Peak:
         seconds=time.perf_counter() - started,
         versions=fingerprint.versions(LIBRARIES),
         kernels=_best_of_each(tried),
+        canary_seconds=min(readings) / 1e9,
     )
 
 
@@ -218,8 +227,8 @@ def _fastest(tried: list[_Try], precision: str) -> float:
     return max((attempt.rate for attempt in tried if attempt.kernel.precision == precision), default=0.0)
 
 
-def _choose_best(tried: list[_Try], precision: str, effort: Effort) -> _Try:
-    """The best of the best, each looked at again in turns."""
+def _choose_best(tried: list[_Try], precision: str, effort: Effort, read_canary: Callable[[], None]) -> _Try:
+    """The best of the best, each looked at again in turns, the canary between them."""
     ran = sorted(
         (attempt for attempt in tried if attempt.kernel.precision == precision and attempt.rate),
         key=lambda attempt: -attempt.rate,
@@ -229,6 +238,7 @@ def _choose_best(tried: list[_Try], precision: str, effort: Effort) -> _Try:
     finalists = ran[: effort.finalists]
     for _ in range(_TURNS):
         for attempt in finalists:
+            read_canary()
             attempt.go_on(effort.final_seconds / _TURNS)
     return max(finalists, key=lambda attempt: attempt.rate)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.measure import percentiles
+from qbench.measure import canary, percentiles
 from qbench.measure.samples import Samples
 from qbench.measure.worker import WorkerFacts
 from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Sequential, Speedup
@@ -19,14 +20,18 @@ LEVEL = 0.95
 UNKNOWN = ("p50_seconds", "p50_low", "p50_high", "p90_seconds", "p99_seconds", "mean_seconds")
 
 
-def latency(samples: Samples) -> Latency:
+def latency(samples: Samples, calm_ns: float | None = None) -> Latency:
     """Percentiles of the kept calls (seconds), with limits around them; null where the calls do not support one, since
-    they are worth too few independent ones (``percentiles``)."""
+    they are worth too few independent ones (``percentiles``). p50 is that of the undisturbed blocks where there are
+    enough; ``calm_ns`` is what the canary is known to take on this core alone."""
     seconds = samples.calls_ns / 1e9
     if not len(seconds):
         return Latency(**dict.fromkeys(UNKNOWN), n=0)
     groups, unknown = _by_process(seconds, samples), Interval(value=math.nan)
     p50, p90, p99 = (percentiles.percentile(seconds, groups, q) for q in (0.5, 0.9, 0.99))
+    of_all, calm = p50, canary.select_calls(samples, calm_ns)
+    if calm is not None:
+        p50 = percentiles.percentile(seconds[calm], _by_process(seconds, samples, calm), 0.5)
     p90_limits, p99_limits = p90 or unknown, p99 or unknown
     return Latency(
         p50_seconds=p50.value if p50 else None,
@@ -41,25 +46,41 @@ def latency(samples: Samples) -> Latency:
         p99_low=p99_limits.low,
         p99_high=p99_limits.high,
         effective_n=intervals.effective_size(percentiles.ranks(seconds)),
+        p50_from=("all" if calm is None else "undisturbed") if len(samples.canary_ns) else None,
+        p50_all_seconds=of_all.value if of_all and len(samples.canary_ns) else None,
     )
 
 
-def _by_process(seconds: NDArray[np.float64], samples: Samples) -> list[NDArray[np.float64]]:
-    """The calls of each process; all of them where it is not known which process they ran in."""
+def _by_process(
+    seconds: NDArray[np.float64], samples: Samples, kept: NDArray[np.bool_] | None = None
+) -> list[NDArray[np.float64]]:
+    """The calls of each process (of those that are ``kept``); all where it is not known which process they ran in."""
+    kept = np.ones(len(seconds), dtype=bool) if kept is None else kept
     numbers = np.unique(samples.process)
     if len(numbers) < 2 or not len(samples.block):
-        return [seconds]
+        return [seconds[kept]]
     process = samples.process[samples.block]
-    return [seconds[process == number] for number in numbers if (process == number).any()]
+    groups = [seconds[kept & (process == number)] for number in numbers]
+    return [group for group in groups if len(group)]
 
 
-def interference(samples: Samples) -> Interference | None:
-    """Totals over all blocks; None where nothing was measured."""
+def interference(samples: Samples, calm_ns: float | None = None) -> Interference | None:
+    """Totals over all blocks, and how much of them the host disturbed (``calm_ns`` as for ``latency``); None where
+    nothing was measured."""
     blocks = len(np.unique(samples.block))
     if not blocks:
         return None
     switches, faults = (int(part.sum()) if len(part) else None for part in (samples.involuntary, samples.faults))
-    return Interference(blocks=blocks, involuntary_switches=switches, page_faults=faults)
+    known = Interference(blocks=blocks, involuntary_switches=switches, page_faults=faults)
+    level = canary.calm_level(samples.canary_ns, calm_ns)
+    if level is None or not len(samples.canary_ns):
+        return known
+    return replace(
+        known,
+        shared=canary.share_disturbed(samples.canary_ns, level),
+        undisturbed_blocks=int(canary.find_undisturbed(samples.canary_ns, level).sum()),
+        calm_seconds=level / 1e9,
+    )
 
 
 def cold_start(facts: Sequence[WorkerFacts]) -> ColdStart | None:

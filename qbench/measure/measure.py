@@ -10,7 +10,7 @@ from typing import Any
 
 from qbench.build import Artifact
 from qbench.errors import CaseError
-from qbench.measure import estimates, samples
+from qbench.measure import canary, estimates, samples
 from qbench.measure.group import Measured, cold_starts, measure_group, split_by_memory
 from qbench.measure.paired import Paired
 from qbench.measure.protocol import Protocol, Tell, Watch
@@ -51,6 +51,7 @@ class GroupMeasurer:
     cores: tuple[int, ...]
     folder: Path
     limits: Limits
+    calm_ns: float | None = None  # what the canary is known to take on this core alone; less as soon as it is seen
     _checkpoints: list[Checkpoint] = field(default_factory=list)
     _fp32: dict[tuple[str, str], Interval] = field(default_factory=dict)  # (baseline, rival): the rival's speed-up
 
@@ -179,7 +180,8 @@ class GroupMeasurer:
             samples.save(self.folder / name, result.samples)
         except OSError as error:
             return CaseLatency(reason=f"its samples cannot be written: {error.strerror or error}", observed=observed)
-        latency = estimates.latency(result.samples)
+        self.calm_ns = canary.calm_level(result.samples.canary_ns, self.calm_ns)
+        latency = estimates.latency(result.samples, self.calm_ns)
         of_baseline = spec.case == baseline.id
         speedup = None if of_baseline else estimates.speedup(result.samples, baseline.id, base.samples)
         typical = latency.p50_seconds if latency.p50_seconds is not None else latency.mean_seconds
@@ -190,7 +192,7 @@ class GroupMeasurer:
             speedup=speedup,
             speedup_fastest=estimates.over_fastest(speedup, baseline.id, against) if speedup or of_baseline else None,
             sequential=self._sequential(spec.case, baseline.id, alone),
-            interference=estimates.interference(result.samples),
+            interference=estimates.interference(result.samples, self.calm_ns),
             throughput_per_second=spec.batch_size / typical if typical else None,
             cold_start=estimates.cold_start(result.facts),
             memory=Memory(loaded_rss_bytes=result.facts[0].loaded_rss_bytes, peak_rss_bytes=result.peak_rss_bytes)

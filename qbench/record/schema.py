@@ -83,7 +83,9 @@ class ArtifactFacts:
 @dataclass(frozen=True, kw_only=True)
 class Latency:
     """Closed-loop service time of one call, seconds; percentiles and limits are null where ``n`` does not support
-    them. ``effective_n``: how many independent calls the ``n`` are worth."""
+    them. ``effective_n``: how many independent calls the ``n`` are worth. ``p50_from``: p50 is that of the calls in
+    ``undisturbed`` blocks, those in which nothing else used the core, or of ``all`` where they are too few (null: it
+    was not watched, and p50 is that of all); ``p50_all_seconds`` is that of all calls. The rest is of all calls."""
 
     p50_seconds: Positive | None
     p50_low: Positive | None
@@ -97,6 +99,8 @@ class Latency:
     p99_low: Positive | None = None
     p99_high: Positive | None = None
     effective_n: Positive | None = None
+    p50_from: Literal["undisturbed", "all"] | None = None
+    p50_all_seconds: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,11 +125,17 @@ class Fastest:
 
 @dataclass(frozen=True, kw_only=True)
 class Interference:
-    """What the system did to the case's process while its blocks ran: totals over ``blocks`` (null: not told)."""
+    """What the system did to the case's process while its blocks ran: totals over ``blocks`` (null: not told). And what
+    the host did: ``shared`` is the share of readings of a canary at which something else used the core,
+    ``undisturbed_blocks`` counts blocks without, ``calm_seconds`` is the canary's time on a core of its own that its
+    readings were held against (null: not watched)."""
 
     blocks: Whole
     involuntary_switches: Whole | None
     page_faults: Whole | None
+    shared: Share | None = None
+    undisturbed_blocks: Whole | None = None
+    calm_seconds: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

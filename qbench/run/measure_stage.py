@@ -43,6 +43,7 @@ def measure(context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVa
         cores=context.cores,
         folder=context.directory.path,
         limits=context.limits,
+        calm_ns=core_peak.canary_seconds * 1e9 if core_peak and core_peak.canary_seconds else None,
     )
     for baseline, contenders in _group_by_baseline(open_cases):
         started = time.monotonic()

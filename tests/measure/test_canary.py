@@ -1,0 +1,119 @@
+"""qbench.measure.canary: which blocks ran on a core of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.measure import canary, estimates
+from qbench.measure.samples import Samples
+
+CALM = 5600
+
+
+def samples_of(
+    shared: list[bool], *, process: list[int] | None = None, slower: float = 1.6, calls: int = 20
+) -> Samples:
+    """One block for each entry: 140 us a call on a core of its own, ``slower`` times that where it is shared."""
+    rng = np.random.default_rng(0)
+    state = np.asarray(shared, dtype=bool)
+    own = np.where(state, 140e3 * slower, 140e3)
+    calls_ns = np.repeat(own, calls) * rng.normal(1, 0.005, len(state) * calls)
+    readings = np.where(state, 1.5, 1.0)[:, None] * CALM * rng.uniform(1.0, 1.06, (len(state), 2))
+    return Samples(
+        protocol="paired",
+        stopped="precision",
+        calls_ns=calls_ns.astype(np.int64),
+        block=np.repeat(np.arange(len(state)), calls),
+        process=np.asarray(process if process is not None else [0] * len(state), dtype=np.int64),
+        canary_ns=readings.astype(np.int64),
+    )
+
+
+def readings_of(*pairs: tuple[int, int]) -> np.ndarray:
+    return np.asarray(pairs, dtype=np.int64)
+
+
+def test_a_block_is_undisturbed_where_both_readings_are_calm() -> None:
+    """A neighbour that came or went inside a block shows in one of its two readings."""
+    rows = readings_of((5600, 5700), (5600, 9000), (9000, 5600), (9000, 9100))
+    assert canary.find_undisturbed(rows, CALM).tolist() == [True, False, False, False]
+    assert canary.share_disturbed(rows, CALM) == 0.5
+
+
+@given(st.lists(st.floats(1.0, 1.2), min_size=2, max_size=200).filter(lambda values: len(values) % 2 == 0))
+def test_a_machine_that_nobody_shares_is_never_called_disturbed(spread: list[float]) -> None:
+    """Readings that lie within a fifth of each other are one state."""
+    rows = (np.asarray(spread) * CALM).astype(np.int64).reshape(-1, 2)
+    level = canary.calm_level(rows)
+    assert level is not None
+    assert canary.find_undisturbed(rows, level).all()
+    assert canary.share_disturbed(rows, level) == 0.0
+
+
+def test_a_run_that_is_disturbed_throughout_is_seen_against_what_is_known() -> None:
+    """All readings 1.5 times the level that the machine is known for: no block is undisturbed; without that
+    knowledge they are one state, and no more can be said."""
+    disturbed = samples_of([True] * 40)
+    known = canary.calm_level(disturbed.canary_ns, CALM)
+    assert known == CALM
+    assert canary.share_disturbed(disturbed.canary_ns, known) == 1.0
+    assert canary.select_calls(disturbed, CALM) is None
+    alone = canary.calm_level(disturbed.canary_ns)
+    assert alone is not None
+    assert canary.share_disturbed(disturbed.canary_ns, alone) == 0.0
+
+
+def test_one_reading_that_is_too_fast_does_not_set_the_level() -> None:
+    """A clock that is raised for a moment: the third smallest of many readings is the level."""
+    rows = np.full((20, 2), CALM)
+    rows[3, 0] = CALM // 2
+    assert canary.calm_level(rows) == CALM
+    assert canary.calm_level(readings_of((CALM, 9000))) == CALM
+    assert canary.calm_level(rows[:0]) is None
+    assert canary.calm_level(rows[:0], 123.0) == 123.0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
+def test_p50_is_that_of_the_undisturbed_blocks(share: float) -> None:
+    """However much of the time the core is shared, p50 is what a call takes on a core of its own, and says so; p90
+    stays that of all calls, since that is what the host gave."""
+    shared = (np.arange(100) % 10 < 10 * share).tolist()
+    latency = estimates.latency(samples_of(shared, process=sorted([0, 1] * 50)))
+    assert latency.p50_from == "undisturbed"
+    assert latency.p50_seconds == pytest.approx(140e-6, rel=0.005)
+    assert latency.p50_low <= 140e-6 <= latency.p50_high
+    assert latency.p50_all_seconds == pytest.approx(140e-6 * (1.6 if share > 0.5 else 1.0), rel=0.01)
+    assert latency.n == 2000
+    if share >= 0.3 and latency.p90_seconds is not None:
+        assert latency.p90_seconds == pytest.approx(224e-6, rel=0.02)
+
+
+def test_p50_is_that_of_all_blocks_where_too_few_are_undisturbed() -> None:
+    """Two undisturbed blocks are too few, and so are those of a single process where several ran."""
+    few = estimates.latency(samples_of([True] * 18 + [False] * 2))
+    assert (few.p50_from, few.p50_seconds) == ("all", few.p50_all_seconds)
+    one_process = samples_of([False] * 10 + [True] * 20, process=sorted([0, 1, 2] * 10))
+    assert estimates.latency(one_process).p50_from == "all"
+    assert estimates.latency(samples_of([False] * 10 + [True] * 20)).p50_from == "undisturbed"
+
+
+def test_what_was_not_read_is_null() -> None:
+    """Samples from before there was a canary: p50 is that of all calls, and how much was shared is not known."""
+    old = samples_of([False, True] * 10)
+    old = Samples(protocol="paired", stopped="precision", calls_ns=old.calls_ns, block=old.block, process=old.process)
+    latency, interference = estimates.latency(old), estimates.interference(old)
+    assert (latency.p50_from, latency.p50_all_seconds) == (None, None)
+    assert latency.p50_seconds is not None
+    assert interference is not None
+    assert (interference.shared, interference.undisturbed_blocks, interference.calm_seconds) == (None, None, None)
+
+
+def test_how_much_was_shared_is_recorded() -> None:
+    """The share of readings, the undisturbed blocks, and the level that the readings were held against."""
+    found = estimates.interference(samples_of([False] * 15 + [True] * 5))
+    assert found is not None
+    assert (found.blocks, found.undisturbed_blocks, found.shared) == (20, 15, 0.25)
+    assert found.calm_seconds == pytest.approx(CALM * 1e-9, rel=0.06)
