@@ -40,8 +40,7 @@ def calm_level(readings: Nanoseconds, known_ns: float | None = None) -> float | 
 
 def find_undisturbed(readings: Nanoseconds, calm_ns: float) -> NDArray[np.bool_]:
     """Of each block (a row of two readings) whether the core was its own before and after it."""
-    calm: NDArray[np.bool_] = (readings < DISTURBED * calm_ns).all(axis=1)
-    return calm
+    return np.asarray((readings < DISTURBED * calm_ns).all(axis=1), dtype=np.bool_)
 
 
 def share_disturbed(readings: Nanoseconds, calm_ns: float) -> float | None:

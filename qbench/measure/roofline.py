@@ -5,15 +5,30 @@ from __future__ import annotations
 from qbench.build import Artifact
 from qbench.machine import peak
 from qbench.machine.peak import Peak
+from qbench.measure.canary import DISTURBED
 from qbench.plan.planner import Case
 from qbench.record.schema import Latency, Roofline
 
 
-def roofline(case: Case, artifact: Artifact, latency: Latency | None, most: Peak | None) -> Roofline:
+def roofline(
+    case: Case, artifact: Artifact, latency: Latency | None, most: Peak | None, calm_seconds: float | None = None
+) -> Roofline:
     """Multiply-accumulates of one call, and its share of the peak of the cores and the precision that it has; the share
-    is null without a latency or a peak, both where not all of them can be counted."""
+    is null without a latency or a peak, both where not all of them can be counted. ``calm_seconds``: what the canary
+    takes on this core alone; where it took more while the peak was measured, the peak is too low."""
     macs = None if artifact.macs is None else artifact.macs * case.batch_size
     typical = latency.p50_seconds if latency else None
     if most is None or not typical or not macs:
         return Roofline(macs=macs)
-    return Roofline(macs=macs, peak_fraction=peak.fraction(macs, typical, most.of(case.variant.mode) * case.threads))
+    return Roofline(
+        macs=macs,
+        peak_fraction=peak.fraction(macs, typical, most.of(case.variant.mode) * case.threads),
+        peak_shared=_was_shared(most, calm_seconds),
+    )
+
+
+def _was_shared(most: Peak, calm_seconds: float | None) -> bool | None:
+    """Whether something else used the core all the while when the peak was measured; None where it was not watched."""
+    if most.canary_seconds is None or calm_seconds is None:
+        return None
+    return most.canary_seconds >= DISTURBED * calm_seconds

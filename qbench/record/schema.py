@@ -280,10 +280,12 @@ class Accuracy:
 @dataclass(frozen=True, kw_only=True)
 class Roofline:
     """Multiply-accumulates of one call (null: not all can be counted), and the share of this core's measured peak
-    (null: not measured)."""
+    (null: not measured). ``peak_shared``: the host shared the core all the while when the peak was measured, so that
+    the peak is too low and the share too high (null: not watched)."""
 
     macs: Whole | None
     peak_fraction: NotNegative | None = None
+    peak_shared: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,7 +153,7 @@ def _latency(run: StoredRun, judged: Judged) -> Figure | None:
 
     def mark(record: Record) -> Mark | None:
         nanoseconds = run.samples(record).get("calls_ns")
-        if nanoseconds is None or nanoseconds.size < 2 or (median := _quantile(nanoseconds, 0.5)) <= 0:
+        if nanoseconds is None or nanoseconds.size < 2 or (median := _typical_ns(record, nanoseconds)) <= 0:
             return None
         calls[record.case.id] = nanoseconds / median
         role: Role = "fp32" if record.case.mode == "fp32" else "int8"
@@ -182,6 +182,12 @@ def _latency(run: StoredRun, judged: Judged) -> Figure | None:
     )
     svg = plots.ridges(groups, words, lambda mark: calls[mark.key], end)
     return Figure(heading="Latency distribution", svg=svg, caption=caption)
+
+
+def _typical_ns(record: Record, nanoseconds: NDArray[Any]) -> float:
+    """The record's p50, which may be that of undisturbed blocks alone; the median where it has none."""
+    p50 = record.latency.p50_seconds if record.latency else None
+    return p50 * 1e9 if p50 is not None else _quantile(nanoseconds, 0.5)
 
 
 def _quantile(values: NDArray[Any], q: float) -> float:

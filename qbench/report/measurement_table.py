@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from qbench import formatting
+from qbench.compare import above_peak, host_share
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
 from qbench.stats.interval_type import Interval
@@ -58,8 +59,21 @@ def _sequential_speedup(record: Record) -> str | None:
 
 
 def _peak(record: Record) -> str | None:
-    fraction = record.roofline.peak_fraction if record.roofline else None
-    return None if fraction is None else formatting.share(fraction)
+    return above_peak.describe(record)
+
+
+def _shared(record: Record) -> str | None:
+    shared = host_share.share_of(record)
+    return None if shared is None else formatting.share(shared, 0)
+
+
+def _p50_from(record: Record) -> str | None:
+    latency = record.latency
+    if latency is None or latency.p50_from is None:
+        return None
+    if latency.p50_from == "all" or latency.p50_all_seconds is None:
+        return latency.p50_from
+    return f"undisturbed (of all: {formatting.duration(latency.p50_all_seconds)})"
 
 
 def _throughput(record: Record) -> str | None:
@@ -115,4 +129,6 @@ COLUMNS: dict[str, Value] = {
     "memory, peak": _peak_rss,
     "switched away": _switches,
     "page faults": _faults,
+    "core shared by the host": _shared,
+    "p50 from blocks": _p50_from,
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qbench import formatting
+from qbench.compare import host_share
 from qbench.compare.compare import Delta
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
@@ -207,6 +208,13 @@ def _left(run: StoredRun) -> Iterable[Left]:
 def _method(records: Sequence[Record], judged: Judged) -> Iterable[tuple[str, str]]:
     speedups = [record.speedup for record in records if record.speedup is not None]
     yield "latency", SERVICE_TIME
+    if shares := [share for record in records if (share := host_share.share_of(record)) is not None]:
+        low, high = (formatting.share(limit, 0) for limit in (min(shares), max(shares)))
+        yield (
+            "host",
+            f"a canary of 25 us before and after each block: something else used the core {low} to {high} of the time; "
+            "p50 is that of the undisturbed blocks where there are at least 3, everything else is of all",
+        )
     yield "protocol", _tally(speedup.protocol for speedup in speedups)
     yield "processes per case", _tally(speedup.processes for speedup in speedups)
     yield "stopped by", _tally(speedup.stopped for speedup in speedups)

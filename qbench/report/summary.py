@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from qbench import formatting
+from qbench.compare import above_peak, host_share
 from qbench.compare import text as compare_text
 from qbench.compare.compare import Delta
 from qbench.evaluate import constant_answer, runtime_difference
@@ -43,6 +44,8 @@ def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tu
         *input_drift.warnings(run.records),
         *coverage.warnings(run.records),
         *runtime_difference.warnings(run.records),
+        *above_peak.warnings(run.records),
+        *host_share.warnings(run.records),
         *_describe_shared(run),
         *judged.warnings(),
         *doubts,

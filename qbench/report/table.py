@@ -7,11 +7,11 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from qbench import formatting
-from qbench.compare import compare, int8_share
+from qbench.compare import compare, host_share, int8_share
 from qbench.compare import text as compare_text
 from qbench.record import schema
 from qbench.record.schema import Record
@@ -166,7 +166,7 @@ def _latency_cells(record: Record, unit: float) -> dict[str, Cell]:
     cells = {"p50": Cell(), "p90": Cell(), "speedup": Cell(), "control": Cell()}
     if latency is not None and latency.p50_seconds is not None:
         p50 = Interval(value=latency.p50_seconds, low=latency.p50_low, high=latency.p50_high)
-        cells["p50"] = _interval_cell(p50, scale=1 / unit)
+        cells["p50"] = replace(_interval_cell(p50, scale=1 / unit), hint=host_share.describe(record) or "")
     if latency is not None and latency.p90_seconds is not None:
         text = formatting.number(Interval(value=latency.p90_seconds), scale=1 / unit)
         cells["p90"] = Cell(text=text, sort=latency.p90_seconds)

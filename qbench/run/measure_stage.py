@@ -61,7 +61,8 @@ def measure(context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVa
         for planned in (baseline, *contenders):
             if (latency := latencies.get(planned.case.id)) is not None:
                 artifact = built[planned.case.variant.id].artifact
-                share = roofline(planned.case, artifact, latency.latency, core_peak)
+                calm = latency.interference.calm_seconds if latency.interference else None
+                share = roofline(planned.case, artifact, latency.latency, core_peak, calm)
                 yield MeasuredCase(planned=planned, latency=latency, roofline=share, seconds=seconds)
         measurer.remove_checkpoints()
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from qbench import formatting
+from qbench.compare import above_peak, host_share
 from qbench.evaluate import constant_answer, runtime_difference
 from qbench.quant.analysis import input_drift
 from qbench.quant.artifacts import coverage
@@ -35,13 +36,16 @@ def problems(records: Iterable[Record]) -> list[str]:
 
 def warnings(records: Iterable[Record]) -> list[str]:
     """Lines on fp32 that answers the same to everything, on data that does not fit what the int8 artifacts were
-    calibrated on, on coverage that is not known, and on runtimes that differ; empty where there is nothing."""
+    calibrated on, on coverage that is not known, on runtimes that differ, on what is faster than possible, and on
+    what the host did; empty where there is nothing."""
     known = list(records)
     sentences = (
         *constant_answer.warnings(known),
         *input_drift.warnings(known),
         *coverage.warnings(known),
         *runtime_difference.warnings(known),
+        *above_peak.warnings(known),
+        *host_share.warnings(known),
     )
     return [f"warning: {formatting.clean(sentence)}" for sentence in sentences]
 

@@ -195,6 +195,8 @@ def test_it_is_measured_once_in_a_pinned_child(tmp_path: Path) -> None:
     assert first.int8_ops_per_second > 0
     assert first.kernels[first.int8_kernel] is not None
     assert first.versions == fingerprint.versions(peak.LIBRARIES)
+    assert first.canary_seconds is not None
+    assert 0 < first.canary_seconds < 1
 
 
 def test_what_changes_the_peak_changes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:

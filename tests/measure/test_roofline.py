@@ -3,6 +3,7 @@ multiply-accumulates of a call, and the share of the peak of its precision and i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,13 @@ def test_what_was_not_measured_is_null(macs, measured, most):
     """Without layers that multiply, without a latency or without a peak there is no share; the count stands."""
     found = roofline(case(), artifact(macs), measured, most)
     assert (found.macs, found.peak_fraction) == (macs, None)
+
+
+@pytest.mark.parametrize(
+    ("canary", "calm", "shared"),
+    [(5.7e-6, 5.6e-6, False), (9e-6, 5.6e-6, True), (None, 5.6e-6, None), (9e-6, None, None)],
+)
+def test_a_peak_that_was_measured_on_a_shared_core_is_said_to_be(canary, calm, shared):
+    """The canary that was read with the peak took clearly more than it does on this core alone: the peak is too low."""
+    found = roofline(case(), artifact(10), latency(1e-3), replace(PEAK, canary_seconds=canary), calm)
+    assert found.peak_shared is shared

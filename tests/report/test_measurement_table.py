@@ -51,6 +51,18 @@ def test_everything_that_is_known_is_shown():
     assert dict(zip(found.columns, found.rows[1], strict=True))["load"] == "—"
 
 
+def test_what_the_host_did_is_shown():
+    """How much of the time the core was shared, and which blocks p50 is of, beside the p50 of all."""
+    host = Interference(blocks=9, involuntary_switches=0, page_faults=0, shared=0.6, undisturbed_blocks=4)
+    plain = record().latency
+    shared = record(interference=host, latency=replace(plain, p50_from="undisturbed", p50_all_seconds=2e-3))
+    busy = record("b", interference=host, latency=replace(plain, p50_from="all", p50_all_seconds=1e-3))
+    found = details([shared, busy])
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    assert [row["core shared by the host"] for row in rows] == ["60 %", "60 %"]
+    assert [row["p50 from blocks"] for row in rows] == ["undisturbed (of all: 2.00 ms)", "all"]
+
+
 def test_failed_and_skipped_cases_have_no_row():
     """What was not measured has nothing else measured."""
     assert details([replace(record(), status="failed"), replace(record(), latency=None)]).rows == ()

@@ -1,0 +1,53 @@
+"""What the host did while a case was measured, in words: how much of the time something else used its core; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from qbench import formatting
+from qbench.record.schema import Record
+
+HIGH = 0.25  # of the time: from there on a reader should know before any figure
+_NAMED = 3  # cases in one warning; of more, only their number
+
+
+def describe(record: Record) -> str | None:
+    """``137 us undisturbed; the host shared the core 60 % of the time``; None where it was not watched."""
+    latency, shared = record.latency, share_of(record)
+    if latency is None or shared is None:
+        return None
+    told = f"the host shared the core {formatting.share(shared, 0)} of the time"
+    if latency.p50_seconds is None or latency.p50_from is None:
+        return told
+    which = "undisturbed" if latency.p50_from == "undisturbed" else "over all blocks, too few are undisturbed"
+    return f"{formatting.duration(latency.p50_seconds)} {which}; {told}"
+
+
+def share_of(record: Record) -> float | None:
+    """The share of the time in which something else used the core; None where it was not watched."""
+    return record.interference.shared if record.interference else None
+
+
+def warnings(records: Iterable[Record]) -> Iterator[str]:
+    """Where the host shared the core for long, and where a p50 is therefore not that of an undisturbed core."""
+    watched = [(record, shared) for record in records if (shared := share_of(record)) is not None]
+    high = [shared for _, shared in watched if shared >= HIGH]
+    if high:
+        yield (
+            f"the host shared the core {_range(high)} of the time while {len(high)} of {len(watched)} cases were "
+            "measured: p50 is that of the undisturbed blocks, p90 and p99 are longer than on a machine of your own; "
+            "speed-ups hold, since they compare neighbouring blocks"
+        )
+    of_all = [record.case.id for record, shared in watched if shared >= HIGH and record.latency and _of_all(record)]
+    if of_all:
+        names = ", ".join(of_all) if len(of_all) <= _NAMED else f"{len(of_all)} cases"
+        yield f"too few undisturbed blocks of {names}: p50 there is longer than on a core of its own"
+
+
+def _of_all(record: Record) -> bool:
+    return record.latency is not None and record.latency.p50_from == "all"
+
+
+def _range(shares: list[float]) -> str:
+    low, high = (formatting.share(limit, 0) for limit in (min(shares), max(shares)))
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,57 @@
+"""What the host did while a case was measured, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from made_records import int8, latency
+
+from qbench.compare import host_share
+from qbench.record.schema import Interference, Record
+
+
+def watched(
+    shared: float | None, p50_from: str | None = "undisturbed", case: str = "net/static/onednn/t1/b1"
+) -> Record:
+    """A case that was measured with the canary, p50 137 us."""
+    known = replace(latency(137e-6), p50_from=p50_from, p50_all_seconds=180e-6)
+    host = Interference(blocks=100, involuntary_switches=0, page_faults=0, shared=shared, undisturbed_blocks=40)
+    return int8(case, latency=known, interference=host)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (watched(0.6), "137 us undisturbed; the host shared the core 60 % of the time"),
+        (watched(0.0), "137 us undisturbed; the host shared the core 0 % of the time"),
+        (
+            watched(0.97, "all"),
+            "137 us over all blocks, too few are undisturbed; the host shared the core 97 % of the time",
+        ),
+        (watched(None, None), None),
+        (int8(), None),
+    ],
+)
+def test_p50_says_what_the_host_did(record: Record, words: str | None) -> None:
+    """How p50 was built and how much of the time the core was shared; nothing where it was not watched."""
+    assert (host_share.describe(record) or "").replace("µ", "u") == (words or "")
+
+
+def test_a_high_share_is_warned_of_once() -> None:
+    """One sentence for a whole run, with the range of the shares; a second one where p50 is of all blocks."""
+    records = [watched(0.02), watched(0.4), watched(0.9, "all"), int8()]
+    first, second = host_share.warnings(records)
+    assert first.startswith("the host shared the core 40 % to 90 % of the time while 2 of 3 cases were measured")
+    assert second.startswith("too few undisturbed blocks of net/static/onednn/t1/b1")
+
+
+def test_many_cases_are_counted_instead_of_named() -> None:
+    """A warning fits a terminal."""
+    _, second = host_share.warnings([watched(0.9, "all", f"net{i}/static/onednn/t1/b1") for i in range(5)])
+    assert second.startswith("too few undisturbed blocks of 5 cases")
+
+
+def test_a_low_share_is_no_warning() -> None:
+    """A tenth of the time leaves p50 as it is."""
+    assert list(host_share.warnings([watched(0.1), watched(0.0), int8()])) == []
