@@ -14,8 +14,8 @@ from qbench.cache import store as cache
 from qbench.cache.clean import size_bytes
 from qbench.doctor import plugin_list
 from qbench.errors import QbenchError
+from qbench.machine import canary, noise, peak
 from qbench.machine import fingerprint as machine
-from qbench.machine import noise, peak
 from qbench.machine import runtime as inside
 from qbench.process import parent
 
@@ -29,6 +29,7 @@ BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 COMPILERS = ("g++", "clang++", "c++", "cl")
 NOISE_SECONDS = 5.0
 
+_MUCH_SHARED = 0.25  # of the time: absolute times of all calls then say as much of the host as of the model
 _LOAD_OF_ONE = 0.7  # the one-minute average that a single busy thread reaches after about 70 s
 _LIMITS = parent.Limits(seconds=120.0)  # for each child, beside what it was asked to take
 
@@ -85,7 +86,8 @@ def examine(
     top = _tried("the peak of one core", lambda: _peak(core, effort), notes)
     tell(f"listening to this machine's noise for {noise_seconds:g} s")
     listen = replace(_LIMITS, seconds=_LIMITS.seconds + noise_seconds)
-    heard = _tried("noise", lambda: noise.noise(noise_seconds, limits=listen, core=core), notes)
+    calm = None if top is None else top.canary_seconds
+    heard = _tried("noise", lambda: noise.noise(noise_seconds, limits=listen, core=core, calm_seconds=calm), notes)
     folder = cache.cache_folder()
     found = Findings(
         machine=facts,
@@ -175,6 +177,14 @@ def _advice_on_cores(found: Findings) -> Iterator[str]:
         yield "only one core is allowed: the coordinator disturbs what it measures; allow two if you can"
 
 
+def _is_peak_too_low(found: Findings) -> bool:
+    """Whether the core was shared all the while when its peak was measured."""
+    if found.peak is None or found.noise is None:
+        return False
+    then, calm = found.peak.canary_seconds, found.noise.calm_seconds
+    return then is not None and calm is not None and then >= canary.DISTURBED * calm
+
+
 def _advice_on_noise(found: Findings) -> Iterator[str]:
     if found.load_average is not None and found.load_average > _LOAD_OF_ONE:
         yield (
@@ -182,6 +192,16 @@ def _advice_on_noise(found: Findings) -> Iterator[str]:
             "if something else still runs, stop it before you measure"
         )
     heard = found.noise
+    if heard is not None and heard.shared is not None and heard.shared >= _MUCH_SHARED:
+        yield (
+            f"the host shares this core with something else {formatting.share(heard.shared, 0)} of the time: speed-ups "
+            "hold, and p50 is that of the undisturbed blocks; for p90 and p99 measure on a machine of your own"
+        )
+    if _is_peak_too_low(found):
+        yield (
+            "the peak was measured while the host shared the core, so it is too low: remove the folder peak in the "
+            f"cache ({found.cache}), and run qbench doctor again"
+        )
     if heard is not None and not heard.decidable:
         yield (
             f"a {formatting.share(heard.tolerance, 0)} gate cannot be decided here in {heard.seconds:.0f} s: raise "

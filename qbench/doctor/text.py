@@ -131,4 +131,18 @@ def _noise(heard: Noise) -> tuple[str, ...]:
         f"the slowest 5 % of single calls take {formatting.share(heard.call_spread)} more than the median",
         f"a {formatting.share(heard.tolerance, 0)} gate {can} be decided: the interval must lie within "
         f"{formatting.share(heard.tolerance / 2)} of 1",
+        *_host(heard),
+    )
+
+
+def _host(heard: Noise) -> Iterator[str]:
+    if heard.shared is None or heard.calm_seconds is None:
+        return
+    calm = formatting.duration(heard.calm_seconds)
+    if heard.shared_seconds is None:
+        yield f"the host left the core alone all the time: a canary of arithmetic took {calm} throughout"
+        return
+    yield (
+        f"the host shared the core {formatting.share(heard.shared, 0)} of the time: a canary of arithmetic took "
+        f"{formatting.duration(heard.shared_seconds)} then, {calm} on the core alone"
     )

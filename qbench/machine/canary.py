@@ -5,6 +5,18 @@ no counter of a guest shows it. The canary does: it touches 8 KiB, which the fir
 as the core is and hardly disturbs what comes after it.
 
 The arithmetic is numpy's exponential of 1,024 floats: a polynomial in registers, in vectors as wide as the core has.
+Other work tells less of a neighbour (times alone and beside one, 2-vCPU KVM guest): exponential x 1.56, a loop in
+Python x 1.60, products of numbers x 1.65, a product of 64 x 64 matrices x 1.12, a hash x 1.10.
+
+A reading is disturbed from ``DISTURBED`` times the calm level on. That lies in the valley between two states: of 16,700
+readings there (``python tests/benchmarks/canary.py states RUN``), as multiples of the calm level,
+
+    up to 1.12    64 %       1.12 to 1.20   0.3 %      1.20 to 1.30   0.2 %      1.30 to 1.40   0.6 %
+    1.40 to 1.80  33 %       above 1.80       2 %
+
+A clock that is lowered by a fifth or more reads like a neighbour: either way the core did less than it can. Where every
+reading is disturbed, only an earlier one of the same machine can show it (``known_ns``); without one they are one state
+and count as calm.
 """
 
 from __future__ import annotations
@@ -16,6 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Clock = Callable[[], int]
+
+DISTURBED = 1.25  # the geometric middle of the two states' edges, 1.1 and 1.4
+_RANK = 2  # the third smallest reading is the level, since a clock that was raised for a moment gives one or two
 
 _FLOATS = 1024  # 4 KiB read and 4 KiB written, an eighth to a quarter of a first-level cache
 _ALIGNMENT = 4096  # bytes: the place of the buffers must not decide how fast they are
@@ -43,6 +58,21 @@ class Canary:
             least = taken if least is None else min(least, taken)
         assert least is not None
         return least
+
+
+def calm_level(readings: NDArray[np.int64], known_ns: float | None = None) -> float | None:
+    """Nanoseconds that the canary takes on a core that nobody shares: the third smallest of the readings (of fewer than
+    9 a smaller one), or ``known_ns`` where that is less. None where nothing was read and nothing is known."""
+    if not readings.size:
+        return known_ns
+    rank = min(_RANK, (readings.size - 1) // 4)
+    level = float(np.partition(readings, rank, axis=None)[rank])
+    return level if known_ns is None else min(level, known_ns)
+
+
+def share_disturbed(readings: NDArray[np.int64], calm_ns: float) -> float | None:
+    """The share of readings at which something else used the core; None where nothing was read."""
+    return float((readings >= DISTURBED * calm_ns).mean()) if readings.size else None
 
 
 def _aligned() -> NDArray[np.float32]:

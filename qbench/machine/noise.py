@@ -1,7 +1,8 @@
 """How much this machine varies: a loop timed against itself, as the paired protocol times two variants.
 
 The true ratio is 1, so whatever else is read is this machine's noise, steal and neighbours included, which no counter
-of a guest shows. The loop runs in a child process that is pinned like a measured case.
+of a guest shows. A canary beside it tells how much of the time something else used the core. The loop runs in a child
+process that is pinned like a measured case.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from qbench.machine import fingerprint
+import numpy as np
+
+from qbench.machine import canary, fingerprint
 from qbench.process import child, parent
 from qbench.stats import intervals
 from qbench.stats.interval_type import Interval
@@ -35,11 +38,13 @@ _ARM_BYTES = 1 << 18
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """Raw: the logarithm of the ratio of each pair of blocks, the seconds of each kept call, and of the whole."""
+    """Raw: the logarithm of the ratio of each pair of blocks, the seconds of each kept call, and of the whole, and the
+    canary's nanoseconds before each pair."""
 
     log_ratios: tuple[float, ...]
     calls: tuple[float, ...]
     seconds: float
+    canary_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +55,9 @@ class Noise:
     pairs, ``call_spread`` how far the slowest 5 % of single calls lie above the median call; all as shares of 1.
     ``decidable``: whether a gate of that ``tolerance`` can be decided here, in ``seconds`` of measuring; what differs
     from one process to the next (about 1.5 %) comes on top.
-    ``core`` is what the loop was pinned to, None where the system pins no process.
+    ``core`` is what the loop was pinned to, None where the system pins no process. ``shared`` is the share of readings
+    of the canary at which something else used the core, ``calm_seconds`` its time on the core alone and
+    ``shared_seconds`` the median of the others (None: none was).
     """
 
     ratio: Interval
@@ -61,13 +68,24 @@ class Noise:
     core: int | None
     tolerance: float
     decidable: bool
+    shared: float | None = None
+    calm_seconds: float | None = None
+    shared_seconds: float | None = None
 
 
-def noise(seconds: float, *, limits: parent.Limits, core: int | None, tolerance: float = TOLERANCE) -> Noise:
-    """What a comparison on ``core`` would suffer, watched for about ``seconds`` in a child of its own."""
+def noise(
+    seconds: float,
+    *,
+    limits: parent.Limits,
+    core: int | None,
+    tolerance: float = TOLERANCE,
+    calm_seconds: float | None = None,
+) -> Noise:
+    """What a comparison on ``core`` would suffer, watched for about ``seconds`` in a child of its own. ``calm_seconds``
+    is what the canary is known to take on this core alone."""
     cores = None if core is None else (core,)
     watched, pinned = parent.call(in_this_process, seconds, limits=limits, cores=cores)
-    return judged(watched, core=pinned, tolerance=tolerance)
+    return judged(watched, core=pinned, tolerance=tolerance, calm_seconds=calm_seconds)
 
 
 def in_this_process(seconds: float, *, progress: Any = None) -> tuple[Watched, int | None]:
@@ -76,28 +94,44 @@ def in_this_process(seconds: float, *, progress: Any = None) -> tuple[Watched, i
     return watched(seconds), fingerprint.pinned_core()
 
 
-def watched(seconds: float, *, clock: Clock = time.perf_counter, work: Work | None = None, seed: int = 0) -> Watched:
+def watched(
+    seconds: float,
+    *,
+    clock: Clock = time.perf_counter,
+    work: Work | None = None,
+    read: Callable[[], int] | None = None,
+    seed: int = 0,
+) -> Watched:
     """Pairs of blocks of two equal arms, for about ``seconds``, at least 6 pairs.
 
     A block's estimate is the minimum of its kept calls, a pair's the logarithm of the ratio of its two blocks, in
-    random order. ``work(arm, size)`` is the loop of arm 0 or 1, its time proportional to ``size``.
+    random order. ``work(arm, size)`` is the loop of arm 0 or 1, its time proportional to ``size``; ``read`` gives a
+    reading of the canary.
     """
     work = Reading() if work is None else work
+    read = canary.Canary().read if read is None else read
+    readings: list[int] = []
     size = _size(clock, work)
     start = clock()
     calls: list[float] = []
     logs: list[float] = []
     rng = random.Random(seed)
     while clock() - start < seconds or len(logs) < _PAIRS_AT_LEAST:
+        readings.append(read())
         first = rng.choice((0, 1))
         blocks = {arm: _block(clock, work, arm, size) for arm in (first, 1 - first)}
         calls += blocks[0] + blocks[1]
         logs.append(math.log(min(blocks[1]) / min(blocks[0])))
-    return Watched(log_ratios=tuple(logs), calls=tuple(calls), seconds=clock() - start)
+    return Watched(log_ratios=tuple(logs), calls=tuple(calls), seconds=clock() - start, canary_ns=tuple(readings))
 
 
-def judged(seen: Watched, *, core: int | None, tolerance: float = TOLERANCE) -> Noise:
+def judged(
+    seen: Watched, *, core: int | None, tolerance: float = TOLERANCE, calm_seconds: float | None = None
+) -> Noise:
     """The figures of what was watched, and the verdict: the rule that a gate holds its own control to."""
+    readings = np.asarray(seen.canary_ns, dtype=np.int64)
+    calm_ns = canary.calm_level(readings, None if calm_seconds is None else calm_seconds * 1e9)
+    shared = readings[readings >= canary.DISTURBED * calm_ns] if calm_ns is not None else readings
     ratio = intervals.ratio_over_blocks(seen.log_ratios)
     cuts = statistics.quantiles(seen.log_ratios, n=40, method="inclusive")
     return Noise(
@@ -109,6 +143,9 @@ def judged(seen: Watched, *, core: int | None, tolerance: float = TOLERANCE) -> 
         core=core,
         tolerance=tolerance,
         decidable=decidable(ratio, tolerance),
+        shared=None if calm_ns is None else canary.share_disturbed(readings, calm_ns),
+        calm_seconds=None if calm_ns is None else calm_ns / 1e9,
+        shared_seconds=float(np.median(shared)) / 1e9 if shared.size else None,
     )
 
 

@@ -20,7 +20,6 @@ from pydantic import TypeAdapter
 from qbench.cache import store
 from qbench.errors import MeasureError
 from qbench.machine import fingerprint
-from qbench.machine.canary import Canary
 from qbench.machine.gemm import Call, Kernel, kernels
 from qbench.process import parent
 
@@ -140,6 +139,8 @@ def _key(core: int, effort: Effort) -> dict[str, Any]:
 def in_this_process(effort: Effort, *, progress: Progress) -> Peak:
     """The peak of the core that this process is pinned to; sets torch to one thread, so only for a child."""
     import torch
+
+    from qbench.machine.canary import Canary  # numpy
 
     started = time.perf_counter()
     torch.set_num_threads(1)

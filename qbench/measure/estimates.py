@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.machine import canary as machine_canary
 from qbench.measure import canary, percentiles
 from qbench.measure.samples import Samples
 from qbench.measure.worker import WorkerFacts
@@ -72,12 +73,12 @@ def interference(samples: Samples, calm_ns: float | None = None) -> Interference
         return None
     switches, faults = (int(part.sum()) if len(part) else None for part in (samples.involuntary, samples.faults))
     known = Interference(blocks=blocks, involuntary_switches=switches, page_faults=faults)
-    level = canary.calm_level(samples.canary_ns, calm_ns)
+    level = machine_canary.calm_level(samples.canary_ns, calm_ns)
     if level is None or not len(samples.canary_ns):
         return known
     return replace(
         known,
-        shared=canary.share_disturbed(samples.canary_ns, level),
+        shared=machine_canary.share_disturbed(samples.canary_ns, level),
         undisturbed_blocks=int(canary.find_undisturbed(samples.canary_ns, level).sum()),
         calm_seconds=level / 1e9,
     )

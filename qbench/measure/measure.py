@@ -10,7 +10,8 @@ from typing import Any
 
 from qbench.build import Artifact
 from qbench.errors import CaseError
-from qbench.measure import canary, estimates, samples
+from qbench.machine import canary
+from qbench.measure import estimates, samples
 from qbench.measure.group import Measured, cold_starts, measure_group, split_by_memory
 from qbench.measure.paired import Paired
 from qbench.measure.protocol import Protocol, Tell, Watch

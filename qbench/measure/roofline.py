@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from qbench.build import Artifact
 from qbench.machine import peak
+from qbench.machine.canary import DISTURBED
 from qbench.machine.peak import Peak
-from qbench.measure.canary import DISTURBED
 from qbench.plan.planner import Case
 from qbench.record.schema import Latency, Roofline
 

@@ -99,6 +99,11 @@ def test_a_good_machine_gets_no_advice() -> None:
         ({"load_average": 1.3}, "the load average of the last minute is 1.3"),
         ({"noise": replace(QUIET, pair_spread=0.083)}, "two blocks of the same loop differ by up to 8.3 %"),
         ({"noise": replace(QUIET, decidable=False)}, "a 5 % gate cannot be decided here in 5 s"),
+        ({"noise": replace(QUIET, shared=0.6)}, "the host shares this core with something else 60 % of the time"),
+        (
+            {"noise": replace(QUIET, calm_seconds=5.6e-6), "peak": replace(PEAK, canary_seconds=9e-6)},
+            "the peak was measured while the host shared the core",
+        ),
         ({"variables": {"ONEDNN_MAX_CPU_ISA": "AVX2"}}, "ONEDNN_MAX_CPU_ISA can hide instruction sets"),
         ({"variables": {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"}}, "FBGEMM_ENABLE_INSTRUCTIONS can hide instruction sets"),
         ({"variables": {"OV_CPU_MAX_ISA": "AVX2"}}, "OV_CPU_MAX_ISA can hide instruction sets"),
@@ -262,6 +267,17 @@ def test_text_labels_every_fact() -> None:
             "advice        do this",
         )
     )
+
+
+def test_text_says_what_the_host_did() -> None:
+    """How much of the time something else used the core, and what the canary took then and on the core alone; nothing
+    where it was not read."""
+    shared = replace(QUIET, shared=0.42, calm_seconds=5.6e-6, shared_seconds=8.9e-6)
+    told = text(replace(GOOD, noise=shared)).replace("µ", "u")
+    assert "the host shared the core 42 % of the time: a canary of arithmetic took 8.90 us then, 5.60 us on the" in told
+    alone = text(replace(GOOD, noise=replace(shared, shared=0.0, shared_seconds=None))).replace("µ", "u")
+    assert "the host left the core alone all the time: a canary of arithmetic took 5.60 us throughout" in alone
+    assert "canary" not in text(GOOD)
 
 
 def test_text_says_what_is_not_told_and_fits_the_width() -> None:

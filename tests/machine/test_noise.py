@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -38,7 +40,7 @@ class Machine:
 
 
 def heard(one: Machine, seconds: float = 1.0) -> Noise:
-    return judged(watched(seconds, clock=one.clock, work=one.work), core=None)
+    return judged(watched(seconds, clock=one.clock, work=one.work, read=lambda: 5600), core=None)
 
 
 def test_a_perfect_machine_has_no_noise() -> None:
@@ -146,3 +148,17 @@ def test_without_a_core_it_runs_unpinned_and_says_so() -> None:
     """A system that pins nothing still gets its noise; the core is null, unless there is only one."""
     seen = noise(0.0, limits=Limits(seconds=60), core=None)
     assert seen.core == fingerprint.pinned_core()
+
+
+def test_what_the_host_did_is_heard() -> None:
+    """Six of ten readings of the canary are half as long again: the host shared the core 60 % of the time. Where all
+    are, only what the canary is known to take on the core alone shows it."""
+    readings = itertools.cycle([5600, 9000, 8400, 8400, 5650, 8400, 5600, 8400, 5600, 8400])
+    seen = watched(0.99, clock=(one := Machine()).clock, work=one.work, read=lambda: next(readings))
+    seen = replace(seen, canary_ns=seen.canary_ns[:50])
+    found = judged(seen, core=None)
+    assert (found.shared, found.calm_seconds, found.shared_seconds) == (0.6, pytest.approx(5.6e-6), 8.4e-6)
+    throughout = replace(seen, canary_ns=(8400,) * 50)
+    assert judged(throughout, core=None).shared == 0.0
+    assert judged(throughout, core=None, calm_seconds=5.6e-6).shared == 1.0
+    assert judged(replace(seen, canary_ns=()), core=None).shared is None
