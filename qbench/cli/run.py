@@ -33,6 +33,7 @@ def run(
     quick: Annotated[
         bool, typer.Option("--quick", help="A first look: coarse timing, few examples, nothing trained.")
     ] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Print every column of the report.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -56,7 +57,7 @@ def run(
     if as_json:
         print(run_text.as_json(result, page, elapsed), end="")
     else:
-        _show_run(result, page, elapsed)
+        _show_run(result, page, elapsed, wide=wide)
     raise typer.Exit(result.exit_code or int(page is None and bool(result.records)))
 
 
@@ -77,25 +78,24 @@ def _write_report(result: RunResult, progress: Silent) -> tuple[Path | None, flo
     return page, time.monotonic() - started
 
 
-def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, float]) -> None:
-    """The table, what failed or was skipped, the answer, the report's path, and last where the time went."""
-    from qbench.progress.table import format_table
+def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, float], *, wide: bool) -> None:
+    """The answer, the table, what failed or was skipped, warnings, the report's path, and last where the time went."""
     from qbench.record.stored_run import read_run
-    from qbench.report import build, recommendation, text
+    from qbench.report import build, recommendation, terminal, text
     from qbench.run import text as run_text
 
-    stored = read_run(result.folder)
-    judged = build.judge(stored)
-    if result.records:
-        print(format_table(text.terminal(judged), terminal_width()))
-    seed_warnings = (f"warning: {warning}" for warning in judged.warnings())
-    for line in (*run_text.problems(result.records), *run_text.warnings(result.records), *seed_warnings):
-        print(line)
-    if stored.info.quick is not None:
-        print(stored.info.quick.text)
-    for answer in recommendation.answers(judged):
-        print(
-            f"{text.answer_name(answer.setting, stored.info)}: {answer.headline} {text.facts(answer, judged)}".rstrip()
-        )
+    run, width = read_run(result.folder), terminal_width()
+    judged = build.judge(run)
+    answers = [
+        f"{text.answer_name(answer.setting, run.info)}: {answer.headline} {text.facts(answer, judged)}".rstrip()
+        for answer in recommendation.answers(judged)
+    ]
+    for line in (*answers, *([] if run.info.quick is None else [run.info.quick.text])):
+        print(terminal.wrap(line, width, indent="  "))
+    if table := terminal.draw(judged, terminal.rule(judged), width=width, wide=wide):
+        print(f"\n{table}\n")
+    warnings = (*run_text.warnings(result.records), *(f"warning: {warning}" for warning in judged.warnings()))
+    for line in (*run_text.problems(result.records), *warnings):
+        print(terminal.wrap(line, width, indent="  "))
     print(f"report: {page or ('none, see above' if result.records else 'none, since nothing was recorded')}")
     print(run_text.times(elapsed_seconds))

@@ -1,4 +1,4 @@
-"""A run in plain text: the rows of the terminal's table, the facts behind an answer, two runs compared; pure."""
+"""A run in plain text: the facts behind an answer, the rows of a setting, two runs compared; pure."""
 
 from __future__ import annotations
 
@@ -12,24 +12,6 @@ from qbench.record.stored_run import QUICK, MetricInfo, RunInfo
 from qbench.report import recommendation, table
 from qbench.report.recommendation import Answer, Judged
 from qbench.stats.interval_type import Interval
-
-_TERMINAL = ("p50", "speedup", "ratio", "accuracy", "seeds", "delta", "flips", "coverage", "judged")
-
-
-def terminal(judged: Judged) -> TextTable:
-    """What `qbench run` prints: measured cases by setting, then what failed and what was skipped."""
-    unit = table.latency_unit(judged.records)
-    titles = {column.key: column.title for column in table.columns(judged, unit[1])}
-    keys = [key for key in _TERMINAL if key in titles]
-    shown = [row for setting in recommendation.settings(judged.records) for row in setting_rows(judged, setting, unit)]
-    lines = [(row.record.case.id, *(formatting.clean(str(row.cells[key])) for key in keys)) for row in shown]
-    lines += [
-        (formatting.clean(record.case.id), record.status, *[""] * (len(keys) - 1))
-        for status in ("failed", "skipped")
-        for record in judged.records
-        if record.status == status
-    ]
-    return TextTable(columns=("case", *(titles[key] for key in keys)), rows=tuple(lines))
 
 
 def setting_rows(judged: Judged, setting: recommendation.Setting, unit: tuple[float, str]) -> list[table.Row]:

@@ -416,11 +416,18 @@ def story(runs: Path, monkeypatch: pytest.MonkeyPatch) -> list[Told]:
     return told
 
 
-def test_run_shows_table_reasons_answer_report_and_time_in_this_order(qbench: Qbench, story: list[Told]) -> None:
-    """Results go to stdout: the table, why cases failed or were skipped, the answer, the report, and last the time."""
+def test_run_shows_answer_table_reasons_report_and_time_in_this_order(qbench: Qbench, story: list[Told]) -> None:
+    """Results go to stdout: the answer, the table, why cases failed or were skipped, the report, and last the time."""
     done = qbench("run", QUICKSTART)
     assert done.code == 1
-    order = ("m/static/onednn/t1/b1", "failed: m/static/x86", "  no C++ compiler", "m, 1 thread", "report: ", "time: ")
+    order = (
+        "m, 1 thread, batch 1: ",
+        "static · onednn ",
+        "failed: m/static/x86",
+        "  no C++ compiler",
+        "report: ",
+        "time: ",
+    )
     places = [done.out.index(text) for text in order]
     assert places == sorted(places)
     last = done.out.splitlines()[-1]
@@ -428,6 +435,23 @@ def test_run_shows_table_reasons_answer_report_and_time_in_this_order(qbench: Qb
     assert last.endswith(" in all")
     (page,) = [line.removeprefix("report: ") for line in done.out.splitlines() if line.startswith("report: ")]
     assert Path(page).is_file()
+
+
+def test_run_wide_shows_every_column(qbench: Qbench, story: list[Told]) -> None:
+    """Without --wide there are six, with it those of the report."""
+    assert "control (A/A)" not in qbench("run", QUICKSTART).out
+    assert "control (A/A)" in qbench("run", QUICKSTART, "--wide").out
+
+
+def test_run_quick_reaches_the_suite(qbench: Qbench, story: list[Told], monkeypatch: pytest.MonkeyPatch) -> None:
+    """--quick takes a quick look; the overrides of the user come behind its own."""
+    seen: list[Any] = []
+    over = run.run
+    monkeypatch.setattr(run, "run", lambda suite, **options: seen.append(suite) or over(suite, **options))
+    qbench("run", QUICKSTART, "--quick", "--set", "measure.seed=4")
+    assert seen[0].quick
+    assert seen[0].overrides[-1] == "measure.seed=4"
+    assert len(seen[0].overrides) > 1
 
 
 def test_run_progress_goes_to_stderr_unless_quiet(qbench: Qbench, story: list[Told]) -> None:
@@ -504,7 +528,7 @@ def test_output_is_not_cut_where_it_is_no_terminal(
     """A pipe gets whole lines without colours, however narrow the terminal behind it says it is."""
     monkeypatch.setenv("COLUMNS", "40")
     out = qbench("run", QUICKSTART).out
-    assert "m/static/onednn/t1/b1" in out
+    assert "static · onednn " in out
     assert "\x1b" not in out
     assert "…" not in out
 

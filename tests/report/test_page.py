@@ -32,13 +32,12 @@ from made_runs import Page, hostile_run, run_folder
 
 from qbench import formatting
 from qbench.errors import QbenchError, UsageError
-from qbench.progress.table import align
 from qbench.progress.terminal import CONTROL
 from qbench.record import jsonl
 from qbench.record.schema import Fastest, InputFit, Record, Spread
-from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo, read_run
+from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo
 from qbench.report import recommendation, table, text
-from qbench.report.build import build_report, judge
+from qbench.report.build import build_report
 from qbench.stats.interval_type import Interval
 
 TOP1 = MetricInfo(name="top1")
@@ -240,12 +239,6 @@ def test_null_is_a_dash_and_never_zero() -> None:
     empty = replace(int8(), latency=None, speedup=None, artifact=None, accuracy=None)
     shown = table.presentation(recommendation.judge([empty], TOP1, 1.0)).iloc[0]
     assert set(shown) == {"—", "not judged"}
-
-
-def test_terminal_table_is_golden() -> None:
-    """What `qbench run` prints for the run of schema 1."""
-    run = read_run(RUN_V1)
-    assert same_as_golden("report_terminal.txt", align(text.terminal(judge(run))) + "\n")
 
 
 @pytest.mark.parametrize(

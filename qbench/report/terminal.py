@@ -1,0 +1,267 @@
+"""The table that `qbench run` prints: a heading for each setting, candidates first, as full as the width allows; pure.
+
+The figures of a column have one number of decimals. Where not all limits fit, those of p50 go first, then those of the
+change of accuracy; where not even the plain figures fit, each case becomes a block of lines.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from qbench import formatting
+from qbench.compare import compare
+from qbench.progress.table import TextTable, align, format_table
+from qbench.record.schema import Record
+from qbench.report import recommendation, table, text
+from qbench.report.recommendation import Judged, Setting
+from qbench.stats.interval_type import Interval
+
+# Which columns have limits, the fullest way first.
+_LIMITED = (("p50", "ratio", "change"), ("ratio", "change"), ("ratio",), ())
+_NARROWEST = 20  # columns; narrower text is not read
+_MANY_EXAMPLES = 2000  # so many that one of them is less than 0.05 %, and a tenth of a point hides some
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ruling:
+    """What is said of a case in one word or a few, and whether it may be shipped."""
+
+    word: str
+    candidate: bool = False
+    picked: bool = False
+
+
+Rulings = Mapping[str, Ruling]
+
+
+def draw(judged: Judged, rulings: Rulings, *, width: int | None, wide: bool = False) -> str:
+    """The tables of all settings, each under its heading, then what the columns mean; empty without a measured case.
+
+    ``width`` in columns of the terminal; None where there is none, and nothing must be left out. ``wide``: every
+    column of the report.
+    """
+    parts = _wide(judged, rulings, width) if wide else _narrow(judged, rulings, width)
+    return "\n\n".join([*parts, *([wrap(_explain(judged), width)] if parts and not wide else [])])
+
+
+def wrap(line: str, width: int | None, *, indent: str = "") -> str:
+    """The line in lines of at most ``width`` characters (None: any), those after the first indented; no word of it is
+    broken, so that a path or an id can be copied."""
+    if width is None or len(line) <= width:
+        return line
+    return textwrap.fill(
+        line, max(width, _NARROWEST), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _explain(judged: Judged) -> str:
+    """What the columns mean, in one sentence."""
+    metric = judged.metric
+    if metric is None:
+        shown = "change of accuracy"
+    elif metric.against == "fp32":
+        shown = f"{metric.name}, {'%' if metric.percent else metric.own_unit}"
+    else:
+        shown = f"change of {metric.name}, {metric.unit}"
+    return f"In brackets 95 % limits; vs fp32: times as fast as the fastest fp32; acc: {shown.rstrip(', ')}."
+
+
+def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
+    parts = []
+    for setting, records in _measured(judged):
+        unit = table.latency_unit(records)
+        columns = table.columns(judged, unit[1])
+        cells = {row.record.case.id: row.cells for row in table.rows(judged, records, unit)}
+        lines = tuple(
+            (
+                recommendation.variant(record),
+                *(formatting.clean(str(cells[record.case.id][column.key])) for column in columns),
+                rulings[record.case.id].word,
+            )
+            for record in _sorted(records, rulings)
+        )
+        titles = ("variant", *(column.title for column in columns), "verdict")
+        content = TextTable(columns=titles, rows=lines, words=(0, len(titles) - 1))
+        parts.append(f"{_heading(setting)}\n{format_table(content, width)}")
+    return parts
+
+
+def _narrow(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
+    """Each setting as full as the fullest way in which all of them fit."""
+    settings = _measured(judged)
+    drawn: list[list[TextTable]] = []
+    for limited in _LIMITED:
+        drawn.append([_setting_table(judged, records, rulings, limited) for _, records in settings])
+        widest = max((len(line) for content in drawn[-1] for line in align(content).splitlines()), default=0)
+        if width is None or widest <= width:
+            break
+    return [
+        f"{_heading(setting)}\n{format_table(content, width)}"
+        for (setting, _), content in zip(settings, drawn[-1], strict=True)
+    ]
+
+
+def _heading(setting: Setting) -> str:
+    return formatting.clean(text.setting_name(setting))
+
+
+def _measured(judged: Judged) -> list[tuple[Setting, list[Record]]]:
+    """Each setting with its measured cases; without any it is left out."""
+    found = (
+        (setting, [r for r in recommendation.of_setting(setting, judged.records) if r.status == "ok"])
+        for setting in recommendation.settings(judged.records)
+    )
+    return [(setting, records) for setting, records in found if records]
+
+
+def _sorted(records: Sequence[Record], rulings: Rulings) -> list[Record]:
+    """The pick, the other candidates, fp32, what is no candidate; each the fastest first."""
+
+    def key(record: Record) -> tuple[int, float, str]:
+        ruling = rulings[record.case.id]
+        group = 3 - ruling.candidate * 2 - ruling.picked if record.case.mode != "fp32" else 2
+        return group, recommendation.p50(record) or float("inf"), record.case.id
+
+    return sorted(records, key=key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Figures:
+    """The figures of one case: p50 in seconds, times as fast as the fastest fp32, the change of accuracy (or the score
+    where it is held against fp32), bytes over those of fp32."""
+
+    record: Record
+    p50: Interval | None
+    ratio: Interval | None
+    change: Interval | None
+    size: float | None
+
+
+def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, limited: Sequence[str]) -> TextTable:
+    figures = [_read(judged, record, records) for record in _sorted(records, rulings)]
+    unit, unit_name = table.latency_unit(records)
+    p50 = _column([row.p50 for row in figures], 1 / unit, _decimals_of_times(figures, unit), "p50" in limited)
+    ratio = _column([row.ratio for row in figures], 1.0, 2, "ratio" in limited)
+    scale = judged.metric.scale if judged.metric else 1.0
+    signed = judged.metric is None or judged.metric.against != "fp32"
+    changes = [row.change for row in figures]
+    places = _decimals_of_changes(judged, figures)
+    change = _column(changes, scale, places, "change" in limited, signed=signed)
+    lines = tuple(
+        (
+            formatting.clean(recommendation.variant(row.record)),
+            *cells,
+            formatting.DASH if row.size is None else formatting.share(row.size, 0),
+            rulings[row.record.case.id].word,
+        )
+        for row, *cells in zip(figures, p50, ratio, change, strict=True)
+    )
+    titles = ("variant", f"p50, {unit_name}", "vs fp32", "acc", "size", "verdict")
+    return TextTable(columns=titles, rows=lines, words=(0, 5))
+
+
+def _read(judged: Judged, record: Record, records: Sequence[Record]) -> _Figures:
+    fp32 = compare.like_for_like(record, judged.records)
+    latency, seconds = record.latency, recommendation.p50(record)
+    limits = (None, None) if latency is None or latency.p50_seconds is None else (latency.p50_low, latency.p50_high)
+    size = None
+    if record.artifact is not None and fp32 is not None and fp32.artifact is not None:
+        size = record.artifact.size_bytes / fp32.artifact.size_bytes
+    return _Figures(
+        record=record,
+        p50=None if seconds is None else Interval(value=seconds, low=limits[0], high=limits[1]),
+        ratio=_over_fastest(record, records),
+        change=_change(judged, record),
+        size=size,
+    )
+
+
+def _over_fastest(record: Record, records: Sequence[Record]) -> Interval | None:
+    """Measured in one group where the record says so, else (older records) from the two p50."""
+    if (fastest := record.speedup_fastest) is not None:
+        is_fastest = fastest.baseline == record.case.id
+        return Interval(value=1.0) if is_fastest else Interval(value=fastest.value, low=fastest.low, high=fastest.high)
+    best = recommendation.fastest_fp32(records)
+    own, full = recommendation.p50(record), None if best is None else recommendation.p50(best)
+    return None if own is None or full is None else Interval(value=full / own)
+
+
+def _change(judged: Judged, record: Record) -> Interval | None:
+    """Against fp32; where the metric itself is against fp32, the score says how near it is."""
+    scores = record.accuracy
+    if scores is None:
+        return None
+    if judged.metric is not None and judged.metric.against == "fp32":
+        return Interval(value=scores.value, low=scores.low, high=scores.high)
+    return scores.delta
+
+
+def _decimals_of_times(figures: Sequence[_Figures], unit: float) -> int:
+    """Three significant digits of the shortest."""
+    times = [row.p50.value for row in figures if row.p50 is not None]
+    return formatting.decimals(Interval(value=min(times)), 1 / unit) if times else 0
+
+
+def _decimals_of_changes(judged: Judged, figures: Sequence[_Figures]) -> int:
+    """What the number of examples supports of a share, else what the narrowest limits do."""
+    if judged.metric is None or judged.metric.percent:
+        counts = [row.record.accuracy.n for row in figures if row.record.accuracy is not None]
+        return 2 if max(counts, default=0) > _MANY_EXAMPLES else 1
+    known = [row.change for row in figures if row.change is not None and row.change.low != row.change.high]
+    return max((formatting.decimals(change, judged.metric.scale) for change in known), default=1)
+
+
+def _column(
+    values: Sequence[Interval | None], scale: float, places: int, limited: bool, *, signed: bool = False
+) -> list[str]:
+    """The cells of a column, all with so many decimals; limits that some have keep their place in those that have
+    none."""
+    texts = [
+        formatting.DASH if value is None else formatting.fixed(value.value * scale, places, signed=signed)
+        for value in values
+    ]
+    if not limited:
+        return texts
+    limits = [_limits(value, scale, places, signed) for value in values]
+    widest = max(map(len, limits), default=0)
+    return [
+        f"{number} {limit.ljust(widest)}" if widest else number for number, limit in zip(texts, limits, strict=True)
+    ]
+
+
+def _limits(value: Interval | None, scale: float, places: int, signed: bool) -> str:
+    if value is None or value.low is None or value.high is None:
+        return ""
+    low, high = (formatting.fixed(limit * scale, places, signed=signed) for limit in (value.low, value.high))
+    return f"[{low}, {high}]"
+
+
+def rule(judged: Judged) -> dict[str, Ruling]:
+    """What is said of each measured case, from its accuracy and from the answers."""
+    picks = {
+        answer.pick.case.id
+        for answer in recommendation.answers(judged)
+        if answer.pick is not None and answer.verdict == "ship"
+    }
+    rulings = {}
+    for setting in recommendation.settings(judged.records):
+        records = recommendation.of_setting(setting, judged.records)
+        best = recommendation.fastest_fp32(records)
+        for record in records:
+            if record.status == "ok":
+                rulings[record.case.id] = _rule_case(judged, record, best, picks)
+    return rulings
+
+
+def _rule_case(judged: Judged, record: Record, best: Record | None, picks: set[str]) -> Ruling:
+    if record.case.mode == "fp32":
+        return Ruling(word="fastest fp32" if record is best else "fp32")
+    if record.case.id in picks:
+        return Ruling(word="ship", candidate=True, picked=True)
+    if not recommendation.runs_in_int8(record):
+        return Ruling(word="nothing in int8")
+    words = {"PASS": "may ship", "FAIL": "accuracy FAIL", "INCONCLUSIVE": "accuracy open", None: "not judged"}
+    outcome = judged.outcome(record)
+    return Ruling(word=words[outcome], candidate=outcome != "FAIL")

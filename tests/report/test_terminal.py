@@ -1,0 +1,141 @@
+"""Rules of qbench/report/terminal.py: what `qbench run` prints fits the terminal and keeps what matters longest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_records import RUN_V1, accuracy, failed, fp32, int8, latency, same_as_golden, speedup
+
+from qbench.record.schema import Fastest, Record
+from qbench.record.stored_run import MetricInfo, read_run
+from qbench.report import recommendation, terminal
+from qbench.report.build import judge
+from qbench.report.recommendation import Judged
+
+TOP1 = MetricInfo(name="top1")
+QAT = "net/qat/onednn/t1/b1"
+BEST = Fastest(baseline="net/fp32/torch/t1/b1", value=2.504, low=2.46, high=2.55)
+
+
+def judged(*records: Record, metric: MetricInfo = TOP1) -> Judged:
+    """Records with their accuracy tests."""
+    return recommendation.judge(records, metric, 1.0)
+
+
+def fastest(record: Record) -> Fastest | None:
+    """A record's speed-up as if it were that over the fastest fp32."""
+    known = record.speedup
+    return (
+        None if known is None else Fastest(baseline=known.baseline, value=known.value, low=known.low, high=known.high)
+    )
+
+
+def drawn(run: Judged, width: int | None = None, *, wide: bool = False) -> str:
+    """The tables, with today's rulings."""
+    return terminal.draw(run, terminal.rule(run), width=width, wide=wide)
+
+
+def rows(text: str) -> list[list[str]]:
+    """The lines of the first table after its titles, cut at two spaces or more."""
+    lines = text.split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
+
+
+@pytest.mark.parametrize("width", [80, 100, 140, None])
+def test_the_table_is_golden(width: int | None) -> None:
+    """What `qbench run` prints for the run of schema 1, on three terminals and into a file."""
+    run = judge(read_run(RUN_V1))
+    # speed-ups of this old run have no limits; with them the widths differ
+    records = [replace(record, speedup_fastest=fastest(record)) for record in run.records]
+    assert same_as_golden(f"terminal_{width or 'file'}.txt", drawn(replace(run, records=records), width) + "\n")
+
+
+def test_the_wide_table_is_golden() -> None:
+    """--wide shows every column of the report."""
+    assert same_as_golden("terminal_wide.txt", drawn(judge(read_run(RUN_V1)), wide=True) + "\n")
+
+
+@given(width=st.integers(min_value=30, max_value=200))
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    """Limits go, then the table becomes blocks; a single word may be longer."""
+    text = drawn(
+        judged(fp32(), int8(speedup_fastest=BEST), int8(QAT, accuracy=accuracy(harmful=9, beneficial=2))), width
+    )
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+def test_eighty_columns_hold_the_longest_names_of_a_plain_suite() -> None:
+    """dynamic on onnxruntime with limits on what decides is a table, no block."""
+    cases = [int8(f"net/{mode}/onnxruntime/t1/b1", speedup_fastest=BEST) for mode in ("dynamic", "static")]
+    text = drawn(judged(fp32(), *cases), 80)
+    assert "2.50 [2.46, 2.55]" in text
+    assert text.splitlines()[1].startswith("variant ")
+
+
+def test_candidates_stand_first_and_the_pick_before_them() -> None:
+    """Then fp32, then what cannot be shipped, each the fastest first."""
+    lossy = int8("net/static/x86/t1/b1", accuracy=accuracy(harmful=60), latency=latency(0.0001))
+    open_ = int8(QAT, accuracy=accuracy(harmful=9, beneficial=2), latency=latency(0.0002))
+    slow = int8("net/static/fbgemm/t1/b1", latency=latency(0.002))
+    found = rows(drawn(judged(lossy, fp32(), slow, open_, int8())))
+    assert [(row[0], row[-1]) for row in found] == [
+        ("static · onednn", "ship"),
+        ("qat · onednn", "accuracy open"),
+        ("static · fbgemm", "may ship"),
+        ("fp32 · torch", "fastest fp32"),
+        ("static · x86", "accuracy FAIL"),
+    ]
+
+
+def test_a_column_has_one_number_of_decimals() -> None:
+    """Times have three significant digits of the shortest, ratios two decimals, points one."""
+    cases = [int8(latency=latency(0.00123)), int8(QAT, latency=latency(0.0456), accuracy=accuracy(harmful=3))]
+    found = rows(drawn(judged(fp32(), *cases), 60 + 20))
+    decimals = [{len(row[column].split(" ")[0].partition(".")[2]) for row in found} for column in (1, 2)]
+    assert decimals == [{2}, {2}]
+
+
+def test_more_examples_show_smaller_changes() -> None:
+    """One example of 10,000 is 0.01 points: a tenth of a point would hide it."""
+    found = rows(drawn(judged(fp32(), int8(accuracy=accuracy(harmful=1, n=10_000, right=9700)))))
+    assert "-0.01" in found[0][3]
+
+
+def test_an_error_shows_the_digits_that_its_limits_support() -> None:
+    """A metric in its own unit has no fixed decimals of its own."""
+    mae = MetricInfo(name="mae", percent=False, higher_is_better=False, own_unit="px")
+    text = drawn(judged(fp32(), int8(), metric=mae))
+    assert "acc: change of mae, px." in text
+    assert "0.000" in text
+
+
+def test_a_metric_against_fp32_shows_how_near_it_is() -> None:
+    """Its score is no change of anything."""
+    agreement = MetricInfo(name="top1_agreement", against="fp32")
+    text = drawn(judged(fp32(), int8(), metric=agreement))
+    assert "acc: top1_agreement, %." in text
+    assert "97.0" in text
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    """Never 0; a case that was not measured has no row, and a run without any no table."""
+    empty = replace(int8(), latency=None, speedup=None, artifact=None, accuracy=None)
+    assert rows(drawn(judged(empty)))[0][1:-1] == ["—", "—", "—", "—"]
+    assert drawn(judged(failed())) == ""
+
+
+def test_the_fastest_fp32_is_once_as_fast_as_itself() -> None:
+    """It has no limits there: nothing was measured against itself."""
+    own = replace(fp32(), speedup_fastest=Fastest(baseline=fp32().case.id, value=1.0, low=1.0, high=1.0))
+    found = rows(drawn(judged(own, int8(speedup=speedup(), speedup_fastest=BEST))))
+    assert found[1][2] == "1.00"
+
+
+def test_a_long_line_is_wrapped_between_words() -> None:
+    """A path stays whole, and what follows is indented; a file gets the line as it is."""
+    line = "report: " + "x" * 50 + " and some more words"
+    assert terminal.wrap(line, None) == line
+    assert terminal.wrap(line, 30, indent="  ").splitlines() == ["report:", "  " + "x" * 50, "  and some more words"]
