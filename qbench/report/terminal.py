@@ -248,20 +248,21 @@ def rule(judged: Judged) -> dict[str, Ruling]:
     rulings = {}
     for setting in recommendation.settings(judged.records):
         records = recommendation.of_setting(setting, judged.records)
-        best = recommendation.fastest_fp32(records)
         for record in records:
             if record.status == "ok":
-                rulings[record.case.id] = _rule_case(judged, record, best, picks)
+                rulings[record.case.id] = _rule_case(judged, record, records, picks)
     return rulings
 
 
-def _rule_case(judged: Judged, record: Record, best: Record | None, picks: set[str]) -> Ruling:
+def _rule_case(judged: Judged, record: Record, records: Sequence[Record], picks: set[str]) -> Ruling:
     if record.case.mode == "fp32":
-        return Ruling(word="fastest fp32" if record is best else "fp32")
+        return Ruling(word="fastest fp32" if record is recommendation.fastest_fp32(records) else "fp32")
     if record.case.id in picks:
         return Ruling(word="ship", candidate=True, picked=True)
     if not recommendation.runs_in_int8(record):
         return Ruling(word="nothing in int8")
     words = {"PASS": "may ship", "FAIL": "accuracy FAIL", "INCONCLUSIVE": "accuracy open", None: "not judged"}
-    outcome = judged.outcome(record)
+    outcome, ratio = judged.outcome(record), _over_fastest(record, records)
+    if outcome != "FAIL" and ratio is not None and (ratio.value if ratio.high is None else ratio.high) < 1:
+        return Ruling(word="slower than fp32")
     return Ruling(word=words[outcome], candidate=outcome != "FAIL")

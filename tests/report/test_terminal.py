@@ -79,14 +79,16 @@ def test_candidates_stand_first_and_the_pick_before_them() -> None:
     """Then fp32, then what cannot be shipped, each the fastest first."""
     lossy = int8("net/static/x86/t1/b1", accuracy=accuracy(harmful=60), latency=latency(0.0001))
     open_ = int8(QAT, accuracy=accuracy(harmful=9, beneficial=2), latency=latency(0.0002))
-    slow = int8("net/static/fbgemm/t1/b1", latency=latency(0.002))
-    found = rows(drawn(judged(lossy, fp32(), slow, open_, int8())))
+    later = int8("net/static/fbgemm/t1/b1", latency=latency(0.002))
+    slow = int8("net/dynamic/onednn/t1/b1", latency=latency(0.01))
+    found = rows(drawn(judged(lossy, fp32(), later, slow, open_, int8())))
     assert [(row[0], row[-1]) for row in found] == [
         ("static · onednn", "ship"),
         ("qat · onednn", "accuracy open"),
         ("static · fbgemm", "may ship"),
         ("fp32 · torch", "fastest fp32"),
         ("static · x86", "accuracy FAIL"),
+        ("dynamic · onednn", "slower than fp32"),
     ]
 
 
