@@ -91,10 +91,12 @@ class Inductor(Backend):
     def toolchain(self) -> str | None:
         """The first line of what the C++ compiler says of its version."""
         try:
-            said = subprocess.run([_compiler(), "--version"], capture_output=True, text=True, check=False, timeout=60)
+            version = subprocess.run(
+                [_compiler(), "--version"], capture_output=True, text=True, check=False, timeout=60
+            )
         except OSError:
             return None
-        return said.stdout.partition("\n")[0] or None
+        return version.stdout.partition("\n")[0] or None
 
     def build(self, job: BuildJob) -> Built:
         """Quantizes, compiles, packages, reloads, compares with what went in, reads the layers from the package."""
@@ -108,12 +110,12 @@ class Inductor(Backend):
         quantized_module = as_fp32(job, example) if job.mode == "fp32" else quantized(job, self.name, example)
         module = job.network.module if job.mode == "fp32" else quantized_module.converted.module
         job.progress("compile", 0.7)
-        ran = aoti.compile_package(quantized_module.converted.module, example, file)
+        compiled = aoti.compile_package(quantized_module.converted.module, example, file)
         overflow = aoti.require_equal(module, file, tensors(job.probes), saturates=quantized_module.converted.overflows)
         return Built(
             format="pt2",
             file=FILE,
-            layers=aoti.align(reference, ran),
+            layers=aoti.align(reference, compiled),
             uncounted=uncounted,
             note="; ".join(note for note in (*quantized_module.converted.notes, overflow, NOTE) if note),
             float_reasons=quantized_module.converted.float_reasons,

@@ -127,7 +127,7 @@ def _static(job: BuildJob, source: Path, file: Path, runtime: str) -> Made:
         calibrated_model = static.read(calibrated)
     job.progress("write the int8 file", 0.85)
     narrow = job.recipe.narrow_weights is not False
-    written = deploy_model.write(
+    deployed = deploy_model.write(
         calibrated_model.graph,
         calibrated_model.sites,
         calibrated_model.record,
@@ -136,9 +136,9 @@ def _static(job: BuildJob, source: Path, file: Path, runtime: str) -> Made:
         narrow_weights=narrow,
         calibration=job.calibration,
     )
-    floats = static.labelled(calibrated_model.graph, written.floats)
+    floats = static.labelled(calibrated_model.graph, deployed.floats)
     return Made(
-        notes=(*calibrated_model.notes, *written.notes), float_reasons={**calibrated_model.float_reasons, **floats}
+        notes=(*calibrated_model.notes, *deployed.notes), float_reasons={**calibrated_model.float_reasons, **floats}
     )
 
 
@@ -161,14 +161,14 @@ def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
         trained = Path(folder) / FILE
         shared(job, parts, functools.partial(_train, job), trained)
         graph = Graph.load(trained)
-    told = json.loads(next(prop.value for prop in graph.model.metadata_props if prop.key == _MADE))
+    labels = json.loads(next(prop.value for prop in graph.model.metadata_props if prop.key == _MADE))
     job.progress("write the int8 file", 0.9)
-    found = onnx_qat.learned(graph)
+    learned = onnx_qat.learned(graph)
     narrow = job.recipe.narrow_weights is not False
-    written = deploy_model.write(
-        found.graph,
-        found.sites,
-        found.record,
+    deployed = deploy_model.write(
+        learned.graph,
+        learned.sites,
+        learned.record,
         file,
         runtime=runtime,
         learned=True,
@@ -176,10 +176,10 @@ def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
         calibration=job.calibration,
     )
     return Made(
-        notes=(*told["notes"], *written.notes),
-        float_reasons=static.labelled(found.graph, written.floats),
-        rewrites=tuple(told["rewrites"]),
-        rewrite_difference=told["rewrite_difference"],
+        notes=(*labels["notes"], *deployed.notes),
+        float_reasons=static.labelled(learned.graph, deployed.floats),
+        rewrites=tuple(labels["rewrites"]),
+        rewrite_difference=labels["rewrite_difference"],
     )
 
 

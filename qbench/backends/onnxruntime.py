@@ -51,25 +51,25 @@ class OnnxRuntime(Backend):
         with fp32_file(job) as source:
             reference = onnxruntime_layers.executed(source, job.example, optimized=False)
             if job.int8_file is not None:
-                made = own_int8_file.take(job, source, file)
+                quantization = own_int8_file.take(job, source, file)
                 own_int8_file.require_outputs(job, source, file, onnxruntime_session.run)
                 reference = onnxruntime_layers.as_float(onnxruntime_layers.executed(file, job.example, optimized=False))
             elif job.mode == "fp32":
                 onnx_file.copy(source, file)
-                made = Made()
+                quantization = Made()
             else:
-                made = _int8(job, source, file)
+                quantization = _int8(job, source, file)
         onnxruntime_session.require_repeatable(file, job.example)
-        ran = onnxruntime_layers.executed(file, job.example) if job.mode != "fp32" else reference
+        executed = onnxruntime_layers.executed(file, job.example) if job.mode != "fp32" else reference
         return Built(
             format="onnx",
             file=FILE,
-            layers=onnxruntime_layers.match(reference, ran),
+            layers=onnxruntime_layers.match(reference, executed),
             fixed_batch=onnx_file.fixed_batch(file),
-            note="; ".join(made.notes) or None,
-            float_reasons=made.float_reasons,
-            rewrites=made.rewrites,
-            rewrite_difference=made.rewrite_difference,
+            note="; ".join(quantization.notes) or None,
+            float_reasons=quantization.float_reasons,
+            rewrites=quantization.rewrites,
+            rewrite_difference=quantization.rewrite_difference,
             input_ranges=quantized_range.of_onnx(file),
         )
 

@@ -66,8 +66,8 @@ class OpenVino(Backend):
             if job.int8_file is not None:
                 return _of_user(job, source, file)
             job.progress("quantize", 0.2)
-            made = _by_nncf(job, source, file) if own else quantized(job, source, file, runtime="openvino")
-            return _int8(job, source, file, made)
+            quantization = _by_nncf(job, source, file) if own else quantized(job, source, file, runtime="openvino")
+            return _int8(job, source, file, quantization)
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The compiled model with that many threads on one stream."""
@@ -113,8 +113,8 @@ def _int8(job: BuildJob, source: Path, file: Path, int8_file: Made) -> Built:
 
     inputs = onnx_file.tiled(source, job.example)
     openvino_model.require_repeatable(file, inputs)
-    written = onnxruntime_layers.executed(source, job.example, optimized=False)
-    reference = onnxruntime_layers.as_float(written)
+    expected = onnxruntime_layers.executed(source, job.example, optimized=False)
+    reference = onnxruntime_layers.as_float(expected)
     return Built(
         format="onnx" if file.name == FILE else "openvino",
         file=file.name,
@@ -163,14 +163,14 @@ class OpenVinoRunner(Runner):
         Raises ``MeasureError`` where one of them may run on a core that this process may not use: OpenVINO places
         threads by itself on some machines, whatever the affinity of the process.
         """
-        told = self._model.get_property
+        property_of = self._model.get_property
         _require_inside(_threads(), self._before)
         return {
-            "threads": int(told("INFERENCE_NUM_THREADS")),
-            "interop_threads": int(told("NUM_STREAMS")),
-            "provider": ", ".join(told("EXECUTION_DEVICES")),
-            "pinned_by_runtime": bool(told("ENABLE_CPU_PINNING")),
-            "inference_precision": str(told("INFERENCE_PRECISION_HINT").get_type_name()),
+            "threads": int(property_of("INFERENCE_NUM_THREADS")),
+            "interop_threads": int(property_of("NUM_STREAMS")),
+            "provider": ", ".join(property_of("EXECUTION_DEVICES")),
+            "pinned_by_runtime": bool(property_of("ENABLE_CPU_PINNING")),
+            "inference_precision": str(property_of("INFERENCE_PRECISION_HINT").get_type_name()),
         }
 
 

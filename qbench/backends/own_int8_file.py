@@ -45,14 +45,14 @@ def _require_inputs(source: Path, file: Path, own: Path) -> None:
     """Inputs are fed in the order in which a file has them, so they are compared in that order."""
     from qbench.quant.artifacts import onnx_file
 
-    wanted, given = onnx_file.input_types(source), onnx_file.input_types(file)
-    told = f"{own} takes {_listed(given)}, the float model {_listed(wanted)}"
-    if set(given) == set(wanted) and list(given) != list(wanted):
+    float_types, own_types = onnx_file.input_types(source), onnx_file.input_types(file)
+    difference = f"{own} takes {_listed(own_types)}, the float model {_listed(float_types)}"
+    if set(own_types) == set(float_types) and list(own_types) != list(float_types):
         raise BuildError(
-            f"{told}: the same inputs in another order; save it with its inputs in the float model's order"
+            f"{difference}: the same inputs in another order; save it with its inputs in the float model's order"
         )
-    if list(given.values()) != list(wanted.values()):
-        raise BuildError(f"{told}: give an int8 file that was made from this very model")
+    if list(own_types.values()) != list(float_types.values()):
+        raise BuildError(f"{difference}: give an int8 file that was made from this very model")
 
 
 def _listed(types: dict[str, str | None]) -> str:

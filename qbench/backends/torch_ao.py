@@ -83,22 +83,22 @@ class TorchAO(Backend):
         torch_ao.set_engine(self.name)
         example = one_example(job)
         reference, unseen = torchscript.counted(job.network.module, example)
-        built = quantized(job, self.name, example)
-        traced = save(built.converted.module, job, job.folder / FILE)
+        int8 = quantized(job, self.name, example)
+        traced = save(int8.converted.module, job, job.folder / FILE)
         loaded = torchscript.load(job.folder / FILE)
-        ran, uncounted = torchscript.counted(loaded, example)
-        ran = padded_depthwise.without_rims(ran, built.converted.module, example)
-        notes = (self._note(), *built.converted.notes, traced)
+        layers, uncounted = torchscript.counted(loaded, example)
+        layers = padded_depthwise.without_rims(layers, int8.converted.module, example)
+        notes = (self._note(), *int8.converted.notes, traced)
         return Built(
             format="torchscript",
             file=FILE,
-            layers=coverage.align(reference, ran),
+            layers=coverage.align(reference, layers),
             uncounted=unseen or uncounted,
             note="; ".join(note for note in notes if note) or None,
-            float_reasons=built.converted.float_reasons,
-            rewrites=built.rewrites,
-            rewrite_difference=built.rewrite_difference,
-            layer_numbers=built.layer_numbers,
+            float_reasons=int8.converted.float_reasons,
+            rewrites=int8.rewrites,
+            rewrite_difference=int8.rewrite_difference,
+            layer_numbers=int8.layer_numbers,
             input_ranges=() if job.mode == "dynamic" else quantized_range.of_module(loaded, example),
         )
 

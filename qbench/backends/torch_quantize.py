@@ -77,11 +77,11 @@ def quantized(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Quantized
 def _without_folded(job: BuildJob, module: Any) -> Recipe:
     """The recipe without names in ``skip_layers`` that only the network as written has: those layers were folded into
     others, and stay float with them or not at all."""
-    own, left = ([name for name, _ in one.named_modules()] for one in (job.network.module, module))
+    written, prepared = ([name for name, _ in network.named_modules()] for network in (job.network.module, module))
     skipped = tuple(
         pattern
         for pattern in job.recipe.skip_layers
-        if fnmatch.filter(left, pattern) or not fnmatch.filter(own, pattern)
+        if fnmatch.filter(prepared, pattern) or not fnmatch.filter(written, pattern)
     )
     return replace(job.recipe, skip_layers=skipped)
 
@@ -92,10 +92,10 @@ def _layer_numbers(job: BuildJob, int8: Any) -> tuple[tuple[Mapping[str, Any], .
 
     few = calibration_batches(job, size=_COMPARED, most=_COMPARED)
     try:
-        found = layer_error.numbers(job.network.module, int8, few)
+        numbers = layer_error.numbers(job.network.module, int8, few)
     except BuildError as error:
         return (), (f"its layers are not held against fp32: {error}",)
-    return tuple(_as_data(layer) for layer in found), ()
+    return tuple(_as_data(layer) for layer in numbers), ()
 
 
 def _as_data(layer: Any) -> dict[str, Any]:

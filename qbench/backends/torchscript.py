@@ -43,8 +43,8 @@ class TorchScript(Backend):
 
         example = one_example(job)
         job.progress("trace and freeze", 0.3)
-        built = as_fp32(job, example)
-        note = save(built.converted.module, job, job.folder / FILE)
+        fp32 = as_fp32(job, example)
+        note = save(fp32.converted.module, job, job.folder / FILE)
         layers, uncounted = torchscript.counted(job.network.module, example)
         return Built(
             format="torchscript",
@@ -52,8 +52,8 @@ class TorchScript(Backend):
             layers=layers,
             uncounted=uncounted,
             note=note,
-            rewrites=built.rewrites,
-            rewrite_difference=built.rewrite_difference,
+            rewrites=fp32.rewrites,
+            rewrite_difference=fp32.rewrite_difference,
         )
 
     def load(self, file: Path, *, threads: int) -> Runner:
