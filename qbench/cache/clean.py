@@ -78,12 +78,16 @@ def size_bytes(path: Path) -> int:
     )
 
 
-def to_text(done: Cleaned, *, dry_run: bool = False) -> str:
+def to_text(cleaned: Cleaned, *, dry_run: bool = False) -> str:
     """One line: what went (or would go), how much room that made, and what stayed and why."""
-    entries = "entry" if done.removed == 1 else "entries"
+    entries = "entry" if cleaned.removed == 1 else "entries"
     verb = "would remove" if dry_run else "removed"
-    text = f"{verb} {done.removed} {entries} from {done.folder}: {formatting.size(done.freed_bytes)}"
-    reasons = ((done.kept, "younger"), (done.in_use, "in use"), (done.foreign, "that qbench did not put there"))
+    text = f"{verb} {cleaned.removed} {entries} from {cleaned.folder}: {formatting.size(cleaned.freed_bytes)}"
+    reasons = (
+        (cleaned.kept, "younger"),
+        (cleaned.in_use, "in use"),
+        (cleaned.foreign, "that qbench did not put there"),
+    )
     stayed = [f"{number} {why}" for number, why in reasons if number]
     return text + (f"; kept {' and '.join(stayed)}" if stayed else "")
 
@@ -106,8 +110,8 @@ def _entries(folder: Path) -> Iterator[Path]:
         if place.is_symlink() or not place.is_dir():
             continue
         for entry in sorted(place.iterdir()):
-            named = entry.name in datasets if kind == DOWNLOADS else is_entry(entry.name)
-            if named and (entry.is_symlink() or entry.is_dir()):
+            is_expected = entry.name in datasets if kind == DOWNLOADS else is_entry(entry.name)
+            if is_expected and (entry.is_symlink() or entry.is_dir()):
                 yield entry
 
 
@@ -127,10 +131,10 @@ def _unlocked(folder: Path, entry: Path) -> Iterator[bool]:
     import filelock  # only here: `qbench --help` need not pay for it
 
     prefix = f"{_LOCKED_AS.get(entry.parent.name, entry.parent.name)}-{entry.name.lstrip('.').split('-')[0]}"
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         try:
             for lock in sorted((folder / LOCKS).glob(f"{prefix}*.lock")):
-                held.enter_context(filelock.FileLock(lock, timeout=0))
+                locks.enter_context(filelock.FileLock(lock, timeout=0))
         except filelock.Timeout:
             yield False
             return

@@ -40,9 +40,9 @@ _ENTRY = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}-[a-z0-9_]+")
 
 def cache_folder() -> Path:
     """Where the cache lies; it need not exist yet."""
-    chosen = os.environ.get("QBENCH_CACHE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
+    variable = os.environ.get("QBENCH_CACHE")
+    if variable:
+        return Path(variable).expanduser().absolute()
     import platformdirs
 
     return platformdirs.user_cache_path("qbench")
@@ -124,9 +124,9 @@ def nobody_uses(root: Path) -> Iterator[None]:
     """Keeps every process from beginning to use the cache; raises ``UsageError`` where one does already."""
     import filelock
 
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         try:
-            held.enter_context(filelock.FileLock(root / LOCKS / _CLEANING, timeout=0))
+            locks.enter_context(filelock.FileLock(root / LOCKS / _CLEANING, timeout=0))
         except filelock.Timeout as error:
             raise UsageError(
                 f"{root}: another `qbench clean`, or a qbench that is starting, has it; try again"

@@ -107,8 +107,8 @@ def fetch(
 
 
 def _make(folder: Path, make: Callable[[Path], Mapping[str, Any]]) -> None:
-    for left in folder.parent.glob(f".{folder.name[:16]}-*"):  # of makers that were killed: this one holds the lock
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in folder.parent.glob(f".{folder.name[:16]}-*"):  # of makers that were killed: this one holds the lock
+        shutil.rmtree(leftover, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name[:16]}-", dir=folder.parent))
     try:
         manifest.write(temporary, make(temporary))
