@@ -164,9 +164,9 @@ def like_for_like(record: Record, records: Iterable[Record]) -> Record | None:
         and (other.case.model, other.case.threads, other.case.batch_size) == (key.model, key.threads, key.batch_size)
     }
     if record.speedup is not None:
-        named = next((other for other in candidates.values() if other.case.id == record.speedup.baseline), None)
-        if named is not None:
-            return named
+        reference = next((other for other in candidates.values() if other.case.id == record.speedup.baseline), None)
+        if reference is not None:
+            return reference
     return candidates.get(key.backend) or candidates.get("torch")
 
 

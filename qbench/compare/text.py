@@ -49,8 +49,8 @@ def would_decide(test: NonInferiority, n: int) -> str | None:
     known."""
     if test.examples is None:
         return None
-    needed = max(test.examples, n + 1)
-    return f"about {needed:,} examples" if needed <= MOST_EXAMPLES else f"more than {MOST_EXAMPLES:,} examples"
+    examples = max(test.examples, n + 1)
+    return f"about {examples:,} examples" if examples <= MOST_EXAMPLES else f"more than {MOST_EXAMPLES:,} examples"
 
 
 def p_value(p: float) -> str:
