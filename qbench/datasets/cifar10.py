@@ -83,17 +83,17 @@ def _read(split: str) -> tuple[Array, Array]:
 
 
 def _archive(file: Path, split: str) -> tuple[Array, Array]:
-    wanted = {f"{name}.bin": b"" for name in BATCHES[split]}
+    batches = {f"{name}.bin": b"" for name in BATCHES[split]}
     try:
         with tarfile.open(file) as archive:
             for member in archive:
                 name = Path(member.name).name
-                if name in wanted and member.isfile() and member.size <= BATCH * (PIXELS + 1):
+                if name in batches and member.isfile() and member.size <= BATCH * (PIXELS + 1):
                     stream = archive.extractfile(member)
-                    wanted[name] = stream.read() if stream else b""
+                    batches[name] = stream.read() if stream else b""
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file}: cannot read this archive: {error}; {ADVICE}") from error
-    return _records(list(wanted.values()), str(file))
+    return _records(list(batches.values()), str(file))
 
 
 def _records(batches: list[bytes], where: str) -> tuple[Array, Array]:

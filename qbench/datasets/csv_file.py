@@ -50,8 +50,8 @@ def read_csv(file: Path, columns: Columns, *, delimiter: str = ",", encoding: st
     a quote that is not closed, and bytes that are no text in this encoding.
     """
     names = header(file, delimiter=delimiter, encoding=encoding)
-    wanted = (columns.text, *([] if columns.label is None else [columns.label]), *columns.others)
-    places = [_place(file, names, name) for name in wanted]
+    required = (columns.text, *([] if columns.label is None else [columns.label]), *columns.others)
+    places = [_place(file, names, name) for name in required]
     records = []
     with _rows(file, delimiter, encoding) as rows:
         next(rows)

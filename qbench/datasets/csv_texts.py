@@ -97,7 +97,7 @@ class CsvTexts(Dataset):
                 line = rows[int(np.flatnonzero(of_row == "")[0])].line
                 raise DataError(f"{source.file}:{line}: column '{source.split}' is empty; name the split")
             index = {str(split): np.flatnonzero(of_row == split) for split in np.unique(of_row)}
-        return {split: everything.take(chosen) for split, chosen in index.items()}
+        return {split: everything.take(positions) for split, positions in index.items()}
 
     def _of(self, source: Source, rows: Sequence[Row]) -> Examples:
         return Examples(
@@ -150,10 +150,10 @@ def _labels(rows: Sequence[Row], names: tuple[str, ...] | None, source: Source) 
     numbers = [_number(str(row.label)) for row in rows]
     strange = next((row for row, number in zip(rows, numbers, strict=True) if number is None), None)
     if strange is not None:
-        seen = sorted({str(row.label) for row in rows})
+        labels = sorted({str(row.label) for row in rows})
         raise DataError(
             f"{source.file}:{strange.line}: the label {strange.label!r} is no number (there are "
-            f"{first_names(seen, SHOWN)}); write classes: the list of their names in the order of the model's outputs"
+            f"{first_names(labels, SHOWN)}); write classes: the list of their names in the order of the model's outputs"
         )
     whole = all(isinstance(number, int) for number in numbers)
     return np.array(numbers, dtype=np.int64 if whole else np.float64)

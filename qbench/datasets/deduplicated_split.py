@@ -27,5 +27,5 @@ def split(loader: str, options: Mapping[str, Any], examples: Examples) -> dict[s
     groups = np.zeros(n) if labels is None or labels.dtype.kind == "f" or labels.ndim > 1 else labels
     share = opt.share(loader, options, "test_share", 0.25)
     seed = opt.whole(loader, options, "seed", 0, low=0) or 0
-    chosen = by_share(groups[originals], test_share=share, seed=seed)
-    return {name: np.flatnonzero(np.isin(owner, originals[index])) for name, index in chosen.items()}
+    test_groups = by_share(groups[originals], test_share=share, seed=seed)
+    return {name: np.flatnonzero(np.isin(owner, originals[index])) for name, index in test_groups.items()}

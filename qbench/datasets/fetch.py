@@ -95,12 +95,12 @@ def _require(file: Remote, part: Path, dataset: str, advice: str) -> None:
             f"{dataset}: {file.url} broke off after {size:,} of {file.size_bytes:,} bytes; run again to go on there"
         )
     with part.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if size > file.size_bytes or found != file.sha256:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if size > file.size_bytes or digest != file.sha256:
         part.unlink()
         raise DataError(
             f"{dataset}: {file.url} is not the file that was published: "
-            + (f"more than {file.size_bytes:,} bytes" if size > file.size_bytes else f"its sha256 is {found}")
+            + (f"more than {file.size_bytes:,} bytes" if size > file.size_bytes else f"its sha256 is {digest}")
             + f"; it was thrown away: {advice}"
         )
 

@@ -94,15 +94,15 @@ class HuggingFace(Dataset):
             assert self._lone is not None
             everything = self._rows(self._lone, np.arange(len(self.tables[self._lone])))
             index = deduplicated_split.split(NAME, self.options, everything)
-            self._parts = {name: everything.take(chosen) for name, chosen in index.items()}
+            self._parts = {name: everything.take(rows) for name, rows in index.items()}
         return self._parts
 
     def _rows(self, split: str, index: Array) -> Examples:
         where = f"{self.name}: split '{split}'"
         rows = self.tables[split].select(index.tolist())
-        read = {"text": self._texts, "image": self._images, "inputs": self._numbers}[self.kind]
+        readers = {"text": self._texts, "image": self._images, "inputs": self._numbers}[self.kind]
         return Examples(
-            inputs=read(rows, where),
+            inputs=readers(rows, where),
             labels=None if self.label is None else _labels(rows, self.label, where),
             ids=tuple(f"{split}[{i}]" for i in index),
         )
@@ -123,16 +123,16 @@ class HuggingFace(Dataset):
         return (_stacked(images, self.shape, where),)
 
     def _numbers(self, rows: Any, where: str) -> tuple[Array, ...]:
-        found = rows.select_columns(list(self.columns)).with_format("numpy")[:]
-        return tuple(inputs_of(found[column], f"{where}: column '{column}'") for column in self.columns)
+        arrays = rows.select_columns(list(self.columns)).with_format("numpy")[:]
+        return tuple(inputs_of(arrays[column], f"{where}: column '{column}'") for column in self.columns)
 
 
 def _image(column: Any, row: int, name: str, shape: Shape, where: str) -> Array:
     try:
-        found = column[row][name]
-        if not hasattr(found, "convert"):
-            raise DataError(f"no image but {type(found).__name__}")
-        return pixels(found, shape)
+        image = column[row][name]
+        if not hasattr(image, "convert"):
+            raise DataError(f"no image but {type(image).__name__}")
+        return pixels(image, shape)
     except Exception as error:  # the library passes on whatever Pillow's decoders raise for damaged images
         raise DataError(f"{where}: column '{name}', row {row} of those read cannot be used: {error}") from error
 
@@ -148,14 +148,14 @@ def _stacked(images: list[Array], shape: Shape, where: str) -> Array:
 def _columns(tables: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     """What the model gets, of ``COLUMNS``, and from which columns."""
     features = _features(tables)
-    given = [kind for kind in COLUMNS if kind in options]
-    if len(given) > 1:
-        raise DataError(f"{NAME}: {' and '.join(given)} are given; write one of them")
+    kinds = [kind for kind in COLUMNS if kind in options]
+    if len(kinds) > 1:
+        raise DataError(f"{NAME}: {' and '.join(kinds)} are given; write one of them")
     images = [name for name, kind in features.items() if kind == "Image"]
-    if given:
-        value = options[given[0]]
-        names = value if isinstance(value, list | tuple) and given[0] == "inputs" else [value]
-        return given[0], tuple(_require_column(name, features, given[0]) for name in names)
+    if kinds:
+        value = options[kinds[0]]
+        names = value if isinstance(value, list | tuple) and kinds[0] == "inputs" else [value]
+        return kinds[0], tuple(_require_column(name, features, kinds[0]) for name in names)
     if len(images) == 1:
         return "image", (images[0],)
     if "text" in features:
@@ -227,8 +227,8 @@ def _open(value: str, options: Mapping[str, Any], base: Path) -> Mapping[str, An
             tables = library.load_from_disk(str(place))
         else:
             target = str(place) if place.exists() else value
-            kept = store.open_cache() / DOWNLOADS / NAME
-            more = {"revision": options.get("revision"), "cache_dir": str(kept)}
+            downloads = store.open_cache() / DOWNLOADS / NAME
+            more = {"revision": options.get("revision"), "cache_dir": str(downloads)}
             tables = library.load_dataset(target, options.get("config"), **more)
     except Exception as error:  # the library and its transports raise all kinds
         text = (str(error).splitlines() or [type(error).__name__])[0]

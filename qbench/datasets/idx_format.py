@@ -51,6 +51,6 @@ def _read(stream: BinaryIO | gzip.GzipFile, file: Path) -> Array:
     # One byte more shows a file that is too long; a promise that cannot be kept is not allocated.
     data = stream.read(expected + 1) if expected <= possible else b""
     if len(data) != expected:
-        found = f"{'more' if len(data) > expected else 'fewer'} bytes follow"
-        raise DataError(f"{file}: the header says {shape}, {expected} bytes, but {found}; download it again")
+        problem = f"{'more' if len(data) > expected else 'fewer'} bytes follow"
+        raise DataError(f"{file}: the header says {shape}, {expected} bytes, but {problem}; download it again")
     return np.frombuffer(data, dtype=dtype).reshape(shape).astype(dtype.newbyteorder("="))

@@ -70,13 +70,13 @@ def read_images(files: Sequence[Path], shape: Shape, where: str) -> Array:
             problems.append(f"{file}: {error}")
     if problems:
         more = f"\n  and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
-        named = "\n  ".join(problems[:MAX_NAMED])
-        raise DataError(f"{where}: {len(problems)} of {len(files)} images cannot be used:\n  {named}{more}")
+        listing = "\n  ".join(problems[:MAX_NAMED])
+        raise DataError(f"{where}: {len(problems)} of {len(files)} images cannot be used:\n  {listing}{more}")
     sizes = {image.shape: file for image, file in zip(images, files, strict=True)}
     if len(sizes) > 1:
-        (one, a), (other, b), *_ = sizes.items()
+        (first, a), (other, b), *_ = sizes.items()
         raise DataError(
-            f"{where}: images have different sizes: {a.name} is {one[1]}x{one[0]}, {b.name} is "
+            f"{where}: images have different sizes: {a.name} is {first[1]}x{first[0]}, {b.name} is "
             f"{other[1]}x{other[0]} pixels; set size"
         )
     batch = np.stack(images)

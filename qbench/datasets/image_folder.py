@@ -75,10 +75,10 @@ class ImageFolder(Dataset):
 
     def _read(self, split: str, index: Array | None) -> Examples:
         require_split(self, split)
-        chosen = self.files[split] if index is None else [self.files[split][i] for i in index]
-        images = read_images([file for file, _ in chosen], self.shape, f"{self.name}: split '{split}'")
-        labels = np.array([label for _, label in chosen], dtype=np.int64)
-        ids = tuple(file.relative_to(self.folder).as_posix() for file, _ in chosen)
+        files = self.files[split] if index is None else [self.files[split][i] for i in index]
+        images = read_images([file for file, _ in files], self.shape, f"{self.name}: split '{split}'")
+        labels = np.array([label for _, label in files], dtype=np.int64)
+        ids = tuple(file.relative_to(self.folder).as_posix() for file, _ in files)
         examples = Examples(inputs=(images,), labels=labels, ids=ids)
         check(self, split, examples)
         return examples
@@ -147,11 +147,11 @@ def _listed(classes: Any, base: Path) -> list[str]:
             "image-folder: classes: expected a number, a list of folder names (in quotes where they are numbers) or a "
             f"file with one a line, got {classes!r}"
         )
-    found = [name.strip() for name in classes]
-    twice = sorted({name for name in found if found.count(name) > 1})
+    names = [name.strip() for name in classes]
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"image-folder: classes: named twice: {first_names(twice, SHOWN)}")
-    return found
+    return names
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -92,21 +92,21 @@ class Npz(Dataset):
 
 def split_keys(names: tuple[str, ...], file: Path) -> dict[str, Keys]:
     """The keys of each split; a file without splits has the one split ``""``."""
-    found: dict[str, dict[int, str]] = {}
+    keys: dict[str, dict[int, str]] = {}
     for name in names:
         match = INPUT.fullmatch(name)
         if match:
             split = match["keras"] or match["split"] or ""
-            found.setdefault(split, {})[int(match["position"] or 0)] = name
-    if not found:
+            keys.setdefault(split, {})[int(match["position"] or 0)] = name
+    if not keys:
         raise DataError(
             f"{file}: no inputs in it; name the arrays train_inputs, train_labels, test_inputs, test_labels (or "
             f"x_train, y_train …); it has: {', '.join(names) or 'nothing'}"
         )
-    if "" in found and len(found) > 1:
-        splits = ", ".join(sorted(filter(None, found)))
+    if "" in keys and len(keys) > 1:
+        splits = ", ".join(sorted(filter(None, keys)))
         raise DataError(f"{file}: both 'inputs' and the splits {splits}; rename or remove 'inputs'")
-    return {split: _keys(split, inputs, names, file) for split, inputs in found.items()}
+    return {split: _keys(split, inputs, names, file) for split, inputs in keys.items()}
 
 
 def _keys(split: str, inputs: dict[int, str], names: tuple[str, ...], file: Path) -> Keys:

@@ -54,7 +54,7 @@ class PythonData(Dataset):
                 "order in which the network takes them: return (first, second), labels"
             )
         several = inputs if isinstance(inputs, tuple) else (inputs,)
-        arrays = tuple(np.atleast_1d(inputs_of(one, f"{where}: inputs")) for one in several)
+        arrays = tuple(np.atleast_1d(inputs_of(example, f"{where}: inputs")) for example in several)
         count = len(arrays[0]) if arrays else 0
         examples = Examples(
             inputs=arrays,
@@ -76,8 +76,8 @@ def _split_result(result: Any, where: str) -> tuple[Any, Any, Any]:
     if isinstance(result, Mapping):
         extra = sorted(set(map(str, result)) - {"inputs", "labels", "ids"})
         if "inputs" not in result or extra:
-            found = ", ".join(map(str, result)) or "nothing"
-            raise DataError(f"{where}: the dict needs 'inputs' and may have 'labels' and 'ids'; it has {found}")
+            names = ", ".join(map(str, result)) or "nothing"
+            raise DataError(f"{where}: the dict needs 'inputs' and may have 'labels' and 'ids'; it has {names}")
         return result["inputs"], result.get("labels"), result.get("ids")
     if isinstance(result, tuple) and len(result) == 2:
         return result[0], result[1], None
@@ -120,9 +120,9 @@ def _preprocessing(value: Any, options: Mapping[str, Any], where: str) -> Prepro
     if not isinstance(to_float, bool):
         raise DataError(f"{where}: preprocessing: to_float: expected True or False, got {to_float!r}")
     opt.known(f"{where}: preprocessing", own, opt.PREPROCESSING)
-    chosen = {key: options.get(key, own.get(key)) for key in opt.PREPROCESSING if key in options or key in own}
+    settings = {key: options.get(key, own.get(key)) for key in opt.PREPROCESSING if key in options or key in own}
     to_float = opt.choice("python", options, "to_float", (True, False), to_float)
-    return replace(opt.preprocessing(where, chosen), to_float=to_float)
+    return replace(opt.preprocessing(where, settings), to_float=to_float)
 
 
 def _mapping(value: Any, key: str, where: str) -> Mapping[str, Any]:

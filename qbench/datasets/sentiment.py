@@ -68,15 +68,15 @@ class Sentiment(Dataset):
     def _read(self) -> Examples:
         file = _file()
         rows = read_csv(file, Columns(text="text", label="label", others=("source",)))
-        found = np.array([row.others[0].replace("_", "-") for row in rows])
-        counts = {source: int((found == source).sum()) for source in COUNTS}
-        if counts != COUNTS or len(found) != sum(COUNTS.values()):
+        sources = np.array([row.others[0].replace("_", "-") for row in rows])
+        counts = {source: int((sources == source).sum()) for source in COUNTS}
+        if counts != COUNTS or len(sources) != sum(COUNTS.values()):
             raise DataError(f"{file}: {counts} texts instead of {COUNTS}: damaged or another version; {ADVICE}")
-        chosen = np.flatnonzero((found == self.source) | (self.source == "all"))
+        rows_of_source = np.flatnonzero((sources == self.source) | (self.source == "all"))
         return Examples(
-            inputs=self.tokens.encode([rows[i].text for i in chosen]),
-            labels=np.array([_label(rows[i].label, file) for i in chosen], dtype=np.int64),
-            ids=tuple(f"{NAME}/{found[i]}/{i:05d}" for i in chosen),
+            inputs=self.tokens.encode([rows[i].text for i in rows_of_source]),
+            labels=np.array([_label(rows[i].label, file) for i in rows_of_source], dtype=np.int64),
+            ids=tuple(f"{NAME}/{sources[i]}/{i:05d}" for i in rows_of_source),
         )
 
 

@@ -25,9 +25,9 @@ def stratified(groups: Array, *, test: int, seed: int) -> dict[str, Array]:
     quota = np.floor(exact).astype(int)
     most_cut = np.argsort(quota - exact, kind="stable")
     quota[most_cut[: test - quota.sum()]] += 1
-    chosen = [random.permutation(np.flatnonzero(groups == c))[:q] for c, q in zip(classes, quota, strict=True)]
+    positions = [random.permutation(np.flatnonzero(groups == c))[:q] for c, q in zip(classes, quota, strict=True)]
     in_test = np.zeros(n, dtype=bool)
-    in_test[np.concatenate(chosen)] = True
+    in_test[np.concatenate(positions)] = True
     return {"train": np.flatnonzero(~in_test), "test": np.flatnonzero(in_test)}
 
 

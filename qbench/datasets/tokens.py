@@ -47,11 +47,11 @@ class Tokens:
         tokenizer = self._tokenizer()
         blocks: list[tuple[Array, ...]] = []
         for start in range(0, len(texts), BLOCK):
-            found = tokenizer.encode_batch(list(texts[start : start + BLOCK]))
+            encodings = tokenizer.encode_batch(list(texts[start : start + BLOCK]))
             arrays = {
-                "ids": np.array([one.ids for one in found], dtype=np.int64),
-                "mask": np.array([one.attention_mask for one in found], dtype=np.int64),
-                "types": np.array([one.type_ids for one in found], dtype=np.int64),
+                "ids": np.array([encoding.ids for encoding in encodings], dtype=np.int64),
+                "mask": np.array([encoding.attention_mask for encoding in encodings], dtype=np.int64),
+                "types": np.array([encoding.type_ids for encoding in encodings], dtype=np.int64),
             }
             blocks.append(tuple(arrays[kind] for kind in self.kinds))
         return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
@@ -84,8 +84,8 @@ class Tokens:
     def _pad(self, tokenizer: Any, own: Mapping[str, Any]) -> int:
         if self.pad is not None:
             return self.pad
-        known = (own.get("pad_id"), *map(tokenizer.token_to_id, PADS))
-        pad = next((candidate for candidate in known if candidate is not None), None)
+        candidates = (own.get("pad_id"), *map(tokenizer.token_to_id, PADS))
+        pad = next((candidate for candidate in candidates if candidate is not None), None)
         if pad is None:
             raise DataError(
                 f"{self.loader}: tokenizer: {self.file} has no token {' or '.join(PADS)} to fill texts up; write pad: "
@@ -97,15 +97,15 @@ class Tokens:
 def tokens(loader: str, options: Mapping[str, Any], base: Path, *, length: int = LENGTH) -> Tokens:
     """The tokens that a data set's options ask for; the tokenizer's file is looked for, not read."""
     kinds = options.get("tokens", ["ids", "mask"])
-    given = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
-    if not given or any(kind not in KINDS for kind in given) or len(set(given)) < len(given):
+    names = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
+    if not names or any(kind not in KINDS for kind in names) or len(set(names)) < len(names):
         raise DataError(f"{loader}: tokens: expected a list of {', '.join(KINDS)}, each once, got {kinds!r}")
     file = options.get("tokenizer")
     return Tokens(
         loader=loader,
         file=_default(loader) if file is None else opt.path(f"{loader}: tokenizer", file, base),
         length=opt.whole(loader, options, "length", length) or length,
-        kinds=tuple(given),
+        kinds=tuple(names),
         pad=opt.whole(loader, options, "pad", None, low=0),
     )
 

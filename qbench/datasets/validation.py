@@ -42,8 +42,8 @@ def alike(dataset: Dataset, splits: Mapping[str, Examples]) -> None:
     """Raises ``DataError`` where one network could not take the examples of all these splits."""
     forms = {split: [array.ndim for array in examples.inputs] for split, examples in splits.items()}
     if len({str(form) for form in forms.values()}) > 1:
-        told = "; ".join(f"split '{split}': {_shapes(examples)}" for split, examples in splits.items())
-        raise DataError(f"{dataset.name}: one network cannot take both: {told}; give both splits the same axes")
+        shapes = "; ".join(f"split '{split}': {_shapes(examples)}" for split, examples in splits.items())
+        raise DataError(f"{dataset.name}: one network cannot take both: {shapes}; give both splits the same axes")
 
 
 def _shapes(examples: Examples) -> str:
