@@ -50,19 +50,19 @@ def choose(evaluate: Evaluate, count: int, memory: Memory, clock: Clock = time.p
     for _ in range(WARM):
         evaluate(0, width)
     rows, seconds = _timed(evaluate, width, span, clock)
-    tried = best = width
-    while 2 * tried <= span and _fits(2 * (memory.used() - before), memory):
+    candidate = best = width
+    while 2 * candidate <= span and _fits(2 * (memory.used() - before), memory):
         try:
-            wider, took = _timed(evaluate, 2 * tried, span, clock)
+            wider, took = _timed(evaluate, 2 * candidate, span, clock)
         except Exception as error:  # torch, ONNX Runtime and OpenVINO raise all kinds
             if out_of_memory(error):
                 break
             raise
         if took > LOSS * seconds or wider.tobytes() != rows.tobytes():
             break
-        tried *= 2
+        candidate *= 2
         if took < GAIN * seconds:
-            best, seconds = tried, took
+            best, seconds = candidate, took
     return best, rows
 
 
@@ -91,5 +91,5 @@ def _timed(evaluate: Evaluate, width: int, span: int, clock: Clock) -> tuple[Arr
     return np.concatenate(rows), clock() - started
 
 
-def _fits(wanted: int, memory: Memory) -> bool:
-    return memory.most is None or wanted <= memory.most
+def _fits(needed_bytes: int, memory: Memory) -> bool:
+    return memory.most is None or needed_bytes <= memory.most

@@ -88,11 +88,11 @@ def answers(predictions: Mapping[str, Array]) -> Answers | None:
     top = np.partition(table, -2, axis=1)[:, -2:].astype(np.float64)
     lead = top[:, 1] - top[:, 0]
     ids = predictions.get("ids")
-    named = ids is not None and len(ids) == len(outputs)
+    has_ids = ids is not None and len(ids) == len(outputs)
     return Answers(
         classes=chosen(outputs),
         rank=np.searchsorted(np.sort(lead), lead) / len(lead),
-        ids=tuple(map(str, ids if named else range(len(outputs)))),  # type: ignore[arg-type]
+        ids=tuple(map(str, ids if has_ids else range(len(outputs)))),  # type: ignore[arg-type]
         labels=labels,
     )
 
@@ -147,8 +147,8 @@ def by_class(own: Answers, fp32: Answers) -> tuple[ClassChange, ...]:
         beneficial.tolist(), p_values.tolist(), multiple_testing.adjust_by_holm(p_values.tolist()), strict=True,
     )  # fmt: skip
     return tuple(
-        ClassChange(label=label, n=n, fp32_right=old, harmful=lost, beneficial=gained, p_value=p, p_adjusted=adjusted)
-        for label, n, old, lost, gained, p, adjusted in columns
+        ClassChange(label=label, n=n, fp32_right=old, harmful=down, beneficial=up, p_value=p, p_adjusted=adjusted)
+        for label, n, old, down, up, p, adjusted in columns
     )
 
 

@@ -121,7 +121,7 @@ def _rows_here(variants: Mapping[str, Variant], model: Model, data: Data, *, pro
 def _batches(data: Data, size: int) -> Iterator[Inputs]:
     """Whole batches of evaluation examples, evenly spaced."""
     count = data.evaluation_count
-    wanted = max(1, min(EXAMPLES, count) // size)
-    for i in range(wanted):
-        start = i * (count // wanted)
+    number = max(1, min(EXAMPLES, count) // size)
+    for i in range(number):
+        start = i * (count // number)
         yield data.evaluation(start, min(start + size, count))

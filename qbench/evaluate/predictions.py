@@ -133,10 +133,10 @@ def predict(
     if (contents := data.evaluation_contents()) is not None:
         arrays["contents"] = contents
     if artifact.mode in RANGED:
-        spread = _spreads(data, root, limits=limits, progress=progress)
+        spreads = _spreads(data, root, limits=limits, progress=progress)
         values = [math.prod(array.shape[1:]) * data.evaluation_count for array in data.evaluation(0, 1)]
         clipped = [count / max(1, n) for count, n in zip(result.outside, values, strict=True)]
-        fits = input_drift.fits(spread.evaluated, spread.calibrated, artifact.input_ranges, clipped)
+        fits = input_drift.fits(spreads.evaluated, spreads.calibrated, artifact.input_ranges, clipped)
         arrays[_FIT] = np.asarray(json.dumps([None if fit is None else asdict(fit) for fit in fits]))
     _write(file, arrays)
 

@@ -83,10 +83,10 @@ def difference_here(
     if ours.shape != theirs.shape or ours.dtype.kind != "f":
         return None
     fp32 = [None if variant.fp32 is None else load_predictions(variant.fp32)["outputs"] for variant in (first, second)]
-    kept = [_decibels(base, mine) for base, mine in zip(fp32, (ours, theirs), strict=True) if base is not None]
-    better = max(kept, default=MOST_DECIBELS)
+    decibels = [_decibels(base, mine) for base, mine in zip(fp32, (ours, theirs), strict=True) if base is not None]
+    better = max(decibels, default=MOST_DECIBELS)
     between = min(_decibels(ours, theirs), _decibels(theirs, ours))
-    if between >= (min(better - MORE_DECIBELS, ENOUGH_INT8) if kept else ENOUGH_FP32):
+    if between >= (min(better - MORE_DECIBELS, ENOUGH_INT8) if decibels else ENOUGH_FP32):
         return None
     layer = _first_layer(first, second, data, min(better - MORE_DECIBELS, LAYER_DECIBELS))
     return Difference(between_db=between, better_db=better, layer=layer)
@@ -97,8 +97,8 @@ def _decibels(reference: Array, other: Array) -> float:
     finite = np.isfinite(reference)
     if not np.array_equal(finite, np.isfinite(other)):
         return -MOST_DECIBELS
-    known = reference[finite].astype(np.float64)
-    signal, noise = float(np.square(known).sum()), float(np.square(known - other[finite]).sum())
+    expected = reference[finite].astype(np.float64)
+    signal, noise = float(np.square(expected).sum()), float(np.square(expected - other[finite]).sum())
     most = 10 ** (MOST_DECIBELS / 10)
     if noise * most <= signal:
         return MOST_DECIBELS
@@ -156,10 +156,10 @@ def warnings(records: Iterable[Record]) -> tuple[str, ...]:
 def _words(variant: str, other: OtherRuntime) -> str:
     where = f"; the first layer that differs is {other.layer}" if other.layer else ""
     better = f"{other.better_db:.1f} dB of fp32"
-    kept = f", where the better of them keeps {better}" if other.better_db < MOST_DECIBELS else ""
+    best = f", where the better of them keeps {better}" if other.better_db < MOST_DECIBELS else ""
     return (
         f"{variant} and {other.case} are the same network, and their outputs differ by more than rounding explains: "
-        f"{other.between_db:.1f} dB{kept}{where}. One of the two runtimes computes something else: ship the one whose "
+        f"{other.between_db:.1f} dB{best}{where}. One of the two runtimes computes something else: ship the one whose "
         "score holds, or keep that layer float (skip_layers)"
     )
 
@@ -168,7 +168,7 @@ def pairs(artifacts: Sequence[tuple[str, Artifact]]) -> list[tuple[str, str]]:
     """The names of every two variants of one network that compute the same on two backends."""
     return [
         (name, other_name)
-        for i, (name, one) in enumerate(artifacts)
+        for i, (name, artifact) in enumerate(artifacts)
         for other_name, other in artifacts[i + 1 :]
-        if one.backend != other.backend and same_network(one, other)
+        if artifact.backend != other.backend and same_network(artifact, other)
     ]

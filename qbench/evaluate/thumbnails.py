@@ -130,13 +130,13 @@ def keep_here(pairs: Iterable[tuple[Path, Path]], data: Data, folder: Path, *, p
 
 def _choose_positions(pairs: Iterable[tuple[Path, Path]]) -> set[int]:
     """The positions of the first ``MOST`` flips of each kind and pair, and of those that flip in most pairs."""
-    known: dict[Path, flips.Answers | None] = {}
+    answers: dict[Path, flips.Answers | None] = {}
     places: set[int] = set()
     counts: Counter[int] = Counter()
     for file, baseline in pairs:
-        if baseline not in known:
-            known[baseline] = flips.answers(load_predictions(baseline))
-        own, fp32 = flips.answers(load_predictions(file)), known[baseline]
+        if baseline not in answers:
+            answers[baseline] = flips.answers(load_predictions(baseline))
+        own, fp32 = flips.answers(load_predictions(file)), answers[baseline]
         if own is None or fp32 is None:
             continue
         flipped = flips.flips(own, fp32)

@@ -85,8 +85,8 @@ class Session:
         return self._data.preprocessing(tuple(array[start:stop] for array in self._examples))
 
     def _outputs(self, inputs: Inputs) -> Array:
-        given = _fill_batch(inputs, self._artifact.fixed_batch or 0)
-        outputs = self._runner.outputs(self._runner(self._runner.prepare(given)))
+        batch = _fill_batch(inputs, self._artifact.fixed_batch or 0)
+        outputs = self._runner.outputs(self._runner(self._runner.prepare(batch)))
         return np.array(outputs[: len(inputs[0])], dtype=np.float32)
 
     def _outside(self, inputs: Inputs) -> tuple[int, ...]:

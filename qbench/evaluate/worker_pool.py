@@ -105,9 +105,9 @@ class _Work:
         """A piece that is done; raises ``WorkerError`` where all together take too long."""
         with self._lock:
             self._pieces.append(piece)
-            done = sum(len(known.outputs) for known in self._pieces)
-        self._progress("evaluate", done / self._count)
-        if time.monotonic() > self._deadline and done < self._count:
+            examples = sum(len(kept_piece.outputs) for kept_piece in self._pieces)
+        self._progress("evaluate", examples / self._count)
+        if time.monotonic() > self._deadline and examples < self._count:
             raise WorkerError(
                 f"took longer than {self._seconds:g} s and was stopped; raise limits.stage_seconds if it needs more"
             )
