@@ -15,9 +15,9 @@ def is_full(folder: Path) -> bool:
     """Whether a folder takes no further ``ROOM_BYTES``: no room, the quota is used up, or files may not be longer."""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-            left = ROOM_BYTES
-            while left > 0:
-                left -= file.write(bytes(left))
+            missing = ROOM_BYTES
+            while missing > 0:
+                missing -= file.write(bytes(missing))
     except OSError as error:
         return error.errno in FULL
     return False
