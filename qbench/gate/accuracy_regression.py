@@ -93,18 +93,18 @@ def _compare_scores(
 def _pair_examples(evidence: Evidence, record: Record) -> Paired | None:
     """The examples of this run beside the baseline's; None where either keeps none."""
     assert evidence.baseline is not None
-    kept = evidence.baseline.examples.get(record.case.id)
-    mine = None if kept is None else evidence.examples(record)
-    if kept is None or mine is None or (mine.facts and evidence.score_of_facts is None):
+    scores = evidence.baseline.examples.get(record.case.id)
+    mine = None if scores is None else evidence.examples(record)
+    if scores is None or mine is None or (mine.facts and evidence.score_of_facts is None):
         return None
-    return pair(mine, kept)
+    return pair(mine, scores)
 
 
 def _explain_unpaired(evidence: Evidence, record: Record) -> str:
     """Which side keeps no examples, and what to do about that."""
     assert evidence.baseline is not None
-    kept, mine = record.case.id in evidence.baseline.examples, evidence.examples(record) is not None
-    if kept:
+    in_baseline, mine = record.case.id in evidence.baseline.examples, evidence.examples(record) is not None
+    if in_baseline:
         return "no predictions of this run can be paired with the baseline's examples; run the suite again"
     if mine:
         return "the baseline keeps no examples of it; `qbench baseline` of a new run keeps them"

@@ -60,16 +60,16 @@ class _File(BaseModel):
 
 def to_text(run: StoredRun) -> str | None:
     """What is to be kept of a run's int8 cases; None where no predictions are stored."""
-    kept = {}
+    cases = {}
     for record in sorted(run.records, key=lambda record: record.case.id):
         if record.status == "ok" and record.case.mode != "fp32":
             scores = run.examples(record, compare.like_for_like(record, run.records))
             if scores is not None and np.isfinite(scores.values).all():
-                kept[record.case.id] = scores
-    if not kept:
+                cases[record.case.id] = scores
+    if not cases:
         return None
-    first = next(iter(kept.values()))
-    same = {case: scores for case, scores in kept.items() if _same_keys(scores, first)}
+    first = next(iter(cases.values()))
+    same = {case: scores for case, scores in cases.items() if _same_keys(scores, first)}
     content = {
         "schema": SCHEMA,
         "n": len(first.values),
@@ -90,8 +90,8 @@ def read(file: Path) -> dict[str, ExampleScores]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: cannot be read: {error}") from error
     try:
-        kept = _File.model_validate_json(text)
-        return {name: _decode_case(kept, case) for name, case in kept.cases.items()}
+        content = _File.model_validate_json(text)
+        return {name: _decode_case(content, case) for name, case in content.cases.items()}
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])  # empty where the whole text is at fault
@@ -104,10 +104,10 @@ def read(file: Path) -> dict[str, ExampleScores]:
 AGAIN = "take it from where it was committed, or write the baseline again with `qbench baseline RUN`"
 
 
-def require_same_run(file: Path, kept: Mapping[str, ExampleScores], scores: Mapping[str, float]) -> None:
+def require_same_run(file: Path, cases: Mapping[str, ExampleScores], scores: Mapping[str, float]) -> None:
     """Raises ``UsageError`` where the values of a case do not have the score of its record: the files that lie beside
     each other are of two runs, as after a merge."""
-    for case, own in kept.items():
+    for case, own in cases.items():
         if case not in scores:
             raise UsageError(f"{file}: {case}: has no record in the baseline beside it; {AGAIN}")
         if not own.facts and not math.isclose(float(own.values.mean()), scores[case], rel_tol=1e-5, abs_tol=1e-6):
@@ -152,9 +152,9 @@ def _encode_case(scores: ExampleScores) -> dict[str, Any]:
     return {"form": form, "shape": list(values.shape), "facts": scores.facts, "values": _base64(raw.tobytes())}
 
 
-def _decode_case(kept: _File, case: _Case) -> ExampleScores:
-    if not case.shape or case.shape[0] != kept.n:
-        raise ValueError(f"a case has the shape {case.shape}, expected {kept.n} examples")
+def _decode_case(content: _File, case: _Case) -> ExampleScores:
+    if not case.shape or case.shape[0] != content.n:
+        raise ValueError(f"a case has the shape {case.shape}, expected {content.n} examples")
     raw, count = base64.b64decode(case.values, validate=True), math.prod(case.shape)
     expected = -(-count // 8) if case.form == "bits" else 4 * count
     if len(raw) != expected:
@@ -168,8 +168,8 @@ def _decode_case(kept: _File, case: _Case) -> ExampleScores:
     return ExampleScores(
         values=values.reshape(case.shape),
         facts=case.facts,
-        contents=_decode_keys(kept.contents, kept.n, "contents"),
-        ids=_decode_keys(kept.ids, kept.n, "ids"),
+        contents=_decode_keys(content.contents, content.n, "contents"),
+        ids=_decode_keys(content.ids, content.n, "ids"),
     )
 
 

@@ -99,22 +99,22 @@ def simulated(trace: Trace, change: float, *, gates: int, tolerance: float = 0.0
     The trace's own median is taken out first, since the truth of an A/A trace is 0; the spread from process to
     process and from block to block is the machine's.
     """
-    drawn = random.Random(seed)
+    generator = random.Random(seed)
     pairs = _pairs(trace, change)
-    outcomes = Counter(_gate(lambda: drawn.choice(pairs), tolerance) for _ in range(gates))
+    outcomes = Counter(_gate(lambda: generator.choice(pairs), tolerance) for _ in range(gates))
     return Rate(condition=f"simulated, {trace.name}", change=change, outcomes=outcomes)
 
 
 def _pairs(trace: Trace, change: float) -> list[ProcessPair]:
     import numpy as np
 
-    drawn = []
+    pairs = []
     offsets = [float(np.median(np.median(part, axis=1))) for part in (trace.ratios, trace.controls)]
     for ratios, controls in zip(trace.ratios - offsets[0], trace.controls - offsets[1], strict=True):
         pair = process_pair(ratios + math.log1p(change), controls)
         if pair is not None:
-            drawn.append(pair)
-    return drawn
+            pairs.append(pair)
+    return pairs
 
 
 def _gate(draw: Callable[[], ProcessPair], tolerance: float) -> str:
@@ -132,15 +132,15 @@ def simulations(*, gates: int = 2000) -> list[Rate]:
 
 def interval_coverage(trace: Trace, *, processes: int, runs: int, change: float = 0.0, seed: int = 0) -> Interval:
     """How often the 95 % interval over so many processes holds the true ratio, with its Clopper-Pearson interval."""
-    drawn = random.Random(seed)
+    generator = random.Random(seed)
     ratios = [pair.ratio for pair in _pairs(trace, change)]
     # The mean over the whole trace is what an interval over processes estimates.
     truth = math.exp(math.fsum(ratios) / len(ratios))
-    held = 0
+    hits = 0
     for _ in range(runs):
-        interval = intervals.ratio_over_processes([drawn.choice(ratios) for _ in range(processes)], 0.95)
-        held += interval.low is not None and interval.high is not None and interval.low <= truth <= interval.high
-    return intervals.clopper_pearson(held, runs)
+        interval = intervals.ratio_over_processes([generator.choice(ratios) for _ in range(processes)], 0.95)
+        hits += interval.low is not None and interval.high is not None and interval.low <= truth <= interval.high
+    return intervals.clopper_pearson(hits, runs)
 
 
 # --- real --------------------------------------------------------------------------------------------------------

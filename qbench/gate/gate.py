@@ -118,13 +118,13 @@ def _refuse_quick(run: RunInfo, baseline: RunInfo | None, place: str) -> list[Ve
     ]
 
 
-def _report_newest(newest: Path, judged: StoredRun, place: str) -> Verdict:
+def _report_newest(newest: Path, run: StoredRun, place: str) -> Verdict:
     """MISSING: a benchmark that failed wholly proves nothing by an older run that is still there."""
-    return Rule(name="run", case=judged.info.suite.name, place=place).verdict(
+    return Rule(name="run", case=run.info.suite.name, place=place).verdict(
         "MISSING",
         f"the latest run, {newest.name}, has no case that is ok",
-        f"it has {locate.without_ok(newest)} ({newest}); judged is {judged.folder.name}, which is older: "
-        f"mend the cause and run the suite again, or judge that run by its folder, {judged.folder}",
+        f"it has {locate.without_ok(newest)} ({newest}); judged is {run.folder.name}, which is older: "
+        f"mend the cause and run the suite again, or judge that run by its folder, {run.folder}",
     )
 
 
@@ -203,7 +203,7 @@ def _find_absent(evidence: Evidence) -> list[Verdict]:
     present = {record.case.id for record in evidence.records}
     planned = [case for case in evidence.info.plan.cases if case not in present]
     skipped = {skip.id: f"skipped: {skip.reason}" for skip in evidence.info.plan.skipped}
-    gone = [
+    absent = [
         case
         for case in evidence.deltas
         if case not in present and case not in planned and _baseline_has(evidence, case)
@@ -215,7 +215,7 @@ def _find_absent(evidence: Evidence) -> list[Verdict]:
         for case in planned
     ] + [
         _case_verdict(evidence, case, "MISSING", "the baseline has it", skipped.get(case, "it is not in this run"))
-        for case in gone
+        for case in absent
     ]
 
 

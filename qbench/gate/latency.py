@@ -31,22 +31,22 @@ def needs_baseline(policy: GateSpec) -> bool:
 
 
 def _wants_latency(policy: GateSpec) -> bool:
-    written = [name for name in policy.model_fields_set if getattr(policy, name).model_fields_set]
-    return not written or "max_regression" in policy.latency.model_fields_set
+    sections = [name for name in policy.model_fields_set if getattr(policy, name).model_fields_set]
+    return not sections or "max_regression" in policy.latency.model_fields_set
 
 
 def count_sampled_rules(records: Sequence[Record], policy: GateSpec, baseline: Sequence[Record] = ()) -> int:
     """How many verdicts on these records will rest on samples and share one error: latency, promise, metric, and the
     metric against that of the baseline's records."""
-    held = {record.case.id for record in baseline if record.status == "ok" and record.accuracy is not None}
-    held = set() if policy.accuracy.allowed_regression is None else held
+    cases = {record.case.id for record in baseline if record.status == "ok" and record.accuracy is not None}
+    cases = set() if policy.accuracy.allowed_regression is None else cases
     measured = [record for record in records if record.status == "ok" and record.case.mode != "fp32"]
     promised = policy.latency.min_speedup is not None
     return sum(
         1
         + (promised and record.speedup is not None)
         + (record.accuracy is not None and record.accuracy.delta is not None)
-        + (record.accuracy is not None and record.case.id in held)
+        + (record.accuracy is not None and record.case.id in cases)
         for record in measured
     )
 
@@ -88,7 +88,7 @@ def _check_rerun(rule: Rule, rerun: Rerun, tolerance: float, updates: str) -> Ve
         analysis.slowdown,
         "  ".join(filter(None, parts)),
         level=analysis.level,
-        wanted="below",
+        side="below",
         degrees_of_freedom=analysis.pairs - 1,
     ).unless(analysis.doubt)
 
@@ -122,7 +122,7 @@ def _check_stored(
         return rule.verdict("INVALID", f"not comparable{why}", reason)
     text = _describe_stored(delta.base.speedup, record.speedup, delta.slowdown, tolerance) + why
     verdict = rule.compare_interval(
-        delta.slowdown, text, level=delta.level, wanted="below", degrees_of_freedom=delta.freedom
+        delta.slowdown, text, level=delta.level, side="below", degrees_of_freedom=delta.freedom
     )
     return verdict.unless(find_doubt(record.speedup, tolerance / 2, "half the tolerance"))
 
@@ -147,7 +147,7 @@ def check_speedup(evidence: Evidence, record: Record) -> Verdict | None:
         interval,
         f"{formatting.with_limits(interval)}  promised {promise:g}",
         level=speedup.level,
-        wanted="above",
+        side="above",
         degrees_of_freedom=speedup.processes - 1 if speedup.processes > 1 else None,
     )
     if verdict.outcome == "INCONCLUSIVE":

@@ -101,15 +101,15 @@ def junit(gated: Gated) -> str:
     )
     for verdict in gated.verdicts:
         case = ElementTree.SubElement(suite, "testcase", classname=clean(verdict.case), name=clean(verdict.rule))
-        said = clean(f"{verdict.text}  {verdict.place}")
+        message = clean(f"{verdict.text}  {verdict.place}")
         if verdict.outcome == "PASS":
-            ElementTree.SubElement(case, "system-out").text = said
+            ElementTree.SubElement(case, "system-out").text = message
             continue
         kind = "failure" if verdict.outcome == "FAIL" else "error"
         problem = ElementTree.SubElement(
             case, kind, type=verdict.outcome, message=clean(formatting.one_line(verdict.reason or ""))
         )
-        problem.text = said
+        problem.text = message
     ElementTree.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
 
@@ -127,8 +127,8 @@ def github(gated: Gated) -> str:
         file, _, line = verdict.place.rpartition(":")
         where = f"file={_property(file)},line={_property(line)}" if file and line.isdigit() else ""
         title = _property(f"qbench {verdict.outcome}: {verdict.case} {verdict.rule}")
-        said = _message(f"{verdict.text}\n{verdict.reason or ''}".rstrip())
-        lines.append(f"::{kind} {where}{',' if where else ''}title={title}::{said}")
+        message = _message(f"{verdict.text}\n{verdict.reason or ''}".rstrip())
+        lines.append(f"::{kind} {where}{',' if where else ''}title={title}::{message}")
     return "".join(f"{line}\n" for line in lines)
 
 

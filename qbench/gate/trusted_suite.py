@@ -14,26 +14,28 @@ from qbench.record.stored_run import StoredRun
 from qbench.suite import Suite, read
 
 
-def suite_to_open(run: StoredRun, suite: Suite, given: Path | None) -> Suite | NotRun:
+def suite_to_open(run: StoredRun, suite: Suite, explicit: Path | None) -> Suite | NotRun:
     """The suite whose data may be opened: ``suite``, as the run has it, where its data set is built in, else the one on
-    disk, ``given`` by the user or where the run says. ``NotRun`` with the reason where there is none."""
-    if suite.data.value is None and given is None:
+    disk, ``explicit`` by the user or where the run says. ``NotRun`` with the reason where there is none."""
+    if suite.data.value is None and explicit is None:
         return suite
-    file = given or Path(run.info.suite.file)
-    told = "the suite's data are opened only from a suite on this disk that says what the run says"
-    way_out = "name it with --suite" if given is None else "name the suite of this run with --suite"
+    file = explicit or Path(run.info.suite.file)
+    advice = "the suite's data are opened only from a suite on this disk that says what the run says"
+    way_out = "name it with --suite" if explicit is None else "name the suite of this run with --suite"
     if not file.is_file():
-        return NotRun(reason=f"{told}, and {file} is not there; {way_out}")
-    if given is None and came_with(run.folder, file):
-        return NotRun(reason=f"{told}, and {file} lies beside the run; {way_out} if you trust the Python that it names")
+        return NotRun(reason=f"{advice}, and {file} is not there; {way_out}")
+    if explicit is None and came_with(run.folder, file):
+        return NotRun(
+            reason=f"{advice}, and {file} lies beside the run; {way_out} if you trust the Python that it names"
+        )
     try:
         ours, bare = read(file, run.info.suite.overrides), read(file)
     except UsageError as error:
-        return NotRun(reason=f"{told}, and that cannot be read: {error}")
+        return NotRun(reason=f"{advice}, and that cannot be read: {error}")
     if ours.text != run.info.suite.text:
-        return NotRun(reason=f"{told}, and {file} has another text; {way_out}")
+        return NotRun(reason=f"{advice}, and {file} has another text; {way_out}")
     if ours.data != bare.data:
-        return NotRun(reason=f"{told}, and the run was made with --set on its data; write that into the suite")
+        return NotRun(reason=f"{advice}, and the run was made with --set on its data; write that into the suite")
     return ours
 
 

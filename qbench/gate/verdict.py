@@ -108,16 +108,16 @@ class Rule:
         text: str,
         *,
         level: float,
-        wanted: Literal["above", "below"],
+        side: Literal["above", "below"],
         degrees_of_freedom: int | None,
     ) -> Verdict:
         """The verdict on an interval: by the side of the threshold on which the whole of it lies."""
         assert self.threshold is not None
-        outcome = thresholds.decide(interval, self.threshold, wanted=wanted)
+        outcome = thresholds.decide(interval, self.threshold, wanted=side)
         p_value = thresholds.p_value_beyond(
             interval,
             self.threshold,
-            side="below" if wanted == "above" else "above",
+            side="below" if side == "above" else "above",
             level=level,
             degrees_of_freedom=degrees_of_freedom,
         )
@@ -150,5 +150,5 @@ class Rule:
 def _explain_undecided(test: NonInferiority, n: int) -> str:
     if test.delta.low is None:
         return "the examples support no interval"
-    needed = compare_text.would_decide(test, n)
-    return "the interval spans the margin" + (f"; {needed} would decide, there are {n:,}" if needed else "")
+    examples = compare_text.would_decide(test, n)
+    return "the interval spans the margin" + (f"; {examples} would decide, there are {n:,}" if examples else "")
