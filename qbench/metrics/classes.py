@@ -44,8 +44,8 @@ class ClassScore(WholeMetric):
         count = int(facts.max()) + 1
         right = np.bincount(labels[predicted == labels], minlength=count)
         expected = np.bincount(labels, minlength=count)
-        named = np.bincount(predicted, minlength=count)
-        below = {"f1": (expected + named) / 2, "precision": named, "recall": expected}[self.score]
+        predictions = np.bincount(predicted, minlength=count)
+        below = {"f1": (expected + predictions) / 2, "precision": predictions, "recall": expected}[self.score]
         each = right / np.maximum(below, 0.5)
         if self.only is not None:
             return float(each[self.only]) if self.only < count else 0.0

@@ -80,8 +80,8 @@ class RSquared(WholeMetric):
     def of_facts(self, facts: Array) -> float:
         """The coefficient; can be below 0. Where labels do not vary (in a resample) it is 1 without errors, else 0."""
         wrong, labels = facts[:, 0].sum(axis=0), facts[:, 1]
-        spread = np.square(labels - labels.mean(axis=0)).sum(axis=0)
-        share = np.divide(wrong, spread, out=(wrong > 0).astype(np.float64), where=spread > 0)
+        variation = np.square(labels - labels.mean(axis=0)).sum(axis=0)
+        share = np.divide(wrong, variation, out=(wrong > 0).astype(np.float64), where=variation > 0)
         return float(1 - share.mean())
 
 
@@ -107,8 +107,8 @@ class Spearman(WholeMetric):
     def of_facts(self, facts: Array) -> float:
         """The correlation of the mean ranks; the ranks of a resample are counted, not sorted."""
         ours, theirs = (_centred_ranks(column) for column in facts.T)
-        spread = np.sqrt(ours @ ours) * np.sqrt(theirs @ theirs)
-        return float(ours @ theirs / spread) if spread > 0 else 0.0
+        norms = np.sqrt(ours @ ours) * np.sqrt(theirs @ theirs)
+        return float(ours @ theirs / norms) if norms > 0 else 0.0
 
 
 def _centred_ranks(places: Array) -> Array:

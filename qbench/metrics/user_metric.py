@@ -64,8 +64,8 @@ class UserMetric(Metric):
         if not callable(function):
             raise EvaluateError(f"{self.file}: '{self.attribute}' is {type(function).__name__}, not a function")
         # Copies, so that a function that writes into its arguments changes nothing for the next one.
-        given = (outputs.copy(), reference.copy())
-        return self._check(user_code.call(function, *given, path=self.file, error=EvaluateError), len(outputs))
+        arguments = (outputs.copy(), reference.copy())
+        return self._check(user_code.call(function, *arguments, path=self.file, error=EvaluateError), len(outputs))
 
     def _check(self, result: Any, n: int) -> Array:
         try:
