@@ -70,11 +70,11 @@ def to_float32(module: nn.Module, name: str) -> str | None:
     if not others:
         return None
     kinds = ", ".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in others.values()}))
-    lost = [key for key, tensor in others.items() if not bool((tensor.float().to(tensor.dtype) == tensor).all())]
-    if lost:
+    bad = [key for key, tensor in others.items() if not bool((tensor.float().to(tensor.dtype) == tensor).all())]
+    if bad:
         raise ModelError(
-            f"{name}: its weights are {kinds}, and float32 does not hold the values of {len(lost)} of {len(others)} of "
-            f"them ({', '.join(lost[:3])}); qbench runs float32: call .float() on the network to round them"
+            f"{name}: its weights are {kinds}, and float32 does not hold the values of {len(bad)} of {len(others)} of "
+            f"them ({', '.join(bad[:3])}); qbench runs float32: call .float() on the network to round them"
         )
     module.float()
     return f"{name}: its {kinds} weights are held in float32, which is exact; it computes in float32"
@@ -84,8 +84,8 @@ def _other_precision(module: nn.Module) -> dict[str, Any]:
     """Its floating weights and buffers that are no float32, by name."""
     import torch
 
-    held = [*module.named_parameters(), *module.named_buffers()]
-    return {name: one for name, one in held if one.is_floating_point() and one.dtype != torch.float32}
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    return {name: tensor for name, tensor in tensors if tensor.is_floating_point() and tensor.dtype != torch.float32}
 
 
 def _forward(inner: Callable[..., Any], reference: ModelReference) -> Callable[..., Any]:
@@ -105,19 +105,19 @@ def _forward(inner: Callable[..., Any], reference: ModelReference) -> Callable[.
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         form = reference.inputs.get(parameter.name, InputForm())
-        given = parameter.name
+        argument = parameter.name
         if form.constant is not None:
-            given = f"_constant_{parameter.name}"
-            space[given] = _value(form.constant)
+            argument = f"_constant_{parameter.name}"
+            space[argument] = _value(form.constant)
         elif parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in reference.inputs:
             continue  # keeps its default; an array is given by position
         else:
             default = "" if parameter.default is parameter.empty else f"=_default_{parameter.name}"
             space[f"_default_{parameter.name}"] = parameter.default
             heads.append(f"{parameter.name}{default}")
-            given += _moved(form.axis)
-        arguments.append(given if parameter.kind is parameter.POSITIONAL_ONLY else f"{parameter.name}={given}")
-    for name in [one for one in reference.inputs if one not in names]:
+            argument += _moved(form.axis)
+        arguments.append(argument if parameter.kind is parameter.POSITIONAL_ONLY else f"{parameter.name}={argument}")
+    for name in [extra for extra in reference.inputs if extra not in names]:
         arguments.append(f"{name}=_constant_{name}")  # taken by its **kwargs
         space[f"_constant_{name}"] = _value(reference.inputs[name].constant)
     text = f"def forward({', '.join(heads)}):\n    return _output(_inner({', '.join(arguments)}), *_wanted)\n"
@@ -139,25 +139,25 @@ def _value(constant: Any) -> Any:
     return torch.tensor(constant) if isinstance(constant, list) else constant
 
 
-def _output(result: Any, wanted: str | int | None, axis: int) -> Any:
+def _output(result: Any, key: str | int | None, axis: int) -> Any:
     """The output that counts, its examples along axis 0."""
-    chosen = result if wanted is None else _chosen(result, wanted)
+    output = result if key is None else _chosen(result, key)
     if axis:
-        chosen = chosen[0] if isinstance(chosen, tuple | list) else chosen
+        output = output[0] if isinstance(output, tuple | list) else output
         for step in range(axis, 0, -1):
-            chosen = chosen.transpose(step - 1, step)
-    return chosen
+            output = output.transpose(step - 1, step)
+    return output
 
 
-def _chosen(result: Any, wanted: str | int) -> Any:
-    named = outputs_of(result)
-    if isinstance(wanted, int) and isinstance(result, tuple | list) and wanted < len(result):
-        return result[wanted]
-    if wanted in named:
-        return named[str(wanted)]
-    there = first_names(named, SHOWN) if named else f"{len(result)} without names, from 0" if _many(result) else ""
+def _chosen(result: Any, key: str | int) -> Any:
+    outputs = outputs_of(result)
+    if isinstance(key, int) and isinstance(result, tuple | list) and key < len(result):
+        return result[key]
+    if key in outputs:
+        return outputs[str(key)]
+    there = first_names(outputs, SHOWN) if outputs else f"{len(result)} without names, from 0" if _many(result) else ""
     has = f"it returns {there}" if there else f"it returns one {type(result).__name__}; remove `output`"
-    raise ModelError(f"the network has no output {wanted!r}; {has}")
+    raise ModelError(f"the network has no output {key!r}; {has}")
 
 
 def _many(result: Any) -> bool:
@@ -184,24 +184,24 @@ def _scripted(module: Any, reference: ModelReference) -> Any:
     require_known(reference.name, "input", reference.inputs, [argument.name for argument in arguments])
     outer = torch.nn.Module()
     outer.network = module
-    heads, given = ["self"], []
+    heads, inputs = ["self"], []
     for argument in arguments:
         form = reference.inputs.get(argument.name, InputForm())
         if form.constant is None and argument.has_default_value() and argument.name not in reference.inputs:
             continue  # a default of any type, which this text could not spell
         if form.constant is None:
             heads.append(f"{argument.name}: {argument.type.annotation_str}")
-            given.append(f"{argument.name}={argument.name}{_moved(form.axis)}")
+            inputs.append(f"{argument.name}={argument.name}{_moved(form.axis)}")
         else:
             is_tensor = isinstance(form.constant, list) or argument.type.annotation_str == "Tensor"
             if is_tensor:
                 outer.register_buffer(f"constant_{argument.name}", torch.tensor(form.constant))
-            given.append(f"{argument.name}={f'self.constant_{argument.name}' if is_tensor else repr(form.constant)}")
+            inputs.append(f"{argument.name}={f'self.constant_{argument.name}' if is_tensor else repr(form.constant)}")
     scripted = torch.jit.script(outer)
     back = "".join(f".transpose({step - 1}, {step})" for step in range(reference.output_axis, 0, -1))
     scripted.define(
         f"def forward({', '.join(heads)}):\n"
-        f"    return self.network({', '.join(given)}){_script_output(module, reference)}{back}\n"
+        f"    return self.network({', '.join(inputs)}){_script_output(module, reference)}{back}\n"
     )
     return scripted.eval()
 
@@ -209,15 +209,15 @@ def _scripted(module: Any, reference: ModelReference) -> Any:
 def _script_output(module: Any, reference: ModelReference) -> str:
     """The code that takes one output, by what the schema says that there is."""
     returned = module.forward.schema.returns[0].type
-    kind, wanted = returned.kind(), reference.output
-    if wanted is None:
+    kind, key = returned.kind(), reference.output
+    if key is None:
         return "[0]" if kind in ("TupleType", "ListType") and reference.output_axis else ""
     if kind == "DictType":
-        return f"[{wanted!r}]"
-    if isinstance(wanted, str) and kind == "TupleType":
+        return f"[{key!r}]"
+    if isinstance(key, str) and kind == "TupleType":
         names: Iterable[str] = getattr(returned, "field_names", lambda: ())() or ()
-        require_known(reference.name, "output", [wanted], list(names))
-        return f".{wanted}"
-    if isinstance(wanted, int) and kind in ("TupleType", "ListType"):
-        return f"[{wanted}]"
+        require_known(reference.name, "output", [key], list(names))
+        return f".{key}"
+    if isinstance(key, int) and kind in ("TupleType", "ListType"):
+        return f"[{key}]"
     raise ModelError(f"{reference.name}: the network returns one {returned.annotation_str}; remove `output`")

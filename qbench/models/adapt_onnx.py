@@ -58,7 +58,7 @@ def _without_branches(graph: Graph, example: Sequence[Any]) -> tuple[Graph, str 
     from qbench.quant.onnx.graph import branches, equivalence
 
     settled, sizes = graph.copy(), dict[str, tuple[int, ...]]()
-    taken = branches.take(settled)
+    removed = branches.take(settled)
     if branches.are_left(settled):
         sized = settled.copy()
         sizes = branches.declare_sizes(sized, dict(zip(graph.inputs, (array.shape for array in example), strict=False)))
@@ -66,7 +66,7 @@ def _without_branches(graph: Graph, example: Sequence[Any]) -> tuple[Graph, str 
             settled = sized
         else:
             sizes = {}
-    if not (taken or sizes):
+    if not (removed or sizes):
         return graph, None
     settled.drop_unused()
     try:
@@ -75,10 +75,10 @@ def _without_branches(graph: Graph, example: Sequence[Any]) -> tuple[Graph, str 
         return graph, None
     if before is not None and before.difference(settled):
         return graph, None
-    told = ", ".join(f"{name} {list(size)}" for name, size in sizes.items())
+    fixed = ", ".join(f"{name} {list(size)}" for name, size in sizes.items())
     return (
         settled,
-        f"it branches by the sizes of its inputs, so they are fixed at those of the data: {told}" if told else None,
+        f"it branches by the sizes of its inputs, so they are fixed at those of the data: {fixed}" if fixed else None,
     )
 
 
@@ -88,9 +88,9 @@ def _fix(graph: Graph, name: str, form: InputForm, model: str) -> None:
 
     body = graph.model.graph
     value = next(value_info for value_info in body.input if value_info.name == name)
-    wanted = np.asarray(form.constant)
-    array = wanted.astype(helper.tensor_dtype_to_np_dtype(_kind(value)))
-    if not np.array_equal(array, wanted):
+    constant = np.asarray(form.constant)
+    array = constant.astype(helper.tensor_dtype_to_np_dtype(_kind(value)))
+    if not np.array_equal(array, constant):
         raise ModelError(f"{model}: input '{name}' takes {array.dtype}, which does not hold {form.constant!r}")
     sizes = [dimension.dim_value for dimension in value.type.tensor_type.shape.dim]
     if array.ndim == 0 and value.type.tensor_type.HasField("shape"):
@@ -115,9 +115,9 @@ def _turn_input(graph: Graph, name: str, axis: int, model: str) -> None:
         raise ModelError(f"{model}: input '{name}' has {len(sizes)} axes, none is number {axis} (counted from 0)")
     inside = graph.fresh(f"{name}_turned")
     fp16.rename(graph.model.graph, {name: inside})
-    order = [axis, *(one for one in range(len(sizes)) if one != axis)]  # of the file's axes, in the new input
-    _declare(value, [sizes[one] for one in order])
-    back = [order.index(one) for one in range(len(sizes))]
+    order = [axis, *(other for other in range(len(sizes)) if other != axis)]  # of the file's axes, in the new input
+    _declare(value, [sizes[other] for other in order])
+    back = [order.index(other) for other in range(len(sizes))]
     graph.model.graph.node.insert(0, helper.make_node("Transpose", [name], [inside], name=inside, perm=back))
     graph.reindex()
 
@@ -127,26 +127,26 @@ def _keep_output(graph: Graph, reference: ModelReference) -> None:
     from onnx import helper
 
     names = list(graph.outputs)
-    wanted = names[0] if reference.output is None else reference.output
-    if isinstance(wanted, int):
-        if wanted >= len(names):
-            raise ModelError(f"{reference.name}: no output {wanted}; it has {len(names)}, counted from 0")
-        wanted = names[wanted]
-    require_known(reference.name, "output", [wanted], names)
+    output = names[0] if reference.output is None else reference.output
+    if isinstance(output, int):
+        if output >= len(names):
+            raise ModelError(f"{reference.name}: no output {output}; it has {len(names)}, counted from 0")
+        output = names[output]
+    require_known(reference.name, "output", [output], names)
     body = graph.model.graph
-    value = next(value_info for value_info in body.output if value_info.name == wanted)
-    kept = type(value)()
-    kept.CopyFrom(value)
+    value = next(value_info for value_info in body.output if value_info.name == output)
+    declaration = type(value)()
+    declaration.CopyFrom(value)
     del body.output[:]
     if axis := reference.output_axis:
-        sizes = list(kept.type.tensor_type.shape.dim)
+        sizes = list(declaration.type.tensor_type.shape.dim)
         if axis >= len(sizes):
-            raise ModelError(f"{reference.name}: output '{wanted}' has {len(sizes)} axes, none is number {axis}")
-        order = [axis, *(one for one in range(len(sizes)) if one != axis)]
-        kept.name = graph.fresh(f"{wanted}_turned")
-        _declare(kept, [sizes[one] for one in order])
-        body.node.append(helper.make_node("Transpose", [wanted], [kept.name], name=kept.name, perm=order))
-    body.output.append(kept)
+            raise ModelError(f"{reference.name}: output '{output}' has {len(sizes)} axes, none is number {axis}")
+        order = [axis, *(other for other in range(len(sizes)) if other != axis)]
+        declaration.name = graph.fresh(f"{output}_turned")
+        _declare(declaration, [sizes[other] for other in order])
+        body.node.append(helper.make_node("Transpose", [output], [declaration.name], name=declaration.name, perm=order))
+    body.output.append(declaration)
     graph.reindex()
 
 
@@ -155,14 +155,14 @@ def _drop_unread(graph: Graph) -> None:
     from qbench.quant.onnx.graph.graph import captured
 
     body = graph.model.graph
-    needed = {value.name for value in body.output}
-    kept = []
+    read_names = {value.name for value in body.output}
+    needed_nodes = []
     for node in reversed(body.node):
-        if needed & set(node.output):
-            kept.append(node)
-            needed |= {*node.input, *captured(node)}
+        if read_names & set(node.output):
+            needed_nodes.append(node)
+            read_names |= {*node.input, *captured(node)}
     del body.node[:]
-    body.node.extend(reversed(kept))
+    body.node.extend(reversed(needed_nodes))
     graph.reindex()
 
 

@@ -73,8 +73,8 @@ class BuiltIn:
     def arguments(self, shape: Sequence[int], classes: int | None) -> dict[str, int]:
         """Those of ``build`` that follow from an example's ``shape`` (channels, height, width) and from the number of
         classes; what the data does not tell is left to the default."""
-        told = {"channels": shape[0] if len(shape) == 3 else None, "classes": classes}
-        return {name: value for name in self.from_data if (value := told[name]) is not None}
+        facts = {"channels": shape[0] if len(shape) == 3 else None, "classes": classes}
+        return {name: value for name in self.from_data if (value := facts[name]) is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

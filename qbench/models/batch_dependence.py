@@ -97,15 +97,15 @@ def _is_random(network: Network, inputs: Inputs, together: Array) -> bool:
 def _cause(network: Network, inputs: int) -> str:
     """What does it and what to do: the layers that are known to, else what to look for."""
     if network.module is not None:
-        named = [
+        norms = [
             name or "the network itself"
             for name, layer in network.module.named_modules()
             if "BatchNorm" in type(layer).__name__ and getattr(layer, "running_mean", 0) is None
         ]
-        if named:
-            more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        if norms:
+            more = f" and {len(norms) - 3} more" if len(norms) > 3 else ""
             return (
-                f"{', '.join(named[:3])}{more} normalizes by the batch, since it has no running statistics; train with "
+                f"{', '.join(norms[:3])}{more} normalizes by the batch, since it has no running statistics; train with "
                 "track_running_stats=True (the default), or use GroupNorm or LayerNorm"
             )
     mixing = (

@@ -54,8 +54,8 @@ def outputs(network: Network, inputs: Inputs) -> Array:
 def hint(network: Network, raw: Inputs) -> str:
     """What to write in the suite where the network takes the examples once they stay whole numbers, or images once
     their channels stand on the other side; else nothing."""
-    if turned := _turned(network, raw):
-        return turned
+    if advice := _turned(network, raw):
+        return advice
     if not any(array.dtype.kind in "iu" for array in raw):
         return ""
     names = ", ".join(sorted({str(array.dtype) for array in raw}))
@@ -109,10 +109,10 @@ def _parameters(function: Any) -> tuple[Input, ...] | None:
 
 
 def _require_count(expected: Sequence[Input], inputs: Inputs) -> None:
-    needed = sum(not one.optional for one in expected)
-    if needed <= len(inputs) <= len(expected):
+    least = sum(not port.optional for port in expected)
+    if least <= len(inputs) <= len(expected):
         return
-    names = ", ".join(f"{one.name} (optional)" if one.optional else one.name for one in expected)
+    names = ", ".join(f"{port.name} (optional)" if port.optional else port.name for port in expected)
     gives = f"{len(inputs)} array{'s' * (len(inputs) != 1)}"
     raise Misfit(
         f"it has {len(expected)} input{'s' * (len(expected) != 1)} ({names}), but the data gives {gives}; give one "
@@ -123,9 +123,9 @@ def _require_count(expected: Sequence[Input], inputs: Inputs) -> None:
 
 def _require_types(expected: Sequence[Input], inputs: Inputs) -> None:
     wrong = [
-        f"its input '{one.name}' takes {one.type}, the data gives {array.dtype}"
-        for one, array in zip(expected, inputs, strict=False)
-        if one.type is not None and one.type != str(array.dtype)
+        f"its input '{port.name}' takes {port.type}, the data gives {array.dtype}"
+        for port, array in zip(expected, inputs, strict=False)
+        if port.type is not None and port.type != str(array.dtype)
     ]
     if wrong:
         raise Misfit("; ".join(wrong))
@@ -167,11 +167,11 @@ def _of_torch(network: Network, inputs: Inputs) -> Array:
 
 
 def _no_tensor(result: Any) -> str:
-    named = list(adapt.outputs_of(result))
-    if named:
+    keys = list(adapt.outputs_of(result))
+    if keys:
         return (
-            f"the network returns a {type(result).__name__} with {', '.join(named)}; say which of them counts: write "
-            f"`output: {named[0]}` beside the model's name"
+            f"the network returns a {type(result).__name__} with {', '.join(keys)}; say which of them counts: write "
+            f"`output: {keys[0]}` beside the model's name"
         )
     return f"the network returns {type(result).__name__}; expected a tensor, or a tuple that starts with one"
 

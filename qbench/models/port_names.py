@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from qbench.errors import ModelError
 
 
-def require_known(model: str, what: str, wanted: Iterable[str], names: Sequence[str]) -> None:
+def require_known(model: str, what: str, chosen_names: Iterable[str], names: Sequence[str]) -> None:
     """Raises ``ModelError`` for the first wanted name that the network does not have, with a near match."""
-    for name in wanted:
+    for name in chosen_names:
         if name in names:
             continue
         near = difflib.get_close_matches(name, names, n=1)

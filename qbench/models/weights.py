@@ -151,8 +151,8 @@ def _read_torch(path: Path) -> Any:
     except DAMAGE as error:
         if out_of_memory(error):
             raise
-        said = str(error).partition("\n")[0]
-        raise ModelError(f"{path}: cannot read these weights, the file is damaged: {said}") from error
+        cause = str(error).partition("\n")[0]
+        raise ModelError(f"{path}: cannot read these weights, the file is damaged: {cause}") from error
 
 
 def _refused_in(error: pickle.UnpicklingError) -> str:
