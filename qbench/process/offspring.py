@@ -55,18 +55,18 @@ class Offspring:
                 os.write(self.reaper.stdin.fileno(), f"{sign}{group}\n".encode())
 
 
-_known: Offspring | None = None
+_current: Offspring | None = None
 
 
 def offspring() -> Offspring:
     """That of this process; the process that ends it is started the first time."""
-    global _known
+    global _current
     with _lock:
-        if _known is None or _known.owner != os.getpid():
+        if _current is None or _current.owner != os.getpid():
             folder, mark = Path(multiprocessing.util.get_temp_dir()), secrets.token_hex(16)
-            _known = Offspring(folder=folder, mark=mark, reaper=_start(folder, mark), owner=os.getpid())
-            atexit.register(_known.end)
-        return _known
+            _current = Offspring(folder=folder, mark=mark, reaper=_start(folder, mark), owner=os.getpid())
+            atexit.register(_current.end)
+        return _current
 
 
 def _start(folder: Path, mark: str) -> subprocess.Popen[bytes] | None:

@@ -203,8 +203,8 @@ class Worker:
         a child that died or that took too long."""
         ended = False
         while True:
-            left = deadline - time.monotonic()
-            events = {key.fileobj: mask for key, mask in self._selector.select(min(max(left, 0.0), _LOOK_SECONDS))}
+            remaining = deadline - time.monotonic()
+            events = {key.fileobj: mask for key, mask in self._selector.select(min(max(remaining, 0.0), _LOOK_SECONDS))}
             if self._output in events:
                 self._read_output()
             if events.get(self._connection, 0) & event:
@@ -213,7 +213,7 @@ class Worker:
                 raise self._died()
             # One more look: what it sent before it ended is still to be read.
             ended = self._process.sentinel in events or not self._process.is_alive()
-            if left <= 0 and not ended:
+            if remaining <= 0 and not ended:
                 self._kill()
                 raise WorkerError(
                     f"took longer than {self._limits.seconds:g} s and was stopped; "

@@ -26,14 +26,14 @@ _SWEEPS, _BETWEEN_SECONDS = 40, 0.05  # a killed process is gone within millisec
 _TRACKER = b"multiprocessing.resource_tracker"
 
 
-def main(told: IO[str], folder: Path, mark: str) -> None:
-    """Waits until ``told`` ends, then kills every group it named and every process with the mark, and removes the
+def main(messages: IO[str], folder: Path, mark: str) -> None:
+    """Waits until ``messages`` ends, then kills every group it named and every process with the mark, and removes the
     folder of a qbench that was killed."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the end of qbench is its only end
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     groups: set[int] = set()
     by_itself = False
-    for line in told:
+    for line in messages:
         by_itself = line == ENDING
         with contextlib.suppress(ValueError):  # the last line of a killed qbench can be cut
             (groups.add if line.startswith("+") else groups.discard)(int(line[1:]))
