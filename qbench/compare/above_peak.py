@@ -33,8 +33,14 @@ def describe(record: Record) -> str | None:
 
 
 def warnings(records: Iterable[Record]) -> Iterator[str]:
-    """One sentence for each case that is faster than possible."""
-    for record in records:
+    """One sentence for each case that is faster than possible, and one where the peak proves nothing."""
+    known = list(records)
+    if any(record.roofline is not None and record.roofline.peak_shared for record in known):
+        yield (
+            "the peak of this core was measured while the host shared it, so it is too low and every share of it too "
+            "high: remove the folder peak in the cache (qbench doctor says where), and run again"
+        )
+    for record in known:
         if is_impossible(record) and record.roofline is not None and record.roofline.peak_fraction is not None:
             yield (
                 f"{record.case.id} reads {formatting.share(record.roofline.peak_fraction, 0)} of the int8 peak of this "

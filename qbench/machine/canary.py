@@ -8,11 +8,14 @@ The arithmetic is numpy's exponential of 1,024 floats: a polynomial in registers
 Other work tells less of a neighbour (times alone and beside one, 2-vCPU KVM guest): exponential x 1.56, a loop in
 Python x 1.60, products of numbers x 1.65, a product of 64 x 64 matrices x 1.12, a hash x 1.10.
 
-A reading is disturbed from ``DISTURBED`` times the calm level on. That lies in the valley between two states: of 16,700
+A reading is disturbed from ``DISTURBED`` times the calm level on. That lies in the valley between two states: of 8,142
 readings there (``python tests/benchmarks/canary.py states RUN``), as multiples of the calm level,
 
-    up to 1.12    64 %       1.12 to 1.20   0.3 %      1.20 to 1.30   0.2 %      1.30 to 1.40   0.6 %
-    1.40 to 1.80  33 %       above 1.80       2 %
+    up to 1.04      43.4 %      1.08 to 1.20   0.3 %      1.40 to 1.60   21.5 %
+    1.04 to 1.08    20.1 %      1.20 to 1.30   0.2 %      1.60 to 1.80   11.7 %
+                                1.30 to 1.40   1.6 %      above 1.80      1.3 %
+
+Loops on the guest's other core, or on the same one, change nothing in that (``canary.py neighbours``).
 
 A clock that is lowered by a fifth or more reads like a neighbour: either way the core did less than it can. Where every
 reading is disturbed, only an earlier one of the same machine can show it (``known_ns``); without one they are one state

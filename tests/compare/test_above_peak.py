@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from made_records import fp32, int8
 
@@ -11,8 +13,6 @@ from qbench.record.schema import Record, Roofline
 
 def roofed(record: Record, fraction: float | None, shared: bool | None = False) -> Record:
     """The record with that share of its core's peak."""
-    from dataclasses import replace
-
     return replace(record, roofline=Roofline(macs=1000, peak_fraction=fraction, peak_shared=shared))
 
 
@@ -40,3 +40,9 @@ def test_each_impossible_case_is_warned_of_by_name() -> None:
     """One sentence for each, and none for the rest."""
     (sentence,) = above_peak.warnings([roofed(int8(), 1.34), roofed(fp32(), 1.34), int8()])
     assert sentence.startswith("net/static/onednn/t1/b1 reads 134 % of the int8 peak")
+
+
+def test_a_peak_that_proves_nothing_is_warned_of_once() -> None:
+    """What to do stands in the sentence; no case is called impossible by such a peak."""
+    (sentence,) = above_peak.warnings([roofed(int8(), 1.34, True), roofed(fp32(), 0.5, True)])
+    assert sentence.startswith("the peak of this core was measured while the host shared it")

@@ -91,6 +91,12 @@ def test_p50_is_that_of_all_blocks_where_too_few_are_undisturbed() -> None:
     assert estimates.latency(samples_of([False] * 10 + [True] * 20)).p50_from == "undisturbed"
 
 
+def test_a_series_that_is_short_but_undisturbed_is_that_of_undisturbed_blocks() -> None:
+    """The sequential protocol has a single block: where both of its readings are calm, nothing was left out."""
+    assert estimates.latency(samples_of([False], calls=100)).p50_from == "undisturbed"
+    assert estimates.latency(samples_of([True], calls=100), CALM).p50_from == "all"
+
+
 def test_what_was_not_read_is_null() -> None:
     """Samples from before there was a canary: p50 is that of all calls, and how much was shared is not known."""
     old = samples_of([False, True] * 10)
