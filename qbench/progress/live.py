@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from qbench.progress.forecast import Forecast
 from qbench.progress.terminal import CONTROL
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ class Silent:
 
     def note(self, text: str) -> None:
         """Something that a reader must know now."""
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """This is a run, and its stages will take so long, as far as that is known."""
+
+    def reach(self, share: float) -> None:
+        """The stage as a whole is that far, 0 to 1: where its steps do not tell, being of unequal length."""
 
     def __enter__(self) -> Silent:
         return self
@@ -52,12 +59,15 @@ class Lines(Silent):
         self._total: int | None = None
         self._done = 0
         self._last = clock()
+        self._forecast = Forecast(clock)
+        self._left = ""
 
     def stage(self, name: str, total: int | None) -> None:
         """Begins a stage; its first line comes with its first step."""
         with self._lock:
             self._name, self._total, self._done = name, total, 0
             self._last = self._clock()
+            self._forecast.begin(name)
 
     def advance(self, text: str, share: float | None = None) -> None:
         """Writes ``build 3/24 text``, or ``build 3/24 text (15 %)`` for a step in hand."""
@@ -65,18 +75,33 @@ class Lines(Silent):
             now = self._clock()
             if share is None:
                 self._done += 1
+                _count(self._forecast, self._name, self._done, self._total)
             elif now - self._last < _PLAIN_SECONDS:
                 return
             self._last = now
             number = self._done if share is None else self._done + 1
             of = "" if self._total is None else f"/{self._total}"
             tail = "" if share is None else f" ({share:.0%})".replace("%", " %")
-            self._write(f"{self._name} {number}{of} {text}{tail}")
+            self._write(f"{self._name} {number}{of} {text}{tail}{self._say_left()}")
 
     def note(self, text: str) -> None:
         """Writes the note on a line of its own."""
         with self._lock:
             self._write(text)
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """Lines end with what is left, each time that is another."""
+        with self._lock:
+            self._forecast.expect(seconds)
+
+    def reach(self, share: float) -> None:
+        """Counts for what is left."""
+        with self._lock:
+            self._forecast.reach(share, self._name)
+
+    def _say_left(self) -> str:
+        before, self._left = self._left, self._forecast.text()
+        return f"; {self._left}" if self._left and self._left != before else ""
 
     def _write(self, line: str) -> None:
         self._stream.write(line + "\n")
@@ -84,9 +109,9 @@ class Lines(Silent):
 
 
 class Bars(Silent):
-    """Progress as one bar per stage, with the elapsed time, drawn by rich."""
+    """Progress as one bar per stage, with the elapsed time and what is left, drawn by rich."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         # Imported here: rich's progress costs 50 ms that no other command need pay.
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -97,7 +122,7 @@ class Bars(Silent):
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[left]}{task.description}", markup=False),
         )
         # The bars are drawn with escape sequences, which a plain stream would show as text.
         self._console = Console(file=getattr(stream, "stream", stream), markup=False, highlight=False, emoji=False)
@@ -105,29 +130,49 @@ class Bars(Silent):
         self._lock = threading.Lock()
         self._task: TaskID | None = None
         self._done = 0
+        self._name = ""
+        self._total: int | None = None
+        self._forecast = Forecast(clock)
 
     def stage(self, name: str, total: int | None) -> None:
         """Ends the bar of the stage before and begins a new one."""
         with self._lock:
             self._finish()
-            self._done = 0
-            self._task = self._bars.add_task("", total=total, stage=name)
+            self._name, self._total, self._done = name, total, 0
+            self._forecast.begin(name)
+            self._task = self._bars.add_task("", total=total, stage=name, left=self._say_left())
 
     def advance(self, text: str, share: float | None = None) -> None:
         """Moves the bar of the stage and shows the text beside it."""
         with self._lock:
             if share is None:
                 self._done += 1
+                _count(self._forecast, self._name, self._done, self._total)
             if self._task is not None:
-                self._bars.update(self._task, completed=self._done + (share or 0.0), description=_plain(text))
+                reached = self._done + (share or 0.0)
+                self._bars.update(self._task, completed=reached, description=_plain(text), left=self._say_left())
 
     def note(self, text: str) -> None:
         """Prints the note above the bars, as one line: what is to be copied must not be cut at the terminal's width."""
         self._bars.print(_plain(text), style="yellow", soft_wrap=True)
 
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """Beside the bar in hand stands what is left."""
+        with self._lock:
+            self._forecast.expect(seconds)
+
+    def reach(self, share: float) -> None:
+        """Counts for what is left."""
+        with self._lock:
+            self._forecast.reach(share, self._name)
+
+    def _say_left(self) -> str:
+        left = self._forecast.text()
+        return f"{left} · " if left else ""
+
     def _finish(self) -> None:
         if self._task is not None:
-            self._bars.update(self._task, description="")
+            self._bars.update(self._task, description="", left="")
             self._bars.stop_task(self._task)
 
     def __enter__(self) -> Bars:
@@ -140,6 +185,12 @@ class Bars(Silent):
         with self._lock:
             self._finish()
         self._bars.stop()
+
+
+def _count(forecast: Forecast, stage: str, done: int, total: int | None) -> None:
+    """Tells how far finished steps bring a stage."""
+    if total:
+        forecast.reach(done / total, stage)
 
 
 def _plain(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,12 @@ class Progress(Protocol):
 
     def note(self, text: str) -> None:
         """Something that the user should know."""
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """What the stages of this run will take, as far as earlier runs tell."""
+
+    def reach(self, share: float) -> None:
+        """The stage as a whole is that far, 0 to 1: told where its steps do not."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from qbench.run.build_stage import build_variants
 from qbench.run.context import Progress, RunContext, now, open_context
 from qbench.run.diagnostics import keep_flip_images, keep_layer_numbers, warn_of_guessing
 from qbench.run.evaluate_stage import evaluate
+from qbench.run.expected_time import expect_seconds
 from qbench.run.measure_stage import make_record, measure
 from qbench.run.metric_choice import recall_metric
 from qbench.run.prepare_stage import prepare
@@ -88,6 +89,7 @@ def open_run(
     jobs = jobs or len(fingerprint.allowed_cores())
     context = open_context(suite, plan, directory, cache=cache, cores=cores, jobs=jobs, progress=progress)
     directory.write_info(suite, plan, recall_metric(suite, directory.records()), started=context.started)
+    progress.expect(expect_seconds(directory.path.parent, suite, cases=len(context.tracker.open_cases())))
     return context
 
 

@@ -71,6 +71,12 @@ class Quiet:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def expect(self, seconds: dict[str, float]) -> None:
+        pass
+
+    def reach(self, share: float) -> None:
+        pass
+
 
 def outcomes(network: str, cells: list[str], *, jobs: int) -> dict[str, dict]:
     """``mode/backend`` -> what came of it, for cells of one network."""

@@ -66,6 +66,45 @@ def test_lines_at_most_one_a_second_about_a_step_in_hand() -> None:
     ]
 
 
+def test_lines_say_what_is_left_where_it_changes() -> None:
+    """Once a run says what its stages take: behind a line, and not again while it is the same."""
+    stream, clock = io.StringIO(), Clock()
+    progress = Lines(stream, clock)
+    progress.expect({"build": 100.0, "evaluate": 10.0, "measure": 200.0})
+    progress.stage("build", 4)
+    for number in range(1, 4):
+        clock.now = number * 25.0
+        progress.advance(f"v{number}")
+    assert stream.getvalue().splitlines() == [
+        "build 1/4 v1; about 5 min left",
+        "build 2/4 v2; about 4 min left",
+        "build 3/4 v3",
+    ]
+
+
+def test_a_stage_of_unequal_steps_says_how_far_it_is() -> None:
+    """Cases of one race end together: their number tells nothing, ``reach`` does."""
+    stream, clock = io.StringIO(), Clock()
+    progress = Lines(stream, clock)
+    progress.expect({})
+    progress.stage("measure", 10)
+    clock.now = 60.0
+    progress.reach(0.25)
+    progress.advance("screening 12 cases", 0.25)
+    assert stream.getvalue() == "measure 1/10 screening 12 cases (25 %); about 3 min left\n"
+
+
+def test_bars_show_what_is_left() -> None:
+    """Beside the bar of the stage in hand."""
+    stream, clock = Terminal(), Clock()
+    with Bars(stream, clock) as progress:
+        progress.expect({"build": 100.0, "evaluate": 10.0, "measure": 200.0})
+        progress.stage("build", 4)
+        progress.reach(0.1)
+        progress.advance("v1")
+    assert "about 5 min left" in stream.getvalue()
+
+
 def test_lines_never_drop_a_note() -> None:
     """A note is what a reader must know, so it comes at once."""
     stream, clock = io.StringIO(), Clock()

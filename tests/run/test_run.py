@@ -75,6 +75,12 @@ class Heard:
     def note(self, text):
         self.notes.append(text)
 
+    def expect(self, seconds):
+        self.expected = seconds
+
+    def reach(self, share):
+        pass
+
 
 @pytest.fixture
 def folder(tmp_path):
