@@ -29,7 +29,7 @@ def find_undisturbed(readings: Nanoseconds, calm_ns: float) -> NDArray[np.bool_]
 
 def select_calls(samples: Samples, known_ns: float | None = None) -> NDArray[np.bool_] | None:
     """Which calls lie in undisturbed blocks; None where that is not known, or where these are too few for a median:
-    not all, and fewer than ``LEAST_BLOCKS`` or in a single one of several processes."""
+    not all, and fewer than ``LEAST_BLOCKS``."""
     blocks = np.unique(samples.block)
     calm_ns = calm_level(samples.canary_ns, known_ns)
     if calm_ns is None or not len(blocks) or len(samples.canary_ns) != len(blocks):
@@ -37,8 +37,4 @@ def select_calls(samples: Samples, known_ns: float | None = None) -> NDArray[np.
     calm = find_undisturbed(samples.canary_ns, calm_ns)
     if calm.sum() < min(LEAST_BLOCKS, len(blocks)):
         return None
-    if len(samples.process) == len(blocks):
-        everywhere, here = (len(np.unique(processes)) for processes in (samples.process, samples.process[calm]))
-        if everywhere > 1 and here == 1:
-            return None
     return calm[np.searchsorted(blocks, samples.block)]

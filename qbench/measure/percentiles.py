@@ -86,6 +86,17 @@ def percentile(calls: NDArray[np.float64], groups: Sequence[NDArray[np.float64]]
     return Interval(value=value, low=min(least, value * math.exp(-apart)), high=max(greatest, value * math.exp(apart)))
 
 
+def widen_by_spread(interval: Interval) -> Interval:
+    """Limits of one process, wide enough for how processes are known to differ; none stay none."""
+    from scipy.special import stdtrit
+
+    apart = math.exp(float(stdtrit(SPREAD_FREEDOM, (1 + LEVEL) / 2)) * SPREAD)
+    low, high = interval.low, interval.high
+    return Interval(
+        value=interval.value, low=None if low is None else low / apart, high=None if high is None else high * apart
+    )
+
+
 def worth_of(calls: NDArray[np.float64], value: float) -> float:
     """How many independent calls these are worth where it is asked which are longer than ``value``."""
     sizes = (intervals.effective_size(ranks(calls)), intervals.effective_size(calls > value))
