@@ -52,6 +52,16 @@ class Find:
     trace: str
 
 
+@dataclass
+class _Allowed:
+    """What the attempt that runs may still take; None while none runs, or once it was told to stop."""
+
+    seconds: float | None = None
+
+
+_allowed = _Allowed()
+
+
 def main(fuzzer: Fuzzer) -> int:
     """Runs examples until the time or their number is up; the exit code is 1 where something was found."""
     options = _options(fuzzer.name)
@@ -117,25 +127,32 @@ def _tried(fuzzer: Fuzzer, files: Files, number: int) -> tuple[str, Find | None]
     return "ok", None
 
 
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    """Raises ``Hang`` in the attempt that runs, once; a signal that comes later says nothing."""
+    seconds, _allowed.seconds = _allowed.seconds, None
+    if seconds is not None:
+        raise Hang(f"not done after {seconds:g} s of CPU time, or {10 * seconds:g} s by the clock")
+
+
 @contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
     """Raises ``Hang`` inside after so many seconds of this process's own time, or ten times as many by the clock: what
-    waits uses no time, and a busy machine makes no hang."""
-    timers = {signal.ITIMER_PROF: (signal.SIGPROF, seconds), signal.ITIMER_REAL: (signal.SIGALRM, 10 * seconds)}
+    waits uses no time, and a busy machine makes no hang.
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise Hang(f"not done after {seconds:g} s of CPU time, or {10 * seconds:g} s by the clock")
-
-    before = {number: signal.signal(number, stop) for number, _ in timers.values()}
-    for timer, (_, limit) in timers.items():
-        signal.setitimer(timer, limit)
+    The handlers stay: by default either signal ends a process without a word, and one of the two, or one that another
+    thread was chosen for, can come after the attempt.
+    """
+    for number in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(number, _stop)
+    _allowed.seconds = seconds
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
     try:
         yield
     finally:
-        for timer in timers:
+        _allowed.seconds = None
+        for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL):
             signal.setitimer(timer, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _signature(error: BaseException) -> str:
