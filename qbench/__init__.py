@@ -15,6 +15,7 @@ The way of the data through the rooms:
     run         the story: prepare, build, evaluate, measure, record
     compare     baseline + contender records -> deltas with intervals
     report      records -> tables, plots, one HTML file
+    decide      records + samples + the suite's rules -> what to ship, per setting
     gate        deltas + policy -> verdicts and an exit code
     cli         one module per subcommand; the only place that prints
 

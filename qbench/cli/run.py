@@ -80,19 +80,23 @@ def _write_report(result: RunResult, progress: Silent) -> tuple[Path | None, flo
 
 def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, float], *, wide: bool) -> None:
     """The answer, the table, what failed or was skipped, warnings, the report's path, and last where the time went."""
+    from qbench.decide import decision
+    from qbench.decide import text as decide_text
     from qbench.record.stored_run import read_run
-    from qbench.report import build, recommendation, terminal, text
+    from qbench.report import build, terminal, text
     from qbench.run import text as run_text
 
     run, width = read_run(result.folder), terminal_width()
     judged = build.judge(run)
+    decisions = decision.decide(judged)
     answers = [
-        f"{text.answer_name(answer.setting, run.info)}: {answer.headline} {text.facts(answer, judged)}".rstrip()
-        for answer in recommendation.answers(judged)
+        line
+        for answer in decisions
+        for line in decide_text.lines(answer, judged, text.answer_name(answer.setting, run.info))
     ]
     for line in (*answers, *([] if run.info.quick is None else [run.info.quick.text])):
         print(terminal.wrap(line, width, indent="  "))
-    if table := terminal.draw(judged, terminal.rule(judged), width=width, wide=wide):
+    if table := terminal.draw(judged, terminal.rule(judged, decisions), width=width, wide=wide):
         print(f"\n{table}\n")
     warnings = (*run_text.warnings(result.records), *(f"warning: {warning}" for warning in judged.warnings()))
     for line in (*run_text.problems(result.records), *warnings):

@@ -1,5 +1,17 @@
 """What is measured -> what is shipped, per model, threads and batch size; pure, and nothing else decides.
 
-cases      the settings of a run, and what a case is
-qualify    every limit of the suite held against a case, by the gate's own tests
+cases                the settings of a run, and what a case is
+qualify              every limit of the suite held against a case, by the gate's own tests
+judged               what a decision rests on: records, limits, the suite's rules, readers of what is stored
+paired_times         how much longer one case takes than another, by the strongest evidence
+objective            what is minimized: time, bytes, the first call, memory
+accuracy_difference  how two variants differ on the same examples
+rank                 the tie, and what is preferred among the tied
+choose               filter, hold against fp32, rank
+probability          how probable it is that the pick is the best
+sensitivity          what would change the choice
+reasons              why each other case is not it
+notes                doubts, and what would decide
+decision             one decision for each setting
+text                 a decision in words
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from qbench.compare import int8_share
 from qbench.record.schema import Record
 
 
@@ -48,9 +49,9 @@ def is_int8(record: Record) -> bool:
 
 
 def runs_in_int8(record: Record) -> bool:
-    """Whether any multiply-accumulate of the artifact is seen to run in int8."""
+    """Whether any multiply-accumulate of the artifact is seen to run in int8, and it is not fp32 in effect."""
     coverage = record.artifact.coverage if record.artifact else None
-    if coverage is None:
+    if coverage is None or int8_share.is_fp32_in_effect(record):
         return False
     return coverage.layers_int8 > 0 if coverage.macs_int8 is None else coverage.macs_int8 > 0
 

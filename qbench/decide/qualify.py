@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qbench import formatting
-from qbench.compare import compare, int8_share, text
+from qbench.compare import above_peak, compare, int8_share, text
 from qbench.compare.speedup_doubt import find_doubt, room_to_promise
 from qbench.decide import cases
 from qbench.record.schema import Record
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from qbench.suite.settings import DecideSpec, GateSpec
-
-# The peak is measured on large products and may be understated by some per cent; more than this is no measurement.
-MOST_OF_PEAK = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +132,9 @@ def _check_case(
         yield _check_latency(record, decide.max_latency)
     if decide.max_memory is not None:
         yield _check_memory(record, decide.max_memory)
-    if (share := _share_of_peak(record)) is not None and share > MOST_OF_PEAK:
-        text = f"faster than this core can be: {share:.2f} times its measured peak"
-        yield LimitCheck(limit="peak", outcome="FAIL", text=text)
+    if above_peak.is_impossible(record) and record.roofline is not None:
+        share = formatting.share(record.roofline.peak_fraction, 0)
+        yield LimitCheck(limit="peak", outcome="FAIL", text=f"faster than this core can be: {share} of its int8 peak")
 
 
 def _check_int8(record: Record) -> LimitCheck:
@@ -210,7 +207,3 @@ def _check_memory(record: Record, most: float) -> LimitCheck:
     resident = memory.loaded_rss_bytes if memory.peak_rss_bytes is None else memory.peak_rss_bytes
     shown = f"{formatting.size(resident)} resident, at most {formatting.size(int(most))}"
     return make(outcome="PASS" if resident <= most else "FAIL", text=shown)
-
-
-def _share_of_peak(record: Record) -> float | None:
-    return None if record.roofline is None else record.roofline.peak_fraction

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from qbench import formatting
 from qbench.compare import compare
 from qbench.compare.compare import Delta
+from qbench.decide import decision
+from qbench.decide import judged as judging
+from qbench.decide.judged import Judged, Rules
 from qbench.errors import QbenchError, SuiteError
 from qbench.files import atomic
 from qbench.machine import fingerprint
 from qbench.record.stored_run import StoredRun, read_run
-from qbench.report import flips, html, recommendation, table
+from qbench.report import flips, html, table
 from qbench.report.page import page
-from qbench.report.recommendation import Judged
 from qbench.report.summary import summary
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     """
     run = read_run(folder)
     judged = judge(run)
-    found = recommendation.answers(judged)
+    found = decision.decide(judged)
     changes = flips.of_run(run)
     deltas = None if other is None else compared(read_run(other), run)
     shown = page(run, judged, found, changes, deltas, "" if other is None else other.name)
@@ -51,19 +53,20 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
 
 
 def judge(run: StoredRun) -> Judged:
-    """The run's records with their accuracy tests at the margin of its own suite."""
-    return recommendation.judge(run.records, run.info.metric, margin(run), run.pairs)
+    """The run's records, held against the rules of its own suite."""
+    return judging.judge(run.records, run.info.metric, rules_of(run), run.pairs, samples=run.samples, values=run.values)
 
 
-def margin(run: StoredRun) -> float | None:
-    """The accuracy margin of the run's suite; None where this qbench cannot read that suite."""
+def rules_of(run: StoredRun) -> Rules | None:
+    """What the run's suite asks for; None where this qbench cannot read that suite."""
     from qbench import suite as suites
 
     stored = run.info.suite
     try:
-        return suites.parse(stored.text, file=stored.file, overrides=stored.overrides, stored=True).gate.accuracy.margin
+        suite = suites.parse(stored.text, file=stored.file, overrides=stored.overrides, stored=True)
     except SuiteError:
         return None
+    return Rules(gate=suite.gate, decide=suite.decide, precision=suite.measure.precision)
 
 
 def compared(base: StoredRun, contender: StoredRun) -> Sequence[Delta]:

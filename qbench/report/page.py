@@ -10,6 +10,9 @@ from typing import Any
 from qbench import formatting
 from qbench.compare import host_share
 from qbench.compare.compare import Delta
+from qbench.decide import text as decide_text
+from qbench.decide.decision import Decision
+from qbench.decide.judged import Judged
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
 from qbench.record.stored_run import RunInfo, StoredRun
@@ -19,7 +22,6 @@ from qbench.report import measurement_table as details
 from qbench.report.figures import Figure
 from qbench.report.flip_gallery import Gallery, gallery
 from qbench.report.flips import CaseFlips
-from qbench.report.recommendation import Answer, Judged
 from qbench.report.summary import warnings
 
 CONTROL = (
@@ -110,7 +112,7 @@ class Page:
 def page(
     run: StoredRun,
     judged: Judged,
-    found: Sequence[Answer],
+    found: Sequence[Decision],
     changes: Sequence[CaseFlips] = (),
     deltas: Sequence[Delta] | None = None,
     compared_with: str = "",
@@ -168,17 +170,18 @@ def _counts(run: StoredRun) -> str:
     return ", ".join(f"{counts[status]} {status}" for status in ("ok", "failed", "skipped") if counts[status]) or "none"
 
 
-def _card(answer: Answer, judged: Judged, info: RunInfo) -> Card:
+def _card(decision: Decision, judged: Judged, info: RunInfo) -> Card:
+    points = decide_text.points(decision)
     return Card(
-        title=text.answer_name(answer.setting, info),
-        verdict=answer.verdict,
-        headline=answer.headline,
-        facts=text.facts(answer, judged),
-        notes=answer.notes if info.quick is None else (info.quick.text, *answer.notes),
+        title=text.answer_name(decision.setting, info),
+        verdict=decision.verdict,
+        headline=decision.headline,
+        facts=decide_text.facts(decision, judged),
+        notes=points if info.quick is None else (info.quick.text, *points),
     )
 
 
-def _sections(judged: Judged, found: Sequence[Answer]) -> Iterable[Section]:
+def _sections(judged: Judged, found: Sequence[Decision]) -> Iterable[Section]:
     picks = {one.setting: one.pick.case.id for one in found if one.pick is not None and one.verdict == "ship"}
     for setting in recommendation.settings(judged.records):
         records = recommendation.of_setting(setting, judged.records)

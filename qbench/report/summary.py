@@ -8,6 +8,9 @@ from qbench import formatting
 from qbench.compare import above_peak, host_share
 from qbench.compare import text as compare_text
 from qbench.compare.compare import Delta
+from qbench.decide import text as decide_text
+from qbench.decide.decision import Decision
+from qbench.decide.judged import Judged
 from qbench.evaluate import constant_answer, runtime_difference
 from qbench.progress.table import TextTable
 from qbench.quant.analysis import input_drift
@@ -15,13 +18,12 @@ from qbench.quant.artifacts import coverage
 from qbench.record.stored_run import StoredRun
 from qbench.report import calibration_seeds, flips, recommendation, table, text
 from qbench.report.flips import CaseFlips
-from qbench.report.recommendation import Answer, Judged
 
 
 def summary(
     run: StoredRun,
     judged: Judged,
-    found: Sequence[Answer],
+    found: Sequence[Decision],
     changes: Sequence[CaseFlips] = (),
     deltas: Sequence[Delta] | None = None,
 ) -> str:
@@ -85,16 +87,16 @@ def _draws(judged: Judged) -> list[str]:
     return ["## Spread over calibration seeds", text.as_markdown(drawn)] if drawn.rows else []
 
 
-def _answers(run: StoredRun, answers: Sequence[Answer], judged: Judged) -> list[str]:
+def _answers(run: StoredRun, answers: Sequence[Decision], judged: Judged) -> list[str]:
     if not answers:
         return ["No answer: the run has no record yet."]
     lines = []
     for answer in answers:
         name = formatting.markdown(text.answer_name(answer.setting, run.info))
-        said = f"{answer.headline} {text.facts(answer, judged)}"
+        said = f"{answer.headline} {decide_text.facts(answer, judged)}"
         lines += [
             f"- **{name}**: {formatting.markdown(said)}",
-            *(f"  - {formatting.markdown(note)}" for note in answer.notes),
+            *(f"  - {formatting.markdown(note)}" for note in decide_text.points(answer)),
         ]
     return ["\n".join(lines)]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from qbench import formatting
 from qbench.compare import compare
+from qbench.decide.decision import Decision
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
 from qbench.report import recommendation, table, text
@@ -238,12 +239,12 @@ def _limits(value: Interval | None, scale: float, places: int, signed: bool) -> 
     return f"[{low}, {high}]"
 
 
-def rule(judged: Judged) -> dict[str, Ruling]:
-    """What is said of each measured case, from its accuracy and from the answers."""
+def rule(judged: Judged, decisions: Sequence[Decision]) -> dict[str, Ruling]:
+    """What is said of each measured case, from its accuracy and from the decisions."""
     picks = {
-        answer.pick.case.id
-        for answer in recommendation.answers(judged)
-        if answer.pick is not None and answer.verdict == "ship"
+        decision.pick.case.id
+        for decision in decisions
+        if decision.pick is not None and decision.verdict in ("ship", "either")
     }
     rulings = {}
     for setting in recommendation.settings(judged.records):

@@ -21,6 +21,7 @@ import numpy as np
 from harness import Files, Fuzzer, main
 
 from qbench.compare import text as compare_text
+from qbench.decide import decision
 from qbench.errors import QbenchError
 from qbench.gate import gate
 from qbench.gate import text as gate_text
@@ -28,7 +29,7 @@ from qbench.gate.baseline import locate_artifacts, read_baseline, to_text, write
 from qbench.progress.table import align
 from qbench.record.locate import find_run
 from qbench.record.stored_run import StoredRun, read_run
-from qbench.report import build, flips, measurement_table, recommendation, summary, table, terminal, text
+from qbench.report import build, flips, measurement_table, summary, table, terminal, text
 from qbench.run import text as run_text
 
 DATA = Path(__file__).parents[1] / "data" / "records"
@@ -130,14 +131,14 @@ def attempt(folder: Path) -> None:
 
 def _worded(run: StoredRun, folder: Path) -> None:
     judged = build.judge(run)
-    found = recommendation.answers(judged)
+    found = decision.decide(judged)
     changes = flips.of_run(run)
     build._csv(table.frame(run.records))
     build._csv(flips.flips_frame(changes))
     build._csv(flips.classes_frame(changes))
     summary.summary(run, judged, found, changes, None)
     for width, wide in ((80, False), (None, False), (None, True)):
-        terminal.draw(judged, terminal.rule(judged), width=width, wide=wide)
+        terminal.draw(judged, terminal.rule(judged, found), width=width, wide=wide)
     measurement_table.details(run.records)
     run_text.problems(run.records)
     run_text.warnings(run.records)

@@ -10,7 +10,6 @@ import shutil
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,149 +30,19 @@ from made_records import (
 from made_runs import Page, hostile_run, run_folder
 
 from qbench import formatting
+from qbench.decide.judged import Rules
+from qbench.decide.judged import judge as judge_records
 from qbench.errors import QbenchError, UsageError
 from qbench.progress.terminal import CONTROL
 from qbench.record import jsonl
-from qbench.record.schema import Fastest, InputFit, Record, Spread
+from qbench.record.schema import InputFit, Record, Spread
 from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo
-from qbench.report import recommendation, table, text
+from qbench.report import table
 from qbench.report.build import build_report
 from qbench.stats.interval_type import Interval
 
 TOP1 = MetricInfo(name="top1")
-
-
-def only(records: list[Record], margin: float | None = 1.0) -> recommendation.Answer:
-    """The single answer on some records."""
-    (found,) = recommendation.answers(recommendation.judge(records, TOP1, margin))
-    return found
-
-
-# --- the answer --------------------------------------------------------------------------------------------
-
-LOSSY = accuracy(harmful=60)
-OPEN = accuracy(harmful=9, beneficial=2)
 QAT = "net/qat/onednn/t1/b1"
-
-
-@pytest.mark.parametrize(
-    ("records", "verdict", "headline"),
-    [
-        ([fp32(), int8()], "ship", "Ship static · onednn."),
-        ([fp32(), int8(accuracy=LOSSY), int8(QAT, latency=latency(0.002))], "ship", "Ship qat · onednn."),
-        ([fp32(), int8(coverage=0.0), int8(QAT, latency=latency(0.002))], "ship", "Ship qat · onednn."),
-        ([fp32(), int8(accuracy=OPEN)], "undecided", "Undecided on static · onednn, the fastest candidate."),
-        ([fp32(), int8(accuracy=None)], "undecided", "Undecided on static · onednn, the fastest candidate."),
-        (
-            [fp32(), int8(accuracy=LOSSY)],
-            "none qualifies",
-            "None qualifies: static · onednn loses more accuracy than the margin of 1 points.",
-        ),
-        (
-            [fp32(), int8(coverage=0.0)],
-            "none qualifies",
-            "None qualifies: no candidate runs in int8.",
-        ),
-        ([fp32(), failed()], "no answer", "No answer: no int8 case was measured (1 failed)."),
-        ([skipped()], "no answer", "No answer: no int8 case was measured (1 skipped)."),
-        (
-            [fp32(), int8(latency=latency(0.003))],
-            "keep fp32",
-            "Keep fp32 on torch (2.50 ms a call) unless size decides: the fastest int8 that holds its accuracy, "
-            "static · onednn, takes 3.00 ms.",
-        ),
-    ],
-)
-def test_the_answer(records: list[Record], verdict: str, headline: str) -> None:
-    """The fastest variant that runs in int8 and is not inferior; else plainly why there is none."""
-    found = only(records)
-    assert (found.verdict, found.headline) == (verdict, headline)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [(1.05, 1.3, "ship"), (0.9, 1.3, "undecided"), (1.0, 1.3, "undecided"), (None, None, "ship")],
-)
-def test_a_speed_up_that_may_be_none_ships_nothing(low: float | None, high: float | None, verdict: str) -> None:
-    """Where the interval on the speed-up over the fastest fp32 holds 1, the answer says so and how to decide."""
-    faster = Fastest(baseline="net/fp32/torch/t1/b1", value=1.1, low=low, high=high)
-    found = only([fp32(), int8(speedup_fastest=faster)])
-    assert found.verdict == verdict
-    if verdict == "undecided":
-        assert "static · onednn, which holds its accuracy: 1.1" in found.headline
-        assert "measure.max_seconds" in found.headline
-
-
-@pytest.mark.parametrize(("high", "verdict"), [(0.4, "keep fp32"), (1.2, "undecided")])
-def test_what_is_slower_than_fp32_needs_no_more_examples(high: float, verdict: str) -> None:
-    """Where accuracy is open but the case is slower than fp32 for certain, fp32 stays."""
-    slower = Fastest(baseline="net/fp32/torch/t1/b1", value=0.3, low=0.25, high=high)
-    found = only([fp32(), int8(accuracy=OPEN, latency=latency(0.009), speedup_fastest=slower)])
-    assert found.verdict == verdict
-
-
-@pytest.mark.parametrize(("value", "verdict"), [(0.643, "keep fp32"), (0.9, "undecided"), (1.3, "undecided")])
-def test_what_is_much_slower_without_an_interval_keeps_fp32(value: float, verdict: str) -> None:
-    """0.643 times as fast, one after the other: no interval says so, but more than processes differ. 0.9 is no more
-    than noise may make."""
-    alone = speedup(value, low=None, high=None, protocol="sequential", control=None)
-    found = only([fp32(), int8(accuracy=OPEN, latency=latency(0.0025 / value), speedup=alone)])
-    assert found.verdict == verdict
-    assert found.headline.startswith("Keep fp32 on torch" if verdict == "keep fp32" else "Undecided on static")
-
-
-def test_fp32_in_effect_is_shown_and_never_shipped() -> None:
-    """A dynamic variant with next to nothing in int8 is no candidate, however fast, and table and answer say why."""
-    nearly = int8("net/dynamic/x86/t1/b1", coverage=0.001, latency=latency(0.0005), speedup=speedup(5.0))
-    judged = recommendation.judge([fp32(), int8(), nearly], MetricInfo(name="top1"), 1.0)
-    (found,) = recommendation.answers(judged)
-    assert found.headline == "Ship static · onednn."
-    assert "Faster, but passed over since they are fp32 in effect: dynamic · x86." in found.notes
-    cells = next(row.cells for row in table.rows(judged, judged.records, (1e-3, "ms")) if row.record is nearly)
-    assert (str(cells["coverage"]), cells["judged"].text) == ("0.1 % fp32 in effect", "no candidate")
-    assert "below the 1 % of quantize.dynamic.min_coverage" in cells["judged"].hint
-
-
-def test_the_answer_names_what_was_passed_over_and_what_is_close() -> None:
-    """A faster variant that loses is named with its fault; a rival within the intervals is too close to call."""
-    lossy = int8("net/static/x86/t1/b1", latency=latency(0.0005), accuracy=LOSSY, speedup=speedup(5.0))
-    rival = int8(QAT, latency=latency(0.00101), speedup=speedup(2.48))
-    notes = " ".join(only([fp32(), int8(), rival, lossy]).notes)
-    assert "passed over since they lose more accuracy than the margin: static · x86." in notes
-    assert "Too close to call on latency: qat · onednn." in notes
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"control": None}, "control was not measured"),
-        ({"control": Interval(value=1.03, low=1.01, high=1.05)}, "1.03 [1.01, 1.05] where 1 is true"),
-        ({"steady": False}, "not steady"),
-        ({"protocol": "sequential", "control": None}, "protocol sequential"),
-    ],
-)
-def test_the_answer_doubts_what_does_not_vouch_for_itself(changes: dict[str, Any], said: str) -> None:
-    """A pick whose control or series is off is still named, with the doubt beside it."""
-    assert said in " ".join(only([fp32(), int8(speedup=speedup(**changes))]).notes)
-
-
-def test_without_a_readable_suite_the_answer_is_undecided() -> None:
-    """The margin is in the suite; without it no variant is called good or bad."""
-    found = only([fp32(), int8()], margin=None)
-    assert found.verdict == "undecided"
-    assert "cannot be read" in found.notes[0]
-
-
-def test_each_setting_has_its_own_answer() -> None:
-    """Threads and batch sizes are decided apart."""
-    judged = recommendation.judge(
-        [int8(), int8("net/static/onednn/t2/b1"), int8("other/static/onednn/t1/b8")], TOP1, 1.0
-    )
-    assert [text.setting_name(one.setting) for one in recommendation.answers(judged)] == [
-        "net, 1 thread, batch 1",
-        "net, 2 threads, batch 1",
-        "other, 1 thread, batch 8",
-    ]
 
 
 # --- words and tables --------------------------------------------------------------------------------------
@@ -237,8 +106,17 @@ def test_frame_has_every_column_in_si_units_whatever_was_measured() -> None:
 def test_null_is_a_dash_and_never_zero() -> None:
     """A case of which nothing is known shows dashes alone."""
     empty = replace(int8(), latency=None, speedup=None, artifact=None, accuracy=None)
-    shown = table.presentation(recommendation.judge([empty], TOP1, 1.0)).iloc[0]
+    shown = table.presentation(judge_records([empty], TOP1, Rules())).iloc[0]
     assert set(shown) == {"—", "not judged"}
+
+
+def test_the_table_shows_fp32_in_effect() -> None:
+    """A dynamic variant with next to nothing in int8 is no candidate, and the table says why."""
+    nearly = int8("net/dynamic/x86/t1/b1", coverage=0.001, latency=latency(0.0005), speedup=speedup(5.0))
+    judged = judge_records([fp32(), int8(), nearly], TOP1, Rules())
+    cells = next(row.cells for row in table.rows(judged, judged.records, (1e-3, "ms")) if row.record is nearly)
+    assert (str(cells["coverage"]), cells["judged"].text) == ("0.1 % fp32 in effect", "no candidate")
+    assert "below the 1 % of quantize.dynamic.min_coverage" in cells["judged"].hint
 
 
 @pytest.mark.parametrize(
@@ -363,7 +241,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     for drawing in re.findall(r"<svg.*?</svg>", source, flags=re.DOTALL):
         ElementTree.fromstring(drawing)  # well-formed
     summary = (folder / "summary.md").read_text(encoding="utf-8")
-    outside_code = re.sub(r"`[^`]*`", "", summary)
+    outside_code = re.sub(r"(?<!\\)`[^`]*`", "", summary)  # an escaped backtick opens no code
     assert "<script>" not in outside_code
     assert "<img" not in outside_code
 

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_records import RUN_V1, accuracy, failed, fp32, int8, latency, same_as_golden, speedup
 
+from qbench.decide.decision import decide
+from qbench.decide.judged import Judged, Rules
+from qbench.decide.judged import judge as judge_records
 from qbench.record.schema import Fastest, Record
 from qbench.record.stored_run import MetricInfo, read_run
-from qbench.report import recommendation, terminal
+from qbench.report import terminal
 from qbench.report.build import judge
-from qbench.report.recommendation import Judged
 
 TOP1 = MetricInfo(name="top1")
 QAT = "net/qat/onednn/t1/b1"
@@ -22,7 +24,7 @@ BEST = Fastest(baseline="net/fp32/torch/t1/b1", value=2.504, low=2.46, high=2.55
 
 def judged(*records: Record, metric: MetricInfo = TOP1) -> Judged:
     """Records with their accuracy tests."""
-    return recommendation.judge(records, metric, 1.0)
+    return judge_records(records, metric, Rules())
 
 
 def fastest(record: Record) -> Fastest | None:
@@ -35,7 +37,7 @@ def fastest(record: Record) -> Fastest | None:
 
 def drawn(run: Judged, width: int | None = None, *, wide: bool = False) -> str:
     """The tables, with today's rulings."""
-    return terminal.draw(run, terminal.rule(run), width=width, wide=wide)
+    return terminal.draw(run, terminal.rule(run, decide(run)), width=width, wide=wide)
 
 
 def rows(text: str) -> list[list[str]]:

@@ -1,0 +1,89 @@
+"""Filter by every limit, hold what is left against the best fp32, rank: what is shipped in one setting; pure.
+
+"Shown to be better than fp32" is corrected for the number tried by Holm, so that the best of several that are no
+better than fp32 is taken for better in at most 2.5 % of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from qbench.decide import cases, qualify
+from qbench.decide.objective import Scale
+from qbench.decide.qualify import Checks
+from qbench.decide.rank import Bench, Ranking, rank, sort_by_estimate
+from qbench.record.schema import Record
+from qbench.stats import multiple_testing
+
+Verdict = Literal["ship", "either", "keep fp32", "undecided", "none qualifies", "no answer"]
+# The error of "shown to be better than fp32", one side, shared by all variants that were tried.
+SHOWN_ERROR = 0.025
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What the rule says: ``pick`` is the int8 variant meant (also where fp32 stays), ``fp32`` what it was held
+    against. ``good`` hold every limit; ``open_`` may or may not; ``better`` of both are shown to be better than fp32.
+    ``ranking``: how the pick came about, where one is shipped."""
+
+    verdict: Verdict
+    pick: Record | None = None
+    fp32: Record | None = None
+    measured: tuple[Record, ...] = ()
+    good: tuple[Record, ...] = ()
+    open_: tuple[Record, ...] = ()
+    better: tuple[Record, ...] = ()
+    ranking: Ranking | None = None
+
+
+def choose(records: Sequence[Record], checks: Checks, bench: Bench) -> Choice:
+    """What is shipped of the records of one setting."""
+    scale = bench.scale
+    measured = tuple(record for record in records if cases.is_int8(record) and scale.value(record) is not None)
+    if not measured:
+        return Choice(verdict="no answer")
+    fp32 = best_fp32(records, scale)
+    held = {record.case.id: checks.get(record.case.id, ()) for record in measured}
+    good = tuple(record for record in measured if held[record.case.id] and qualify.holds_all(held[record.case.id]))
+    open_ = tuple(record for record in measured if record not in good and qualify.may_be_shipped(held[record.case.id]))
+    if not good and not open_:
+        return Choice(verdict="none qualifies", fp32=fp32, measured=measured)
+    better = _list_better((*good, *open_), fp32, scale)
+    known = Choice(verdict="keep fp32", fp32=fp32, measured=measured, good=good, open_=open_, better=better)
+    if ship := [record for record in good if record in better]:
+        ranking = rank(ship, bench)
+        return replace(known, verdict="ship", pick=ranking.pick, ranking=ranking)
+    hopes = [record for record in open_ if record in better or (not good and _may_be_better(record, fp32, scale))]
+    if hopes:
+        return replace(known, verdict="undecided", pick=sort_by_estimate(hopes, scale)[0])
+    return replace(known, pick=sort_by_estimate(good or open_, scale)[0])
+
+
+def best_fp32(records: Sequence[Record], scale: Scale) -> Record | None:
+    """The fp32 that leads in what is minimized, whatever its backend."""
+    measured = [record for record in records if record.status == "ok" and record.case.mode == "fp32"]
+    known = [record for record in measured if scale.value(record) is not None]
+    if not known:
+        return None
+    fastest = cases.fastest_fp32(records)
+    if scale.objective == "latency" and fastest is not None:
+        return fastest
+    return sort_by_estimate(known, scale)[0]
+
+
+def _list_better(tried: Sequence[Record], fp32: Record | None, scale: Scale) -> tuple[Record, ...]:
+    """Those that are shown to be better than fp32; all of them where no fp32 was measured."""
+    if fp32 is None:
+        return tuple(tried)
+    comparisons = [scale.compare(record, fp32) for record in tried]
+    p_values = [1.0 if comparison is None else comparison.p_not_below(0.0) for comparison in comparisons]
+    adjusted = multiple_testing.adjust_by_holm(p_values)
+    return tuple(record for record, p in zip(tried, adjusted, strict=True) if p <= SHOWN_ERROR)
+
+
+def _may_be_better(record: Record, fp32: Record | None, scale: Scale) -> bool:
+    """Whether it is not shown to be worse than fp32."""
+    comparison = None if fp32 is None else scale.compare(record, fp32)
+    return comparison is None or comparison.low < 0

@@ -1,0 +1,115 @@
+"""What a decision rests on: the records of a run with their accuracy tests, the suite's rules, and readers of what is
+stored beside them; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from qbench.compare import calibration_seeds, compare
+from qbench.compare.calibration_seeds import SeedSpread
+from qbench.decide import cases, qualify
+from qbench.decide.qualify import LimitCheck
+from qbench.record.schema import Record
+from qbench.record.stored_run import MetricInfo
+from qbench.stats import noninferiority, thresholds
+from qbench.suite.settings import DecideSpec, GateSpec
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What the suite asks for: its limits, its objective, and how precisely it measures (half a width, a share)."""
+
+    gate: GateSpec = field(default_factory=GateSpec)
+    decide: DecideSpec = field(default_factory=DecideSpec)
+    precision: float = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The records of a run with each int8 case's limits, its accuracy test (absent where there is none to make), and
+    its spread over calibration seeds (where there are several).
+
+    ``rules`` None: this qbench cannot read the run's suite. ``samples`` gives the timing arrays of a case, empty where
+    none are stored (raises ``QbenchError`` for a damaged file), ``values`` the metric of each example, None where no
+    predictions are stored.
+    """
+
+    records: Sequence[Record]
+    metric: MetricInfo | None
+    rules: Rules | None
+    tests: Mapping[str, noninferiority.NonInferiority] = field(default_factory=dict)
+    checks: qualify.Checks = field(default_factory=dict)
+    seed_spreads: Mapping[str, SeedSpread] = field(default_factory=dict)
+    samples: Callable[[Record], Arrays] = lambda record: {}
+    values: Callable[[Record, Record | None], NDArray[Any] | None] = lambda record, fp32: None
+
+    @property
+    def margin(self) -> float | None:
+        """The accuracy margin of the suite; None where that cannot be read."""
+        return None if self.rules is None else self.rules.gate.accuracy.margin
+
+    @property
+    def decide(self) -> DecideSpec:
+        """What is minimized, and what decides among the tied."""
+        return DecideSpec() if self.rules is None else self.rules.decide
+
+    def outcome(self, record: Record) -> thresholds.Outcome | None:
+        """PASS, FAIL or INCONCLUSIVE of the case's accuracy; None where it was not tested."""
+        test = self.tests.get(record.case.id)
+        return None if test is None else test.outcome
+
+    def checks_of(self, record: Record) -> tuple[LimitCheck, ...]:
+        """The limits held against a case; none for fp32 and for what was not measured."""
+        return self.checks.get(record.case.id, ())
+
+    def warnings(self) -> tuple[str, ...]:
+        """Verdicts that another draw of the calibration examples would change."""
+        if self.metric is None:
+            return ()
+        drawn = [(case, self.tests.get(case), spread) for case, spread in self.seed_spreads.items()]
+        return calibration_seeds.find_warnings(drawn, self.metric)
+
+
+def judge(
+    records: Sequence[Record],
+    metric: MetricInfo | None,
+    rules: Rules | None,
+    pairs: compare.Pairs = lambda record, fp32: None,
+    *,
+    samples: Callable[[Record], Arrays] = lambda record: {},
+    values: Callable[[Record, Record | None], NDArray[Any] | None] = lambda record, fp32: None,
+) -> Judged:
+    """The records with the limits, the accuracy test and the seed spread of each int8 case; ``pairs`` gives the metric
+    of each example for a case and its fp32."""
+    margin = None if rules is None else rules.gate.accuracy.margin
+    tests = qualify.run_accuracy_tests(records, metric, margin, pairs)
+    checks = qualify.check_limits(
+        records,
+        tests,
+        metric=metric,
+        gate=None if rules is None else rules.gate,
+        decide=DecideSpec() if rules is None else rules.decide,
+    )
+    spreads: dict[str, SeedSpread] = {}
+    for record in records:
+        if metric is not None and cases.is_int8(record):
+            fp32 = compare.like_for_like(record, records)
+            spread = calibration_seeds.measure_spread(record, fp32, metric, margin, pairs)
+            spreads |= {} if spread is None else {record.case.id: spread}
+    return Judged(
+        records=records,
+        metric=metric,
+        rules=rules,
+        tests=tests,
+        checks=checks,
+        seed_spreads=spreads,
+        samples=samples,
+        values=values,
+    )

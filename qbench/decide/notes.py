@@ -1,0 +1,239 @@
+"""What a decider should know besides: doubts by the gate's own rule, what was passed over, whose gain an accuracy is;
+pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from qbench import formatting
+from qbench.compare import calibration_seeds, compare
+from qbench.compare.speedup_doubt import find_doubt
+from qbench.decide.accuracy_difference import AccuracyDifference
+from qbench.decide.cases import variant
+from qbench.decide.choose import Choice
+from qbench.decide.judged import Judged
+from qbench.decide.qualify import LimitCheck
+from qbench.decide.rank import Bench, describe_difference
+from qbench.record.schema import Record
+from qbench.stats import mcnemar
+from qbench.stats.thresholds import DECIDING_Z
+
+MOST_PROCESSES = 99
+
+
+def list_notes(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench) -> tuple[str, ...]:
+    """Sentences, the most important first."""
+    lines = list[str]()
+    if choice.pick is not None:
+        lines += _note_open(choice, choice.pick, judged)
+        if bench.spec.minimize == "latency":
+            lines += _note_apart(choice, choice.pick, bench)
+            lines += _note_doubts(choice, choice.pick, judged, bench)
+        lines += _note_seeds(choice.pick, judged)
+    lines += [*_note_fast_but_wrong(choice, judged, bench), *_note_training(choice, records, judged)]
+    return (*lines, *_note_failed(records), *_note_problems(bench))
+
+
+def explain_open(check: LimitCheck) -> str:
+    """What is open about a limit, as a half sentence after ``it``."""
+    if check.outcome is None:
+        return check.text
+    if check.limit == "accuracy":
+        return f"may or may not lose more accuracy than the margin: {check.text}"
+    return f"may or may not hold its limit on {check.limit}: {check.text}"
+
+
+def _note_open(choice: Choice, pick: Record, judged: Judged) -> Iterator[str]:
+    for check in judged.checks_of(pick):
+        if check.outcome != "PASS":
+            yield f"It {explain_open(check)}."
+    if choice.verdict == "keep fp32" and choice.better == () and choice.fp32 is not None and pick in choice.good:
+        yield "To show a small gain measure longer (measure.max_seconds, measure.processes), or let size decide."
+
+
+def _note_apart(choice: Choice, pick: Record, bench: Bench) -> Iterator[str]:
+    """That variants were not measured against each other, where that matters: among those that tie, and over fp32."""
+    close = [] if choice.ranking is None else [record for record in choice.ranking.tied if record is not pick]
+    apart = [
+        variant(record)
+        for record in close
+        if (comparison := bench.scale.compare(record, pick)) is not None and comparison.evidence in ("apart", "p50")
+    ]
+    if apart:
+        yield (
+            f"Too close to call on latency: {', '.join(apart)}, and not measured against each other; a new run "
+            "measures them side by side."
+        )
+    over = None if choice.fp32 is None else bench.scale.compare(pick, choice.fp32)
+    if over is not None and over.evidence == "p50":
+        yield "It was not measured against the fastest fp32: two typical calls are compared, which may be off by 22 %."
+    if over is not None and over.evidence == "rounds" and over.difference.coarse:
+        yield (
+            f"Measured in {over.difference.generations} generation(s) of processes: its limits rest on how processes "
+            "differ in general."
+        )
+
+
+def _note_doubts(choice: Choice, pick: Record, judged: Judged, bench: Bench) -> Iterator[str]:
+    """Noise, by the same rule as the gate: a control that could explain half of what was decided, a series that
+    drifted; and a precision that was not reached."""
+    speedup = pick.speedup
+    if speedup is None:
+        yield "Its speed-up was not measured."
+        return
+    room, meaning = _find_room(choice, pick, bench)
+    if (doubt := find_doubt(speedup, room, meaning)) is not None:
+        yield f"{doubt[0].upper()}{doubt[1:]}."
+    precision = None if judged.rules is None else judged.rules.precision
+    if speedup.stopped == "max_seconds" and precision is not None and speedup.low and speedup.high:
+        half = math.sqrt(speedup.high / speedup.low) - 1
+        if half > precision:
+            yield (
+                f"Its measuring ended at measure.max_seconds with a speed-up known to {half * 100:.1f} %, where "
+                f"measure.precision asks for {precision * 100:g} %."
+            )
+
+
+def _find_room(choice: Choice, pick: Record, bench: Bench) -> tuple[float, str]:
+    """How far the control may be off: half the distance to fp32, or to the nearest rival that does not tie."""
+    room, meaning = math.inf, "half the tie"
+    over = None if choice.fp32 is None else bench.scale.compare(pick, choice.fp32)
+    if over is not None:
+        room, meaning = abs(over.value) / 2, "half the distance to fp32"
+    ranking = choice.ranking
+    behind = [] if ranking is None else [record for record in ranking.order if record not in ranking.tied]
+    if behind and (comparison := bench.scale.compare(behind[0], pick)) is not None and comparison.value / 2 < room:
+        room, meaning = comparison.value / 2, f"half the distance to {variant(behind[0])}"
+    return (room, meaning) if bench.tie / 2 < room < math.inf else (bench.tie / 2, "half the tie")
+
+
+def _note_seeds(pick: Record, judged: Judged) -> Iterator[str]:
+    spread = judged.seed_spreads.get(pick.case.id)
+    if spread is None or judged.metric is None:
+        return
+    drawn = calibration_seeds.find_warning("Its accuracy", judged.tests.get(pick.case.id), spread, judged.metric)
+    if drawn is not None:
+        yield f"{drawn}."
+
+
+def _note_fast_but_wrong(choice: Choice, judged: Judged, bench: Bench) -> Iterator[str]:
+    """What leads in what is minimized and is ruled out, or not decided, by a limit."""
+    pick = choice.pick if choice.verdict in ("ship", "keep fp32") else None
+    if pick is None:
+        return
+    ahead: dict[str, list[str]] = {}
+    for record in choice.measured:
+        comparison = None if record is pick or record in choice.good else bench.scale.compare(record, pick)
+        if comparison is None or comparison.high >= 0:
+            continue
+        checks = judged.checks_of(record)
+        broken = [check for check in checks if check.outcome == "FAIL"] or [c for c in checks if c.outcome != "PASS"]
+        if broken:
+            word = "wrong" if broken[0].outcome == "FAIL" and broken[0].limit == "accuracy" else "passed over"
+            ahead.setdefault(word, []).append(f"{variant(record)} ({broken[0].text})")
+    lead = bench.scale.better[0].upper() + bench.scale.better[1:]
+    yield from (f"{lead}, but {word}: {', '.join(names)}." for word, names in ahead.items())
+
+
+def _note_training(choice: Choice, records: Sequence[Record], judged: Judged) -> Iterator[str]:
+    """A qat variant that beats its fp32 beyond chance: the gain is the training's."""
+    metric = judged.metric
+    tied = [] if choice.ranking is None else list(choice.ranking.tied)
+    shown = [record for record in (choice.pick, *tied) if record is not None and record.case.mode == "qat"]
+    for record in shown:
+        accuracy = record.accuracy
+        if metric is None or accuracy is None or accuracy.delta is None:
+            continue
+        gain = compare.oriented(accuracy.delta, metric.sign)
+        beyond = gain.low is not None and gain.low > 0
+        if accuracy.flips is not None:
+            flips = accuracy.flips
+            beyond = gain.value > 0 and mcnemar.midp(flips.harmful, flips.beneficial) < 0.05
+        if not beyond:
+            continue
+        amount = formatting.number(accuracy.delta, scale=metric.scale, signed=True, least=metric.least)
+        told = (
+            f"{variant(record)} is {amount} {metric.unit}".rstrip()
+            + " against its fp32: that is the training's gain, not int8's"
+        )
+        twin = _find_twin(record, records)
+        if twin is not None and twin.accuracy is not None:
+            score = formatting.fixed(twin.accuracy.value * metric.scale, metric.least)
+            yield f"{told}; {twin.case.id}, fp32 after the same training, has {metric.name} {score}."
+        else:
+            key = "`quantize: {qat: {fp32_twin: true}}`"
+            yield f"{told}. {key} adds fp32 after the same training, the fair reference."
+        return
+
+
+def _find_twin(record: Record, records: Sequence[Record]) -> Record | None:
+    """The fp32 case that had the same training, where the run has one."""
+    twins = [other for other in records if other.case.mode == "fp32" and "twin" in other.case.recipe]
+    own = [other for other in twins if other.case.backend == record.case.backend]
+    return next(iter((*own, *twins)), None)
+
+
+def _note_failed(records: Sequence[Record]) -> Iterator[str]:
+    """A case that broke while it was measured may have been the best."""
+    broken = [record for record in records if record.status == "failed" and record.stage == "measure"]
+    if broken:
+        names = ", ".join(variant(record) for record in broken)
+        yield f"Failed while being measured, and not part of the decision: {names}."
+
+
+def _note_problems(bench: Bench) -> Iterator[str]:
+    """One note for all stored files that could not be read."""
+    problems = {**bench.scale.times.problems, **bench.differences.problems}
+    if problems:
+        first = next(iter(problems.values()))
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        yield f"Decided without stored files that cannot be read: {first}{more}."
+
+
+def describe_accuracy(difference: AccuracyDifference, bench: Bench) -> str:
+    """``+0.7 points (3 examples gained, 0 lost), half the margin is 1``."""
+    half = bench.accuracy_tie * (1.0 if bench.metric is None else bench.metric.scale)
+    return f"{describe_difference(difference, bench)}, half the margin is {half:g}"
+
+
+# --- what would decide ---------------------------------------------------------------------------------------------
+
+
+def explain_decider(choice: Choice, rival: Record, judged: Judged, bench: Bench) -> str:
+    """What would tell the pick from the rival: examples where a limit or the accuracy is open, else processes."""
+    assert choice.pick is not None
+    if rival in choice.open_:
+        check = next(check for check in judged.checks_of(rival) if check.outcome != "PASS")
+        return f"the latter {explain_open(check)}"
+    difference = bench.differences.compare(choice.pick, rival)
+    comparison = bench.scale.compare(rival, choice.pick)
+    near = comparison is not None and abs(comparison.value) <= bench.tie
+    if near and difference is not None and "accuracy" in bench.spec.prefer:
+        room = abs(abs(difference.value) - bench.accuracy_tie)
+        if room < 2 * difference.error and choice.pick.accuracy is not None:
+            count = choice.pick.accuracy.n
+            needed = math.ceil(count * (DECIDING_Z * difference.error / max(room, 1e-9)) ** 2)
+            if needed <= 10_000_000:
+                return f"about {max(needed, count + 1):,} examples would decide between them, there are {count:,}"
+            return "they are half the margin apart in accuracy, which no number of examples would decide"
+    return _explain_processes(comparison, bench)
+
+
+def _explain_processes(comparison: object, bench: Bench) -> str:
+    from qbench.decide.paired_times import Comparison
+
+    if not isinstance(comparison, Comparison):
+        return "they were not compared"
+    if comparison.evidence in ("apart", "p50"):
+        return "they were not measured against each other; a new run measures them side by side"
+    difference = comparison.difference
+    room = abs(abs(difference.value) - bench.tie)
+    spread = difference.error * math.sqrt(difference.generations)
+    needed = math.ceil((DECIDING_Z * spread / room) ** 2) if room > 0 else MOST_PROCESSES + 1
+    if needed > MOST_PROCESSES:
+        return "they are about a tie apart, which more processes would hardly decide"
+    return (
+        f"about {max(needed, difference.generations + 1)} processes (measure.processes) would decide, there are "
+        f"{difference.generations}"
+    )

@@ -1,0 +1,211 @@
+"""How much longer one case of a setting takes than another, by the strongest evidence that is stored; pure.
+
+rounds     blocks of both ran in the same rounds: what slows a round cancels
+baseline   both ran beside the same fp32, in the same generations of processes
+apart      each over the run's fastest fp32, else two p50: not measured against each other
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from qbench.decide import cases
+from qbench.errors import QbenchError
+from qbench.measure.paired_difference import (
+    PairedDifference,
+    compare_times,
+    difference_over_generations,
+    quantile_of_t,
+)
+from qbench.measure.samples import Samples
+from qbench.record.schema import Record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = Mapping[str, NDArray[Any]]
+
+Evidence = Literal["rounds", "baseline", "apart", "p50"]
+# Absolute latency differs by 16 to 22 % from one process to the next: two standard errors of two p50.
+P50_SPREAD = 0.22
+NORMAL = 1000  # degrees of freedom at which Student's t is the normal distribution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """ln(case / other) of what is minimized, and what it rests on."""
+
+    difference: PairedDifference
+    evidence: Evidence | Literal["recorded"]
+
+    @property
+    def value(self) -> float:
+        """The estimate of ln(case / other)."""
+        return self.difference.value
+
+    @property
+    def low(self) -> float:
+        """Its lower limit, two-sided at 95 %."""
+        return self.difference.limits()[0]
+
+    @property
+    def high(self) -> float:
+        """Its upper limit, two-sided at 95 %."""
+        return self.difference.limits()[1]
+
+    def p_not_below(self, threshold: float) -> float:
+        """The one-sided p-value of "ln(case / other) is not below the threshold"."""
+        from scipy.special import stdtr
+
+        difference = self.difference
+        return float(stdtr(difference.freedom, (difference.value - threshold) / difference.error))
+
+
+@dataclass(kw_only=True)
+class PairedTimes:
+    """The cases of one setting held against each other. ``problems`` collects why samples could not be read."""
+
+    records: Mapping[str, Record]
+    read: Callable[[Record], Arrays]
+    problems: dict[str, str] = field(default_factory=dict)
+    _samples: dict[str, Samples | None] = field(default_factory=dict)
+    _known: dict[tuple[str, str], Comparison | None] = field(default_factory=dict)
+
+    def compare(self, case: str, other: str) -> Comparison | None:
+        """How much longer ``case`` takes than ``other``; None where nothing is known of one of them."""
+        if (case, other) not in self._known:
+            self._known[case, other] = self._compare(self.records[case], self.records[other])
+        return self._known[case, other]
+
+    def _compare(self, record: Record, other: Record) -> Comparison | None:
+        own, its = self._load(record), self._load(other)
+        if own is not None and its is not None:
+            if (difference := compare_times(own, its)) is not None:
+                return Comparison(difference=difference, evidence="rounds")
+            if (difference := _over_baseline(record, own, other, its)) is not None:
+                return Comparison(difference=difference, evidence="baseline")
+        if (difference := _over_speedup(record, other)) is not None:
+            return Comparison(difference=difference, evidence="baseline")
+        if (difference := _over_same(record, other)) is not None:
+            return Comparison(difference=difference, evidence="apart")
+        difference = _over_p50(record, other)
+        return None if difference is None else Comparison(difference=difference, evidence="p50")
+
+    def _load(self, record: Record) -> Samples | None:
+        case = record.case.id
+        if case not in self._samples:
+            self._samples[case] = None
+            if record.samples is not None:
+                try:
+                    arrays = self.read(record)
+                    self._samples[case] = _as_samples(arrays)
+                    if not arrays:
+                        self.problems[case] = f"{record.samples} is not there"
+                except (QbenchError, ValueError) as error:
+                    self.problems[case] = str(error)
+        return self._samples[case]
+
+
+def _as_samples(arrays: Arrays) -> Samples | None:
+    """The arrays of a stored file as samples; raises ``ValueError`` where they do not fit each other."""
+    if "calls_ns" not in arrays or "block" not in arrays:
+        return None
+    import numpy as np
+
+    scalars: dict[str, Any] = {"protocol": str, "stopped": str, "discarded": int, "seconds": float}
+    named = {part.name for part in fields(Samples)} & arrays.keys()
+    values: dict[str, Any] = {name: scalars[name](arrays[name]) if name in scalars else arrays[name] for name in named}
+    if "process" not in values:  # of one process, as the first versions measured
+        values["process"] = np.zeros(len(values.get("log_ratios", ())), dtype=np.int64)
+    samples = Samples(**({"protocol": "", "stopped": ""} | values))
+    if len(samples.calls_ns) != len(samples.block):
+        raise ValueError("its calls and their blocks differ in number")
+    if len(samples.log_ratios) and len(samples.log_ratios) != len(samples.process):
+        raise ValueError("its log ratios and their processes differ in number")
+    if not np.isfinite(samples.log_ratios).all():
+        raise ValueError("its log ratios are not finite")
+    return samples
+
+
+def _over_baseline(record: Record, own: Samples, other: Record, its: Samples) -> PairedDifference | None:
+    """From the log ratios of each over the fp32 beside it, where that is one and the same, or one of the two."""
+    speedup, rival = record.speedup, other.speedup
+    if speedup is not None and speedup.baseline == other.case.id:
+        return difference_over_generations(_by_process(own))
+    if rival is not None and rival.baseline == record.case.id:
+        return difference_over_generations({number: -values for number, values in _by_process(its).items()})
+    if speedup is None or rival is None or speedup.baseline != rival.baseline:
+        return None
+    import numpy as np
+
+    mine, theirs = _by_process(own), _by_process(its)
+    shared = [number for number in mine if number in theirs]
+    medians = {number: np.asarray([np.median(mine[number]) - np.median(theirs[number])]) for number in shared}
+    return difference_over_generations(medians)
+
+
+def _by_process(samples: Samples) -> dict[int, NDArray[Any]]:
+    """The log ratios by generation of processes."""
+    if not len(samples.log_ratios):
+        return {}
+    return {
+        int(number): samples.log_ratios[samples.process == number] for number in sorted(set(samples.process.tolist()))
+    }
+
+
+def _over_speedup(record: Record, other: Record) -> PairedDifference | None:
+    """From the stored speed-up of one over the other, where the other is its baseline."""
+    for case, base, sign in ((record, other, 1.0), (other, record, -1.0)):
+        for log in _logs(case):
+            if log.baseline == base.case.id and base is not case:
+                return _difference(sign * log.value, log.error, log.freedom)
+    return None
+
+
+def _over_same(record: Record, other: Record) -> PairedDifference | None:
+    """From two stored speed-ups over one and the same fp32, as independent."""
+    for own in _logs(record):
+        for its in _logs(other):
+            if own.baseline == its.baseline:
+                error = math.hypot(own.error, its.error)
+                return _difference(own.value - its.value, error, min(own.freedom, its.freedom))
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Log:
+    """ln(time over ``baseline``) of a case, its standard error and degrees of freedom."""
+
+    baseline: str
+    value: float
+    error: float
+    freedom: float
+
+
+def _logs(record: Record) -> list[_Log]:
+    """What the record itself says of its time over its own fp32, and over the fastest."""
+    processes = 1 if record.speedup is None else record.speedup.processes
+    freedom = processes - 1 if processes > 1 else NORMAL
+    logs = []
+    for ratio in (record.speedup, record.speedup_fastest):
+        if ratio is not None and ratio.low is not None and ratio.high is not None:
+            error = abs(math.log(ratio.high / ratio.low)) / 2 / quantile_of_t(0.975, freedom)
+            logs.append(_Log(baseline=ratio.baseline, value=-math.log(ratio.value), error=error, freedom=freedom))
+    return logs
+
+
+def _over_p50(record: Record, other: Record) -> PairedDifference | None:
+    own, its = cases.p50(record), cases.p50(other)
+    return None if own is None or its is None else _difference(math.log(own / its), P50_SPREAD / 2, NORMAL)
+
+
+def _difference(value: float, error: float, freedom: float) -> PairedDifference:
+    return PairedDifference(value=value, error=max(error, 1e-6), freedom=freedom, generations=1, coarse=True)
+
+
+def paired_times(records: Sequence[Record], read: Callable[[Record], Arrays]) -> PairedTimes:
+    """The cases of one setting, to be held against each other."""
+    return PairedTimes(records={record.case.id: record for record in records}, read=read)

@@ -1,0 +1,140 @@
+"""How probable it is that the pick is the best, by draws of what is not known exactly; pure and seeded.
+
+Each draw takes, for every variant that may be shipped, a time (Student's t about its estimate against the leader, with
+as many degrees of freedom as the generations of processes give), a change of accuracy against its fp32 and a
+difference against the pick (normal, by the flips), and then applies the rule to these as if they were the truth. The
+pick is the best in a draw where the rule leaves it: alone, or with others that no preference tells from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from qbench.decide.choose import Choice
+from qbench.decide.judged import Judged
+from qbench.decide.objective import Scale
+from qbench.decide.rank import Bench
+from qbench.record.schema import Record
+from qbench.stats import intervals
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+    from numpy.typing import NDArray
+
+
+DRAWS = 4000
+FAR = 4.0  # a variant that is so many standard errors beyond the tie is never drawn within it
+# From here on the headline names one variant, below it two.
+ENOUGH = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probability:
+    """``pick``: that the pick is the best. ``rival`` is most often the best where the pick is not, in a share
+    ``rival_share`` of all draws."""
+
+    pick: float
+    rival: Record | None
+    rival_share: float
+
+
+def estimate_probability(
+    choice: Choice, judged: Judged, bench: Bench, *, draws: int = DRAWS, seed: int = 0
+) -> Probability:
+    """The probability that the pick of a choice that ships is the best of all that may be shipped."""
+    import numpy as np
+
+    assert choice.pick is not None
+    assert choice.ranking is not None
+    random = np.random.default_rng(seed)
+    leader, pick = choice.ranking.order[0], choice.pick
+    arms = [record for record in (*choice.good, *choice.open_) if _may_lead(record, leader, bench)]
+    logs = np.stack([_draw_log(record, leader, bench, draws, random) for record in arms])
+    fp32 = None if choice.fp32 is None else _draw_log(choice.fp32, leader, bench, draws, random)
+    holds = np.stack([_draw_limits(record, judged, draws, random) for record in arms])
+    allowed = holds if fp32 is None else holds & (logs < fp32)
+    against = np.stack([_draw_accuracy(record, pick, bench, draws, random) for record in arms])
+    best = _apply_rule(arms, logs, allowed, against, bench)
+    own = best[arms.index(pick)]
+    others = [(float((row & ~own).mean()), place) for place, row in enumerate(best) if arms[place] is not pick]
+    share, place = max(others, default=(0.0, -1))
+    return Probability(pick=float(own.mean()), rival=arms[place] if share > 0 else None, rival_share=share)
+
+
+def _may_lead(record: Record, leader: Record, bench: Bench) -> bool:
+    if record is leader:
+        return True
+    comparison = bench.scale.compare(record, leader)
+    return comparison is not None and comparison.value <= bench.tie + FAR * max(comparison.difference.error, 1e-12)
+
+
+def _draw_log(record: Record, leader: Record, bench: Bench, draws: int, random: Generator) -> NDArray[Any]:
+    """ln(record / leader) as it may be in truth."""
+    import numpy as np
+
+    comparison = None if record is leader else bench.scale.compare(record, leader)
+    if comparison is None:
+        return np.zeros(draws)
+    difference = comparison.difference
+    return difference.value + difference.error * random.standard_t(difference.freedom, draws)
+
+
+def _draw_limits(record: Record, judged: Judged, draws: int, random: Generator) -> NDArray[Any]:
+    """Whether the case holds every limit in truth."""
+    import numpy as np
+
+    holds = np.ones(draws, dtype=bool)
+    for check in judged.checks_of(record):
+        if check.outcome is None:
+            return np.zeros(draws, dtype=bool)
+        if check.limit == "accuracy":
+            holds &= _draw_margin(record, judged, draws, random)
+        elif check.outcome == "INCONCLUSIVE":
+            holds &= random.random(draws) < 0.5
+    return holds
+
+
+def _draw_margin(record: Record, judged: Judged, draws: int, random: Generator) -> NDArray[Any]:
+    import numpy as np
+
+    test, metric, margin = judged.tests.get(record.case.id), judged.metric, judged.margin
+    if test is None or metric is None or margin is None or test.delta.low is None or test.delta.high is None:
+        return np.zeros(draws, dtype=bool)
+    error = (test.delta.high - test.delta.low) / 2 / intervals.normal_quantile(test.level)
+    return test.delta.value + error * random.standard_normal(draws) > -margin / metric.scale
+
+
+def _draw_accuracy(record: Record, pick: Record, bench: Bench, draws: int, random: Generator) -> NDArray[Any]:
+    """The case's metric minus the pick's, better positive, as it may be in truth."""
+    import numpy as np
+
+    difference = None if record is pick else bench.differences.compare(record, pick)
+    if difference is None:
+        return np.zeros(draws)
+    return difference.value + difference.error * random.standard_normal(draws)
+
+
+def _apply_rule(
+    arms: Sequence[Record], logs: NDArray[Any], allowed: NDArray[Any], accuracy: NDArray[Any], bench: Bench
+) -> NDArray[Any]:
+    """Which arms (rows) the rule leaves in each draw (columns), were the draw the truth."""
+    import numpy as np
+
+    best = np.where(allowed, logs, math.inf).min(axis=0)
+    left: NDArray[Any] = allowed & (logs <= best + bench.tie)
+    for name in bench.spec.prefer:
+        if name == "accuracy":
+            top = np.where(left, accuracy, -math.inf).max(axis=0)
+            left &= accuracy >= top - bench.accuracy_tie
+        elif name == "no_training":
+            trained = np.asarray([[record.case.mode == "qat"] for record in arms])
+            left &= ~trained | ~(left & ~trained).any(axis=0)
+        elif name != bench.scale.objective:
+            scale = Scale(objective=name, times=bench.scale.times)
+            values = np.asarray([[scale.value(record) or math.nan] for record in arms])
+            least = np.where(left & ~np.isnan(values), values, math.inf).min(axis=0)
+            left &= np.isnan(values) | (values <= least * (1 + bench.spec.tie))
+    return left

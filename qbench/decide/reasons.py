@@ -1,0 +1,68 @@
+"""Why each int8 case of a setting is not the pick, counted; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qbench.decide.choose import Choice
+from qbench.decide.judged import Judged
+from qbench.decide.rank import Bench
+from qbench.record.schema import Record
+
+# What a broken limit is called, of one case and of several.
+BROKEN = {
+    "int8": ("runs nothing in int8", "run nothing in int8"),
+    "peak": ("is faster than this core can be", "are faster than this core can be"),
+    "accuracy": ("loses more accuracy than the margin", "lose more accuracy than the margin"),
+    "size": ("is larger than gate.size.max_ratio allows", "are larger than gate.size.max_ratio allows"),
+    "speed-up": ("does not keep gate.latency.min_speedup", "do not keep gate.latency.min_speedup"),
+    "latency": ("takes longer than decide.max_latency", "take longer than decide.max_latency"),
+    "memory": ("needs more than decide.max_memory", "need more than decide.max_memory"),
+}
+OPEN = {
+    "accuracy": "undecided on accuracy",
+    "size": "size not known",
+    "speed-up": "undecided on gate.latency.min_speedup",
+    "latency": "undecided on decide.max_latency",
+    "memory": "memory not known",
+}
+
+
+def list_reasons(
+    choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Each reason with the case ids that it holds for, the most frequent first; all int8 cases but the pick."""
+    by_reason: dict[str, list[str]] = {}
+    for record in records:
+        if record.case.mode != "fp32" and not (record is choice.pick and choice.verdict == "ship"):
+            by_reason.setdefault(_find_reason(record, choice, judged, bench), []).append(record.case.id)
+    ranked = sorted(by_reason.items(), key=lambda entry: -len(entry[1]))
+    return tuple((reason, tuple(cases)) for reason, cases in ranked)
+
+
+def _find_reason(record: Record, choice: Choice, judged: Judged, bench: Bench) -> str:
+    if record.status != "ok":
+        return record.status
+    if record not in choice.measured:
+        return f"{bench.spec.minimize} not measured"
+    checks = judged.checks_of(record)
+    if (limit := next((check.limit for check in checks if check.outcome == "FAIL"), None)) is not None:
+        return BROKEN[limit][1]
+    if choice.fp32 is not None and record not in choice.better:
+        comparison = bench.scale.compare(record, choice.fp32)
+        shown = comparison is not None and comparison.low > 0
+        return f"{bench.scale.worse} than fp32" if shown else "no gain shown"
+    if record not in choice.good:
+        return next(OPEN[check.limit] for check in checks if check.outcome != "PASS")
+    ranking = choice.ranking
+    if ranking is None or record not in ranking.tied:
+        return f"{bench.scale.worse} than the pick"
+    step = next((step for step in ranking.steps if record in step.dropped), None)
+    if step is None:
+        return "tied, no better" if record in ranking.equals else f"{bench.scale.worse} by its estimate"
+    return {
+        "accuracy": "tied, less accurate",
+        "no_training": "tied, needs training",
+        "size": "tied, larger",
+        "cold_start": "tied, slower to start",
+    }[step.name]

@@ -1,0 +1,124 @@
+"""What would change the choice: another margin, a limit taken away, a runtime that is not there, time alone; pure.
+
+Each is found by applying the same rule again to the changed question.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from qbench import formatting
+from qbench.decide.cases import variant
+from qbench.decide.choose import Choice, choose
+from qbench.decide.judged import Judged
+from qbench.decide.qualify import Checks, LimitCheck
+from qbench.decide.rank import Bench
+from qbench.record.schema import Record
+from qbench.stats import thresholds
+
+# The limits of a suite by what it calls them.
+KEYS = {
+    "size": "gate.size.max_ratio",
+    "speed-up": "gate.latency.min_speedup",
+    "latency": "decide.max_latency",
+    "memory": "decide.max_memory",
+}
+
+
+def list_changes(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench) -> tuple[str, ...]:
+    """``at a margin of 3.1 points: static · x86``, ``without onnxruntime: static · onednn``; only what changes it."""
+    checks = judged.checks
+    return tuple(
+        text
+        for text in (
+            _try_margins(choice, records, judged, bench, wider=True),
+            _try_margins(choice, records, judged, bench, wider=False),
+            *_try_limits(choice, records, checks, bench),
+            _try_without_runtime(choice, records, checks, bench),
+            _try_time_alone(choice, records, checks, bench),
+        )
+        if text is not None
+    )
+
+
+def _name(choice: Choice) -> str:
+    """What another choice says, in two words."""
+    if choice.pick is not None and choice.verdict == "ship":
+        return variant(choice.pick)
+    if choice.pick is not None and choice.verdict == "undecided":
+        return f"undecided on {variant(choice.pick)}"
+    return "no int8 variant" if choice.fp32 is None else f"fp32 on {choice.fp32.case.backend}"
+
+
+def _same(choice: Choice, other: Choice) -> bool:
+    if choice.verdict in ("ship", "undecided") or other.verdict in ("ship", "undecided"):
+        return choice.verdict == other.verdict and choice.pick is other.pick
+    return True
+
+
+def _try_margins(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench, *, wider: bool) -> str | None:
+    """The nearest margin on one side at which the rule says something else."""
+    metric, margin = judged.metric, judged.margin
+    if metric is None or margin is None:
+        return None
+    step = 0.1 if metric.percent else 10.0 ** (math.floor(math.log10(margin)) - 1) if margin > 0 else 0.1
+    needed = set()
+    for record in records:
+        test = judged.tests.get(record.case.id)
+        if test is not None and test.delta.low is not None:
+            # A margin passes where the lower limit lies above it: the first whole step beyond, and the last one short.
+            steps = math.floor(-test.delta.low * metric.scale / step + 1e-9)
+            needed |= {round((steps + 1) * step, 9)} if wider else {round(steps * step, 9)}
+    inside = sorted(value for value in needed if value > margin) if wider else sorted(
+        (value for value in needed if 0 <= value < margin), reverse=True
+    )  # fmt: skip
+    for value in inside:
+        other = choose(records, _at_margin(judged, value / metric.scale), replace(bench, margin=value))
+        if not _same(choice, other):
+            unit = f" {metric.unit}".rstrip()
+            return f"at a margin of {value:g}{unit}: {_name(other)}"
+    return None
+
+
+def _at_margin(judged: Judged, margin: float) -> Checks:
+    """The checks with accuracy held against another margin (in the metric's own scale)."""
+
+    def redo(case: str, check: LimitCheck) -> LimitCheck:
+        test = judged.tests.get(case)
+        if check.limit != "accuracy" or test is None:
+            return check
+        return replace(check, outcome=thresholds.decide(test.delta, -margin, wanted="above"))
+
+    return {case: tuple(redo(case, check) for check in checks) for case, checks in judged.checks.items()}
+
+
+def _try_limits(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> Iterator[str | None]:
+    """Each limit of the suite that rules a case out, taken away."""
+    for limit, key in KEYS.items():
+        cases = {record.case.id for record in records}
+        if not any(
+            check.limit == limit and check.outcome != "PASS" for case in cases for check in checks.get(case, ())
+        ):
+            continue
+        without = {case: tuple(check for check in held if check.limit != limit) for case, held in checks.items()}
+        other = choose(records, without, bench)
+        yield None if _same(choice, other) else f"without {key}: {_name(other)}"
+
+
+def _try_without_runtime(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> str | None:
+    if choice.pick is None or choice.verdict not in ("ship", "undecided"):
+        return None
+    backend = choice.pick.case.backend
+    left = [record for record in records if record.case.backend != backend]
+    return f"without {backend}: {_name(choose(left, checks, bench))}" if any(r.status == "ok" for r in left) else None
+
+
+def _try_time_alone(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> str | None:
+    """What the preferences decided against: the best by its estimate alone."""
+    if choice.ranking is None or choice.ranking.order[0] is choice.pick:
+        return None
+    first = choice.ranking.order[0]
+    share = formatting.share(bench.spec.tie, 0)
+    return f"by {bench.scale.objective} alone, without a tie of {share}: {variant(first)}"

@@ -1,0 +1,119 @@
+"""A decision in words: the facts behind it, and lines for a terminal; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qbench import formatting
+from qbench.compare import compare
+from qbench.decide.cases import setting_name, variant
+from qbench.decide.decision import Decision, as_ratio
+from qbench.decide.judged import Judged
+from qbench.decide.objective import Scale
+from qbench.decide.paired_times import PairedTimes
+from qbench.record.schema import Record
+from qbench.record.stored_run import MetricInfo
+from qbench.stats.interval_type import Interval
+
+# The least probability that each of these words is said of.
+CHANCES = (
+    (0.985, "almost certainly"),
+    (0.925, "about 19 in 20"),
+    (0.85, "about 9 in 10"),
+    (0.775, "about 4 in 5"),
+    (0.7, "about 3 in 4"),
+    (0.58, "about 2 in 3"),
+    (0.42, "about even"),
+    (0.0, "less than even"),
+)
+NAMED = 3  # so many cases of one reason are named, of more the number alone
+
+
+def lines(decision: Decision, judged: Judged, name: str | None = None) -> tuple[str, ...]:
+    """What a terminal prints: the answer, then indented what is behind it. ``name``: of the setting, if another."""
+    answer = f"{name or setting_name(decision.setting)}: {decision.headline} {facts(decision, judged)}".rstrip()
+    return answer, *(f"  {point}" for point in points(decision))
+
+
+def points(decision: Decision) -> tuple[str, ...]:
+    """All that stands below an answer, the most important first: the tie and what decided it, how sure it is, doubts,
+    the runner-up, what would change it, and why the others are not it."""
+    return tuple(_list_points(decision))
+
+
+def _list_points(decision: Decision) -> Iterator[str]:
+    if decision.tie is not None:
+        yield decision.tie
+    if decision.deciding_step is not None:
+        yield f"What decided: {decision.deciding_step}."
+    if decision.probability is not None and decision.pick is not None:
+        yield f"{variant(decision.pick)} is the best of what may be shipped: {say_chance(decision.probability)}."
+    yield from decision.notes
+    if decision.runner_up is not None and decision.behind is not None and decision.verdict == "ship":
+        yield f"Runner-up: {variant(decision.runner_up)}, {decision.behind}."
+    if decision.would_change:
+        yield f"What would change it: {'; '.join(decision.would_change)}."
+    if decision.not_it:
+        yield f"Not it: {', '.join(_count(reason, cases) for reason, cases in decision.not_it)}."
+
+
+def _count(reason: str, cases: tuple[str, ...]) -> str:
+    return f"{len(cases)} {reason}"
+
+
+def say_chance(probability: float) -> str:
+    """``about 9 in 10``: no finer than what a few generations of processes can tell."""
+    return next(words for least, words in CHANCES if probability >= least)
+
+
+def facts(decision: Decision, judged: Judged) -> str:
+    """The numbers behind a decision's pick, in one sentence; empty where it has none."""
+    record = decision.pick
+    if record is None:
+        return ""
+    scale = Scale(objective="latency", times=PairedTimes(records={}, read=lambda record: {}))
+    parts = [] if scale.value(record) is None else [scale.show(record)]
+    if decision.objective in ("cold_start", "memory"):
+        other = Scale(objective=decision.objective, times=scale.times)
+        parts = [other.show(record), *parts]
+    parts += _speed_parts(decision, record)
+    parts += _size_part(record, judged) + _accuracy_part(record, judged.metric)
+    coverage = record.artifact.coverage if record.artifact else None
+    if coverage is not None and coverage.macs_int8 is not None:
+        parts.append(f"{formatting.share(coverage.macs_int8)} of its multiply-accumulates in int8")
+    return ", ".join(parts) + "." if parts else ""
+
+
+def _speed_parts(decision: Decision, record: Record) -> list[str]:
+    """Over the fastest fp32 by the interval that was tested, else over its own."""
+    over, fp32 = decision.over_fp32, decision.fp32
+    if decision.objective == "latency" and fp32 is not None and over is not None and over.evidence != "p50":
+        return [f"{formatting.with_limits(as_ratio(over))} times as fast as fp32 on {fp32.case.backend}"]
+    if record.speedup is None:
+        return []
+    own = Interval(value=record.speedup.value, low=record.speedup.low, high=record.speedup.high)
+    return [f"{formatting.with_limits(own)} times as fast as {_fp32_name(record.speedup.baseline)}"]
+
+
+def _fp32_name(case: str) -> str:
+    parts = case.split("/")
+    return f"fp32 on {parts[2]}" if len(parts) == 5 else case
+
+
+def _size_part(record: Record, judged: Judged) -> list[str]:
+    fp32 = compare.like_for_like(record, judged.records)
+    if record.artifact is None or fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
+        return []
+    return [f"{formatting.share(record.artifact.size_bytes / fp32.artifact.size_bytes, 0)} of its size"]
+
+
+def _accuracy_part(record: Record, metric: MetricInfo | None) -> list[str]:
+    if record.accuracy is None or record.accuracy.delta is None or metric is None:
+        return []
+    if metric.against == "fp32":  # how near it is to fp32 says more than how far it is from being fp32
+        score = record.accuracy
+        near = Interval(value=score.value, low=score.low, high=score.high)
+        shown = formatting.with_limits(near, scale=metric.scale, least=metric.least)
+        return [f"{metric.name} {shown} {'%' if metric.percent else metric.own_unit}".rstrip()]
+    change = formatting.with_limits(record.accuracy.delta, scale=metric.scale, signed=True, least=metric.least)
+    return [f"{metric.name} {change} {metric.unit}".rstrip()]

@@ -1,0 +1,375 @@
+"""Rules of decide/decision: one answer per setting, and what is said beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from made_records import FP32, accuracy, failed, fp32, int8, latency, skipped, speedup
+
+from qbench.decide import text
+from qbench.decide.cases import setting_name
+from qbench.decide.decision import Decision, decide
+from qbench.decide.judged import Judged, Rules, judge
+from qbench.errors import UsageError
+from qbench.record.schema import Fastest, Memory, Record
+from qbench.record.stored_run import MetricInfo
+from qbench.stats.interval_type import Interval
+from qbench.suite.settings import DecideSpec, GateSpec
+
+TOP1 = MetricInfo(name="top1")
+LOSSY = accuracy(harmful=60)
+OPEN = accuracy(harmful=9, beneficial=2)
+STATIC, QAT, X86 = "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1", "net/static/x86/t1/b1"
+
+
+def rules(gate: dict[str, Any] | None = None, **spec: Any) -> Rules:
+    """What a suite asks for."""
+    return Rules(gate=GateSpec.model_validate(gate or {}), decide=DecideSpec.model_validate(spec))
+
+
+def only(records: list[Record], asked: Rules | None = None, **readers: Any) -> Decision:
+    """The single decision on some records."""
+    (decision,) = decide(judge(records, TOP1, asked or rules(), **readers))
+    return decision
+
+
+def measured(case: str, value: float, **changes: Any) -> Record:
+    """An int8 case that is ``value`` times as fast as fp32, known to 1 %."""
+    return int8(case, latency=latency(0.0025 / value), speedup=speedup(value), **changes)
+
+
+@pytest.mark.parametrize(
+    ("records", "verdict", "headline"),
+    [
+        ([fp32(), int8()], "ship", "Ship static · onednn."),
+        ([fp32(), measured(STATIC, 2.5, accuracy=LOSSY), measured(QAT, 1.5)], "ship", "Ship qat · onednn."),
+        ([fp32(), measured(STATIC, 2.5, coverage=0.0), measured(QAT, 1.5)], "ship", "Ship qat · onednn."),
+        ([fp32(), int8(accuracy=OPEN)], "undecided", "Undecided on static · onednn, the fastest candidate."),
+        ([fp32(), int8(accuracy=None)], "undecided", "Undecided on static · onednn, the fastest candidate."),
+        (
+            [fp32(), int8(accuracy=LOSSY)],
+            "none qualifies",
+            "None qualifies: static · onednn loses more accuracy than the margin of 1 points.",
+        ),
+        (
+            [fp32(), int8(accuracy=LOSSY), int8(QAT, coverage=0.0)],
+            "none qualifies",
+            "None qualifies: 1 of 2 loses more accuracy than the margin of 1 points, 1 of 2 runs nothing in int8.",
+        ),
+        ([fp32(), int8(coverage=0.0)], "none qualifies", "None qualifies: no candidate runs in int8."),
+        ([fp32(), failed()], "no answer", "No answer: no int8 case was measured (1 failed)."),
+        ([skipped()], "no answer", "No answer: no int8 case was measured (1 skipped)."),
+        ([fp32(), replace(int8(), latency=None)], "no answer", "No answer: latency was measured of no int8 case."),
+        (
+            [fp32(), measured(STATIC, 0.8)],
+            "keep fp32",
+            "Keep fp32 on torch (2.50 ms a call) unless size decides: the fastest int8 that holds its accuracy, "
+            "static · onednn, takes 3.12 ms.",
+        ),
+        ([int8()], "ship", "Ship static · onednn."),
+    ],
+)
+def test_the_answer(records: list[Record], verdict: str, headline: str) -> None:
+    """The best of what holds every limit and is shown to be better than fp32; else plainly why there is none."""
+    decision = only(records)
+    assert (decision.verdict, decision.headline) == (verdict, headline)
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "verdict"), [(1.3, 0.02, "ship"), (1.3, 0.4, "keep fp32"), (0.9, 0.4, "keep fp32")]
+)
+def test_what_is_not_shown_to_be_faster_ships_nothing(value: float, half: float, verdict: str) -> None:
+    """Where the limits on the speed-up over the fastest fp32 hold 1, fp32 stays, and what to do about it is said."""
+    decision = only([fp32(), int8(speedup=speedup(value, half))])
+    assert decision.verdict == verdict
+    if verdict == "keep fp32":
+        assert "no int8 variant is shown to be faster" in decision.headline
+        assert "measure.max_seconds" in " ".join(decision.notes)
+
+
+def test_the_fastest_fp32_of_any_backend_is_what_counts() -> None:
+    """A variant that beats its own fp32 and not the fastest one is not shipped."""
+    rival = replace(fp32("net/fp32/openvino/t1/b1"), latency=latency(0.0008))
+    slower = int8(speedup_fastest=Fastest(baseline=rival.case.id, value=0.8, low=0.79, high=0.81))
+    decision = only([fp32(), rival, slower])
+    assert decision.verdict == "keep fp32"
+    assert decision.headline.startswith("Keep fp32 on openvino (800 µs a call)")
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(0.3, "keep fp32"), (1.2, "undecided")])
+def test_what_is_slower_than_fp32_needs_no_more_examples(value: float, verdict: str) -> None:
+    """Where accuracy is open but the case is slower than fp32 for certain, fp32 stays."""
+    assert only([fp32(), measured(STATIC, value, accuracy=OPEN)]).verdict == verdict
+
+
+def test_without_an_interval_two_typical_calls_decide_with_their_doubt() -> None:
+    """Protocol sequential has no interval and no control: far apart is still told, and so is the doubt."""
+    alone = speedup(2.5, low=None, high=None, protocol="sequential", control=None)
+    decision = only([fp32(), int8(speedup=alone)])
+    assert decision.verdict == "ship"
+    assert "Protocol sequential has no control" in " ".join(decision.notes)
+    near = speedup(1.1, low=None, high=None, protocol="sequential", control=None)
+    assert only([fp32(), int8(speedup=near, latency=latency(0.0025 / 1.1))]).verdict == "keep fp32"
+
+
+# --- the tie, and what decides it --------------------------------------------------------------------------------
+
+
+def test_within_the_tie_no_training_decides() -> None:
+    """qat 1 % faster than static, equal in accuracy: static is shipped, and the card says why."""
+    decision = only([fp32(), measured(STATIC, 2.5), measured(QAT, 2.525)])
+    assert decision.headline == "Ship static · onednn."
+    assert decision.tied == (QAT, STATIC)
+    assert decision.tie is not None
+    assert decision.tie.startswith("Tied in latency: qat · onednn (1.0 % faster [")
+    assert decision.deciding_step is not None
+    assert decision.deciding_step.startswith("no_training: static · onednn needs no training, qat · onednn does")
+    assert "by latency alone, without a tie of 3 %: qat · onednn" in decision.would_change
+
+
+def test_outside_the_tie_the_faster_one_is_shipped() -> None:
+    """10 % faster and shown: qat, whatever else speaks for static."""
+    decision = only(
+        [fp32(), measured(STATIC, 2.5), measured(QAT, 2.75, speedup_fastest=None)],
+    )
+    assert decision.headline == "Ship qat · onednn."
+
+
+def predicted(right: dict[str, list[int]], n: int = 10_000) -> Any:
+    """A reader of values: of each case the ranges of examples that it has wrong, as (start, end)."""
+
+    def read(record: Record, base: Record | None) -> Any:
+        values = np.ones(n)
+        start, end = right.get(record.case.id, [0, 0])
+        values[start:end] = 0
+        return values
+
+    return read
+
+
+def test_within_the_tie_accuracy_comes_first() -> None:
+    """131 and 132.7 us, and 5 points between them: the more accurate one, though it needed training, and the card
+    says whose gain that is."""
+    gain = accuracy(harmful=100, beneficial=620, n=10_000, right=8220)
+    even = accuracy(harmful=20, beneficial=20, n=10_000, right=8220)
+    records = [fp32(), measured(STATIC, 2.5, accuracy=even), measured(QAT, 2.47, accuracy=gain)]
+    decision = only(records, values=predicted({STATIC: [0, 1780], QAT: [0, 1260]}))
+    assert decision.headline == "Ship qat · onednn."
+    assert decision.deciding_step is not None
+    assert decision.deciding_step.startswith("accuracy: qat · onednn against static · onednn +5.2 points")
+    assert "that is the training's gain, not int8's" in " ".join(decision.notes)
+    assert "fp32_twin" in " ".join(decision.notes)
+
+
+def test_all_arms_tied_and_nothing_to_tell_them_apart() -> None:
+    """Copies of one artifact: one is shipped, the card says that the estimate alone decided."""
+    copies = [measured(f"net/static/{backend}/t1/b1", 2.5) for backend in ("fbgemm", "onednn", "x86")]
+    decision = only([fp32(), *copies])
+    assert decision.verdict == "ship"
+    assert len(decision.tied) == 3
+    assert decision.deciding_step is not None
+    assert "nothing that decide.prefer names tells it from" in decision.deciding_step
+
+
+def test_size_decides_where_it_is_preferred() -> None:
+    """`prefer` is the user's order."""
+    records = [fp32(), measured(STATIC, 2.5, size_bytes=400_000), measured(QAT, 2.5)]
+    assert only(records).headline == "Ship static · onednn."
+    decision = only(records, rules(prefer=["size", "no_training"]))
+    assert decision.headline == "Ship qat · onednn."
+    assert decision.deciding_step is not None
+    assert decision.deciding_step.startswith("size: qat · onednn 260 kB in all, static · onednn 400 kB in all")
+
+
+# --- other objectives --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("minimize", ["size", "cold_start", "memory"])
+def test_other_objectives_have_their_own_measure(minimize: str) -> None:
+    """The smallest artifact, the quickest start, or the least memory, with the same rule."""
+    from qbench.record.schema import ColdStart
+
+    def cost(times: float) -> dict[str, Any]:
+        return {
+            "memory": Memory(loaded_rss_bytes=int(1e8 * times), peak_rss_bytes=None),
+            "cold_start": ColdStart(load_seconds=0.01 * times, first_call_seconds=0.01 * times, processes=6),
+        }
+
+    full = replace(fp32(), **cost(4.0))
+    large = measured(STATIC, 2.5, size_bytes=500_000, **cost(2.0))
+    small = measured(QAT, 1.5, size_bytes=200_000, **cost(1.0))
+    assert only([full, large, small]).headline == "Ship static · onednn."
+    decision = only([full, large, small], rules(minimize=minimize))
+    assert (decision.verdict, decision.headline) == ("ship", "Ship qat · onednn.")
+
+
+def test_no_smaller_variant_keeps_fp32() -> None:
+    """An objective that no int8 variant serves keeps fp32."""
+    decision = only([fp32(), int8(size_bytes=2_000_000)], rules(minimize="size"))
+    assert decision.verdict == "keep fp32"
+    assert "no int8 variant" in decision.headline or "has 2.00 MB" in decision.headline
+
+
+# --- limits ------------------------------------------------------------------------------------------------------
+
+
+def test_limits_that_flip_the_choice() -> None:
+    """A size limit, a promised speed-up and a margin each make another variant the answer, and the card of the one
+    without them says so."""
+    fast = measured(X86, 4.0, size_bytes=400_000, accuracy=accuracy(harmful=6, beneficial=4))
+    slow = measured(STATIC, 2.5)
+    assert only([fp32(), fast, slow]).headline == "Ship static · x86."
+    limited = only([fp32(), fast, slow], rules({"size": {"max_ratio": 0.3}}))
+    assert limited.headline == "Ship static · onednn."
+    assert "without gate.size.max_ratio: static · x86" in limited.would_change
+    assert ("are larger than gate.size.max_ratio allows", (X86,)) in limited.not_it
+    tight = only([fp32(), fast, slow], rules({"accuracy": {"margin": 0.5}}))
+    assert tight.pick is not None
+    assert tight.pick.case.id == STATIC
+    assert "at a margin of 0.9 points: static · x86" in tight.would_change
+    promised = only([fp32(), fast, slow], rules({"latency": {"min_speedup": 5.0}}))
+    assert promised.headline.startswith("None qualifies: 2 of 2 do not keep gate.latency.min_speedup")
+
+
+def test_without_the_runtime_another_one_wins() -> None:
+    """What is shipped where a runtime is not there."""
+    other = measured("net/static/onnxruntime/t1/b1", 1.5)
+    assert "without onednn: static · onnxruntime" in only([fp32(), int8(), other]).would_change
+
+
+def test_one_runtime_only_has_no_alternative() -> None:
+    """Without the only runtime there is nothing to say but fp32."""
+    records = [fp32("net/fp32/onednn/t1/b1"), int8(speedup=speedup(baseline="net/fp32/onednn/t1/b1"))]
+    assert not [line for line in only(records).would_change if line.startswith("without")]
+
+
+def test_every_other_case_has_a_counted_reason() -> None:
+    """Slower than fp32, no gain shown, ruled out, failed: each int8 case but the pick is counted once."""
+    records = [
+        fp32(),
+        measured(STATIC, 2.5),
+        measured(QAT, 0.5),
+        measured(X86, 0.4),
+        measured("net/dynamic/x86/t1/b1", 1.001),
+        measured("net/qat/x86/t1/b1", 3.0, accuracy=LOSSY),
+        failed("net/qat/qnnpack/t1/b1"),
+    ]
+    decision = only(records)
+    reasons = {reason: len(cases) for reason, cases in decision.not_it}
+    assert reasons == {
+        "slower than fp32": 2, "no gain shown": 1, "lose more accuracy than the margin": 1, "failed": 1,
+    }  # fmt: skip
+    assert "Not it: 2 slower than fp32, " in text.points(decision)[-1]
+    assert "Faster, but wrong: qat · x86" in " ".join(decision.notes)
+    assert "Failed while being measured, and not part of the decision: qat · qnnpack." in decision.notes
+
+
+# --- how sure ----------------------------------------------------------------------------------------------------
+
+
+def test_what_may_be_the_best_makes_it_either_one() -> None:
+    """A faster variant whose accuracy is open: below four in five the headline names both, and what would decide."""
+    likely = measured(X86, 4.0, accuracy=accuracy(harmful=6, beneficial=1))
+    decision = only([fp32(), int8(), likely])
+    assert decision.verdict == "either"
+    assert decision.headline.startswith("Either static · onednn or static · x86: the latter may or may not lose")
+    assert "examples would decide" in decision.headline
+    assert decision.probability is not None
+    assert decision.probability < 0.8
+
+
+def test_one_clear_winner_is_almost_certain() -> None:
+    """Far ahead of fp32 and of all others."""
+    decision = only([fp32(), measured(STATIC, 2.5), measured(X86, 1.5)])
+    assert decision.probability is not None
+    assert text.say_chance(decision.probability) == "almost certainly"
+    assert decision.runner_up is not None
+    assert decision.runner_up.case.id == X86
+
+
+def test_the_same_run_is_decided_alike_each_time() -> None:
+    """Draws are seeded."""
+    records = [fp32(), measured(STATIC, 2.5), measured(QAT, 2.45)]
+    assert only(records) == only(records)
+
+
+# --- doubts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"control": None}, "control (A/A) was not measured"),
+        ({"value": 1.1, "control": Interval(value=1.03, low=1.01, high=1.06)}, "half the distance to fp32"),
+        ({"steady": False}, "series was not steady"),
+        ({"half": 0.05, "stopped": "max_seconds"}, "ended at measure.max_seconds with a speed-up known to 5"),
+    ],
+)
+def test_the_answer_doubts_what_does_not_vouch_for_itself(changes: dict[str, Any], said: str) -> None:
+    """A pick whose control or series is off, or that never reached the precision, is named with the doubt beside it,
+    by the gate's own rule."""
+    assert said in " ".join(only([fp32(), int8(speedup=speedup(**changes))]).notes)
+
+
+def test_a_quiet_measurement_is_not_doubted() -> None:
+    """A control that could not have carried the estimate half the way is no doubt."""
+    wide = speedup(control=Interval(value=1.03, low=1.01, high=1.05))
+    assert only([fp32(), int8(speedup=wide)]).notes == ()
+
+
+def test_without_a_readable_suite_the_answer_is_undecided() -> None:
+    """The margin is in the suite; without it no variant is called good or bad."""
+    (decision,) = decide(judge([fp32(), int8()], TOP1, None))
+    assert decision.verdict == "undecided"
+    assert "cannot be read" in decision.notes[0]
+
+
+def test_variants_of_two_groups_were_not_measured_against_each_other() -> None:
+    """Old runs: each over its own fp32; close ones are named with that."""
+    openvino = "net/fp32/openvino/t1/b1"
+    other = replace(fp32(openvino), latency=latency(0.0026))
+    case = "net/static/openvino/t1/b1"
+    rival = int8(case, latency=latency(0.00102), speedup=speedup(2.55, baseline=openvino))
+    decision = only([fp32(), int8(), other, rival])
+    assert "not measured against each other" in " ".join((decision.headline, *decision.notes))
+
+
+def broken(record: Record) -> Any:
+    """A reader that finds a damaged file."""
+    raise UsageError(f"{record.samples}: cannot be read as stored arrays: not a zip; delete it to go on without")
+
+
+@pytest.mark.parametrize(
+    ("read", "said"), [(broken, "cannot be read as stored arrays"), (lambda record: {}, "is not there")]
+)
+def test_samples_that_cannot_be_read_are_one_note(read: Any, said: str) -> None:
+    """A run's folder is data: the decision rests on the records then, and says so once."""
+    records = [fp32(), int8(samples="samples/a.npz"), measured(QAT, 2.4, samples="samples/b.npz")]
+    decision = only(records, samples=read)
+    assert decision.verdict == "ship"
+    (note,) = [note for note in decision.notes if note.startswith("Decided without stored files")]
+    assert said in note
+
+
+def test_each_setting_has_its_own_answer() -> None:
+    """Threads and batch sizes are decided apart."""
+    records = [int8(), int8("net/static/onednn/t2/b1"), int8("other/static/onednn/t1/b8")]
+    judged: Judged = judge(records, TOP1, rules())
+    assert [setting_name(decision.setting) for decision in decide(judged)] == [
+        "net, 1 thread, batch 1",
+        "net, 2 threads, batch 1",
+        "other, 1 thread, batch 8",
+    ]
+
+
+def test_the_terminal_says_the_answer_first() -> None:
+    """The setting, the headline and its numbers on one line, what is behind it below."""
+    judged = judge([fp32(), int8()], TOP1, rules())
+    lines = text.lines(decide(judged)[0], judged)
+    assert lines[0].startswith("net, 1 thread, batch 1: Ship static · onednn. 1.00 ms a call, 2.50 [2.48, 2.5")
+    assert "times as fast as fp32 on torch" in lines[0]
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert FP32 not in lines[0]
