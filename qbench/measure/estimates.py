@@ -32,10 +32,7 @@ def latency(samples: Samples, calm_ns: float | None = None) -> Latency:
     p50, p90, p99 = (percentiles.percentile(seconds, groups, q) for q in (0.5, 0.9, 0.99))
     of_all, calm = p50, canary.select_calls(samples, calm_ns)
     if calm is not None:
-        calm_groups = _by_process(seconds, samples, calm)
-        p50 = percentiles.percentile(seconds[calm], calm_groups, 0.5)
-        if p50 is not None and len(calm_groups) < 2 <= len(groups):  # nobody else was left alone: how do they differ?
-            p50 = percentiles.widen_by_spread(p50)
+        p50 = percentiles.undisturbed_median(seconds[calm], _by_process(seconds, samples, calm), len(groups))
     p90_limits, p99_limits = p90 or unknown, p99 or unknown
     return Latency(
         p50_seconds=p50.value if p50 else None,

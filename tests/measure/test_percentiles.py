@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qbench.measure.percentiles import percentile
+from qbench.measure.percentiles import percentile, undisturbed_median
 
 
 def simulation() -> Any:
@@ -74,3 +75,23 @@ def test_a_call_that_the_system_interrupted_is_no_limit_of_a_median() -> None:
     assert found is not None
     assert found.high is not None
     assert 1.35 < found.high < 2.5
+
+
+def test_the_median_of_undisturbed_calls_allows_for_how_processes_differ() -> None:
+    """Limits of Student's t on the processes' medians; wider where most calls are one process's, and never narrower
+    than what is known of processes."""
+    even = widest([60, 60, 60], [1.00, 1.03, 0.97])
+    assert even == pytest.approx(math.exp(4.30 * 0.03 / math.sqrt(3)), rel=0.01)
+    assert widest([600, 20, 20], [1.00, 1.03, 0.97]) > even * 1.03
+    assert widest([60, 60, 60], [1.0, 1.0, 1.0]) > 1.01
+    assert undisturbed_median(np.ones(5), [np.ones(5)], 1) is None
+
+
+def widest(counts: list[int], levels: list[float]) -> float:
+    """The upper limit over the median, which is 1, of processes with so many calls at those levels."""
+    groups = [np.full(count, level) for count, level in zip(counts, levels, strict=True)]
+    found = undisturbed_median(np.concatenate(groups), groups, len(groups))
+    assert found is not None
+    assert found.value == 1.0
+    assert found.high is not None
+    return found.high
