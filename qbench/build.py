@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from qbench import backends, quant, registry
+from qbench.backends import fp32_twin
 from qbench.backends.base import Backend, BuildJob, Built
 from qbench.cache import store
 from qbench.cache.root import UNFINISHED
@@ -132,6 +133,7 @@ _NOT_TRAINED = (
 def _make_key(variant: Variant, backend: Backend, model: Model, data: Data) -> str:
     """Everything that decides the bytes of an artifact; what a mode does not look at is left out."""
     data_digest = {
+        "fp32": data.training_digest + data.calibration_digest if variant.recipe.trains else None,
         "static": data.calibration_digest,
         "qat": data.training_digest + data.calibration_digest,
     }.get(variant.mode)
@@ -212,7 +214,7 @@ def build_here(
         mode=variant.mode,
         recipe=variant.recipe,
         calibration=data.calibration(),
-        training=data.training() if variant.mode == "qat" else None,
+        training=data.training() if variant.mode == "qat" or variant.recipe.trains else None,
         folder=folder,
         int8_file=None if own is None else own.path,
         checkpoints=place[0] / UNFINISHED / place[1],
@@ -223,6 +225,9 @@ def build_here(
         ),
         progress=progress,
     )
+    training_note = None
+    if variant.mode == "fp32" and variant.recipe.trains:
+        job, training_note = fp32_twin.trained(job)
     built = backend.build(job)
     if variant.mode != "fp32":
         _require_int8(built, _failing_coverage(variant))
@@ -231,7 +236,7 @@ def build_here(
         "file": built.file,
         "layers": [asdict(layer) for layer in built.layers],
         "fixed_batch": built.fixed_batch,
-        "note": built.note,
+        "note": "; ".join(note for note in (training_note, built.note) if note) or None,
         "float_reasons": dict(built.float_reasons),
         "rewrites": built.rewrites,
         "rewrite_difference": built.rewrite_difference,

@@ -173,6 +173,23 @@ def test_what_counts_as_dynamic_builds_no_other_artifact(root, data):
     assert (len(keys["dynamic"]), len(keys["static"])) == (1, 3)
 
 
+def test_a_twins_training_is_in_its_key(root, data):
+    """Another schedule or other training examples are another artifact, and none is the plain fp32."""
+    known = model(root, data)
+    backend = stage.registry.load("backend", "torch")
+
+    def key(recipe, examples=data):
+        variant = Variant(model=known.reference, mode="fp32", backend="torch", recipe=recipe)
+        return stage._make_key(variant, backend, known, examples)
+
+    twin = Recipe(name="twin", epochs=1, learning_rate=1e-3)
+    others = replace(data, training_digest="f" * 64)
+    keys = {key(Recipe()), key(twin), key(replace(twin, epochs=2)), key(twin, others)}
+    assert len(keys) == 4
+    assert key(Recipe(), others) == key(Recipe())
+    assert key(replace(twin, name="twin-fbgemm")) == key(twin)
+
+
 def test_rewrites_and_layer_numbers_are_kept(root, data):
     """What the network was rewritten into before, and how far each layer is from fp32, are facts of the artifact."""
     artifact = make(root, data, "static", "onednn")

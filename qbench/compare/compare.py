@@ -161,6 +161,7 @@ def like_for_like(record: Record, records: Iterable[Record]) -> Record | None:
         other.case.backend: other
         for other in records
         if other.case.mode == "fp32"
+        and not other.case.is_twin
         and (other.case.model, other.case.threads, other.case.batch_size) == (key.model, key.threads, key.batch_size)
     }
     if record.speedup is not None:
@@ -187,7 +188,7 @@ def accuracy_test(
         return None
     allowed = margin / metric.scale
     sign = metric.sign
-    if (flips := _whole_change(accuracy)) is not None:
+    if (flips := whole_change(accuracy)) is not None:
         return noninferiority.assess_counts(flips.beneficial, flips.harmful, accuracy.n, allowed)
     if (pair := values()) is not None:
         import numpy as np
@@ -196,7 +197,7 @@ def accuracy_test(
     return noninferiority.assess_interval(oriented(accuracy.delta, sign), allowed, n=accuracy.n)
 
 
-def _whole_change(accuracy: Accuracy) -> Flips | None:
+def whole_change(accuracy: Accuracy) -> Flips | None:
     """The flips, where they are all there is to the change: the metric is the share of correct examples."""
     flips, delta, n = accuracy.flips, accuracy.delta, accuracy.n
     if flips is None or delta is None or not math.isclose(accuracy.value * n, round(accuracy.value * n), abs_tol=1e-6):

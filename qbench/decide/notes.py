@@ -6,8 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from qbench import formatting
-from qbench.compare import calibration_seeds, compare
+from qbench.compare import calibration_seeds, training_gain
 from qbench.compare.speedup_doubt import find_doubt
 from qbench.decide.accuracy_difference import AccuracyDifference
 from qbench.decide.cases import variant
@@ -16,7 +15,6 @@ from qbench.decide.judged import Judged
 from qbench.decide.qualify import LimitCheck
 from qbench.decide.rank import Bench, describe_difference
 from qbench.record.schema import Record
-from qbench.stats import mcnemar
 from qbench.stats.thresholds import DECIDING_Z
 
 MOST_PROCESSES = 99
@@ -31,7 +29,7 @@ def list_notes(choice: Choice, records: Sequence[Record], judged: Judged, bench:
             lines += _note_apart(choice, choice.pick, bench)
             lines += _note_doubts(choice, choice.pick, judged, bench)
         lines += _note_seeds(choice.pick, judged)
-    lines += [*_note_fast_but_wrong(choice, judged, bench), *_note_training(choice, records, judged)]
+    lines += [*_note_fast_but_wrong(choice, judged, bench), *_note_training(choice, judged)]
     return (*lines, *_note_failed(records), *_note_problems(bench))
 
 
@@ -136,42 +134,12 @@ def _note_fast_but_wrong(choice: Choice, judged: Judged, bench: Bench) -> Iterat
     yield from (f"{lead}, but {word}: {', '.join(names)}." for word, names in ahead.items())
 
 
-def _note_training(choice: Choice, records: Sequence[Record], judged: Judged) -> Iterator[str]:
-    """A qat variant that beats its fp32 beyond chance: the gain is the training's."""
-    metric = judged.metric
+def _note_training(choice: Choice, judged: Judged) -> Iterator[str]:
+    """Of the pick and what ties with it: whose gain it is where qat beats its fp32 beyond chance."""
     tied = [] if choice.ranking is None else list(choice.ranking.tied)
-    shown = [record for record in (choice.pick, *tied) if record is not None and record.case.mode == "qat"]
-    for record in shown:
-        accuracy = record.accuracy
-        if metric is None or accuracy is None or accuracy.delta is None:
-            continue
-        gain = compare.oriented(accuracy.delta, metric.sign)
-        beyond = gain.low is not None and gain.low > 0
-        if accuracy.flips is not None:
-            flips = accuracy.flips
-            beyond = gain.value > 0 and mcnemar.midp(flips.harmful, flips.beneficial) < 0.05
-        if not beyond:
-            continue
-        amount = formatting.number(accuracy.delta, scale=metric.scale, signed=True, least=metric.least)
-        told = (
-            f"{variant(record)} is {amount} {metric.unit}".rstrip()
-            + " against its fp32: that is the training's gain, not int8's"
-        )
-        twin = _find_twin(record, records)
-        if twin is not None and twin.accuracy is not None:
-            score = formatting.fixed(twin.accuracy.value * metric.scale, metric.least)
-            yield f"{told}; {twin.case.id}, fp32 after the same training, has {metric.name} {score}."
-        else:
-            key = "`quantize: {qat: {fp32_twin: true}}`"
-            yield f"{told}. {key} adds fp32 after the same training, the fair reference."
-        return
-
-
-def _find_twin(record: Record, records: Sequence[Record]) -> Record | None:
-    """The fp32 case that had the same training, where the run has one."""
-    twins = [other for other in records if other.case.mode == "fp32" and "twin" in other.case.recipe]
-    own = [other for other in twins if other.case.backend == record.case.backend]
-    return next(iter((*own, *twins)), None)
+    shown = [] if choice.pick is None else [choice.pick, *(record for record in tied if record is not choice.pick)]
+    if judged.metric is not None:
+        yield from (f"{gain}." for gain in training_gain.describe_training_gains(shown, judged.metric))
 
 
 def _note_failed(records: Sequence[Record]) -> Iterator[str]:

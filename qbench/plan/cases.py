@@ -56,11 +56,13 @@ class Case:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedCase:
     """A case to measure. ``baseline`` is the id of the like-for-like fp32, None for that fp32 itself;
-    ``reference`` says that the plan added the case, as a baseline that nobody asked for."""
+    ``reference`` says that the plan added the case, as a baseline that nobody asked for. ``twin`` is the id of a QAT
+    case's fp32 twin, where the suite asks for twins."""
 
     case: Case
     baseline: str | None
     reference: bool
+    twin: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -47,7 +47,7 @@ def load_backends(suite: Suite) -> dict[str, Backend]:
 def make_plan(suite: Suite, backends: Mapping[str, Backend], *, cores: int, only: str | None = None) -> Plan:
     """The plan of a suite on a machine with ``cores`` usable cores.
 
-    ``only`` keeps the cases whose id matches one of its comma-separated globs (and the baselines they need).
+    ``only`` keeps the cases whose id matches one of its comma-separated globs (and the baselines and twins they need).
     A cell with more threads than ``cores`` is skipped. Raises ``UsageError`` where that leaves nothing to run, for a
     glob without a match, a backend that ``backends`` lacks or a matrix beyond ``matrix.MAX_CELLS``.
     """
@@ -55,19 +55,20 @@ def make_plan(suite: Suite, backends: Mapping[str, Backend], *, cores: int, only
     variants = Variants(suite, backends, cores=cores)
     cells, more = _keep_meaningful(asked, variants)
     notes += more
+    cells += _find_twins(cells, variants)
     if only is not None:
         wanted = _match_globs(cells, only)
         notes += [f"--filter '{only}' keeps {len(wanted)} of {len(cells)} cells"] * (len(wanted) < len(cells))
-        cells = wanted
+        cells = wanted + _find_twins(wanted, variants)
     references = _find_references(cells, variants)
-    every = sorted([*cells, *references], key=_make_sort_key(variants, asked))
+    every = sorted([*cells, *references], key=_make_sort_key(variants, [*asked, *cells]))
     planned = tuple(variants.planned(cell, cell in references) for cell in every if variants.why_skipped(cell) is None)
     skipped = tuple(
         Skip(case=variants.case(cell), reason=reason)
         for cell in every
         if (reason := variants.why_skipped(cell)) is not None
     )
-    notes += _note_references(references)
+    notes += _note_references(references) + _note_twins(planned)
     notes += _note_seeds(suite, planned)
     if not planned:
         _require_cores(suite, cells, variants)
@@ -143,11 +144,27 @@ def _find_references(cells: list[Cell], variants: Variants) -> dict[Cell, None]:
     return dict.fromkeys(cell for cell in needed if cell is not None and cell not in have)
 
 
+def _find_twins(cells: list[Cell], variants: Variants) -> list[Cell]:
+    """The fp32 twins of the QAT cells that run and that are not among the cells, in order."""
+    twins = dict.fromkeys(twin for cell in cells if (twin := variants.twin(cell)) is not None)
+    have = set(cells)
+    return [cell for cell in twins if cell not in have]
+
+
 def _note_references(references: Iterable[Cell]) -> list[str]:
     return [
         f"added {count} reference {'case' if count == 1 else 'cases'}: fp32 on {runtime}, as the baseline"
         for runtime, count in sorted(Counter(cell[2] for cell in references).items())
     ]
+
+
+def _note_twins(planned: Iterable[PlannedCase]) -> list[str]:
+    """A note on what the twins are, where there are some."""
+    twins = {case.twin for case in planned if case.twin is not None}
+    if not twins:
+        return []
+    count = f"{len(twins)} fp32 twin{' is' if len(twins) == 1 else 's are'}"
+    return [f"{count} trained as the qat cases beside, without fake quantization (quantize.qat.fp32_twin)"]
 
 
 def _note_seeds(suite: Suite, planned: Iterable[PlannedCase]) -> list[str]:

@@ -39,7 +39,8 @@ def _list_skipped(skips: Iterable[Skip]) -> Iterator[str]:
 
 def _describe_role(planned: PlannedCase) -> str:
     if planned.baseline is not None:
-        return f"against {planned.baseline}"
+        twin = "" if planned.twin is None else f"; its fp32 twin is {planned.twin}"
+        return f"against {planned.baseline}{twin}"
     return "baseline, added by the plan" if planned.reference else "baseline"
 
 
@@ -58,6 +59,7 @@ def as_json(plan: Plan) -> str:
                 **asdict(planned.case.key),
                 "baseline": planned.baseline,
                 "reference": planned.reference,
+                "twin": planned.twin,
                 "recipe": asdict(planned.case.variant.recipe),
             }
             for planned in plan.cases

@@ -12,6 +12,7 @@ from qbench.errors import UsageError
 from qbench.models.base import NetworkKind, OwnInt8
 from qbench.plan.cases import Case, PlannedCase, Variant
 from qbench.plan.matrix import Cell, case_id
+from qbench.plan.twins import Twins
 from qbench.quant.recipe import DEFAULT, Recipe
 from qbench.suite import Suite
 
@@ -32,6 +33,7 @@ class Variants:
         self._missing: dict[str, str | None] = {}
         self._files = {own.recipe for reference in self._models.values() for own in reference.int8}
         self._choices = {choice.name: choice for choice in suite.recipe}
+        self._twins = Twins(suite)
         self._variants: dict[tuple[str, str, str, str], Variant] = {}
         self._reasons: dict[tuple[str, str, str, bool], str | None] = {}
 
@@ -43,9 +45,17 @@ class Variants:
 
     def baseline(self, cell: Cell) -> Cell | None:
         """The like-for-like fp32 of a cell; None for that fp32 itself."""
-        model, mode, backend, threads, batch_size, _ = cell
-        runtime = self.backend(backend).runtime
-        return None if (mode, backend) == ("fp32", runtime) else (model, "fp32", runtime, threads, batch_size, DEFAULT)
+        model, _, backend, threads, batch_size, _ = cell
+        baseline = (model, "fp32", self.backend(backend).runtime, threads, batch_size, DEFAULT)
+        return None if cell == baseline else baseline
+
+    def twin(self, cell: Cell) -> Cell | None:
+        """The fp32 twin of a QAT cell that runs; None for any other cell, and where the suite asks for no twins."""
+        model, mode, backend, threads, batch_size, recipe = cell
+        name = self._twins.find(mode, backend, recipe)
+        if name is None or self.why_skipped(cell) is not None:
+            return None
+        return model, "fp32", self.backend(backend).runtime, threads, batch_size, name
 
     def why_skipped(self, cell: Cell) -> str | None:
         """Why a cell is skipped: for its own sake, or because its baseline cannot be; None if it runs."""
@@ -96,7 +106,8 @@ class Variants:
 
     def recipe(self, mode: str, backend: str, name: str) -> Recipe:
         """The recipe of that name as the backend takes it, without open choices."""
-        recipe = self._suite.quantize.recipe(mode, backend)
+        recipe = self._twins.recipes.get(name) if mode == "fp32" else None
+        recipe = recipe or self._suite.quantize.recipe(mode, backend)
         if mode == "fp32":
             return recipe
         least = recipe.min_coverage
@@ -141,9 +152,8 @@ class Variants:
 
     def planned(self, cell: Cell, reference: bool) -> PlannedCase:
         """The planned case of a cell that runs."""
-        baseline = self.baseline(cell)
-        name = None if baseline is None else case_id(baseline)
-        return PlannedCase(case=self.case(cell), baseline=name, reference=reference)
+        baseline, twin = (None if other is None else case_id(other) for other in (self.baseline(cell), self.twin(cell)))
+        return PlannedCase(case=self.case(cell), baseline=baseline, reference=reference, twin=twin)
 
 
 def _why_not_calibrator(recipe: Recipe) -> str | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 DEFAULT = "default"
 FRAMEWORK_DEFAULT = "framework-default"
 FLOWS = ("eager", "fx", "pt2e", "onnx")
+# What of a recipe decides the course of a training.
+TRAINING = ("epochs", "learning_rate", "batch_size", "samples", "seed", "schedule", "distill")
 # A dynamic variant with a smaller share of its work in int8 is fp32 in effect.
 DYNAMIC_MIN_COVERAGE = 0.01
 
@@ -27,9 +29,9 @@ class Recipe:
     tables of Embedding quint8, too (torch engines). ``file``: the int8 file that the user brought, as the suite names
     it; qbench then quantizes nothing, and the other choices are none.
 
-    QAT: ``epochs``, ``learning_rate``, ``batch_size``, ``samples`` (the most examples to train on), ``seed``,
-    ``schedule`` (``cosine`` or ``constant``), ``distill`` (the share of the loss that is the distance to the fp32
-    network's outputs, 0 to 1).
+    QAT, and the training of its fp32 twin (mode fp32): ``epochs``, ``learning_rate``, ``batch_size``, ``samples`` (the
+    most examples to train on), ``seed``, ``schedule`` (``cosine`` or ``constant``), ``distill`` (the share of the loss
+    that is the distance to the fp32 network's outputs, 0 to 1).
     """
 
     name: str = DEFAULT
@@ -56,3 +58,8 @@ class Recipe:
     seed: int | None = None
     schedule: str | None = None
     distill: float | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether a network is trained by it."""
+        return self.epochs is not None

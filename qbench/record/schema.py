@@ -44,6 +44,11 @@ class CaseKey:
     recipe: str = "default"
 
     @property
+    def is_twin(self) -> bool:
+        """Whether it is the fp32 twin of a QAT: nothing is compared with it as its like-for-like fp32."""
+        return self.mode == "fp32" and self.recipe != "default"
+
+    @property
     def variant(self) -> str:
         """The variant's name beside its model's: ``static · onednn``, ``static@eager · onednn``."""
         at = "" if self.recipe == "default" else f"@{self.recipe}"
@@ -251,6 +256,17 @@ class OtherRuntime:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TwinChange:
+    """The paired change of a QAT case against its fp32 twin, the case ``baseline``, on the same examples: what int8
+    itself costs, without what the training gained."""
+
+    baseline: str
+    delta: Interval | None = None
+    flips: Flips | None = None
+    agreement: Share | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Accuracy:
     """The score on ``n`` evaluation examples, and its paired change against the like-for-like fp32. ``inputs``: how
     each model input fits a static or QAT artifact (null for others, and for inputs of whole numbers). ``calibration``:
@@ -259,7 +275,8 @@ class Accuracy:
     ``interval``: how the limits come about, ``score`` (Wilson's, Tango's) for right or wrong, ``t`` for other means,
     ``paired bootstrap`` for metrics that no example has alone (null: not told). ``only_answer``: the class that every
     example is given (null: there are several, or the outputs are no classes). ``other_runtime``: null where no other
-    backend runs the same network, and where its outputs are the same but for rounding."""
+    backend runs the same network, and where its outputs are the same but for rounding. ``twin``: null for all but QAT
+    cases whose suite asks for fp32 twins."""
 
     metric: str
     value: float
@@ -275,6 +292,7 @@ class Accuracy:
     interval: Literal["score", "t", "paired bootstrap"] | None = None
     only_answer: Whole | None = None
     other_runtime: OtherRuntime | None = None
+    twin: TwinChange | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

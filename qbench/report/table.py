@@ -14,7 +14,7 @@ from qbench import formatting
 from qbench.compare import compare, host_share, int8_share
 from qbench.compare import text as compare_text
 from qbench.record import schema
-from qbench.record.schema import Record
+from qbench.record.schema import Record, TwinChange
 from qbench.report import recommendation
 from qbench.report.recommendation import Judged
 from qbench.stats import mcnemar
@@ -110,6 +110,12 @@ _JUDGED = (
 )
 
 
+_TWIN = (
+    "paired change of a qat case against its fp32 twin, the same network with the same training but without fake "
+    "quantization: what int8 itself costs"
+)
+
+
 def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
     """The columns of the presentation; ``unit`` is that of the latencies."""
     metric = judged.metric.name if judged.metric else "accuracy"
@@ -117,6 +123,7 @@ def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
     percent = ", %" if judged.metric is None or judged.metric.percent else own
     unit_of = f", {judged.metric.unit}" if judged.metric and judged.metric.unit else ""
     seeds = (Column(key="seeds", title="by seed", hint=f"{metric} by the seed that drew the calibration examples"),)
+    twins = (Column(key="twin", title=f"vs fp32 twin{unit_of}", hint=_TWIN),)
     return (
         Column(key="p50", title=f"p50, {unit}", hint="median closed-loop service time of one call, 95 % limits"),
         Column(key="p90", title=f"p90, {unit}", hint="nine calls in ten are at least this fast"),
@@ -128,6 +135,7 @@ def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
         Column(key="accuracy", title=f"{metric}{percent}", hint=f"{metric} on the evaluation examples, 95 % limits"),
         *(seeds if judged.seed_spreads else ()),
         Column(key="delta", title=f"change{unit_of}", hint="paired change against the like-for-like fp32"),
+        *(twins if any(_twin_change(record) for record in judged.records) else ()),
         Column(key="flips", title="flips", hint="right to wrong / wrong to right; McNemar's mid-p of no change"),
         Column(key="coverage", title="coverage", hint="share of multiply-accumulates that run in int8"),
         Column(key="judged", title="within margin", hint=_JUDGED),
@@ -155,6 +163,7 @@ def _cells(judged: Judged, record: Record, best: Record | None, unit: float) -> 
         "best": _against_best(record, best),
         **_size_cells(record, fp32),
         **_accuracy_cells(judged, record),
+        "twin": _twin_cell(judged, record),
         "seeds": _seeds_cell(judged, record),
         "coverage": _coverage_cell(record),
         "judged": _judged_cell(judged, record),
@@ -245,6 +254,21 @@ def _accuracy_cells(judged: Judged, record: Record) -> dict[str, Cell]:
         hint = f"{harmful} right to wrong, {beneficial} wrong to right; McNemar's test of no change: mid-{p}"
         cells["flips"] = Cell(text=f"{harmful} / {beneficial}", limits=p, sort=harmful, hint=hint)
     return cells
+
+
+def _twin_change(record: Record) -> TwinChange | None:
+    return None if record.accuracy is None else record.accuracy.twin
+
+
+def _twin_cell(judged: Judged, record: Record) -> Cell:
+    twin = _twin_change(record)
+    if twin is None or twin.delta is None:
+        return Cell()
+    scale, least = (judged.metric.scale, judged.metric.least) if judged.metric else (1.0, 0)
+    hint = f"against {twin.baseline}"
+    if twin.flips is not None:
+        hint += f"; {twin.flips.harmful} right to wrong, {twin.flips.beneficial} wrong to right"
+    return dataclasses.replace(_interval_cell(twin.delta, scale=scale, signed=True, least=least), hint=hint)
 
 
 def _seeds_cell(judged: Judged, record: Record) -> Cell:

@@ -40,21 +40,26 @@ def build_variants(context: RunContext, prepared: Prepared) -> dict[str, BuiltVa
     """The variants of the open cases by id. One that fails breaks its cases; one that fails with a further calibration
     subset breaks nothing: its reason is kept.
 
-    fp32 comes first: without it the others have nothing to be compared with.
+    The baselines come first: without them the others have nothing to be compared with.
     """
     variants = {planned.case.variant.id: planned.case.variant for planned in context.tracker.open_cases()}
     again = [(variant, subset) for variant in variants.values() for subset in _list_subsets(prepared.data, variant)]
     context.progress.stage("build", len(variants) + len(again))
-    fp32 = [variant for variant in variants.values() if variant.mode == "fp32"]
-    int8 = [variant for variant in variants.values() if variant.mode != "fp32"]
-    built = _build_each(context, prepared, fp32, set())
-    built |= _build_each(context, prepared, int8, set(built))
+    baselines = [variant for variant in variants.values() if _is_baseline(variant)]
+    others = [variant for variant in variants.values() if not _is_baseline(variant)]
+    built = _build_each(context, prepared, baselines, set())
+    built |= _build_each(context, prepared, others, set(built))
     rebuilt = context.run_parallel("build", again, lambda pair: _recalibrate(context, prepared, built, *pair))
     for (variant, _), recalibrated in zip(again, rebuilt, strict=True):
         if recalibrated is not None:
             known = built[variant.id]
             built[variant.id] = replace(known, recalibrated=(*known.recalibrated, recalibrated))
     return built
+
+
+def _is_baseline(variant: Variant) -> bool:
+    """Whether others are compared with it: an fp32 that is no twin."""
+    return variant.mode == "fp32" and not variant.recipe.trains
 
 
 def _list_subsets(data: Data, variant: Variant) -> tuple[CalibrationSubset, ...]:
@@ -78,10 +83,11 @@ def _order_builds(variants: Iterable[Variant]) -> list[Variant]:
     ranks: dict[str, int] = {}
     for variant in variants:
         backend: Backend = registry.load("backend", variant.backend)
-        kind = (variant.model.name, variant.mode, backend.runtime)
+        twin = variant.mode == "fp32" and variant.recipe.trains  # all runtimes share its training
+        kind = (variant.model.name, variant.mode, "" if twin else backend.runtime)
         ranks[variant.id] = counts[kind]
         counts[kind] += 1
-    return sorted(variants, key=lambda variant: (ranks[variant.id], variant.mode != "qat"))
+    return sorted(variants, key=lambda variant: (ranks[variant.id], not variant.recipe.trains))
 
 
 def _build_variant(context: RunContext, prepared: Prepared, variant: Variant, fp32: set[str]) -> BuiltVariant | None:
@@ -105,10 +111,10 @@ def _build_variant(context: RunContext, prepared: Prepared, variant: Variant, fp
 
 
 def _require_baseline(variant: Variant, fp32: set[str]) -> None:
-    """Raises ``CaseError`` for an int8 variant whose fp32 is not among the built ones."""
+    """Raises ``CaseError`` for a variant whose fp32 is not among the built ones."""
     backend: Backend = registry.load("backend", variant.backend)
     baseline = f"{variant.model.name}/fp32/{backend.runtime}"
-    if variant.mode != "fp32" and baseline not in fp32:
+    if not _is_baseline(variant) and baseline not in fp32:
         raise CaseError(f"its baseline {baseline} could not be built")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from qbench.build import Artifact
 from qbench.errors import CaseError, CaseSkipped
 from qbench.plan.planner import Case, Plan, PlannedCase
-from qbench.quant.recipe import Recipe
+from qbench.quant.recipe import TRAINING, Recipe
 from qbench.record.schema import Record, Status
 from qbench.run.directory import RunDirectory
 
@@ -41,10 +41,10 @@ class CaseTracker:
             self._directory.append(Record(case=skip.case.key, status="skipped", stage="plan", reason=skip.reason))
 
     def open_cases(self) -> list[PlannedCase]:
-        """The cases that still need work: not done, not broken; and the baselines of such."""
+        """The cases that still need work: not done, not broken; and the baselines and twins of such."""
         unbroken = [planned for planned in self._plan.cases if planned.case.id not in self._broken]
         undone = [planned for planned in unbroken if planned.case.id not in self.done]
-        needed = {planned.case.id for planned in undone} | {planned.baseline for planned in undone}
+        needed = {id_ for planned in undone for id_ in (planned.case.id, planned.baseline, planned.twin)}
         return [planned for planned in unbroken if planned.case.id in needed]
 
     def record_result(self, record: Record) -> None:
@@ -98,7 +98,8 @@ class CaseTracker:
 
 
 def describe_recipe(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as a record shows it: without the choices that it does not have; fp32 has none."""
+    """A recipe as a record shows it: without the choices that it does not have; fp32 has none but its twin's."""
+    choices = {key: value for key, value in asdict(recipe).items() if value not in (None, ()) and key != "name"}
     if recipe.flow is None:
-        return {}
-    return {key: value for key, value in asdict(recipe).items() if value not in (None, ()) and key != "name"}
+        return {key: value for key, value in choices.items() if recipe.trains and key in TRAINING}
+    return choices

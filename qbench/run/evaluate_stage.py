@@ -13,7 +13,7 @@ from qbench.errors import CaseError
 from qbench.evaluate.predictions import predict_cached
 from qbench.evaluate.score import score
 from qbench.plan.planner import Case, PlannedCase
-from qbench.record.schema import Accuracy, CalibrationSeeds
+from qbench.record.schema import Accuracy, CalibrationSeeds, TwinChange
 from qbench.run.build_stage import BuiltVariant, RecalibratedVariant
 from qbench.run.context import RunContext
 from qbench.run.prepare_stage import Prepared
@@ -50,6 +50,11 @@ class _Group:
         """The id of the fp32 case that it is compared with."""
         return self.planned[0].baseline
 
+    @property
+    def twin(self) -> str | None:
+        """The id of its fp32 twin."""
+        return self.planned[0].twin
+
 
 @dataclass(frozen=True, kw_only=True)
 class _SubsetScore:
@@ -64,16 +69,25 @@ class _SubsetScore:
 def evaluate(context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVariant]) -> dict[str, EvaluatedCase]:
     """The predictions and scores of the open cases, by case id; one that fails breaks its cases.
 
-    fp32 comes first: the others are scored against its predictions. What an earlier part of the run has is kept.
+    fp32 comes first, then its twins: the others are scored against their predictions. What an earlier part of the run
+    has is kept.
     """
     groups = _group_by_predictions(context.tracker.open_cases())
     again = sum(len(built[group.first.variant.id].recalibrated) for group in groups)
     context.progress.stage("evaluate", len(groups) + again)
-    fp32 = [group for group in groups if group.baseline is None]
-    int8 = [group for group in groups if group.baseline is not None]
-    evaluated = _evaluate_each(context, prepared, built, fp32, {})
-    evaluated |= _evaluate_each(context, prepared, built, int8, evaluated)
+    evaluated: dict[str, EvaluatedCase] = {}
+    for wave in _order_groups(groups):
+        evaluated |= _evaluate_each(context, prepared, built, wave, evaluated)
     return evaluated | _evaluate_recalibrated(context, prepared, built, groups, evaluated)
+
+
+def _order_groups(groups: Sequence[_Group]) -> tuple[list[_Group], ...]:
+    """The baselines, the twins, and those that are compared with them."""
+    waves: tuple[list[_Group], ...] = ([], [], [])
+    for group in groups:
+        twin = group.first.key.is_twin
+        waves[0 if group.baseline is None else 1 if twin else 2].append(group)
+    return waves
 
 
 def _group_by_predictions(cases: Sequence[PlannedCase]) -> list[_Group]:
@@ -119,7 +133,8 @@ def _evaluate_group(
         if not (file.exists() and all(case.id in context.tracker.done for case in cases)):
             artifact = built[group.first.variant.id].artifact
             _predict(context, artifact, prepared.data, group.first.batch_size, file, group.name)
-            accuracy = _score(context, prepared, file, group, baselines, group.name)
+            twin = _compare_with_twin(context, prepared, file, group, baselines)
+            accuracy = replace(_score(context, prepared, file, group, baselines, group.name), twin=twin)
     except CaseError as error:
         failed = True
         artifacts = {variant: known.artifact for variant, known in built.items()}
@@ -160,6 +175,27 @@ def _score(
         progress=context.report_under(name),
     )
     return replace(accuracy, shared_examples=prepared.data.shared_examples)
+
+
+def _compare_with_twin(
+    context: RunContext, prepared: Prepared, file: Path, group: _Group, evaluated: Evaluated
+) -> TwinChange | None:
+    """The paired change against the group's fp32 twin; None where it has none, or that one has no predictions.
+
+    It comes before the score against the baseline, whose values of each example are those that are kept.
+    """
+    twin = evaluated.get(group.twin) if group.twin is not None else None
+    if group.twin is None or twin is None:
+        return None
+    against = score(
+        prepared.metric,
+        file,
+        twin.predictions,
+        prepared.data.classes,
+        limits=context.limits,
+        progress=context.report_under(group.name),
+    )
+    return TwinChange(baseline=group.twin, delta=against.delta, flips=against.flips, agreement=against.agreement)
 
 
 def _evaluate_recalibrated(

@@ -56,7 +56,8 @@ def _list_references(context: RunContext) -> list[ModelReference]:
 
 def _prepare_data(context: RunContext) -> Data | None:
     """The examples; None where they cannot be had, which breaks every case."""
-    train = any(planned.case.variant.mode == "qat" for planned in context.plan.cases)
+    variants = [planned.case.variant for planned in context.plan.cases]
+    train = any(variant.mode == "qat" or variant.recipe.trains for variant in variants)
     request = request_of(context.suite.data, context.suite.base, train=train)
     try:
         data: Data = call(

@@ -23,9 +23,10 @@ LISTS: tuple[Path, ...] = (
 
 
 def problems(root: Node, *, base: File | None) -> list[Problem]:
-    """Duplicates, cells of unknown models, one split for two purposes, a limit that cannot be judged; missing files if
-    ``base`` is a folder."""
+    """Duplicates, cells of unknown models, one split for two purposes, a limit that cannot be judged, twins of
+    nothing; missing files if ``base`` is a folder."""
     collected = [*_duplicates(root), *_model_names(root), *_cell_models(root), *_splits(root), *_limits(root)]
+    collected += _idle_twin(root)
     if base is not None:
         collected += _missing_files(root, base)
     return collected
@@ -106,6 +107,22 @@ def _limits(root: Node) -> Iterator[Problem]:
             "`measure: {protocol: both}`, or leave the limit out"
         )
         yield list(root.walk(path))[-1][0].problem(what, path_text(path))
+
+
+def _idle_twin(root: Node) -> Iterator[Problem]:
+    """``fp32_twin: true`` where no mode is `qat`: there is no training whose twin could be made."""
+    path: Path = ("quantize", "qat", "fp32_twin")
+    twin, modes = root.at(path), root.at(("matrix", "modes"))
+    if twin is None or twin.value is not True or modes is None or not isinstance(modes.value, list):
+        return
+    cells = (cell.child("mode") for cell in _items(root, ("matrix", "include")))
+    asked = [node.value for node in modes.value] + [mode[1].value for mode in cells if mode is not None]
+    if "qat" not in asked:
+        what = (
+            "a twin is the fp32 network with the training of a qat variant, and no mode here is qat; add qat to "
+            "matrix.modes, or remove this key"
+        )
+        yield twin.mark.problem(what, path_text(path))
 
 
 def _missing_files(root: Node, base: File) -> Iterator[Problem]:

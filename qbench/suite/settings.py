@@ -177,6 +177,11 @@ class StaticRecipe(StaticKeys):
 class QatRecipe(QatKeys):
     """The mode `qat`: a short training with fake quantization, then as static."""
 
+    fp32_twin: Yes = Field(
+        False,
+        description="Beside each qat variant the fair reference: the same network with the same training, but without "
+        "fake quantization, as a further fp32 case. What int8 itself costs is the change against it.",
+    )
     backends: dict[BackendName, QatKeys] = Field({}, description="Other values for single backends.")
 
 
@@ -196,7 +201,7 @@ class Quantize(Section):
         if mode == "fp32":
             return Recipe(canonicalize=self.canonicalize)
         keys: DynamicRecipe | StaticRecipe | QatRecipe = getattr(self, mode)
-        values = keys.model_dump(exclude={"backends"}) | {"canonicalize": self.canonicalize}
+        values = keys.model_dump(exclude={"backends", "fp32_twin"}) | {"canonicalize": self.canonicalize}
         if (override := keys.backends.get(backend)) is not None:
             values |= override.model_dump(exclude_unset=True)
         return Recipe(**values)

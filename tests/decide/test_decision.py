@@ -160,7 +160,7 @@ def test_within_the_tie_accuracy_comes_first() -> None:
     assert decision.headline == "Ship qat · onednn."
     assert decision.deciding_step is not None
     assert decision.deciding_step.startswith("accuracy: qat · onednn against static · onednn +5.2 points")
-    assert "that is the training's gain, not int8's" in " ".join(decision.notes)
+    assert "qat · onednn (+5.2 points): the gain over fp32 is the training's, not int8's" in " ".join(decision.notes)
     assert "fp32_twin" in " ".join(decision.notes)
 
 

@@ -14,11 +14,12 @@ from qbench.errors import BuildError, EvaluateError
 from qbench.evaluate import predictions
 from qbench.progress.live import Silent
 from qbench.quant.recipe import Recipe
-from qbench.record.schema import Accuracy, CalibrationSeeds
+from qbench.record.schema import Accuracy, CalibrationSeeds, TwinChange
 from qbench.run import build_stage, evaluate_stage, run
 from qbench.run.build_stage import BuiltVariant
 from qbench.run.context import RunContext
 from qbench.run.prepare_stage import Prepared, prepare
+from qbench.stats.interval_type import Interval
 
 NETWORKS = Path(__file__).parent.parent / "fixtures" / "networks.py"
 TEXT = f"""
@@ -129,6 +130,56 @@ def test_a_static_variant_is_scored_with_each_calibration_subset(go, monkeypatch
     assert [outcome.accuracy[f"mine/{mode}/fake/t1/b1"].calibration for mode in ("fp32", "dynamic")] == [None, None]
     assert outcome.evaluated[f"{STATIC}/t1/b1"].calibration_seconds > 0
     assert outcome.evaluated["mine/fp32/fake/t1/b1"].calibration_seconds is None
+
+
+class Compared(FakeStages):
+    """Keeps whose predictions were held against whose."""
+
+    def __init__(self, monkeypatch, **faults):
+        super().__init__(monkeypatch, **faults)
+        self.compared = []
+
+    def score(self, metric, file, base, classes, **others):
+        self.compared.append((file.stem, None if base is None else base.stem))
+        delta = None if base is None else Interval(value=-0.01 if "@twin" in base.stem else 0.04)
+        return Accuracy(metric=metric.name, value=0.9, low=None, high=None, n=40, delta=delta)
+
+
+TWINS = ("matrix.modes=[fp32, qat]", "quantize.qat.fp32_twin=true", "data.calibrate.seeds=1")
+
+
+def test_a_qat_case_is_held_against_its_fp32_and_against_its_twin(go, monkeypatch):
+    """The change that counts stays the one against the like-for-like fp32; that against the twin stands beside it. The
+    twin is scored first, and itself held against the fp32."""
+    stages = Compared(monkeypatch)
+    outcome = go(*TWINS)
+    assert stages.compared == [
+        ("mine__fp32__fake", None),
+        ("mine__fp32@twin__fake", "mine__fp32__fake"),
+        ("mine__qat__fake", "mine__fp32@twin__fake"),
+        ("mine__qat__fake", "mine__fp32__fake"),
+    ]
+    accuracy = outcome.accuracy["mine/qat/fake/t1/b1"]
+    assert accuracy.delta.value == 0.04
+    assert accuracy.twin == TwinChange(baseline="mine/fp32@twin/fake/t1/b1", delta=Interval(value=-0.01))
+    assert [outcome.accuracy[f"mine/{mode}/fake/t1/b1"].twin for mode in ("fp32", "fp32@twin")] == [None, None]
+
+
+def test_a_qat_case_does_without_a_twin_that_failed(go, monkeypatch):
+    """The twin is no baseline: its failure takes no other case along."""
+    stages = Compared(monkeypatch)
+    predict = stages.predict
+
+    def fail_twin(artifact, data, batch_size, file, **others):
+        if "@twin" in file.stem:
+            raise EvaluateError("gave NaN")
+        return predict(artifact, data, batch_size, file, **others)
+
+    monkeypatch.setattr(evaluate_stage, "predict_cached", fail_twin)
+    outcome = go(*TWINS)
+    assert outcome.accuracy["mine/qat/fake/t1/b1"].twin is None
+    assert outcome.accuracy["mine/qat/fake/t1/b1"].delta.value == 0.04
+    assert "mine/fp32@twin/fake/t1/b1" not in outcome.accuracy
 
 
 @pytest.mark.parametrize(

@@ -282,6 +282,31 @@ def test_a_finished_run_resumes_to_nothing(folder):
     assert heard.steps == []
 
 
+def test_a_twin_is_trained_measured_and_held_against_its_qat(folder):
+    """An fp32 with the training of QAT: scored and measured as the others, and there again when the run goes on."""
+    file = write(folder, modes="[qat]", backends="[onednn]")
+    file.write_text(file.read_text() + "quantize: {qat: {fp32_twin: true, batch_size: 16}}\n")
+    first = go(file, folder)
+    found = by_case(first)
+    assert {case: record.status for case, record in found.items()} == dict.fromkeys(
+        ("fp32/torch/t1/b1", "fp32@twin/torch/t1/b1", "qat/onednn/t1/b1"), "ok"
+    )
+    twin, qat = found["fp32@twin/torch/t1/b1"], found["qat/onednn/t1/b1"]
+    assert twin.artifact.coverage is None
+    assert twin.artifact.note.startswith("trained on cross_entropy; fp32 twin: Adam")
+    assert twin.artifact.sha256 != found["fp32/torch/t1/b1"].artifact.sha256
+    assert twin.recipe == {"epochs": 1, "learning_rate": 1e-3, "batch_size": 16, "seed": 0, "schedule": "cosine"}
+    assert twin.speedup.baseline == qat.speedup.baseline == "mine/fp32/torch/t1/b1"
+    assert twin.accuracy.delta is not None
+    assert (qat.accuracy.twin.baseline, qat.accuracy.twin.delta is None) == (twin.case.id, False)
+    records = first.folder / jsonl.RECORDS
+    lines = records.read_text().splitlines(keepends=True)
+    records.write_text("".join(line for line in lines if '"id": "mine/qat/' not in line))
+    again = by_case(go(file, folder, resume=first.folder))
+    assert again["fp32@twin/torch/t1/b1"] == twin
+    assert again["qat/onednn/t1/b1"].accuracy == qat.accuracy
+
+
 def test_a_lost_case_is_measured_again_and_nothing_else(folder):
     """A record that a kill has torn off is made again; the others stay as they are."""
     file = write(folder, backends="[torch, onednn, qnnpack]")

@@ -478,3 +478,21 @@ def test_the_stored_text_of_a_run_is_read_where_its_files_are_not(
     with pytest.raises(SuiteError, match=r"no such file or folder: .*gone\.onnx"):
         parse(content, file="s.yaml")
     assert parse(content, file="s.yaml", stored=True).gate.accuracy.margin == 3
+
+
+@pytest.mark.parametrize(
+    ("matrix", "wrong"),
+    [
+        ("{modes: [fp32, static]}", True),
+        ("{modes: [fp32, qat]}", False),
+        ("{}", False),
+        ("{modes: [fp32], include: [{mode: qat, backend: onednn}]}", False),
+    ],
+)
+def test_a_twin_needs_a_qat(matrix: str, wrong: bool) -> None:
+    """`fp32_twin` without a mode qat is named at its place, since no training is there whose twin could be made."""
+    text = f"suite: s\nmodels: [digits-cnn]\ndata: {{dataset: digits}}\nmatrix: {matrix}\n"
+    said = problems(text + "quantize:\n  qat: {fp32_twin: true}\n")
+    expected = "s.yaml:6:20: quantize.qat.fp32_twin: a twin is the fp32 network with the training of a qat variant"
+    assert [line.startswith(expected) for line in said] == ([True] if wrong else [])
+    assert problems(text + "quantize:\n  qat: {fp32_twin: false}\n") == []

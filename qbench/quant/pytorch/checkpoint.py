@@ -12,11 +12,9 @@ from typing import Any
 
 from qbench.errors import BuildError, out_of_memory
 from qbench.files import atomic
-from qbench.quant.recipe import Recipe
+from qbench.quant.recipe import TRAINING, Recipe
 
 FILE = "qat.pt"
-# Of a recipe, what decides the course of a training; the rest shows in the network that was prepared.
-_DECISIVE = ("epochs", "learning_rate", "batch_size", "samples", "seed", "schedule", "distill")
 _NO_SETTINGS = ("_code", "training")  # the code of a graph stands beside them
 
 
@@ -33,11 +31,17 @@ def identity(
     return {
         "torch": str(torch.__version__),
         "flow": flow,
-        "recipe": repr({key: getattr(recipe, key) for key in _DECISIVE}),
-        "weights": _digest(_tensors(module)),
+        # The rest of a recipe shows in the network that was prepared.
+        "recipe": repr({key: getattr(recipe, key) for key in TRAINING}),
+        "weights": weights_digest(module),
         "network": _digest(_tensors(prepared), _structure(prepared)),
         "examples": _digest([*inputs, *([] if labels is None else [labels])]),
     }
+
+
+def weights_digest(module: Any) -> str:
+    """The sha256 of a network's parameters and buffers."""
+    return _digest(_tensors(module))
 
 
 def save(folder: Path, whose: Mapping[str, str], state: Mapping[str, Any]) -> None:

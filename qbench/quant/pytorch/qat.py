@@ -72,7 +72,8 @@ def note_unrounded(module: Any, trained: Set[str], converted: Converted) -> tupl
 def fit(
     flow: Any, job: QuantizeJob, inputs: tuple[Any, ...], labels: Any, *, checkpoints: Path | None = None
 ) -> Fitted:
-    """The fake-quantized network of a flow (``fx``, ``eager``, ``pt2e``) after ``recipe.epochs`` of training.
+    """The fake-quantized network of a flow (``fx``, ``eager``, ``pt2e``) after ``recipe.epochs`` of training; with
+    ``fp32_twin`` the network itself after the same training.
 
     ``inputs`` and ``labels`` are tensors (first axis = example), the job's example is one of them; of several outputs
     the first is trained. Adam, on the loss that fits outputs and labels (``loss.choose``), of which
@@ -99,7 +100,7 @@ def fit(
         prepared = flow.prepare_qat(job)
         if hasattr(flow, "leave_masks"):
             flow.leave_masks(prepared, tuple(tensor[:EXAMPLES] for tensor in inputs))
-        require_trainable(prepared)
+        getattr(flow, "require_trainable", require_trainable)(prepared)
         flow.qat_modes(prepared, True)
         trainer = QatTrainer(prepared, flow, recipe, inputs, aim)
         if not recipe.framework_default:

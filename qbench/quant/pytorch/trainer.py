@@ -47,6 +47,7 @@ class QatTrainer:
         order = torch.Generator().manual_seed(recipe.seed or 0)
         self._state = TrainingState(network=prepared, optimizer=optimizer, schedule=schedule, order=order)
         self._last, self._held = "", ""
+        self._title = getattr(flow, "TITLE", "QAT")
         self._to_freeze = [
             (math.ceil(OBSERVERS_FROZEN * self.total), flow.freeze_observers),
             (math.ceil(BATCH_NORM_FROZEN * self.total), flow.freeze_batch_norm),
@@ -70,7 +71,7 @@ class QatTrainer:
             if done == self._batches and len(self._held_out):
                 self._held = f"; held out: {self._predict_held_out()}"
             if done % _PROGRESS_EVERY == 0 or done == self._batches:
-                text = f"QAT epoch {self.epoch + 1}/{self.epochs}: {self._last}{self._held}"
+                text = f"{self._title} epoch {self.epoch + 1}/{self.epochs}: {self._last}{self._held}"
                 progress(text, 0.1 + 0.7 * self.step / self.total)
         self.epoch += 1
 
@@ -113,7 +114,7 @@ class QatTrainer:
             if out_of_memory(error):
                 raise
             raise BuildError(
-                f"the fake-quantized network failed in train mode on a batch of {len(batch[0])} "
+                f"{self._title}: the network failed in train mode on a batch of {len(batch[0])} "
                 f"({model_call.reason(error)}); BatchNorm needs more than one value a channel: raise batch_size"
             ) from error
 
@@ -135,13 +136,14 @@ class QatTrainer:
     def _require_finite(self, finite: bool, value: float) -> None:
         if not finite and self.step == 0:
             raise BuildError(
-                f"QAT cannot begin: the loss of the first batch is {value} before any step; the fp32 network gives no "
-                "finite numbers on the training examples in train mode, or their labels are none: check the data"
+                f"{self._title} cannot begin: the loss of the first batch is {value} before any step; the fp32 network "
+                "gives no finite numbers on the training examples in train mode, or their labels are none: check the "
+                "data"
             )
         if not finite:
             raise BuildError(
-                f"QAT diverged: the loss is {value} in epoch {min(self.epoch + 1, self.epochs)}; lower learning_rate "
-                f"(it is {self._rate:g})"
+                f"{self._title} diverged: the loss is {value} in epoch {min(self.epoch + 1, self.epochs)}; lower "
+                f"learning_rate (it is {self._rate:g})"
             )
 
     def state(self) -> dict[str, Any]:
@@ -160,7 +162,7 @@ class QatTrainer:
         """How it was trained and where it ended, as a reader of the record wants it."""
         blind = sorted({site.name for site in sites(self._prepared) if not site.observed})
         trained = (
-            f"QAT: Adam, {self._schedule_name} from {self._rate:g}, {self.epochs} x {self._batches} steps, "
+            f"{self._title}: Adam, {self._schedule_name} from {self._rate:g}, {self.epochs} x {self._batches} steps, "
             f"last epoch: {self._last}{self._held}"
         )
         if len(self._examples) + len(self._held_out) < self._available:
