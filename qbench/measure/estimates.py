@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbench.machine import canary as machine_canary
-from qbench.measure import canary, percentiles
+from qbench.measure import canary, paired_difference, pairing, percentiles
 from qbench.measure.samples import Samples
+from qbench.measure.series import split_controls
 from qbench.measure.worker import WorkerFacts
 from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Sequential, Speedup
 from qbench.stats import intervals
@@ -114,28 +115,13 @@ def sequential(samples: Samples, baseline: Samples | None) -> Sequential | None:
     return Sequential(mean_seconds=mean / 1e9, n=len(samples.calls_ns), speedup=speedup)
 
 
-def over_fastest(own: Speedup | None, baseline: str, rivals: Mapping[str, Interval]) -> Fastest | None:
-    """The speed-up over the fastest fp32 of any backend.
-
-    ``own`` is the speed-up over the like-for-like ``baseline`` (None: the case is that baseline); ``rivals`` the
-    speed-ups of other backends' fp32 over that same baseline. Speed-ups multiply and their limits combine in log
-    space, as independent estimates.
-    """
-    faster = {case: speedup_over for case, speedup_over in rivals.items() if speedup_over.value > 1}
-    ours = (
-        Interval(value=1.0, low=1.0, high=1.0) if own is None else Interval(value=own.value, low=own.low, high=own.high)
-    )
-    if not faster:
-        return Fastest(baseline=baseline, value=ours.value, low=ours.low, high=ours.high)
-    name = max(faster, key=lambda case: faster[case].value)
-    log = intervals.difference(_log(ours), _log(faster[name]))
-    values = [None if value is None else math.exp(value) for value in (log.value, log.low, log.high)]
-    return Fastest(baseline=name, value=math.exp(log.value), low=values[1], high=values[2])
-
-
-def _log(interval: Interval) -> Interval:
-    limits = [None if limit is None else math.log(limit) for limit in (interval.low, interval.high)]
-    return Interval(value=math.log(interval.value), low=limits[0], high=limits[1])
+def over_fastest(samples: Samples, fastest: str, fastest_samples: Samples) -> Fastest | None:
+    """The speed-up over the run's fastest fp32, from the rounds that both ran in; None where they never met."""
+    difference = paired_difference.compare_times(fastest_samples, samples)
+    if difference is None:
+        return None
+    ratio = difference.ratio()
+    return Fastest(baseline=fastest, value=ratio.value, low=ratio.low, high=ratio.high)
 
 
 def half_width(log_ratios: Sequence[float]) -> float | None:
@@ -147,7 +133,10 @@ def half_width(log_ratios: Sequence[float]) -> float | None:
 
 
 def speedup(samples: Samples, baseline: str, baseline_samples: Samples | None) -> Speedup | None:
-    """Baseline time over this case's; from neighbouring blocks (paired), or of the means (sequential)."""
+    """Baseline time over this case's; from blocks of the same rounds or neighbouring blocks (paired), or of the means
+    (sequential)."""
+    if len(samples.round):
+        return None if baseline_samples is None else _speedup_by_rounds(samples, baseline, baseline_samples)
     if len(samples.log_ratios):
         ratio = _ratio(samples.log_ratios, samples.process)
         control = _ratio(samples.control_log_ratios, samples.control_process)
@@ -172,6 +161,29 @@ def speedup(samples: Samples, baseline: str, baseline_samples: Samples | None) -
     )
 
 
+def _speedup_by_rounds(samples: Samples, baseline: str, baseline_samples: Samples) -> Speedup | None:
+    """Limits over generations of processes; with few of them they hold what is known of processes in general."""
+    log_ratios = pairing.pair_blocks(samples, baseline_samples)
+    difference = paired_difference.difference_over_generations(log_ratios)
+    if difference is None:
+        return None
+    low, high = difference.limits(LEVEL)
+    control = paired_difference.difference_over_generations(split_controls(samples))
+    return Speedup(
+        baseline=baseline,
+        value=math.exp(-difference.value),
+        low=math.exp(-high),
+        high=math.exp(-low),
+        level=LEVEL,
+        processes=difference.generations,
+        control=None if control is None else control.ratio(LEVEL),
+        protocol=samples.protocol,
+        stopped=samples.stopped,
+        steady=_thirds_agree(list(log_ratios.values())),
+        measured_seconds=None if math.isnan(samples.seconds) else samples.seconds,
+    )
+
+
 def _ratio(log_ratios: np.ndarray, process: np.ndarray) -> Interval:
     """With several processes the interval is over their medians; with one, over its blocks."""
     numbers = np.unique(process)
@@ -189,13 +201,16 @@ def steady(samples: Samples) -> bool | None:
     Judged on the paired series about its own process's median, since absolute latency drifts with the host and
     ratios differ from one process to the next. None where a third has fewer than the 6 blocks of an interval.
     """
+    return _thirds_agree([samples.log_ratios[samples.process == number] for number in np.unique(samples.process)])
+
+
+def _thirds_agree(series: Sequence[NDArray[np.float64]]) -> bool | None:
     first, last = [], []
-    for number in np.unique(samples.process):
-        mine = samples.log_ratios[samples.process == number]
-        third = len(mine) // 3
-        centred = mine - np.median(mine)
+    for log_ratios in series:
+        third = len(log_ratios) // 3
+        centred = log_ratios - np.median(log_ratios)
         first.append(centred[:third])
-        last.append(centred[len(mine) - third :])
+        last.append(centred[len(log_ratios) - third :])
     if sum(map(len, first)) < 6:
         return None
     a, b = (intervals.ratio_over_blocks(np.concatenate(part), LEVEL) for part in (first, last))

@@ -15,11 +15,6 @@ from qbench.measure.samples import BlockTiming, Samples
 from qbench.measure.worker import LocalWorker, WorkerFacts, WorkerSpec
 from qbench.process.parent import Limits, Worker
 
-# Two thirds of the free memory may be held by the workers that are alive at once.
-MEMORY_SHARE = 0.67
-ARM_BASE_BYTES = 150 * 2**20  # a process of its own, measured: 61 MB forked, up to 150 MB once a runtime has run
-ARM_FILE_FACTOR = 4  # weights as read, as unpacked, as prepacked by the kernels, and work space
-
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
@@ -112,20 +107,3 @@ def cold_starts(spec: WorkerSpec, count: int, *, limits: Limits, fresh: bool = F
         if worker.facts is not None:
             facts.append(worker.facts)
     return facts
-
-
-def split_by_memory(
-    contenders: Sequence[WorkerSpec], *, file_bytes: Callable[[WorkerSpec], int], free_bytes: int
-) -> list[list[WorkerSpec]]:
-    """The contenders in as few groups as the free memory allows (each with its baseline and its control)."""
-    budget = free_bytes * MEMORY_SHARE
-    groups: list[list[WorkerSpec]] = []
-    used = 0.0
-    for spec in contenders:
-        need = ARM_BASE_BYTES + ARM_FILE_FACTOR * file_bytes(spec)
-        if not groups or used + need > budget:
-            groups.append([])
-            used = 2.0 * need  # baseline and control are at least as large as what is compared with them
-        groups[-1].append(spec)
-        used += need
-    return groups

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import time
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,18 +13,21 @@ from qbench.build import Artifact
 from qbench.errors import CaseError
 from qbench.machine import canary
 from qbench.measure import estimates, samples
-from qbench.measure.group import Measured, cold_starts, measure_group, split_by_memory
-from qbench.measure.paired import Paired
+from qbench.measure.group import Measured, cold_starts, measure_group
+from qbench.measure.heats import free_bytes, split_heats
+from qbench.measure.pairing import list_minima
 from qbench.measure.protocol import Protocol, Tell, Watch
 from qbench.measure.protocol import Sequential as SequentialProtocol
+from qbench.measure.race import LEFT, SCREENED, Race
+from qbench.measure.race_rules import MOST_GENERATIONS, Arm, RaceRules, find_fastest
+from qbench.measure.samples import Samples
 from qbench.measure.unfinished_group import Checkpoint
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.network import Data
 from qbench.plan.planner import Case
 from qbench.process.parent import Limits
 from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Memory, Sequential, Speedup
-from qbench.stats.interval_type import Interval
-from qbench.suite import MeasureSpec, Suite
+from qbench.suite import Suite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +49,7 @@ class CaseLatency:
 
 @dataclass(kw_only=True)
 class GroupMeasurer:
-    """Measures groups of cases, one after the other, and keeps their raw samples in the run's folder."""
+    """Measures the cases of one setting after the other, and keeps their raw samples in the run's folder."""
 
     suite: Suite
     data: Data
@@ -54,72 +58,49 @@ class GroupMeasurer:
     limits: Limits
     calm_ns: float | None = None  # what the canary is known to take on this core alone; less as soon as it is seen
     _checkpoints: list[Checkpoint] = field(default_factory=list)
-    _fp32: dict[tuple[str, str], Interval] = field(default_factory=dict)  # (baseline, rival): the rival's speed-up
 
     def measure(
         self,
-        baseline: Case,
-        contenders: Sequence[Case],
-        rivals: Sequence[Case],
+        arms: Sequence[Arm],
+        cases: Mapping[str, Case],
         artifacts: Mapping[str, Artifact],
         watch: Watch,
         *,
         tell: Tell = lambda text, share: None,
         done: Container[str] = (),
     ) -> dict[str, CaseLatency]:
-        """The latency of each case of a group that is not ``done``, by case id.
-
-        ``rivals`` are the fp32 cases of other backends (same model, threads, batch): measured as contenders, so that
-        every case of the group can be held against the fastest fp32, and reported by their own groups.
-        """
-        base = self._specify_worker(baseline, artifacts[baseline.id])
-        # Two fp32 are held against each other once: the second group takes the inverse of what the first one saw.
-        unknown = [case for case in rivals if (case.id, baseline.id) not in self._fp32]
-        others = [self._specify_worker(case, artifacts[case.id]) for case in unknown]
-        sizes = {case.id: artifacts[case.id].size_bytes for case in (*contenders, *rivals)}
-        specs = [self._specify_worker(case, artifacts[case.id]) for case in contenders]
-        known: dict[str, CaseLatency] = {}
-        for group in self._split_groups(specs, others, sizes):
-            measured = self._measure_paired(base, group, watch, tell)
-            alone = self._measure_alone(base, group, tell)
-            self._fp32.update(_list_speedups(measured, baseline.id, [spec.case for spec in others]))
-            against = self._list_rival_speedups(baseline.id, [case.id for case in rivals])
-            for spec in (base, *group):
-                if spec.case not in known and spec.case not in done and spec not in others:
-                    result = self._with_cold_starts(spec, measured[spec.case])
-                    known[spec.case] = self._store_latency(
-                        spec, baseline, measured[baseline.id], result, against, alone
-                    )
+        """The latency of each arm of a setting (one model, threads and batch, all runtimes) that is not ``done``, by
+        case id. ``cases`` and ``artifacts`` are those of the arms, by case id."""
+        specs = {arm.case: self._specify_worker(cases[arm.case], artifacts[arm.case]) for arm in arms}
+        sizes = {case: artifact.size_bytes for case, artifact in artifacts.items()}
+        measured = self._measure_together(arms, specs, sizes, watch, tell)
+        alone = self._measure_alone(list(specs.values()), tell)
+        timed = {case: result.samples for case, result in measured.items() if result.samples is not None}
+        fastest = find_fastest_fp32(arms, timed)
+        in_final = _list_finalists(arms, timed)
+        known = {}
+        for arm in arms:
+            if arm.case not in done:
+                # A resumed race has lost the facts of the processes that ran before: one more tells them again.
+                least = self.suite.measure.cold_starts if arm.case in in_final else 1
+                result = self._with_cold_starts(specs[arm.case], measured[arm.case], least)
+                known[arm.case] = self._store_latency(specs[arm.case], arm, result, timed, fastest, alone)
         return known
 
-    def _list_rival_speedups(self, baseline: str, rivals: Sequence[str]) -> dict[str, Interval]:
-        """The speed-up of each rival over the baseline, as far as one of their groups has told."""
-        speedups = {}
-        for rival in rivals:
-            if (speedup := self._fp32.get((baseline, rival))) is not None:
-                speedups[rival] = speedup
-            elif (speedup := self._fp32.get((rival, baseline))) is not None:
-                low, high = (None if limit is None else 1 / limit for limit in (speedup.high, speedup.low))
-                speedups[rival] = Interval(value=1 / speedup.value, low=low, high=high)
-        return speedups
-
-    def _split_groups(
-        self, specs: list[WorkerSpec], others: list[WorkerSpec], sizes: Mapping[str, int]
-    ) -> list[list[WorkerSpec]]:
-        import psutil
-
-        free = psutil.virtual_memory().available
-        groups = split_by_memory(specs, file_bytes=lambda spec: sizes[spec.case], free_bytes=free) or [[]]
-        return [[*group, *others] for group in groups]
-
-    def _measure_paired(
-        self, base: WorkerSpec, group: list[WorkerSpec], watch: Watch, tell: Tell
+    def _measure_together(
+        self,
+        arms: Sequence[Arm],
+        specs: Mapping[str, WorkerSpec],
+        sizes: Mapping[str, int],
+        watch: Watch,
+        tell: Tell,
     ) -> dict[str, Measured]:
-        checkpoint = Checkpoint(self.folder / "samples", base.case, [spec.case for spec in group])
+        base, *others = specs.values()
+        checkpoint = Checkpoint(self.folder / "samples", base.case, [spec.case for spec in others])
         measured = measure_group(
             base,
-            group,
-            protocol=protocol_of(self.suite.measure),
+            others,
+            protocol=self._choose_protocol(arms, sizes),
             limits=self.limits,
             watch=watch,
             tell=tell,
@@ -129,21 +110,46 @@ class GroupMeasurer:
         self._checkpoints.append(checkpoint)
         return measured
 
+    def _choose_protocol(self, arms: Sequence[Arm], sizes: Mapping[str, int]) -> Protocol:
+        """What the suite asks for."""
+        spec, decide = self.suite.measure, self.suite.decide
+        if spec.protocol == "sequential":
+            return SequentialProtocol(warmup=spec.warmup_calls, calls=spec.calls)
+        screening = spec.spend == "screening"
+        return Race(
+            arms=tuple(arms),
+            rules=RaceRules(
+                tie=decide.tie,
+                precision=spec.precision,
+                least=0 if screening else spec.processes,
+                most=0 if screening else max(MOST_GENERATIONS, spec.processes),
+                max_seconds=spec.max_seconds,
+                everything=spec.spend == "all",
+            ),
+            clock=time.monotonic,
+            warmup_calls=max(1, spec.warmup_calls),
+            seed=spec.seed,
+            heats=lambda staying, fastest, blocks: split_heats(
+                staying, fastest, sizes, free_bytes=free_bytes(), first=blocks
+            ),
+            first_process=_count_processes(self.folder / "samples", arms[0].case),
+        )
+
     def remove_checkpoints(self) -> None:
         """Removes what was kept of groups whose cases are recorded now."""
         while self._checkpoints:
             self._checkpoints.pop().remove()
 
-    def _measure_alone(self, base: WorkerSpec, group: list[WorkerSpec], tell: Tell) -> dict[str, Measured]:
+    def _measure_alone(self, specs: Sequence[WorkerSpec], tell: Tell) -> dict[str, Measured]:
         """The sequential protocol beside the paired one, where the suite asks for both."""
         spec = self.suite.measure
         if spec.protocol != "both":
             return {}
         protocol = SequentialProtocol(warmup=spec.warmup_calls, calls=spec.calls)
-        return measure_group(base, group, protocol=protocol, limits=self.limits, tell=tell)
+        return measure_group(specs[0], specs[1:], protocol=protocol, limits=self.limits, tell=tell)
 
-    def _with_cold_starts(self, spec: WorkerSpec, result: Measured) -> Measured:
-        missing = self.suite.measure.cold_starts - len(result.facts)
+    def _with_cold_starts(self, spec: WorkerSpec, result: Measured, least: int) -> Measured:
+        missing = least - len(result.facts)
         if result.samples is None or missing <= 0:
             return result
         try:
@@ -167,10 +173,10 @@ class GroupMeasurer:
     def _store_latency(
         self,
         spec: WorkerSpec,
-        baseline: Case,
-        base: Measured,
+        arm: Arm,
         result: Measured,
-        against: Mapping[str, Interval],
+        timed: Mapping[str, Samples],
+        fastest: str | None,
         alone: Mapping[str, Measured],
     ) -> CaseLatency:
         observed = result.facts[0].observed if result.facts else None
@@ -183,16 +189,19 @@ class GroupMeasurer:
             return CaseLatency(reason=f"its samples cannot be written: {error.strerror or error}", observed=observed)
         self.calm_ns = canary.calm_level(result.samples.canary_ns, self.calm_ns)
         latency = estimates.latency(result.samples, self.calm_ns)
-        of_baseline = spec.case == baseline.id
-        speedup = None if of_baseline else estimates.speedup(result.samples, baseline.id, base.samples)
+        speedup = (
+            None if arm.baseline is None else estimates.speedup(result.samples, arm.baseline, timed.get(arm.baseline))
+        )
         typical = latency.p50_seconds if latency.p50_seconds is not None else latency.mean_seconds
         return CaseLatency(
             reason=None,
             observed=observed,
             latency=latency,
             speedup=speedup,
-            speedup_fastest=estimates.over_fastest(speedup, baseline.id, against) if speedup or of_baseline else None,
-            sequential=self._sequential(spec.case, baseline.id, alone),
+            speedup_fastest=None
+            if fastest is None
+            else estimates.over_fastest(result.samples, fastest, timed[fastest]),
+            sequential=self._sequential(spec.case, arm.baseline, alone),
             interference=estimates.interference(result.samples, self.calm_ns),
             throughput_per_second=spec.batch_size / typical if typical else None,
             cold_start=estimates.cold_start(result.facts),
@@ -202,37 +211,32 @@ class GroupMeasurer:
             samples=name,
         )
 
-    def _sequential(self, case: str, baseline: str, alone: Mapping[str, Measured]) -> Sequential | None:
-        own, base = alone.get(case), alone.get(baseline)
+    def _sequential(self, case: str, baseline: str | None, alone: Mapping[str, Measured]) -> Sequential | None:
+        own, base = alone.get(case), alone.get(baseline or "")
         if own is None or own.samples is None:
             return None
         samples.save(self.folder / f"samples/{case.replace('/', '__')}__sequential.npz", own.samples)
-        return estimates.sequential(own.samples, None if base is None or case == baseline else base.samples)
+        return estimates.sequential(own.samples, None if base is None else base.samples)
 
 
-def _list_speedups(
-    measured: Mapping[str, Measured], baseline: str, cases: Sequence[str]
-) -> dict[tuple[str, str], Interval]:
-    """(baseline, case): the case's speed-up over the baseline, for each of the cases that has one."""
-    speedups = {}
-    for case in cases:
-        own = measured[case].samples
-        speedup = estimates.speedup(own, baseline, measured[baseline].samples) if own is not None else None
-        if speedup is not None:
-            speedups[baseline, case] = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
-    return speedups
+def find_fastest_fp32(arms: Sequence[Arm], timed: Mapping[str, Samples]) -> str | None:
+    """The fastest of the fp32 that have samples, from rounds that they share; None where none has."""
+    minima = {arm.case: list_minima(timed[arm.case]) for arm in arms if arm.role == "fp32" and arm.case in timed}
+    known = {case: times for case, times in minima.items() if times}
+    return find_fastest(list(known), known) if known else None
 
 
-def protocol_of(spec: MeasureSpec) -> Protocol:
-    """The protocol that a suite asks for."""
-    if spec.protocol == "sequential":
-        return SequentialProtocol(warmup=spec.warmup_calls, calls=spec.calls)
-    return Paired(
-        precision=spec.precision,
-        max_seconds=spec.max_seconds,
-        half_width=estimates.half_width,
-        seconds=time.monotonic,
-        processes=spec.processes,
-        warmup_calls=max(1, spec.warmup_calls),
-        seed=spec.seed,
-    )
+def _list_finalists(arms: Sequence[Arm], timed: Mapping[str, Samples]) -> set[str]:
+    """The cases that were in to the end, with the fp32 that they are compared with."""
+    ended = [arm for arm in arms if arm.case in timed and timed[arm.case].stopped not in (SCREENED, LEFT)]
+    return {arm.case for arm in ended} | {arm.baseline for arm in ended if arm.baseline is not None}
+
+
+def _count_processes(folder: Path, case: str) -> int:
+    """How many generations of processes an earlier part of the run has numbered in what it stored of the cases with the
+    same model, threads and batch."""
+    model, *_, threads, batch_size = case.split("/")
+    stored = [
+        samples.load(path) for path in sorted(folder.glob(f"{glob.escape(model)}__*__{threads}__{batch_size}.npz"))
+    ]
+    return 1 + max((number for known in stored for number in known.process.tolist()), default=-1)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from qbench.measure.samples import Samples, split
 
+Minima = Mapping[tuple[int, int], float]  # (process, round): nanoseconds of the fastest call of the block
+
 
 def pair_blocks(case: Samples, other: Samples) -> Mapping[int, NDArray[np.float64]]:
     """ln(case / other) of the block minima of each round that both ran in, by process (a generation of processes that
@@ -17,17 +19,21 @@ def pair_blocks(case: Samples, other: Samples) -> Mapping[int, NDArray[np.float6
 
     What slows a whole round (a neighbour on the host) and what a generation's shared baseline does cancel.
     """
-    by_round = _list_minima(other)
+    return pair_minima(list_minima(case), list_minima(other))
+
+
+def pair_minima(case: Minima, other: Minima) -> Mapping[int, NDArray[np.float64]]:
+    """``pair_blocks`` of what ``list_minima`` gave of both."""
     log_ratios: dict[int, list[float]] = {}
-    for (process, number), seconds in _list_minima(case).items():
-        if (beside := by_round.get((process, number))) is not None:
-            log_ratios.setdefault(process, []).append(math.log(seconds / beside))
+    for key, nanoseconds in case.items():
+        if (beside := other.get(key)) is not None:
+            log_ratios.setdefault(key[0], []).append(math.log(nanoseconds / beside))
     return {process: np.asarray(values) for process, values in sorted(log_ratios.items())}
 
 
-def _list_minima(samples: Samples) -> dict[tuple[int, int], float]:
-    """(process, round): the fastest call of the block, nanoseconds. A call below the clock's resolution reads 0; one
-    nanosecond keeps the ratio defined."""
+def list_minima(samples: Samples) -> Minima:
+    """The fastest call of each block; empty where the rounds are not known. A call below the clock's resolution reads
+    0; one nanosecond keeps the ratio defined."""
     blocks = split(samples.calls_ns, samples.block)
     if not len(blocks) == len(samples.process) == len(samples.round):
         return {}

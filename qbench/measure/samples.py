@@ -55,7 +55,10 @@ class Samples:
 
     A scheduler keeps, of each block, ``BlockTiming.canary_ns`` in the same order as the block's calls, and hands the
     list to ``canary_rows``; to go on from kept samples it takes ``list_canary`` back.
-    ``stopped`` is ``precision``, ``max_seconds``, ``fixed``, or ``cut_short`` where the baseline died.
+    ``stopped`` is ``fixed`` (sequential), and of a race: ``screened`` where it left after the first generation of
+    processes, ``left`` after a later one; to the end ``decided`` (the others are shown slower, or it is), ``tied`` (no
+    more than the tie from the leader), ``precision``, ``processes`` (as many as a race has), ``max_seconds``; or
+    ``cut_short`` where it died and is compared with. A race stores no ``log_ratios``: its rounds tell them.
     """
 
     protocol: str

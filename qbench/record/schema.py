@@ -146,8 +146,11 @@ class Interference:
 @dataclass(frozen=True, kw_only=True)
 class Speedup:
     """Baseline time over this case's time, measured in one run; ``control`` is a second copy of the baseline
-    measured the same way, whose true value is 1. ``stopped`` is ``precision``, ``max_seconds`` or ``fixed``,
-    ``measured_seconds`` what its rounds took, those of the baseline beside it included."""
+    measured the same way, whose true value is 1. ``stopped`` says what ended it: ``screened`` and ``left`` where it was
+    shown slower than the fastest, after the first or a later generation of processes; ``decided``, ``tied``,
+    ``precision``, ``processes`` or ``max_seconds`` where it was in to the end; ``fixed`` for the sequential protocol.
+    Of fewer than 3 ``processes`` the limits hold what is known of processes in general. ``measured_seconds``: what its
+    blocks took."""
 
     baseline: str
     value: Positive

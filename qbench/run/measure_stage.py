@@ -10,6 +10,7 @@ from qbench.errors import CaseError
 from qbench.machine import peak
 from qbench.machine.peak import Peak
 from qbench.measure.measure import CaseLatency, GroupMeasurer
+from qbench.measure.race_rules import Arm, Role
 from qbench.measure.roofline import roofline
 from qbench.plan.planner import PlannedCase
 from qbench.record.schema import Record, Roofline
@@ -45,20 +46,18 @@ def measure(context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVa
         limits=context.limits,
         calm_ns=core_peak.canary_seconds * 1e9 if core_peak and core_peak.canary_seconds else None,
     )
-    for baseline, contenders in _group_by_baseline(open_cases):
+    for setting in _group_by_setting(open_cases):
         started = time.monotonic()
-        rivals = [planned for planned in open_cases if _is_rival(planned, baseline)]
         latencies = measurer.measure(
-            baseline.case,
-            [planned.case for planned in contenders],
-            [planned.case for planned in rivals],
-            {p.case.id: built[p.case.variant.id].artifact for p in (baseline, *contenders, *rivals)},
+            [_enter(planned) for planned in setting],
+            {planned.case.id: planned.case for planned in setting},
+            {planned.case.id: built[planned.case.variant.id].artifact for planned in setting},
             lambda case: context.progress.advance(case) if case in compared else None,
             tell=context.progress.advance,
             done=context.tracker.done,
         )
-        seconds = (time.monotonic() - started) / (1 + len(contenders))
-        for planned in (baseline, *contenders):
+        seconds = (time.monotonic() - started) / len(setting)
+        for planned in setting:
             if (latency := latencies.get(planned.case.id)) is not None:
                 artifact = built[planned.case.variant.id].artifact
                 calm = latency.interference.calm_seconds if latency.interference else None
@@ -78,24 +77,19 @@ def measure_peak(context: RunContext) -> Peak | None:
         return None
 
 
-def _group_by_baseline(cases: Sequence[PlannedCase]) -> list[tuple[PlannedCase, list[PlannedCase]]]:
-    """Each baseline with the contenders that are compared with it."""
-    groups = {planned.case.id: (planned, list[PlannedCase]()) for planned in cases if planned.baseline is None}
+def _group_by_setting(cases: Sequence[PlannedCase]) -> list[list[PlannedCase]]:
+    """The cases of each model, threads and batch over all runtimes, the fp32 first: they race each other."""
+    groups: dict[tuple[str, int, int], list[PlannedCase]] = {}
     for planned in cases:
-        if planned.baseline is not None:
-            groups[planned.baseline][1].append(planned)
-    return list(groups.values())
+        case = planned.case
+        groups.setdefault((case.variant.model.name, case.threads, case.batch_size), []).append(planned)
+    return [sorted(group, key=lambda planned: planned.baseline is not None) for group in groups.values()]
 
 
-def _is_rival(planned: PlannedCase, baseline: PlannedCase) -> bool:
-    """Whether a case is the fp32 of another backend with the same model, threads and batch."""
-    case, other = baseline.case, planned.case
-    same_setting = (case.variant.model.name, case.threads, case.batch_size) == (
-        other.variant.model.name,
-        other.threads,
-        other.batch_size,
-    )
-    return same_setting and planned.baseline is None and other.id != case.id
+def _enter(planned: PlannedCase) -> Arm:
+    """A case as it enters the race."""
+    role: Role = "fp32" if planned.baseline is None else "candidate"
+    return Arm(case=planned.case.id, role=role, baseline=planned.baseline)
 
 
 def make_record(

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from qbench.measure import estimates, samples
 from qbench.measure.samples import Samples
-from qbench.record.schema import Fastest, Speedup
-from qbench.stats.interval_type import Interval
 
 
 def of(calls=(), ratios=(), control=(), process=None, protocol="paired"):
@@ -201,15 +199,50 @@ def test_cold_start_is_a_median_over_processes():
     assert estimates.cold_start([]) is None
 
 
-def test_the_fastest_fp32_is_found_with_its_limits():
-    """Twice as fast as its own fp32, which another fp32 beats by 3: two thirds of the fastest."""
-    own = Speedup(baseline="b", value=2.0, low=1.9, high=2.1)
-    rivals = {"slow": Interval(value=0.5, low=0.4, high=0.6), "fast": Interval(value=3.0, low=2.9, high=3.1)}
-    found = estimates.over_fastest(own, "b", rivals)
-    assert (found.baseline, found.value) == ("fast", pytest.approx(2 / 3))
-    assert found.low < 2 / 3 < found.high
-    assert estimates.over_fastest(own, "b", {}) == Fastest(baseline="b", value=2.0, low=1.9, high=2.1)
-    assert estimates.over_fastest(None, "b", rivals).value == pytest.approx(1 / 3)
+def raced(*medians, rounds=7, control=()):
+    """Samples of a race: the block minima of each process lie about its median (nanoseconds), with rounds of its own
+    jitter, the same for every case."""
+    jitter = np.tile([0.99, 1.0, 1.01], rounds)[:rounds]
+    return Samples(
+        protocol="paired",
+        stopped="tied",
+        calls_ns=np.concatenate([np.round(median * jitter) for median in medians]).astype(np.int64),
+        block=np.arange(rounds * len(medians)),
+        process=np.repeat(np.arange(len(medians)), rounds),
+        round=np.tile(np.arange(rounds), len(medians)),
+        control_log_ratios=np.repeat(control, rounds),
+        control_process=np.repeat(np.arange(len(control)), rounds),
+    )
+
+
+def test_the_speedup_of_a_race_comes_from_blocks_of_one_round():
+    """What a whole generation does to both cancels: processes 30 % apart, a ratio that holds to 1 %."""
+    base, own = raced(1e6, 1.3e6, 0.9e6, 1e6), raced(5e5, 6.5e5, 4.55e5, 5.02e5, control=[0.0, 0.001, -0.001, 0.0])
+    speedup = estimates.speedup(own, "base", base)
+    assert speedup.value == pytest.approx(1.99, rel=0.01)
+    assert speedup.high - speedup.low < 0.06
+    assert (speedup.processes, speedup.stopped, speedup.steady) == (4, "tied", True)
+    assert speedup.control.value == pytest.approx(1.0)
+
+
+def test_a_screened_case_has_wide_limits():
+    """One process: what is known of processes in general is in its limits, about 5 % to either side, never none."""
+    speedup = estimates.speedup(raced(5e5), "base", raced(1e6))
+    assert speedup.processes == 1
+    assert 0.04 < 1 - speedup.low / speedup.value < 0.08
+    assert speedup.control is None
+    assert estimates.speedup(raced(5e5), "base", None) is None
+
+
+def test_the_speedup_over_the_fastest_fp32_is_paired_too():
+    """From rounds that both ran in, never from two speed-ups as if they were independent; of the fastest itself 1."""
+    own, fastest = raced(5e5, 6.5e5, 4.5e5), raced(8e5, 10.4e5, 7.2e5)
+    over = estimates.over_fastest(own, "fast", fastest)
+    assert (over.baseline, over.value) == ("fast", pytest.approx(1.6, rel=1e-3))
+    assert over.high - over.low < 0.01
+    itself = estimates.over_fastest(fastest, "fast", fastest)
+    assert (itself.low, itself.value, itself.high) == pytest.approx((1, 1, 1), abs=1e-4)
+    assert estimates.over_fastest(of([100] * 9, protocol="sequential"), "fast", fastest) is None
 
 
 def test_the_literatures_figures_stand_beside():

@@ -16,7 +16,7 @@ from qbench.backends import fake
 from qbench.errors import CaseError, MeasureError
 from qbench.measure import worker
 from qbench.measure.estimates import half_width
-from qbench.measure.group import cold_starts, measure_group, split_by_memory
+from qbench.measure.group import cold_starts, measure_group
 from qbench.measure.paired import Paired
 from qbench.measure.protocol import Sequential
 from qbench.measure.worker import LocalWorker, WorkerSpec
@@ -262,14 +262,3 @@ def test_batches_rotate_real_examples():
     made = worker.batches(inputs, 2)
     assert len(made) == worker.INPUTS
     assert [batch[0].ravel().tolist() for batch in made[:3]] == [[0, 1], [2, 3], [4, 0]]
-
-
-def test_groups_fit_the_free_memory(tmp_path):
-    """Few arms where memory is short, all together where it is not; none is lost."""
-    specs = [spec(tmp_path, str(i)) for i in range(7)]
-    wide = split_by_memory(specs, file_bytes=lambda one: 10**6, free_bytes=64 * 2**30)
-    assert [len(group) for group in wide] == [7]
-    narrow = split_by_memory(specs, file_bytes=lambda one: 10**8, free_bytes=2**31)
-    assert [one.case for group in narrow for one in group] == [str(i) for i in range(7)]
-    assert len(narrow) > 1
-    assert all(narrow)

@@ -3,75 +3,18 @@
 from __future__ import annotations
 
 import math
-import random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench.errors import CaseError, WorkerError
+from qbench.errors import CaseError
 from qbench.measure import estimates
 from qbench.measure.block_size import PILOTS, Block, block_for, cold_calls, pilot_calls
 from qbench.measure.paired import Paired
-from qbench.measure.protocol import CONTROL, Sequential
-from qbench.measure.samples import BlockTiming
-
-
-class Machine:
-    """A clock that only calls move, a speed that drifts, and a log of which arm ran."""
-
-    def __init__(self, seconds, *, drift=0.0, noise=0.0, cold=(), seed=0, die=None, sleeps=0.0):
-        self.seconds, self.drift, self.noise, self.cold = seconds, drift, noise, cold
-        self.random = random.Random(seed)
-        self.now = 0.0
-        self.log: list[tuple[str, int]] = []
-        self.open: set[str] = set()
-        self.die = die or {}
-        self.sleeps = sleeps
-
-    def clock(self):
-        return self.now
-
-    def open_arm(self, case):
-        if self.die.get(case) == 0:
-            raise WorkerError("could not be loaded")
-        self.open.add(case)
-        return FakeArm(self, case)
-
-
-class FakeArm:
-    def __init__(self, machine, case):
-        self.machine, self.case, self.blocks = machine, case, 0
-
-    def load(self):
-        if self.machine.die.get(self.case) == 1:
-            raise WorkerError("it is not the engine that it was built for")
-
-    def block(self, calls):
-        machine = self.machine
-        self.blocks += 1
-        if self.blocks > machine.die.get(self.case, math.inf):
-            raise WorkerError("the process was ended by SIGKILL")
-        machine.log.append((self.case, calls))
-        base = machine.seconds["base" if self.case == CONTROL else self.case]
-        seen = []
-        for position in range(calls):
-            cold = machine.cold[position] if position < len(machine.cold) else 1.0
-            slow = 1 + machine.drift * math.sin(machine.now) + abs(machine.random.gauss(0, machine.noise))
-            seen.append(base * cold * slow)
-            machine.now += seen[-1]
-        calls_ns = np.asarray(np.round(np.asarray(seen) * 1e9), dtype=np.int64)
-        return BlockTiming(
-            calls_ns=calls_ns,
-            involuntary=1,
-            faults=2,
-            suspended=machine.random.random() < machine.sleeps,
-            canary_ns=(self.blocks, self.blocks + 1),
-        )
-
-    def close(self):
-        self.machine.open.discard(self.case)
+from qbench.measure.protocol import Sequential
+from tests.fixtures.timed_machine import Machine
 
 
 def paired(machine, **changes):

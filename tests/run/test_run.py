@@ -684,27 +684,29 @@ def test_nothing_to_run_is_a_usage_error(folder):
         go(file, folder)
 
 
-def test_a_killed_group_goes_on_where_it_was_kept(folder, monkeypatch):
-    """With three processes a kill in the last one costs that one: the resumed run does not measure the others again."""
-    from qbench.measure import paired
+def test_a_killed_race_goes_on_where_it_was_kept(folder, monkeypatch):
+    """A kill in the last of four generations costs that one: the resumed run does not measure the others again, and
+    every record still says what its process observed."""
+    from qbench.measure.generation import Generation
 
     read = suite.read(write(folder), ["measure.processes=3"])
     options = {"out": folder / "reports", "only": None, "jobs": None, "progress": Silent()}
-    real = paired._Session.run
+    real = Generation.run
     numbers = []
 
-    def counted(session, series):
-        numbers.append(session._number)
-        if len(numbers) == 3:
+    def counted(generation):
+        numbers.append(generation.number)
+        if len(numbers) == 4:
             raise KeyboardInterrupt
-        real(session, series)
+        real(generation)
 
-    monkeypatch.setattr(paired._Session, "run", counted)
+    monkeypatch.setattr(Generation, "run", counted)
     stopped = run.run(read, resume=None, **options)
     assert stopped.interrupted
     again = run.run(read, resume=stopped.folder, **options)
-    assert numbers == [0, 1, 2, 2]
-    assert by_case(again)["static/onednn/t1/b1"].speedup.processes == 3
+    assert numbers == [0, 1, 2, 3, 3]
+    assert by_case(again)["static/onednn/t1/b1"].speedup.processes == 4
+    assert all(record.observed for record in again.records)
 
 
 def test_a_mode_that_a_network_cannot_have_is_skipped_with_its_reason(folder):

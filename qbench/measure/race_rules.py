@@ -1,0 +1,276 @@
+"""The rules of a race, from the times measured so far: who stays, who leads, and whether it is decided; pure.
+
+Arms are held against the leader of their kind: int8 candidates against the fastest of them, fp32 against the fastest
+fp32. An arm leaves when it is shown to be more than ``tie`` slower, at 99.9 % shared over the arms. The error of a
+difference comes from how differences vary between generations of processes, pooled over the arms, with what is known of
+processes in general (``paired_difference.SPREAD``), and from the blocks' own noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.measure.paired_difference import (
+    LEVEL,
+    SPREAD,
+    SPREAD_FREEDOM,
+    PairedDifference,
+    difference_over_generations,
+    quantile_of_t,
+    variance_of_median,
+)
+from qbench.measure.pairing import Minima, pair_minima
+
+Role = Literal["fp32", "candidate", "screened_only"]
+LEAVE = 0.001  # the chance that an arm within the tie is sent away in one look, shared over the arms
+SLOWER = 0.01  # the same where it only ends the race
+MOST_GENERATIONS = 9  # after the screening
+# Differences to one leader share its noise: their correlation is 1/2, that of their squares 1/4.
+SHARED = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """A case in a race; ``baseline``: its like-for-like fp32 (None for fp32)."""
+
+    case: str
+    role: Role
+    baseline: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaceRules:
+    """When arms leave and when the race ends. ``tie`` and ``precision`` are shares; ``least`` and ``most`` count the
+    generations after the screening (``most`` 0: there is nothing but the screening); ``max_seconds`` of blocks for one
+    arm; ``everything``: nobody leaves."""
+
+    tie: float = 0.03
+    precision: float = 0.02
+    least: int = 3
+    most: int = MOST_GENERATIONS
+    max_seconds: float = math.inf
+    everything: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a race stands after a generation: the arms that stay, those that leave now, the fastest candidate and the
+    fastest fp32 (None: there is none). ``ended``: why each staying arm needs no further generation, empty while the
+    race goes on; ``more``: about how many generations are still to come."""
+
+    staying: tuple[Arm, ...]
+    leaving: tuple[str, ...]
+    leader: str | None
+    fastest: str | None
+    ended: Mapping[str, str] = field(default_factory=dict)
+    more: int = 0
+
+
+def judge(
+    arms: Sequence[Arm],
+    minima: Mapping[str, Minima],
+    rules: RaceRules,
+    *,
+    spent: Mapping[str, float],
+) -> Standing:
+    """How the race of these arms, all that are still in, stands. ``minima``: the fastest call of every block of each
+    (``pairing.list_minima``); ``spent``: seconds of its blocks."""
+    generations = _count_generations(arms, minima)
+    fp32 = _rank([arm for arm in arms if arm.role == "fp32"], minima)
+    candidates = _rank([arm for arm in arms if arm.role == "candidate"], minima)
+    kept = {arm.case for arm in arms}
+    if not rules.everything:
+        kept = {arm.case for arm in arms if arm.role == "candidate"} - candidates.find_slower(rules)
+        needed = {arm.baseline for arm in arms if arm.case in kept} | {fp32.leader}
+        kept |= {arm.case for arm in arms if arm.role == "fp32"} - (fp32.find_slower(rules) - needed)
+    staying = tuple(arm for arm in arms if arm.case in kept)
+    later = generations - (not rules.everything)  # the screening is none of the final's
+    longest = max((spent[arm.case] for arm in staying), default=0.0)
+    ended, more = None, rules.least - later
+    if later >= rules.least:
+        ended, more = _find_end(staying, minima, rules, generations, candidates if candidates.leader else fp32, fp32)
+        if ended is None and longest >= rules.max_seconds:
+            ended = "max_seconds"
+    return Standing(
+        staying=staying,
+        leaving=tuple(arm.case for arm in arms if arm.case not in kept),
+        leader=candidates.leader,
+        fastest=fp32.leader,
+        ended={arm.case: _name_end(arm, ended, candidates, rules) for arm in staying} if ended else {},
+        more=0 if ended else more,
+    )
+
+
+def _count_generations(arms: Sequence[Arm], minima: Mapping[str, Minima]) -> int:
+    """How many generations the candidates have been in, or the fp32 where there are none: an fp32 may be in several
+    heats of one."""
+    counts = {arm.case: len({process for process, _ in minima[arm.case]}) for arm in arms}
+    rivals = [counts[arm.case] for arm in arms if arm.role == "candidate"]
+    return max(rivals or counts.values(), default=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ranking:
+    """The arms of one kind held against the fastest of them (None: there is none); ``apart``: the same of those that
+    never ran beside it, since they were in other heats."""
+
+    leader: str | None
+    differences: Mapping[str, PairedDifference]
+    apart: _Ranking | None = None
+
+    def find_slower(self, rules: RaceRules, chance: float = LEAVE) -> set[str]:
+        """Those that are shown to be more than the tie slower than the leader, of all or of their own heats."""
+        share = 1 - chance / max(1, len(self.differences))
+        slower = {
+            case
+            for case, difference in self.differences.items()
+            if difference.value - quantile_of_t(share, difference.freedom) * difference.error > math.log1p(rules.tie)
+        }
+        return slower | (set() if self.apart is None else self.apart.find_slower(rules, chance))
+
+    def list_apart(self) -> set[str]:
+        """Those that never ran beside the leader."""
+        return (
+            set()
+            if self.apart is None
+            else {*self.apart.differences, *self.apart.list_apart(), self.apart.leader or ""}
+        )
+
+    def is_tied(self, case: str, rules: RaceRules) -> bool:
+        """Whether a case is shown to be no more than the tie slower than the leader."""
+        return case in self.differences and self.differences[case].limits()[1] <= math.log1p(rules.tie)
+
+
+def _rank(arms: Sequence[Arm], minima: Mapping[str, Minima]) -> _Ranking:
+    cases = [arm.case for arm in arms if minima[arm.case]]
+    if not cases:
+        return _Ranking(leader=None, differences={})
+    leader = find_fastest(cases, minima)
+    series = {case: pair_minima(minima[case], minima[leader]) for case in cases if case != leader}
+    met = {case: log_ratios for case, log_ratios in series.items() if log_ratios}
+    others = [arm for arm in arms if arm.case in series and arm.case not in met]
+    apart = _rank(others, minima) if others else None
+    return _Ranking(leader=leader, differences=pool_differences(met), apart=apart)
+
+
+def find_fastest(cases: Sequence[str], minima: Mapping[str, Minima]) -> str:
+    """The case with the least time, from rounds shared with the one that ran in the most; from plain times where two
+    never met."""
+    reference = max(cases, key=lambda case: len(minima[case]))
+
+    def place(case: str) -> float:
+        difference = difference_over_generations(pair_minima(minima[case], minima[reference]))
+        if difference is not None:
+            return difference.value
+        times = [np.log(list(minima[name].values())).mean() for name in (case, reference)]
+        return float(times[0] - times[1])
+
+    return min(cases, key=place)
+
+
+def pool_differences(series: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> dict[str, PairedDifference]:
+    """The difference of each case to one common other, from its log ratios by generation; all share one estimate of
+    how a generation differs from the next."""
+    medians = {
+        case: np.asarray([float(np.median(ratios)) for ratios in log_ratios.values()])
+        for case, log_ratios in series.items()
+    }
+    together = 1 / (1 + SHARED * max(0, len(medians) - 1))
+    squares = together * sum(float(((values - values.mean()) ** 2).sum()) for values in medians.values())
+    freedom = SPREAD_FREEDOM + together * sum(len(values) - 1 for values in medians.values())
+    between = (SPREAD_FREEDOM * SPREAD**2 + squares) / freedom
+    differences = {}
+    for case, values in medians.items():
+        within = float(np.mean([variance_of_median(ratios) for ratios in series[case].values()]))
+        differences[case] = PairedDifference(
+            value=float(values.mean()),
+            error=math.sqrt((between + within) / len(values)),
+            freedom=freedom,
+            generations=len(values),
+            coarse=len(values) == 1,
+        )
+    return differences
+
+
+def _find_end(
+    staying: Sequence[Arm],
+    minima: Mapping[str, Minima],
+    rules: RaceRules,
+    generations: int,
+    ranking: _Ranking,
+    fp32: _Ranking,
+) -> tuple[str | None, int]:
+    """Why the race needs no further generation (None: it does), and about how many more there will be."""
+    if rules.everything:
+        open_, most = _list_wide(staying, minima, rules), rules.most
+    else:
+        open_, most = _list_unsettled(staying, minima, rules, ranking, fp32.leader), rules.most + 1
+    unmet = not rules.everything and bool(ranking.list_apart() & {arm.case for arm in staying})
+    if not open_ and not unmet:
+        return "precision", 0
+    if generations >= most:
+        return "processes", 0
+    if not open_:
+        return None, 1
+    widest = max(difference.limits()[1] - difference.value for difference in open_)
+    needed = math.ceil(generations * (widest / math.log1p(rules.precision)) ** 2)
+    return None, max(1, min(most, needed) - generations)
+
+
+def _list_unsettled(
+    staying: Sequence[Arm], minima: Mapping[str, Minima], rules: RaceRules, ranking: _Ranking, fastest: str | None
+) -> list[PairedDifference]:
+    """What a further generation could still tell: differences to the leader that are neither shown within the tie, nor
+    beyond it, nor precise; and the leader's to the fastest fp32, while it is not shown which of them is faster."""
+    stay = {arm.case for arm in staying}
+    slower = ranking.find_slower(rules, SLOWER)
+    open_ = [
+        difference
+        for case, difference in ranking.differences.items()
+        if case in stay
+        and case not in slower
+        and not ranking.is_tied(case, rules)
+        and not _is_precise(difference, rules)
+    ]
+    if ranking.leader is not None and fastest is not None and ranking.leader != fastest:
+        log_ratios = pair_minima(minima[ranking.leader], minima[fastest])
+        for difference in pool_differences({ranking.leader: log_ratios} if log_ratios else {}).values():
+            low, high = difference.limits()
+            if low < 0 < high and not _is_precise(difference, rules):
+                open_.append(difference)
+    return open_
+
+
+def _list_wide(staying: Sequence[Arm], minima: Mapping[str, Minima], rules: RaceRules) -> list[PairedDifference]:
+    """The differences to the like-for-like fp32 that are not yet precise."""
+    known = [
+        difference_over_generations(pair_minima(minima[arm.case], minima[arm.baseline]))
+        for arm in staying
+        if arm.baseline is not None and arm.baseline in minima
+    ]
+    return [difference for difference in known if difference is not None and not _is_precise(difference, rules)]
+
+
+def _is_precise(difference: PairedDifference, rules: RaceRules) -> bool:
+    low, high = difference.limits(LEVEL)
+    return (high - low) / 2 <= math.log1p(rules.precision)
+
+
+def _name_end(arm: Arm, ended: str, candidates: _Ranking, rules: RaceRules) -> str:
+    """How one of the arms that were in to the end stopped."""
+    if rules.everything or arm.role != "candidate":
+        return ended
+    rivals = set(candidates.differences) - candidates.find_slower(rules, SLOWER)
+    if arm.case == candidates.leader:
+        if not rivals:
+            return "decided"
+        return "tied" if all(candidates.is_tied(case, rules) for case in rivals) else ended
+    if arm.case not in rivals:
+        return "decided"
+    return "tied" if candidates.is_tied(arm.case, rules) else ended

@@ -1,0 +1,110 @@
+"""Who stays, who leads, and whether it is decided: from the times alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbench.measure.race_rules import Arm, RaceRules, find_fastest, judge, pool_differences
+
+RULES = RaceRules()
+
+
+def time_arms(seconds, *, generations=1, rounds=6, noise=0.01, spread=0.02, seed=0):
+    """The block minima of arms of known time: noise by block, a spread by process."""
+    rng = np.random.default_rng(seed)
+    minima = {}
+    for case, typical in seconds.items():
+        factors = np.exp(rng.normal(0, spread, generations))
+        minima[case] = {
+            (process, number): 1e9 * typical * factors[process] * math.exp(rng.normal(0, noise))
+            for process in range(generations)
+            for number in range(rounds)
+        }
+    return minima
+
+
+def stand(arms, minima, rules=RULES, spent=0.0):
+    return judge(arms, minima, rules, spent=dict.fromkeys(minima, spent))
+
+
+def int8(*cases):
+    return [Arm(case=case, role="candidate", baseline="fp32") for case in cases]
+
+
+FP32 = Arm(case="fp32", role="fp32")
+
+
+def test_an_arm_far_behind_leaves_at_once_and_a_close_one_stays():
+    """After one generation 60 % slower is shown, 5 % is not."""
+    standing = stand([FP32, *int8("a", "b", "c")], time_arms({"fp32": 2.0, "a": 1.0, "b": 1.05, "c": 1.6}))
+    assert standing.leaving == ("c",)
+    assert (standing.leader, standing.fastest, standing.ended, standing.more) == ("a", "fp32", {}, 3)
+
+
+@given(
+    times=st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.5, 2.0), min_size=1),
+    generations=st.integers(1, 10),
+    seed=st.integers(0, 1000),
+)
+@settings(deadline=None, max_examples=40)
+def test_the_leader_stays_and_every_arm_stays_or_leaves(times, generations, seed):
+    """Nobody is lost or doubled; the leader and its fp32 are never sent away; after nine generations it has ended."""
+    arms = [FP32, *int8(*times)]
+    standing = stand(arms, time_arms({"fp32": 3.0, **times}, generations=generations, seed=seed))
+    assert sorted([*standing.leaving, *(arm.case for arm in standing.staying)]) == sorted(arm.case for arm in arms)
+    assert {standing.leader, "fp32"} <= {arm.case for arm in standing.staying}
+    assert not standing.ended or set(standing.ended) == {arm.case for arm in standing.staying}
+    assert bool(standing.ended) or generations < 10
+    assert not standing.ended or generations >= 4
+
+
+@given(factor=st.floats(0.1, 10.0), seed=st.integers(0, 1000))
+@settings(deadline=None, max_examples=20)
+def test_the_unit_of_time_is_no_matter(factor, seed):
+    """Everything twice as slow: the same standing."""
+    seconds = {"fp32": 2.0, "a": 1.0, "b": 1.06, "c": 1.15}
+    minima = time_arms(seconds, generations=3, seed=seed)
+    scaled = {case: {key: factor * value for key, value in times.items()} for case, times in minima.items()}
+    arms = [FP32, *int8("a", "b", "c")]
+    assert stand(arms, minima) == stand(arms, scaled)
+
+
+def test_copies_of_one_artifact_are_tied_once_it_is_shown():
+    """Both are within the tie of the leader: each says so."""
+    minima = time_arms({"fp32": 2.0, "a": 1.0, "b": 1.0}, generations=10, spread=0.003)
+    assert set(stand([FP32, *int8("a", "b")], minima).ended.values()) <= {"tied", "precision"}
+    assert stand([FP32, *int8("a", "b")], minima).ended["a"] == "tied"
+
+
+def test_time_that_is_up_ends_the_race_after_the_least_generations():
+    """``max_seconds`` of blocks for one arm, but never fewer than the least generations."""
+    arms, seconds = [FP32, *int8("a", "b")], {"fp32": 2.0, "a": 1.0, "b": 1.02}
+    wide = RaceRules(precision=0.001, max_seconds=10.0)
+    assert stand(arms, time_arms(seconds, generations=3), wide, spent=11.0).ended == {}
+    assert set(stand(arms, time_arms(seconds, generations=4), wide, spent=11.0).ended.values()) == {"max_seconds"}
+
+
+def test_noisier_machines_send_fewer_away():
+    """The spread between processes that is seen counts beside what is known of them."""
+    arms, seconds = [FP32, *int8("a", "b")], {"fp32": 2.0, "a": 1.0, "b": 1.12}
+    assert stand(arms, time_arms(seconds, generations=4, spread=0.005)).leaving == ("b",)
+    assert stand(arms, time_arms(seconds, generations=4, spread=0.08, seed=4)).leaving == ()
+
+
+def test_differences_share_what_is_known_of_processes():
+    """One arm that varies widens the error of all; more generations narrow it."""
+    calm = {number: np.zeros(7) for number in range(4)}
+    wild = {number: np.full(7, 0.1 * (-1) ** number) for number in range(4)}
+    alone, beside = pool_differences({"a": calm})["a"], pool_differences({"a": calm, "b": wild})["a"]
+    assert beside.error > 1.5 * alone.error
+    assert pool_differences({"a": {0: np.zeros(7)}})["a"].error > 1.5 * alone.error
+
+
+def test_the_fastest_of_arms_that_never_met_is_found_by_plain_times():
+    """Two heats: no round is shared."""
+    slow, fast = ({(process, 0): value} for process, value in ((0, 2.0), (1, 1.0)))
+    assert find_fastest(["slow", "fast"], {"slow": slow, "fast": fast}) == "fast"

@@ -1,0 +1,41 @@
+"""Growing observations to samples and back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qbench.measure.samples import BlockTiming
+from qbench.measure.series import Series, join_controls, resume_series, split_controls
+
+CONTROLS = {1: np.asarray([0.1, 0.2]), 2: np.asarray([0.3])}
+
+
+def grow() -> Series:
+    series = Series(case="a", seconds=1.5)
+    for number, process in enumerate((0, 1, 1)):
+        timing = BlockTiming(calls_ns=np.asarray([10, 20 + number]), involuntary=number, canary_ns=(1, 2))
+        series.keep(timing, process=process, number=number)
+    return series
+
+
+def test_a_killed_run_goes_on_with_the_same_samples():
+    """Samples to a series and back: every array and the seconds."""
+    samples = grow().samples("paired", "racing", CONTROLS)
+    again = resume_series("a", samples).samples("paired", "racing", CONTROLS)
+    for name in ("calls_ns", "block", "process", "round", "involuntary", "faults", "canary_ns", "control_log_ratios"):
+        assert np.array_equal(getattr(samples, name), getattr(again, name)), name
+    assert (again.seconds, again.stopped) == (1.5, "racing")
+
+
+def test_the_control_of_the_own_processes_is_kept():
+    """A generation that the case was not in says nothing of it."""
+    samples = grow().samples("paired", "left", CONTROLS)
+    assert samples.control_log_ratios.tolist() == [0.1, 0.2]
+    assert samples.control_process.tolist() == [1, 1]
+
+
+def test_controls_are_joined_and_split():
+    """By process; none is none."""
+    assert join_controls({})["control_log_ratios"].tolist() == []
+    both = Series(case="a", process=[1, 2]).samples("paired", "left", CONTROLS)
+    assert {number: ratios.tolist() for number, ratios in split_controls(both).items()} == {1: [0.1, 0.2], 2: [0.3]}
