@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from qbench.compare import calibration_seeds, training_gain
+from qbench.compare import calibration_seeds, host_share, training_gain
 from qbench.compare.speedup_doubt import find_doubt
 from qbench.decide.accuracy_difference import AccuracyDifference
 from qbench.decide.cases import variant
@@ -28,6 +28,7 @@ def list_notes(choice: Choice, records: Sequence[Record], judged: Judged, bench:
         if bench.spec.minimize == "latency":
             lines += _note_apart(choice, choice.pick, bench)
             lines += _note_doubts(choice, choice.pick, judged, bench)
+            lines += _note_host(choice.pick)
         lines += _note_seeds(choice.pick, judged)
     lines += [*_note_fast_but_wrong(choice, judged, bench), *_note_training(choice, judged)]
     return (*lines, *_note_failed(records), *_note_problems(bench))
@@ -48,6 +49,12 @@ def _note_open(choice: Choice, pick: Record, judged: Judged) -> Iterator[str]:
             yield f"It {explain_open(check)}."
     if choice.verdict == "keep fp32" and choice.better == () and choice.fp32 is not None and pick in choice.good:
         yield "To show a small gain measure longer (measure.max_seconds, measure.processes), or let size decide."
+
+
+def _note_host(pick: Record) -> Iterator[str]:
+    """What its p50 is worth, where the host shared the core for long."""
+    if (host_share.share_of(pick) or 0.0) >= host_share.HIGH:
+        yield f"Its p50: {host_share.describe(pick)}."
 
 
 def _note_apart(choice: Choice, pick: Record, bench: Bench) -> Iterator[str]:

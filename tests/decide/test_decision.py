@@ -14,7 +14,7 @@ from qbench.decide.cases import setting_name
 from qbench.decide.decision import Decision, decide
 from qbench.decide.judged import Judged, Rules, judge
 from qbench.errors import UsageError
-from qbench.record.schema import Fastest, Memory, Record
+from qbench.record.schema import Fastest, Interference, Memory, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 from qbench.suite.settings import DecideSpec, GateSpec
@@ -373,3 +373,14 @@ def test_the_terminal_says_the_answer_first() -> None:
     assert "times as fast as fp32 on torch" in lines[0]
     assert all(line.startswith("  ") for line in lines[1:])
     assert FP32 not in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("shared", "notes"),
+    [(0.6, ("Its p50: 1.00 ms undisturbed; the host shared the core 60 % of the time.",)), (0.1, ())],
+)
+def test_a_host_that_shared_the_core_for_long_is_said(shared: float, notes: tuple[str, ...]) -> None:
+    """Beside the pick: how its p50 was built and how much of the time something else used the core."""
+    host = Interference(blocks=90, involuntary_switches=0, page_faults=0, shared=shared)
+    watched = replace(latency(0.001), p50_from="undisturbed", p50_all_seconds=0.0014)
+    assert only([fp32(), int8(latency=watched, interference=host)]).notes == notes
