@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from qbench import formatting
 from qbench.record.schema import Record
@@ -34,8 +34,8 @@ def warnings(records: Iterable[Record]) -> Iterator[str]:
     high = [shared for _, shared in watched if shared >= HIGH]
     if high:
         yield (
-            f"the host shared the core {_range(high)} of the time while {len(high)} of {len(watched)} cases were "
-            "measured: p50 is that of the undisturbed blocks, p90 and p99 are longer than on a machine of your own; "
+            f"the host shared the core {describe_range(high)} of the time while {len(high)} of {len(watched)} cases "
+            "were measured: p50 is that of the undisturbed blocks, p90 and p99 are longer than on a machine of your own; "
             "speed-ups hold, since they compare neighbouring blocks"
         )
     of_all = [record.case.id for record, shared in watched if shared >= HIGH and record.latency and _of_all(record)]
@@ -48,6 +48,7 @@ def _of_all(record: Record) -> bool:
     return record.latency is not None and record.latency.p50_from == "all"
 
 
-def _range(shares: list[float]) -> str:
+def describe_range(shares: Sequence[float]) -> str:
+    """``40 % to 60 %``, or one of them where they read the same."""
     low, high = (formatting.share(limit, 0) for limit in (min(shares), max(shares)))
     return low if low == high else f"{low} to {high}"

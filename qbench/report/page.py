@@ -212,10 +212,10 @@ def _method(records: Sequence[Record], judged: Judged) -> Iterable[tuple[str, st
     speedups = [record.speedup for record in records if record.speedup is not None]
     yield "latency", SERVICE_TIME
     if shares := [share for record in records if (share := host_share.share_of(record)) is not None]:
-        low, high = (formatting.share(limit, 0) for limit in (min(shares), max(shares)))
         yield (
             "host",
-            f"a canary of 25 us before and after each block: something else used the core {low} to {high} of the time; "
+            "a canary of 25 us before and after each block: something else used the core "
+            f"{host_share.describe_range(shares)} of the time; "
             "p50 is that of the undisturbed blocks where there are at least 3, everything else is of all",
         )
     yield "protocol", _tally(speedup.protocol for speedup in speedups)

@@ -35,7 +35,7 @@ from qbench.decide.judged import judge as judge_records
 from qbench.errors import QbenchError, UsageError
 from qbench.progress.terminal import CONTROL
 from qbench.record import jsonl
-from qbench.record.schema import InputFit, Record, Spread
+from qbench.record.schema import InputFit, Interference, Record, Spread
 from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo
 from qbench.report import table
 from qbench.report.build import build_report
@@ -350,3 +350,15 @@ def test_examples_that_were_seen_before_are_a_warning(tmp_path: Path) -> None:
     build_report(folder)
     summary = (folder / "summary.md").read_text(encoding="utf-8")
     assert summary.count("warning: 120 of the 1,000 evaluation examples are calibration or training examples") == 1
+
+
+def test_what_the_host_did_stands_where_p50_is_explained(tmp_path: Path) -> None:
+    """The cell's hint, the method, and a warning say how much of the time something else used the core."""
+    host = Interference(blocks=90, involuntary_switches=0, page_faults=0, shared=0.6, undisturbed_blocks=30)
+    watched = int8(latency=replace(latency(137e-6), p50_from="undisturbed"), interference=host)
+    build_report(run_folder(tmp_path / "run", [fp32(), watched]))
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert 'title="137 µs undisturbed; the host shared the core 60 % of the time"' in page
+    assert "something else used the core 60 % to 60 % of the time" not in page
+    assert "something else used the core 60 % of the time" in page
+    assert "the host shared the core 60 % of the time while 1 of 1 cases" in page
