@@ -83,7 +83,7 @@ def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, f
     from qbench.decide import decision
     from qbench.decide import text as decide_text
     from qbench.record.stored_run import read_run
-    from qbench.report import build, terminal, text
+    from qbench.report import build, ruling, terminal, text
     from qbench.run import text as run_text
 
     run, width = read_run(result.folder), terminal_width()
@@ -95,11 +95,11 @@ def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, f
         for line in decide_text.lines(answer, judged, text.answer_name(answer.setting, run.info))
     ]
     for line in (*answers, *([] if run.info.quick is None else [run.info.quick.text])):
-        print(terminal.wrap(line, width, indent="  "))
-    if table := terminal.draw(judged, terminal.rule(judged, decisions), width=width, wide=wide):
+        print(terminal.wrap(line, width))
+    if table := terminal.draw(judged, ruling.rule(judged, decisions), width=width, wide=wide):
         print(f"\n{table}\n")
     warnings = (*run_text.warnings(result.records), *(f"warning: {warning}" for warning in judged.warnings()))
     for line in (*run_text.problems(result.records), *warnings):
-        print(terminal.wrap(line, width, indent="  "))
+        print(terminal.wrap(line, width))
     print(f"report: {page or ('none, see above' if result.records else 'none, since nothing was recorded')}")
     print(run_text.times(elapsed_seconds))

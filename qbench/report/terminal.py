@@ -7,34 +7,24 @@ change of accuracy; where not even the plain figures fit, each case becomes a bl
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qbench import formatting
 from qbench.compare import compare
-from qbench.decide.decision import Decision
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
 from qbench.report import recommendation, table, text
 from qbench.report.recommendation import Judged, Setting
+from qbench.report.ruling import Rulings
 from qbench.stats.interval_type import Interval
 
 # Which columns have limits, the fullest way first.
 _LIMITED = (("p50", "ratio", "change"), ("ratio", "change"), ("ratio",), ())
 _NARROWEST = 20  # columns; narrower text is not read
+_TOGETHER = (" %", " · ", " [")  # what no line ends before
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _MANY_EXAMPLES = 2000  # so many that one of them is less than 0.05 %, and a tenth of a point hides some
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ruling:
-    """What is said of a case in one word or a few, and whether it may be shipped."""
-
-    word: str
-    candidate: bool = False
-    picked: bool = False
-
-
-Rulings = Mapping[str, Ruling]
 
 
 def draw(judged: Judged, rulings: Rulings, *, width: int | None, wide: bool = False) -> str:
@@ -47,14 +37,20 @@ def draw(judged: Judged, rulings: Rulings, *, width: int | None, wide: bool = Fa
     return "\n\n".join([*parts, *([wrap(_explain(judged), width)] if parts and not wide else [])])
 
 
-def wrap(line: str, width: int | None, *, indent: str = "") -> str:
-    """The line in lines of at most ``width`` characters (None: any), those after the first indented; no word of it is
-    broken, so that a path or an id can be copied."""
+def wrap(line: str, width: int | None) -> str:
+    """The line in lines of at most ``width`` characters (None: any), those after the first two further in.
+
+    No word is broken, so that a path or an id can be copied, and a figure stays beside its unit and its limits.
+    """
     if width is None or len(line) <= width:
         return line
-    return textwrap.fill(
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    for joined in _TOGETHER:
+        line = line.replace(joined, joined.replace(" ", _NO_BREAK))
+    wrapped = textwrap.fill(
         line, max(width, _NARROWEST), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+    return wrapped.replace(_NO_BREAK, " ")
 
 
 def _explain(judged: Judged) -> str:
@@ -120,10 +116,11 @@ def _measured(judged: Judged) -> list[tuple[Setting, list[Record]]]:
 def _sorted(records: Sequence[Record], rulings: Rulings) -> list[Record]:
     """The pick, the other candidates, fp32, what is no candidate; each the fastest first."""
 
-    def key(record: Record) -> tuple[int, float, str]:
+    def key(record: Record) -> tuple[int, float, float, str]:
         ruling = rulings[record.case.id]
         group = 3 - ruling.candidate * 2 - ruling.picked if record.case.mode != "fp32" else 2
-        return group, recommendation.p50(record) or float("inf"), record.case.id
+        over = None if ruling.over_fp32 is None else ruling.over_fp32.value
+        return group, -(over or 0.0), recommendation.p50(record) or float("inf"), record.case.id
 
     return sorted(records, key=key)
 
@@ -141,7 +138,7 @@ class _Figures:
 
 
 def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, limited: Sequence[str]) -> TextTable:
-    figures = [_read(judged, record, records) for record in _sorted(records, rulings)]
+    figures = [_read(judged, record, rulings) for record in _sorted(records, rulings)]
     unit, unit_name = table.latency_unit(records)
     p50 = _column([row.p50 for row in figures], 1 / unit, _decimals_of_times(figures, unit), "p50" in limited)
     ratio = _column([row.ratio for row in figures], 1.0, 2, "ratio" in limited)
@@ -163,7 +160,7 @@ def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, 
     return TextTable(columns=titles, rows=lines, words=(0, 5))
 
 
-def _read(judged: Judged, record: Record, records: Sequence[Record]) -> _Figures:
+def _read(judged: Judged, record: Record, rulings: Rulings) -> _Figures:
     fp32 = compare.like_for_like(record, judged.records)
     latency, seconds = record.latency, recommendation.p50(record)
     limits = (None, None) if latency is None or latency.p50_seconds is None else (latency.p50_low, latency.p50_high)
@@ -173,20 +170,10 @@ def _read(judged: Judged, record: Record, records: Sequence[Record]) -> _Figures
     return _Figures(
         record=record,
         p50=None if seconds is None else Interval(value=seconds, low=limits[0], high=limits[1]),
-        ratio=_over_fastest(record, records),
+        ratio=rulings[record.case.id].over_fp32,
         change=_change(judged, record),
         size=size,
     )
-
-
-def _over_fastest(record: Record, records: Sequence[Record]) -> Interval | None:
-    """Measured in one group where the record says so, else (older records) from the two p50."""
-    if (fastest := record.speedup_fastest) is not None:
-        is_fastest = fastest.baseline == record.case.id
-        return Interval(value=1.0) if is_fastest else Interval(value=fastest.value, low=fastest.low, high=fastest.high)
-    best = recommendation.fastest_fp32(records)
-    own, full = recommendation.p50(record), None if best is None else recommendation.p50(best)
-    return None if own is None or full is None else Interval(value=full / own)
 
 
 def _change(judged: Judged, record: Record) -> Interval | None:
@@ -237,33 +224,3 @@ def _limits(value: Interval | None, scale: float, places: int, signed: bool) -> 
         return ""
     low, high = (formatting.fixed(limit * scale, places, signed=signed) for limit in (value.low, value.high))
     return f"[{low}, {high}]"
-
-
-def rule(judged: Judged, decisions: Sequence[Decision]) -> dict[str, Ruling]:
-    """What is said of each measured case, from its accuracy and from the decisions."""
-    picks = {
-        decision.pick.case.id
-        for decision in decisions
-        if decision.pick is not None and decision.verdict in ("ship", "either")
-    }
-    rulings = {}
-    for setting in recommendation.settings(judged.records):
-        records = recommendation.of_setting(setting, judged.records)
-        for record in records:
-            if record.status == "ok":
-                rulings[record.case.id] = _rule_case(judged, record, records, picks)
-    return rulings
-
-
-def _rule_case(judged: Judged, record: Record, records: Sequence[Record], picks: set[str]) -> Ruling:
-    if record.case.mode == "fp32":
-        return Ruling(word="fastest fp32" if record is recommendation.fastest_fp32(records) else "fp32")
-    if record.case.id in picks:
-        return Ruling(word="ship", candidate=True, picked=True)
-    if not recommendation.runs_in_int8(record):
-        return Ruling(word="nothing in int8")
-    words = {"PASS": "may ship", "FAIL": "accuracy FAIL", "INCONCLUSIVE": "accuracy open", None: "not judged"}
-    outcome, ratio = judged.outcome(record), _over_fastest(record, records)
-    if outcome != "FAIL" and ratio is not None and (ratio.value if ratio.high is None else ratio.high) < 1:
-        return Ruling(word="slower than fp32")
-    return Ruling(word=words[outcome], candidate=outcome != "FAIL")

@@ -29,7 +29,7 @@ from qbench.gate.baseline import locate_artifacts, read_baseline, to_text, write
 from qbench.progress.table import align
 from qbench.record.locate import find_run
 from qbench.record.stored_run import StoredRun, read_run
-from qbench.report import build, flips, measurement_table, summary, table, terminal, text
+from qbench.report import build, flips, measurement_table, ruling, summary, table, terminal, text
 from qbench.run import text as run_text
 
 DATA = Path(__file__).parents[1] / "data" / "records"
@@ -138,7 +138,7 @@ def _worded(run: StoredRun, folder: Path) -> None:
     build._csv(flips.classes_frame(changes))
     summary.summary(run, judged, found, changes, None)
     for width, wide in ((80, False), (None, False), (None, True)):
-        terminal.draw(judged, terminal.rule(judged, found), width=width, wide=wide)
+        terminal.draw(judged, ruling.rule(judged, found), width=width, wide=wide)
     measurement_table.details(run.records)
     run_text.problems(run.records)
     run_text.warnings(run.records)

@@ -1,0 +1,108 @@
+"""Rules of qbench/report/ruling.py: what the terminal's last column says of each case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from made_records import accuracy, fp32, int8, latency, speedup
+
+from qbench.decide import reasons
+from qbench.decide.cases import Setting
+from qbench.decide.decision import Decision, decide
+from qbench.decide.judged import Judged, Rules, judge
+from qbench.record.schema import Record
+from qbench.record.stored_run import MetricInfo
+from qbench.report.ruling import Ruling, rule
+
+QAT = "net/qat/onednn/t1/b1"
+X86 = "net/static/x86/t1/b1"
+SETTING = Setting(model="net", threads=1, batch_size=1)
+
+
+def judged(*records: Record) -> Judged:
+    """Records with their accuracy tests."""
+    return judge(records, MetricInfo(name="top1"), Rules())
+
+
+def ruled(*records: Record) -> dict[str, Ruling]:
+    """The rulings by case id, after today's decisions."""
+    run = judged(*records)
+    return rule(run, decide(run))
+
+
+def word(reason: str) -> str:
+    """What is said of a case that a decision gives this reason for."""
+    run = judged(fp32(), int8())
+    decision = Decision(setting=SETTING, verdict="ship", headline="", not_it=((reason, (int8().case.id,)),))
+    return rule(run, [decision])[int8().case.id].word
+
+
+def test_the_pick_is_shipped_and_compared_with_the_fastest_fp32() -> None:
+    """By the interval that the decision rests on."""
+    rulings = ruled(fp32(), int8())
+    pick = rulings[int8().case.id]
+    assert (pick.word, pick.candidate, pick.picked) == ("ship", True, True)
+    assert pick.over_fp32 is not None
+    assert pick.over_fp32.value == pytest.approx(2.5)
+    assert pick.over_fp32.low is not None
+    own = rulings[fp32().case.id]
+    assert own.word == "fastest fp32"
+    assert own.over_fp32 is not None
+    assert (own.over_fp32.value, own.over_fp32.low) == (1.0, None)
+
+
+def test_what_breaks_a_limit_is_no_candidate() -> None:
+    """Nor what is slower than fp32; what is only slower than the pick is one."""
+    rulings = ruled(
+        fp32(), int8(), int8(QAT, accuracy=accuracy(harmful=60)), int8(X86, speedup=speedup(0.5)),
+        int8("net/static/fbgemm/t1/b1", speedup=speedup(1.5)),
+    )  # fmt: skip
+    found = {case.split("/", 1)[1]: (ruling.word, ruling.candidate) for case, ruling in rulings.items()}
+    assert found["qat/onednn/t1/b1"] == ("accuracy FAIL", False)
+    assert found["static/x86/t1/b1"] == ("slower than fp32", False)
+    assert found["static/fbgemm/t1/b1"] == ("slower", True)
+
+
+def test_where_fp32_stays_it_is_named() -> None:
+    """The fp32 that is kept says so."""
+    rulings = ruled(fp32(), int8(speedup=speedup(0.5), latency=latency(0.005)))
+    assert rulings[fp32().case.id].word == "keep"
+
+
+def test_either_of_two_is_named_twice() -> None:
+    """The pick and the runner-up stand first, both."""
+    run = judged(fp32(), int8(), int8(QAT))
+    first, second = run.records[1:]
+    decision = Decision(setting=SETTING, verdict="either", headline="", pick=first, runner_up=second)
+    rulings = rule(run, [decision])
+    assert [rulings[record.case.id].word for record in (first, second)] == ["either", "either"]
+    assert all(rulings[record.case.id].picked for record in (first, second))
+
+
+@pytest.mark.parametrize("reason", [several for _, several in reasons.BROKEN.values()] + list(reasons.OPEN.values()))
+def test_every_limit_has_a_short_word(reason: str) -> None:
+    """16 characters and a plain variant's name leave room for limits in 80 columns."""
+    assert len(word(reason)) <= 16
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("tied, needs training", "tied, training"),
+        ("no gain shown", "no gain shown"),
+        ("larger than fp32", "larger than fp32"),
+        ("latency not measured", "latency not measured"),
+    ],
+)
+def test_other_reasons(reason: str, told: str) -> None:
+    """What is short enough, or rare, is said as it is."""
+    assert word(reason) == told
+
+
+def test_two_p50_give_no_limits() -> None:
+    """An old record without a speed-up over the fastest fp32 shows the ratio alone."""
+    bare = replace(int8(), speedup=None, speedup_fastest=None)
+    over = ruled(fp32(), bare)[bare.case.id].over_fp32
+    assert over is not None
+    assert (over.low, over.high) == (None, None)
