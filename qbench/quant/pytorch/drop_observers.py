@@ -1,4 +1,4 @@
-"""Places of a graph that FX prepared which int8 cannot hold: what is no float tensor, and masks of -inf.
+"""Places of a graph that FX or PT2E prepares which int8 cannot hold: what is no float tensor, and masks of -inf.
 
 FX decides by operators, not by values: it puts observers on comparisons, complex spectra, numbers that a shape gives
 and attention masks. What is taken away here stays as it is, and so do the operators around it.
@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from qbench.quant.pytorch.clamp_fusion import watching
+
+_ANNOTATION = "quantization_annotation"  # of torch.ao and torchao: what to observe around a node
 
 
 def drop(prepared: Any, examples: tuple[Any, ...], *, infinite: bool) -> int:
@@ -27,6 +29,17 @@ def drop(prepared: Any, examples: tuple[Any, ...], *, infinite: bool) -> int:
             part.training = training
     unfit = looking.no_floats | (looking.infinite if infinite and finite(outputs) else set())
     return _without(prepared, unfit)
+
+
+def unannotate(graph: Any) -> int:
+    """The number of operators of an exported graph that lose their annotation since an operand is no float tensor: the
+    product with a mask, say. X86InductorQuantizer decides by operators, too."""
+    count = 0
+    for node in graph.nodes:
+        operands = [operand.meta.get("val") for operand in node.all_input_nodes]
+        if any(isinstance(value, torch.Tensor) and value.dtype != torch.float32 for value in operands):
+            count += node.meta.pop(_ANNOTATION, None) is not None
+    return count
 
 
 def drop_infinite(prepared: Any) -> int:

@@ -18,7 +18,7 @@ from qbench.quant.artifacts import torch_export
 from qbench.quant.artifacts.torch_export import known_warnings
 from qbench.quant.flow import Batches, Converted, QuantizeJob
 from qbench.quant.layer_selection import float_by_recipe
-from qbench.quant.pytorch import narrow_weights, narrow_weights_pt2e, qconfig
+from qbench.quant.pytorch import drop_observers, narrow_weights, narrow_weights_pt2e, qconfig
 from qbench.quant.pytorch.packed_layers import float_weights
 from qbench.quant.pytorch.qat_modes import nothing_faked
 from qbench.quant.recipe import Recipe
@@ -138,8 +138,14 @@ def _quantizer(recipe: Recipe, floats: dict[str, str], *, training: bool = False
     import torch
     from torchao.quantization.pt2e.quantizer.x86_inductor_quantizer import X86InductorQuantizer
 
+    class FloatsOnly(X86InductorQuantizer):  # type: ignore[misc]  # torchao is Any to mypy here
+        def annotate(self, model: Any) -> Any:
+            annotated = super().annotate(model)
+            drop_observers.unannotate(annotated.graph)
+            return annotated
+
     config = _config(recipe, training=training, dynamic=dynamic)
-    quantizer = X86InductorQuantizer()
+    quantizer = FloatsOnly()
     for name in sorted(floats):
         quantizer.set_module_name_qconfig(name, None)
     if dynamic:  # its convolutions would get dynamic nodes too, for which Inductor has no kernel

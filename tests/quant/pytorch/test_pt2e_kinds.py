@@ -62,6 +62,18 @@ class Encoder(nn.Module):
         return self.head((x + self.down(torch.relu(self.up(x)))).mean(1))
 
 
+class Gated(nn.Module):
+    """A product with a comparison: a boolean operand of an operator that has an int8 form."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Conv2d(1, 8, 3, padding=1), nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.head((x * (x > x.mean((2, 3), keepdim=True))).mean((2, 3)))
+
+
 class Bag(nn.Module):
     """Token ids (n, 6), their mean, 10 scores."""
 
@@ -96,6 +108,7 @@ KINDS = {
         lstm, (drawn(1, 8, 8),), {"lstm": "X86InductorQuantizer has no int8 form of lstm"}, {"lstm": LINEAR_ONLY},
     ),
     "encoder": (Encoder, (drawn(1, 8, 8),), {}, {}),
+    "gated": (Gated, (drawn(1, 8, 8),), {}, {"first": LINEAR_ONLY}),
     "embedding bag": (Bag, ((drawn(6) * 16).long(),), {}, {}),
     "3-D": (
         Volume, (drawn(1, 8, 8),), {"conv": "X86InductorQuantizer has no int8 form of conv3d"}, {"conv": LINEAR_ONLY},
