@@ -35,8 +35,8 @@ def warnings(records: Iterable[Record]) -> Iterator[str]:
     if high:
         yield (
             f"the host shared the core {describe_range(high)} of the time while {len(high)} of {len(watched)} cases "
-            "were measured: p50 is that of the undisturbed blocks, p90 and p99 are longer than on a machine of your own; "
-            "speed-ups hold, since they compare neighbouring blocks"
+            "were measured: p50 is that of the undisturbed blocks, p90 and p99 are longer than on a machine of your "
+            "own; speed-ups hold, since they compare neighbouring blocks"
         )
     of_all = [record.case.id for record, shared in watched if shared >= HIGH and record.latency and _of_all(record)]
     if of_all:

@@ -13,6 +13,8 @@ Of a case with several threads the canary tells of one core.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,14 @@ from qbench.machine.canary import DISTURBED, calm_level
 from qbench.measure.samples import Nanoseconds, Samples
 
 LEAST_BLOCKS = 3  # so many undisturbed blocks have the 6 calls that a median needs, and one that misleads is outvoted
+
+
+def lowest_level(measured: Iterable[Samples], known_ns: float | None = None) -> float | None:
+    """The calm level that all of these together show, nanoseconds: a case that was disturbed throughout is seen against
+    those measured beside it. None where nothing was read and nothing is known."""
+    for samples in measured:
+        known_ns = calm_level(samples.canary_ns, known_ns)
+    return known_ns
 
 
 def find_undisturbed(readings: Nanoseconds, calm_ns: float) -> NDArray[np.bool_]:

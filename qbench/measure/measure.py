@@ -11,8 +11,7 @@ from typing import Any
 
 from qbench.build import Artifact
 from qbench.errors import CaseError
-from qbench.machine import canary
-from qbench.measure import estimates, samples
+from qbench.measure import canary, estimates, samples
 from qbench.measure.group import Measured, cold_starts, measure_group
 from qbench.measure.heats import free_bytes, split_heats
 from qbench.measure.pairing import list_minima
@@ -76,6 +75,7 @@ class GroupMeasurer:
         measured = self._measure_together(arms, specs, sizes, watch, tell)
         alone = self._measure_alone(list(specs.values()), tell)
         timed = {case: result.samples for case, result in measured.items() if result.samples is not None}
+        self.calm_ns = canary.lowest_level(timed.values(), self.calm_ns)
         fastest = find_fastest_fp32(arms, timed)
         in_final = _list_finalists(arms, timed)
         known = {}
@@ -187,7 +187,6 @@ class GroupMeasurer:
             samples.save(self.folder / name, result.samples)
         except OSError as error:
             return CaseLatency(reason=f"its samples cannot be written: {error.strerror or error}", observed=observed)
-        self.calm_ns = canary.calm_level(result.samples.canary_ns, self.calm_ns)
         latency = estimates.latency(result.samples, self.calm_ns)
         speedup = (
             None if arm.baseline is None else estimates.speedup(result.samples, arm.baseline, timed.get(arm.baseline))

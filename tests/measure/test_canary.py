@@ -67,6 +67,17 @@ def test_a_run_that_is_disturbed_throughout_is_seen_against_what_is_known() -> N
     assert share_disturbed(disturbed.canary_ns, alone) == 0.0
 
 
+def test_cases_measured_together_are_held_against_one_level() -> None:
+    """A case with six blocks, all disturbed, is seen to be so where another one had the core for itself."""
+    disturbed, calm = samples_of([True] * 6), samples_of([False] * 6)
+    level = canary.lowest_level([disturbed, calm])
+    assert level == canary.lowest_level([calm, disturbed]) == calm_level(calm.canary_ns)
+    assert estimates.latency(disturbed, level).p50_from == "all"
+    assert estimates.latency(calm, level).p50_from == "undisturbed"
+    assert canary.lowest_level([], 5.0) == 5.0
+    assert canary.lowest_level([]) is None
+
+
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
 def test_p50_is_that_of_the_undisturbed_blocks(share: float) -> None:
     """However much of the time the core is shared, p50 is what a call takes on a core of its own, and says so; p90
