@@ -19,6 +19,7 @@ BROKEN = {
     "latency": ("takes longer than decide.max_latency", "take longer than decide.max_latency"),
     "memory": ("needs more than decide.max_memory", "need more than decide.max_memory"),
 }
+NAMED = 3  # so many cases of one reason are named
 OPEN = {
     "accuracy": "undecided on accuracy",
     "size": "size not known",
@@ -28,13 +29,26 @@ OPEN = {
 }
 
 
+def count_reason(reason: str, cases: Sequence[str]) -> str:
+    """``11 slower than fp32``, ``1 needs training: qat · x86``; few cases are named."""
+    single = {several: one for one, several in BROKEN.values()}
+    said = f"{len(cases)} {single.get(reason, reason) if len(cases) == 1 else reason}"
+    return f"{said} ({', '.join(_name(case) for case in cases)})" if len(cases) <= NAMED else said
+
+
+def _name(case: str) -> str:
+    """``net/static/onednn/t1/b1`` as ``static · onednn``."""
+    parts = case.rsplit("/", 4)
+    return f"{parts[1]} · {parts[2]}" if len(parts) == 5 else case
+
+
 def list_reasons(
     choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Each reason with the case ids that it holds for, the most frequent first; all int8 cases but the pick."""
     by_reason: dict[str, list[str]] = {}
     for record in records:
-        if record.case.mode != "fp32" and not (record is choice.pick and choice.verdict == "ship"):
+        if record.case.mode != "fp32" and not (record is choice.pick and choice.verdict in ("ship", "undecided")):
             by_reason.setdefault(_find_reason(record, choice, judged, bench), []).append(record.case.id)
     ranked = sorted(by_reason.items(), key=lambda entry: -len(entry[1]))
     return tuple((reason, tuple(cases)) for reason, cases in ranked)

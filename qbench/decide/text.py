@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from qbench import formatting
 from qbench.compare import compare
+from qbench.decide import reasons
 from qbench.decide.cases import setting_name, variant
 from qbench.decide.decision import Decision, as_ratio
 from qbench.decide.judged import Judged
@@ -26,7 +27,6 @@ CHANCES = (
     (0.42, "about even"),
     (0.0, "less than even"),
 )
-NAMED = 3  # so many cases of one reason are named, of more the number alone
 
 
 def lines(decision: Decision, judged: Judged, name: str | None = None) -> tuple[str, ...]:
@@ -54,11 +54,7 @@ def _list_points(decision: Decision) -> Iterator[str]:
     if decision.would_change:
         yield f"What would change it: {'; '.join(decision.would_change)}."
     if decision.not_it:
-        yield f"Not it: {', '.join(_count(reason, cases) for reason, cases in decision.not_it)}."
-
-
-def _count(reason: str, cases: tuple[str, ...]) -> str:
-    return f"{len(cases)} {reason}"
+        yield f"Not it: {'; '.join(reasons.count_reason(reason, cases) for reason, cases in decision.not_it)}."
 
 
 def say_chance(probability: float) -> str:

@@ -262,7 +262,8 @@ def test_every_other_case_has_a_counted_reason() -> None:
     assert reasons == {
         "slower than fp32": 2, "no gain shown": 1, "lose more accuracy than the margin": 1, "failed": 1,
     }  # fmt: skip
-    assert "Not it: 2 slower than fp32, " in text.points(decision)[-1]
+    assert "Not it: 2 slower than fp32 (qat · onednn, static · x86); " in text.points(decision)[-1]
+    assert "1 loses more accuracy than the margin (qat · x86)" in text.points(decision)[-1]
     assert "Faster, but wrong: qat · x86" in " ".join(decision.notes)
     assert "Failed while being measured, and not part of the decision: qat · qnnpack." in decision.notes
 
