@@ -63,7 +63,7 @@ def p50(record: Record) -> float | None:
     return record.latency.p50_seconds or record.latency.mean_seconds
 
 
-def _is_plain_fp32(record: Record) -> bool:
+def is_plain_fp32(record: Record) -> bool:
     """Whether the case is an fp32 as the suite has it; a twin is as fast, and has other weights."""
     return record.case.mode == "fp32" and not record.case.is_twin
 
@@ -71,7 +71,7 @@ def _is_plain_fp32(record: Record) -> bool:
 def fastest_fp32(records: Sequence[Record]) -> Record | None:
     """The fastest fp32 of one setting, whatever its backend: what the run itself found out by measuring side by side,
     else the smallest p50."""
-    measured = [record for record in records if record.status == "ok" and _is_plain_fp32(record)]
+    measured = [record for record in records if record.status == "ok" and is_plain_fp32(record)]
     named = {record.speedup_fastest.baseline for record in records if record.speedup_fastest is not None}
     timed = [(seconds, record) for record in measured if (seconds := p50(record)) is not None]
     timed = [pair for pair in timed if pair[1].case.id in named] or timed

@@ -63,7 +63,7 @@ def choose(records: Sequence[Record], checks: Checks, bench: Bench) -> Choice:
 
 def best_fp32(records: Sequence[Record], scale: Scale) -> Record | None:
     """The fp32 that leads in what is minimized, whatever its backend."""
-    measured = [record for record in records if record.status == "ok" and record.case.mode == "fp32"]
+    measured = [record for record in records if record.status == "ok" and cases.is_plain_fp32(record)]
     known = [record for record in measured if scale.value(record) is not None]
     if not known:
         return None
