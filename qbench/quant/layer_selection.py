@@ -40,11 +40,11 @@ def float_by_recipe(module: Any, recipe: Recipe, example: tuple[Any, ...]) -> di
     return reasons
 
 
-def below(name: str, chosen: dict[str, str]) -> str | None:
+def below(name: str, names: dict[str, str]) -> str | None:
     """The reason of the submodule itself or of the nearest one above it that is chosen; None without one."""
     while name:
-        if name in chosen:
-            return chosen[name]
+        if name in names:
+            return names[name]
         name = name.rpartition(".")[0]
     return None
 

@@ -46,13 +46,13 @@ class Watch:
     named in ``wanted`` are given to ``capture`` as they appear.
     """
 
-    def __init__(self, wanted: Wanted | None = None, capture: Callable[[Call, Any], None] | None = None) -> None:
+    def __init__(self, where: Wanted | None = None, capture: Callable[[Call, Any], None] | None = None) -> None:
         from torch.utils.weak import WeakTensorKeyDictionary
 
         self.steps: list[Step] = []
         self.ends: dict[Call, tuple[Place, int | None]] = {}
         self.scope: tuple[str, str] | None = None  # of a graph's operator: its key, unique for a call, and the module
-        self._wanted, self._capture = wanted or {}, capture
+        self._wanted, self._capture = where or {}, capture
         self._makers: Any = WeakTensorKeyDictionary()
         self._followed: Any = WeakTensorKeyDictionary()
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -102,17 +102,17 @@ class Watch:
         start = self.ends[call][1]
         if start is None:
             return []
-        found = [start]
+        steps = [start]
         while True:
-            following = self._users[found[-1]]
+            following = self._users[steps[-1]]
             if all(self.steps[number].name in _DEQUANTIZE for number in following):
                 following = following[:1]  # a graph has one dequantize for each user
             if len(following) != 1 or self.steps[following[0]].name not in _FOLLOWED:
                 break
-            found.append(following[0])
-        while len(found) > 1 and not self.steps[found[-1]].readable:
-            found.pop()
-        return found
+            steps.append(following[0])
+        while len(steps) > 1 and not self.steps[steps[-1]].readable:
+            steps.pop()
+        return steps
 
     @cached_property
     def _users(self) -> Mapping[int, list[int]]:

@@ -57,7 +57,7 @@ class Watch:
             greatest=self._greatest,
             mean=mean,
             deviation=math.sqrt(max(0.0, self._squares / self._count - mean * mean)),
-            channels=tuple(float(one) for one in channels.mean(axis=0)) if channels.size else (),
+            channels=tuple(float(channel) for channel in channels.mean(axis=0)) if channels.size else (),
             channel_errors=tuple(float(error) for error in errors),
         )
 
@@ -101,11 +101,11 @@ def fits(
         else InputFit(
             evaluated=ours,
             calibrated=theirs,
-            low=None if spread is None else spread.low,
-            high=None if spread is None else spread.high,
-            clipped=None if spread is None else share,
+            low=None if fitting_spread is None else fitting_spread.low,
+            high=None if fitting_spread is None else fitting_spread.high,
+            clipped=None if fitting_spread is None else share,
         )
-        for ours, theirs, spread, share in zip(evaluated, calibrated, fitting, clipped, strict=False)
+        for ours, theirs, fitting_spread, share in zip(evaluated, calibrated, fitting, clipped, strict=False)
     )
 
 
@@ -114,16 +114,16 @@ def warnings(records: Iterable[Record]) -> tuple[str, ...]:
     clipped: dict[str, list[str]] = {}
     differing: dict[str, None] = {}
     for record in records:
-        found = record.accuracy.inputs if record.accuracy and record.accuracy.inputs else ()
-        for position, fit in enumerate(found):
+        inputs = record.accuracy.inputs if record.accuracy and record.accuracy.inputs else ()
+        for position, fit in enumerate(inputs):
             if fit is None:
                 continue
-            where = "the inputs" if len(found) == 1 else f"input {position}"
+            where = "the inputs" if len(inputs) == 1 else f"input {position}"
             if fit.clipped is not None and fit.clipped > CLIPPED:
                 clipped.setdefault(_clipping(where, fit), []).append(record.case.id)
-            if (said := difference(where, fit.calibrated, fit.evaluated)) is not None:
-                differing[said] = None
-    return (*differing, *(f"{said} ({', '.join(dict.fromkeys(cases))})" for said, cases in clipped.items()))
+            if (text := difference(where, fit.calibrated, fit.evaluated)) is not None:
+                differing[text] = None
+    return (*differing, *(f"{text} ({', '.join(dict.fromkeys(cases))})" for text, cases in clipped.items()))
 
 
 def _clipping(where: str, fit: InputFit) -> str:
@@ -148,7 +148,7 @@ def difference(where: str, calibrated: Spread, evaluated: Spread) -> str | None:
             f"{where} have their channels the other way round (RGB against BGR): means {_of_channels(calibrated)} in "
             f"calibration, {_of_channels(evaluated)} in evaluation; load both splits in the order that the model takes"
         )
-    ours, theirs = ((spread.channels or (spread.mean,)) for spread in (calibrated, evaluated))
+    ours, theirs = ((data.channels or (data.mean,)) for data in (calibrated, evaluated))
     if len(ours) == len(theirs) and any(abs(a - b) > MOVED * large for a, b in zip(ours, theirs, strict=True)):
         return (
             f"{where} differ in their means: {_of_channels(calibrated)} in calibration, {_of_channels(evaluated)} in "
@@ -161,7 +161,7 @@ def _swapped(calibrated: Spread, evaluated: Spread) -> bool:
     """Whether first and last channel have changed places, beyond what chance does to so many examples."""
     if len(calibrated.channel_errors) != 3 or len(evaluated.channel_errors) != 3:
         return False
-    ours, theirs = (np.asarray(spread.channels) - np.mean(spread.channels) for spread in (calibrated, evaluated))
+    ours, theirs = (np.asarray(data.channels) - np.mean(data.channels) for data in (calibrated, evaluated))
     errors = np.hypot(calibrated.channel_errors, evaluated.channel_errors)
     straight, crossed = np.abs(theirs - ours), np.abs(theirs[::-1] - ours)
     return all(straight[i] > ERRORS * max(errors[i], 1e-12) and crossed[i] < LEFT_OVER * straight[i] for i in (0, 2))

@@ -83,8 +83,8 @@ class _Ranged(Watch):
 
     def range_of(self, call: Call) -> InputRange | None:
         """What can be represented where a call's layer is compared."""
-        known = [self.ranges[step] for step in self.chain(call) if step in self.ranges]
-        return known[-1] if known else None
+        ranges = [self.ranges[step] for step in self.chain(call) if step in self.ranges]
+        return ranges[-1] if ranges else None
 
 
 def _one_by_one(batches: Batches) -> Batches:
@@ -135,14 +135,14 @@ class _Plan:
             if not calls:
                 self.reasons[name] = "these inputs do not run it"
             compared = [self._add(call, chains[call]) for call in calls] if name not in self.absorbed else []
-            known = tuple(one for one in compared if one is not None)
-            if known and len(known) == len(compared):
-                self.ranges[name] = known
+            layers = tuple(layer for layer in compared if layer is not None)
+            if layers and len(layers) == len(compared):
+                self.ranges[name] = layers
 
     def _add(self, call: Call, chain: list[int]) -> InputRange | None:
         """The last module of the chain that the int8 network still has is where its output is taken from there; what
         that can represent."""
-        within = [at for step in reversed(chain) for at, (_, made) in self._fp32.ends.items() if made == step]
+        within = [at for step in reversed(chain) for at, (_, producer) in self._fp32.ends.items() if producer == step]
         for name, number in (*(at for at in within if at[0] in self._leaves), call):
             int8_calls = self._int8.calls(self._prefix + name)
             if len(int8_calls) == len(self._fp32.calls(name)):
@@ -172,24 +172,24 @@ def clipping(
     run(fp32_module, first, ours, "fp32")
     names = {name for variant in variants for name in variant}
     calls = [call for name in names for call in ours.calls(name)]
-    wanted = {ours.ends[call][0]: (call, max(len(ours.chain(call)) - 1, 0)) for call in calls}
-    seen: Counter[str] = Counter()
+    layers = {ours.ends[call][0]: (call, max(len(ours.chain(call)) - 1, 0)) for call in calls}
+    totals: Counter[str] = Counter()
     outside: list[Counter[str]] = [Counter() for _ in variants]
 
     def look(call: Call, output: Any) -> None:
         name, number = call
-        seen[name] += output.numel()
+        totals[name] += output.numel()
         for counts, ranges in zip(outside, variants, strict=True):
             if number < len(ranges.get(name, ())):
                 counts[name] += _outside(output, ranges[name][number])
 
     for batch in batches():
-        run(fp32_module, batch, Watch(wanted, look), "fp32")
+        run(fp32_module, batch, Watch(layers, look), "fp32")
     return [
         {
-            name: counts[name] / seen[name]
+            name: counts[name] / totals[name]
             for name in ranges
-            if seen[name] and len(ours.calls(name)) == len(ranges[name])
+            if totals[name] and len(ours.calls(name)) == len(ranges[name])
         }
         for counts, ranges in zip(outside, variants, strict=True)
     ]
@@ -214,18 +214,18 @@ def _prefix(names: list[str], int8_names: set[str]) -> str:
 
 def _compare(fp32_module: Any, int8_module: Any, batch: tuple[Any, ...], plan: _Plan, sums: dict[str, _Sums]) -> None:
     """Adds one batch to the sums of every layer."""
-    kept: dict[Call, Any] = {}
+    outputs: dict[Call, Any] = {}
 
     def keep(call: Call, output: Any) -> None:
-        kept[call] = _float(output).clone()  # a later function may write into it
+        outputs[call] = _float(output).clone()  # a later function may write into it
 
     def add(call: Call, output: Any) -> None:
         if call[0] in sums:
-            sums[call[0]].add(kept.pop(call, None), _float(output))
+            sums[call[0]].add(outputs.pop(call, None), _float(output))
 
     run(fp32_module, batch, Watch(plan.ours, keep), "fp32")
     run(int8_module, batch, Watch(plan.theirs, add), "int8")
-    for name, _ in kept:
+    for name, _ in outputs:
         if name in sums:
             sums[name].problem = _NOT_ALWAYS
 

@@ -56,26 +56,26 @@ def clipping(
 
     import onnx
 
-    wanted = sorted({output_range.tensor for outputs in variants for output_range in outputs})
+    tensors = sorted({output_range.tensor for outputs in variants for output_range in outputs})
     model = onnx.load(str(fp32))
     has = {value_info.name for value_info in model.graph.output}
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted if name not in has)
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in tensors if name not in has)
     counts: list[dict[str, int]] = [{output_range.name: 0 for output_range in outputs} for outputs in variants]
-    seen = dict.fromkeys(wanted, 0)
+    totals = dict.fromkeys(tensors, 0)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "watched.onnx"
         onnx.save(model, str(file), save_as_external_data=model.ByteSize() > 2**30)
         session = onnxruntime_session.open_session(file, threads=1)
         names = [value.name for value in session.get_inputs()]
         for batch in batches:
-            arrays = dict(zip(wanted, session.run(wanted, dict(zip(names, batch, strict=True))), strict=True))
+            arrays = dict(zip(tensors, session.run(tensors, dict(zip(names, batch, strict=True))), strict=True))
             for name, array in arrays.items():
-                seen[name] += array.size
+                totals[name] += array.size
             for count, outputs in zip(counts, variants, strict=True):
                 for output_range in outputs:
                     count[output_range.name] += input_drift.outside(arrays[output_range.tensor], output_range.fitting)
     return [
-        {output_range.name: count[output_range.name] / max(1, seen[output_range.tensor]) for output_range in outputs}
+        {output_range.name: count[output_range.name] / max(1, totals[output_range.tensor]) for output_range in outputs}
         for count, outputs in zip(counts, variants, strict=True)
     ]
 
@@ -88,7 +88,7 @@ class _Graph:
         self._outputs = {value_info.name for value_info in graph.output}
         self._constants: dict[str, Any] = {constant.name: constant for constant in graph.initializer}
         for node in graph.node:
-            values = [one.t for one in node.attribute if one.name == "value"] if node.op_type == "Constant" else []
+            values = [attr.t for attr in node.attribute if attr.name == "value"] if node.op_type == "Constant" else []
             self._constants |= dict(zip(node.output, values, strict=False))
         self._readers: dict[str, list[Any]] = {}
         for node in graph.node:

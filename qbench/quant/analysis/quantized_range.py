@@ -51,7 +51,7 @@ def of_module(module: Any, example: tuple[Any, ...]) -> Ranges:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     inputs = {_place(tensor): position for position, tensor in enumerate(example)}
-    kept = list(example)  # no storage may be freed and given to another tensor while it runs
+    tensors = list(example)  # no storage may be freed and given to another tensor while it runs
     ranges: list[list[InputRange]] = [[] for _ in example]
 
     class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
@@ -66,7 +66,7 @@ def of_module(module: Any, example: tuple[Any, ...]) -> Ranges:
                 ranges[position].append(_of_call(args))
             elif isinstance(result, torch.Tensor) and _keeps_values(name, args):
                 inputs[_place(result)] = position
-                kept.append(result)
+                tensors.append(result)
             return result
 
     with torch.inference_mode(), Watch():
@@ -166,7 +166,7 @@ def _readers(name: str, graph: Any) -> Iterator[Any]:
 def _pads_zeros(node: Any, constants: dict[str, Any]) -> bool:
     from onnx import numpy_helper
 
-    mode = next((one.s.decode() for one in node.attribute if one.name == "mode"), "constant")
+    mode = next((attribute.s.decode() for attribute in node.attribute if attribute.name == "mode"), "constant")
     if len(node.input) < 3 or not node.input[2]:
         return mode == "constant"
     value = constants.get(node.input[2])

@@ -251,14 +251,14 @@ def baked_threads(file: Path) -> frozenset[int]:
     return frozenset(int(number) for number in re.findall(r"\bnum_threads\((\d+)\)", sources(file)))
 
 
-def align(reference: Sequence[Layer], ran: Sequence[Layer]) -> tuple[Layer, ...]:
+def align(reference: Sequence[Layer], int8: Sequence[Layer]) -> tuple[Layer, ...]:
     """The reference's layers, each marked with what ran for it: by name (a fused addition moves a convolution behind
     the one of the other branch), or by order and work where an int8 operator has no layer's name."""
     names = {layer.name for layer in reference}
-    if any(layer.int8 and layer.name not in names for layer in ran):
-        return coverage.align(reference, ran)
+    if any(layer.int8 and layer.name not in names for layer in int8):
+        return coverage.align(reference, int8)
     waiting: dict[tuple[str, int | None], list[Layer]] = defaultdict(list)
-    for layer in ran:
+    for layer in int8:
         waiting[layer.name, layer.macs].append(layer)
     aligned = []
     for layer in reference:

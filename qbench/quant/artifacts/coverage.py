@@ -90,6 +90,6 @@ def warnings(records: Iterable[Record]) -> tuple[str, ...]:
             cases.setdefault(coverage.unknown, []).append(record.case.id)
     return tuple(
         f"which share of the work runs in int8 is not known, so min_coverage judges nothing here: {reason} "
-        f"({', '.join(named)})"
-        for reason, named in cases.items()
+        f"({', '.join(names)})"
+        for reason, names in cases.items()
     )

@@ -110,7 +110,7 @@ def _problems(model: Any, file: Path) -> Iterator[str]:
     if (strange := _strange_text(model)) is not None:
         yield f"a name in it is no text: {strange[:40]!r}"
         return
-    needed = 0
+    total_bytes = 0
     for body in bodies:
         for graph in _with_inner(body):
             yield from _value_problems(graph)
@@ -119,14 +119,14 @@ def _problems(model: Any, file: Path) -> Iterator[str]:
         what = _tensor_problem(tensor)
         if what is None and _is_external(tensor):
             what = _external_problem(tensor, file)
-            needed += _bytes(tensor) or 0
+            total_bytes += _bytes(tensor) or 0
         if what is not None:
             yield f"tensor {_quoted(tensor.name)}: {what}"
     for sparse in model.graph.sparse_initializer:
         if any(size < 0 for size in sparse.dims) or math.prod(sparse.dims) >= _DENSE:
             yield f"tensor {_quoted(sparse.values.name)}: a sparse tensor of the shape {_shape(sparse)}"
-    if needed > (memory := psutil.virtual_memory().total):
-        yield f"its weights take {needed / 2**30:.1f} GB, this machine has {memory / 2**30:.1f} GB of memory"
+    if total_bytes > (memory := psutil.virtual_memory().total):
+        yield f"its weights take {total_bytes / 2**30:.1f} GB, this machine has {memory / 2**30:.1f} GB of memory"
     yield from _function_problems(model, functions)
 
 
@@ -134,8 +134,8 @@ def _with_inner(body: Any) -> Iterator[Any]:
     """A graph (or the body of a function) and those inside its nodes; protobuf bounds how deep they lie."""
     yield body
     for node in body.node:
-        for one in node.attribute:
-            for graph in (*([one.g] if one.HasField("g") else []), *one.graphs):
+        for attribute in node.attribute:
+            for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
                 yield from _with_inner(graph)
 
 
@@ -143,15 +143,15 @@ def _tensors(bodies: list[Any]) -> Iterator[Any]:
     """Every tensor that graphs and functions hold."""
     for body in bodies:
         for graph in _with_inner(body):
-            attributes = [one for node in graph.node for one in node.attribute]
+            attributes = [attribute for node in graph.node for attribute in node.attribute]
             attributes += getattr(graph, "attribute_proto", ())  # defaults of a function
             yield from getattr(graph, "initializer", ())
-            yield from (one.t for one in attributes if one.HasField("t"))
-            yield from (tensor for one in attributes for tensor in one.tensors)
+            yield from (attribute.t for attribute in attributes if attribute.HasField("t"))
+            yield from (tensor for attribute in attributes for tensor in attribute.tensors)
             sparse = [*getattr(graph, "sparse_initializer", ())]
-            sparse += [held for one in attributes for held in one.sparse_tensors]
-            sparse += [one.sparse_tensor for one in attributes if one.HasField("sparse_tensor")]
-            yield from (tensor for held in sparse for tensor in (held.values, held.indices))
+            sparse += [values for attribute in attributes for values in attribute.sparse_tensors]
+            sparse += [attribute.sparse_tensor for attribute in attributes if attribute.HasField("sparse_tensor")]
+            yield from (tensor for values in sparse for tensor in (values.values, values.indices))
 
 
 def _value_problems(graph: Any) -> Iterator[str]:
@@ -168,10 +168,10 @@ def _value_problems(graph: Any) -> Iterator[str]:
 def _strange_text(message: Any) -> bytes | None:
     """The first text of a message that is no UTF-8 (protobuf gives it as bytes); None where all of it is text."""
     if message.DESCRIPTOR.name == "TensorProto":  # its values are bytes as a rule, and many
-        held = [(message.DESCRIPTOR.fields_by_name[one], getattr(message, one)) for one in ("name", "external_data")]
+        pairs = [(message.DESCRIPTOR.fields_by_name[key], getattr(message, key)) for key in ("name", "external_data")]
     else:
-        held = message.ListFields()
-    for field, value in held:
+        pairs = message.ListFields()
+    for field, value in pairs:
         for inner in value if field.is_repeated else (value,):
             if field.message_type is not None:
                 if (strange := _strange_text(inner)) is not None:
@@ -186,8 +186,8 @@ def _strange_text(message: Any) -> bytes | None:
 def _type_problem(kind: Any) -> str | None:
     which = kind.WhichOneof("value")
     if which in ("tensor_type", "sparse_tensor_type"):
-        held = getattr(kind, which)
-        return None if held.elem_type == 0 or _name(held.elem_type) else f"an unknown data type ({held.elem_type})"
+        own = getattr(kind, which)
+        return None if own.elem_type == 0 or _name(own.elem_type) else f"an unknown data type ({own.elem_type})"
     if which in ("sequence_type", "optional_type"):
         return _type_problem(getattr(kind, which).elem_type)
     if which == "map_type":
@@ -200,10 +200,10 @@ def _node_problems(graph: Any) -> Iterator[str]:
     for node in graph.node:
         if not any(node.output):
             yield f"node {_quoted(node.name or node.op_type)}: it gives nothing"
-        for one in node.attribute:
-            values = list(one.ints) or ([one.i] if one.HasField("i") else [])
-            if one.name in _DIVISORS and min(values, default=1) < 1:
-                yield f"node {_quoted(node.name or node.op_type)}: {one.name} {values}: at least 1 is needed"
+        for attribute in node.attribute:
+            values = list(attribute.ints) or ([attribute.i] if attribute.HasField("i") else [])
+            if attribute.name in _DIVISORS and min(values, default=1) < 1:
+                yield f"node {_quoted(node.name or node.op_type)}: {attribute.name} {values}: at least 1 is needed"
 
 
 def _tensor_problem(tensor: Any) -> str | None:
@@ -219,15 +219,15 @@ def _tensor_problem(tensor: Any) -> str | None:
     if _is_external(tensor):
         return "text cannot lie in another file" if kind == "STRING" else None
     if kind != "STRING" and tensor.HasField("raw_data"):
-        held, wanted = len(tensor.raw_data), _bytes(tensor)
-        if wanted is not None and held != wanted:
-            return f"{held} bytes where its shape {_shape(tensor)} of {kind.lower()} takes {wanted}"
+        actual, expected = len(tensor.raw_data), _bytes(tensor)
+        if expected is not None and actual != expected:
+            return f"{actual} bytes where its shape {_shape(tensor)} of {kind.lower()} takes {expected}"
         return None
     field = _FIELDS.get(kind, "int32_data")
-    held, wanted = len(getattr(tensor, field)), count * (2 if kind.startswith("COMPLEX") else 1)
+    actual, expected = len(getattr(tensor, field)), count * (2 if kind.startswith("COMPLEX") else 1)
     packed = 8 // _BITS.get(kind, 8)
-    if held != wanted and held != -(-wanted // packed):
-        return f"{held} values where its shape {_shape(tensor)} takes {wanted}"
+    if actual != expected and actual != -(-expected // packed):
+        return f"{actual} values where its shape {_shape(tensor)} takes {expected}"
     return None
 
 
@@ -260,8 +260,8 @@ def _is_external(tensor: Any) -> bool:
 
 def _external_problem(tensor: Any, file: Path) -> str | None:
     """Why the file that an external tensor names is not read, or does not hold it."""
-    held = {entry.key: entry.value for entry in tensor.external_data}
-    where = held.get("location", "")
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    where = entries.get("location", "")
     place = _plain_path(where)
     if place is None:
         return f"its values lie at {where!r}; only a file in the model's own folder is read"
@@ -272,13 +272,13 @@ def _external_problem(tensor: Any, file: Path) -> str | None:
             return f"its values lie at {where!r}, which is a link; put the file itself beside the model"
     if not path.is_file():
         return f"its values lie in {where}, which must stand beside the model"
-    begin, length = (_number(held.get(key, "")) for key in ("offset", "length"))
-    wanted, size = _bytes(tensor), path.stat().st_size
+    begin, length = (_number(entries.get(key, "")) for key in ("offset", "length"))
+    expected, size = _bytes(tensor), path.stat().st_size
     if begin is None or length is None:
         return "an offset or a length that is no number"
     begin, length = max(begin, 0), size - max(begin, 0) if length < 0 else length
-    if length != wanted or begin + length > size:
-        return f"{wanted} bytes are wanted, {where} has {size} and gives {length} from {begin} on"
+    if length != expected or begin + length > size:
+        return f"{expected} bytes are wanted, {where} has {size} and gives {length} from {begin} on"
     return None
 
 
@@ -336,12 +336,12 @@ def _function_problems(model: Any, functions: Mapping[tuple[str, str], Any]) -> 
         key: [(node.domain, node.op_type) for graph in _with_inner(body) for node in graph.node]
         for key, body in functions.items()
     }
-    left = set(calls)
-    while ready := {key for key in left if not left.intersection(calls[key])}:
+    unplaced = set(calls)
+    while ready := {key for key in unplaced if not unplaced.intersection(calls[key])}:
         sizes |= {key: sum(sizes.get(called, 1) for called in calls[key]) for key in ready}
-        left -= ready
-    if left:
-        yield f"function {_quoted(min(left)[1])} calls itself"
+        unplaced -= ready
+    if unplaced:
+        yield f"function {_quoted(min(unplaced)[1])} calls itself"
         return
     every = sum(sizes.get((node.domain, node.op_type), 1) for graph in _with_inner(model.graph) for node in graph.node)
     if functions and every > _EXPANDED:

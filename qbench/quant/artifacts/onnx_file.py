@@ -38,8 +38,8 @@ def input_types(file: Path) -> dict[str, str | None]:
     import onnx
 
     graph = onnx.load(str(file), load_external_data=False).graph
-    wanted = set(input_names(file))
-    kinds = {value.name: value.type.tensor_type.elem_type for value in graph.input if value.name in wanted}
+    names = set(input_names(file))
+    kinds = {value.name: value.type.tensor_type.elem_type for value in graph.input if value.name in names}
     return {name: str(onnx.helper.tensor_dtype_to_np_dtype(kind)) if kind else None for name, kind in kinds.items()}
 
 

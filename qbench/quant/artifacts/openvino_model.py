@@ -80,8 +80,8 @@ def _unpacked(file: Path) -> tuple[Any, ...]:
 def plain(error: BaseException) -> str:
     """OpenVINO's message on one line, without the places in its own sources."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("Exception from", "Check '"))]
-    return " ".join(told or lines)[:_LONGEST] or "no message"
+    sentences = [line for line in lines if line and not line.startswith(("Exception from", "Check '"))]
+    return " ".join(sentences or lines)[:_LONGEST] or "no message"
 
 
 def run(compiled: Any, inputs: tuple[Array, ...]) -> Array:
@@ -93,7 +93,7 @@ def require_repeatable(file: Path, inputs: tuple[Array, ...]) -> None:
     """Raises ``BuildError`` unless the file, loaded twice and called twice, gives the same outputs."""
     first = compile_file(file)
     expected, *others = run(first, inputs), run(first, inputs), run(compile_file(file), inputs)
-    if not all(np.array_equal(expected, found, equal_nan=True) for found in others):
+    if not all(np.array_equal(expected, outputs, equal_nan=True) for outputs in others):
         raise BuildError(
             "OpenVINO's outputs differ from call to call: is randomness left in the model (Dropout in training mode, "
             "RandomNormal)? Export it from a network in eval mode"

@@ -221,7 +221,7 @@ def _constant(graph_module: Any, before: Any, value: Any, name: str) -> Any:
     graph_module.register_buffer(name, value)
     with graph_module.graph.inserting_before(before):
         node = graph_module.graph.get_attr(name)
-    fake = next((one.meta["val"] for one in (before, *before.all_input_nodes) if "val" in one.meta), None)
+    fake = next((near.meta["val"] for near in (before, *before.all_input_nodes) if "val" in near.meta), None)
     if fake is not None:
         node.meta["val"] = fake.fake_mode.from_tensor(value, static_shapes=True)
     return node

@@ -54,17 +54,17 @@ def trace(module: Any, example: Example) -> Traced:
 
     if isinstance(module, torch.jit.ScriptModule):
         return Traced(script=module, decisions=())
-    found: set[Decision] = set()
+    decisions: set[Decision] = set()
     generated = isinstance(module, torch.fx.GraphModule)
     try:
-        with torch.inference_mode(), known_warnings(), _collected(found):
+        with torch.inference_mode(), known_warnings(), _collected(decisions):
             script = torch.jit.trace(module, example)
     except Exception as error:  # whatever the user's forward raises on the tracer's tensors
         if out_of_memory(error):
             raise
         what = "the converted model does not run, name the layer in quantize.*.skip_layers" if generated else _UNTRACED
         raise BuildError(f"{what}: {model_call.reason(error)}") from error
-    return Traced(script=script, decisions=() if generated else tuple(sorted(found)))
+    return Traced(script=script, decisions=() if generated else tuple(sorted(decisions)))
 
 
 def require_harmless(module: Any, traced: Traced, examples: Iterable[Example]) -> str | None:
@@ -94,22 +94,22 @@ class _Compared:
 def _require_equal_each(module: Any, traced: Traced, examples: Iterable[Example]) -> _Compared:
     worst: list[float] = []
     largest = 0.0
-    kept: list[Example] = []
+    equal: list[Example] = []
     for example in itertools.islice(examples, EXAMPLES):
         own, theirs = model_call.first(module(*example)), model_call.first(traced.script(*example))
         worst.append(_difference(own, theirs))
         largest = max(largest, float(own.abs().max()))
-        if len(kept) < 2:
-            kept.append(example)
+        if len(equal) < 2:
+            equal.append(example)
     bad = [i for i, output in enumerate(worst) if not output <= TRACE_TOLERANCE * largest]
     if bad:
-        model_call.require_repeatable(module, example=kept[0])
+        model_call.require_repeatable(module, example=equal[0])
         raise _refused(
             traced.decisions,
             f"calibration example {bad[0]} ({len(bad)} of {len(worst)} differ, by up to {max(worst):g} at outputs up "
             f"to {largest:g})",
         )
-    return _Compared(count=len(worst), kept=tuple(kept))
+    return _Compared(count=len(worst), kept=tuple(equal))
 
 
 def _require_equal_batch(module: Any, traced: Traced, examples: tuple[Example, ...]) -> None:
@@ -159,9 +159,9 @@ def _collected(decisions: set[Decision]) -> Iterator[None]:
         warnings.simplefilter("always", category=torch.jit.TracerWarning)
         show = warnings.showwarning
 
-        def collect(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **named: Any) -> None:
+        def collect(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **options: Any) -> None:
             if not issubclass(category, torch.jit.TracerWarning):
-                show(message, category, filename, lineno, *rest, **named)
+                show(message, category, filename, lineno, *rest, **options)
             elif not any(Path(filename).is_relative_to(folder) for folder in ours):
                 decisions.add(Decision(file=filename, line=lineno))
 

@@ -63,12 +63,12 @@ class Bins:
         number = np.floor(
             np.copysign(np.minimum(size, far) / width + 64 * np.log2(np.maximum(size / far, 1)), self.edges)
         )
-        kept = np.ones(self.edges.size, bool)
-        kept[1:] = number[1:] != number[:-1]
+        edges_to_keep = np.ones(self.edges.size, bool)
+        edges_to_keep[1:] = number[1:] != number[:-1]
         zero = int(np.searchsorted(self.edges, 0.0))
-        kept[max(zero - 1, 0) : zero + 2] = True
-        kept[[0, 1, -2, -1]] = True
-        starts = np.flatnonzero(kept)
+        edges_to_keep[max(zero - 1, 0) : zero + 2] = True
+        edges_to_keep[[0, 1, -2, -1]] = True
+        starts = np.flatnonzero(edges_to_keep)
         return Bins(edges=self.edges[starts], counts=np.add.reduceat(self.counts, starts[:-1]))
 
     def squared_error(self, scale: float, lowest: float, levels: int = 256) -> float:

@@ -47,14 +47,14 @@ def _find_best_end(counts: Array, levels: int) -> int:
     return int(min(ends[::-1], key=lambda end: _divergence(counts[:end], tails[end - 1], levels)))
 
 
-def _divergence(kept: Array, outside: float, levels: int) -> float:
+def _divergence(counts: Array, outside: float, levels: int) -> float:
     """Of the kept bins with what lies outside in their last one, after merging the kept into levels."""
-    starts = np.arange(levels) * kept.size // levels
-    sizes = np.diff(np.append(starts, kept.size))
-    held = kept > 0
-    merged = np.add.reduceat(kept, starts) / np.maximum(np.add.reduceat(held.astype(np.int64), starts), 1)
-    q = np.where(held, np.repeat(merged, sizes), 0.0)
-    p = kept.copy()
+    starts = np.arange(levels) * counts.size // levels
+    sizes = np.diff(np.append(starts, counts.size))
+    filled = counts > 0
+    merged = np.add.reduceat(counts, starts) / np.maximum(np.add.reduceat(filled.astype(np.int64), starts), 1)
+    q = np.where(filled, np.repeat(merged, sizes), 0.0)
+    p = counts.copy()
     p[-1] += outside
     total = p.sum()
     if not total or not q.any():

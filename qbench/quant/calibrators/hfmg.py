@@ -73,9 +73,9 @@ def _shrink_range(counts: Array, low: float, high: float) -> tuple[float, float]
 def _walk_ranges(counts: Array, zero: int) -> Iterator[tuple[int, int]]:
     """First and last bin of each range on the way, the whole one first."""
     shares = np.cumsum(counts) / counts.sum()
-    given = np.arange(1, round(1 / STEP)) * STEP
-    lefts = np.minimum(np.searchsorted(shares, given), zero).tolist()
-    rights = np.maximum(np.searchsorted(shares, 1 - given, side="left"), zero).tolist()
+    levels = np.arange(1, round(1 / STEP)) * STEP
+    lefts = np.minimum(np.searchsorted(shares, levels), zero).tolist()
+    rights = np.maximum(np.searchsorted(shares, 1 - levels, side="left"), zero).tolist()
     first, last, left, right = 0, counts.size - 1, 0, 0
     yield first, last
     while left + right < len(lefts):

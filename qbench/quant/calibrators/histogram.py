@@ -68,8 +68,8 @@ class Histogram:
             raise ValueError("no value was seen")
         edges = _EDGES * math.ldexp(1.0, self.exponent - DOUBLINGS)
         edges = np.concatenate([-edges[:0:-1], edges])
-        held = np.flatnonzero(self.counts)
-        first, last = int(held[0]), int(held[-1])
+        filled = np.flatnonzero(self.counts)
+        first, last = int(filled[0]), int(filled[-1])
         # A rounding at an edge may have put an end just outside the bin that it is counted in.
         ends = np.clip(edges[first : last + 2], self.low, self.high)
         ends[0], ends[-1] = self.low, self.high
@@ -79,14 +79,14 @@ class Histogram:
         if exponent <= self.exponent:
             return
         doubled, self.exponent = exponent - self.exponent, exponent
-        held = np.flatnonzero(self.counts[SIDE:] | self.counts[SIDE - 1 :: -1])
-        if not held.size:
+        filled = np.flatnonzero(self.counts[SIDE:] | self.counts[SIDE - 1 :: -1])
+        if not filled.size:
             return
-        mantissa, power = np.frexp(np.ldexp(_EDGES[held], -doubled) + 1.0)  # in units of the new c, exact
+        mantissa, power = np.frexp(np.ldexp(_EDGES[filled], -doubled) + 1.0)  # in units of the new c, exact
         target = ((power - 1) << PER_DOUBLING) + ((2 * mantissa - 1) * (1 << PER_DOUBLING)).astype(np.int64)
         merged = np.zeros_like(self.counts)
-        np.add.at(merged, SIDE + target, self.counts[SIDE + held])
-        np.add.at(merged, SIDE - 1 - target, self.counts[SIDE - 1 - held])
+        np.add.at(merged, SIDE + target, self.counts[SIDE + filled])
+        np.add.at(merged, SIDE - 1 - target, self.counts[SIDE - 1 - filled])
         self.counts = merged
 
 

@@ -67,13 +67,13 @@ def canonicalize(
 
     if isinstance(module, torch.jit.ScriptModule):
         return Canonical(module=module, kept=("a TorchScript network is taken as it is",))
-    given = materialize_weights.copied(module).eval()
-    model_call.of_one_example(given, _one(example))
-    judge = equivalence.Judge(given, example)
+    network = materialize_weights.copied(module).eval()
+    model_call.of_one_example(network, _one(example))
+    judge = equivalence.Judge(network, example)
     purpose = _Purpose(training=training, separate_weights=separate_weights)
     work, _ = _attempt(module, example, judge, purpose, only=_ALL)
     if work is None:
-        model_call.require_repeatable(given, example=example)
+        model_call.require_repeatable(network, example=example)
         work = _one_by_one(module, example, judge, purpose)
     return Canonical(
         module=work.module,
@@ -125,13 +125,13 @@ def _rewritten(module: Any, example: tuple[Any, ...], purpose: _Purpose, *, only
     padded: list[str] = []
     if _PLAIN in only:
         work.rewrites += materialize_weights.materialize(work.module)
-        for done in (
+        for step in (
             replace_subclasses.replace(work.module, example, training=purpose.training),
             replace_subclasses.number_paddings(work.module),
         ):
-            work.rewrites += done.found
-            work.kept += done.kept
-            padded += done.padded
+            work.rewrites += step.found
+            work.kept += step.kept
+            padded += step.padded
     if _ATTENTION in only:
         work.rewrites += attention.spell_out(work.module, example)
     if _written_for_a_quantizer(work.module):
@@ -194,9 +194,9 @@ def _attempt(
         if out_of_memory(error):
             raise
         return None, model_call.reason(error)
-    found = judge.difference(work.module)
-    work.difference = found.largest
-    return (work, "") if found.none else (None, f"the outputs differed by {found.share:.2g} of the largest")
+    difference = judge.difference(work.module)
+    work.difference = difference.largest
+    return (work, "") if difference.none else (None, f"the outputs differed by {difference.share:.2g} of the largest")
 
 
 def _one_by_one(module: Any, example: tuple[Any, ...], judge: equivalence.Judge, purpose: _Purpose) -> _Work:

@@ -39,14 +39,14 @@ def _uses(module: Any, example: tuple[Any, ...]) -> dict[str, Use | None]:
     """The layers that are called, by name; None for one that is called in several ways, or in one that is not known."""
     import torch
 
-    seen: dict[str, set[Use | None]] = {}
+    layer_uses: dict[str, set[Use | None]] = {}
     hooks = []
     for name, part in module.named_modules():
         if name and type(part) in _classes() and not (part._forward_hooks or part._forward_pre_hooks):
 
             def note(layer: Any, args: Any, kwargs: Any, name: str = name) -> None:
                 names = _classes()[type(layer)][1]
-                seen.setdefault(name, set()).add(_use(layer, dict(zip(names, args, strict=False)) | kwargs))
+                layer_uses.setdefault(name, set()).add(_use(layer, dict(zip(names, args, strict=False)) | kwargs))
 
             hooks.append(part.register_forward_pre_hook(note, with_kwargs=True))
     if not hooks:
@@ -60,22 +60,22 @@ def _uses(module: Any, example: tuple[Any, ...]) -> dict[str, Use | None]:
         torch.backends.mha.set_fastpath_enabled(fast)
         for hook in hooks:
             hook.remove()
-    return {name: next(iter(uses)) if len(uses) == 1 else None for name, uses in seen.items()}
+    return {name: next(iter(uses)) if len(uses) == 1 else None for name, uses in layer_uses.items()}
 
 
-def _use(layer: Any, given: dict[str, Any]) -> Use | None:
+def _use(layer: Any, arguments: dict[str, Any]) -> Use | None:
     import torch
 
     from qbench.quant.canonical.attention_layers import Use
 
     def kind(*names: str) -> tuple[bool, int] | None:
-        mask = next((given[name] for name in names if given.get(name) is not None), None)
+        mask = next((arguments[name] for name in names if arguments.get(name) is not None), None)
         return None if mask is None else (mask.dtype == torch.bool, mask.dim())
 
     padding, mask = kind("key_padding_mask", "src_key_padding_mask"), kind("attn_mask", "src_mask", "mask")
-    if "src" in given:
+    if "src" in arguments:
         return Use(padding_mask=padding, mask=mask)
-    query, key, value = given["query"], given["key"], given["value"]
+    query, key, value = arguments["query"], arguments["key"], arguments["value"]
     if layer.bias_k is not None or layer.add_zero_attn or any(tensor.dim() != 3 for tensor in (query, key, value)):
         return None
     inputs = "self" if query is key and key is value else "memory" if key is value else "apart"

@@ -45,39 +45,39 @@ class Judge:
         """The largest one over all inputs; ``module`` is called as it is, in its mode."""
         import torch
 
-        found = Difference(largest=0.0, share=0.0)
+        largest = Difference(largest=0.0, share=0.0)
         with torch.no_grad():
-            for inputs, wanted in self._cases:
+            for inputs, expected in self._cases:
                 try:
-                    given = module(*inputs)
+                    outputs = module(*inputs)
                 except Exception as error:  # a rewrite that does not run is not equal
                     if out_of_memory(error):
                         raise
                     return Difference(largest=float("inf"), share=float("inf"))
-                here = difference(wanted, given)
-                found = Difference(largest=max(found.largest, here.largest), share=max(found.share, here.share))
-        return found
+                here = difference(expected, outputs)
+                largest = Difference(largest=max(largest.largest, here.largest), share=max(largest.share, here.share))
+        return largest
 
 
-def difference(wanted: Any, given: Any) -> Difference:
+def difference(expected: Any, outputs: Any) -> Difference:
     """Between two results of a network: a tensor, or tensors inside lists, tuples and dicts."""
-    ours, theirs = function_trace.tensors(wanted), function_trace.tensors(given)
+    ours, theirs = function_trace.tensors(expected), function_trace.tensors(outputs)
     if len(ours) != len(theirs):
         return Difference(largest=float("inf"), share=float("inf"))
-    pairs = [_of_tensors(one, other) for one, other in zip(ours, theirs, strict=True)]
-    largest = max((one for one, _ in pairs), default=0.0)
+    pairs = [_of_tensors(own, other) for own, other in zip(ours, theirs, strict=True)]
+    largest = max((own for own, _ in pairs), default=0.0)
     return Difference(largest=largest, share=max((share for _, share in pairs), default=0.0))
 
 
-def _of_tensors(given: Any, other: Any) -> tuple[float, float]:
-    if given.shape != other.shape or given.dtype != other.dtype:
+def _of_tensors(tensor: Any, other: Any) -> tuple[float, float]:
+    if tensor.shape != other.shape or tensor.dtype != other.dtype:
         return float("inf"), float("inf")
-    apart = (given != other) & ~(given.isnan() & other.isnan())
+    apart = (tensor != other) & ~(tensor.isnan() & other.isnan())
     if not bool(apart.any()):
         return 0.0, 0.0
-    finite = given[given.isfinite()].abs()
-    scale = float(finite.max()) if finite.numel() and given.is_floating_point() else 0.0
-    largest = float((given[apart] - other[apart]).abs().max())
+    finite = tensor[tensor.isfinite()].abs()
+    scale = float(finite.max()) if finite.numel() and tensor.is_floating_point() else 0.0
+    largest = float((tensor[apart] - other[apart]).abs().max())
     if not (largest < float("inf") and scale > 0):  # NaN, infinity and whole numbers are the same or not
         return float("inf"), float("inf")
     return largest, largest / scale

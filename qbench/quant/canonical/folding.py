@@ -52,10 +52,10 @@ def _zeros(graph: Any, source: Any, spatial: int) -> padding.Pairs | None:
     from torch.nn import functional
 
     if getattr(source, "op", "") == "call_function" and source.target is functional.pad:
-        given = dict(zip(("input", "pad", "mode", "value"), source.args, strict=False)) | source.kwargs
-        if given.get("mode", "constant") != "constant" or given.get("value") not in (None, 0):
+        arguments = dict(zip(("input", "pad", "mode", "value"), source.args, strict=False)) | source.kwargs
+        if arguments.get("mode", "constant") != "constant" or arguments.get("value") not in (None, 0):
             return None
-        return padding.of_pad(given["pad"], spatial)
+        return padding.of_pad(arguments["pad"], spatial)
     pairs = padding.pairs_of(graphs.layer(graph, source))
     return pairs if pairs is not None and len(pairs) == spatial else None
 
@@ -92,12 +92,13 @@ def _norm(graph: Any, node: Any, calls: dict[int, list[Any]]) -> Any:
     if node.op != "call_function" or node.target is not functional.batch_norm:
         return None
     names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-    given = dict(zip(names, node.args, strict=False)) | node.kwargs
-    tensors = {name: graphs.own_tensor(graph, given.get(name)) for name in names[1:5]}
-    known = all(tensors[name] is not None or given.get(name) is None for name in tensors)
-    if not known or tensors["running_mean"] is None or tensors["running_var"] is None or given.get("training", False):
+    arguments = dict(zip(names, node.args, strict=False)) | node.kwargs
+    tensors = {name: graphs.own_tensor(graph, arguments.get(name)) for name in names[1:5]}
+    fixed = all(tensors[name] is not None or arguments.get(name) is None for name in tensors)
+    statistics = (tensors["running_mean"], tensors["running_var"])
+    if not fixed or any(tensor is None for tensor in statistics) or arguments.get("training", False):
         return None
-    return batch_norm.Norm(eps=given.get("eps", 1e-5), **tensors)
+    return batch_norm.Norm(eps=arguments.get("eps", 1e-5), **tensors)
 
 
 def _axes(graph: Any, example: tuple[Any, ...]) -> dict[Any, int]:

@@ -24,32 +24,32 @@ def layers(graph: Any, trained: Any = None) -> list[Rewrite]:
             trained is not None and isinstance(_owner(trained, arguments["weight"]), layer_signature.kinds())
         ):
             continue
-        written = type(layer).__name__
+        kind = type(layer).__name__
         weight = str(arguments["weight"].target).replace(".", "_")
-        name = graphs.free_name(graph, f"{weight}_{written.lower()}")
+        name = graphs.free_name(graph, f"{weight}_{kind.lower()}")
         graph.add_submodule(name, layer)
         node.op, node.target, node.args, node.kwargs = "call_module", name, (arguments["input"],), {}
-        rewrites.append(Rewrite(what=f"function with its own weights made a {written} layer", name=name))
+        rewrites.append(Rewrite(what=f"function with its own weights made a {kind} layer", name=name))
     return rewrites
 
 
 def _arguments(node: Any) -> dict[str, Any]:
     """The arguments of a call by name; empty where it is no such function."""
-    known = layer_signature.function(node.target) if node.op == "call_function" else None
-    return {} if known is None else dict(zip(known[1], node.args, strict=False)) | node.kwargs
+    signature = layer_signature.function(node.target) if node.op == "call_function" else None
+    return {} if signature is None else dict(zip(signature[1], node.args, strict=False)) | node.kwargs
 
 
 def _layer(graph: Any, node: Any) -> Any:
     """The layer that does what a call does; None where there is none."""
     from torch import fx
 
-    given = _arguments(node)
-    if not isinstance(given.get("input"), fx.Node):
+    arguments = _arguments(node)
+    if not isinstance(arguments.get("input"), fx.Node):
         return None
-    weight, bias = (graphs.own_tensor(graph, given.get(name)) for name in ("weight", "bias"))
-    known = weight is not None and (bias is not None or given.get("bias") is None)
-    numbers = {name: value for name, value in given.items() if name not in ("input", "weight", "bias")}
-    if not known or not weight.is_floating_point() or _holds_node(tuple(numbers.values())):
+    weight, bias = (graphs.own_tensor(graph, arguments.get(name)) for name in ("weight", "bias"))
+    constant = weight is not None and (bias is not None or arguments.get("bias") is None)
+    numbers = {name: value for name, value in arguments.items() if name not in ("input", "weight", "bias")}
+    if not constant or not weight.is_floating_point() or _holds_node(tuple(numbers.values())):
         return None
     kind, _ = layer_signature.function(node.target) or (None, ())
     try:

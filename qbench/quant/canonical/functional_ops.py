@@ -27,9 +27,9 @@ def activations(graph: Any) -> list[Rewrite]:
         before = f"{source.target}_" if source.op == "call_module" else ""
         name = graphs.free_name(graph, f"{before}{type(new).__name__.lower()}")
         graph.add_submodule(name, new.train(graph.training))
-        written = _written(node)
+        call = _written(node)
         node.op, node.target, node.args, node.kwargs = "call_module", name, (source,), {}
-        rewrites.append(Rewrite(what=f"{written} made a {type(new).__name__} layer", name=name))
+        rewrites.append(Rewrite(what=f"{call} made a {type(new).__name__} layer", name=name))
     return rewrites
 
 
@@ -44,8 +44,8 @@ def _activation(node: Any) -> Any:
         return nn.ReLU() if name == "relu" else nn.ReLU6()
     names = ("min_val", "max_val") if name == "hardtanh" else ("min", "max")
     default: dict[str, Any] = {"min_val": -1.0, "max_val": 1.0}
-    given = default | dict(zip(names, node.args[1:3], strict=False)) | node.kwargs
-    low, high = given.get(names[0]), given.get(names[1])
+    arguments = default | dict(zip(names, node.args[1:3], strict=False)) | node.kwargs
+    low, high = arguments.get(names[0]), arguments.get(names[1])
     if low == 0 and high is None:
         return nn.ReLU()
     if not isinstance(low, int | float) or not isinstance(high, int | float) or not low < high:
@@ -88,15 +88,15 @@ def arithmetic(graph: Any) -> list[Rewrite]:
 
     rewrites = []
     for node in list(graph.graph.nodes):
-        wanted = _arithmetic().get((node.op, node.target))
-        if wanted is None or node.kwargs or len(node.args) != 2:
+        function = _arithmetic().get((node.op, node.target))
+        if function is None or node.kwargs or len(node.args) != 2:
             continue
-        source, written = node.args[0], _written(node)
-        if written.endswith("_") and (not isinstance(source, fx.Node) or len(source.users) > 1):
+        source, call = node.args[0], _written(node)
+        if call.endswith("_") and (not isinstance(source, fx.Node) or len(source.users) > 1):
             continue
         method = node.op == "call_method"
-        node.op, node.target = "call_function", wanted
-        what = f"{'method ' if method else ''}{written} written as {wanted.__name__}"
+        node.op, node.target = "call_function", function
+        what = f"{'method ' if method else ''}{call} written as {function.__name__}"
         rewrites.append(Rewrite(what=what, name=node.name))
     return rewrites
 

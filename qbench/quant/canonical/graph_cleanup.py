@@ -36,9 +36,9 @@ def _idle_dropout(node: Any) -> bool:
     kinds = (functional.dropout, functional.dropout1d, functional.dropout2d, functional.dropout3d)
     if node.op != "call_function" or node.target not in (*kinds, functional.alpha_dropout):
         return False
-    given = dict(zip(("input", "p", "training"), node.args, strict=False)) | node.kwargs
+    arguments = dict(zip(("input", "p", "training"), node.args, strict=False)) | node.kwargs
     default = node.target is not functional.alpha_dropout
-    return given.get("training", default) is False
+    return arguments.get("training", default) is False
 
 
 def separate(graph: Any, *, weights: bool) -> list[Rewrite]:

@@ -64,8 +64,8 @@ def watched(layer: Any, tensor: Any, *, training: bool) -> Form:
         form = _of_scaling(chain, tensor)
     else:
         raise NotPlain(f"its forward also calls {_foreign(chain)}")
-    own = {id(one) for one in (*layer.parameters(recurse=False), *layer.buffers(recurse=False))}
-    if training and not {id(one) for one in form.tensors.values() if one is not None} <= own:
+    own = {id(array) for array in (*layer.parameters(recurse=False), *layer.buffers(recurse=False))}
+    if training and not {id(array) for array in form.tensors.values() if array is not None} <= own:
         raise NotPlain("its forward computes its weights, which training must go on changing")
     return form
 
@@ -77,11 +77,11 @@ def _chain(layer: Any, tensor: Any, calls: tuple[function_trace.Call, ...]) -> l
     chain: list[function_trace.Call] = []
     touched, at = {id(tensor)}, tensor
     for call in calls:
-        takes = {id(taken) for taken in call.takes()}
+        takes = {id(argument) for argument in call.takes()}
         if not takes & touched:
             if not takes <= own:
                 raise NotPlain(f"its forward calls {call.name} with tensors that are not its own")
-            own.update(id(one) for one in function_trace.tensors(call.result))
+            own.update(id(part) for part in function_trace.tensors(call.result))
             continue
         if not takes - touched <= own or takes & touched != {id(at)}:
             raise NotPlain(f"its forward also calls {call.name if id(at) in takes else _foreign(chain)}")
@@ -105,40 +105,40 @@ def _zero_pad(call: function_trace.Call) -> Any:
 
     if call.function is not functional.pad:
         return None
-    given = dict(zip(("input", "pad", "mode", "value"), call.args, strict=False)) | dict(call.kwargs)
-    zeros = given.get("mode", "constant") == "constant" and (given.get("value") or 0) == 0
-    return given["pad"] if zeros else None
+    arguments = dict(zip(("input", "pad", "mode", "value"), call.args, strict=False)) | dict(call.kwargs)
+    zeros = arguments.get("mode", "constant") == "constant" and (arguments.get("value") or 0) == 0
+    return arguments["pad"] if zeros else None
 
 
 def _of_layer(layer: Any, call: function_trace.Call, pads: list[Any]) -> Form:
     kind, names = _functions()[call.function]
-    given = dict(zip(names, call.args, strict=False)) | dict(call.kwargs)
+    arguments = dict(zip(names, call.args, strict=False)) | dict(call.kwargs)
     expected = next((plain for plain in kinds() if isinstance(layer, plain)), kind)
     if names is not _NORM and expected is not kind:
         raise NotPlain(f"its forward calls {call.name}")
     if names is not _CONVOLUTION and pads:
         raise NotPlain("its forward also calls pad")
     if names is _NORM:
-        return _of_norm(given)
-    return of_arguments(kind, given, pads)
+        return _of_norm(arguments)
+    return of_arguments(kind, arguments, pads)
 
 
-def of_arguments(kind: Any, given: Mapping[str, Any], pads: list[Any]) -> Form:
+def of_arguments(kind: Any, args: Mapping[str, Any], pads: list[Any]) -> Form:
     """The form of a convolution or linear function called with these arguments (by name) behind so many ``F.pad``
     lists; raises ``NotPlain`` where no layer does that."""
-    weight, names = given["weight"], names_of(kind)
-    tensors = {"weight": weight, "bias": given.get("bias")}
+    weight, names = args["weight"], names_of(kind)
+    tensors = {"weight": weight, "bias": args.get("bias")}
     if weight.dim() < 2:
         raise NotPlain("its weight has no axis of outputs and inputs")
     if names is _LINEAR:
         return Form(kind=kind, tensors=tensors)
     spatial = weight.dim() - 2
-    numbers: dict[str, Any] = {name: padding.per_axis(given.get(name, 1), spatial) for name in ("stride", "dilation")}
-    numbers["groups"] = given.get("groups", 1)
+    numbers: dict[str, Any] = {name: padding.per_axis(args.get(name, 1), spatial) for name in ("stride", "dilation")}
+    numbers["groups"] = args.get("groups", 1)
     if names is _TRANSPOSED:
-        numbers |= {name: padding.per_axis(given.get(name, 0), spatial) for name in ("padding", "output_padding")}
+        numbers |= {name: padding.per_axis(args.get(name, 0), spatial) for name in ("padding", "output_padding")}
         return Form(kind=kind, tensors=tensors, numbers=numbers)
-    pairs = padding.of_argument(given.get("padding", 0), tuple(weight.shape[2:]), numbers["dilation"])
+    pairs = padding.of_argument(args.get("padding", 0), tuple(weight.shape[2:]), numbers["dilation"])
     for pad in pads:
         more = padding.of_pad(pad, spatial)
         if more is None:
@@ -150,23 +150,23 @@ def of_arguments(kind: Any, given: Mapping[str, Any], pads: list[Any]) -> Form:
 def function(called: Any) -> tuple[Any, tuple[str, ...]] | None:
     """The class of the plain layer that a torch function computes and the names of its arguments; None for any other
     function."""
-    known = _functions().get(called)
-    return None if known is None or known[1] is _NORM else known
+    entry = _functions().get(called)
+    return None if entry is None or entry[1] is _NORM else entry
 
 
 def names_of(kind: Any) -> tuple[str, ...]:
     """The names of the arguments of the function that a class of layer computes."""
-    return next(names for known, names in _functions().values() if known is kind)
+    return next(names for layer, names in _functions().values() if layer is kind)
 
 
-def _of_norm(given: dict[str, Any]) -> Form:
-    if given.get("training", False) or given.get("running_mean") is None or given.get("running_var") is None:
+def _of_norm(args: dict[str, Any]) -> Form:
+    if args.get("training", False) or args.get("running_mean") is None or args.get("running_var") is None:
         raise NotPlain("it takes the statistics of the batch")
     names = ("weight", "bias", "running_mean", "running_var")
     return Form(
-        kind=_norm_kind(given["input"]),
-        tensors={name: given.get(name) for name in names},
-        numbers={"eps": given.get("eps", 1e-5)},
+        kind=_norm_kind(args["input"]),
+        tensors={name: args.get(name) for name in names},
+        numbers={"eps": args.get("eps", 1e-5)},
     )
 
 

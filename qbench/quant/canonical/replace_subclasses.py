@@ -27,9 +27,9 @@ def replace(module: Any, example: tuple[Any, ...], *, training: bool) -> Replace
     Asymmetric padding becomes ``Sequential(padding, layer)``. For ``training`` the layer must do the same in train
     mode, with weights that are its own. Changes ``module``.
     """
-    done = Replaced()
+    replaced = Replaced()
     for name, inputs in _inputs(module, example).items():
-        if any(name.startswith(f"{rewrite.name}.") for rewrite in done.found):
+        if any(name.startswith(f"{rewrite.name}.") for rewrite in replaced.found):
             continue  # it was part of a layer that is gone
         layer = module.get_submodule(name)
         try:
@@ -38,17 +38,17 @@ def replace(module: Any, example: tuple[Any, ...], *, training: bool) -> Replace
             _require_equal(layer, new, inputs)
         except NotPlain as reason:
             if isinstance(layer, kinds()):
-                done.kept.append(f"{name}: {type(layer).__name__} kept, {reason}")
+                replaced.kept.append(f"{name}: {type(layer).__name__} kept, {reason}")
             continue
         _put(module, layer, new)
-        _note(done, name, f"{type(layer).__name__} replaced by {form.kind.__name__}{note}", form)
-    return done
+        _note(replaced, name, f"{type(layer).__name__} replaced by {form.kind.__name__}{note}", form)
+    return replaced
 
 
 def number_paddings(module: Any) -> Replaced:
     """Writes the padding of convolutions in numbers where it is a word, and puts what a convolution in int8 cannot do
     before it: a padding that is not the same on both sides, or not of zeros. Changes ``module``."""
-    done = Replaced()
+    replaced = Replaced()
     for name, layer in list(module.named_modules()):
         if not name or not padding.convolves(layer) or layer._forward_hooks or layer._forward_pre_hooks:
             continue
@@ -60,14 +60,14 @@ def number_paddings(module: Any) -> Replaced:
         if apart:
             pair = _pair(padding.layer(pairs, mode), layer)
             _put(module, layer, pair)
-            done.padded.append(name)
+            replaced.padded.append(name)
         padding.put(layer, tuple((0, 0) for _ in pairs) if apart else pairs)
         layer.padding_mode = "zeros"
         what = (
             f"padding '{word if mode == 'zeros' else mode}' {'put before its' if apart else 'written in numbers in a'}"
         )
-        done.found.append(Rewrite(what=f"{what} {type(layer).__name__}", name=name))
-    return done
+        replaced.found.append(Rewrite(what=f"{what} {type(layer).__name__}", name=name))
+    return replaced
 
 
 def _put(module: Any, layer: Any, new: Any) -> None:
@@ -83,14 +83,14 @@ def _pair(before: Any, layer: Any) -> Any:
     return nn.Sequential(OrderedDict(padding=before, conv=layer)).train(layer.training)
 
 
-def _note(done: Replaced, name: str, what: str, form: Form) -> None:
-    done.found.append(Rewrite(what=what, name=name))
+def _note(replaced: Replaced, name: str, what: str, form: Form) -> None:
+    replaced.found.append(Rewrite(what=what, name=name))
     kind = form.kind.__name__
     if not padding.symmetric(form.pairs):
-        done.padded.append(name)
-        done.found.append(Rewrite(what=f"asymmetric zero padding put before its {kind}", name=name))
+        replaced.padded.append(name)
+        replaced.found.append(Rewrite(what=f"asymmetric zero padding put before its {kind}", name=name))
     elif form.padded:
-        done.found.append(Rewrite(what=f"zero padding folded into its {kind}", name=name))
+        replaced.found.append(Rewrite(what=f"zero padding folded into its {kind}", name=name))
 
 
 def _inputs(module: Any, example: tuple[Any, ...]) -> dict[str, list[Any]]:
@@ -205,15 +205,15 @@ def _of_weights(form: Form) -> Any:
     from torch import nn
 
     weight = form.tensors["weight"]
-    given = dict(form.numbers)
-    first, second = weight.shape[0], weight.shape[1] * given.get("groups", 1)
+    arguments = dict(form.numbers)
+    first, second = weight.shape[0], weight.shape[1] * arguments.get("groups", 1)
     if weight.dim() > 2:
-        given["kernel_size"] = tuple(weight.shape[2:])
+        arguments["kernel_size"] = tuple(weight.shape[2:])
     if form.pairs and padding.symmetric(form.pairs):
-        given["padding"] = tuple(before for before, _ in form.pairs)
+        arguments["padding"] = tuple(before for before, _ in form.pairs)
     # The weight of a transposed convolution is (inputs, outputs / groups, ...), of all others the other way round.
-    inputs, outputs = (first, second) if "output_padding" in given else (second, first)
-    return nn.utils.skip_init(form.kind, inputs, outputs, bias=form.tensors["bias"] is not None, **given)
+    inputs, outputs = (first, second) if "output_padding" in arguments else (second, first)
+    return nn.utils.skip_init(form.kind, inputs, outputs, bias=form.tensors["bias"] is not None, **arguments)
 
 
 def _require_equal(layer: Any, new: Any, inputs: list[Any]) -> None:

@@ -42,14 +42,14 @@ def neighbours(module: Any, example: tuple[Any, ...]) -> tuple[Neighbours, ...]:
         for hook in hooks:
             hook.remove()
     uses: dict[int, int] = {}
-    for tensor in (*(taken for call in run for taken in call.takes()), *function_trace.tensors(outputs)):
+    for tensor in (*(argument for call in run for argument in call.takes()), *function_trace.tensors(outputs)):
         uses[id(tensor)] = uses.get(id(tensor), 0) + 1
     once = {name: of_layer[0] for name, of_layer in calls.items() if len(of_layer) == 1}
     makers = {id(result): name for name, (_, result) in once.items() if isinstance(result, torch.Tensor)}
     return tuple(
-        Neighbours(first=makers[id(given)], second=name, axes=given.dim())
-        for name, (given, result) in once.items()
-        if id(given) in makers and makers[id(given)] != name and uses.get(id(given)) == 1 and result is not given
+        Neighbours(first=makers[id(source)], second=name, axes=source.dim())
+        for name, (source, result) in once.items()
+        if id(source) in makers and makers[id(source)] != name and uses.get(id(source)) == 1 and result is not source
     )
 
 

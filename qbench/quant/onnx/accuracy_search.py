@@ -128,19 +128,19 @@ def without(graph: Graph, config: Config, record: Record, floats: Collection[str
         name: replace(layer, quant_enable=layer.quant_enable and name not in floats)
         for name, layer in config.layers.items()
     }
-    before, after = (_needed(graph, held) for held in (config.layers, layers))
-    kept = [tensor for tensor in config.tensor_quantize if _place(tensor) in after or _place(tensor) not in before]
-    known = {_place(tensor) for tensor in kept}
+    before, after = (_needed(graph, all_scales) for all_scales in (config.layers, layers))
+    tensors = [tensor for tensor in config.tensor_quantize if _place(tensor) in after or _place(tensor) not in before]
+    places = {_place(tensor) for tensor in tensors}
     returned = {(name, 0): config.layers[name].activation for name in floats if config.layers[name].quant_enable}
-    added = [_tensor(place, params) for place, params in returned.items() if place in after and place not in known]
-    reduced = replace(config, layers=layers, tensor_quantize=(*kept, *added))
-    held = dict(record)
+    added = [_tensor(place, params) for place, params in returned.items() if place in after and place not in places]
+    reduced = replace(config, layers=layers, tensor_quantize=(*tensors, *added))
+    all_scales = dict(record)
     for tensor in added:
         scales = replace(record[tensor.layer_name], scale_w=(), offset_w=(), balance=())
-        held[f"{tensor.layer_name}:{tensor.input_index}"] = scales
-    wanted = {name for name, layer in layers.items() if layer.quant_enable}
-    wanted |= {f"{tensor.layer_name}:{tensor.input_index}" for tensor in reduced.tensor_quantize}
-    return reduced, {key: scales for key, scales in held.items() if key in wanted}
+        all_scales[f"{tensor.layer_name}:{tensor.input_index}"] = scales
+    names = {name for name, layer in layers.items() if layer.quant_enable}
+    names |= {f"{tensor.layer_name}:{tensor.input_index}" for tensor in reduced.tensor_quantize}
+    return reduced, {key: scales for key, scales in all_scales.items() if key in names}
 
 
 def _needed(graph: Graph, layers: Mapping[str, Any]) -> set[tuple[str, int]]:
@@ -223,11 +223,11 @@ class _Hunt:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self._trial(ranked[:middle]) else (middle, high)
-        needed = ranked[:high]
+        floats = ranked[:high]
         for name in reversed(ranked[:high]):
-            fewer = [layer for layer in needed if layer != name]
+            fewer = [layer for layer in floats if layer != name]
             if self._trial(fewer):
-                needed = fewer
+                floats = fewer
 
     def _trial(self, floats: Sequence[str]) -> bool:
         """Whether the model with these layers in float meets the target."""

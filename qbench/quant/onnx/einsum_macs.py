@@ -17,23 +17,23 @@ def multiply_accumulates(equation: str, shapes: Sequence[Shape]) -> int:
     is multiplied element by element, which is no product of matrices and counts as nothing, as ``Mul`` does. Raises
     ``ValueError`` for an equation that does not fit the shapes.
     """
-    written, arrow, result = equation.replace(" ", "").partition("->")
-    terms = written.split(",")
+    inputs, arrow, result = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
     if len(terms) != len(shapes):
         raise ValueError(f"the equation has {len(terms)} operands, there are {len(shapes)}")
     operands = [_labels(term, len(shape)) for term, shape in zip(terms, shapes, strict=True)]
     sizes = _sizes(operands, shapes)
-    kept = set(_labels(result, None)) if arrow else _implicit(terms)
+    labels_out = set(_labels(result, None)) if arrow else _implicit(terms)
     if _ELLIPSIS in result or not arrow:
-        kept |= {label for labels in operands for label in labels if len(label) > 1}
-    counted, held = 0, _summed(operands[0], [*operands[1:], tuple(kept)])
+        labels_out |= {label for labels in operands for label in labels if len(label) > 1}
+    counted, labels_so_far = 0, _summed(operands[0], [*operands[1:], tuple(labels_out)])
     for i, operand in enumerate(operands[1:], start=1):
-        later = [*operands[i + 1 :], tuple(kept)]
-        both = set(held) | set(_summed(operand, [held, *later]))
+        later = [*operands[i + 1 :], tuple(labels_out)]
+        both = set(labels_so_far) | set(_summed(operand, [labels_so_far, *later]))
         rest = set(_summed(tuple(both), later))
         if both != rest:
             counted += math.prod(sizes[label] for label in both)
-        held = tuple(rest)
+        labels_so_far = tuple(rest)
     return counted
 
 

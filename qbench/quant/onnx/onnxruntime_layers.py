@@ -53,18 +53,18 @@ def executed(
             name = event["name"].removesuffix("_kernel_time")
             call = _call(event["args"], nodes.get(name), shapes)
             for product in operator_macs.products(call):
-                ran = _executed(name, nodes.get(name), call.operator, product, len(inputs[0]))
-                known = calls.get((name, product.name))  # a node of a loop runs several times
-                calls[name, product.name] = ran if known is None else _added(known, ran)
+                layer = _executed(name, nodes.get(name), call.operator, product, len(inputs[0]))
+                previous = calls.get((name, product.name))  # a node of a loop runs several times
+                calls[name, product.name] = layer if previous is None else _added(previous, layer)
     return tuple(calls.values())
 
 
-def as_float(ran: Sequence[Executed]) -> tuple[Executed, ...]:
+def as_float(layers: Sequence[Executed]) -> tuple[Executed, ...]:
     """The layers of an int8 file, as a reference for what is seen to run of it."""
-    return tuple(replace(call, layer=replace(call.layer, int8=False)) for call in ran)
+    return tuple(replace(call, layer=replace(call.layer, int8=False)) for call in layers)
 
 
-def match(reference: Sequence[Executed], ran: Sequence[Executed]) -> tuple[Layer, ...]:
+def match(reference: Sequence[Executed], int8: Sequence[Executed]) -> tuple[Layer, ...]:
     """The reference's layers (as an ONNX file has them), marked with what was executed for them.
 
     By the names that went into an executed node, since a runtime may run branches in another order (ONNX Runtime: of a
@@ -72,13 +72,13 @@ def match(reference: Sequence[Executed], ran: Sequence[Executed]) -> tuple[Layer
     matrix product, a transposed convolution) by its multiply-accumulates, in order. What cannot be counted is kept at
     the end.
     """
-    free = list(ran)
+    free = list(int8)
     layer_of: dict[int, Layer] = {}
-    for i, wanted in enumerate(reference):
-        own = next((call for call in free if call.names & wanted.names and call.layer.macs == wanted.layer.macs), None)
+    for i, layer in enumerate(reference):
+        own = next((call for call in free if call.names & layer.names and call.layer.macs == layer.layer.macs), None)
         if own is not None:
             free.remove(own)
-            layer_of[i] = replace(wanted.layer, operator=own.layer.operator, int8=own.layer.int8)
+            layer_of[i] = replace(layer.layer, operator=own.layer.operator, int8=own.layer.int8)
     rest = [i for i in range(len(reference)) if i not in layer_of]
     matched = coverage.align([reference[i].layer for i in rest], [call.layer for call in free])
     layer_of |= dict(zip(rest, matched, strict=False))
@@ -164,9 +164,9 @@ class _Shapes:
     def __init__(self, graph: Any) -> None:
         self._makers = {output: node for node in _nodes(graph) for output in node.output}
         graphs = (graph, *(inner for node in _nodes(graph) for _, inner in subgraphs(node)))
-        held = [(tensor.name, tuple(tensor.dims)) for graph in graphs for tensor in graph.initializer]
-        self._constants = dict(held)
-        for name, shape in held:  # two branches may call different things by one name: which is meant is not known
+        shapes = [(tensor.name, tuple(tensor.dims)) for graph in graphs for tensor in graph.initializer]
+        self._constants = dict(shapes)
+        for name, shape in shapes:  # two branches may call different things by one name: which is meant is not known
             if self._constants.get(name) != shape:
                 self._constants.pop(name, None)
 
@@ -179,26 +179,26 @@ class _Shapes:
 
 def _call(arguments: Mapping[str, Any], node: Any, shapes: _Shapes) -> operator_macs.Call:
     """An executed operator as its event tells it."""
-    told = [_shape(typed) for typed in arguments["input_type_shape"]]
+    shapes_in = [_shape(typed) for typed in arguments["input_type_shape"]]
     return operator_macs.Call(
         operator=arguments["op_name"],
-        inputs=tuple(told) if node is None else _in_place(node, told, shapes),
+        inputs=tuple(shapes_in) if node is None else _in_place(node, shapes_in, shapes),
         outputs=tuple(_shape(typed) for typed in arguments["output_type_shape"]),
         attributes={} if node is None else _attributes(node),
     )
 
 
-def _in_place(node: Any, told: Sequence[Shape], shapes: _Shapes) -> tuple[Shape | None, ...]:
+def _in_place(node: Any, shapes_in: Sequence[Shape], shapes: _Shapes) -> tuple[Shape | None, ...]:
     """The shape of each input of a node, None for an absent one. The profile leaves out absent inputs and weights that
     a kernel has packed for itself: these are constants of the graph."""
     known_shapes: list[Shape | None] = []
-    left = list(told)
+    remaining = list(shapes_in)
     for name in node.input:
         constant = shapes.constant(name)
         if not name:
             known_shapes.append(None)
-        elif left and constant in (None, left[0]):
-            known_shapes.append(left.pop(0))
+        elif remaining and constant in (None, remaining[0]):
+            known_shapes.append(remaining.pop(0))
         else:
             known_shapes.append(constant)
     return tuple(known_shapes)

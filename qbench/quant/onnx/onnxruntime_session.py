@@ -145,9 +145,9 @@ def _plain_weights(file: Path) -> None:
                 twin.name = f"{name}_of_{node.name or node.output[0]}_{place}"
                 node.input[place] = twin.name
             names.add(name)
-    kept = [value for value in graph.value_info if value.name not in weights]
+    values = [value for value in graph.value_info if value.name not in weights]
     del graph.value_info[:]
-    graph.value_info.extend(kept)
+    graph.value_info.extend(values)
     onnx.save(model, str(file))
 
 

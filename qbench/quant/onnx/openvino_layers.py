@@ -30,16 +30,16 @@ def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
     openvino_model.run(compiled, inputs)  # shapes and kernels are settled by it
     layers = []
     for node in compiled.get_runtime_model().get_ordered_ops():
-        told = {key: _text(value) for key, value in node.get_rt_info().items()}
-        if told["layerType"] in _LAYERS and told["execTimeMcs"] != _NOT_RUN:
-            kernel = told["primitiveType"]
+        info = {key: _text(value) for key, value in node.get_rt_info().items()}
+        if info["layerType"] in _LAYERS and info["execTimeMcs"] != _NOT_RUN:
+            kernel = info["primitiveType"]
             layer = Layer(
                 name=node.get_friendly_name(),
-                operator=f"{told['layerType']} {kernel}",
-                macs=_multiply_accumulates(told["layerType"], node) // len(inputs[0]),
+                operator=f"{info['layerType']} {kernel}",
+                macs=_multiply_accumulates(info["layerType"], node) // len(inputs[0]),
                 int8=kernel.lower().endswith(_INT8),
             )
-            names = [node.get_friendly_name(), *told["originalLayersNames"].split(",")]
+            names = [node.get_friendly_name(), *info["originalLayersNames"].split(",")]
             layers.append(Executed(names=frozenset(map(_whole, names)), layer=layer))
     return tuple(layers)
 

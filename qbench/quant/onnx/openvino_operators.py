@@ -39,8 +39,8 @@ def _is_misread(graph: Graph, node: Any) -> bool:
 
 def _axis(graph: Graph, node: Any, shape: tuple[int | str | None, ...] | None) -> int | None:
     """The axis that the third input names, from the front; None where it is not known."""
-    named = len(node.input) > 2 and node.input[2]
-    axis = graph.constant(node.input[2]) if named else np.array(-2)
+    axis_name = len(node.input) > 2 and node.input[2]
+    axis = graph.constant(node.input[2]) if axis_name else np.array(-2)
     if axis is None or (axis < 0 and shape is None):
         return None
     return int(axis.item()) % len(shape) if shape else int(axis.item())

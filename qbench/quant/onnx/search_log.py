@@ -37,13 +37,13 @@ class Ledger:
         if not file.exists():
             return cls(file=file, identity=identity)
         try:
-            held = json.loads(file.read_text(encoding="utf-8"))
-            scores = {tuple(trial["float"]): float(trial["score"]) for trial in held["trials"]}
-            ledger = cls(file=file, identity=held["identity"], baseline=held["baseline"], scores=scores)
-            ledger.similarity = {ranked["layer"]: float(ranked["similarity"]) for ranked in held["ranking"]}
+            content = json.loads(file.read_text(encoding="utf-8"))
+            scores = {tuple(trial["float"]): float(trial["score"]) for trial in content["trials"]}
+            ledger = cls(file=file, identity=content["identity"], baseline=content["baseline"], scores=scores)
+            ledger.similarity = {ranked["layer"]: float(ranked["similarity"]) for ranked in content["ranking"]}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{file}: not a ledger of accuracy-based calibration ({error}); delete it") from error
-        if held.get("schema") != SCHEMA or ledger.identity != identity:
+        if content.get("schema") != SCHEMA or ledger.identity != identity:
             raise UsageError(
                 f"{file}: the ledger of another model, configuration or record; delete it, or take another folder"
             )
@@ -52,14 +52,14 @@ class Ledger:
     def write(self) -> None:
         """The ranking with the most sensitive layer first."""
         ranking = sorted(self.similarity.items(), key=lambda pair: pair[1])
-        held = {
+        content = {
             "schema": SCHEMA,
             "identity": self.identity,
             "baseline": self.baseline,
             "ranking": [{"layer": name, "similarity": value} for name, value in ranking],
             "trials": [{"float": list(floats), "score": score} for floats, score in self.scores.items()],
         }
-        record_file.write_text(json.dumps(held, indent=2) + "\n", self.file)
+        record_file.write_text(json.dumps(content, indent=2) + "\n", self.file)
 
 
 def identity(graph: Graph, config: Config, record: Record, build: Callable[..., Graph]) -> str:

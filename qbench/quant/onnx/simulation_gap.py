@@ -75,7 +75,7 @@ def _decibels(expected: Array, outputs: Array) -> float:
     finite = np.isfinite(expected)
     if expected.shape != outputs.shape or not np.array_equal(finite, np.isfinite(outputs)):
         return -_MOST
-    known = expected[finite].astype(np.float64)
-    signal, noise = float(np.square(known).sum()), float(np.square(known - outputs[finite]).sum())
+    expected_values = expected[finite].astype(np.float64)
+    signal, noise = float(np.square(expected_values).sum()), float(np.square(expected_values - outputs[finite]).sum())
     least = 10 ** (-_MOST / 10)
     return float(np.clip(10 * np.log10((signal + least) / (noise + least)), -_MOST, _MOST))

@@ -54,16 +54,16 @@ def find(graph: Graph, config: Config, where: str = "configuration") -> Sites:
     not have or cannot do, and where nothing is left to quantize; ``where`` stands before each line of it."""
     from qbench.quant.onnx.graph.layers import layers
 
-    known = {layer.name: layer for layer in layers(graph)}
-    problems = [*_layer_problems(config, known, graph), *_tensor_problems(config, graph)]
+    by_name = {layer.name: layer for layer in layers(graph)}
+    problems = [*_layer_problems(config, by_name, graph), *_tensor_problems(config, graph)]
     enabled = [name for name, layer in config.layers.items() if layer.quant_enable]
     if not problems and not enabled and not config.tensor_quantize:
         problems = ["nothing is left to quantize: every layer is skipped or stays float; enable at least one"]
     _refuse(problems, where)
     return Sites(
-        weights=tuple(_weights(graph, config, known)),
+        weights=tuple(_weights(graph, config, by_name)),
         activations=_activations(graph, config),
-        floats=_floats(config, known),
+        floats=_floats(config, by_name),
     )
 
 
@@ -101,17 +101,17 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:8]) + (f", … ({len(names)} in all)" if len(names) > 8 else "") or "none"
 
 
-def _layer_problems(config: Config, known: Mapping[str, FoundLayer], graph: Graph) -> Iterator[str]:
+def _layer_problems(config: Config, by_name: Mapping[str, FoundLayer], graph: Graph) -> Iterator[str]:
     nodes = {node.name: node.op_type for node in graph.nodes}
     for name, layer in config.layers.items():
         if name not in nodes:
-            yield unknown(name, [layer.name for layer in known.values() if layer.reason is None], "layer")
+            yield unknown(name, [layer.name for layer in by_name.values() if layer.reason is None], "layer")
         elif not layer.quant_enable:
             continue
-        elif name not in known or known[name].kind != "layer":
-            hint = "; list it under tensor_quantize" if name in known else ""
+        elif name not in by_name or by_name[name].kind != "layer":
+            hint = "; list it under tensor_quantize" if name in by_name else ""
             yield f"{name}: a {nodes[name]} is not quantized as a layer{hint or '; leave it out'}"
-        elif (reason := known[name].reason) is not None:
+        elif (reason := by_name[name].reason) is not None:
             yield f"{name}: cannot be quantized: {reason}; set quant_enable to false"
 
 
@@ -138,10 +138,10 @@ def _tensor_problems(config: Config, graph: Graph) -> Iterator[str]:
         places.add((tensor.layer_name, tensor.input_index))
 
 
-def _weights(graph: Graph, config: Config, known: Mapping[str, FoundLayer]) -> Iterator[WeightSite]:
+def _weights(graph: Graph, config: Config, by_name: Mapping[str, FoundLayer]) -> Iterator[WeightSite]:
     for node in graph.nodes:
         layer = config.layers.get(node.name)
-        if layer is None or not layer.quant_enable or known[node.name].operator == "AveragePool":
+        if layer is None or not layer.quant_enable or by_name[node.name].operator == "AveragePool":
             continue
         params = layer.weight or WeightParams(channel_wise=node.op_type in CHANNEL_WISE)
         axis = channel_axis(node) if params.channel_wise else None
@@ -156,14 +156,14 @@ def _activations(graph: Graph, config: Config) -> tuple[ActivationSite, ...]:
     activations: dict[str, list[tuple[ActivationParams, dict[str, tuple[str, int]]]]] = {}
     for node in graph.nodes:
         layer = config.layers.get(node.name)
-        wanted = [(node.name, 0, layer.activation)] if layer is not None and layer.quant_enable else []
-        wanted += [
+        places = [(node.name, 0, layer.activation)] if layer is not None and layer.quant_enable else []
+        places += [
             (f"{node.name}:{tensor.input_index}", tensor.input_index, tensor.activation)
-            for tensor in sorted(tensors.get(node.name, []), key=lambda wanted: wanted.input_index)
+            for tensor in sorted(tensors.get(node.name, []), key=lambda entry: entry.input_index)
         ]
-        for key, position, params in wanted:
+        for key, position, params in places:
             sites = activations.setdefault(node.input[position], [])
-            keys = next((keys for known, keys in sites if known == params), None)
+            keys = next((keys for other, keys in sites if other == params), None)
             if keys is None:
                 keys = {}
                 sites.append((params, keys))
@@ -175,10 +175,10 @@ def _activations(graph: Graph, config: Config) -> tuple[ActivationSite, ...]:
     )
 
 
-def _floats(config: Config, known: Mapping[str, FoundLayer]) -> Mapping[str, str]:
+def _floats(config: Config, by_name: Mapping[str, FoundLayer]) -> Mapping[str, str]:
     """Why each layer that is of a kind that can be quantized is not."""
     floats = {}
-    for name, found_layer in known.items():
+    for name, found_layer in by_name.items():
         layer = config.layers.get(name)
         if found_layer.reason is not None and found_layer.kind != "other":
             floats[name] = found_layer.reason

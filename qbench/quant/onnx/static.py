@@ -56,7 +56,7 @@ def scaled(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Any, ...],
         _prepare(fp32, model, recipe, calibration, len(batches))
         progress("calibrate", 0.3)
         calibrated = calibrate.run(
-            model, batches, scales, threads=1, progress=lambda what, done, of: progress(what, 0.3 + 0.5 * done / of)
+            model, batches, scales, threads=1, progress=lambda what, count, of: progress(what, 0.3 + 0.5 * count / of)
         )
         model_graph = Graph.load(model)
         model_graph.model.metadata_props.add(key=_RECORD, value=scales.read_text(encoding="utf-8"))
@@ -76,13 +76,13 @@ def read(file: Path) -> Scaled:
     model = CalibrationModel.read(file)
     graph = model.graph()
     reasons = labelled(graph, model.sites.floats)
-    held = metadata(graph)
+    properties = metadata(graph)
     return Scaled(
         graph=graph,
         sites=model.sites,
-        record=record.loads(held[_RECORD]),
+        record=record.loads(properties[_RECORD]),
         float_reasons=reasons,
-        notes=tuple(held[_NOTES].splitlines()),
+        notes=tuple(properties[_NOTES].splitlines()),
     )
 
 
@@ -135,8 +135,8 @@ def _match_pattern(pattern: str, labels: Mapping[str, str]) -> list[str]:
         name for name, label in labels.items() if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(label, pattern)
     ]
     if not matching:
-        known = ", ".join(sorted(set(labels.values())))
-        raise BuildError(f"skip_layers: no layer named {pattern} that would be quantized; there are {known}")
+        names = ", ".join(sorted(set(labels.values())))
+        raise BuildError(f"skip_layers: no layer named {pattern} that would be quantized; there are {names}")
     return matching
 
 

@@ -27,17 +27,17 @@ def calibrate(prepared: Any, run: Callable[[], None], shared: Shared | None) -> 
         run()
         return
     watching = {name: part for name, part in prepared.named_modules() if isinstance(part, torch_ao.ObserverBase)}
-    ran = False
+    has_run = False
 
     def find(file: Path) -> None:
-        nonlocal ran
+        nonlocal has_run
         run()
         torch.save({name: _found(part) for name, part in watching.items()}, file)
-        ran = True
+        has_run = True
 
     decided = {"graph": prepared.code, "observers": {name: _settings(part) for name, part in watching.items()}}
     file = shared(decided, find)
-    if not ran:
+    if not has_run:
         for name, stored in torch.load(file, weights_only=True).items():
             _take(watching[name], stored)
 

@@ -57,7 +57,7 @@ def drop(prepared: Any) -> int:
         clipped = watching(source, prepared)
         if bounds is None or not isinstance(clipped, Clipped) or (clipped.low, clipped.high) != bounds:
             continue
-        scale, zero = (float(one) for one in clipped.calculate_qparams())
+        scale, zero = (float(value) for value in clipped.calculate_qparams())
         top = (_FULL[1] - zero) * scale
         if not _becomes_int8(source, prepared):
             continue
@@ -84,12 +84,12 @@ def make_contiguous(int8: Any) -> int:
 
 def shuffled_note(int8: Any) -> str | None:
     """What qnnpack does to the clamps of a converted graph that ``make_contiguous`` was kept from; None without one."""
-    left = sum(_clamps_both_ends(node, int8) for node in int8.graph.nodes)
-    if not left:
+    count = sum(_clamps_both_ends(node, int8) for node in int8.graph.nodes)
+    if not count:
         return None
     return (
         f"qnnpack's clamp shuffles the values of channels-last tensors (torch 2.13), and the framework's default keeps "
-        f"{left} of them (ReLU6, Hardtanh, clamp): its outputs are wrong; the default recipe has a way round"
+        f"{count} of them (ReLU6, Hardtanh, clamp): its outputs are wrong; the default recipe has a way round"
     )
 
 
@@ -113,8 +113,8 @@ def _uses(observer: Any, prepared: Any) -> int:
 def _becomes_int8(source: Any, prepared: Any) -> bool:
     """Whether converting makes a quantize of an observer for certain, which then saturates: what it watches is not one
     of the nodes that the recipe keeps float."""
-    chosen = prepared.meta["_observed_graph_module_attrs"].node_name_to_qconfig
-    return chosen.get(source.args[0].name) is not None
+    qconfigs = prepared.meta["_observed_graph_module_attrs"].node_name_to_qconfig
+    return qconfigs.get(source.args[0].name) is not None
 
 
 def _full_range(observer: Any) -> bool:
@@ -159,8 +159,8 @@ def _given(node: Any, names: tuple[str, str], defaults: Bounds) -> Bounds | None
     """The two bounds as they stand in a call, by position or by name."""
     ends = []
     for position, (name, default) in enumerate(zip(names, defaults, strict=True), start=1):
-        given = node.args[position] if len(node.args) > position else node.kwargs.get(name)
-        if given is not None and not isinstance(given, int | float):
+        value = node.args[position] if len(node.args) > position else node.kwargs.get(name)
+        if value is not None and not isinstance(value, int | float):
             return None
-        ends.append(default if given is None else float(operator.pos(given)))
+        ends.append(default if value is None else float(operator.pos(value)))
     return (ends[0], ends[1]) if ends[0] < ends[1] else None

@@ -92,10 +92,10 @@ class _Looking(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to m
 
 def _without(prepared: Any, unfit: set[int]) -> int:
     """Takes away the calls of observers by their ids: one that watches several places goes from all of them."""
-    gone = [node for node in prepared.graph.nodes if id(watching(node, prepared)) in unfit]
-    for node in gone:
+    nodes = [node for node in prepared.graph.nodes if id(watching(node, prepared)) in unfit]
+    for node in nodes:
         node.replace_all_uses_with(node.args[0])
         prepared.graph.erase_node(node)
-    if gone:
+    if nodes:
         prepared.recompile()
-    return len(gone)
+    return len(nodes)

@@ -49,17 +49,17 @@ def configurations(job: QuantizeJob) -> dict[str, Any]:
     Raises ``BuildError`` where no layer is left.
     """
     module, recipe = job.module, job.recipe
-    kept = layer_selection.float_by_recipe(module, recipe, job.example)
+    float_layers = layer_selection.float_by_recipe(module, recipe, job.example)
     configs = {
         name: torch_ao.per_channel_dynamic_qconfig
         if recipe.per_channel and type(part) is nn.Linear
         else torch_ao.default_dynamic_qconfig
         for name, part in module.named_modules()
-        if type(part) in covered() and layer_selection.below(name, kept) is None
+        if type(part) in covered() and layer_selection.below(name, float_layers) is None
     }
     for name, part in module.named_modules():
-        wanted = type(part) in tables() and recipe.embeddings
-        if wanted and layer_selection.below(name, kept) is None and why_float_table(part) is None:
+        is_embedding = type(part) in tables() and recipe.embeddings
+        if is_embedding and layer_selection.below(name, float_layers) is None and why_float_table(part) is None:
             configs[name] = torch_ao.float_qparams_weight_only_qconfig
     if not configs:
         some = any(type(part) in covered() for part in module.modules())
@@ -73,15 +73,15 @@ def configurations(job: QuantizeJob) -> dict[str, Any]:
 def float_reasons(job: QuantizeJob) -> dict[str, str]:
     """Layer with weights to multiply, or table that the recipe wants as int8 -> why it stays float."""
     module, recipe = job.module, job.recipe
-    kept = layer_selection.float_by_recipe(module, recipe, job.example)
+    float_layers = layer_selection.float_by_recipe(module, recipe, job.example)
     reasons: dict[str, str] = {}
     for name, part in module.named_modules():
         if isinstance(part, layer_selection.multiplying()):
-            reason = layer_selection.below(name, kept) or (None if type(part) in covered() else _NO_KERNEL)
+            reason = layer_selection.below(name, float_layers) or (None if type(part) in covered() else _NO_KERNEL)
             if reason:
                 reasons[name] = reason
         elif type(part) in tables() and recipe.embeddings:
-            reason = layer_selection.below(name, kept) or why_float_table(part)
+            reason = layer_selection.below(name, float_layers) or why_float_table(part)
             if reason:
                 reasons[name] = reason
     return reasons

@@ -75,12 +75,12 @@ def largest_level(engine: str, recipe: Recipe) -> int:
 
 def compare(int8: Any, examples: tuple[Any, ...]) -> Compared:
     """Runs a converted module on a few examples, one alone and all together, with every layer computed twice."""
-    held = {layer.name: layer for layer in layers(int8) if layer.attribute == "_packed_params"}
+    packed = {layer.name: layer for layer in layers(int8) if layer.attribute == "_packed_params"}
     count, compared = min(EXAMPLES, len(examples[0])), _Seen()
     hooks = []
     for name, part in int8.named_modules():
-        if name in held and type(part) in (_PLAIN | _WITH_RELU):
-            hooks.append(part.register_forward_hook(compared.of(held[name], clips=type(part) in _WITH_RELU)))
+        if name in packed and type(part) in (_PLAIN | _WITH_RELU):
+            hooks.append(part.register_forward_hook(compared.of(packed[name], clips=type(part) in _WITH_RELU)))
     try:
         with torch.inference_mode(), known_warnings():
             for several in {1, count}:
@@ -103,8 +103,8 @@ class _Seen:
         """A hook for the module of a layer."""
 
         def hook(part: Any, inputs: Any, output: Any) -> None:
-            wanted = _exact(layer.kernel, layer.weight, part.bias(), inputs[0], output, clips=clips)
-            differ = (output.int_repr().float() - wanted).abs() > _ROUNDING
+            expected = _exact(layer.kernel, layer.weight, part.bias(), inputs[0], output, clips=clips)
+            differ = (output.int_repr().float() - expected).abs() > _ROUNDING
             self.values[layer.name] = self.values.get(layer.name, 0) + differ.numel()
             self.differ[layer.name] = self.differ.get(layer.name, 0) + int(differ.sum())
 

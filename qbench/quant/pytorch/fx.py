@@ -46,19 +46,19 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
     calibration observed nothing, or no numbers.
     """
     torch_ao.require_engine(job.engine)
-    kept = kept_float(job)
+    float_layers = kept_float(job)
     while True:
-        prepared = _calibrated(job, batches, kept)
+        prepared = _calibrated(job, batches, float_layers)
         few = tuple(tensor[: exact_integers.EXAMPLES] for tensor in next(iter(batches())))
-        converted, wrong = _converted(prepared, job, kept, few)
-        if wrong.keys() <= kept.keys():
+        converted, wrong = _converted(prepared, job, float_layers, few)
+        if wrong.keys() <= float_layers.keys():
             return converted
-        kept |= wrong  # and once more without them: what a layer before them gives is quantized no longer
+        float_layers |= wrong  # and once more without them: what a layer before them gives is quantized no longer
 
 
-def _calibrated(job: QuantizeJob, batches: Batches, kept: dict[str, str]) -> Any:
+def _calibrated(job: QuantizeJob, batches: Batches, float_layers: dict[str, str]) -> Any:
     """A copy of the module with observers that have seen all batches, or that know what they would have seen."""
-    prepared = _prepared("prepare_fx", copy.deepcopy(job.module).eval(), job, kept)
+    prepared = _prepared("prepare_fx", copy.deepcopy(job.module).eval(), job, float_layers)
 
     def run() -> None:
         examples, finite = 0, True
@@ -90,9 +90,9 @@ def dynamic(job: QuantizeJob) -> Converted:
 def prepare_qat(job: QuantizeJob) -> Any:
     """A training-mode GraphModule with fake quantization; raises ``BuildError`` where none was inserted."""
     torch_ao.require_engine(job.engine)
-    kept = kept_float(job)
-    prepared = _prepared("prepare_qat_fx", copy.deepcopy(job.module).train(), job, kept)
-    prepared.meta[_KEPT] = kept
+    float_layers = kept_float(job)
+    prepared = _prepared("prepare_qat_fx", copy.deepcopy(job.module).train(), job, float_layers)
+    prepared.meta[_KEPT] = float_layers
     if not any(_fakes_weights(part) for part in prepared.modules()):
         trains = "FX trains Linear, Conv1d, Conv2d and Conv3d with fake quantization"
         skipped = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
@@ -111,15 +111,15 @@ def convert_qat(job: QuantizeJob) -> Converted:
 def kept_float(job: QuantizeJob) -> dict[str, str]:
     """Submodule name -> why it stays float: the recipe says so, or the engine's kernel for it is wrong on this CPU.
     The framework's default takes no notice of kernels."""
-    kept = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+    float_layers = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
     if not job.recipe.framework_default:
-        kept |= kernel_probe.wrong_kernels(job.module, frozenset(kept))
-    return kept
+        float_layers |= kernel_probe.wrong_kernels(job.module, frozenset(float_layers))
+    return float_layers
 
 
-def mapping(module: Any, engine: str, recipe: Recipe, kept: Mapping[str, str], *, training: bool) -> Any:
+def mapping(module: Any, engine: str, recipe: Recipe, float_layers: Mapping[str, str], *, training: bool) -> Any:
     """torch's QConfigMapping for the recipe: the engine's default one where it asks for the framework's default, else
-    the recipe's own observers in its places; ``kept`` names the submodules that stay float."""
+    the recipe's own observers in its places; ``float_layers`` names the submodules that stay float."""
     make = torch_ao.get_default_qat_qconfig_mapping if training else torch_ao.get_default_qconfig_mapping
     with torch_ao.known_warnings():
         configured = make(engine)
@@ -127,7 +127,7 @@ def mapping(module: Any, engine: str, recipe: Recipe, kept: Mapping[str, str], *
         _own(configured, engine, recipe, training=training)
         qconfig.keep_residuals(configured, module)
     closed = [name for name, part in module.named_modules() if name and _is_closed(part)]
-    for name in (*closed, *kept):
+    for name in (*closed, *float_layers):
         configured.set_module_name(name, None)
     return configured
 
@@ -195,13 +195,13 @@ _FUNCTIONS = {
 }
 
 
-def _prepared(prepare: str, module: Any, job: QuantizeJob, kept: dict[str, str]) -> Any:
+def _prepared(prepare: str, module: Any, job: QuantizeJob, float_layers: dict[str, str]) -> Any:
     """What torch's ``prepare`` makes of a copy of the job's module, with qbench's corrections."""
     engine, recipe = job.engine, job.recipe
     if not recipe.framework_default:
-        _own_prelu(module, kept)
-    chosen = mapping(module, engine, recipe, kept, training=module.training)
-    prepared = _traced(getattr(torch_ao, prepare), module, chosen, job.example)
+        _own_prelu(module, float_layers)
+    qconfigs = mapping(module, engine, recipe, float_layers, training=module.training)
+    prepared = _traced(getattr(torch_ao, prepare), module, qconfigs, job.example)
     drop_observers.drop(prepared, job.example, infinite=False)
     shared = shared_layers.share(prepared)
     if not recipe.framework_default:
@@ -213,10 +213,10 @@ def _prepared(prepare: str, module: Any, job: QuantizeJob, kept: dict[str, str])
     return prepared
 
 
-def _traced(prepare: Callable[..., Any], module: Any, chosen: Any, example: tuple[Any, ...]) -> Any:
+def _traced(prepare: Callable[..., Any], module: Any, qconfigs: Any, example: tuple[Any, ...]) -> Any:
     try:
         with torch_ao.known_warnings():
-            return prepare(module, chosen, example)
+            return prepare(module, qconfigs, example)
     except AssertionError as error:
         raise BuildError(
             f"torch.ao refuses this recipe for this model: {error}; name the layer in skip_layers"
@@ -232,7 +232,7 @@ def _traced(prepare: Callable[..., Any], module: Any, chosen: Any, example: tupl
 
 
 def _converted(
-    prepared: Any, job: QuantizeJob, kept: Mapping[str, str], examples: tuple[Any, ...]
+    prepared: Any, job: QuantizeJob, float_layers: Mapping[str, str], examples: tuple[Any, ...]
 ) -> tuple[Converted, dict[str, str]]:
     """The int8 module, proven on a few examples; and layer -> why its kernel cannot be used, where one is wrong."""
     engine, recipe = job.engine, job.recipe
@@ -250,7 +250,7 @@ def _converted(
     )
     converted = Converted(
         module=int8,
-        float_reasons=_float_reasons(job.module, int8, kept),
+        float_reasons=_float_reasons(job.module, int8, float_layers),
         notes=tuple(note for note in notes if note),
     )
     return converted, {} if recipe.framework_default else proof.wrong()
@@ -299,7 +299,7 @@ class _FloatPReLU(torch.nn.PReLU):  # type: ignore[misc]  # torch is Any to mypy
         return torch.nn.functional.prelu(x, self.weight)
 
 
-def _own_prelu(module: Any, kept: dict[str, str]) -> None:
+def _own_prelu(module: Any, float_layers: dict[str, str]) -> None:
     """Exchanges, in a copy for inference, each PReLU with a single slope for the LeakyReLU that it is, whose int8
     kernel is right where PReLU's is wrong; hides from FX those that stay float."""
     for name, part in list(module.named_modules()):
@@ -308,11 +308,11 @@ def _own_prelu(module: Any, kept: dict[str, str]) -> None:
         if (
             part.num_parameters == 1
             and not module.training
-            and layer_selection.below(name, kept) != layer_selection.SKIPPED
+            and layer_selection.below(name, float_layers) != layer_selection.SKIPPED
         ):
             module.set_submodule(name, torch.nn.LeakyReLU(float(part.weight.detach())))
-            kept.pop(name, None)
-        elif layer_selection.below(name, kept) is not None:
+            float_layers.pop(name, None)
+        elif layer_selection.below(name, float_layers) is not None:
             part.__class__ = _FloatPReLU
 
 
@@ -322,29 +322,29 @@ def _fakes_weights(part: Any) -> bool:
     )
 
 
-def _float_reasons(module: Any, int8: Any, kept: Mapping[str, str]) -> dict[str, str]:
+def _float_reasons(module: Any, int8: Any, float_layers: Mapping[str, str]) -> dict[str, str]:
     """Layer with weights to multiply -> why it stays float, for those that FX left as they were."""
-    left = _called(int8)
+    called = _called(int8)
     reasons = _closed_reasons(module, int8)
     for name, part in module.named_modules():
         if not isinstance(part, layer_selection.multiplying()):
             continue
-        if (reason := layer_selection.below(name, dict(kept))) is not None:
+        if (reason := layer_selection.below(name, dict(float_layers))) is not None:
             reasons[name] = reason
         elif isinstance(part, qconfig.never_static()):
             reasons[name] = _NO_KERNEL
-        elif name in left and type(int8.get_submodule(name)) is type(part):
+        elif name in called and type(int8.get_submodule(name)) is type(part):
             reasons.setdefault(name, _UNMATCHED)
     return reasons
 
 
 def _closed_reasons(module: Any, int8: Any) -> dict[str, str]:
     """Layer -> the opaque module around it that FX took as one operator."""
-    left = _called(int8)
+    called = _called(int8)
     reasons: dict[str, str] = {}
     for name, part in module.named_modules():
         parts = name.split(".")
-        above = next((".".join(parts[:n]) for n in range(1, len(parts)) if ".".join(parts[:n]) in left), None)
+        above = next((".".join(parts[:n]) for n in range(1, len(parts)) if ".".join(parts[:n]) in called), None)
         if above is not None and isinstance(part, layer_selection.multiplying()):
             reasons[name] = _CLOSED.format(f"{type(module.get_submodule(above)).__name__} ({above})")
     return reasons

@@ -29,14 +29,14 @@ def wrong_kernels(module: Any, names: frozenset[str] = frozenset()) -> dict[str,
     computation in float.
     """
     reasons: dict[str, str] = {}
-    asked: dict[str, str | None] = {}
+    answers: dict[str, str | None] = {}
     for name, part in module.named_modules():
         if name in names or type(part) not in (*_KINDS, nn.PReLU) or part.weight.numel() > _MOST_WEIGHTS:
             continue
         shape = repr(part)
-        if shape not in asked:
-            asked[shape] = _why_wrong(part)
-        if (reason := asked[shape]) is not None:
+        if shape not in answers:
+            answers[shape] = _why_wrong(part)
+        if (reason := answers[shape]) is not None:
             reasons[name] = reason
     return reasons
 
@@ -67,8 +67,8 @@ def _of_prelu(layer: Any) -> float:
         return _decibels(expected, kernel(x))
 
 
-def _decibels(expected: Any, given: Any) -> float:
-    noise = (given.dequantize() - expected).square().sum().clamp_min(1e-12)
+def _decibels(expected: Any, actual: Any) -> float:
+    noise = (actual.dequantize() - expected).square().sum().clamp_min(1e-12)
     return float(10 * torch.log10(expected.square().sum() / noise))
 
 
@@ -80,8 +80,8 @@ def _of_convolution(layer: Any, batch: int) -> float:
     # Small enough on both sides for sums in 16 bits.
     levels = torch.randint(0, 64, (batch, layer.in_channels, *size), generator=random)
     x = torch.quantize_per_tensor((levels - _ZERO) * _SCALE, _SCALE, _ZERO, torch.quint8)
-    spread = torch.randint(-31, 32, layer.weight.shape, generator=random)
-    weight = torch.quantize_per_tensor(spread * _SCALE, _SCALE, 0, torch.qint8)
+    integers = torch.randint(-31, 32, layer.weight.shape, generator=random)
+    weight = torch.quantize_per_tensor(integers * _SCALE, _SCALE, 0, torch.qint8)
     transposed = type(layer).__name__.startswith("ConvTranspose")
     name = f"{'conv_transpose' if transposed else 'conv'}{dimensions}d"
     shared = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation, "groups": layer.groups}

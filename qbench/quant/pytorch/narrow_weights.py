@@ -52,26 +52,25 @@ def hold(int8: Any, floats: Mapping[str, Any], *, narrow: bool, top: int = TOP) 
     """
     sums = Found()
     for layer in layers(int8):
-        known = floats.get(layer.name)
-        if known is not None and hasattr(layer.holder, RIM):
-            known = among_zeros(known, *getattr(layer.holder, RIM))
+        float_weight = floats.get(layer.name)
+        if float_weight is not None and hasattr(layer.holder, RIM):
+            float_weight = among_zeros(float_weight, *getattr(layer.holder, RIM))
         weight = layer.weight
-        narrowed = ask(sums, layer.name, layer.kernel, weight, known, narrow=narrow, top=top)
+        narrowed = ask(sums, layer.name, layer.kernel, weight, float_weight, narrow=narrow, top=top)
         if narrowed is not weight:
             layer.exchange(narrowed)
     return sums
 
 
-def ask(sums: Found, name: str, kernel: Kernel, weight: Any, known: Any, *, narrow: bool, top: int = TOP) -> Any:
-    """Asks one layer, and tells ``found``; its quantized weight, as it is or with wider steps. ``known`` is the float
-    weight, or None."""
+def ask(sums: Found, name: str, kernel: Kernel, weight: Any, float_weight: Any, *, narrow: bool, top: int = TOP) -> Any:
+    """The quantized weight of one layer, as it is or with wider steps; counts it in ``sums``."""
     sums.layers += 1
     bad = overflows(kernel, weight.int_repr(), top=top)
     if not bool(bad.any()):
         return weight
     sums.overflowing.append(name)
     sums.of_channels += len(bad)
-    narrowed = fitted(kernel, weight, _source(weight, known), top=top) if narrow else None
+    narrowed = fitted(kernel, weight, _source(weight, float_weight), top=top) if narrow else None
     if narrowed is None or narrowed.overflows:
         sums.left.append(name)
         return weight
@@ -84,13 +83,13 @@ def note(sums: Found, engine: str, *, narrow: bool) -> str | None:
     names = sums.overflowing
     if not names:
         return None
-    said = f"{engine} adds products in 16 bits in {len(names)} of {sums.layers} layers ({first_names(names, _SHOWN)})"
+    text = f"{engine} adds products in 16 bits in {len(names)} of {sums.layers} layers ({first_names(names, _SHOWN)})"
     if not narrow:
-        return f"{said}, which activations and weights of 8 bits may overflow; narrow_weights: true avoids it"
-    left = f" but in {first_names(sums.left, _SHOWN)}" if sums.left else ""
+        return f"{text}, which activations and weights of 8 bits may overflow; narrow_weights: true avoids it"
+    exceptions = f" but in {first_names(sums.left, _SHOWN)}" if sums.left else ""
     return (
-        f"{said}: {sums.channels} of the {sums.of_channels} channels of their weights have a wider step, with which "
-        f"no sum overflows{left}"
+        f"{text}: {sums.channels} of the {sums.of_channels} channels of their weights have a wider step, with which "
+        f"no sum overflows{exceptions}"
     )
 
 
@@ -159,17 +158,17 @@ def _quantized(levels: Any, scale: Any, like: Any) -> Any:
     return torch._make_per_channel_quantized_tensor(levels, scale, zeros, axis)
 
 
-def _source(weight: Any, known: Any) -> Any:
+def _source(weight: Any, float_weight: Any) -> Any:
     """The float weight that a quantized one was rounded from: the known one where rounding it gives these integers,
     else what they stand for."""
     rounded = weight.dequantize()
-    if known is None or known.numel() != rounded.numel():
+    if float_weight is None or float_weight.numel() != rounded.numel():
         return rounded
-    known = known.float().reshape(rounded.shape)
+    float_weight = float_weight.float().reshape(rounded.shape)
     axis, scale = scales(weight)
     shape = [-1 if i == axis else 1 for i in range(rounded.dim())]
-    near = (known - rounded).abs() <= 0.51 * scale.float().reshape(shape)
-    return known if bool(near.all()) else rounded
+    near = (float_weight - rounded).abs() <= 0.51 * scale.float().reshape(shape)
+    return float_weight if bool(near.all()) else rounded
 
 
 def _unscaled(kernel: Kernel, levels: Any) -> Any:

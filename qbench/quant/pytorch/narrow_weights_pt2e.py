@@ -54,8 +54,8 @@ def _held(module: Any, path: str) -> Any:
 def _kernel(node: Any) -> Kernel:
     if str(node.target) == _LINEAR:
         return Kernel(kind="linear")
-    given = list(node.args[3:])
-    stride, padding, dilation, groups = given + _DEFAULTS[len(given) :]
+    arguments = list(node.args[3:])
+    stride, padding, dilation, groups = arguments + _DEFAULTS[len(arguments) :]
     return Kernel(
         kind="conv",
         dimensions=2,

@@ -85,17 +85,17 @@ class Packed:
     @property
     def kernel(self) -> Kernel:
         """What the engine computes."""
-        held = self.parameters
-        if "Conv" not in str(held._type()):
+        parameters = self.parameters
+        if "Conv" not in str(parameters._type()):
             return Kernel(kind="linear")
         return Kernel(
-            kind="conv_transpose" if held.transpose() else "conv",
+            kind="conv_transpose" if parameters.transpose() else "conv",
             dimensions=self.weight.dim() - 2,
-            stride=tuple(held.stride()),
-            padding=tuple(held.padding()),
-            dilation=tuple(held.dilation()),
-            output_padding=tuple(held.output_padding()),
-            groups=int(held.groups()),
+            stride=tuple(parameters.stride()),
+            padding=tuple(parameters.padding()),
+            dilation=tuple(parameters.dilation()),
+            output_padding=tuple(parameters.output_padding()),
+            groups=int(parameters.groups()),
         )
 
     def exchange(self, weight: Any) -> None:
@@ -117,8 +117,8 @@ def _layers(int8: Any) -> Iterator[Packed]:
             if ("Conv" in kind or "Linear" in kind) and "PackedParamsBase" in kind:
                 # A Linear layer holds them in a module of its own, which is called like the attribute.
                 owner = name.removesuffix("_packed_params").rstrip(".")
-                named = owner if attribute == "_packed_params" else f"{name}.{attribute}".strip(".")
-                yield Packed(name=named, holder=part, attribute=attribute)
+                layer = owner if attribute == "_packed_params" else f"{name}.{attribute}".strip(".")
+                yield Packed(name=layer, holder=part, attribute=attribute)
 
 
 def float_weights(prepared: Any) -> Mapping[str, Any]:

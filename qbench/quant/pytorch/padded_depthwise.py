@@ -61,27 +61,28 @@ def widen(int8: Any, engine: str, example: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def without_rims(ran: Sequence[Layer], int8: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
+def without_rims(layers: Sequence[Layer], int8: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
     """The layers that ran in the file of a module, with the multiply-accumulates of its widened convolutions as the
     network has them: those with the rim left out."""
     shares = {name: getattr(part, _OWN) for name, part in int8.named_modules() if hasattr(part, _OWN)}
     if not shares:
-        return tuple(ran)
-    named = torchscript.layers(int8, example)  # the same calls in the same order, under their own names
+        return tuple(layers)
+    own_layers = torchscript.layers(int8, example)  # the same calls in the same order, under their own names
     return tuple(
-        replace(one, macs=round(one.macs * shares.get(known.name, 1.0))) for one, known in zip(ran, named, strict=True)
+        replace(layer, macs=round(layer.macs * shares.get(own.name, 1.0)))
+        for layer, own in zip(layers, own_layers, strict=True)
     )
 
 
 def _sizes(int8: Any, example: tuple[Any, ...]) -> dict[str, tuple[int, ...]]:
     """The height and width of what each depthwise convolution that is called once gets from the example."""
-    seen: dict[str, list[tuple[int, ...]]] = {}
+    shapes: dict[str, list[tuple[int, ...]]] = {}
     hooks = []
     for name, part in int8.named_modules():
         if type(part) in _KIND and part.groups == part.in_channels == part.out_channels:
 
             def note(_: Any, args: Any, name: str = name) -> None:
-                seen.setdefault(name, []).append(tuple(args[0].shape[2:]))
+                shapes.setdefault(name, []).append(tuple(args[0].shape[2:]))
 
             hooks.append(part.register_forward_pre_hook(note))
     if not hooks:
@@ -92,7 +93,7 @@ def _sizes(int8: Any, example: tuple[Any, ...]) -> dict[str, tuple[int, ...]]:
     finally:
         for hook in hooks:
             hook.remove()
-    return {name: sizes[0] for name, sizes in seen.items() if len(sizes) == 1}
+    return {name: sizes[0] for name, sizes in shapes.items() if len(sizes) == 1}
 
 
 def _put(node: Any, graph: Any, engine: str, padded: tuple[int, ...]) -> bool:

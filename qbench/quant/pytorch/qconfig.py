@@ -61,11 +61,11 @@ def unfixed(prepared: Any, engine: str, recipe: Recipe, *, training: bool) -> in
     from outside or from a layer that stays float, and clips it to 0..1 (torch 2.13).
     """
     fixed = (torch_ao.FixedQParamsObserver, torch_ao.FixedQParamsFakeQuantize)
-    chosen = prepared.meta["_observed_graph_module_attrs"].node_name_to_qconfig
+    qconfigs = prepared.meta["_observed_graph_module_attrs"].node_name_to_qconfig
     count = 0
     for node in prepared.graph.nodes:
         part = prepared.get_submodule(node.target) if node.op == "call_module" else None
-        if isinstance(part, fixed) and chosen.get(node.args[0].name) is None:
+        if isinstance(part, fixed) and qconfigs.get(node.args[0].name) is None:
             prepared.set_submodule(node.target, qconfig(engine, recipe, training=training).activation())
             count += 1
     return count

@@ -175,8 +175,8 @@ class LeastSquares(_Counting):
         """The best of the ranges that shrink both ends, then one of them, by shares of ``_SHRUNK``."""
         counts = self.counts.view(-1, _COARSE).sum(1).numpy()
         edges = self.edges()[::_COARSE]
-        kept = counts > 0
-        centers, weights = ((edges[:-1] + edges[1:]) / 2)[kept], counts[kept].astype(np.float64)
+        filled = counts > 0
+        centers, weights = ((edges[:-1] + edges[1:]) / 2)[filled], counts[filled].astype(np.float64)
         low, high = float(self.min_val), float(self.max_val)
 
         def best(lows: NDArray[Any], highs: NDArray[Any]) -> tuple[float, float]:

@@ -58,10 +58,10 @@ def require_several_passes(batches: Batches, steps: Sequence[str]) -> None:
         )
 
 
-def too_few(count: int, wanted: int) -> DataError:
+def too_few(count: int, batches: int) -> DataError:
     """The error for data that ends early."""
     return DataError(
-        f"calibration saw fewer than batch_num batches: {count} of {wanted}; give more data, or lower batch_num in "
+        f"calibration saw fewer than batch_num batches: {count} of {batches}; give more data, or lower batch_num in "
         "the configuration and quantize again"
     )
 
@@ -83,10 +83,10 @@ def declared(graph: Graph) -> tuple[Declared, ...]:
     for value in graph.model.graph.input:
         if value.name in graph.inputs:
             kind = value.type.tensor_type.elem_type
-            named = (
+            own_names = (
                 f"tensor({onnx.helper.tensor_dtype_to_np_dtype(kind)})" if kind else str(value.type.WhichOneof("value"))
             )
-            declared_inputs.append(Declared(name=value.name, shape=graph.shape(value.name) or (), type=named))
+            declared_inputs.append(Declared(name=value.name, shape=graph.shape(value.name) or (), type=own_names))
     return tuple(declared_inputs)
 
 
@@ -130,12 +130,12 @@ def one_example(inputs: Sequence[Any], feed: Feed) -> Feed:
     return feed if fixed or len(lengths) > 1 or lengths <= {0, 1} else {name: array[:1] for name, array in feed.items()}
 
 
-def _check(wanted: Any, array: Array, sizes: dict[str, tuple[str, int]]) -> None:
+def _check(declaration: Any, array: Array, sizes: dict[str, tuple[str, int]]) -> None:
     """One array against what its input declares; ``sizes``: who gave each symbol of a shape which size."""
-    name, shape = wanted.name, tuple(wanted.shape)
-    kind = dtype_of(wanted.type)
+    name, shape = declaration.name, tuple(declaration.shape)
+    kind = dtype_of(declaration.type)
     if kind is None:
-        raise ValueError(f"input {name} is no tensor ({wanted.type}) and cannot be calibrated")
+        raise ValueError(f"input {name} is no tensor ({declaration.type}) and cannot be calibrated")
     if array.dtype != kind:
         raise ValueError(f"input {name} takes {kind}, got {array.dtype}; convert it with .astype('{kind}')")
     shape = shape or (None,) * array.ndim  # runtimes tell a number of dimensions that is not known as none at all
@@ -146,8 +146,8 @@ def _check(wanted: Any, array: Array, sizes: dict[str, tuple[str, int]]) -> None
     if not array.size:
         raise ValueError(f"input {name} has shape {list(array.shape)}: there is nothing in it")
     for symbol, size in zip(shape, array.shape, strict=True):
-        named = isinstance(symbol, str) and symbol not in UNNAMED
-        first = sizes.setdefault(str(symbol), (name, size)) if named else (name, size)
+        has_symbol = isinstance(symbol, str) and symbol not in UNNAMED
+        first = sizes.setdefault(str(symbol), (name, size)) if has_symbol else (name, size)
         if first[1] != size:
             raise ValueError(f"{symbol} is {first[1]} in input {first[0]} and {size} in input {name}")
     if kind.kind == "f" and (bad := array.size - int(np.count_nonzero(np.isfinite(array)))):

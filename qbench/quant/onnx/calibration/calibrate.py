@@ -46,23 +46,23 @@ def run(
     """
     data = Data(batches=batches, threads=threads, progress=progress)
     model: CalibrationModel = graph_process.run(file, CalibrationModel.read, file)
-    held, todo, chunker = scales.known(record, model), weight_steps.waiting(model), Chunker()
+    scales_so_far, todo, chunker = scales.known(record, model), weight_steps.waiting(model), Chunker()
     if {BALANCE, BIAS} & set(todo):
         require_several_passes(batches, todo)
-    told: list[str] = []
+    notes: list[str] = []
     if BALANCE in todo:
-        model, held, told = weight_steps.balanced(model, held, data)
-    held = scales.with_weights(held, model)
+        model, scales_so_far, notes = weight_steps.balanced(model, scales_so_far, data)
+    scales_so_far = scales.with_weights(scales_so_far, model)
     input_samples = weight_steps.samples(model) if ADAROUND in todo else None
     graph_process.release_memory()
     calibrated, params = observe(model, data, chunker, input_samples)
-    completed = scales.complete(held, params, model)
+    completed = scales.complete(scales_so_far, params, model)
     if input_samples is not None:
         model = weight_steps.rounded(model, completed, input_samples, data)
     if BIAS in todo:
         weight_steps.bias_corrected(model, completed, data, chunker)
     record_file.write(completed, record)
-    return replace(calibrated, record=completed, warnings=(*told, *calibrated.warnings))
+    return replace(calibrated, record=completed, warnings=(*notes, *calibrated.warnings))
 
 
 def _silent(layer: str, reach: float) -> str:

@@ -44,20 +44,20 @@ class CalibrationModel:
 
     @classmethod
     def _of(cls, file: Path, graph: Graph) -> CalibrationModel:
-        held = metadata(graph)
-        if CONFIG not in held or not held.get(OUTPUTS, "").isdecimal():
+        properties = metadata(graph)
+        if CONFIG not in properties or not properties.get(OUTPUTS, "").isdecimal():
             raise ModelError(f"{file}: not a calibration model (no {CONFIG} in it); make one with qbench onnx quantize")
-        config = config_file.loads(held[CONFIG], name=f"{file}: its configuration")
-        _keep_own_outputs(graph, int(held[OUTPUTS]))
-        done = tuple(filter(None, held.get(DONE, "").split(",")))
+        config = config_file.loads(properties[CONFIG], name=f"{file}: its configuration")
+        _keep_own_outputs(graph, int(properties[OUTPUTS]))
+        steps = tuple(filter(None, properties.get(DONE, "").split(",")))
         return cls(
             file=file,
             config=config,
             sites=find(graph, config, f"{file}: its configuration"),
             inputs=graph.inputs,
             outputs=graph.outputs,
-            done=done,
-            record=record_file.loads(held[SCALES], name=str(file)) if held.get(SCALES) else {},
+            done=steps,
+            record=record_file.loads(properties[SCALES], name=str(file)) if properties.get(SCALES) else {},
         )
 
     @property
@@ -85,16 +85,16 @@ def calibration_model(graph: Graph, config: Config, *, done: Iterable[str] = (),
     its configuration; ``done`` names steps that have changed its weights, ``record`` has their scales."""
     calibrating = graph.copy()
     own = len(calibrating.outputs)
-    known = {value.name: value for value in (*calibrating.model.graph.value_info, *calibrating.model.graph.input)}
+    types = {value.name: value for value in (*calibrating.model.graph.value_info, *calibrating.model.graph.input)}
     for tensor in dict.fromkeys(site.tensor for site in find(graph, config).activations):
         if tensor not in calibrating.outputs:
-            calibrating.model.graph.output.append(known.get(tensor) or _float_value(tensor))
-    wanted = {CONFIG: config_file.dumps(config), OUTPUTS: str(own), DONE: ",".join(done)}
+            calibrating.model.graph.output.append(types.get(tensor) or _float_value(tensor))
+    properties = {CONFIG: config_file.dumps(config), OUTPUTS: str(own), DONE: ",".join(done)}
     if record:
-        wanted[SCALES] = record_file.dumps(record)
-    kept = {key: value for key, value in metadata(calibrating).items() if key not in (CONFIG, OUTPUTS, DONE, SCALES)}
+        properties[SCALES] = record_file.dumps(record)
+    others = {key: value for key, value in metadata(calibrating).items() if key not in (CONFIG, OUTPUTS, DONE, SCALES)}
     del calibrating.model.metadata_props[:]
-    for key, value in (kept | wanted).items():
+    for key, value in (others | properties).items():
         calibrating.model.metadata_props.add(key=key, value=value)
     return calibrating
 

@@ -53,9 +53,9 @@ class Collector:
         """Takes the values of ``tensors`` in batch number ``batch`` (from 1), and empties ``values``. Raises
         ``BuildError`` for the batch before, where that held NaN or inf."""
         self.wait()
-        left = [values.pop(site.tensor) if last else values[site.tensor] for site, last in self._with_last()]
+        arrays = [values.pop(site.tensor) if last else values[site.tensor] for site, last in self._with_last()]
         for site, calibrator in zip(self.sites, self._calibrators, strict=True):
-            self._running.append((batch, site, self._pool.submit(_feed, calibrator, left, len(self._running))))
+            self._running.append((batch, site, self._pool.submit(_feed, calibrator, arrays, len(self._running))))
 
     def wait(self) -> None:
         """Until the calibrators have seen all that was added; raises ``BuildError`` with the first layer in the order

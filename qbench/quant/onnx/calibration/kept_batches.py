@@ -27,14 +27,14 @@ def keep(batches: Batches, folder: Path, examples: int) -> Kept:
     """The first batches, as many as surely hold that many examples, as files in ``folder``; only this process and those
     that it tells of them may write there."""
     files: list[Path] = []
-    held = 0
+    total = 0
     for batch in batches() if callable(batches) else batches:
         arrays = plain(batch)
         files.append(folder / f"batch{len(files)}.pickle")
         with files[-1].open("wb") as stream:
             pickle.dump(arrays, stream, protocol=pickle.HIGHEST_PROTOCOL)
-        held += _shortest(arrays)
-        if held >= examples:
+        total += _shortest(arrays)
+        if total >= examples:
             break
     return Kept(tuple(files))
 

@@ -23,20 +23,20 @@ from qbench.quant.onnx.weights import weight_scales
 def known(file: Path, model: CalibrationModel) -> Record:
     """The record as it is, empty where there is none yet; what the model itself knows of its weights goes before.
     Raises ``UsageError`` where the record belongs to another model."""
-    held = dict(record_file.read(file, empty=True)) if file.exists() else {}  # nothing of it may have weights
+    own = dict(record_file.read(file, empty=True)) if file.exists() else {}  # nothing of it may have weights
     expected = keys(model.sites)
-    if strangers := [key for key in held if key not in expected]:
+    if strangers := [key for key in own if key not in expected]:
         near = difflib.get_close_matches(strangers[0], expected, 1)
         advice = f"did you mean {near[0]!r}?" if near else "is it the record of another model? delete it, or"
         raise UsageError(
             f"{file}: {strangers[0]!r} is nothing that {model.file} quantizes; {advice} quantize the model again"
         )
-    require_same_balance(held, model, file)
+    require_same_balance(own, model, file)
     for layer, scales in model.record.items():
-        held[layer] = (
-            replace(scales, scale_d=held[layer].scale_d, offset_d=held[layer].offset_d) if layer in held else scales
+        own[layer] = (
+            replace(scales, scale_d=own[layer].scale_d, offset_d=own[layer].offset_d) if layer in own else scales
         )
-    return held
+    return own
 
 
 def require_same_balance(record: Record, model: CalibrationModel, file: Path) -> None:
@@ -56,12 +56,12 @@ def keys(sites: Sites) -> tuple[str, ...]:
     return tuple(every_key | dict.fromkeys(site.layer for site in sites.weights))
 
 
-def with_weights(held: Record, model: CalibrationModel, changed: Graph | None = None) -> dict[str, Scales]:
+def with_weights(record: Record, model: CalibrationModel, changed: Graph | None = None) -> dict[str, Scales]:
     """The record with scale_w of every layer: as held, or by the absolute maximum of its weights where there is none
     yet; of all layers by the weights of the graph ``changed``, where that is given."""
-    completed, graph = dict(held), changed
+    completed, graph = dict(record), changed
     for site in model.sites.weights:
-        scales = held.get(site.layer, Scales())
+        scales = record.get(site.layer, Scales())
         if scales.scale_w and changed is None:
             continue
         graph = graph or model.graph()
@@ -75,12 +75,12 @@ def with_weights(held: Record, model: CalibrationModel, changed: Graph | None = 
     return completed
 
 
-def complete(held: Record, params: Mapping[str, QParams], model: CalibrationModel) -> dict[str, Scales]:
+def complete(record: Record, params: Mapping[str, QParams], model: CalibrationModel) -> dict[str, Scales]:
     """The record with the scales of the activations, its keys in the order of the graph; rounded to float16 where the
     configuration asks for it (AMCT's FORCE_FP16_QUANT)."""
     completed = {}
     for key in keys(model.sites):
-        scales = held.get(key, Scales())
+        scales = record.get(key, Scales())
         qparams = params.get(key)
         completed[key] = (
             scales if qparams is None else replace(scales, scale_d=_scale(qparams, model), offset_d=qparams.zero_point)
@@ -97,7 +97,7 @@ def _scale(qparams: QParams, model: CalibrationModel) -> float:
     return rounded
 
 
-def with_balance(held: Record, factors: Mapping[str, tuple[float, ...]]) -> dict[str, Scales]:
+def with_balance(record: Record, factors: Mapping[str, tuple[float, ...]]) -> dict[str, Scales]:
     """The record with the factors of each balanced layer's input channels."""
-    keys = dict.fromkeys([*held, *factors])
-    return {key: replace(held.get(key, Scales()), balance=factors.get(key, ())) for key in keys}
+    keys = dict.fromkeys([*record, *factors])
+    return {key: replace(record.get(key, Scales()), balance=factors.get(key, ())) for key in keys}

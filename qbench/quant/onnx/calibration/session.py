@@ -60,15 +60,15 @@ class CalibrationSession(onnxruntime.InferenceSession):  # type: ignore[misc]  #
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
         """The named outputs (None: all of the model's own); the first ``batch_num`` calls calibrate."""
-        wanted = list(output_names or self._calibrated.outputs)
+        names = list(output_names or self._calibrated.outputs)
         if self._collector is None:
-            return super().run(wanted, input_feed, run_options)
+            return super().run(names, input_feed, run_options)
         number = self.batches_seen + 1
         feed = checked(self.get_inputs(), input_feed, number)
-        others = [name for name in self._collector.tensors if name not in {*wanted, *feed}]
-        values = super().run([*wanted, *others], feed, run_options)
-        self._observe(number, feed | dict(zip([*wanted, *others], values, strict=True)))
-        return values[: len(wanted)]
+        others = [name for name in self._collector.tensors if name not in {*names, *feed}]
+        values = super().run([*names, *others], feed, run_options)
+        self._observe(number, feed | dict(zip([*names, *others], values, strict=True)))
+        return values[: len(names)]
 
     def _observe(self, number: int, values: dict[str, Array]) -> None:
         """Calibrates one call and waits for it, since the caller may change its arrays afterwards."""

@@ -48,8 +48,8 @@ def run(graph: Graph, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
             channel = -1 if graph.node(_maker(graph, node)).op_type in ("Gemm", "MatMul") else 1
             values[node.output[0]] = dequantized(node, values[node.input[0]], values[node.input[1]], channel)
         elif node.input and node.input[0] in offsets:
-            held = [values[name] for name in node.input if name]
-            values[node.output[0]] = layer(node, held[0], offsets[node.input[0]], *held[1:])
+            arguments = [values[name] for name in node.input if name]
+            values[node.output[0]] = layer(node, arguments[0], offsets[node.input[0]], *arguments[1:])
         else:
             values |= _float(graph, node, values)
     return tuple(values[name] for name in graph.outputs)
@@ -209,9 +209,9 @@ def _transposed_sizes(node: Any, sizes: tuple[int, ...], kernel: tuple[int, ...]
         (n - 1) * s + (k - 1) * d + 1 + e
         for n, s, k, d, e in zip(sizes, strides, kernel, dilations, extra, strict=True)
     ]
-    if wanted := attribute(node, "output_shape"):
-        cuts = [max(a - b, 0) for a, b in zip(full, wanted[-len(kernel) :], strict=True)]
-        return list(wanted[-len(kernel) :]), [cut // 2 for cut in cuts]
+    if output_sizes := attribute(node, "output_shape"):
+        cuts = [max(a - b, 0) for a, b in zip(full, output_sizes[-len(kernel) :], strict=True)]
+        return list(output_sizes[-len(kernel) :]), [cut // 2 for cut in cuts]
     result_sizes = [size - before - behind for size, (before, behind) in zip(full, pads, strict=True)]
     return result_sizes, [before for before, _ in pads]
 
@@ -228,15 +228,15 @@ def _float(graph: Graph, node: Any, values: Mapping[str, Array]) -> dict[str, Ar
     import onnx
 
     names = [name for name in dict.fromkeys([*node.input, *sorted(captured(node))]) if name]
-    held = {name: np.asarray(values[name]) for name in names}
+    arrays = {name: np.asarray(values[name]) for name in names}
     described = [
         onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-        for name, value in held.items()
+        for name, value in arrays.items()
     ]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     body = onnx.helper.make_graph([node], "one", described, outputs)
     model = onnx.helper.make_model(body, opset_imports=graph.model.opset_import, ir_version=graph.model.ir_version)
-    return dict(zip((output.name for output in outputs), equivalence.run(Graph(model), held), strict=True))
+    return dict(zip((output.name for output in outputs), equivalence.run(Graph(model), arrays), strict=True))
 
 
 def _maker(graph: Graph, node: Any) -> str:

@@ -84,13 +84,13 @@ class _Writer:
                 self._dequantize(name, np.asarray(activation.params.scale, np.float32))
         if others := [place for place in activation.readers if place not in whole]:
             attributes = {"scale": activation.params.scale, "offset": float(-activation.params.zero_point)}
-            read = self._add(
+            dequantized = self._add(
                 "AscendAntiQuant",
                 [quantized],
                 f"{activation.tensor}.antiquant",
                 {**attributes, "sqrt_mode": 0, "dtype": FLOAT},
             )
-            self._instead |= dict.fromkeys(others, read)
+            self._instead |= dict.fromkeys(others, dequantized)
 
     def layer(self, layer: Layer) -> None:
         """Gives a layer its integers; one whose input stays float gets the values that they stand for."""

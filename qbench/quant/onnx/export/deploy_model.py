@@ -99,8 +99,8 @@ def _notes_on_sums(fitted: Fitted, in_16_bits: bool, narrow_weights: bool) -> It
 
 def _notes_on_outputs(graph: Graph, sites: Sites) -> Iterator[str]:
     """Which outputs are quantized."""
-    if given := executed_layers.outputs_quantized(graph, sites):
+    if names := executed_layers.outputs_quantized(graph, sites):
         yield (
-            f"{given}: quantized to 8 bits for ONNX Runtime, whose convolutions give bytes only; last_layer_float or "
+            f"{names}: quantized to 8 bits for ONNX Runtime, whose convolutions give bytes only; last_layer_float or "
             "skip_layers keeps the layer before it float"
         )

@@ -100,8 +100,8 @@ class _Writer:
         step = self._step(activation.tensor, activation.params)
         if not (self.signed and self._from_bytes(activation)):
             source, ends = self._before_clip(activation)
-            read = self._pair(self._kept(activation, step) if ends is None else source, step, ends)
-            self.instead |= dict.fromkeys(activation.readers, read)
+            dequantized = self._pair(self._kept(activation, step) if ends is None else source, step, ends)
+            self.instead |= dict.fromkeys(activation.readers, dequantized)
         self.steps |= dict.fromkeys(activation.readers, step)
 
     def _step(self, tensor: str, params: QParams) -> _Step:
@@ -127,15 +127,15 @@ class _Writer:
 
     def _pair(self, source: str, step: _Step, ends: tuple[int, int] | None = None) -> str:
         """Quantizes a tensor, clips it to integers that are not all there are, and gives it back."""
-        read = self._add("QuantizeLinear", [source, step.scale, step.zero], f"{step.tensor}_quantized")
+        tensor = self._add("QuantizeLinear", [source, step.scale, step.zero], f"{step.tensor}_quantized")
         if ends is not None and ends != (LOW, HIGH):
             kind, shift = self._kind(step.tensor, step.params)
             low, high = (
                 self.graph.add_constant(f"{step.tensor}_{name}", np.array(end + shift, kind))
                 for name, end in zip(("low", "high"), ends, strict=True)
             )
-            read = self._add("Clip", [read, low, high], f"{step.tensor}_clipped")
-        return self._add("DequantizeLinear", [read, step.scale, step.zero], f"{step.tensor}_dequantized")
+            tensor = self._add("Clip", [tensor, low, high], f"{step.tensor}_clipped")
+        return self._add("DequantizeLinear", [tensor, step.scale, step.zero], f"{step.tensor}_dequantized")
 
     def _before_clip(self, activation: Activation) -> tuple[str, tuple[int, int] | None]:
         """Where to quantize, and to which integers to clip then (None: nothing was left out)."""
@@ -228,11 +228,11 @@ def _keep_integers(graph: Graph, layers: Collection[str]) -> None:
     two dimensions and its Add one Gemm, which it computes in float where the result is not quantized (1.31)."""
     integers: dict[str, tuple[int, Array]] = {}
     for node in graph.nodes:
-        read = graph.readers(node.output[0])
+        readers = graph.readers(node.output[0])
         if node.name not in layers or node.op_type != "MatMul" or len(graph.shape(node.output[0]) or ()) != 2:
             continue
-        if len(read) == 1 and read[0][0].op_type == "Add" and not graph.is_output(node.output[0]):
-            add, place = read[0]
+        if len(readers) == 1 and readers[0][0].op_type == "Add" and not graph.is_output(node.output[0]):
+            add, place = readers[0]
             bias = graph.constant(add.input[1 - place])
             if bias is not None and not _quantized_next(graph, add):
                 integers[add.name] = (place, bias)

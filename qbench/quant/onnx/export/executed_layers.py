@@ -99,8 +99,8 @@ def _given_as_bytes(graph: Graph, tensor: str, convolutions: Collection[str], qu
         maker = graph.maker(maker.input[0])
     if maker is None or maker.name in convolutions:
         return maker is not None
-    read = [i for i, name in enumerate(maker.input) if name and graph.constant(name) is None]
-    return maker.op_type in _ON_BYTES and bool(read) and all((maker.name, i) in quantized for i in read)
+    data_inputs = [i for i, name in enumerate(maker.input) if name and graph.constant(name) is None]
+    return maker.op_type in _ON_BYTES and bool(data_inputs) and all((maker.name, i) in quantized for i in data_inputs)
 
 
 def without_outputs(graph: Graph, sites: Sites) -> Sites:
@@ -136,26 +136,26 @@ def _floats(graph: Graph, deploy: Graph, sites: Sites) -> Iterator[tuple[str, st
     """The layers of the sites that the runtime runs in float, and why."""
     from qbench.quant.onnx import onnxruntime_layers
 
-    ran = _optimized(deploy)
+    optimized = _optimized(deploy)
     kinds: dict[str, set[str]] = {}
-    for node in ran.nodes:
+    for node in optimized.nodes:
         kinds.setdefault(onnxruntime_layers.own_name(node.name), set()).add(node.op_type)
     weighted = {site.layer for site in sites.weights}
     inputs = {key for site in sites.activations for key, (name, _) in site.keys.items() if key == name}
     there = {node.name for node in deploy.nodes}  # without what leads to no output
     for name in sorted((weighted | inputs) & there):
         node = deploy.node(name)
-        on_bytes = _weight_is_read(ran, deploy, node) if name in weighted else None
+        on_bytes = _weight_is_read(optimized, deploy, node) if name in weighted else None
         if on_bytes is None:
             on_bytes = any(_on_bytes(kind) for kind in kinds.get(name, ()))
         if not on_bytes:
             yield name, _reason(graph, graph.node(name))
 
 
-def _weight_is_read(ran: Graph, deploy: Graph, node: Any) -> bool | None:
+def _weight_is_read(optimized: Graph, deploy: Graph, node: Any) -> bool | None:
     """Whether an operator reads a layer's bytes as they are; None where the runtime has made other constants of it."""
     maker = deploy.maker(node.input[1])
-    readers = [] if maker is None else [reader for reader, _ in ran.readers(maker.input[0])]
+    readers = [] if maker is None else [reader for reader, _ in optimized.readers(maker.input[0])]
     return any(reader.op_type != "DequantizeLinear" for reader in readers) if readers else None
 
 
@@ -178,9 +178,9 @@ def _optimized(deploy: Graph) -> Graph:
     from qbench.quant.onnx import onnxruntime_session
 
     with tempfile.TemporaryDirectory() as folder:
-        file, written = Path(folder) / "deploy.onnx", Path(folder) / "optimized.onnx"
+        file, optimized = Path(folder) / "deploy.onnx", Path(folder) / "optimized.onnx"
         deploy.save(file)
         options = onnxruntime_session.session_options(1)
-        options.optimized_model_filepath = str(written)
+        options.optimized_model_filepath = str(optimized)
         onnxruntime_session.open_session(file, options=options)
-        return Graph.load(written, valid=False)  # the runtime has operators of its own
+        return Graph.load(optimized, valid=False)  # the runtime has operators of its own

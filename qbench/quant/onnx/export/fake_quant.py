@@ -43,9 +43,9 @@ def fake_quant(graph: Graph, sites: Sites, record: Record) -> Graph:
 
 def without_notes(graph: Graph) -> None:
     """Takes qbench's own entries out of the metadata: what is written is no calibration model."""
-    kept = [(prop.key, prop.value) for prop in graph.model.metadata_props if not prop.key.startswith("qbench.")]
+    properties = [(prop.key, prop.value) for prop in graph.model.metadata_props if not prop.key.startswith("qbench.")]
     del graph.model.metadata_props[:]
-    for key, value in kept:
+    for key, value in properties:
         graph.model.metadata_props.add(key=key, value=value)
 
 
@@ -57,7 +57,7 @@ def _steps(graph: Graph, tensor: str, params: QParams) -> list[Any]:
         graph.add_constant(f"{tensor}_{name}", np.array(value, np.float32))
         for name, value in (("scale", params.scale), ("offset", params.zero_point), ("low", LOW), ("high", HIGH))
     )
-    nodes, read = [], tensor
+    nodes, source = [], tensor
     for kind, *others in (
         ("Div", scale),
         ("Round",),
@@ -66,7 +66,7 @@ def _steps(graph: Graph, tensor: str, params: QParams) -> list[Any]:
         ("Sub", offset),
         ("Mul", scale),
     ):
-        written = graph.fresh(f"{tensor}_{kind.lower()}")
-        nodes.append(onnx.helper.make_node(kind, [read, *others], [written], name=graph.fresh(f"{written}_node")))
-        read = written
+        output = graph.fresh(f"{tensor}_{kind.lower()}")
+        nodes.append(onnx.helper.make_node(kind, [source, *others], [output], name=graph.fresh(f"{output}_node")))
+        source = output
     return nodes

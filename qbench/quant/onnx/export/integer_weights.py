@@ -86,17 +86,17 @@ def holding(graph: Graph, sites: Sites, record: Record) -> Record:
     inputs = {reader: activation.params for activation in activations(sites, record) for reader in activation.readers}
     enlarged = dict(record)
     for site in sites.weights:
-        activation, held = inputs.get((site.layer, 0)), enlarged.get(site.layer, Scales())
+        activation, own = inputs.get((site.layer, 0)), enlarged.get(site.layer, Scales())
         bias = _bias(graph.node(site.layer))
-        if site.axis is None or activation is None or bias is None or not held.scale_w:
+        if site.axis is None or activation is None or bias is None or not own.scale_w:
             continue
         value = graph.constant(bias)
         assert value is not None, bias
         # A ConvTranspose of several groups has one scale for a channel of each.
-        largest = np.abs(value.astype(np.float64)).reshape(-1, len(held.scale_w)).max(axis=0)
+        largest = np.abs(value.astype(np.float64)).reshape(-1, len(own.scale_w)).max(axis=0)
         least = largest / (activation.scale * _HIGHEST)
-        if (least > np.asarray(held.scale_w)).any():
-            enlarged[site.layer] = replace(held, scale_w=tuple(np.maximum(held.scale_w, least).tolist()))
+        if (least > np.asarray(own.scale_w)).any():
+            enlarged[site.layer] = replace(own, scale_w=tuple(np.maximum(own.scale_w, least).tolist()))
     return enlarged
 
 
@@ -119,10 +119,10 @@ def _layer(graph: Graph, site: WeightSite, record: Record, activation: QParams |
     scales = record.get(site.layer, Scales()).scale_w
     weight = graph.constant(site.tensor)
     assert weight is not None, site.tensor
-    wanted = 1 if site.axis is None else weight.shape[site.axis]
-    if len(scales) != wanted:
+    channels = 1 if site.axis is None else weight.shape[site.axis]
+    if len(scales) != channels:
         raise UsageError(
-            f"{site.layer}: {len(scales)} scale_w in the record where its weight needs {wanted}; quantize again"
+            f"{site.layer}: {len(scales)} scale_w in the record where its weight needs {channels}; quantize again"
         )
     integer_layer = Layer(
         name=site.layer,
@@ -167,9 +167,9 @@ def saturated(params: QParams, low: float, high: float) -> tuple[int, int]:
 def replaced(graph: Graph, readers: Iterator[tuple[tuple[str, int], str]], nodes: list[Any]) -> None:
     """Adds nodes to a graph, and gives readers (node name, position) other tensors to read."""
     instead = dict(readers)
-    with graph.editing() as held:
-        for node in held:
+    with graph.editing() as body:
+        for node in body:
             for position in range(len(node.input)):
                 if (node.name, position) in instead:
                     node.input[position] = instead[node.name, position]
-        held += nodes
+        body += nodes

@@ -27,9 +27,9 @@ def keep_float(graph: Graph) -> None:
         return
     with graph.editing() as nodes:
         for node in [node for node in nodes if node.name in names]:
-            read, node.input[0] = node.input[0], graph.fresh(f"{node.input[0]}_float")
+            tensor, node.input[0] = node.input[0], graph.fresh(f"{node.input[0]}_float")
             name = graph.fresh(f"{node.input[0]}_node")
-            nodes.append(onnx.helper.make_node("Sum", [read], [node.input[0]], name=name))
+            nodes.append(onnx.helper.make_node("Sum", [tensor], [node.input[0]], name=name))
 
 
 def _would_be_quantized(graph: Graph, node: Any) -> bool:

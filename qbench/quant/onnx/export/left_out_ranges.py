@@ -11,18 +11,18 @@ from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Sites
 
 
-def clip(graph: Graph, sites: Sites, kept: Sites, record: Record) -> Graph:
-    """A copy of a prepared graph with a Clip where ``kept`` leaves out what was trained quantized.
+def clip(graph: Graph, sites: Sites, quantized: Sites, record: Record) -> Graph:
+    """A copy of a prepared graph with a Clip where ``quantized`` leaves out what was trained quantized.
 
     In training the end of a range may have done the work of a ReLU6, Hardtanh or clamp, which is then not in the graph
     (a ReLU6 before a mean on OpenVINO: 3.1 dB).
     """
     import onnx
 
-    places = {place for site in kept.activations for place in site.keys.values()}
+    places = {place for site in quantized.activations for place in site.keys.values()}
     copy = graph.copy()
     with copy.editing() as nodes:
-        named = {node.name: node for node in nodes}
+        by_name = {node.name: node for node in nodes}
         for activation in integer_weights.activations(sites, record):
             left_out = [place for place in activation.readers if place not in places]
             if not left_out:
@@ -36,5 +36,5 @@ def clip(graph: Graph, sites: Sites, kept: Sites, record: Record) -> Graph:
             name = copy.fresh(f"{output}_node")
             nodes.append(onnx.helper.make_node("Clip", [activation.tensor, *names], [output], name=name))
             for reader, position in left_out:
-                named[reader].input[position] = output
+                by_name[reader].input[position] = output
     return copy

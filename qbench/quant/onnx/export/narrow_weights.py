@@ -56,11 +56,11 @@ def fitted(graph: Graph, sites: Sites, record: Record, choice: str | None = None
     }  # fmt: skip
     if choice not in forms:
         raise UsageError(f"no form named {choice!r}; available: {', '.join(CHOICES)}")
-    named, form = forms[choice]
-    if named != NARROW:
-        return Fitted(choice=named, form=form, record=record)
+    name, form = forms[choice]
+    if name != NARROW:
+        return Fitted(choice=name, form=form, record=record)
     narrow, share = narrowed(graph, sites, record)
-    return Fitted(choice=named, form=form, record=narrow, narrowed=share)
+    return Fitted(choice=name, form=form, record=narrow, narrowed=share)
 
 
 def narrowed(graph: Graph, sites: Sites, record: Record) -> tuple[Record, float]:
@@ -68,10 +68,10 @@ def narrowed(graph: Graph, sites: Sites, record: Record) -> tuple[Record, float]
     overflow 16 bits, and the share of channels that needed one."""
     narrow, widened, channels = dict(record), 0, 0
     for site in sites.weights:
-        held = narrow[site.layer]
-        scales = np.asarray(held.scale_w)
+        integers = narrow[site.layer]
+        scales = np.asarray(integers.scale_w)
         factors = _factors(graph.node(site.layer), np.asarray(graph.constant(site.tensor)), scales, site)
-        narrow[site.layer] = replace(held, scale_w=tuple(map(float, scales * factors)))
+        narrow[site.layer] = replace(integers, scale_w=tuple(map(float, scales * factors)))
         widened, channels = widened + int((factors > 1).sum()), channels + len(factors)
     return narrow, widened / max(1, channels)
 

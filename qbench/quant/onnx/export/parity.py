@@ -77,8 +77,8 @@ def of(
             axis = usual_axis(our.ndim) if axes is None else axes[i]
             if our.shape != other.shape:
                 raise BuildError(f"the deploy model gives {other.shape} where the fake-quant model gives {our.shape}")
-            if (said := _predictions(our, axis)) is not None:
-                equals.append((said == _predictions(other, axis)).reshape(-1))
+            if (text := _predictions(our, axis)) is not None:
+                equals.append((text == _predictions(other, axis)).reshape(-1))
             if our.dtype.kind == "f" and our.size:
                 floats = True
                 difference = max(difference, float(np.abs(our.astype(np.float64) - other).max()))

@@ -69,29 +69,31 @@ def save(
     is not complete or not this model's, ``DataError`` for data that does not fit it, and ``BuildError`` for a layer
     that cannot be expressed.
     """
-    wanted = _known(targets)
-    model, held = CalibrationModel.read(calibration), record_file.read(record)
+    runtimes = _known(targets)
+    model, content = CalibrationModel.read(calibration), record_file.read(record)
     graph = model.graph()
-    record_file.require_complete(held, graph, model.sites, file=record, batch_num=model.config.batch_num)
-    scales.require_same_balance(held, model, record)
+    record_file.require_complete(content, graph, model.sites, file=record, batch_num=model.config.batch_num)
+    scales.require_same_balance(content, model, record)
     feeds = None if data is None else tuple(_first(graph, data))
-    fitted = narrow_weights.fitted(graph, model.sites, held, form) if "onnxruntime" in wanted else None
+    fitted = narrow_weights.fitted(graph, model.sites, content, form) if "onnxruntime" in runtimes else None
     settled = _settle(graph, model.sites, fitted)
-    held, sites = integer_weights.holding(graph, settled.sites, fitted.record if fitted else held), settled.sites
-    built = {what: _build_model(what, graph, settled, held) for what in ("fake_quant", *wanted)}
-    files = {what: prefix.with_name(prefix.name + ENDINGS[what]) for what in (*built, "quant_json")}
+    content, sites = integer_weights.holding(graph, settled.sites, fitted.record if fitted else content), settled.sites
+    graphs = {what: _build_model(what, graph, settled, content) for what in ("fake_quant", *runtimes)}
+    files = {what: prefix.with_name(prefix.name + ENDINGS[what]) for what in (*graphs, "quant_json")}
     _apart(calibration, record, files.values())
-    for what, saved_model in built.items():
+    for what, saved_model in graphs.items():
         saved_model.save(files[what])
-    parity = {target: compared(built["fake_quant"], built[target], feeds) for target in wanted}
-    models = {what: files[what] for what in built}
-    told = {target: asdict(models) if models else None for target, models in parity.items()}
-    chosen, narrowed = (fitted.choice, fitted.narrowed) if fitted else (None, None)
-    quant_json.write(files["quant_json"], graph=graph, sites=sites, record=held, files=models, parity=told, form=chosen)
+    parity = {target: compared(graphs["fake_quant"], graphs[target], feeds) for target in runtimes}
+    models = {what: files[what] for what in graphs}
+    report = {target: asdict(models) if models else None for target, models in parity.items()}
+    choice, narrowed = (fitted.choice, fitted.narrowed) if fitted else (None, None)
+    quant_json.write(
+        files["quant_json"], graph=graph, sites=sites, record=content, files=models, parity=report, form=choice
+    )
     floats = dict(settled.floats)
-    if "ascend" in wanted:
+    if "ascend" in runtimes:
         floats = dict.fromkeys(sorted(_signals(graph, model.sites)), _NO_SIGNALS) | floats
-    return Saved(files=files, parity=parity, real=feeds is not None, form=chosen, narrowed=narrowed, floats=floats)
+    return Saved(files=files, parity=parity, real=feeds is not None, form=choice, narrowed=narrowed, floats=floats)
 
 
 def simulated(graph: Graph, sites: Sites, record: Record) -> Graph:
@@ -104,11 +106,11 @@ def simulated(graph: Graph, sites: Sites, record: Record) -> Graph:
 
 def _known(targets: Iterable[str]) -> tuple[str, ...]:
     """The targets, each once; raises ``UsageError`` for one that there is not."""
-    wanted = tuple(dict.fromkeys(targets))
-    for target in wanted:
+    names = tuple(dict.fromkeys(targets))
+    for target in names:
         if target not in TARGETS:
             raise UsageError(f"no target named {target!r}; available: {', '.join(TARGETS)}")
-    return wanted
+    return names
 
 
 def _first(graph: Graph, data: Batches) -> Iterator[Feed]:
@@ -122,9 +124,9 @@ def _first(graph: Graph, data: Batches) -> Iterator[Feed]:
             return
 
 
-def _apart(calibration: Path, record: Path, written: Iterable[Path]) -> None:
+def _apart(calibration: Path, record: Path, outputs: Iterable[Path]) -> None:
     """What is read is never overwritten."""
-    for file in written:
+    for file in outputs:
         if file.resolve() in (calibration.resolve(), record.resolve()):
             raise UsageError(f"{file}: would be overwritten while it is read; take another prefix")
 

@@ -51,9 +51,9 @@ def _apart(graph: Graph, node: Any) -> bool:
 def _weight(graph: Graph, node: Any) -> Array:
     """The integers of a layer's weight."""
     source = graph.maker(node.input[1])
-    held = None if source is None else graph.constant(source.input[0])
-    assert held is not None, node.name
-    return held
+    array = None if source is None else graph.constant(source.input[0])
+    assert array is not None, node.name
+    return array
 
 
 def _size(graph: Graph, node: Any) -> tuple[int, int] | None:
@@ -72,7 +72,7 @@ def _rewrite(graph: Graph, name: str) -> None:
     assert size is not None, name
     places = math.prod(weight.shape[2:])
     (quantize,) = (reader.name for reader, _ in graph.readers(node.output[0]))
-    constants = [_dequantize(graph, graph.maker(given), places) for given in node.input[1:] if given]
+    constants = [_dequantize(graph, graph.maker(tensor), places) for tensor in node.input[1:] if tensor]
     before, after = graph.fresh(f"{node.output[0]}_places"), graph.node(quantize).output[0]
     moved = graph.fresh(f"{after}_places")
     inputs = [node.input[0], *(constant.output[0] for constant in constants)]

@@ -46,75 +46,75 @@ def weight_defaults(algorithm: str) -> Options:
     return dataclasses.asdict(AdaRound()) if algorithm == ADA else {}
 
 
-def activation_problems(algorithm: str, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def activation_problems(algorithm: str, options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is wrong with the options of a calibrator: (option, what)."""
     others = {name: set(defaults(name)) for name in names()}
     make = functools.partial(_calibrator(algorithm), asymmetric=True)
-    return _option_problems(algorithm, given, defaults(algorithm), others, make)
+    return _option_problems(algorithm, options, defaults(algorithm), others, make)
 
 
-def weight_problems(algorithm: str, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def weight_problems(algorithm: str, options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is wrong with the options of a weight algorithm: (option, what)."""
     from qbench.quant.onnx.weights.adaround import Options as AdaRound
 
     others = {name: set(weight_defaults(name)) for name in WEIGHT_ALGORITHMS}
     return _option_problems(
-        algorithm, given, weight_defaults(algorithm), others, AdaRound if algorithm == ADA else dict
+        algorithm, options, weight_defaults(algorithm), others, AdaRound if algorithm == ADA else dict
     )
 
 
 def _option_problems(
     algorithm: str,
-    given: Mapping[str, Any],
-    known: Options,
+    options: Mapping[str, Any],
+    defaults: Options,
     others: Mapping[str, set[str]],
     make: Callable[..., Any],
 ) -> Iterator[tuple[str, str]]:
     """Options that the algorithm does not have, of a wrong type, or that ``made`` refuses."""
-    wrong = dict(_types(known, given))
-    wrong |= {name: _explain_unknown(name, algorithm, known, others) for name in given if name not in known}
+    wrong = dict(_types(defaults, options))
+    wrong |= {name: _explain_unknown(name, algorithm, defaults, others) for name in options if name not in defaults}
     yield from wrong.items()
     if not wrong:
         try:
-            make(**typed(known, given))
+            make(**typed(defaults, options))
         except ValueError as error:
             name, _, what = str(error).partition(": ")
-            yield (name, what) if name in known and what else ("", str(error))
+            yield (name, what) if name in defaults and what else ("", str(error))
 
 
-def typed(known: Options, given: Mapping[str, Any]) -> Options:
+def typed(table: Options, options: Mapping[str, Any]) -> Options:
     """The given options that are known, pairs as tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if name in known}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items() if key in table}
 
 
-def _types(known: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _types(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Options of another type than their default."""
-    for name, value in given.items():
-        default = known.get(name)
+    for name, value in options.items():
+        default = defaults.get(name)
         if default is None:
             continue
         if isinstance(default, tuple):
             good = isinstance(value, list | tuple) and len(value) == 2 and all(map(_number, value))
-            wanted = "two numbers"
+            expected = "two numbers"
         elif isinstance(default, bool):
-            good, wanted = isinstance(value, bool), "true or false"
+            good, expected = isinstance(value, bool), "true or false"
         elif isinstance(default, int):
-            good, wanted = _number(value) and int(value) == value, "a whole number"
+            good, expected = _number(value) and int(value) == value, "a whole number"
         else:
-            good, wanted = _number(value), "a number"
+            good, expected = _number(value), "a number"
         if not good:
-            yield name, f"expected {wanted}, got {value!r}"
+            yield name, f"expected {expected}, got {value!r}"
 
 
 def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
 
 
-def _explain_unknown(name: str, algorithm: str, known: Iterable[str], others: Mapping[str, set[str]]) -> str:
+def _explain_unknown(name: str, algorithm: str, names: Iterable[str], others: Mapping[str, set[str]]) -> str:
     """That an algorithm has no such option: whose it is, or what it may have been."""
     owners = sorted(owner for owner, options in others.items() if name in options)
     if owners:
         return f"an option of {' and '.join(owners)}, and the algorithm here is {algorithm}; keep one of them"
-    options = sorted({*known, "asymmetric", "num_bits"})
+    options = sorted({*names, "asymmetric", "num_bits"})
     close = difflib.get_close_matches(name, options, n=1)
     return f"unknown key; {f'did you mean {close[0]!r}?' if close else f'{algorithm} has: ' + ', '.join(options)}"

@@ -91,62 +91,62 @@ def read(file: Path) -> Rules:
 
 def loads(text: str, *, name: str = "quant.cfg") -> Rules:
     """The rules in a text; ``name`` stands before every problem."""
-    held = protobuf_text.parse(text, name, _SCHEMA, "AMCTConfig")
-    problems = [f"{name}: {what}" for what in _problems(held)]
+    message = protobuf_text.parse(text, name, _SCHEMA, "AMCTConfig")
+    problems = [f"{name}: {what}" for what in _problems(message)]
     if problems:
         raise UsageError("\n".join(problems))
-    common = held.common_config
+    common = message.common_config
     return Rules(
-        batch_num=held.batch_num if held.HasField("batch_num") else None,
-        activation_offset=held.activation_offset if held.HasField("activation_offset") else True,
-        do_fusion=held.do_fusion if held.HasField("do_fusion") else True,
-        skip_fusion_layers=tuple(held.skip_fusion_layers),
-        skip_layers=tuple(held.skip_layers),
-        skip_layer_types=tuple(held.skip_layer_types),
+        batch_num=message.batch_num if message.HasField("batch_num") else None,
+        activation_offset=message.activation_offset if message.HasField("activation_offset") else True,
+        do_fusion=message.do_fusion if message.HasField("do_fusion") else True,
+        skip_fusion_layers=tuple(message.skip_fusion_layers),
+        skip_layers=tuple(message.skip_layers),
+        skip_layer_types=tuple(message.skip_layer_types),
         common=replace(_rule(common), balance=None),
-        fp16_scales=_fp16(held),
+        fp16_scales=_fp16(message),
         file=name,
         balance=_rule(common).balance,
-        types={override.layer_type: _rule(override.calibration_config) for override in held.override_layer_types},
-        layers={override.layer_name: _rule(override.calibration_config) for override in held.override_layer_configs},
+        types={override.layer_type: _rule(override.calibration_config) for override in message.override_layer_types},
+        layers={override.layer_name: _rule(override.calibration_config) for override in message.override_layer_configs},
         tensor_quantize=tuple(
             TensorRule(layer_name=tensor.layer_name, input_index=tensor.input_index, activation=_activation(tensor))
-            for tensor in held.tensor_quantize
+            for tensor in message.tensor_quantize
         ),
     )
 
 
-def _fp16(held: Any) -> bool:
+def _fp16(message: Any) -> bool:
     """Whether the scales of activations are to be rounded to float16."""
-    return PRECISION_MODES[int(held.fakequant_precision_mode)] == PRECISION_MODES[1]
+    return PRECISION_MODES[int(message.fakequant_precision_mode)] == PRECISION_MODES[1]
 
 
-def _rule(held: Any) -> Rule:
-    balance = _number(held.dmq_balancer.migration_strength) if held.HasField("dmq_balancer") else None
-    return Rule(activation=_activation(held), weight=_weight(held), balance=balance)
+def _rule(message: Any) -> Rule:
+    balance = _number(message.dmq_balancer.migration_strength) if message.HasField("dmq_balancer") else None
+    return Rule(activation=_activation(message), weight=_weight(message), balance=balance)
 
 
-def _activation(held: Any) -> ActivationRule | None:
+def _activation(message: Any) -> ActivationRule | None:
     for field, algorithm in _ACTIVATIONS.items():
-        if held.HasField(field):
-            options = _options(getattr(held, field))
+        if message.HasField(field):
+            options = _options(getattr(message, field))
             asymmetric = options.pop("asymmetric", None)
             return ActivationRule(algorithm=algorithm, asymmetric=asymmetric, options=options)
     return None
 
 
-def _weight(held: Any) -> WeightRule | None:
+def _weight(message: Any) -> WeightRule | None:
     for algorithm in algorithms.WEIGHT_ALGORITHMS:
-        if held.HasField(algorithm):
-            options = _options(getattr(held, algorithm))
+        if message.HasField(algorithm):
+            options = _options(getattr(message, algorithm))
             wise = options.pop("channel_wise", None)
             return WeightRule(algorithm=algorithm, channel_wise=wise, options=options)
     return None
 
 
-def _options(held: Any) -> dict[str, Any]:
+def _options(message: Any) -> dict[str, Any]:
     """The fields that are set, a start and an end as one pair."""
-    options = {field.name: _number(value) for field, value in held.ListFields() if field.name not in _BITS}
+    options = {field.name: _number(value) for field, value in message.ListFields() if field.name not in _BITS}
     for name, ends in {"search_range": (0.7, 1.3), "beta_range": (20.0, 2.0)}.items():
         start, end = (options.pop(f"{name}_{which}", None) for which in ("start", "end"))
         if start is not None or end is not None:
@@ -159,32 +159,33 @@ def _number(value: Any) -> Any:
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
-def _problems(held: Any) -> Iterator[str]:
-    if held.HasField("batch_num") and held.batch_num < 1:
-        yield f"batch_num: expected a whole number of at least 1, got {held.batch_num}"
-    if held.joint_quant:
+def _problems(message: Any) -> Iterator[str]:
+    if message.HasField("batch_num") and message.batch_num < 1:
+        yield f"batch_num: expected a whole number of at least 1, got {message.batch_num}"
+    if message.joint_quant:
         yield "joint_quant: only false is supported: each input has its own scale; leave it out"
-    parts = [("common_config", held.common_config)]
+    parts = [("common_config", message.common_config)]
     for field, key in (("override_layer_types", "layer_type"), ("override_layer_configs", "layer_name")):
-        names = [getattr(override, key) for override in getattr(held, field)]
+        names = [getattr(override, key) for override in getattr(message, field)]
         for name in dict.fromkeys(names):
             if names.count(name) > 1:
                 yield f"{field}: {key} {name!r} stands there twice; keep one"
         parts += [
-            (f"{field}[{number}]", override.calibration_config) for number, override in enumerate(getattr(held, field))
+            (f"{field}[{number}]", override.calibration_config)
+            for number, override in enumerate(getattr(message, field))
         ]
-    parts += [(f"tensor_quantize[{number}]", tensor) for number, tensor in enumerate(held.tensor_quantize)]
+    parts += [(f"tensor_quantize[{number}]", tensor) for number, tensor in enumerate(message.tensor_quantize)]
     for where, part in parts:
         for what in _part_problems(part):
             yield f"{where}.{what}"
 
 
-def _balancer_problems(held: Any) -> Iterator[str]:
+def _balancer_problems(message: Any) -> Iterator[str]:
     low, high = BALANCES
-    if not held.HasField("migration_strength"):
+    if not message.HasField("migration_strength"):
         yield f"dmq_balancer.migration_strength: missing; expected a number in [{low}, {high}]"
-    elif not low <= _number(held.migration_strength) <= high:
-        yield f"dmq_balancer.migration_strength: expected [{low}, {high}], got {_number(held.migration_strength)}"
+    elif not low <= _number(message.migration_strength) <= high:
+        yield f"dmq_balancer.migration_strength: expected [{low}, {high}], got {_number(message.migration_strength)}"
 
 
 def _part_problems(part: Any) -> Iterator[str]:
@@ -195,17 +196,17 @@ def _part_problems(part: Any) -> Iterator[str]:
         if len(both) > 1:
             yield f"{both[1]}: stands beside {both[0]}; keep one of them"
     for name in fields:
-        held = getattr(part, name)
+        message = getattr(part, name)
         if name == "dmq_balancer":
-            yield from _balancer_problems(held)
+            yield from _balancer_problems(message)
         if name in ("layer_name", "input_index", "dmq_balancer"):
             continue
         for bits in ("num_bits", "quant_bits"):
-            if held.HasField(bits) and getattr(held, bits) != 8:
-                yield f"{name}.{bits}: only 8 is supported, got {getattr(held, bits)}"
-        if held.HasField("dst_type") and (kind := _SCHEMA["DataType"][held.dst_type]) != "INT8":
+            if message.HasField(bits) and getattr(message, bits) != 8:
+                yield f"{name}.{bits}: only 8 is supported, got {getattr(message, bits)}"
+        if message.HasField("dst_type") and (kind := _SCHEMA["DataType"][message.dst_type]) != "INT8":
             yield f"{name}.dst_type: only INT8 is supported, got {kind}"
-        options = {key: value for key, value in _options(held).items() if key not in _FIXED}
+        options = {key: value for key, value in _options(message).items() if key not in _FIXED}
         if name in _ACTIVATIONS:
             wrong = algorithms.activation_problems(_ACTIVATIONS[name], options)
         else:

@@ -35,14 +35,14 @@ _SHOWN = 20  # problems of one file
 def loads(text: str, name: str) -> Config:
     """See ``config.loads``."""
     try:
-        held = json.loads(text, object_pairs_hook=_Object)
+        content = json.loads(text, object_pairs_hook=_Object)
     except (ValueError, RecursionError) as error:
         what = str(error)
         if isinstance(error, json.JSONDecodeError):
             raise UsageError(f"{name}:{error.lineno}:{error.colno}: not JSON: {error.msg}; mend the file") from error
         raise UsageError(f"{name}: not JSON: {what}; mend the file") from error
     reader = _Reader()
-    config = reader.config(held)
+    config = reader.config(content)
     if reader.problems:
         more = [f"{name}: and {len(reader.problems) - _SHOWN} more"] if len(reader.problems) > _SHOWN else []
         raise UsageError("\n".join([f"{name}: {what}" for what in reader.problems[:_SHOWN]] + more))
@@ -54,7 +54,7 @@ def dumps(config: Config) -> str:
     for name in config.layers:
         if name in GENERAL:
             raise UsageError(f"a layer is called {name!r}, which is a key of config.json; rename it in the model")
-    held: dict[str, Any] = {
+    content: dict[str, Any] = {
         "version": VERSION,
         "batch_num": config.batch_num,
         "activation_offset": config.activation_offset,
@@ -62,12 +62,12 @@ def dumps(config: Config) -> str:
         "skip_fusion_layers": list(config.skip_fusion_layers),
     }
     if config.balance is not None:
-        held["balance"] = config.balance
+        content["balance"] = config.balance
     if config.fp16_scales:
-        held["fakequant_precision_mode"] = PRECISION_MODES[1]
+        content["fakequant_precision_mode"] = PRECISION_MODES[1]
     if config.bias_correction:
-        held["bias_correction"] = True
-    held["tensor_quantize"] = [
+        content["bias_correction"] = True
+    content["tensor_quantize"] = [
         {
             "layer_name": tensor.layer_name,
             "input_index": tensor.input_index,
@@ -76,15 +76,15 @@ def dumps(config: Config) -> str:
         for tensor in config.tensor_quantize
     ]
     for name, layer in config.layers.items():
-        held[name] = {
+        content[name] = {
             "quant_enable": layer.quant_enable,
             "activation_quant_params": _activation_json(layer.activation),
         }
         if layer.balance is not None:
-            held[name]["dmq_balancer_param"] = layer.balance
+            content[name]["dmq_balancer_param"] = layer.balance
         if layer.weight is not None:
-            held[name]["weight_quant_params"] = _weight_json(layer.weight)
-    return json.dumps(held, indent=2, ensure_ascii=False) + "\n"
+            content[name]["weight_quant_params"] = _weight_json(layer.weight)
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def _activation_json(params: ActivationParams) -> dict[str, Any]:
@@ -120,16 +120,16 @@ class _Reader:
     def _wrong(self, where: str, what: str) -> None:
         self.problems.append(f"{where}: {what}" if where else what)
 
-    def config(self, held: Any) -> Config:
+    def config(self, content: Any) -> Config:
         """The configuration, with defaults where something is wrong."""
-        if not isinstance(held, dict):
-            self.problems.append(f"expected an object of keys and layers, got {_shown(held)}")
+        if not isinstance(content, dict):
+            self.problems.append(f"expected an object of keys and layers, got {_shown(content)}")
             return Config()
-        layers = {key: value for key, value in held.items() if key not in GENERAL}
-        self._repeated("", held)
-        self._fixed(held)
-        offset = self._boolean(held, "", "activation_offset", default=True)
-        general = {key for key in held if key in GENERAL}
+        layers = {key: value for key, value in content.items() if key not in GENERAL}
+        self._repeated("", content)
+        self._fixed(content)
+        offset = self._boolean(content, "", "activation_offset", default=True)
+        general = {key for key in content if key in GENERAL}
         layers_by_name = {}
         for name, value in layers.items():
             if isinstance(value, dict):
@@ -140,47 +140,47 @@ class _Reader:
         if "version" not in general:
             self._wrong("version", f"missing; expected {VERSION}")
         return Config(
-            batch_num=self._whole(held, "", "batch_num", least=1, default=1),
+            batch_num=self._whole(content, "", "batch_num", least=1, default=1),
             activation_offset=offset,
-            do_fusion=self._boolean(held, "", "do_fusion", default=True),
-            skip_fusion_layers=self._names(held, "skip_fusion_layers"),
+            do_fusion=self._boolean(content, "", "do_fusion", default=True),
+            skip_fusion_layers=self._names(content, "skip_fusion_layers"),
             layers=layers_by_name,
-            tensor_quantize=self._tensors(held, offset),
-            balance=self._exponent(held, "", "balance", (0, 1)),
-            fp16_scales=held.get("fakequant_precision_mode") == PRECISION_MODES[1],
-            bias_correction=self._boolean(held, "", "bias_correction", default=False),
+            tensor_quantize=self._tensors(content, offset),
+            balance=self._exponent(content, "", "balance", (0, 1)),
+            fp16_scales=content.get("fakequant_precision_mode") == PRECISION_MODES[1],
+            bias_correction=self._boolean(content, "", "bias_correction", default=False),
         )
 
-    def _fixed(self, held: Mapping[str, Any]) -> None:
+    def _fixed(self, content: Mapping[str, Any]) -> None:
         """Keys of AMCT that have one value here."""
-        version = held.get("version", VERSION)
+        version = content.get("version", VERSION)
         if version != VERSION or isinstance(version, bool):
             self._wrong("version", f"expected {VERSION}, got {_shown(version)}")
-        if held.get("joint_quant", False) is not False:
+        if content.get("joint_quant", False) is not False:
             self._wrong("joint_quant", "only false is supported: each input has its own scale; set it to false")
-        if (mode := held.get("fakequant_precision_mode", "")) not in ("", "FORCE_FP32_QUANT", *PRECISION_MODES):
+        if (mode := content.get("fakequant_precision_mode", "")) not in ("", "FORCE_FP32_QUANT", *PRECISION_MODES):
             words = " or ".join(PRECISION_MODES)
             self._wrong("fakequant_precision_mode", f"expected {words}, or no such key, got {_shown(mode)}")
 
-    def _layer(self, held: Mapping[str, Any], where: str, offset: bool) -> LayerConfig:
-        self._known(held, where, LAYER)
+    def _layer(self, section: Mapping[str, Any], where: str, offset: bool) -> LayerConfig:
+        self._known(section, where, LAYER)
         weight = None
-        if "weight_quant_params" in held:
-            weight = self._weight(held["weight_quant_params"], f"{where}.weight_quant_params")
+        if "weight_quant_params" in section:
+            weight = self._weight(section["weight_quant_params"], f"{where}.weight_quant_params")
         return LayerConfig(
-            quant_enable=self._boolean(held, where, "quant_enable", default=True),
-            activation=self._activation(held, where, offset),
+            quant_enable=self._boolean(section, where, "quant_enable", default=True),
+            activation=self._activation(section, where, offset),
             weight=weight,
-            balance=self._exponent(held, where, "dmq_balancer_param", BALANCES),
+            balance=self._exponent(section, where, "dmq_balancer_param", BALANCES),
         )
 
-    def _tensors(self, held: Mapping[str, Any], offset: bool) -> tuple[TensorConfig, ...]:
-        given = held.get("tensor_quantize", [])
-        if not isinstance(given, list):
-            self._wrong("tensor_quantize", f"expected a list, got {_shown(given)}")
+    def _tensors(self, content: Mapping[str, Any], offset: bool) -> tuple[TensorConfig, ...]:
+        entries = content.get("tensor_quantize", [])
+        if not isinstance(entries, list):
+            self._wrong("tensor_quantize", f"expected a list, got {_shown(entries)}")
             return ()
         tensors = []
-        for number, entry in enumerate(given):
+        for number, entry in enumerate(entries):
             where = f"tensor_quantize[{number}]"
             if not isinstance(entry, _Object):
                 self._wrong(where, f"expected an object, got {_shown(entry)}")
@@ -195,51 +195,53 @@ class _Reader:
             )
         return tuple(tensors)
 
-    def _activation(self, held: Mapping[str, Any], where: str, offset: bool) -> ActivationParams:
+    def _activation(self, section: Mapping[str, Any], where: str, offset: bool) -> ActivationParams:
         where = f"{where}.activation_quant_params"
-        given = held.get("activation_quant_params", _Object(()))
-        if not isinstance(given, _Object):
-            self._wrong(where, f"expected an object, got {_shown(given)}")
+        params = section.get("activation_quant_params", _Object(()))
+        if not isinstance(params, _Object):
+            self._wrong(where, f"expected an object, got {_shown(params)}")
             return ActivationParams()
-        self._repeated(where, given)
-        self._bits(given, where)
-        algorithm = given.get("act_algo", ActivationParams().algorithm)
+        self._repeated(where, params)
+        self._bits(params, where)
+        algorithm = params.get("act_algo", ActivationParams().algorithm)
         asymmetric = (
-            offset if given.get("asymmetric") is None else self._boolean(given, where, "asymmetric", default=True)
+            offset if params.get("asymmetric") is None else self._boolean(params, where, "asymmetric", default=True)
         )
         if algorithm not in algorithms.names():
             self.problems.append(
                 f"{where}.act_algo: {registry.unknown('calibrator', str(algorithm), algorithms.names())}"
             )
             return ActivationParams(asymmetric=asymmetric)
-        options = {name: value for name, value in given.items() if name not in ("num_bits", "act_algo", "asymmetric")}
+        options = {name: value for name, value in params.items() if name not in ("num_bits", "act_algo", "asymmetric")}
         self._options(where, algorithms.activation_problems(algorithm, options))
-        known = algorithms.defaults(algorithm)
-        chosen = known | algorithms.typed(known, options)
-        return ActivationParams(algorithm=algorithm, asymmetric=asymmetric, options=chosen)
+        defaults = algorithms.defaults(algorithm)
+        parameters = defaults | algorithms.typed(defaults, options)
+        return ActivationParams(algorithm=algorithm, asymmetric=asymmetric, options=parameters)
 
-    def _weight(self, given: Any, where: str) -> WeightParams:
-        if not isinstance(given, _Object):
-            self._wrong(where, f"expected an object, got {_shown(given)}")
+    def _weight(self, section: Any, where: str) -> WeightParams:
+        if not isinstance(section, _Object):
+            self._wrong(where, f"expected an object, got {_shown(section)}")
             return WeightParams()
-        self._repeated(where, given)
-        self._bits(given, where)
-        algorithm = given.get("wts_algo", algorithms.ARQ)
-        wise = self._boolean(given, where, "channel_wise", default=True)
+        self._repeated(where, section)
+        self._bits(section, where)
+        algorithm = section.get("wts_algo", algorithms.ARQ)
+        wise = self._boolean(section, where, "channel_wise", default=True)
         if algorithm not in algorithms.WEIGHT_ALGORITHMS:
             options = ", ".join(algorithms.WEIGHT_ALGORITHMS)
             hint = _near(str(algorithm), algorithms.WEIGHT_ALGORITHMS) or ";"
             self._wrong(f"{where}.wts_algo", f"no algorithm named {_shown(algorithm)}{hint} available: {options}")
             return WeightParams(channel_wise=wise)
-        held = {name: value for name, value in given.items() if name not in ("num_bits", "wts_algo", "channel_wise")}
-        self._options(where, algorithms.weight_problems(algorithm, held))
-        known = algorithms.weight_defaults(algorithm)
-        chosen = known | algorithms.typed(known, held)
-        return WeightParams(algorithm=algorithm, channel_wise=wise, options=chosen)
+        params = {
+            name: value for name, value in section.items() if name not in ("num_bits", "wts_algo", "channel_wise")
+        }
+        self._options(where, algorithms.weight_problems(algorithm, params))
+        defaults = algorithms.weight_defaults(algorithm)
+        parameters = defaults | algorithms.typed(defaults, params)
+        return WeightParams(algorithm=algorithm, channel_wise=wise, options=parameters)
 
-    def _exponent(self, held: Mapping[str, Any], where: str, key: str, ends: tuple[float, float]) -> float | None:
+    def _exponent(self, section: Mapping[str, Any], where: str, key: str, ends: tuple[float, float]) -> float | None:
         """Of a balance; None where there is none."""
-        value = held.get(key)
+        value = section.get(key)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not ends[0] <= value <= ends[1]:
@@ -251,31 +253,31 @@ class _Reader:
         for name, what in problems:
             self._wrong(_join(where, name) if name else where, what)
 
-    def _bits(self, held: Mapping[str, Any], where: str) -> None:
-        bits = held.get("num_bits", BITS)
+    def _bits(self, section: Mapping[str, Any], where: str) -> None:
+        bits = section.get("num_bits", BITS)
         if bits != BITS or isinstance(bits, bool):
             self._wrong(f"{where}.num_bits", f"only {BITS} is supported, got {_shown(bits)}")
 
-    def _repeated(self, where: str, held: Any) -> None:
-        for name in getattr(held, "repeated", ()):
+    def _repeated(self, where: str, section: Any) -> None:
+        for name in getattr(section, "repeated", ()):
             self._wrong(_join(where, name), "stands there twice; keep one")
 
-    def _known(self, held: Mapping[str, Any], where: str, known: tuple[str, ...]) -> None:
-        self._repeated(where, held)
-        for name in held:
-            if name not in known:
-                hint = _near(name, known) or f"; there are: {', '.join(known)}"
+    def _known(self, section: Mapping[str, Any], where: str, names: tuple[str, ...]) -> None:
+        self._repeated(where, section)
+        for name in section:
+            if name not in names:
+                hint = _near(name, names) or f"; there are: {', '.join(names)}"
                 self._wrong(_join(where, name), f"unknown key{hint}")
 
-    def _boolean(self, held: Mapping[str, Any], where: str, key: str, *, default: bool) -> bool:
-        value = held.get(key, default)
+    def _boolean(self, section: Mapping[str, Any], where: str, key: str, *, default: bool) -> bool:
+        value = section.get(key, default)
         if not isinstance(value, bool):
             self._wrong(_join(where, key), f"expected true or false, got {_shown(value)}")
             return default
         return value
 
-    def _whole(self, held: Mapping[str, Any], where: str, key: str, *, least: int, default: int) -> int:
-        value = held.get(key, default)
+    def _whole(self, section: Mapping[str, Any], where: str, key: str, *, least: int, default: int) -> int:
+        value = section.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             self.problems.append(
                 f"{_join(where, key)}: expected a whole number of at least {least}, got {_shown(value)}"
@@ -283,8 +285,8 @@ class _Reader:
             return default
         return value
 
-    def _names(self, held: Mapping[str, Any], key: str) -> tuple[str, ...]:
-        value = held.get(key, [])
+    def _names(self, section: Mapping[str, Any], key: str) -> tuple[str, ...]:
+        value = section.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             self._wrong(key, f"expected a list of names, got {_shown(value)}")
             return ()

@@ -114,8 +114,8 @@ def _rule_problems(rules: Rules, operators: dict[str, str]) -> Iterator[str]:
     for kind in rules.types:
         if kind not in LAYERS:
             yield f"layer_type: {unknown(kind, LAYERS, 'type')}"
-    named = [(f"layer {name!r}", operators.get(name, ""), rule) for name, rule in rules.layers.items()]
-    for what, kind, rule in [*named, *((f"layer_type {kind!r}", kind, rule) for kind, rule in rules.types.items())]:
+    places = [(f"layer {name!r}", operators.get(name, ""), rule) for name, rule in rules.layers.items()]
+    for what, kind, rule in [*places, *((f"layer_type {kind!r}", kind, rule) for kind, rule in rules.types.items())]:
         if rule.balance is not None and kind == "AveragePool":
             yield f"{what}: dmq_balancer: a pool has no weight to balance; leave it out"
         wise = rule.weight is not None and rule.weight.channel_wise
@@ -143,36 +143,36 @@ def _nothing(found_layers: Iterable[FoundLayer], skipped: set[str]) -> str:
 def _tensors(graph: Graph, rules: Rules, enabled: set[str], kinds: dict[str, str]) -> Iterator[TensorConfig]:
     """The inputs to quantize beside those of the layers: where a layer that can only give int8 is read by a node
     that is not itself quantized there, and what the rules name."""
-    wanted = {(tensor.layer_name, tensor.input_index): tensor for tensor in rules.tensor_quantize}
-    asked: set[tuple[str, int]] = set()
+    requested = {(tensor.layer_name, tensor.input_index): tensor for tensor in rules.tensor_quantize}
+    places: set[tuple[str, int]] = set()
     small = _small_ends(graph, enabled)
     for node in graph.nodes:
         for index, _ in enumerate(node.input):
-            if (node.name, index) in wanted:
-                asked.add((node.name, index))
+            if (node.name, index) in requested:
+                places.add((node.name, index))
         gives = node.name in enabled and node.op_type in GIVE_INT8 and node.name not in small
-        if gives or _joins(node, kinds, asked):
+        if gives or _joins(node, kinds, places):
             for tensor in node.output[:1]:
-                asked.update(_readers(graph, tensor, enabled))
+                places.update(_readers(graph, tensor, enabled))
     for node in graph.nodes:
         for index, _ in enumerate(node.input):
-            if (node.name, index) in asked:
-                rule = wanted.get((node.name, index))
-                given = rule.activation if rule else None
-                params = given.params(rules.activation_offset) if given else rules.activation(node.name, node.op_type)
+            if (node.name, index) in places:
+                rule = requested.get((node.name, index))
+                own = rule.activation if rule else None
+                params = own.params(rules.activation_offset) if own else rules.activation(node.name, node.op_type)
                 yield TensorConfig(layer_name=node.name, input_index=index, activation=params)
     yield from (
         TensorConfig(layer_name=tensor.layer_name, input_index=tensor.input_index)
-        for place, tensor in wanted.items()
-        if place not in asked
+        for place, tensor in requested.items()
+        if place not in places
     )
 
 
-def _joins(node: Any, kinds: dict[str, str], asked: set[tuple[str, int]]) -> bool:
+def _joins(node: Any, kinds: dict[str, str], places: set[tuple[str, int]]) -> bool:
     """Whether a MaxPool or an Add computes in int8, all that it reads being quantized."""
     if kinds.get(node.name) != "tensor":
         return False
-    return all((node.name, index) in asked for index, name in enumerate(node.input) if name)
+    return all((node.name, index) in places for index, name in enumerate(node.input) if name)
 
 
 def _readers(graph: Graph, tensor: str, enabled: set[str]) -> Iterator[tuple[str, int]]:
@@ -201,7 +201,7 @@ def _small_ends(graph: Graph, enabled: set[str]) -> set[str]:
 
 def _for_caller(graph: Graph, node: Any) -> bool:
     """Whether only the caller reads what a node gives, as it is or clipped or in another shape."""
-    pending, passed = [node], set[str]()
+    pending, visited = [node], set[str]()
     while pending:
         tensor = pending.pop().output[0]
         readers = graph.readers(tensor)
@@ -209,8 +209,8 @@ def _for_caller(graph: Graph, node: Any) -> bool:
             return False
         if any(position < 0 or reader.op_type not in (*VIEWS, *FOLDED) for reader, position in readers):
             return False
-        pending += [reader for reader, _ in readers if reader.name not in passed]
-        passed.update(reader.name for reader, _ in readers)
+        pending += [reader for reader, _ in readers if reader.name not in visited]
+        visited.update(reader.name for reader, _ in readers)
     return True
 
 

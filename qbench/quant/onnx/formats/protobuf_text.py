@@ -36,8 +36,8 @@ def text(message: Any) -> str:
     """A message as text; floats with the fewest digits that give them back, names as they are."""
     from google.protobuf import text_format
 
-    written: str = text_format.MessageToString(message, as_utf8=True)
-    return written
+    lines: str = text_format.MessageToString(message, as_utf8=True)
+    return lines
 
 
 def empty(schema: Schema, message: str) -> Any:

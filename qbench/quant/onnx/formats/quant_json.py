@@ -35,7 +35,7 @@ def write(
 ) -> None:
     """Writes the document whole or not at all; ``files`` must be there already, in the same folder. ``record``: the
     scales that the models were made with, ``form``: of the model for ONNX Runtime, where there is one."""
-    held = {
+    content = {
         "version": VERSION,
         "files": {what: _file(path) for what, path in files.items()},
         "layers": list(_layers(graph, sites, record)),
@@ -44,26 +44,26 @@ def write(
         "form": form,
         "parity": dict(parity),
     }
-    write_text(json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False) + "\n", file)
+    write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", file)
 
 
 def read(file: Path) -> dict[str, Any]:
     """The document. Raises ``UsageError`` for a file that is none, or whose models were changed since."""
     try:
-        held = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UsageError(f"{file}: no such file; qbench onnx save writes it") from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{file}: not a .quant.json file ({error})") from error
-    if not isinstance(held, dict) or held.get("version") != VERSION or not isinstance(held.get("files"), dict):
+    if not isinstance(content, dict) or content.get("version") != VERSION or not isinstance(content.get("files"), dict):
         raise UsageError(f"{file}: not a .quant.json file of version {VERSION}; save the models again")
-    for what, known in held["files"].items():
-        model = file.with_name(str(known.get("name")))
+    for what, entry in content["files"].items():
+        model = file.with_name(str(entry.get("name")))
         if not model.is_file():
             raise UsageError(f"{file}: {what}: {model.name} is not beside it; save the models again")
-        if _file(model) != known:
+        if _file(model) != entry:
             raise UsageError(f"{file}: {what}: {model.name} is not the file that was saved with it; save again")
-    return held
+    return content
 
 
 def _layers(graph: Graph, sites: Sites, record: Record) -> Iterator[dict[str, Any]]:

@@ -87,13 +87,13 @@ class Rules:
 
     def activation(self, name: str, kind: str) -> ActivationParams:
         """Of the layer ``name`` of type ``kind``."""
-        chosen = next((rule.activation for rule in self._of(name, kind) if rule.activation), ActivationRule())
-        return chosen.params(self.activation_offset)
+        rule_for_layer = next((rule.activation for rule in self._of(name, kind) if rule.activation), ActivationRule())
+        return rule_for_layer.params(self.activation_offset)
 
     def weight(self, name: str, kind: str, *, channel_wise: bool) -> WeightParams:
         """Of the layer ``name`` of type ``kind``; ``channel_wise``: what the type is by default."""
-        chosen = next((rule.weight for rule in self._of(name, kind) if rule.weight), WeightRule())
-        return chosen.params(channel_wise)
+        rule_for_layer = next((rule.weight for rule in self._of(name, kind) if rule.weight), WeightRule())
+        return rule_for_layer.params(channel_wise)
 
     def exponent(self, name: str, kind: str) -> float | None:
         """Of the balance of the layer ``name`` of type ``kind``, where a rule has one."""

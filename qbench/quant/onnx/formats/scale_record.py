@@ -175,10 +175,10 @@ def _scales(value: Any) -> Scales:
 
 
 def _strangers(record: Record, sites: Sites) -> Iterator[str]:
-    known = {key for site in sites.activations for key in site.keys} | {site.layer for site in sites.weights}
+    keys = {key for site in sites.activations for key in site.keys} | {site.layer for site in sites.weights}
     for key in record:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
+        if key not in keys:
+            close = difflib.get_close_matches(key, keys, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "a record belongs to one model and configuration"
             yield f"{key!r}: nothing of that name is quantized in this model; {hint}"
 
@@ -195,9 +195,9 @@ def _missing(record: Record, graph: Graph, sites: Sites, batch_num: int) -> Iter
         count = len(record.get(site.layer, Scales()).scale_w)
         weight = graph.constant(site.tensor)
         assert weight is not None, site.tensor
-        wanted = 1 if site.axis is None else weight.shape[site.axis]
-        if count != wanted:
-            yield f"{site.layer!r}: {count} scale_w where its weight needs {wanted}; quantize the model again"
+        expected = 1 if site.axis is None else weight.shape[site.axis]
+        if count != expected:
+            yield f"{site.layer!r}: {count} scale_w where its weight needs {expected}; quantize the model again"
 
 
 def _refuse(name: str, problems: list[str]) -> None:

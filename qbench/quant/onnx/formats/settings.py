@@ -70,5 +70,5 @@ class Config:
     def exponents(self) -> dict[str, float]:
         """The exponent of each layer that is to be balanced."""
         enabled = {name: layer.balance for name, layer in self.layers.items() if layer.quant_enable}
-        held = {name: self.balance if own is None else own for name, own in enabled.items()}
-        return {name: exponent for name, exponent in held.items() if exponent is not None}
+        balances = {name: self.balance if own is None else own for name, own in enabled.items()}
+        return {name: exponent for name, exponent in balances.items() if exponent is not None}

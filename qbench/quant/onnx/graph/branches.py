@@ -14,9 +14,9 @@ def take(graph: Graph) -> int:
     """Puts the nodes of the branch that runs in the place of each top-level If whose condition follows from constants
     and from the declared sizes of the inputs, and of each that comes to the top level by that; how many."""
     count = 0
-    while chosen := _chosen(graph):
-        _replace(graph, chosen)
-        count += len(chosen)
+    while branches := _chosen(graph):
+        _replace(graph, branches)
+        count += len(branches)
     if count:
         names.give(graph)
     return count
@@ -48,14 +48,14 @@ def _chosen(graph: Graph) -> dict[int, Any]:
     if not places:
         return {}
     values = known_values.values(graph, [node.input[0] for node in places.values()])
-    chosen = {}
+    branches = {}
     for i, node in places.items():
         condition = values.get(node.input[0])
         if condition is not None and condition.is_whole and condition.values.size == 1:
             branch = attribute(node, "then_branch" if condition.values.reshape(()) else "else_branch")
             if _plain(branch):
-                chosen[i] = branch
-    return chosen
+                branches[i] = branch
+    return branches
 
 
 def _plain(branch: Any) -> bool:
@@ -64,10 +64,10 @@ def _plain(branch: Any) -> bool:
     return not branch.sparse_initializer and kinds <= {None, "tensor_type"}
 
 
-def _replace(graph: Graph, chosen: Mapping[int, Any]) -> None:
+def _replace(graph: Graph, branch_of: Mapping[int, Any]) -> None:
     body = graph.model.graph
     nodes = [_copy(node) for node in body.node]
-    branches = {i: _copy(branch) for i, branch in chosen.items()}
+    branches = {i: _copy(branch) for i, branch in branch_of.items()}
     del body.node[:]
     body.node.extend(node for i, node in enumerate(nodes) if i not in branches)
     graph.reindex()  # the names within the Ifs are free now
@@ -99,8 +99,10 @@ def _inlined(graph: Graph, node: Any, branch: Any) -> Iterator[Any]:
     yield from branch.node
     for inner, outer in zip(branch.output, node.output, strict=False):
         if outer:
-            given = renamed.get(inner.name, inner.name)
-            yield helper.make_node("Identity", [given], [outer], name=graph.fresh(f"{node.name or 'If'}_{outer}"))
+            name_outside = renamed.get(inner.name, inner.name)
+            yield helper.make_node(
+                "Identity", [name_outside], [outer], name=graph.fresh(f"{node.name or 'If'}_{outer}")
+            )
 
 
 def _copy(message: Any) -> Any:

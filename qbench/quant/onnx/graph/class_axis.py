@@ -37,9 +37,9 @@ def usual_axis(rank: int) -> int:
     return 2 if rank == 3 else 1
 
 
-def _axis(graph: Graph, tensor: str, rank: int, left: int) -> int | None:
+def _axis(graph: Graph, tensor: str, rank: int, steps: int) -> int | None:
     node = graph.maker(tensor)
-    if node is None or not left:
+    if node is None or not steps:
         return None
     if node.op_type in _NORMALIZES:
         return int(attribute(node, "axis", -1 if graph.opset >= 13 else 1)) % rank
@@ -47,26 +47,26 @@ def _axis(graph: Graph, tensor: str, rank: int, left: int) -> int | None:
         return rank - 1 if node.op_type in _LAST else 1
     if node.op_type == "Transpose":
         order = list(attribute(node, "perm", range(rank)[::-1]))
-        before = _axis(graph, node.input[0], rank, left - 1)
+        before = _axis(graph, node.input[0], rank, steps - 1)
         return None if before is None or sorted(order) != list(range(rank)) else order.index(before)
     if node.op_type in ("Reshape", "Squeeze", "Unsqueeze", "Flatten"):
-        return _reshaped(graph, node, rank, left)
+        return _reshaped(graph, node, rank, steps)
     if node.op_type in _SAME_PLACE:
         computed = (name for name in node.input if name and graph.maker(name) is not None)
-        return next((axis for name in computed if (axis := _axis(graph, name, rank, left - 1)) is not None), None)
+        return next((axis for name in computed if (axis := _axis(graph, name, rank, steps - 1)) is not None), None)
     return None
 
 
-def _reshaped(graph: Graph, node: Any, rank: int, left: int) -> int | None:
+def _reshaped(graph: Graph, node: Any, rank: int, steps: int) -> int | None:
     """The axis behind a change of shape, where it kept its size at its place from the front or from the end."""
     before, after = graph.shape(node.input[0]), graph.shape(node.output[0])
     if before is None or after is None or len(after) != rank:
         return None
-    axis = _axis(graph, node.input[0], len(before), left - 1)
+    axis = _axis(graph, node.input[0], len(before), steps - 1)
     if axis is None or not isinstance(before[axis], int):
         return None
     from_end = axis - len(before)
     if from_end >= -rank and after[from_end] == before[axis] and (from_end == -1 or len(before) == rank):
         return from_end + rank
-    kept = axis < rank and before[: axis + 1] == after[: axis + 1]
-    return axis if kept or (axis == 1 < rank and after[1] == before[1]) else None
+    unchanged = axis < rank and before[: axis + 1] == after[: axis + 1]
+    return axis if unchanged or (axis == 1 < rank and after[1] == before[1]) else None

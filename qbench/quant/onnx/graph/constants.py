@@ -55,10 +55,10 @@ def compute(graph: Graph) -> None:
 
 def _unlist(graph: Graph) -> None:
     """Initializers among the inputs are defaults that a caller may override: from here on they are constants."""
-    held = {tensor.name for tensor in graph.model.graph.initializer}
-    kept = [value for value in graph.model.graph.input if value.name not in held]
+    initializers = {tensor.name for tensor in graph.model.graph.initializer}
+    inputs = [value for value in graph.model.graph.input if value.name not in initializers]
     del graph.model.graph.input[:]
-    graph.model.graph.input.extend(kept)
+    graph.model.graph.input.extend(inputs)
 
 
 def _constants(graph: Graph) -> None:
@@ -72,11 +72,11 @@ def _read_constant(node: Any) -> Array | None:
     """The value of a Constant; None for strings and sparse tensors."""
     from onnx import TensorProto, numpy_helper
 
-    held = node.attribute[0]
-    if held.name == "value":
-        return None if held.t.data_type == TensorProto.STRING else np.asarray(numpy_helper.to_array(held.t))
+    value = node.attribute[0]
+    if value.name == "value":
+        return None if value.t.data_type == TensorProto.STRING else np.asarray(numpy_helper.to_array(value.t))
     kinds = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
-    return np.asarray(attribute(node, held.name), kinds[held.name]) if held.name in kinds else None
+    return np.asarray(attribute(node, value.name), kinds[value.name]) if value.name in kinds else None
 
 
 def _identities(graph: Graph) -> None:
@@ -112,16 +112,16 @@ def _computed(graph: Graph) -> None:
     """What only constants lead to is computed now, by onnx's reference evaluator: weights (Transpose(W), weight
     normalization) of any size, everything else where it is small."""
     values: dict[str, Array] = {}
-    left = BUDGET + 4 * sum(math.prod(tensor.dims) for tensor in graph.model.graph.initializer)
+    budget = BUDGET + 4 * sum(math.prod(tensor.dims) for tensor in graph.model.graph.initializer)
     for node in graph.nodes:
         if node.op_type in FOLDABLE and node.domain in STANDARD and len(node.output) == 1:
             inputs = [values[name] if name in values else graph.constant(name) for name in map(str, node.input) if name]
             if all(value is not None for value in inputs):
-                results = computed(graph, node, inputs, left)
-                left -= sum(value.size for value in results.values())
+                results = computed(graph, node, inputs, budget)
+                budget -= sum(value.size for value in results.values())
                 values |= results
-    needed = {name: value for name, value in values.items() if _worth(graph, name, value, values)}
-    graph.make_constant({name: value for name, value in needed.items() if not graph.is_output(name)})
+    useful = {name: value for name, value in values.items() if _worth(graph, name, value, values)}
+    graph.make_constant({name: value for name, value in useful.items() if not graph.is_output(name)})
 
 
 def _worth(graph: Graph, name: str, value: Array, values: Collection[str]) -> bool:
@@ -170,10 +170,10 @@ def _fits(model: Any, feed: Mapping[str, Array | None], most: int) -> bool:
         inferred = onnx.shape_inference.infer_shapes(copied, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
         return False
-    held = inferred.graph.output[0].type.tensor_type
-    dims = [tensor_proto.size(dim) for dim in held.shape.dim]
+    tensor_type = inferred.graph.output[0].type.tensor_type
+    dims = [tensor_proto.size(dim) for dim in tensor_type.shape.dim]
     sizes = [dim for dim in dims if isinstance(dim, int)]
-    return held.HasField("shape") and len(sizes) == len(dims) and math.prod(sizes) <= most
+    return tensor_type.HasField("shape") and len(sizes) == len(dims) and math.prod(sizes) <= most
 
 
 def _unshare(graph: Graph) -> None:

@@ -133,17 +133,17 @@ def random_inputs(graph: Graph) -> Iterator[dict[str, Array]]:
     or number of dimensions is not known, or of strings."""
     shapes = {name: graph.shape(name) for name in graph.inputs}
     kinds = {name: graph.element_type(name) for name in graph.inputs}
-    known = all(shape is not None and kinds[name] is not None for name, shape in shapes.items())
-    if not known or any(kind.kind not in "fiub" for kind in kinds.values()):
+    complete = all(shape is not None and kinds[name] is not None for name, shape in shapes.items())
+    if not complete or any(kind.kind not in "fiub" for kind in kinds.values()):
         return
     batch = {shape[0] for shape in shapes.values() if shape and isinstance(shape[0], str)}
     rng = np.random.default_rng(0)
-    tried = set()
+    positions = set()
     for size, second in itertools.product(SIZES, (False, True)):
         sized = {name: _sized(shape or (), size, batch, second) for name, shape in shapes.items()}
         size_bytes = sum(math.prod(shape) * kinds[name].itemsize for name, shape in sized.items())
-        if tuple(sized.values()) not in tried and size_bytes <= LARGEST_INPUTS:
-            tried.add(tuple(sized.values()))
+        if tuple(sized.values()) not in positions and size_bytes <= LARGEST_INPUTS:
+            positions.add(tuple(sized.values()))
             yield {name: _random(rng, kinds[name], shape) for name, shape in sized.items()}
 
 

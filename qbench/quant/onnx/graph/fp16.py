@@ -121,13 +121,13 @@ def _widen_tensor(tensor: Any) -> None:
 def rename(body: Any, names: dict[str, str]) -> None:
     """Tensors get new names wherever nodes make or read them, in subgraphs too where these mean the outer one."""
     for node in body.node:
-        for held in (node.input, node.output):
-            for i, name in enumerate(held):
-                held[i] = names.get(name, name)
+        for slots in (node.input, node.output):
+            for i, name in enumerate(slots):
+                slots[i] = names.get(name, name)
         for _, inner in subgraphs(node):
             own = {name for part in inner.node for name in part.output} | {value.name for value in inner.input}
             own |= {tensor.name for tensor in inner.initializer}
-            passed = {name: wide for name, wide in names.items() if name not in own}
-            rename(inner, passed)
+            captured = {name: wide for name, wide in names.items() if name not in own}
+            rename(inner, captured)
             for value in inner.output:
-                value.name = passed.get(value.name, value.name)
+                value.name = captured.get(value.name, value.name)

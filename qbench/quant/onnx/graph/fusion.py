@@ -35,13 +35,13 @@ def fuse(graph: Graph, skip: Collection[str] = ()) -> tuple[Fused, ...]:
     """Fuses in place; layers (and nodes behind them) named in ``skip`` stay as they are."""
     fused = []
     with graph.editing() as nodes:
-        gone: set[str] = set()
+        removed: set[str] = set()
         for node in nodes:
             if node.op_type in LAYERS and node.domain in STANDARD and node.name not in skip:
-                taken = _into(graph, node, skip)
-                gone.update(taken)
-                fused += [Fused(layer=node.name, nodes=taken)] if taken else []
-        nodes[:] = [node for node in nodes if node.name not in gone]
+                members = _into(graph, node, skip)
+                removed.update(members)
+                fused += [Fused(layer=node.name, nodes=members)] if members else []
+        nodes[:] = [node for node in nodes if node.name not in removed]
     graph.drop_unused()
     return tuple(fused)
 
@@ -49,12 +49,12 @@ def fuse(graph: Graph, skip: Collection[str] = ()) -> tuple[Fused, ...]:
 def _into(graph: Graph, node: Any, skip: Collection[str]) -> tuple[str, ...]:
     """A layer takes in what follows it, one node after the other; their names. They stay in the graph until all layers
     are done."""
-    taken: list[str] = []
+    names: list[str] = []
     while (follower := _follower(graph, node)) is not None and follower.name not in skip:
         if not _take_in(graph, node, follower):
             break
-        taken.append(follower.name)
-    return tuple(taken)
+        names.append(follower.name)
+    return tuple(names)
 
 
 def _follower(graph: Graph, node: Any) -> Any | None:
@@ -79,9 +79,9 @@ def _take_in(graph: Graph, node: Any, follower: Any) -> bool:
     fused_bias = ((0.0 if bias is None else bias.astype(np.float64)) * a + c).astype(np.float32)
     if not _equal(graph, node, follower, fused_weight, fused_bias):
         return False
-    wanted = [node.input[0], graph.own_constant(node, 1, fused_weight), graph.own_constant(node, 2, fused_bias)]
+    inputs = [node.input[0], graph.own_constant(node, 1, fused_weight), graph.own_constant(node, 2, fused_bias)]
     del node.input[:]
-    node.input.extend(wanted)
+    node.input.extend(inputs)
     node.output[0] = follower.output[0]
     return True
 
@@ -115,8 +115,8 @@ def _scaling(graph: Graph, node: Any, follower: Any, channels: int) -> tuple[Arr
     position = 1 if follower.input[0] == node.output[0] else 0
     if position == 0 and follower.op_type in ("Sub", "Div"):
         return None
-    held = graph.constant(follower.input[position])
-    value = None if held is None else _per_channel(node, graph, held, channels)
+    factor = graph.constant(follower.input[position])
+    value = None if factor is None else _per_channel(node, graph, factor, channels)
     if value is None:
         return None
     ones, zero = np.ones(channels), np.zeros(channels)
@@ -129,10 +129,10 @@ def _batch_norm(graph: Graph, node: Any) -> tuple[Array, Array] | None:
     """y = scale (x - mean) / sqrt(var + epsilon) + shift, in inference."""
     if attribute(node, "training_mode", 0) or len([name for name in node.output if name]) > 1:
         return None
-    held = [graph.constant(name) for name in node.input[1:5]]
-    if any(value is None for value in held):
+    arrays = [graph.constant(name) for name in node.input[1:5]]
+    if any(value is None for value in arrays):
         return None
-    scale, shift, mean, variance = (np.asarray(value, np.float64) for value in held)
+    scale, shift, mean, variance = (np.asarray(value, np.float64) for value in arrays)
     with np.errstate(all="ignore"):
         a = scale / np.sqrt(variance + attribute(node, "epsilon", 1e-5))
         c = shift - mean * a
@@ -147,10 +147,10 @@ def _per_channel(node: Any, graph: Graph, value: Array, channels: int) -> Array 
     if value.dtype != np.float32 or value.ndim > rank:
         return None
     full = value.reshape([1] * (rank - value.ndim) + list(value.shape))
-    wanted = [channels if axis == 1 else 1 for axis in range(rank)]
-    if any(size not in (1, most) for size, most in zip(full.shape, wanted, strict=True)):
+    expected = [channels if axis == 1 else 1 for axis in range(rank)]
+    if any(size not in (1, most) for size, most in zip(full.shape, expected, strict=True)):
         return None
-    return np.broadcast_to(full, wanted).reshape(channels).astype(np.float64)
+    return np.broadcast_to(full, expected).reshape(channels).astype(np.float64)
 
 
 def _equal(graph: Graph, node: Any, follower: Any, weight: Array, bias: Array) -> bool:
@@ -160,8 +160,8 @@ def _equal(graph: Graph, node: Any, follower: Any, weight: Array, bias: Array) -
         return False
     inputs = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     names = {name for part in (node, follower) for name in part.input if name} - {node.input[0], node.output[0]}
-    held = {name: graph.constant(name) for name in sorted(names)}
-    apart = _piece(graph, [node, follower], held, inputs)
+    constants = {name: graph.constant(name) for name in sorted(names)}
+    apart = _piece(graph, [node, follower], constants, inputs)
     fused = type(node)()
     fused.CopyFrom(node)
     del fused.input[:]

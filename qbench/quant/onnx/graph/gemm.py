@@ -52,6 +52,6 @@ def _bias(graph: Graph, node: Any) -> None:
 
 
 def _drop(node: Any, *names: str) -> None:
-    kept = [attr for attr in node.attribute if attr.name not in names]
+    attributes = [attr for attr in node.attribute if attr.name not in names]
     del node.attribute[:]
-    node.attribute.extend(kept)
+    node.attribute.extend(attributes)

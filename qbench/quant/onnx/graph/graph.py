@@ -135,8 +135,8 @@ class Graph:
         while (maker := self._makers.get(tensor)) is not None and maker.op_type == "Identity":
             tensor = maker.input[0]
         if maker is not None:
-            held = [attr for attr in maker.attribute if attr.name == "value"] if maker.op_type == "Constant" else []
-            return tensor_proto.value(held[0].t) if held else None
+            values = [attr for attr in maker.attribute if attr.name == "value"] if maker.op_type == "Constant" else []
+            return tensor_proto.value(values[0].t) if values else None
         if tensor not in self._initializers:
             return None
         return tensor_proto.value(self._initializers[tensor])
@@ -172,14 +172,14 @@ class Graph:
         if name in self._initializers and len(self.readers(name)) <= 1 and not self.is_output(name):
             self.set_constant(name, value)
             return str(name)
-        wanted = name or f"{node.name}.{'weight' if position == 1 else 'bias'}"
-        return self.add_constant(wanted, value)
+        own_name = name or f"{node.name}.{'weight' if position == 1 else 'bias'}"
+        return self.add_constant(own_name, value)
 
-    def fresh(self, wanted: str) -> str:
-        """``wanted``, or it with a number behind: a name that no tensor and no node has; it is taken from now on."""
-        name, number = wanted, 1
+    def fresh(self, base: str) -> str:
+        """``base``, or it with a number behind: a name that no tensor and no node has; it is taken from now on."""
+        name, number = base, 1
         while name in self._names:
-            name, number = f"{wanted}_{number}", number + 1
+            name, number = f"{base}_{number}", number + 1
         self._names.add(name)
         return name
 
@@ -197,19 +197,19 @@ class Graph:
 
     def drop_unused(self) -> None:
         """Removes nodes and initializers that lead to no output."""
-        wanted, kept = set(self.outputs), []
+        needed_tensors, used_nodes = set(self.outputs), []
         for node in reversed(self.model.graph.node):
-            if wanted.intersection(node.output):
-                kept.append(node)
-                wanted.update(node.input, captured(node))
+            if needed_tensors.intersection(node.output):
+                used_nodes.append(node)
+                needed_tensors.update(node.input, captured(node))
         with self.editing() as nodes:
-            nodes[:] = kept[::-1]
-        held, inputs = self.model.graph.initializer, self.model.graph.input
+            nodes[:] = used_nodes[::-1]
+        initializers, inputs = self.model.graph.initializer, self.model.graph.input
         for i in reversed([i for i, value in enumerate(inputs) if value.name in self._initializers]):
-            if inputs[i].name not in wanted:
+            if inputs[i].name not in needed_tensors:
                 del inputs[i]
-        for i in reversed([i for i, value in enumerate(held) if value.name not in wanted]):
-            del held[i]
+        for i in reversed([i for i, value in enumerate(initializers) if value.name not in needed_tensors]):
+            del initializers[i]
         self._index()
 
     def copy(self) -> Graph:
@@ -220,8 +220,8 @@ class Graph:
 
     def byte_size(self) -> int:
         """The size of the file; for large ones that of the initializers alone (counting serializes the model)."""
-        held = sum(tensor_proto.byte_size(tensor) for tensor in self.model.graph.initializer)
-        return held if held > LARGEST_FILE // 2 else int(self.model.ByteSize())
+        weights = sum(tensor_proto.byte_size(tensor) for tensor in self.model.graph.initializer)
+        return weights if weights > LARGEST_FILE // 2 else int(self.model.ByteSize())
 
     def save(self, file: Path) -> None:
         """Writes the file whole or not at all, mode 0640; above 2 GB its weights lie beside it, in a file that is named
@@ -275,8 +275,8 @@ def captured(node: Any) -> set[str]:
         for graph in [attr.g] if attr.HasField("g") else list(attr.graphs):
             own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
             own |= {name for inner in graph.node for name in inner.output}
-            read = {name for inner in graph.node for name in (*inner.input, *captured(inner)) if name}
-            names |= (read | {value.name for value in graph.output}) - own
+            inputs = {name for inner in graph.node for name in (*inner.input, *captured(inner)) if name}
+            names |= (inputs | {value.name for value in graph.output}) - own
     return names
 
 
@@ -292,25 +292,25 @@ def inner_names(node: Any) -> Iterator[str]:
 
 def _sorted(nodes: Iterable[Any]) -> list[Any]:
     """The nodes so that each stands behind those it reads from, otherwise in the order they had."""
-    given = list(nodes)
-    makers = {name: i for i, node in enumerate(given) for name in node.output if name}
-    needs = [{makers[name] for name in (*node.input, *captured(node)) if name in makers} for node in given]
-    readers: list[list[int]] = [[] for _ in given]
-    for i, needed in enumerate(needs):
-        for maker in needed:
+    in_file = list(nodes)
+    makers = {name: i for i, node in enumerate(in_file) for name in node.output if name}
+    needs = [{makers[name] for name in (*node.input, *captured(node)) if name in makers} for node in in_file]
+    readers: list[list[int]] = [[] for _ in in_file]
+    for i, sources in enumerate(needs):
+        for maker in sources:
             readers[maker].append(i)
-    missing = [len(needed) for needed in needs]
+    missing = [len(sources) for sources in needs]
     ready = [i for i, count in enumerate(missing) if not count]
     ordered: list[Any] = []
     while ready:
         i = heapq.heappop(ready)
-        ordered.append(given[i])
+        ordered.append(in_file[i])
         for reader in readers[i]:
             missing[reader] -= 1
             if not missing[reader]:
                 heapq.heappush(ready, reader)
-    if len(ordered) < len(given):
-        late = next(node for node, count in zip(given, missing, strict=True) if count)
+    if len(ordered) < len(in_file):
+        late = next(node for node, count in zip(in_file, missing, strict=True) if count)
         raise ModelError(f"the graph has a cycle through {late.name or late.op_type}")
     return ordered
 

@@ -39,22 +39,22 @@ class Known:
         return bool(self.mask.all())
 
 
-def values(graph: Graph, wanted: Iterable[str]) -> dict[str, Known]:
-    """What is known of the tensors ``wanted`` and of those that they are computed from."""
-    needed = ancestors(graph, wanted)
-    steps = [node for node in graph.nodes if len(node.output) == 1 and node.output[0] in needed]
+def values(graph: Graph, names: Iterable[str]) -> dict[str, Known]:
+    """What is known of the tensors ``names`` and of those that they are computed from."""
+    sources = ancestors(graph, names)
+    steps = [node for node in graph.nodes if len(node.output) == 1 and node.output[0] in sources]
     measured = _with_shapes(graph) if any(node.op_type in SIZES for node in steps) else graph
-    known: dict[str, Known] = {}
-    for name in [*wanted, *(name for node in steps for name in node.input)]:
-        held = None if name in known else _constant(graph, name)
-        if held is not None:
-            known[name] = held
+    results: dict[str, Known] = {}
+    for name in [*names, *(name for node in steps for name in node.input)]:
+        constant = None if name in results else _constant(graph, name)
+        if constant is not None:
+            results[name] = constant
     for node in steps:
         if node.domain in STANDARD:
-            computed = _sizes(measured, node) if node.op_type in SIZES else _computed(graph, node, known)
+            computed = _sizes(measured, node) if node.op_type in SIZES else _computed(graph, node, results)
             if computed is not None:
-                known[node.output[0]] = computed
-    return known
+                results[node.output[0]] = computed
+    return results
 
 
 def _constant(graph: Graph, name: str) -> Known | None:
@@ -107,21 +107,21 @@ def _sizes(graph: Graph, node: Any) -> Known | None:
     return Known(values=sizes[part], mask=mask[part])
 
 
-def _computed(graph: Graph, node: Any, known: dict[str, Known]) -> Known | None:
+def _computed(graph: Graph, node: Any, values_so_far: dict[str, Known]) -> Known | None:
     """What a node gives for inputs that are known, for those of ``_MOVING`` also where a part of them is."""
-    inputs = [known.get(name) for name in node.input if name]
-    given = [value for value in inputs if value is not None]
-    if len(given) < len(inputs) or node.op_type not in constants.FOLDABLE:
+    inputs = [values_so_far.get(name) for name in node.input if name]
+    arrays = [value for value in inputs if value is not None]
+    if len(arrays) < len(inputs) or node.op_type not in constants.FOLDABLE:
         return None
-    result = _run(graph, node, [value.values for value in given])
-    if result is None or all(value.is_whole for value in given):
+    result = _run(graph, node, [value.values for value in arrays])
+    if result is None or all(value.is_whole for value in arrays):
         return None if result is None else Known.whole(result)
-    moved = len(given) if node.op_type == "Concat" else 1
-    if node.op_type not in _MOVING or not all(value.is_whole for value in given[moved:]):
+    moved = len(arrays) if node.op_type == "Concat" else 1
+    if node.op_type not in _MOVING or not all(value.is_whole for value in arrays[moved:]):
         return None
     if node.op_type == "Cast":
-        return Known(values=result, mask=given[0].mask)
-    mask = _run(graph, node, [*(value.mask for value in given[:moved]), *(value.values for value in given[moved:])])
+        return Known(values=result, mask=arrays[0].mask)
+    mask = _run(graph, node, [*(value.mask for value in arrays[:moved]), *(value.values for value in arrays[moved:])])
     return None if mask is None else Known(values=result, mask=mask)
 
 

@@ -133,9 +133,9 @@ def _weight(graph: Graph, node: Any) -> str | None:
 
 
 def _gemm(node: Any) -> str | None:
-    wanted = {"transA": 0, "alpha": 1.0, "beta": 1.0}
-    has = {name: attribute(node, name, default) for name, default in wanted.items()}
-    wrong = [f"{name} = {value:g}" for name, value in has.items() if value != wanted[name]]
+    defaults = {"transA": 0, "alpha": 1.0, "beta": 1.0}
+    has = {name: attribute(node, name, default) for name, default in defaults.items()}
+    wrong = [f"{name} = {value:g}" for name, value in has.items() if value != defaults[name]]
     return f"{', '.join(wrong)}: only transA = 0, alpha = beta = 1 is quantized" if wrong else None
 
 

@@ -18,8 +18,8 @@ def fit_format(graph: Graph) -> None:
     their newest, which a runtime of the same age may not take."""
     import onnx
 
-    needed = onnx.helper.find_min_ir_version_for(list(graph.model.opset_import), ignore_unknown=True)
-    graph.model.ir_version = max(min(graph.model.ir_version, max(needed, TYPES_IR)), LEAST_IR)
+    version = onnx.helper.find_min_ir_version_for(list(graph.model.opset_import), ignore_unknown=True)
+    graph.model.ir_version = max(min(graph.model.ir_version, max(version, TYPES_IR)), LEAST_IR)
 
 
 def raise_to_least(graph: Graph, where: object) -> None:

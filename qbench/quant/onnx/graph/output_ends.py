@@ -20,8 +20,8 @@ def give_readers(graph: Graph) -> None:
     names that output, as it names other readers of a tensor. Outputs keep their names and values."""
     import onnx
 
-    wanted = [name for name in dict.fromkeys(graph.outputs) if from_layer(graph, name)]
-    inner = {name: graph.fresh(f"{name}_inner") for name in wanted}
+    names = [name for name in dict.fromkeys(graph.outputs) if from_layer(graph, name)]
+    inner = {name: graph.fresh(f"{name}_inner") for name in names}
     if not inner:
         return
     with graph.editing() as nodes:

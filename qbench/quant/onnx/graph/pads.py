@@ -40,13 +40,13 @@ def _zeros(graph: Graph, pad: Any, rank: int) -> list[int] | None:
     else."""
     if pad.op_type != "Pad" or pad.domain not in STANDARD or attribute(pad, "mode", b"constant") != b"constant":
         return None
-    given = [graph.constant(name) if name else None for name in pad.input]
-    pads, value, axes = (given[i] if i < len(given) else None for i in (1, 2, 3))
-    computed = any(name and given[i] is None for i, name in enumerate(pad.input) if i)
+    constants = [graph.constant(name) if name else None for name in pad.input]
+    pads, value, axes = (constants[i] if i < len(constants) else None for i in (1, 2, 3))
+    computed = any(name and constants[i] is None for i, name in enumerate(pad.input) if i)
     if computed or pads is None or (value is not None and value.size and np.any(value != 0)):
         return None
-    wanted = 2 * (rank if axes is None else axes.size)
-    if pads.size != wanted or (axes is not None and np.any((axes < -rank) | (axes >= rank))):
+    length = 2 * (rank if axes is None else axes.size)
+    if pads.size != length or (axes is not None and np.any((axes < -rank) | (axes >= rank))):
         return None
     if np.any(pads > LARGEST):  # more than a convolution can hold beside its own
         return None
@@ -60,6 +60,6 @@ def _zeros(graph: Graph, pad: Any, rank: int) -> list[int] | None:
 def _set_pads(node: Any, pads: list[int]) -> None:
     import onnx
 
-    kept = [attr for attr in node.attribute if attr.name != "pads"]
+    attributes = [attr for attr in node.attribute if attr.name != "pads"]
     del node.attribute[:]
-    node.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
+    node.attribute.extend([*attributes, onnx.helper.make_attribute("pads", pads)])

@@ -81,10 +81,10 @@ def infer_shapes(graph: Graph) -> None:
     import onnx
 
     outputs = {name for node in graph.nodes for name in node.output}
-    kept = [value for value in graph.model.graph.value_info if value.name in outputs]
-    for known in (kept, []):  # what a file tells of its tensors may contradict its nodes
+    outputs_only = [value for value in graph.model.graph.value_info if value.name in outputs]
+    for declarations in (outputs_only, []):  # what a file tells of its tensors may contradict its nodes
         del graph.model.graph.value_info[:]
-        graph.model.graph.value_info.extend(known)
+        graph.model.graph.value_info.extend(declarations)
         try:
             inferred = onnx.shape_inference.infer_shapes(skeleton(graph), data_prop=True)
         except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
@@ -109,10 +109,10 @@ def _refuse_quantized(graph: Graph, file: Path) -> None:
         raise ModelError(f"{file}: {reason}; give the float model it was made from")
 
 
-def _known(graph: Graph, wanted: Collection[str]) -> None:
+def _known(graph: Graph, names: Collection[str]) -> None:
     """Raises ``UsageError`` for names that no node has."""
     existing = [layer.name for layer in layers(graph)]
-    for name in wanted:
+    for name in names:
         if name not in existing:
             close = difflib.get_close_matches(name, existing, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(existing)[:200]}"

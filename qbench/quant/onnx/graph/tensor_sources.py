@@ -9,10 +9,10 @@ from qbench.quant.onnx.graph.graph import Graph, captured
 SIZES = ("Shape", "Size")  # operators to which the values that they read are all the same
 
 
-def ancestors(graph: Graph, wanted: Iterable[str], *, behind_sizes: bool = False) -> set[str]:
-    """The tensors ``wanted`` and all that their values are computed from; what only its sizes matter of, and what that
+def ancestors(graph: Graph, tensors: Iterable[str], *, behind_sizes: bool = False) -> set[str]:
+    """The tensors ``tensors`` and all that their values are computed from; what only its sizes matter of, and what that
     is computed from, where asked for."""
-    pending, names = list(wanted), set[str]()
+    pending, names = list(tensors), set[str]()
     while pending:
         name = pending.pop()
         maker = None if name in names else graph.maker(name)

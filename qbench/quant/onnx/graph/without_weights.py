@@ -37,9 +37,9 @@ def put_back(graph: Graph, without: Any) -> None:
     del whole.opset_import[:]
     whole.opset_import.extend(without.opset_import)
     for field in ("node", "value_info"):
-        held = getattr(whole.graph, field)
-        del held[:]
-        held.extend(getattr(without.graph, field))
+        tensors = getattr(whole.graph, field)
+        del tensors[:]
+        tensors.extend(getattr(without.graph, field))
     for i in reversed([i for i, tensor in enumerate(whole.graph.initializer) if not _large(tensor)]):
         del whole.graph.initializer[i]
     whole.graph.initializer.extend(without.graph.initializer)

@@ -50,13 +50,13 @@ class Options:
 
     def __post_init__(self) -> None:
         high, low = self.beta_range
-        wanted = {
+        conditions = {
             "num_iteration": (self.num_iteration >= 1, "a number of steps above 0"),
             "reg_param": (0 < self.reg_param < np.inf, "a number above 0"),
             "beta_range": (np.inf > high >= low > 1, "two numbers that fall and stay above 1"),
             "warm_start": (0 <= self.warm_start < 1, "a share from 0 to below 1"),
         }
-        for name, (right, what) in wanted.items():
+        for name, (right, what) in conditions.items():
             if not right:
                 raise ValueError(f"{name}: expected {what}, got {getattr(self, name)}")
 
@@ -87,22 +87,22 @@ def rounded(
         assert weight is not None, site.tensor
         scales = np.broadcast_to(spread(record[site.layer].scale_w, site.axis, weight.ndim), weight.shape)
         exact = samples.rows(site.layer)
-        held = record.get(keys.get((site.layer, 0), ""))
+        scales_in = record.get(keys.get((site.layer, 0), ""))
         inputs = exact
-        if held is not None and held.scale_d is not None:
-            inputs = fake_quantize(exact, held.scale_d, held.offset_d or 0)
+        if scales_in is not None and scales_in.scale_d is not None:
+            inputs = fake_quantize(exact, scales_in.scale_d, scales_in.offset_d or 0)
         q, share = choose(
             arrange(node, weight), arrange(node, scales), exact, inputs, options(site.params.options), seed=number
         )
-        chosen = restore(node, q, weight.shape).astype(np.float32) * scales
-        changed.set_constant(site.tensor, chosen.astype(weight.dtype))
+        weights = restore(node, q, weight.shape).astype(np.float32) * scales
+        changed.set_constant(site.tensor, weights.astype(weight.dtype))
         progress(site.layer, share)
     return changed
 
 
-def options(given: Mapping[str, Any]) -> Options:
+def options(settings: Mapping[str, Any]) -> Options:
     """The options of a weight; raises ``ValueError`` for a value that makes no sense, ``TypeError`` for a key."""
-    return Options(**given)
+    return Options(**settings)
 
 
 def choose(
@@ -118,22 +118,22 @@ def choose(
     size = np.sqrt(np.mean(np.square(exact, dtype=np.float64))) or 1.0
     x, target = (inputs / size).astype(np.float32), (exact / size).astype(np.float32)
     steps = (weight / scales).astype(np.float32)
-    chosen = np.clip(np.rint(steps), LOW, HIGH)
+    integers = np.clip(np.rint(steps), LOW, HIGH)
     judge, learn = _halves(x.shape[1])
-    left = total = 0.0
+    error = total = 0.0
     # More threads on products this small wait for each other longer than they compute.
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         for group, outputs in _blocks(steps.shape):
             part = (group, outputs)
-            wanted, nearest = target[group] @ steps[part].swapaxes(1, 2), chosen[part]
-            rows, goal = x[group][:, learn], wanted[:, learn]
+            expected, nearest = target[group] @ steps[part].swapaxes(1, 2), integers[part]
+            rows, goal = x[group][:, learn], expected[:, learn]
             trained = _train(steps[part], rows, goal, options, np.random.default_rng(seed))
             if steps.shape[2] <= POLISHED:
                 trained = _polish(trained, steps[part], rows, goal)
-            before, after = (_errors(x[group][:, judge], q, wanted[:, judge]) for q in (nearest, trained))
-            chosen[part] = np.where((after < before)[..., None], trained, nearest)
-            left, total = left + float(np.minimum(before, after).sum()), total + float(before.sum())
-    return chosen, left / total if total else 1.0
+            before, after = (_errors(x[group][:, judge], q, expected[:, judge]) for q in (nearest, trained))
+            integers[part] = np.where((after < before)[..., None], trained, nearest)
+            error, total = error + float(np.minimum(before, after).sum()), total + float(before.sum())
+    return integers, error / total if total else 1.0
 
 
 def _halves(rows: int) -> tuple[Array, Array]:
@@ -154,7 +154,7 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, slice]]:
             yield slice(group, group + together), slice(output, output + rows)
 
 
-def _train(steps: Array, x: Array, wanted: Array, options: Options, random: np.random.Generator) -> Array:
+def _train(steps: Array, x: Array, expected: Array, options: Options, random: np.random.Generator) -> Array:
     """The integers after ``num_iteration`` steps of Adam."""
     lower = np.floor(steps)
     free = (lower >= LOW) & (lower < HIGH)  # elsewhere both neighbours are clipped to the same integer
@@ -164,7 +164,7 @@ def _train(steps: Array, x: Array, wanted: Array, options: Options, random: np.r
         batch = random.integers(0, x.shape[1], min(BATCH, x.shape[1]))
         rows = x[:, batch]
         h, slope = _soft(v)
-        apart = rows @ np.clip(lower + h, LOW, HIGH).swapaxes(1, 2) - wanted[:, batch]
+        apart = rows @ np.clip(lower + h, LOW, HIGH).swapaxes(1, 2) - expected[:, batch]
         gradient = (2 / batch.size) * (apart.swapaxes(1, 2) @ rows)
         if (beta := _beta(step, options)) is not None:
             gradient += PUSH * options.reg_param * _push(h, beta)
@@ -177,14 +177,14 @@ def _train(steps: Array, x: Array, wanted: Array, options: Options, random: np.r
     return trained
 
 
-def _polish(q: Array, steps: Array, x: Array, wanted: Array) -> Array:
+def _polish(q: Array, steps: Array, x: Array, expected: Array) -> Array:
     """The integers after moving, one by one, the weight of each output whose other neighbour lowers its error most,
     until none does."""
     lower = np.clip(np.floor(steps), LOW, HIGH)
     upper = np.clip(lower + 1, LOW, HIGH)
     gram = x.swapaxes(1, 2) @ x
     own = np.diagonal(gram, axis1=1, axis2=2)[:, None]
-    slope = 2 * ((x @ q.swapaxes(1, 2) - wanted).swapaxes(1, 2) @ x)
+    slope = 2 * ((x @ q.swapaxes(1, 2) - expected).swapaxes(1, 2) @ x)
     q = q.copy()
     groups, outputs = np.indices(q.shape[:2])
     for _ in range(q.shape[2]):
@@ -229,7 +229,7 @@ def _beta(step: int, options: Options) -> float | None:
     return float(low + 0.5 * (high - low) * (1 + np.cos(share * np.pi)))
 
 
-def _errors(x: Array, q: Array, wanted: Array) -> Array:
+def _errors(x: Array, q: Array, expected: Array) -> Array:
     """The sum of squared errors of each output channel: (groups, outputs)."""
-    errors: Array = np.square(x @ q.swapaxes(1, 2) - wanted).sum(axis=1, dtype=np.float64)
+    errors: Array = np.square(x @ q.swapaxes(1, 2) - expected).sum(axis=1, dtype=np.float64)
     return errors

@@ -57,13 +57,13 @@ def groups(graph: Graph, sites: Sites, exponents: Mapping[str, float] | None = N
     ``exponents``: of the layers that are to be balanced (None: all, by ``EXPONENT``)."""
     weighted = {site.layer for site in sites.weights}
     free = {site.layer for site in sites.weights if _is_free(graph, graph.node(site.layer), site.axis)}
-    wanted = dict.fromkeys(weighted, EXPONENT) if exponents is None else exponents
+    enabled = dict.fromkeys(weighted, EXPONENT) if exponents is None else exponents
     readers: dict[tuple[str, int, float], list[str]] = {}
     for site in sites.activations:
         for name, position in site.keys.values():
             kind = graph.node(name).op_type
-            if position == 0 and name in weighted and name in wanted and kind in CHANNEL_AXIS:
-                readers.setdefault((site.tensor, CHANNEL_AXIS[kind], wanted[name]), []).append(name)
+            if position == 0 and name in weighted and name in enabled and kind in CHANNEL_AXIS:
+                readers.setdefault((site.tensor, CHANNEL_AXIS[kind], enabled[name]), []).append(name)
     return tuple(
         Group(tensor=tensor, layers=tuple(dict.fromkeys(names)), axis=axis, exponent=a, free=free.issuperset(names))
         for (tensor, axis, a), names in readers.items()
@@ -102,10 +102,10 @@ def factors(graph: Graph, group: Group, activation: Array, a: float) -> Array:
     ``activation``: max|X_c|; the exponent ``a`` is 1 in a ``free`` group."""
     weight = np.max([_weight_largest(graph, graph.node(name), len(activation)) for name in group.layers], axis=0)
     a = 1.0 if group.free else a
-    known = (activation > 0) & (weight > 0)
-    raw = np.where(known, activation, 1.0) ** a / np.where(known, weight, 1.0) ** (1 - a)
+    usable = (activation > 0) & (weight > 0)
+    raw = np.where(usable, activation, 1.0) ** a / np.where(usable, weight, 1.0) ** (1 - a)
     bounded = np.clip(raw, LEAST, GREATEST)
-    solid = known & (weight >= FAINT * weight.max())
+    solid = usable & (weight >= FAINT * weight.max())
     top = bounded[solid].max(initial=0.0)
     f: Array = np.where(solid, np.maximum(bounded, top / SPREAD), top or 1.0)
     return f.astype(np.float32)
@@ -211,20 +211,20 @@ def _constants(graph: Graph, node: Any, axis: int) -> tuple[list[tuple[str, int]
     if kind in HOMOGENEOUS and (axis == 1 or kind in ("Relu", "LeakyRelu", "Identity")):
         return [], node.input[0]
     if kind == "Conv" and axis == 1:
-        held = [(node.input[1], 0), *_bias(node, 0)]
+        places = [(node.input[1], 0), *_bias(node, 0)]
     elif kind == "ConvTranspose" and axis == 1 and attribute(node, "group", 1) == 1:
-        held = [(node.input[1], 1), *_bias(node, 0)]
+        places = [(node.input[1], 1), *_bias(node, 0)]
     elif kind == "Gemm" and axis == -1:
-        held = [(node.input[1], 0 if attribute(node, "transB", 0) else 1), *_bias(node, -1)]
+        places = [(node.input[1], 0 if attribute(node, "transB", 0) else 1), *_bias(node, -1)]
     elif kind == "LayerNormalization" and axis == -1 and attribute(node, "axis", -1) == -1:
-        held = [(node.input[1], -1), *_bias(node, -1)]
+        places = [(node.input[1], -1), *_bias(node, -1)]
     elif kind == "MatMul" and axis == -1:
-        held = [(node.input[1], -1)]
+        places = [(node.input[1], -1)]
     elif kind == "Add" and axis == -1:
         return _added(graph, node)
     else:
         return None
-    return (held, None) if all(graph.constant(name) is not None for name, _ in held) else None
+    return (places, None) if all(graph.constant(name) is not None for name, _ in places) else None
 
 
 def _bias(node: Any, axis: int) -> list[tuple[str, int]]:
@@ -255,8 +255,8 @@ def _insert_division(graph: Graph, group: Group, f: Array) -> None:
             if node.name in group.layers:
                 node.input[0] = divided
         nodes.append(onnx.helper.make_node("Mul", [group.tensor, by], [divided], name=name))
-    known = [value for value in (*graph.model.graph.value_info, *graph.model.graph.input) if value.name == group.tensor]
-    for value in known[:1]:
+    infos = [value for value in (*graph.model.graph.value_info, *graph.model.graph.input) if value.name == group.tensor]
+    for value in infos[:1]:
         graph.model.graph.value_info.add().CopyFrom(value)
         graph.model.graph.value_info[-1].name = divided
     graph.reindex()

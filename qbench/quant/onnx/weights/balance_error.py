@@ -28,19 +28,19 @@ def error(graph: Graph, site: WeightSite, rows: Array, f: Array, largest: Array)
     kernels = input_samples.arrange(node, weight).astype(np.float64)
     by = _spread_factors(node, kernels.shape, f)
     top = float((largest / f).max())
-    read = affine.amct_qparams(-top if rows.min(initial=0.0) < 0 else 0.0, top)
-    divided = affine.fake_quantize(rows / by[:, None], read.scale, read.zero_point)
+    params = affine.amct_qparams(-top if rows.min(initial=0.0) < 0 else 0.0, top)
+    divided = affine.fake_quantize(rows / by[:, None], params.scale, params.zero_point)
     scaled = kernels * by[:, None]
     scale = np.abs(scaled).max(axis=(0, 1, 2) if site.axis is None else 2, keepdims=True) / affine.HIGH
-    held = affine.fake_quantize(scaled, np.where(scale > 0, scale, 1.0))
-    wanted = rows @ kernels.swapaxes(1, 2)
-    energy = float(np.square(wanted).mean())
-    return float(np.square(divided @ held.swapaxes(1, 2) - wanted).mean()) / energy if energy else 0.0
+    rounded = affine.fake_quantize(scaled, np.where(scale > 0, scale, 1.0))
+    expected = rows @ kernels.swapaxes(1, 2)
+    energy = float(np.square(expected).mean())
+    return float(np.square(divided @ rounded.swapaxes(1, 2) - expected).mean()) / energy if energy else 0.0
 
 
 def _spread_factors(node: Any, shape: tuple[int, ...], f: Array) -> Array:
     """The factors of a row's inputs, (groups, inputs): each channel's for all places of its kernel."""
     groups = int(attribute(node, "group", 1)) if node.op_type in ("Conv", "ConvTranspose") else 1
     split = f.astype(np.float64).reshape(groups, -1)
-    spread: Array = np.repeat(split, shape[2] // split.shape[1], axis=1)
-    return spread
+    factors_of_row: Array = np.repeat(split, shape[2] // split.shape[1], axis=1)
+    return factors_of_row

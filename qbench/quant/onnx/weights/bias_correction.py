@@ -45,7 +45,7 @@ def error_model(graph: Graph, sites: Sites, record: Record) -> tuple[Graph, tupl
     layers, quantized = [], {}
     for site in sites.weights:
         key = keys.get((site.layer, 0))
-        correctable, held = _bias_of(graph, graph.node(site.layer))
+        correctable, bias = _bias_of(graph, graph.node(site.layer))
         if key is None or not correctable:
             continue
         node, scales = both.node(site.layer), record[key]
@@ -53,7 +53,7 @@ def error_model(graph: Graph, sites: Sites, record: Record) -> tuple[Graph, tupl
         if place not in quantized:
             quantized[place] = _fake_quantize(both, node.input[0], scales)
         shift = _mean_error(both, node, quantized[place], _fake_weight(graph, site, record[site.layer]))
-        layers.append(Correctable(layer=site.layer, bias=held, shift=shift))
+        layers.append(Correctable(layer=site.layer, bias=bias, shift=shift))
     del both.model.graph.output[:]
     for corrected_layer in layers:
         both.model.graph.output.append(_vector(corrected_layer.shift))
@@ -66,9 +66,9 @@ def corrected(graph: Graph, layers: tuple[Correctable, ...], shifts: Mapping[str
     for corrected_layer in layers:
         shift = np.asarray(shifts[corrected_layer.shift], np.float32)
         if corrected_layer.bias is not None:
-            held = changed.constant(corrected_layer.bias)
-            assert held is not None, corrected_layer.bias
-            changed.set_constant(corrected_layer.bias, (held - shift).astype(held.dtype))
+            bias = changed.constant(corrected_layer.bias)
+            assert bias is not None, corrected_layer.bias
+            changed.set_constant(corrected_layer.bias, (bias - shift).astype(bias.dtype))
             continue
         name = changed.add_constant(f"{corrected_layer.layer}_bias", -shift)
         with changed.editing() as nodes:
@@ -146,8 +146,8 @@ def _mean(graph: Graph, tensor: str, axes: list[int]) -> str:
     if graph.opset < _AXES_ARE_INPUT:
         node = onnx.helper.make_node("ReduceMean", [tensor], [mean], name=f"{mean}_node", axes=axes, keepdims=0)
     else:
-        held = graph.add_constant("axes", np.array(axes, np.int64))
-        node = onnx.helper.make_node("ReduceMean", [tensor, held], [mean], name=f"{mean}_node", keepdims=0)
+        axes_name = graph.add_constant("axes", np.array(axes, np.int64))
+        node = onnx.helper.make_node("ReduceMean", [tensor, axes_name], [mean], name=f"{mean}_node", keepdims=0)
     with graph.editing() as nodes:
         nodes.append(node)
     return mean

@@ -59,25 +59,25 @@ class _Reservoir:
     def add(self, x: Array) -> None:
         outputs = _outputs(self.node, self._shape, x.shape)
         each = min(math.prod(outputs), PER_EXAMPLE)
-        drawn = self._random.random((len(x), each, 2))
-        places = (drawn[..., 0] * math.prod(outputs)).astype(np.int64).ravel()
+        uniforms = self._random.random((len(x), each, 2))
+        places = (uniforms[..., 0] * math.prod(outputs)).astype(np.int64).ravel()
         examples = np.repeat(np.arange(len(x)), each)
         order = self._seen + np.arange(places.size)
-        slots = np.where(order < self._most, order, (drawn[..., 1].ravel() * (order + 1)).astype(np.int64))
+        slots = np.where(order < self._most, order, (uniforms[..., 1].ravel() * (order + 1)).astype(np.int64))
         self._seen += places.size
         # A slot that is drawn twice keeps the later row.
-        chosen = {int(slot): position for position, slot in enumerate(slots.tolist()) if slot < self._most}
-        if chosen:
-            at = np.fromiter(chosen.values(), np.int64)
+        by_slot = {int(slot): position for position, slot in enumerate(slots.tolist()) if slot < self._most}
+        if by_slot:
+            at = np.fromiter(by_slot.values(), np.int64)
             new_rows = rows(self.node, self._shape, x, examples[at], places[at])
-            self._kept[np.fromiter(chosen, np.int64)] = new_rows
+            self._kept[np.fromiter(by_slot, np.int64)] = new_rows
 
     def rows(self) -> Array:
         if not self._seen:
             raise ValueError("no value was seen")
         groups = int(attribute(self.node, "group", 1)) if _is_conv(self.node) else 1
-        kept = self._kept[: min(self._seen, self._most)]
-        return np.ascontiguousarray(kept.reshape(len(kept), groups, -1).swapaxes(0, 1))
+        filled = self._kept[: min(self._seen, self._most)]
+        return np.ascontiguousarray(filled.reshape(len(filled), groups, -1).swapaxes(0, 1))
 
 
 def rows(node: Any, shape: tuple[int, ...], x: Array, examples: Array, places: Array) -> Array:
@@ -144,16 +144,16 @@ def _pads(node: Any, shape: tuple[int, ...], size: int, axis: int) -> tuple[int,
     stride, dilation = _geometry(node, axis, rank)
     reach = dilation * (shape[2 + axis] - 1) + 1
     auto = attribute(node, "auto_pad", b"NOTSET").decode()
-    asked = attribute(node, "output_shape")
+    sizes = attribute(node, "output_shape")
     if node.op_type == "Conv":
         if not auto.startswith("SAME"):
             pads = attribute(node, "pads", [0] * (2 * rank)) if auto == "NOTSET" else [0] * (2 * rank)
             return pads[axis], pads[rank + axis]
         total = max((-(-size // stride) - 1) * stride + reach - size, 0)
-    elif auto.startswith("SAME") or asked:
+    elif auto.startswith("SAME") or sizes:
         extra = attribute(node, "output_padding", [0] * rank)[axis]
-        total = stride * (size - 1) + extra + reach - (asked[-rank:][axis] if asked else size * stride)
-        if auto != "SAME_UPPER" and asked:
+        total = stride * (size - 1) + extra + reach - (sizes[-rank:][axis] if sizes else size * stride)
+        if auto != "SAME_UPPER" and sizes:
             return total - total // 2, total // 2
     else:
         pads = attribute(node, "pads", [0] * (2 * rank)) if auto == "NOTSET" else [0] * (2 * rank)
@@ -162,12 +162,12 @@ def _pads(node: Any, shape: tuple[int, ...], size: int, axis: int) -> tuple[int,
     return (large, small) if auto == "SAME_LOWER" else (small, large)
 
 
-def _outputs(node: Any, shape: tuple[int, ...], given: tuple[int, ...]) -> tuple[int, ...]:
+def _outputs(node: Any, shape: tuple[int, ...], positions: tuple[int, ...]) -> tuple[int, ...]:
     """The output positions of one example."""
     if not _is_conv(node):
-        return given[1:-1]
+        return positions[1:-1]
     rank, sizes = len(shape) - 2, []
-    for axis, size in enumerate(given[2:]):
+    for axis, size in enumerate(positions[2:]):
         stride, dilation = _geometry(node, axis, rank)
         reach, (begin, end) = dilation * (shape[2 + axis] - 1) + 1, _pads(node, shape, size, axis)
         if node.op_type == "Conv":

@@ -60,8 +60,8 @@ class Data:
 def waiting(model: CalibrationModel) -> tuple[str, ...]:
     """The steps that the configuration asks for and that are not done yet."""
     ada = bool(adaround.sites(model.sites))
-    wanted = {BALANCE: bool(model.config.exponents), ADAROUND: ada, BIAS: model.config.bias_correction}
-    return tuple(step for step, asked in wanted.items() if asked and step not in model.done)
+    requested = {BALANCE: bool(model.config.exponents), ADAROUND: ada, BIAS: model.config.bias_correction}
+    return tuple(step for step, is_requested in requested.items() if is_requested and step not in model.done)
 
 
 def samples(model: CalibrationModel) -> Samples:
@@ -79,7 +79,7 @@ def rounded(model: CalibrationModel, record: Record, samples: Samples, data: Dat
     return model.rewrite(changed, ADAROUND, record)
 
 
-def balanced(model: CalibrationModel, held: Record, data: Data) -> tuple[CalibrationModel, Record, list[str]]:
+def balanced(model: CalibrationModel, own: Record, data: Data) -> tuple[CalibrationModel, Record, list[str]]:
     """The model with its weights balanced, rewritten, the record with their scales and the factors of each layer's
     input channels, and what is to be told. Raises ``BuildError`` where its outputs then differ by more than rounding.
     """
@@ -95,7 +95,7 @@ def balanced(model: CalibrationModel, held: Record, data: Data) -> tuple[Calibra
     changed = balance.apply(graph, factors)
     _require_equal(model, changed, observed.example, data.threads)
     by_layer = {name: tuple(map(float, f)) for group, f in factors.items() for name in group.layers}
-    record = scales.with_weights(scales.with_balance(held, by_layer), model, changed)
+    record = scales.with_weights(scales.with_balance(own, by_layer), model, changed)
     return model.rewrite(changed, BALANCE, record), record, _describe_balance(every, candidates, tuple(factors))
 
 
@@ -149,7 +149,7 @@ def _describe_balance(
     every: Sequence[balance.Group], could: Sequence[balance.Group], balanced_groups: Sequence[balance.Group]
 ) -> list[str]:
     """What stays as it is, and why."""
-    told = []
+    notes = []
     for why, groups in (
         ("only a Mul before a convolution would do it", [group for group in every if group not in could]),
         ("it would gain too little", [group for group in could if group not in balanced_groups]),
@@ -157,8 +157,8 @@ def _describe_balance(
         names = [name for group in groups for name in group.layers]
         if names:
             more = f" and {len(names) - 1} more layers stay as they are" if names[1:] else " stays as it is"
-            told.append(f"balance: {names[0]}{more}: {why}")
-    return told
+            notes.append(f"balance: {names[0]}{more}: {why}")
+    return notes
 
 
 def _halves(values: Array, batch: int, count: int) -> tuple[Array, Array]:

@@ -48,9 +48,9 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
     import torch
 
     torch_ao.require_engine(job.engine)
-    kept = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+    float_layers = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
     while True:
-        prepared = _prepared(job, batches, kept, training=False)
+        prepared = _prepared(job, batches, float_layers, training=False)
         with torch.no_grad():
             for i, batch in enumerate(batches()):
                 prepared(*batch)
@@ -59,9 +59,9 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
         few = tuple(tensor[: exact_integers.EXAMPLES] for tensor in next(iter(batches())))
         converted, wrong = _converted(prepared, job, few)
         wrong = _by_own_name(job.module, wrong)
-        if wrong.keys() <= kept.keys():
+        if wrong.keys() <= float_layers.keys():
             return converted
-        kept |= wrong  # and once more without them: what a layer before them gives is quantized no longer
+        float_layers |= wrong  # and once more without them: what a layer before them gives is quantized no longer
 
 
 def dynamic(job: QuantizeJob) -> Converted:
@@ -72,11 +72,11 @@ def dynamic(job: QuantizeJob) -> Converted:
 def prepare_qat(job: QuantizeJob) -> Any:
     """A training-mode module with fake quantization; raises ``BuildError`` where none was inserted on any weight."""
     torch_ao.require_engine(job.engine)
-    kept = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
-    prepared = _prepared(job, None, kept, training=True)
+    float_layers = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+    prepared = _prepared(job, None, float_layers, training=True)
     if not any(hasattr(part, "weight_fake_quant") for part in prepared.modules()):
         trains = "eager mode trains Linear, Conv2d and Conv3d (Conv1d with a BatchNorm) with fake quantization"
-        raise nothing_faked(job.module, bool(kept), trains)
+        raise nothing_faked(job.module, bool(float_layers), trains)
     return prepared
 
 
@@ -185,22 +185,22 @@ class _Work:
 def _placed(work: _Work, example: tuple[Any, ...], batches: Batches | None) -> Any:
     """The network with qbench's stubs in it."""
     heavy = {id(part): work.names[id(part)] for part in work.own.modules() if type(part) in operator_support.heavy()}
-    found = regions.split(work.own, example, batches)
-    if found.why is not None:
-        work.notes.append(f"stubs around {len(found.regions)} parts, FX has no graph of the whole ({found.why})")
-    work.forget_written_out(found)
-    for part in found.module.modules():
+    split = regions.split(work.own, example, batches)
+    if split.why is not None:
+        work.notes.append(f"stubs around {len(split.regions)} parts, FX has no graph of the whole ({split.why})")
+    work.forget_written_out(split)
+    for part in split.module.modules():
         part.qconfig = None
     inside: set[int] = set()
-    for region in found.regions:
+    for region in split.regions:
         inside |= {id(part) for part in region.traced.modules()}
         _quantize_region(work, region)
-    for name in found.unused:
+    for name in split.unused:
         work.reasons.setdefault(name, regions.UNUSED)
     for part, name in heavy.items():
         if part not in inside:
-            work.reasons.setdefault(name, regions.NOT_CALLED if found.why is None else regions.NO_GRAPH)
-    return found.module
+            work.reasons.setdefault(name, regions.NOT_CALLED if split.why is None else regions.NO_GRAPH)
+    return split.module
 
 
 def _quantize_region(work: _Work, region: regions.Region) -> None:
@@ -222,11 +222,11 @@ def _quantize_region(work: _Work, region: regions.Region) -> None:
     insert_stubs.carry_out(region.traced, proven.plan, proven.seen, work.qconfig, training=work.training)
 
 
-def _reasons(module: Any, kept: Mapping[str, str]) -> dict[str, str]:
+def _reasons(module: Any, float_layers: Mapping[str, str]) -> dict[str, str]:
     """Name -> reason for each layer that stays float by the recipe or for want of an int8 class."""
     reasons = {}
     for name, part in module.named_modules():
-        reason = layer_selection.below(name, dict(kept)) or operator_support.why_float(part)
+        reason = layer_selection.below(name, dict(float_layers)) or operator_support.why_float(part)
         if reason and (type(part) in operator_support.heavy() or operator_support.why_float(part)):
             reasons[name] = reason
     return reasons

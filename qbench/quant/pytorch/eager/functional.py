@@ -37,14 +37,14 @@ def _layer(node: Any) -> Any | None:
     from torch import nn
     from torch.nn import functional
 
-    given = _arguments(node)
-    if given is None:
+    arguments = _arguments(node)
+    if arguments is None:
         return None
     if node.target is functional.dropout:  # traced in eval mode; without ``training`` it is never turned off
-        return nn.Dropout(given.get("p", 0.5)) if given.get("training", True) is False else None
-    given.pop("inplace", None)
+        return nn.Dropout(arguments.get("p", 0.5)) if arguments.get("training", True) is False else None
+    arguments.pop("inplace", None)
     kind, names = operator_support.activations().get(node.target, (None, ()))
-    return kind(**given) if kind is not None and given.keys() <= set(names) else None
+    return kind(**arguments) if kind is not None and arguments.keys() <= set(names) else None
 
 
 def _arguments(node: Any) -> dict[str, Any] | None:

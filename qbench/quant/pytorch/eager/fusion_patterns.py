@@ -26,7 +26,7 @@ class Chain:
 
 
 def find(
-    traced: Any, seen: Sequence[Value], *, training: bool, clip: Clip | None, free: Callable[[Any], bool]
+    traced: Any, values: Sequence[Value], *, training: bool, clip: Clip | None, free: Callable[[Any], bool]
 ) -> tuple[Chain, ...]:
     """The chains of a graph, in its order.
 
@@ -39,13 +39,13 @@ def find(
     calls = Counter(id(part) for part in parts.values())
     usable = {node: part for node, part in parts.items() if calls[id(part)] == 1 and free(node)}
     chains: list[Chain] = []
-    taken: set[Any] = set()
+    used: set[Any] = set()
     for node in [candidate for candidate in nodes if free(candidate)]:
-        if node in taken:
+        if node in used:
             continue
         chain, cut, replaced = [node], None, False
         if node in usable:
-            chain = _layers(node, usable, seen[place[node]], training=training)
+            chain = _layers(node, usable, values[place[node]], training=training)
             last = _only_user(chain[-1])
             bounds = ends(parts.get(last)) if last is not None and free(last) else None
             cut = bounds if clip and type(parts[node]) in operator_support.heavy() else None
@@ -54,7 +54,7 @@ def find(
         elif operator_support.arithmetic().get(node.target) == "add":
             chain = _addition(node, parts, free)
         if len(chain) > 1 or cut:
-            taken |= set(chain)
+            used |= set(chain)
             chains.append(Chain(nodes=tuple(place[member] for member in chain), ends=cut, cut=replaced))
     return tuple(chains)
 

@@ -55,12 +55,12 @@ def trace(module: Any, inputs: tuple[Any, ...]) -> Any:
 def _refuse_shared_changes(traced: Any) -> None:
     """Raises where a tensor that is changed in place is read again later: an int8 copy of it would not change."""
     for node in traced.graph.nodes:
-        named = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        changes = node.op in ("call_method", "call_function") and named.endswith("_") and not named.endswith("__")
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        changes = node.op in ("call_method", "call_function") and name.endswith("_") and not name.endswith("__")
         if node.op == "call_module":
             changes = bool(getattr(traced.get_submodule(node.target), "inplace", False))
-        read = node.args[0] if changes and node.args else None
-        if any(user > node for user in getattr(read, "users", ()) if user is not node):
+        source = node.args[0] if changes and node.args else None
+        if any(user > node for user in getattr(source, "users", ()) if user is not node):
             raise Untraceable(f"{node.name} changes a tensor in place that is read again later")
 
 
@@ -101,20 +101,24 @@ def _value(result: Any) -> Value:
     return Value(several=several and not isinstance(result, torch.Size))
 
 
-def same(given: Any, wanted: Any) -> bool:
+def same(actual: Any, expected: Any) -> bool:
     """Equal tensors within ``SAME`` of the largest value, in equal nests of tuples, lists and dicts."""
     import torch
 
-    if isinstance(wanted, torch.Tensor):
-        if not isinstance(given, torch.Tensor) or given.shape != wanted.shape or given.dtype != wanted.dtype:
+    if isinstance(expected, torch.Tensor):
+        if not isinstance(actual, torch.Tensor) or actual.shape != expected.shape or actual.dtype != expected.dtype:
             return False
-        if not wanted.is_floating_point():
-            return bool(torch.equal(given, wanted))
-        finite = wanted[torch.isfinite(wanted)]
+        if not expected.is_floating_point():
+            return bool(torch.equal(actual, expected))
+        finite = expected[torch.isfinite(expected)]
         largest = float(finite.abs().max()) if finite.numel() else 0.0
-        return bool(torch.allclose(given, wanted, rtol=0, atol=SAME * max(largest, 1e-12), equal_nan=True))
-    if isinstance(wanted, dict):
-        return isinstance(given, dict) and list(given) == list(wanted) and same([*given.values()], [*wanted.values()])
-    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
-        return isinstance(given, Sequence) and len(given) == len(wanted) and all(map(same, given, wanted))
-    return bool(given == wanted)
+        return bool(torch.allclose(actual, expected, rtol=0, atol=SAME * max(largest, 1e-12), equal_nan=True))
+    if isinstance(expected, dict):
+        return (
+            isinstance(actual, dict)
+            and list(actual) == list(expected)
+            and same([*actual.values()], [*expected.values()])
+        )
+    if isinstance(expected, Sequence) and not isinstance(expected, str):
+        return isinstance(actual, Sequence) and len(actual) == len(expected) and all(map(same, actual, expected))
+    return bool(actual == expected)

@@ -71,9 +71,9 @@ def _configure(part: Any, qconfig: Qconfig, ends: tuple[float, float] | None) ->
     """A fused layer's parts carry its quantization too: torch reads it there."""
     if type(part) in operator_support.transparent() - operator_support.fixed():
         return
-    chosen = qconfig(next(part.children(), part), ends)
+    configuration = qconfig(next(part.children(), part), ends)
     for inner in part.modules():
-        inner.qconfig = chosen
+        inner.qconfig = configuration
 
 
 def _observable(traced: Any, node: Any, qconfig: Qconfig, *, with_relu: bool) -> Any:

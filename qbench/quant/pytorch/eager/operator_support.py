@@ -76,8 +76,8 @@ def functions() -> frozenset[Any]:
     import torch
     from torch.nn import functional
 
-    named = [(torch, _TORCH), (functional, _FUNCTIONAL)]
-    return frozenset(getattr(where, name) for where, names in named for name in names)
+    tables = [(torch, _TORCH), (functional, _FUNCTIONAL)]
+    return frozenset(getattr(where, name) for where, names in tables for name in names)
 
 
 @functools.cache

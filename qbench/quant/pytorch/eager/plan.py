@@ -42,25 +42,25 @@ def make(
     fused = chains.find(traced, seen, training=training, clip=clip, free=free)
     heads = {member: chain.nodes[0] for chain in fused for member in chain.nodes[1:]}
     layers = {place[node] for node in nodes if _is_layer(traced, node, seen[place[node]]) and free(node)}
-    wanted = {source for i in layers for source in nodes[i].all_input_nodes if seen[place[source]].floats}
+    sources = {source for i in layers for source in nodes[i].all_input_nodes if seen[place[source]].floats}
     int8: set[int] = set()
     for i, node in enumerate(nodes):
         inputs = [
             source for source in node.all_input_nodes if seen[place[source]].floats or seen[place[source]].several
         ]
-        known = [place[source] in int8 for source in inputs]
+        states = [place[source] in int8 for source in inputs]
         if i in heads:
             inside = heads[i] in int8
         elif i in layers:
             inside = all(place[source] in int8 or seen[place[source]].floats for source in inputs)
         elif node.target in operator_support.arithmetic():
             shapes = [seen[place[source]].shape for source in inputs]
-            inside = any(known) and all(
-                inside or source in wanted for inside, source in zip(known, inputs, strict=True)
+            inside = any(states) and all(
+                inside or source in sources for inside, source in zip(states, inputs, strict=True)
             )
             inside = inside and _observable(node, shapes) and seen[i].floats
         else:
-            inside = bool(known) and all(known) and _follows(traced, node, seen[i])
+            inside = bool(states) and all(states) and _follows(traced, node, seen[i])
         if inside and free(node):
             int8.add(i)
     mixed = _mixed(parts, int8)

@@ -16,10 +16,10 @@ def of_layers(engine: str, recipe: Recipe, *, training: bool) -> insert_stubs.Qc
     from torch import nn
 
     def of(part: Any, ends: tuple[float, float] | None) -> Any:
-        chosen = qconfig.qconfig(engine, recipe, training=training, layer=type(part))
+        own = qconfig.qconfig(engine, recipe, training=training, layer=type(part))
         if type(part) is nn.PReLU:
-            chosen = torch_ao.QConfig(activation=chosen.activation, weight=slope_observer())
-        return qconfig.clipped(chosen, *ends) if ends is not None and chosen is not None else chosen
+            own = torch_ao.QConfig(activation=own.activation, weight=slope_observer())
+        return qconfig.clipped(own, *ends) if ends is not None and own is not None else own
 
     return of
 

@@ -55,7 +55,7 @@ def split(module: Any, example: tuple[Any, ...], batches: Batches | None) -> Spl
     except Untraceable as error:
         why = str(error)
     names = {id(part): name for name, part in reversed(list(module.named_modules()))}
-    wanted = model_call.of_one_example(module, example)
+    expected = model_call.of_one_example(module, example)
     calls = _record(module, example, batches)
     unused = [
         names[id(part)]
@@ -66,7 +66,7 @@ def split(module: Any, example: tuple[Any, ...], batches: Batches | None) -> Spl
         return Split(module=module, regions=(), why=why)
     regions: list[Region] = []
     _replace(module, calls, regions, {})
-    if not graph.same(model_call.of_one_example(module, example), wanted):
+    if not graph.same(model_call.of_one_example(module, example), expected):
         raise BuildError("the network's parts, each as a graph, are another network than the whole; use flow fx")
     return Split(module=module, regions=tuple(regions), unused=tuple(unused), why=why)
 
@@ -76,10 +76,10 @@ def _record(module: Any, example: tuple[Any, ...], batches: Batches | None) -> _
 
     calls = _Calls()
 
-    def note(part: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def note(part: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         if id(part) not in calls.inputs:
-            given = (*args, *named.values()) if list(named) in ([], ["input"]) else None
-            calls.inputs[id(part)] = given
+            arguments = (*args, *keywords.values()) if list(keywords) in ([], ["input"]) else None
+            calls.inputs[id(part)] = arguments
 
     heavy = {id(part) for part in module.modules() if type(part) in operator_support.heavy()}
     hooks = [part.register_forward_pre_hook(note, with_kwargs=True) for part in module.modules()]
@@ -96,21 +96,21 @@ def _record(module: Any, example: tuple[Any, ...], batches: Batches | None) -> _
     return calls
 
 
-def _replace(module: Any, calls: _Calls, regions: list[Region], done: dict[int, Any]) -> None:
+def _replace(module: Any, calls: _Calls, regions: list[Region], replaced: dict[int, Any]) -> None:
     """Puts regions in the place of a module's children, each the largest that FX can trace."""
     for name, child in list(module.named_children()):
-        if id(child) in done:
-            module._modules[name] = done[id(child)]
+        if id(child) in replaced:
+            module._modules[name] = replaced[id(child)]
         elif (
             any(type(part) in operator_support.heavy() for part in child.modules())
             and type(child) not in operator_support.float_only()
         ):
             region = _region(child, calls.inputs.get(id(child)))
             if region is None:
-                _replace(child, calls, regions, done)
+                _replace(child, calls, regions, replaced)
                 continue
             regions.append(region)
-            done[id(child)] = module._modules[name] = region.traced
+            replaced[id(child)] = module._modules[name] = region.traced
 
 
 def _region(child: Any, inputs: tuple[Any, ...] | None) -> Region | None:

@@ -22,25 +22,25 @@ def ready(
     example: tuple[Any, ...],
     qconfig: insert_stubs.Qconfig,
     trial: insert_stubs.Qconfig,
-    kept: Mapping[str, str],
+    float_layers: Mapping[str, str],
     *,
     training: bool,
 ) -> Any:
     """A module with stubs, fused and configured for torch's prepare; it is changed.
 
-    ``kept``: name -> why it stays float. ``trial`` is a static quantization, cheap to observe. Raises ``BuildError``
-    where the int8 network would not run.
+    ``float_layers``: name -> why it stays float. ``trial`` is a static quantization, cheap to observe. Raises
+    ``BuildError`` where the int8 network would not run.
     """
     _require_both(module)
-    names = _heavy_below(module, kept)
-    chosen = fused_names(module, example, names, training=training)
+    names = _heavy_below(module, float_layers)
+    groups = fused_names(module, example, names, training=training)
     first = copy.deepcopy(module)
     _fuse(first, fused_names(module, example, frozenset(), training=False), training=False)
     inside = _inside(first, example, trial, names)
     for name in sorted(inside):
         _as_island(module, name)
     module.train(training)
-    _fuse(module, chosen, training=training)
+    _fuse(module, groups, training=training)
     _configure(module, qconfig, frozenset(names))
     return module
 
@@ -52,18 +52,18 @@ def _require_both(module: Any) -> None:
         raise BuildError(f"this network has a {present.pop()} but no {missing.pop()}: {_WAY_OUT}")
 
 
-def _heavy_below(module: Any, kept: Mapping[str, str]) -> frozenset[str]:
+def _heavy_below(module: Any, float_layers: Mapping[str, str]) -> frozenset[str]:
     from qbench.quant import layer_selection
 
     return frozenset(
         name
         for name, part in module.named_modules()
-        if type(part) in operator_support.heavy() and layer_selection.below(name, dict(kept))
+        if type(part) in operator_support.heavy() and layer_selection.below(name, dict(float_layers))
     )
 
 
 def fused_names(
-    module: Any, example: tuple[Any, ...], kept: frozenset[str], *, training: bool
+    module: Any, example: tuple[Any, ...], float_layers: frozenset[str], *, training: bool
 ) -> tuple[tuple[str, ...], ...]:
     """Names of layers that are fused, from a graph in which stubs are layers; nothing where FX has no graph."""
     whole = copy.deepcopy(module)  # tracing puts modules in the place of functions
@@ -72,7 +72,7 @@ def fused_names(
     except Untraceable:
         return ()
     names = {id(part): name for name, part in whole.named_modules()}
-    out = {id(whole.get_submodule(name)) for name in kept}
+    out = {id(whole.get_submodule(name)) for name in float_layers}
 
     def free(node: Any) -> bool:
         part = traced.get_submodule(node.target) if node.op == "call_module" else None
@@ -140,7 +140,7 @@ def _as_island(module: Any, name: str) -> None:
     layer.qconfig = None
 
 
-def _configure(module: Any, qconfig: insert_stubs.Qconfig, kept: frozenset[str]) -> None:
+def _configure(module: Any, qconfig: insert_stubs.Qconfig, float_layers: frozenset[str]) -> None:
     """Each part's quantization by its kind; None where the author set ``qconfig = None``, the way to say float."""
     float_below = {
         id(part)
@@ -148,12 +148,14 @@ def _configure(module: Any, qconfig: insert_stubs.Qconfig, kept: frozenset[str])
         if getattr(above, "qconfig", ...) is None or type(above) in operator_support.float_only()
         for part in above.modules()
     } | {
-        id(module.get_submodule(name)) for name in kept if type(module.get_submodule(name)) in operator_support.heavy()
+        id(module.get_submodule(name))
+        for name in float_layers
+        if type(module.get_submodule(name)) in operator_support.heavy()
     }
     for part in module.modules():
         part.qconfig = None if id(part) in float_below else qconfig(part, None)
     for part in module.modules():  # a fused layer is quantized as its first part, and its parts with it
         if part.qconfig is not None and type(part).__module__.startswith("torch.ao.nn.intrinsic"):
-            chosen = qconfig(next(part.children(), part), None)
+            configuration = qconfig(next(part.children(), part), None)
             for inner in part.modules():
-                inner.qconfig = chosen
+                inner.qconfig = configuration

@@ -141,8 +141,8 @@ def _meanings(traced: Any, chosen: plan.Plan) -> dict[int, _Meaning]:
     return meanings
 
 
-def _method(name: str, value: Any, *args: Any, **named: Any) -> Any:
-    return getattr(value, name)(*args, **named)
+def _method(name: str, value: Any, *args: Any, **keywords: Any) -> Any:
+    return getattr(value, name)(*args, **keywords)
 
 
 def _run(
@@ -162,12 +162,12 @@ def _run(
     class Watch(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
         def run_node(self, node: Any) -> Any:
             last.append(node)
-            args, named = self.fetch_args_kwargs_from_env(node)
+            args, keywords = self.fetch_args_kwargs_from_env(node)
             result = super().run_node(node)
             position = serves.get(node, -1)
             if position in meanings and first[position] is node and isinstance(result, torch.Tensor):
                 meaning = meanings[position]
-                off = _wrong(result, meaning.of(*_floats(args), **_floats(named)), meaning)
+                off = _wrong(result, meaning.of(*_floats(args), **_floats(keywords)), meaning)
                 if off is not None:
                     wrong[position] = off
             return result
@@ -185,14 +185,14 @@ def _run(
     return wrong
 
 
-def _wrong(result: Any, wanted: Any, meaning: _Meaning) -> str | None:
+def _wrong(result: Any, expected: Any, meaning: _Meaning) -> str | None:
     """How an int8 operator is off from fp32 on the same inputs: by more than a step, and by more noise than it may
     have; None where it is right."""
     if not result.is_quantized:
         return None
-    wanted = wanted.clamp(*meaning.ends)
-    error = result.dequantize().clamp(*meaning.ends) - wanted
-    signal, noise = float(wanted.square().mean()), float(error.square().mean())
+    expected = expected.clamp(*meaning.ends)
+    error = result.dequantize().clamp(*meaning.ends) - expected
+    signal, noise = float(expected.square().mean()), float(error.square().mean())
     right = float(error.abs().max()) <= 1.05 * result.q_scale() or signal >= noise * 10 ** (meaning.least / 10)
     if right or not math.isfinite(noise):  # what is no number in fp32 already is for calibration to tell
         return None
