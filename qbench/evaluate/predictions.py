@@ -25,7 +25,7 @@ from qbench.datasets import overlap as contents
 from qbench.errors import EvaluateError
 from qbench.evaluate import batch_size as evaluate_batch_size
 from qbench.evaluate import worker, worker_pool
-from qbench.evaluate.worker_pool import outputs
+from qbench.evaluate.worker_pool import compute_outputs
 from qbench.files import atomic
 from qbench.machine import fingerprint
 from qbench.process.cpu_slots import Slots
@@ -122,10 +122,10 @@ def predict(
     that the artifact gives there what it gave where it was built.
 
     Dynamic models choose activation scales per batch, so they are evaluated at the batch size of the case; others in
-    batches as wide as is fastest (``batch_width``), since their outputs do not depend on it.
+    batches as wide as is fastest (``batch_size``), since their outputs do not depend on it.
     """
     size = artifact.fixed_batch or (batch_size if artifact.mode == "dynamic" else None)
-    result = outputs(artifact, data, size, slots=slots or Slots(1), limits=limits, progress=progress)
+    result = compute_outputs(artifact, data, size, slots=slots or Slots(1), limits=limits, progress=progress)
     arrays: dict[str, Any] = {"outputs": result.rows, "ids": np.asarray(data.evaluation_ids())}
     labels = data.evaluation_labels()
     if labels is not None:

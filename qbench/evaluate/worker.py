@@ -1,4 +1,4 @@
-"""Inside an evaluating process: one loaded artifact, asked for the outputs of evaluation examples piece by piece."""
+"""Inside an evaluating process: one loaded artifact, asked for the outputs of evaluation examples, part by part."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
+class PartOutputs:
     """The first outputs (float32) of the examples from ``start`` on, and of each model input how many of their values
     lie outside what the artifact can represent there."""
 
@@ -37,7 +37,7 @@ class Piece:
         return self.start + len(self.outputs)
 
 
-class Session:
+class Predictor:
     """An artifact on one thread, proven to give here what it gave where it was built.
 
     ``size``: the only batch size to use, that of a dynamic variant's case or the one that the artifact takes; None
@@ -57,19 +57,19 @@ class Session:
                 "`qbench clean` and run again, and report it if it stays"
             )
 
-    def begin(self) -> tuple[int, Piece]:
+    def predict_first(self) -> tuple[int, PartOutputs]:
         """How many examples to take at once, and the first of them."""
         count = self._data.evaluation_count
         if self._size is not None:
-            return self._size, self.piece(0, min(self._size, count), self._size)
+            return self._size, self.predict(0, min(self._size, count), self._size)
         width, rows = batch_size.choose(lambda start, stop: self._outputs(self._inputs(start, stop)), count, _memory())
-        return width, Piece(start=0, outputs=rows, outside=self._outside(self._inputs(0, len(rows))))
+        return width, PartOutputs(start=0, outputs=rows, outside=self._outside(self._inputs(0, len(rows))))
 
-    def piece(self, start: int, stop: int, width: int) -> Piece:
+    def predict(self, start: int, stop: int, width: int) -> PartOutputs:
         """The examples from ``start`` up to ``stop``, in batches of ``width``.
 
-        The last batch is filled from its own end, so that each has as many examples and no output hangs on where a
-        piece ends; but for a dynamic variant, whose scales are those of the batch.
+        The last batch is filled from its own end, so that each has as many examples and no output depends on where
+        a part ends; but for a dynamic variant, whose scales are those of the batch.
         """
         dynamic = self._artifact.mode == "dynamic" and not self._artifact.fixed_batch
         rows, outside = [], np.zeros(self._data.inputs, dtype=np.int64)
@@ -79,7 +79,7 @@ class Session:
             inputs = self._inputs(first, end)
             rows.append(self._outputs(inputs)[begin - first :])
             outside += self._outside(tuple(array[begin - first :] for array in inputs))
-        return Piece(start=start, outputs=np.concatenate(rows), outside=tuple(map(int, outside)))
+        return PartOutputs(start=start, outputs=np.concatenate(rows), outside=tuple(map(int, outside)))
 
     def _inputs(self, start: int, stop: int) -> Inputs:
         return self._data.preprocessing(tuple(array[start:stop] for array in self._examples))
@@ -97,10 +97,10 @@ class Session:
         )
 
 
-def open_session(artifact: Artifact, data: Data, size: int | None) -> Session:
-    """The session, in a process that does nothing else."""
+def open_predictor(artifact: Artifact, data: Data, size: int | None) -> Predictor:
+    """The predictor, in a process that does nothing else."""
     _keep_memory()
-    return Session(artifact, data, size)
+    return Predictor(artifact, data, size)
 
 
 def _fill_batch(inputs: Inputs, size: int) -> Inputs:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import CaseError, WorkerError
-from qbench.evaluate.worker import Piece, open_session
+from qbench.evaluate.worker import PartOutputs, open_predictor
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits, Worker
 
@@ -33,51 +33,51 @@ class Outputs:
     outside: tuple[int, ...]
 
 
-def outputs(
+def compute_outputs(
     artifact: Artifact, data: Data, size: int | None, *, slots: Slots, limits: Limits, progress: Progress
 ) -> Outputs:
-    """The outputs, the same bit by bit however many processes share the work; ``size`` as ``pieces.Session`` has it.
+    """The outputs, the same bit by bit however many processes share the work; ``size`` as ``worker.Predictor`` has it.
 
     One process begins and finds the width; others join while ``slots`` has places to spare and memory is there. Raises
     ``EvaluateError``, ``WorkerError``.
     """
-    with slots.one():
-        crew = _Crew(lambda: Worker(open_session, artifact, data, size, limits=limits, name="evaluate"), slots)
-        work = _Work(data.evaluation_count, limits.seconds, progress)
+    with slots.occupy():
+        helpers = _Helpers(lambda: Worker(open_predictor, artifact, data, size, limits=limits, name="evaluate"), slots)
+        parts = _Parts(data.evaluation_count, limits.seconds, progress)
         try:
-            with crew.hire() as worker:
+            with helpers.start_worker() as worker:
                 worker.ready()
-                crew.width, piece = worker.ask("begin")
-                work.begin(piece, crew.width)
-                while work.open:
-                    while (part := work.take()) is not None:
-                        crew.grow(work, worker)
-                        work.keep(worker.ask("piece", *part, crew.width))
-                    crew.join()  # a helper that ran out of memory has put its part back
+                helpers.width, first = worker.ask("predict_first")
+                parts.split(first, helpers.width)
+                while parts.open:
+                    while (part := parts.take()) is not None:
+                        helpers.start(parts, worker)
+                        parts.add(worker.ask("predict", *part, helpers.width))
+                    helpers.wait()  # a helper that ran out of memory has put its part back
         finally:
-            work.end()
-            crew.join()
-        return work.outputs()
+            parts.clear()
+            helpers.wait()
+        return parts.join_outputs()
 
 
-class _Work:
-    """The parts that are still to do and the pieces that are done; several threads take from it."""
+class _Parts:
+    """The parts that are still to do and the outputs of those that are done; several threads take from it."""
 
     def __init__(self, count: int, seconds: float, progress: Progress) -> None:
         self._count, self._progress = count, progress
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
         self._lock = threading.Lock()
         self._parts: list[Part] = []
-        self._pieces: list[Piece] = []
+        self._outputs: list[PartOutputs] = []
         self._error: CaseError | None = None
 
-    def begin(self, piece: Piece, width: int) -> None:
-        """What follows the first piece, in parts of whole batches."""
-        first = len(piece.outputs)
-        length = -(-(self._count - first) // (PARTS * width)) * width
-        self._parts = [(at, min(at + length, self._count)) for at in range(first, self._count, max(length, 1))]
+    def split(self, first: PartOutputs, width: int) -> None:
+        """Cuts what follows the first outputs into parts of whole batches."""
+        start = len(first.outputs)
+        length = -(-(self._count - start) // (PARTS * width)) * width
+        self._parts = [(at, min(at + length, self._count)) for at in range(start, self._count, max(length, 1))]
         self._parts.reverse()
-        self.keep(piece)
+        self.add(first)
 
     @property
     def open(self) -> bool:
@@ -87,7 +87,7 @@ class _Work:
         return bool(self._parts)
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """How many parts nobody has taken."""
         return len(self._parts)
 
@@ -97,15 +97,15 @@ class _Work:
             return self._parts.pop() if self._parts else None
 
     def put_back(self, part: Part) -> None:
-        """A part that could not be done here."""
+        """Returns a part that could not be done here."""
         with self._lock:
             self._parts.append(part)
 
-    def keep(self, piece: Piece) -> None:
-        """A piece that is done; raises ``WorkerError`` where all together take too long."""
+    def add(self, outputs: PartOutputs) -> None:
+        """Takes the outputs of a part; raises ``WorkerError`` where all together take too long."""
         with self._lock:
-            self._pieces.append(piece)
-            examples = sum(len(kept_piece.outputs) for kept_piece in self._pieces)
+            self._outputs.append(outputs)
+            examples = sum(len(part.outputs) for part in self._outputs)
         self._progress("evaluate", examples / self._count)
         if time.monotonic() > self._deadline and examples < self._count:
             raise WorkerError(
@@ -115,62 +115,62 @@ class _Work:
     def fail(self, error: CaseError) -> None:
         """Ends the work with an error, which ``open`` raises."""
         self._error = error
-        self.end()
+        self.clear()
 
-    def end(self) -> None:
-        """Nobody gets another part."""
+    def clear(self) -> None:
+        """Drops the parts that nobody has taken."""
         with self._lock:
             self._parts.clear()
 
-    def outputs(self) -> Outputs:
-        """All pieces in order."""
-        pieces = sorted(self._pieces, key=lambda piece: piece.start)
+    def join_outputs(self) -> Outputs:
+        """Those of all parts, in order."""
+        parts = sorted(self._outputs, key=lambda part: part.start)
         return Outputs(
-            rows=np.concatenate([piece.outputs for piece in pieces]),
-            outside=tuple(sum(column) for column in zip(*(piece.outside for piece in pieces), strict=True)),
+            rows=np.concatenate([part.outputs for part in parts]),
+            outside=tuple(sum(column) for column in zip(*(part.outside for part in parts), strict=True)),
         )
 
 
-class _Crew:
+class _Helpers:
     """The processes beside the first: each has a thread that asks it for one part after the other."""
 
-    def __init__(self, hire: Callable[[], Worker], slots: Slots) -> None:
-        self.hire, self._slots = hire, slots
+    def __init__(self, start_worker: Callable[[], Worker], slots: Slots) -> None:
+        self.start_worker, self._slots = start_worker, slots
         self.width = 0
         self._threads: list[threading.Thread] = []
         self._short = False  # of memory
 
-    def grow(self, work: _Work, first: Worker) -> None:
+    def start(self, parts: _Parts, first: Worker) -> None:
         """More processes, as far as there are parts, places and memory for them."""
         room = 0 if self._short else _room_beside(first)
-        while room > 0 and work.left and not self._short and self._slots.spare():
-            thread = threading.Thread(target=self._help, args=(work,), name="evaluate-helper", daemon=True)
+        while room > 0 and parts.remaining and not self._short and self._slots.take_spare():
+            thread = threading.Thread(target=self._help, args=(parts,), name="evaluate-helper", daemon=True)
             self._threads.append(thread)
             thread.start()
             room -= 1
 
-    def join(self) -> None:
+    def wait(self) -> None:
         """Waits for all of them."""
         for thread in self._threads:
             thread.join()
 
-    def _help(self, work: _Work) -> None:
+    def _help(self, parts: _Parts) -> None:
         part: Part | None = None
         try:
-            with self.hire() as worker:
+            with self.start_worker() as worker:
                 worker.ready()
-                while not self._slots.wanted and (part := work.take()) is not None:
-                    piece = worker.ask("piece", *part, self.width)
+                while not self._slots.is_waited_for and (part := parts.take()) is not None:
+                    outputs = worker.ask("predict", *part, self.width)
                     part = None
-                    work.keep(piece)
+                    parts.add(outputs)
         except (WorkerError, OSError):  # most often memory: the first process goes on alone
             self._short = True
             if part is not None:
-                work.put_back(part)
+                parts.put_back(part)
         except CaseError as error:
-            work.fail(error)
+            parts.fail(error)
         finally:
-            self._slots.give()
+            self._slots.give_back()
 
 
 def _room_beside(worker: Worker) -> int:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 class Slots:
     """``count`` places, one core each. Work waits for its first place; it takes more only while they are free and
-    nobody waits, and gives them back between two pieces of work."""
+    nobody waits, and gives them back between two parts of its work."""
 
     def __init__(self, count: int) -> None:
         if count < 1:
@@ -18,7 +18,7 @@ class Slots:
         self._changed = threading.Condition()
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def occupy(self) -> Iterator[None]:
         """Holds one place, as soon as there is one."""
         with self._changed:
             self._waiting += 1
@@ -28,23 +28,23 @@ class Slots:
         try:
             yield
         finally:
-            self.give()
+            self.give_back()
 
-    def spare(self) -> bool:
-        """Takes one more place if there is one that nobody waits for; ``give`` returns it."""
+    def take_spare(self) -> bool:
+        """Takes one more place if there is one that nobody waits for; ``give_back`` returns it."""
         with self._changed:
             if self._free <= 0 or self._waiting:
                 return False
             self._free -= 1
             return True
 
-    def give(self) -> None:
-        """Returns a place that ``spare`` took."""
+    def give_back(self) -> None:
+        """Returns a place that ``take_spare`` took."""
         with self._changed:
             self._free += 1
             self._changed.notify()
 
     @property
-    def wanted(self) -> bool:
+    def is_waited_for(self) -> bool:
         """Whether somebody waits for a first place: whoever holds more than one gives one back."""
         return self._waiting > 0

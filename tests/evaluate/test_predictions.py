@@ -98,8 +98,8 @@ def runner(monkeypatch):
     return made
 
 
-def session(tmp_path, data, size, **facts):
-    return evaluate_worker.Session(replace(artifact(tmp_path, data, **facts), expected="as built"), data, size)
+def predictor(tmp_path, data, size, **facts):
+    return evaluate_worker.Predictor(replace(artifact(tmp_path, data, **facts), expected="as built"), data, size)
 
 
 @pytest.mark.parametrize(
@@ -115,20 +115,20 @@ def session(tmp_path, data, size, **facts):
 )
 def test_every_example_is_predicted_once_and_in_order(tmp_path, data, runner, facts, size, cut, widths):
     """Whole batches, the last one filled from its own end; only a dynamic one, whose outputs hang on it, is short."""
-    made = session(tmp_path, data, size, **facts)
+    session = predictor(tmp_path, data, size, **facts)
     runner.widths.clear()
-    width, first = made.begin()
-    rest = [made.piece(*part, width) for part in ((first.stop, cut), (cut, 70)) if part[0] < part[1]]
-    rows = np.concatenate([piece.outputs for piece in (first, *rest)])
+    width, first = session.predict_first()
+    rest = [session.predict(*part, width) for part in ((first.stop, cut), (cut, 70)) if part[0] < part[1]]
+    rows = np.concatenate([part.outputs for part in (first, *rest)])
     np.testing.assert_array_equal(rows[:, :-1], data.evaluation(0, 70)[0].reshape(70, -1)[:, 20:30])
-    assert [piece.start for piece in (first, *rest)] == [0, first.stop, cut][: 1 + len(rest)]
+    assert [part.start for part in (first, *rest)] == [0, first.stop, cut][: 1 + len(rest)]
     assert runner.widths == widths
 
 
 def test_no_batch_reaches_beyond_what_was_asked_for(tmp_path, data, runner):
-    """The values that are clipped are counted once for each example of the piece, though batches overlap."""
+    """The values that are clipped are counted once for each example of the part, though batches overlap."""
     ranged = replace(artifact(tmp_path, data), expected="as built", input_ranges=(InputRange(low=-9, high=0, step=0),))
-    found = evaluate_worker.Session(ranged, data, None).piece(30, 41, 8)
+    found = evaluate_worker.Predictor(ranged, data, None).predict(30, 41, 8)
     assert found.outside == (np.count_nonzero(data.evaluation(30, 41)[0] > 0),)
     assert (found.start, found.stop) == (30, 41)
 
@@ -152,13 +152,13 @@ def test_several_processes_give_the_same_file(tmp_path, data, monkeypatch):
             artifact(tmp_path, data, mode="fp32"), data, 1, files[-1], slots=slots, limits=LIMITS,
             progress=lambda _, share: shares.append(share),
         )  # fmt: skip
-        assert [slots.spare() for _ in range(4)] == [True] * places + [False] * (4 - places)
+        assert [slots.take_spare() for _ in range(4)] == [True] * places + [False] * (4 - places)
     assert files[0].read_bytes() == files[1].read_bytes()
     assert (len(started), shares.count(1.0)) == (1 + 3, 2)
     assert len(np.load(files[0])["outputs"]) == len(set(np.load(files[0])["ids"])) == 70
 
 
-class Hired:
+class FakeWorker:
     """A process in this one; ``error`` is what it says instead of an answer."""
 
     def __init__(self, error=None, ready=None):
@@ -175,34 +175,40 @@ class Hired:
             raise self._ready
 
     def ask(self, what, *args):
-        if what == "begin":
-            return 4, evaluate_worker.Piece(start=0, outputs=np.arange(4)[:, None], outside=(1,))
+        if what == "predict_first":
+            return 4, evaluate_worker.PartOutputs(start=0, outputs=np.arange(4)[:, None], outside=(1,))
         if self._error:
             raise self._error
         start, stop, _ = args
-        return evaluate_worker.Piece(start=start, outputs=np.arange(start, stop)[:, None], outside=(stop - start,))
+        return evaluate_worker.PartOutputs(
+            start=start, outputs=np.arange(start, stop)[:, None], outside=(stop - start,)
+        )
 
 
-def work(monkeypatch, tmp_path, data, hired, *, seconds=60):
-    crew = itertools.chain(hired, itertools.repeat(hired[-1]))
-    monkeypatch.setattr(worker_pool, "Worker", lambda *_, **__: next(crew))
+def evaluate(monkeypatch, tmp_path, data, workers, *, seconds=60):
+    pool = itertools.chain(workers, itertools.repeat(workers[-1]))
+    monkeypatch.setattr(worker_pool, "Worker", lambda *_, **__: next(pool))
     monkeypatch.setattr(worker_pool, "_room_beside", lambda _: 9)
-    slots, limits = Slots(len(hired)), Limits(seconds=seconds)
+    slots, limits = Slots(len(workers)), Limits(seconds=seconds)
     try:
-        return worker_pool.outputs(
+        return worker_pool.compute_outputs(
             artifact(tmp_path, data), data, None, slots=slots, limits=limits, progress=lambda *_: None
         )
     finally:
-        assert [slots.spare() for _ in range(len(hired) + 1)] == [True] * len(hired) + [False]
+        assert [slots.take_spare() for _ in range(len(workers) + 1)] == [True] * len(workers) + [False]
 
 
 @pytest.mark.parametrize(
     "lame",
-    [Hired(error=WorkerError("out of memory")), Hired(ready=WorkerError("out of memory")), Hired(ready=OSError(11))],
+    [
+        FakeWorker(error=WorkerError("out of memory")),
+        FakeWorker(ready=WorkerError("out of memory")),
+        FakeWorker(ready=OSError(11)),
+    ],
 )
 def test_a_helper_that_cannot_go_on_costs_nothing(monkeypatch, tmp_path, data, lame):
     """Most often memory: what it was at is done by the first process, and its place is free again."""
-    found = work(monkeypatch, tmp_path, data, [Hired(), lame])
+    found = evaluate(monkeypatch, tmp_path, data, [FakeWorker(), lame])
     assert found.rows[:, 0].tolist() == list(range(70))
     assert found.outside == (1 + 66,)
 
@@ -210,19 +216,19 @@ def test_a_helper_that_cannot_go_on_costs_nothing(monkeypatch, tmp_path, data, l
 def test_what_a_helper_finds_wrong_with_the_artifact_is_told(monkeypatch, tmp_path, data):
     """One process in which the artifact gives other outputs is one too many."""
     with pytest.raises(EvaluateError, match="other outputs"):
-        work(monkeypatch, tmp_path, data, [Hired(), Hired(ready=EvaluateError("gives other outputs"))])
+        evaluate(monkeypatch, tmp_path, data, [FakeWorker(), FakeWorker(ready=EvaluateError("gives other outputs"))])
 
 
 def test_an_error_of_the_first_process_ends_all(monkeypatch, tmp_path, data):
     """Nobody waits for parts that nobody does."""
     with pytest.raises(WorkerError, match="ended by SIGKILL"):
-        work(monkeypatch, tmp_path, data, [Hired(error=WorkerError("ended by SIGKILL"))])
+        evaluate(monkeypatch, tmp_path, data, [FakeWorker(error=WorkerError("ended by SIGKILL"))])
 
 
 def test_all_parts_together_have_the_time_of_one_request(monkeypatch, tmp_path, data):
     """limits.stage_seconds is what the evaluation of one variant may take, however many parts it has."""
     with pytest.raises(WorkerError, match="took longer than 0 s and was stopped; raise limits.stage_seconds"):
-        work(monkeypatch, tmp_path, data, [Hired()], seconds=0)
+        evaluate(monkeypatch, tmp_path, data, [FakeWorker()], seconds=0)
 
 
 # --- predictions that were made before ---------------------------------------------------------------------
@@ -279,7 +285,7 @@ def test_other_code_evaluates_again(tmp_path, data, made, monkeypatch):
     """qbench's own evaluating code is part of what names a prediction: another text of it is another key."""
     one = artifact(tmp_path, data)
     predict_cached(one, data, tmp_path / "a.npz")
-    other = tmp_path / "pieces.py"
+    other = tmp_path / "other.py"
     other.write_text("# other\n")
     monkeypatch.setattr(predictions.worker, "__file__", str(other))
     assert not predict_cached(one, data, tmp_path / "a.npz").cached
