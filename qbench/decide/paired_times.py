@@ -16,10 +16,10 @@ from qbench.decide import cases
 from qbench.errors import QbenchError
 from qbench.measure.paired_difference import (
     PairedDifference,
-    compare_times,
     difference_over_generations,
     quantile_of_t,
 )
+from qbench.measure.pairing import Minima, list_minima, pair_minima
 from qbench.measure.samples import Samples
 from qbench.record.schema import Record
 
@@ -72,6 +72,7 @@ class PairedTimes:
     read: Callable[[Record], Arrays]
     problems: dict[str, str] = field(default_factory=dict)
     _samples: dict[str, Samples | None] = field(default_factory=dict)
+    _minima: dict[str, Minima] = field(default_factory=dict)
     _known: dict[tuple[str, str], Comparison | None] = field(default_factory=dict)
 
     def compare(self, case: str, other: str) -> Comparison | None:
@@ -83,7 +84,8 @@ class PairedTimes:
     def _compare(self, record: Record, other: Record) -> Comparison | None:
         own, its = self._load(record), self._load(other)
         if own is not None and its is not None:
-            if (difference := compare_times(own, its)) is not None:
+            log_ratios = pair_minima(self._list_minima(record), self._list_minima(other))
+            if (difference := difference_over_generations(log_ratios)) is not None:
                 return Comparison(difference=difference, evidence="rounds")
             if (difference := _over_baseline(record, own, other, its)) is not None:
                 return Comparison(difference=difference, evidence="baseline")
@@ -93,6 +95,13 @@ class PairedTimes:
             return Comparison(difference=difference, evidence="apart")
         difference = _over_p50(record, other)
         return None if difference is None else Comparison(difference=difference, evidence="p50")
+
+    def _list_minima(self, record: Record) -> Minima:
+        """The fastest call of each block of each round; a case meets many others, so it is kept."""
+        if record.case.id not in self._minima:
+            samples = self._load(record)
+            self._minima[record.case.id] = {} if samples is None else list_minima(samples)
+        return self._minima[record.case.id]
 
     def _load(self, record: Record) -> Samples | None:
         case = record.case.id

@@ -1,0 +1,80 @@
+"""Rules of decide/accuracy_difference: two variants on the same examples, else their stored scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from made_records import accuracy, fp32, int8
+
+from qbench.decide.accuracy_difference import AccuracyDifferences, difference_of_values
+from qbench.decide.judged import Rules, judge
+from qbench.errors import UsageError
+from qbench.record.schema import Record
+from qbench.record.stored_run import MetricInfo
+
+QAT = "net/qat/onednn/t1/b1"
+
+
+def right(wrong: range, n: int = 1000) -> Any:
+    """Which of n examples are right."""
+    values = np.ones(n)
+    values[wrong.start : wrong.stop] = 0
+    return values
+
+
+@pytest.mark.parametrize(("lost", "beyond"), [(0, False), (3, False), (8, True)])
+def test_right_or_wrong_is_tested_by_the_flips(lost: int, beyond: bool) -> None:
+    """McNemar's mid-p: three of a thousand may be chance, eight are not."""
+    found = difference_of_values(right(range(lost)), right(range(0)))
+    assert (found.lost, found.gained, found.beyond_chance) == (lost, 0, beyond)
+    assert found.value == -lost / 1000
+    assert found.error > 0
+
+
+def test_other_values_are_tested_by_their_mean() -> None:
+    """A loss of each example: Student's t; equal ones have nothing to tell."""
+    base = np.linspace(0, 1, 50)
+    worse = difference_of_values(base - 0.1 - 0.01 * np.cos(np.arange(50)), base)
+    assert worse.beyond_chance
+    assert worse.lost is None
+    same = difference_of_values(base, base)
+    assert (same.value, same.beyond_chance) == (0.0, False)
+
+
+def differences(records: list[Record], values: Any, sign: bool = True) -> AccuracyDifferences:
+    """The differences of a run whose metric is better when higher (or lower)."""
+    metric = MetricInfo(name="top1", higher_is_better=sign)
+    return AccuracyDifferences(judged=judge(records, metric, Rules(), values=values))
+
+
+def test_a_metric_that_is_better_lower_is_turned() -> None:
+    """Better is positive, whatever the metric."""
+    records = [fp32(), int8(), int8(QAT)]
+    stored = {records[1].case.id: right(range(100)), QAT: right(range(200))}
+    found = differences(records, lambda record, base: stored[record.case.id], False).compare(records[2], records[1])
+    assert found is not None
+    assert found.value == pytest.approx(0.1)
+
+
+def test_without_predictions_the_scores_are_compared_as_independent() -> None:
+    """Each against its own fp32; no flips are known then."""
+    better = int8(QAT, accuracy=accuracy(beneficial=25))
+    found = differences([fp32(), int8(), better], lambda record, base: None).compare(better, int8())
+    assert found is not None
+    assert (found.lost, found.beyond_chance) == (None, True)
+    bare = replace(better, accuracy=None)
+    assert differences([fp32(), int8(), bare], lambda record, base: None).compare(bare, int8()) is None
+
+
+def test_damaged_predictions_are_named_once() -> None:
+    """The scores decide then, and the problem is kept."""
+
+    def read(record: Record, base: Record | None) -> Any:
+        raise UsageError(f"{record.case.id}: not a zip")
+
+    known = differences([fp32(), int8(), int8(QAT)], read)
+    assert known.compare(int8(QAT), int8()) is not None
+    assert set(known.problems) == {QAT, int8().case.id}
