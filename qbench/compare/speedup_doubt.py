@@ -14,6 +14,8 @@ def find_doubt(speedup: Speedup, room: float, meaning: str) -> str | None:
     control = speedup.control
     if speedup.protocol == "sequential":
         return f"protocol {speedup.protocol} has no control to tell noise from change; gate with protocol paired"
+    if speedup.stopped == "screened":
+        return None  # its limits are wide enough for what a control would tell: how processes and blocks differ
     if control is None or control.low is None or control.high is None:
         return "the control (A/A) was not measured, so noise cannot be told from change"
     worst = max(abs(math.log(control.low)), abs(math.log(control.high)))

@@ -15,7 +15,7 @@ from qbench.measure import canary, estimates, samples
 from qbench.measure.group import Measured, cold_starts, measure_group
 from qbench.measure.heats import free_bytes, split_heats
 from qbench.measure.pairing import list_minima
-from qbench.measure.protocol import Protocol, Tell, Watch
+from qbench.measure.protocol import Protocol, Tell
 from qbench.measure.protocol import Sequential as SequentialProtocol
 from qbench.measure.race import LEFT, SCREENED, Race
 from qbench.measure.race_rules import MOST_GENERATIONS, Arm, RaceRules, find_fastest
@@ -63,7 +63,6 @@ class GroupMeasurer:
         arms: Sequence[Arm],
         cases: Mapping[str, Case],
         artifacts: Mapping[str, Artifact],
-        watch: Watch,
         *,
         tell: Tell = lambda text, share: None,
         done: Container[str] = (),
@@ -72,7 +71,7 @@ class GroupMeasurer:
         case id. ``cases`` and ``artifacts`` are those of the arms, by case id."""
         specs = {arm.case: self._specify_worker(cases[arm.case], artifacts[arm.case]) for arm in arms}
         sizes = {case: artifact.size_bytes for case, artifact in artifacts.items()}
-        measured = self._measure_together(arms, specs, sizes, watch, tell)
+        measured = self._measure_together(arms, specs, sizes, tell)
         alone = self._measure_alone(list(specs.values()), tell)
         timed = {case: result.samples for case, result in measured.items() if result.samples is not None}
         self.calm_ns = canary.lowest_level(timed.values(), self.calm_ns)
@@ -92,7 +91,6 @@ class GroupMeasurer:
         arms: Sequence[Arm],
         specs: Mapping[str, WorkerSpec],
         sizes: Mapping[str, int],
-        watch: Watch,
         tell: Tell,
     ) -> dict[str, Measured]:
         base, *others = specs.values()
@@ -102,7 +100,6 @@ class GroupMeasurer:
             others,
             protocol=self._choose_protocol(arms, sizes),
             limits=self.limits,
-            watch=watch,
             tell=tell,
             earlier=checkpoint.read(),
             keep=checkpoint.write,
@@ -124,7 +121,8 @@ class GroupMeasurer:
                 least=0 if screening else spec.processes,
                 most=0 if screening else max(MOST_GENERATIONS, spec.processes),
                 max_seconds=spec.max_seconds,
-                everything=spec.spend == "all",
+                # What wins by size or start need not be among the fastest, and its limits are on latency all the same.
+                everything=spec.spend == "all" or (not screening and decide.minimize != "latency"),
             ),
             clock=time.monotonic,
             warmup_calls=max(1, spec.warmup_calls),

@@ -92,7 +92,7 @@ class Sequential(Protocol):
         outcome: Outcome = {}
         cases = (baseline, *contenders)
         for number, case in enumerate(cases):
-            tell(f"{case}: alone in its process, {number + 1} of {len(cases)} here", 0.0)
+            tell(f"{case}: alone in its process, {number + 1} of {len(cases)} here", number / len(cases))
             try:
                 outcome[case] = self._alone(case, open_worker)
             except CaseError as error:

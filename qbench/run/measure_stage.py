@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from qbench.decide.cases import Setting, setting_name
 from qbench.errors import CaseError
 from qbench.machine import peak
 from qbench.machine.peak import Peak
 from qbench.measure.measure import CaseLatency, GroupMeasurer
-from qbench.measure.race_rules import Arm, Role
 from qbench.measure.roofline import roofline
 from qbench.plan.planner import PlannedCase
 from qbench.record.schema import Record, Roofline
@@ -19,6 +19,7 @@ from qbench.run.case_tracker import describe_recipe
 from qbench.run.context import RunContext
 from qbench.run.evaluate_stage import Evaluated
 from qbench.run.prepare_stage import Prepared
+from qbench.run.race_entry import enter_race
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +32,13 @@ class MeasuredCase:
     seconds: float
 
 
-def measure(context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVariant]) -> Iterator[MeasuredCase]:
-    """Each open case as soon as it is measured, nothing beside it. What a group keeps for a resumed run is removed once
-    its cases were taken."""
-    open_cases = context.tracker.open_cases()
-    compared = {planned.case.id for planned in open_cases if planned.baseline is not None}
-    context.progress.stage("measure", len(compared))
+def measure(
+    context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVariant], evaluated: Evaluated
+) -> Iterator[MeasuredCase]:
+    """Each open case as soon as its setting is measured, nothing beside it. What a setting keeps for a resumed run is
+    removed once its cases were taken."""
+    settings = group_by_setting(context.tracker.open_cases())
+    context.progress.stage("measure", len(settings))
     core_peak = measure_peak(context)
     measurer = GroupMeasurer(
         suite=context.suite,
@@ -46,16 +48,17 @@ def measure(context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVa
         limits=context.limits,
         calm_ns=core_peak.canary_seconds * 1e9 if core_peak and core_peak.canary_seconds else None,
     )
-    for setting in _group_by_setting(open_cases):
+    for name, setting in settings.items():
         started = time.monotonic()
+        known = [describe_case(context, built, evaluated, planned) for planned in setting]
         latencies = measurer.measure(
-            [_enter(planned) for planned in setting],
+            enter_race(setting, known, context.suite, context.directory.path),
             {planned.case.id: planned.case for planned in setting},
             {planned.case.id: built[planned.case.variant.id].artifact for planned in setting},
-            lambda case: context.progress.advance(case) if case in compared else None,
             tell=context.progress.advance,
             done=context.tracker.done,
         )
+        context.progress.advance(name)
         seconds = (time.monotonic() - started) / len(setting)
         for planned in setting:
             if (latency := latencies.get(planned.case.id)) is not None:
@@ -77,36 +80,46 @@ def measure_peak(context: RunContext) -> Peak | None:
         return None
 
 
-def _group_by_setting(cases: Sequence[PlannedCase]) -> list[list[PlannedCase]]:
-    """The cases of each model, threads and batch over all runtimes, the fp32 first: they race each other."""
-    groups: dict[tuple[str, int, int], list[PlannedCase]] = {}
+def group_by_setting(cases: Sequence[PlannedCase]) -> dict[str, list[PlannedCase]]:
+    """The cases of each model, threads and batch over all runtimes, by the setting's name: they race each other."""
+    groups: dict[str, list[PlannedCase]] = {}
     for planned in cases:
         case = planned.case
-        groups.setdefault((case.variant.model.name, case.threads, case.batch_size), []).append(planned)
-    return [sorted(group, key=lambda planned: planned.baseline is not None) for group in groups.values()]
+        setting = Setting(model=case.variant.model.name, threads=case.threads, batch_size=case.batch_size)
+        groups.setdefault(setting_name(setting), []).append(planned)
+    return groups
 
 
-def _enter(planned: PlannedCase) -> Arm:
-    """A case as it enters the race."""
-    role: Role = "fp32" if planned.baseline is None else "candidate"
-    return Arm(case=planned.case.id, role=role, baseline=planned.baseline)
+def describe_case(
+    context: RunContext, built: Mapping[str, BuiltVariant], evaluated: Evaluated, planned: PlannedCase
+) -> Record:
+    """What is known of a case before it is measured."""
+    case = planned.case
+    artifact, evaluation = built[case.variant.id].artifact, evaluated[case.id]
+    return Record(
+        case=case.key,
+        status="ok",
+        reference=planned.reference,
+        recipe=describe_recipe(artifact.recipe),
+        artifact=artifact.facts(),
+        accuracy=evaluation.accuracy,
+        predictions=f"predictions/{evaluation.predictions.name}",
+        layers=context.directory.layers(case.variant.id),
+        started=context.started,
+    )
 
 
 def make_record(
     context: RunContext, built: Mapping[str, BuiltVariant], evaluated: Evaluated, measured: MeasuredCase
 ) -> Record:
     """All that the stages know of a measured case."""
-    case, latency = measured.planned.case, measured.latency
-    artifact, evaluation = built[case.variant.id].artifact, evaluated[case.id]
+    latency = measured.latency
     failed = latency.reason is not None
-    return Record(
-        case=case.key,
+    return replace(
+        describe_case(context, built, evaluated, measured.planned),
         status="failed" if failed else "ok",
         stage="measure" if failed else None,
         reason=latency.reason,
-        reference=measured.planned.reference,
-        recipe=describe_recipe(artifact.recipe),
-        artifact=artifact.facts(),
         observed=latency.observed,
         latency=latency.latency,
         speedup=latency.speedup,
@@ -116,12 +129,8 @@ def make_record(
         throughput_per_second=latency.throughput_per_second,
         cold_start=latency.cold_start,
         memory=latency.memory,
-        accuracy=evaluation.accuracy,
         roofline=measured.roofline,
         samples=latency.samples,
-        predictions=f"predictions/{evaluation.predictions.name}",
-        layers=context.directory.layers(case.variant.id),
-        started=context.started,
         elapsed_seconds=_list_seconds(built, evaluated, measured),
     )
 

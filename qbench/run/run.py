@@ -111,7 +111,7 @@ def _run_stages(context: RunContext, elapsed: dict[str, float]) -> None:
         keep_flip_images(context, prepared, evaluated)
         keep_layer_numbers(context, prepared, built)
     with _timed(elapsed, "measure"):
-        for measured in measure(context, prepared, built):
+        for measured in measure(context, prepared, built, evaluated):
             context.tracker.record_result(make_record(context, built, evaluated, measured))
 
 

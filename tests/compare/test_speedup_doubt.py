@@ -23,10 +23,12 @@ from qbench.stats.interval_type import Interval
         ({"control": Interval(value=1.03, low=1.01, high=1.05)}, "too noisy"),
         ({"steady": False}, "not steady"),
         ({"steady": None}, "not steady"),
+        ({"stopped": "screened", "control": None, "steady": None}, None),
     ],
 )
 def test_a_speed_up_is_doubted_for_its_control_and_its_drift(changes: dict[str, Any], said: str | None) -> None:
-    """A control that may be off by more than the room, none at all, and a series that moved."""
+    """A control that may be off by more than the room, none at all, and a series that moved; a screened case has
+    neither, and limits that allow for both."""
     doubt = find_doubt(speedup(**changes), 0.025, "half the tolerance")
     assert doubt is None if said is None else said in str(doubt)
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from timed_machine import Machine
 
 from qbench.errors import CaseError
 from qbench.measure import estimates
 from qbench.measure.block_size import PILOTS, Block, block_for, cold_calls, pilot_calls
 from qbench.measure.paired import Paired
 from qbench.measure.protocol import Sequential
-from tests.fixtures.timed_machine import Machine
 
 
 def paired(machine, **changes):

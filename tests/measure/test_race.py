@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from timed_machine import Machine
 
 from qbench.errors import CaseError
 from qbench.measure.paired_difference import compare_times
 from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
-from tests.fixtures.timed_machine import Machine
 
 SPEEDS = {"base": 1e-3, "fast": 4e-4, "near": 4.02e-4, "slow": 8e-4, "wrong": 3e-4}
 
