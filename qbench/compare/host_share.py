@@ -32,13 +32,14 @@ def warnings(records: Iterable[Record]) -> Iterator[str]:
     """Where the host shared the core for long, and where a p50 is therefore not that of an undisturbed core."""
     watched = [(record, shared) for record in records if (shared := share_of(record)) is not None]
     high = [shared for _, shared in watched if shared >= HIGH]
+    of_all = [record.case.id for record, shared in watched if shared >= HIGH and _of_all(record)]
     if high:
+        p50 = "" if len(of_all) == len(high) else "p50 is that of the undisturbed blocks, "
         yield (
             f"the host shared the core {describe_range(high)} of the time while {len(high)} of {len(watched)} cases "
-            "were measured: p50 is that of the undisturbed blocks, p90 and p99 are longer than on a machine of your "
-            "own; speed-ups hold, since they compare neighbouring blocks"
+            f"were measured: {p50}p90 and p99 are longer than on a machine of your own; speed-ups hold, since they "
+            "compare neighbouring blocks"
         )
-    of_all = [record.case.id for record, shared in watched if shared >= HIGH and record.latency and _of_all(record)]
     if of_all:
         names = ", ".join(of_all) if len(of_all) <= _NAMED else f"{len(of_all)} cases"
         yield f"too few undisturbed blocks of {names}: p50 there is longer than on a core of its own"

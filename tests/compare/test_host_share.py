@@ -43,12 +43,14 @@ def test_a_high_share_is_warned_of_once() -> None:
     records = [watched(0.02), watched(0.4), watched(0.9, "all"), int8()]
     first, second = host_share.warnings(records)
     assert first.startswith("the host shared the core 40 % to 90 % of the time while 2 of 3 cases were measured")
+    assert "p50 is that of the undisturbed blocks" in first
     assert second.startswith("too few undisturbed blocks of net/static/onednn/t1/b1")
 
 
 def test_many_cases_are_counted_instead_of_named() -> None:
     """A warning fits a terminal."""
-    _, second = host_share.warnings([watched(0.9, "all", f"net{i}/static/onednn/t1/b1") for i in range(5)])
+    first, second = host_share.warnings([watched(0.9, "all", f"net{i}/static/onednn/t1/b1") for i in range(5)])
+    assert "p50 is" not in first
     assert second.startswith("too few undisturbed blocks of 5 cases")
 
 
