@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from qbench.compare import int8_share
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.rank import Bench
@@ -61,7 +62,7 @@ def _find_reason(record: Record, choice: Choice, judged: Judged, bench: Bench) -
         return f"{bench.spec.minimize} not measured"
     checks = judged.checks_of(record)
     if (limit := next((check.limit for check in checks if check.outcome == "FAIL"), None)) is not None:
-        return BROKEN[limit][1]
+        return int8_share.FP32_IN_EFFECT if int8_share.is_fp32_in_effect(record) else BROKEN[limit][1]
     if choice.fp32 is not None and record not in choice.better:
         comparison = bench.scale.compare(record, choice.fp32)
         shown = comparison is not None and comparison.low > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from qbench.compare import int8_share
 from qbench.decide import cases, reasons
 from qbench.decide.decision import Decision, as_ratio
 from qbench.decide.judged import Judged
@@ -63,6 +64,8 @@ def rule(judged: Judged, decisions: Sequence[Decision]) -> dict[str, Ruling]:
 def _name_fp32(record: Record, fastest: Record | None, decision: Decision) -> str:
     if decision.verdict == "keep fp32" and record is decision.fp32:
         return "keep"
+    if record.case.is_twin:
+        return "fp32 twin"
     return "fastest fp32" if record is fastest else "fp32"
 
 
@@ -74,7 +77,7 @@ def _rule_int8(record: Record, decision: Decision, reason: str | None, over: Int
         return Ruling(word="either", candidate=True, picked=True, over_fp32=over)
     if reason is None:
         return Ruling(word="not decided", candidate=True, over_fp32=over)
-    worse = reason in _FAILED or reason.endswith(("than fp32", "not measured"))
+    worse = reason in (*_FAILED, int8_share.FP32_IN_EFFECT) or reason.endswith(("than fp32", "not measured"))
     word = _SHORT.get(reason) or _FAILED.get(reason) or reason
     return Ruling(word=word, candidate=not worse, over_fp32=over)
 

@@ -385,3 +385,21 @@ def test_a_host_that_shared_the_core_for_long_is_said(shared: float, notes: tupl
     host = Interference(blocks=90, involuntary_switches=0, page_faults=0, shared=shared)
     watched = replace(latency(0.001), p50_from="undisturbed", p50_all_seconds=0.0014)
     assert only([fp32(), int8(latency=watched, interference=host)]).notes == notes
+
+
+def test_a_dynamic_case_that_is_fp32_in_effect_is_never_shipped() -> None:
+    """However fast it is; the reason says what it is."""
+    nearly = measured("net/dynamic/x86/t1/b1", 5.0, coverage=0.001)
+    decision = only([fp32(), int8(), nearly])
+    assert decision.headline == "Ship static · onednn."
+    assert decision.not_it == (("fp32 in effect", (nearly.case.id,)),)
+
+
+def test_a_twin_is_not_the_fp32_to_keep() -> None:
+    """A twin of fewer bytes or a faster run is there for the accuracy of qat only, not to be compared with."""
+    twin = replace(fp32("net/fp32@twin/torch/t1/b1", size_bytes=900), latency=latency(0.0001))
+    twin = replace(twin, case=replace(twin.case, mode="fp32", recipe="twin"))
+    assert only([fp32(), twin, int8()]).headline == "Ship static · onednn."
+    assert only([fp32(), twin, int8()], rules(minimize="size")).headline == "Ship static · onednn."
+    slow = only([fp32(), twin, measured(STATIC, 0.8)])
+    assert slow.headline.startswith("Keep fp32 on torch (2.50 ms a call)")

@@ -106,3 +106,14 @@ def test_two_p50_give_no_limits() -> None:
     over = ruled(fp32(), bare)[bare.case.id].over_fp32
     assert over is not None
     assert (over.low, over.high) == (None, None)
+
+
+def test_a_twin_and_what_is_fp32_in_effect_are_called_so() -> None:
+    """Neither is a candidate, and the twin is no rival to the fastest fp32."""
+    twin = replace(fp32("net/fp32@twin/torch/t1/b1"), latency=latency(0.0001))
+    twin = replace(twin, case=replace(twin.case, mode="fp32", recipe="twin"))
+    nearly = int8("net/dynamic/x86/t1/b1", coverage=0.001)
+    rulings = ruled(fp32(), twin, int8(), nearly)
+    assert rulings[twin.case.id].word == "fp32 twin"
+    assert rulings[fp32().case.id].word == "fastest fp32"
+    assert (rulings[nearly.case.id].word, rulings[nearly.case.id].candidate) == ("fp32 in effect", False)
