@@ -25,6 +25,7 @@ class Forecast:
         self._stage = ""
         self._began = 0.0
         self._share = 0.0
+        self._reached = False
 
     def expect(self, seconds: Mapping[str, float]) -> None:
         """What the stages will take, as far as that is known."""
@@ -33,12 +34,17 @@ class Forecast:
     def begin(self, stage: str) -> None:
         """A stage begins; a part of one goes on with it."""
         if stage not in _PART_OF:
-            self._stage, self._began, self._share = stage, self._clock(), 0.0
+            self._stage, self._began, self._share, self._reached = stage, self._clock(), 0.0, False
 
     def reach(self, share: float, stage: str) -> None:
         """The stage in hand is that far, 0 to 1; it never goes back."""
         if stage == self._stage:
-            self._share = max(self._share, min(1.0, share))
+            self._share, self._reached = max(self._share, min(1.0, share)), True
+
+    def count(self, done: int, total: int | None, stage: str) -> None:
+        """So many steps of the stage are done; no matter where ``reach`` tells better."""
+        if stage == self._stage and total and not self._reached:
+            self._share = max(self._share, min(1.0, done / total))
 
     def text(self) -> str:
         """``about 2 min left``, ``about 1 min of build left`` where the later stages are not known; else empty."""

@@ -75,7 +75,7 @@ class Lines(Silent):
             now = self._clock()
             if share is None:
                 self._done += 1
-                _count(self._forecast, self._name, self._done, self._total)
+                self._forecast.count(self._done, self._total, self._name)
             elif now - self._last < _PLAIN_SECONDS:
                 return
             self._last = now
@@ -147,7 +147,7 @@ class Bars(Silent):
         with self._lock:
             if share is None:
                 self._done += 1
-                _count(self._forecast, self._name, self._done, self._total)
+                self._forecast.count(self._done, self._total, self._name)
             if self._task is not None:
                 reached = self._done + (share or 0.0)
                 self._bars.update(self._task, completed=reached, description=_plain(text), left=self._say_left())
@@ -185,12 +185,6 @@ class Bars(Silent):
         with self._lock:
             self._finish()
         self._bars.stop()
-
-
-def _count(forecast: Forecast, stage: str, done: int, total: int | None) -> None:
-    """Tells how far finished steps bring a stage."""
-    if total:
-        forecast.reach(done / total, stage)
 
 
 def _plain(text: str) -> str:

@@ -11,6 +11,7 @@ from qbench.errors import CaseError
 from qbench.machine import peak
 from qbench.machine.peak import Peak
 from qbench.measure.measure import CaseLatency, GroupMeasurer
+from qbench.measure.protocol import Tell
 from qbench.measure.roofline import roofline
 from qbench.plan.planner import PlannedCase
 from qbench.record.schema import Record, Roofline
@@ -48,14 +49,14 @@ def measure(
         limits=context.limits,
         calm_ns=core_peak.canary_seconds * 1e9 if core_peak and core_peak.canary_seconds else None,
     )
-    for name, setting in settings.items():
+    for number, (name, setting) in enumerate(settings.items()):
         started = time.monotonic()
         known = [describe_case(context, built, evaluated, planned) for planned in setting]
         latencies = measurer.measure(
             enter_race(setting, known, context.suite, context.directory.path),
             {planned.case.id: planned.case for planned in setting},
             {planned.case.id: built[planned.case.variant.id].artifact for planned in setting},
-            tell=context.progress.advance,
+            tell=_tell_both(context, number, len(settings)),
             done=context.tracker.done,
         )
         context.progress.advance(name)
@@ -67,6 +68,17 @@ def measure(
                 share = roofline(planned.case, artifact, latency.latency, core_peak, calm)
                 yield MeasuredCase(planned=planned, latency=latency, roofline=share, seconds=seconds)
         measurer.remove_checkpoints()
+
+
+def _tell_both(context: RunContext, done: int, settings: int) -> Tell:
+    """Tells how far the race in hand is, and with it the stage: few settings take long, so that their count alone says
+    little."""
+
+    def tell(text: str, share: float) -> None:
+        context.progress.reach((done + share) / settings)
+        context.progress.advance(text, share)
+
+    return tell
 
 
 def measure_peak(context: RunContext) -> Peak | None:

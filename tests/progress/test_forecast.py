@@ -90,6 +90,22 @@ def test_a_stage_never_goes_back_and_others_do_not_count(clock: Clock) -> None:
     assert forecast.text() == "about 1 min left"
 
 
+def test_steps_do_not_count_where_the_stage_says_how_far_it_is(clock: Clock) -> None:
+    """A stage of few long steps knows better than their number."""
+    forecast = Forecast(clock)
+    forecast.expect({})
+    forecast.begin("measure")
+    clock.now = 60
+    forecast.reach(0.25, "measure")
+    forecast.count(8, 10, "measure")
+    assert forecast.text() == "about 3 min left"
+    forecast.begin("report")
+    forecast.begin("build")
+    clock.now = 120
+    forecast.count(5, 10, "build")
+    assert forecast.text() == "about 1 min of build left"
+
+
 def test_a_part_of_a_stage_goes_on_with_it(clock: Clock) -> None:
     """The runtimes are compared within the evaluation: its clock is not set back."""
     forecast = Forecast(clock)

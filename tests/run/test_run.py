@@ -63,7 +63,7 @@ class Heard:
     """A progress that remembers."""
 
     def __init__(self):
-        self.stages, self.steps, self.notes = [], [], []
+        self.stages, self.steps, self.notes, self.reached = [], [], [], []
 
     def stage(self, name, total):
         self.stages.append((name, total))
@@ -79,7 +79,7 @@ class Heard:
         self.expected = seconds
 
     def reach(self, share):
-        pass
+        self.reached.append(share)
 
 
 @pytest.fixture
@@ -453,12 +453,19 @@ def test_the_resume_command_of_a_quick_look_is_one(folder):
 
 
 def test_a_quick_look_says_what_it_scored(folder):
-    """run.json tells a quick look and how many examples of how many it scored; a run proper has none of it."""
+    """run.json tells a quick look and how many examples of how many it scored; a run proper has none of it. Nobody is
+    measured beyond the screening."""
     file = write(folder)
-    options = {"out": folder / "reports", "only": None, "resume": None, "jobs": None, "progress": Silent()}
+    heard = Heard()
+    options = {"out": folder / "reports", "only": None, "resume": None, "jobs": None, "progress": heard}
     look = run.run(suite.read(file, ["data.evaluate.at_most=30"], quick=True), **options)
-    assert {one.status for one in look.records} == {"ok"}
-    assert {one.accuracy.n for one in look.records} == {30}
+    assert {record.status for record in look.records} == {"ok"}
+    assert {record.accuracy.n for record in look.records} == {30}
+    assert {record.speedup.processes for record in look.records if record.speedup} == {1}
+    assert {record.speedup.stopped for record in look.records if record.speedup} == {"screened"}
+    assert heard.expected == {}
+    assert heard.reached
+    assert all(0 <= share <= 1 for share in heard.reached)
     assert read_run(look.folder).info.quick == QuickInfo(examples=30, of=40)
     assert read_run(go(file, folder).folder).info.quick is None
     again = run.run(suite.read(file, ["data.evaluate.at_most=30"], quick=True), **options | {"resume": look.folder})
