@@ -35,8 +35,9 @@ def main(messages: IO[str], folder: Path, mark: str) -> None:
     by_itself = False
     for line in messages:
         by_itself = line == ENDING
-        with contextlib.suppress(ValueError):  # the last line of a killed qbench can be cut
-            (groups.add if line.startswith("+") else groups.discard)(int(line[1:]))
+        # The last line of a killed qbench can be cut, and what is left of a number is the number of something else.
+        if line[0] in "+-" and line[1:-1].isdecimal() and line.endswith("\n"):
+            (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
     for group in groups:
         kill_group(group)
     for _ in range(_SWEEPS):
@@ -51,7 +52,10 @@ def main(messages: IO[str], folder: Path, mark: str) -> None:
 
 
 def kill_group(group: int) -> None:
-    """Ends all processes of a group, if there are any."""
+    """Ends all processes of a group, if there are any; 0 and 1, which stand for the own group and for every process,
+    are none."""
+    if group <= 1:
+        return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
 
