@@ -1,9 +1,9 @@
 """The rules of a race, from the times measured so far: who stays, who leads, and whether it is decided; pure.
 
 Arms are held against the leader of their kind: int8 candidates against the fastest of them, fp32 against the fastest
-fp32. An arm leaves when it is shown to be more than ``tie`` slower, at 99.9 % shared over the arms. The error of a
-difference comes from how differences vary between generations of processes, pooled over the arms, with what is known of
-processes in general (``paired_difference.SPREAD``), and from the blocks' own noise.
+fp32. An arm leaves when it is shown to be more than ``tie`` slower, at 99.9 % after the screening and at 99 % later,
+shared over the arms. The error of a difference comes from how differences vary between generations of processes, pooled
+over the arms, with what is known of processes (``paired_difference.SPREAD``), and from the blocks' own noise.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from qbench.measure.paired_difference import (
 from qbench.measure.pairing import Minima, pair_minima
 
 Role = Literal["fp32", "candidate", "screened_only"]
-LEAVE = 0.001  # the chance that an arm within the tie is sent away in one look, shared over the arms
-SLOWER = 0.01  # the same where it only ends the race
+# The chance that an arm within the tie is sent away in one look, shared over the arms: after the screening, which rests
+# on what is known of processes in general, and after each later generation.
+LEAVE_SCREENING, LEAVE = 0.001, 0.01
 MOST_GENERATIONS = 9  # after the screening
 # Differences to one leader share its noise: their correlation is 1/2, that of their squares 1/4.
 SHARED = 0.25
@@ -124,15 +125,16 @@ class _Ranking:
     differences: Mapping[str, PairedDifference]
     apart: _Ranking | None = None
 
-    def find_slower(self, rules: RaceRules, chance: float = LEAVE) -> set[str]:
+    def find_slower(self, rules: RaceRules) -> set[str]:
         """Those that are shown to be more than the tie slower than the leader, of all or of their own heats."""
-        share = 1 - chance / max(1, len(self.differences))
+        screening = all(difference.generations == 1 for difference in self.differences.values())
+        share = 1 - (LEAVE_SCREENING if screening else LEAVE) / max(1, len(self.differences))
         slower = {
             case
             for case, difference in self.differences.items()
             if difference.value - quantile_of_t(share, difference.freedom) * difference.error > math.log1p(rules.tie)
         }
-        return slower | (set() if self.apart is None else self.apart.find_slower(rules, chance))
+        return slower | (set() if self.apart is None else self.apart.find_slower(rules))
 
     def list_apart(self) -> set[str]:
         """Those that never ran beside the leader."""
@@ -229,7 +231,7 @@ def _list_unsettled(
     """What a further generation could still tell: differences to the leader that are neither shown within the tie, nor
     beyond it, nor precise; and the leader's to the fastest fp32, while it is not shown which of them is faster."""
     stay = {arm.case for arm in staying}
-    slower = ranking.find_slower(rules, SLOWER)
+    slower = ranking.find_slower(rules)
     open_ = [
         difference
         for case, difference in ranking.differences.items()
@@ -266,7 +268,7 @@ def _name_end(arm: Arm, ended: str, candidates: _Ranking, rules: RaceRules) -> s
     """How one of the arms that were in to the end stopped."""
     if rules.everything or arm.role != "candidate":
         return ended
-    rivals = set(candidates.differences) - candidates.find_slower(rules, SLOWER)
+    rivals = set(candidates.differences) - candidates.find_slower(rules)
     if arm.case == candidates.leader:
         if not rivals:
             return "decided"
