@@ -18,6 +18,7 @@ from qbench.stats import intervals, mcnemar
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MOST = 1e100  # a larger value has no square
 ERROR = 0.05  # a difference with a smaller p-value is beyond chance
 
 
@@ -66,7 +67,7 @@ class AccuracyDifferences:
             try:
                 fp32 = compare.like_for_like(record, self.judged.records)
                 values = self.judged.values(record, fp32)
-                usable = values is not None and values.ndim == 1 and np.isfinite(values).all()
+                usable = values is not None and values.ndim == 1 and (np.abs(values) < MOST).all()
                 self._values[case] = np.asarray(values, dtype=np.float64) if usable else None
             except QbenchError as error:
                 self._values[case], self.problems[case] = None, str(error)

@@ -181,7 +181,7 @@ def _explain_fp32(choice: Choice, pick: Record, bench: Bench) -> str:
 
 def as_ratio(comparison: Comparison) -> Interval:
     """How many times as fast: the other's time over the case's."""
-    ratio = comparison.difference.ratio()
+    ratio = comparison.ratio()
     assert ratio.low is not None
     assert ratio.high is not None
     return Interval(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low)
@@ -204,7 +204,7 @@ def _describe_distance(record: Record, pick: Record, bench: Bench) -> str:
     comparison = bench.scale.compare(record, pick)
     if comparison is None:
         return "not compared"
-    ratio = comparison.difference.ratio()
+    ratio = comparison.ratio()
     word = bench.scale.worse if ratio.value >= 1 else bench.scale.better
     if comparison.evidence == "recorded" and bench.spec.minimize in ("size", "memory"):
         return f"{abs(ratio.value - 1) * 100:.1f} % {word}"

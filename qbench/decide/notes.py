@@ -12,6 +12,7 @@ from qbench.decide.accuracy_difference import AccuracyDifference
 from qbench.decide.cases import variant
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
+from qbench.decide.paired_times import MOST_LOG, Comparison
 from qbench.decide.qualify import LimitCheck
 from qbench.decide.rank import Bench, describe_difference
 from qbench.record.schema import Record
@@ -92,7 +93,7 @@ def _note_doubts(choice: Choice, pick: Record, judged: Judged, bench: Bench) -> 
         yield f"{doubt[0].upper()}{doubt[1:]}."
     precision = None if judged.rules is None else judged.rules.precision
     if speedup.stopped == "max_seconds" and precision is not None and speedup.low and speedup.high:
-        half = math.sqrt(speedup.high / speedup.low) - 1
+        half = math.exp(min(MOST_LOG, math.log(speedup.high) - math.log(speedup.low)) / 2) - 1
         if half > precision:
             yield (
                 f"Its measuring ended at measure.max_seconds with a speed-up known to {half * 100:.1f} %, where "
@@ -195,10 +196,8 @@ def explain_decider(choice: Choice, rival: Record, judged: Judged, bench: Bench)
     return _explain_processes(comparison, bench)
 
 
-def _explain_processes(comparison: object, bench: Bench) -> str:
-    from qbench.decide.paired_times import Comparison
-
-    if not isinstance(comparison, Comparison):
+def _explain_processes(comparison: Comparison | None, bench: Bench) -> str:
+    if comparison is None:
         return "they were not compared"
     if comparison.evidence in ("apart", "p50"):
         return "they were not measured against each other; a new run measures them side by side"

@@ -46,7 +46,7 @@ class Scale:
         if error is None:
             error = math.hypot(_cold_error(record), _cold_error(other))
         difference = PairedDifference(
-            value=math.log(own / its), error=error, freedom=NORMAL, generations=1, coarse=False
+            value=math.log(own) - math.log(its), error=error, freedom=NORMAL, generations=1, coarse=False
         )
         return Comparison(difference=difference, evidence="recorded")
 

@@ -22,6 +22,7 @@ from qbench.measure.paired_difference import (
 from qbench.measure.pairing import Minima, list_minima, pair_minima
 from qbench.measure.samples import Samples
 from qbench.record.schema import Record
+from qbench.stats.interval_type import Interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Evidence = Literal["rounds", "baseline", "apart", "p50"]
 # Absolute latency differs by 16 to 22 % from one process to the next: two standard errors of two p50.
 P50_SPREAD = 0.22
+MOST_LOG = 30.0  # no case is 10^13 times as fast as another; such a number is no measurement
 NORMAL = 1000  # degrees of freedom at which Student's t is the normal distribution
 
 
@@ -55,6 +57,11 @@ class Comparison:
     def high(self) -> float:
         """Its upper limit, two-sided at 95 %."""
         return self.difference.limits()[1]
+
+    def ratio(self) -> Interval:
+        """Of the case over the other, with limits."""
+        value, low, high = (math.exp(max(-MOST_LOG, min(MOST_LOG, log))) for log in (self.value, self.low, self.high))
+        return Interval(value=value, low=low, high=high)
 
     def p_not_below(self, threshold: float) -> float:
         """The one-sided p-value of "ln(case / other) is not below the threshold"."""
@@ -134,8 +141,8 @@ def _as_samples(arrays: Arrays) -> Samples | None:
         raise ValueError("its calls and their blocks differ in number")
     if len(samples.log_ratios) and len(samples.log_ratios) != len(samples.process):
         raise ValueError("its log ratios and their processes differ in number")
-    if not np.isfinite(samples.log_ratios).all():
-        raise ValueError("its log ratios are not finite")
+    if not (np.abs(samples.log_ratios) < MOST_LOG).all():
+        raise ValueError("its log ratios are none of two times")
     return samples
 
 
@@ -201,14 +208,14 @@ def _logs(record: Record) -> list[_Log]:
     logs = []
     for ratio in (record.speedup, record.speedup_fastest):
         if ratio is not None and ratio.low is not None and ratio.high is not None:
-            error = abs(math.log(ratio.high / ratio.low)) / 2 / quantile_of_t(0.975, freedom)
+            error = abs(math.log(ratio.high) - math.log(ratio.low)) / 2 / quantile_of_t(0.975, freedom)
             logs.append(_Log(baseline=ratio.baseline, value=-math.log(ratio.value), error=error, freedom=freedom))
     return logs
 
 
 def _over_p50(record: Record, other: Record) -> PairedDifference | None:
     own, its = cases.p50(record), cases.p50(other)
-    return None if own is None or its is None else _difference(math.log(own / its), P50_SPREAD / 2, NORMAL)
+    return None if own is None or its is None else _difference(math.log(own) - math.log(its), P50_SPREAD / 2, NORMAL)
 
 
 def _difference(value: float, error: float, freedom: float) -> PairedDifference:
