@@ -140,7 +140,7 @@ class Bars(Silent):
             self._finish()
             self._name, self._total, self._done = name, total, 0
             self._forecast.begin(name)
-            self._task = self._bars.add_task("", total=total, stage=name, left=self._say_left())
+            self._task = self._bars.add_task("", total=total, stage=name, left=self._forecast.text())
 
     def advance(self, text: str, share: float | None = None) -> None:
         """Moves the bar of the stage and shows the text beside it."""
@@ -150,7 +150,9 @@ class Bars(Silent):
                 self._forecast.count(self._done, self._total, self._name)
             if self._task is not None:
                 reached = self._done + (share or 0.0)
-                self._bars.update(self._task, completed=reached, description=_plain(text), left=self._say_left())
+                left = self._forecast.text()
+                left = f"{left} · " if left else ""
+                self._bars.update(self._task, completed=reached, description=_plain(text), left=left)
 
     def note(self, text: str) -> None:
         """Prints the note above the bars, as one line: what is to be copied must not be cut at the terminal's width."""
@@ -165,10 +167,6 @@ class Bars(Silent):
         """Counts for what is left."""
         with self._lock:
             self._forecast.reach(share, self._name)
-
-    def _say_left(self) -> str:
-        left = self._forecast.text()
-        return f"{left} · " if left else ""
 
     def _finish(self) -> None:
         if self._task is not None:

@@ -76,10 +76,23 @@ def _rule_int8(record: Record, decision: Decision, reason: str | None, over: Int
     if decision.verdict == "either" and record is decision.runner_up:
         return Ruling(word="either", candidate=True, picked=True, over_fp32=over)
     if reason is None:
-        return Ruling(word="not decided", candidate=True, over_fp32=over)
+        return _rule_unshipped(record, decision, over)
     worse = reason in (*_FAILED, int8_share.FP32_IN_EFFECT) or reason.endswith(("than fp32", "not measured"))
     word = _SHORT.get(reason) or _FAILED.get(reason) or reason
     return Ruling(word=word, candidate=not worse, over_fp32=over)
+
+
+def _rule_unshipped(record: Record, decision: Decision, over: Interval | None) -> Ruling:
+    """What a decision is about without shipping it: the best int8 beside an fp32 that stays, or one that is open."""
+    if decision.verdict == "keep fp32":
+        slower = over is not None and (over.value if over.high is None else over.high) < 1
+        return Ruling(word="slower than fp32" if slower else "no gain shown", candidate=not slower, over_fp32=over)
+    unshown = [check for check in decision.checks.get(record.case.id, ()) if check.outcome != "PASS"]
+    limit = min(unshown, key=lambda check: check.outcome != "FAIL", default=None)
+    if limit is None:
+        return Ruling(word="undecided", candidate=True, over_fp32=over)
+    failed = limit.outcome == "FAIL"
+    return Ruling(word=f"{limit.limit} {'FAIL' if failed else 'open'}", candidate=not failed, over_fp32=over)
 
 
 def _over(record: Record, fastest: Record | None, times: PairedTimes) -> Interval | None:

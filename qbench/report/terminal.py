@@ -22,7 +22,7 @@ from qbench.stats.interval_type import Interval
 # Which columns have limits, the fullest way first.
 _LIMITED = (("p50", "ratio", "change"), ("ratio", "change"), ("ratio",), ())
 _NARROWEST = 20  # columns; narrower text is not read
-_TOGETHER = (" %", " · ", " [")  # what no line ends before
+_TOGETHER = (" %", " µs", " ms", " ns", " · ", " [")  # what no line ends before
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MANY_EXAMPLES = 2000  # so many that one of them is less than 0.05 %, and a tenth of a point hides some
 

@@ -70,6 +70,15 @@ def test_where_fp32_stays_it_is_named() -> None:
     assert rulings[fp32().case.id].word == "keep"
 
 
+def test_what_a_decision_is_about_without_shipping_it() -> None:
+    """The best int8 beside an fp32 that stays, and a pick whose accuracy is open."""
+    slow = int8(speedup=speedup(0.5), latency=latency(0.005))
+    assert ruled(fp32(), slow)[slow.case.id].word == "slower than fp32"
+    open_ = int8(accuracy=accuracy(harmful=9, beneficial=2))
+    ruling = ruled(fp32(), open_)[open_.case.id]
+    assert (ruling.word, ruling.candidate) == ("accuracy open", True)
+
+
 def test_either_of_two_is_named_twice() -> None:
     """The pick and the runner-up stand first, both."""
     run = judged(fp32(), int8(), int8(QAT))
