@@ -212,7 +212,7 @@ class MeasureSpec(Section):
 
     protocol: Literal["paired", "sequential", "both"] = Field(
         "paired",
-        description="paired: baseline and contender in turn, until the precision is reached; sequential: warm-up "
+        description="paired: all cases of a setting in turn, until it is decided (spend); sequential: warm-up "
         "calls, then a fixed number of calls, as in the literature; both: paired, and sequential beside it.",
     )
     spend: Literal["decision", "all", "screening"] = Field(
@@ -224,7 +224,9 @@ class MeasureSpec(Section):
     precision: Share = Field(0.02, description="Half width of the speed-up's interval at which to stop.")
     max_seconds: Positive = Field(30.0, description="Most seconds of measuring for one case.")
     processes: Count = Field(
-        3, description="Processes for one case: ratios differ by some per cent from one to the next."
+        3,
+        description="Least processes of a case that is measured to the end, beside the screening: ratios differ by some "
+        "per cent from one to the next.",
     )
     cores: tuple[Whole, ...] | None = Field(
         None,
