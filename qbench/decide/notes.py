@@ -19,6 +19,13 @@ from qbench.record.schema import Record
 from qbench.stats.thresholds import DECIDING_Z
 
 MOST_PROCESSES = 99
+# Where measuring ends before the precision is reached.
+ENDS = {
+    "max_seconds": "at measure.max_seconds",
+    "processes": "after the most generations of processes",
+    "screened": "with the screening",
+    "cut_short": "since the fp32 beside it died,",
+}
 
 
 def list_notes(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench) -> tuple[str, ...]:
@@ -92,11 +99,11 @@ def _note_doubts(choice: Choice, pick: Record, judged: Judged, bench: Bench) -> 
     if (doubt := find_doubt(speedup, room, meaning)) is not None:
         yield f"{doubt[0].upper()}{doubt[1:]}."
     precision = None if judged.rules is None else judged.rules.precision
-    if speedup.stopped == "max_seconds" and precision is not None and speedup.low and speedup.high:
+    if (end := ENDS.get(speedup.stopped or "")) is not None and precision is not None and speedup.low and speedup.high:
         half = math.exp(min(MOST_LOG, math.log(speedup.high) - math.log(speedup.low)) / 2) - 1
         if half > precision:
             yield (
-                f"Its measuring ended at measure.max_seconds with a speed-up known to {half * 100:.1f} %, where "
+                f"Its measuring ended {end} with a speed-up known to {half * 100:.1f} %, where "
                 f"measure.precision asks for {precision * 100:g} %."
             )
 

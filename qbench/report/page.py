@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,12 +48,13 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One table of measured cases: a setting, its columns and rows, and the case id that the answer picks."""
+    """One table of measured cases: a setting, its columns and rows, and what the answer calls the cases that it names
+    (``ship``, ``either``), by id."""
 
     title: str
     columns: tuple[table.Column, ...]
     rows: tuple[table.Row, ...]
-    pick: str | None
+    marks: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +183,7 @@ def _card(decision: Decision, judged: Judged, info: RunInfo) -> Card:
 
 
 def _sections(judged: Judged, found: Sequence[Decision]) -> Iterable[Section]:
-    picks = {one.setting: one.pick.case.id for one in found if one.pick is not None and one.verdict == "ship"}
+    marks = {decision.setting: _mark_named(decision) for decision in found}
     for setting in recommendation.settings(judged.records):
         records = recommendation.of_setting(setting, judged.records)
         unit = table.latency_unit(records)
@@ -192,8 +193,14 @@ def _sections(judged: Judged, found: Sequence[Decision]) -> Iterable[Section]:
                 title=text.setting_name(setting),
                 columns=table.columns(judged, unit[1]),
                 rows=tuple(rows),
-                pick=picks.get(setting),
+                marks=marks.get(setting, {}),
             )
+
+
+def _mark_named(decision: Decision) -> dict[str, str]:
+    """What the answer calls the cases that it names for shipping, by id."""
+    named = {"ship": (decision.pick,), "either": (decision.pick, decision.runner_up)}.get(decision.verdict, ())
+    return {record.case.id: decision.verdict for record in named if record is not None}
 
 
 def _left(run: StoredRun) -> Iterable[Left]:

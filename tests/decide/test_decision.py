@@ -307,6 +307,8 @@ def test_the_same_run_is_decided_alike_each_time() -> None:
         ({"value": 1.1, "control": Interval(value=1.03, low=1.01, high=1.06)}, "half the distance to fp32"),
         ({"steady": False}, "series was not steady"),
         ({"half": 0.05, "stopped": "max_seconds"}, "ended at measure.max_seconds with a speed-up known to 5"),
+        ({"half": 0.05, "stopped": "processes"}, "ended after the most generations of processes with a speed-up"),
+        ({"half": 0.05, "stopped": "screened"}, "ended with the screening with a speed-up"),
     ],
 )
 def test_the_answer_doubts_what_does_not_vouch_for_itself(changes: dict[str, Any], said: str) -> None:

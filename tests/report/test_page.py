@@ -228,6 +228,16 @@ def test_the_answer_comes_first_and_everything_is_there(built: Path) -> None:
         assert words in source
 
 
+def test_the_table_marks_what_the_answer_names(tmp_path: Path) -> None:
+    """One case to ship, or the two between which the answer cannot tell."""
+    suite = replace(info().suite, text="suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n")
+    likely = int8(QAT, latency=latency(0.0006), speedup=speedup(4.0), accuracy=accuracy(harmful=6, beneficial=1))
+    for records, words in (([fp32(), int8()], ["ship"]), ([fp32(), int8(), likely], ["either", "either"])):
+        folder = run_folder(tmp_path / words[0], records, replace(info(), suite=suite))
+        source = build_report(folder).read_text(encoding="utf-8")
+        assert re.findall(r'class="pill pick">(\w+)<', source) == words
+
+
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     """Names and reasons open no element, close no drawing and reach no attribute, in HTML, SVG and Markdown."""
     folder = hostile_run(tmp_path / "run")
