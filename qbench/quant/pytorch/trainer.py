@@ -24,6 +24,7 @@ _FIRST_MOMENT = 0.9  # Adam's own constant: the first step is 1 / (1 - 0.9) time
 # Of 1,000 examples and more one in 20, at most 512, is not trained on but predicted after each epoch.
 _HELD_OUT, _HELD_OUT_FROM, _HELD_OUT_MOST = 20, 1000, 512
 _PROGRESS_EVERY = 8  # steps
+_ONE_VALUE = "Expected more than 1 value per channel when training"  # BatchNorm's own words
 
 
 class QatTrainer:
@@ -113,9 +114,11 @@ class QatTrainer:
         except Exception as error:  # whatever the user's forward raises in train mode
             if out_of_memory(error):
                 raise
+            reason = model_call.reason(error)
+            too_small = _ONE_VALUE in reason
+            advice = "; BatchNorm needs more than one value a channel: raise batch_size" if too_small else ""
             raise BuildError(
-                f"{self._title}: the network failed in train mode on a batch of {len(batch[0])} "
-                f"({model_call.reason(error)}); BatchNorm needs more than one value a channel: raise batch_size"
+                f"{self._title}: the network failed in train mode on a batch of {len(batch[0])} ({reason}){advice}"
             ) from error
 
     def _freeze(self) -> None:
