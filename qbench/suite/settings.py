@@ -225,8 +225,8 @@ class MeasureSpec(Section):
     max_seconds: Positive = Field(30.0, description="Most seconds of measuring for one case.")
     processes: Count = Field(
         3,
-        description="Least processes of a case that is measured to the end, beside the screening: ratios differ by some "
-        "per cent from one to the next.",
+        description="Least processes of a case that is measured to the end, beside the screening: ratios differ by "
+        "some per cent from one to the next.",
     )
     cores: tuple[Whole, ...] | None = Field(
         None,

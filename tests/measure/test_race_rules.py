@@ -85,7 +85,7 @@ def test_copies_of_one_artifact_are_tied_once_it_is_shown():
 def test_time_that_is_up_ends_the_race_after_the_least_generations():
     """``max_seconds`` of blocks for one arm, but never fewer than the least generations."""
     arms, seconds = [FP32, *int8("a", "b")], {"fp32": 2.0, "a": 1.0, "b": 1.02}
-    wide = RaceRules(precision=0.001, max_seconds=10.0)
+    wide = RaceRules(tie=0.001, precision=0.001, max_seconds=10.0)
     assert stand(arms, time_arms(seconds, generations=3), wide, spent=11.0).ended == {}
     assert set(stand(arms, time_arms(seconds, generations=4), wide, spent=11.0).ended.values()) == {"max_seconds"}
 
