@@ -93,7 +93,7 @@ def _draw_limits(record: Record, judged: Judged, draws: int, random: Generator) 
         if check.limit == "accuracy":
             holds &= _draw_margin(record, judged, draws, random)
         elif check.outcome == "INCONCLUSIVE":
-            holds &= random.random(draws) < 0.5
+            holds &= random.random(draws) < 0.5  # undecided: as good as a toss
     return holds
 
 

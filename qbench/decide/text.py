@@ -50,7 +50,8 @@ def _list_points(decision: Decision) -> Iterator[str]:
         yield f"{variant(decision.pick)} is the best of what may be shipped: {say_chance(decision.probability)}."
     yield from decision.notes
     if decision.runner_up is not None and decision.behind is not None and decision.verdict == "ship":
-        yield f"Runner-up: {variant(decision.runner_up)}, {decision.behind}."
+        tied = decision.runner_up.case.id in decision.tied  # how far behind it is stands above then
+        yield f"Runner-up: {variant(decision.runner_up)}{'' if tied else f', {decision.behind}'}."
     if decision.would_change:
         yield f"What would change it: {'; '.join(decision.would_change)}."
     if decision.not_it:

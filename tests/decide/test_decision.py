@@ -234,6 +234,25 @@ def test_limits_that_flip_the_choice() -> None:
     assert promised.headline.startswith("None qualifies: 2 of 2 do not keep gate.latency.min_speedup")
 
 
+def test_limits_that_no_variant_can_hold_leave_none() -> None:
+    """Contradictory limits are no error: the card counts what each of them rules out, and names the one to drop."""
+    records = [fp32(), measured(STATIC, 2.5), measured(X86, 2.0, size_bytes=900_000)]
+    decision = only(records, rules({"size": {"max_ratio": 0.5}}, max_latency="1 us"))
+    assert decision.verdict == "none qualifies"
+    assert decision.pick is None
+    assert "1 of 2 takes longer than decide.max_latency" in decision.headline
+    assert "1 of 2 is larger than gate.size.max_ratio allows" in decision.headline
+    assert decision.would_change == ("without decide.max_latency: static · onednn",)
+
+
+def test_several_that_are_all_undecided_name_the_one_that_leads() -> None:
+    """Where no accuracy is decided, the fastest is what examples should be spent on, and all are counted."""
+    decision = only([fp32(), measured(STATIC, 2.5, accuracy=OPEN), measured(X86, 3.0, accuracy=OPEN)])
+    assert (decision.verdict, decision.headline) == ("undecided", "Undecided on static · x86, the fastest candidate.")
+    assert decision.not_it == (("undecided on accuracy", (STATIC,)),)
+    assert "examples would decide, there are 1,000" in decision.notes[0]
+
+
 def test_without_the_runtime_another_one_wins() -> None:
     """What is shipped where a runtime is not there."""
     other = measured("net/static/onnxruntime/t1/b1", 1.5)
