@@ -112,7 +112,8 @@ def build(
     key = _make_key(variant, backend, model, data)
 
     def fill(folder: Path) -> Mapping[str, Any]:
-        if variant.mode == "qat" and variant.recipe.file is None and not train_qat:
+        trained = variant.mode in ("qat", "fp32") and variant.recipe.trains  # the fp32 that trains is a twin
+        if trained and variant.recipe.file is None and not train_qat:
             raise CaseSkipped(_NOT_TRAINED)
         facts: Mapping[str, Any] = call(
             build_here, variant, model, data, folder, (root, key), limits=limits, progress=progress

@@ -228,6 +228,14 @@ def test_qat_that_may_not_train_comes_from_the_cache_alone(root, data):
     assert make(root, data, "static", "qnnpack", attribute="perceptron", train_qat=False).mode == "static"
 
 
+def test_a_twin_that_may_not_train_is_skipped(root, data):
+    """The fp32 twin of a QAT is trained as that is; plain fp32 is not."""
+    twin = Recipe(name="twin", epochs=1, learning_rate=1e-3, batch_size=64, seed=11)
+    with pytest.raises(CaseSkipped, match="run the suite without --quick once"):
+        make(root, data, "fp32", "torch", attribute="perceptron", recipe=twin, train_qat=False)
+    assert make(root, data, "fp32", "torch", attribute="perceptron", recipe=Recipe(), train_qat=False).mode == "fp32"
+
+
 def test_what_failed_is_not_cached(root, data):
     """A failure is tried again, not remembered."""
     recipe = replace(RECIPE, skip_layers=("nowhere",))

@@ -300,4 +300,4 @@ class Limits(Section):
         600.0, description="A build, evaluation or measurement that takes longer is stopped and fails."
     )
     memory_bytes: Count | None = Field(None, description="Most memory of a worker; null: no limit.")
-    train_qat: Yes = Field(True, description="false: a QAT variant that the cache does not hold is skipped.")
+    train_qat: Yes = Field(True, description="false: QAT (and its fp32 twin) that the cache does not hold is skipped.")
