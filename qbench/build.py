@@ -23,7 +23,7 @@ from qbench.network import Data, Model, load_network
 from qbench.plan.planner import Variant
 from qbench.process.parent import Limits, call
 from qbench.quant.analysis.quantized_range import InputRange, Ranges
-from qbench.quant.artifacts.coverage import Layer, share, why_unknown
+from qbench.quant.artifacts.coverage import Layer, compute_int8_share, explain_unknown
 from qbench.quant.recipe import Recipe
 from qbench.record.schema import ArtifactFacts, Coverage
 
@@ -82,9 +82,9 @@ def coverage(layers: tuple[Layer, ...], reasons: Mapping[str, str], uncounted: s
     """The share of multiply-accumulates in int8, the layers that are, the names of those that are not, and why; no
     share where ``uncounted`` says why the layers could not be read, or where the work of one is not known."""
     floats = tuple(layer.name for layer in layers if not layer.int8)
-    unknown = uncounted or why_unknown(layers)
+    unknown = uncounted or explain_unknown(layers)
     return Coverage(
-        macs_int8=None if unknown else share(layers),
+        macs_int8=None if unknown else compute_int8_share(layers),
         unknown=unknown,
         layers_int8=sum(layer.int8 for layer in layers),
         layers_total=len(layers),
@@ -267,7 +267,7 @@ def _require_int8(built: Built, least: float | None) -> None:
     """
     if built.uncounted is not None:
         return
-    int8_share = share(built.layers)
+    int8_share = compute_int8_share(built.layers)
     if not any(layer.int8 for layer in built.layers):
         if built.layers and all(layer.operator in _NEVER_INT8 for layer in built.layers):
             elsewhere = dict.fromkeys(_NEVER_INT8[layer.operator] for layer in built.layers)

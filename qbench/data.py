@@ -164,7 +164,7 @@ class Data:
         return ids
 
     def evaluation_contents(self) -> Array | None:
-        """What ``overlap.digests`` says of each evaluation example; None where the folder was made without."""
+        """What ``overlap.digest_examples`` says of each evaluation example; None where the folder was made without."""
         file = self.folder / CONTENTS
         return np.load(file, allow_pickle=False) if file.exists() else None
 
@@ -230,10 +230,10 @@ def _read_examples(dataset: Dataset, request: DataRequest) -> _Parts:
         samples = min(most, of)
     evaluate = dataset.sample(request.evaluate_split, samples, request.evaluate_seed)
     for examples in (*drawn.values(), *([] if train is None else [train])):
-        validation.check(dataset, request.calibrate_split, examples)
-    validation.check(dataset, request.evaluate_split, evaluate)
+        validation.check_dataset(dataset, request.calibrate_split, examples)
+    validation.check_dataset(dataset, request.evaluate_split, evaluate)
     first = drawn[request.calibrate_seed]
-    validation.alike(dataset, {request.calibrate_split: first, request.evaluate_split: evaluate})
+    validation.require_alike(dataset, {request.calibrate_split: first, request.evaluate_split: evaluate})
     return _Parts(
         calibrate=_drop_repeated_subsets(drawn),
         train=first if train is None else train,
@@ -254,12 +254,12 @@ def _drop_repeated_subsets(drawn: Mapping[int, Examples]) -> dict[int, Examples]
 def _require_no_overlap(dataset: Dataset, request: DataRequest, parts: _Parts) -> int:
     """How many evaluation examples calibration or training has, too; ``DataError`` unless that is allowed."""
     learned_from = [parts.train] if request.train else list(parts.calibrate.values())
-    shared = overlap.shared(learned_from, parts.evaluate)
+    shared = overlap.find_shared(learned_from, parts.evaluate)
     if shared and not request.allow_overlap:
         raise DataError(
             f"{dataset.name}: {len(shared)} of {len(parts.evaluate)} examples of the split '{request.evaluate_split}' "
             f"{'is' if len(shared) == 1 else 'are'} also among the {'training' if request.train else 'calibration'} "
-            f"examples of '{request.calibrate_split}': {overlap.named(parts.evaluate, shared, learned_from)}; "
+            f"examples of '{request.calibrate_split}': {overlap.describe_pairs(parts.evaluate, shared, learned_from)}; "
             f"a score on examples that were seen before proves nothing: {WAY_OUT}"
         )
     return len(shared)
@@ -268,14 +268,14 @@ def _require_no_overlap(dataset: Dataset, request: DataRequest, parts: _Parts) -
 def require_not_trained_on(data: Data, trained_on: Examples, *, name: str) -> str | None:
     """Raises ``DataError`` where a network was trained on evaluation examples; where the suite allows it, a note."""
     evaluate = data.evaluation_examples()
-    shared = overlap.shared([trained_on], evaluate)
+    shared = overlap.find_shared([trained_on], evaluate)
     if not shared:
         return None
     if data.allow_overlap:
         return f"{name} was trained on {len(shared)} of the {len(evaluate)} evaluation examples"
     raise DataError(
         f"{name} was trained on {len(shared)} of the {len(evaluate)} evaluation examples: "
-        f"{overlap.named(evaluate, shared, [trained_on])}; {WAY_OUT}"
+        f"{overlap.describe_pairs(evaluate, shared, [trained_on])}; {WAY_OUT}"
     )
 
 
@@ -286,7 +286,7 @@ def _list_notes(request: DataRequest, parts: _Parts, shared: int) -> tuple[str, 
             f"{shared} of {len(parts.evaluate)} evaluation examples are calibration or training examples, too, which "
             "the suite allows: its scores flatter"
         )
-    if repeated := overlap.repeated(parts.evaluate):
+    if repeated := overlap.find_repeated(parts.evaluate):
         notes.append(
             f"{repeated} of {len(parts.evaluate)} evaluation examples repeat an earlier one; intervals count them as "
             "independent, so they are too narrow"
@@ -340,7 +340,7 @@ def _store_examples(dataset: Dataset, parts: _Parts, root: Path) -> Data:
         for part, examples in arrays.items():
             _save_examples(folder, part, examples)
         (folder / "ids.json").write_text(json.dumps(ids))
-        np.save(folder / CONTENTS, overlap.digests(parts.evaluate), allow_pickle=False)
+        np.save(folder / CONTENTS, overlap.digest_examples(parts.evaluate), allow_pickle=False)
         return {}
 
     def digest(name: str, part: str) -> str:

@@ -194,7 +194,7 @@ def _require_fit(network: Network, data: Data, metric: MetricSpec, name: str) ->
     except dry_run.Misfit as error:
         shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in inputs)
         raw = tuple(array[:probes] for array in data._raw("evaluate"))
-        hint = dry_run.hint(network, raw) if data.preprocessing.to_float else ""
+        hint = dry_run.find_hint(network, raw) if data.preprocessing.to_float else ""
         raise ModelError(f"{name} does not take this data ({shapes}): {error}{hint}") from error
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from error
@@ -210,4 +210,4 @@ def _require_fit(network: Network, data: Data, metric: MetricSpec, name: str) ->
 
 def _try(network: Network, inputs: Inputs) -> Array:
     """The first output for a few examples; raises ``ModelError`` where the network does not take them."""
-    return dry_run.outputs(network, inputs)
+    return dry_run.try_outputs(network, inputs)

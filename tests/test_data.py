@@ -157,25 +157,25 @@ def test_the_same_values_are_the_same_example(layout, dtype):
     """Neither the order of bytes in memory nor the type that a file has for the values hides a leak."""
     values = np.random.default_rng(0).integers(0, 200, (6, 2, 3)).astype(dtype)
     known = examples(values)
-    assert overlap.shared([known], examples(LAYOUTS[layout](values[[4, 1]]))) == {0: (0, 4), 1: (0, 1)}
+    assert overlap.find_shared([known], examples(LAYOUTS[layout](values[[4, 1]]))) == {0: (0, 4), 1: (0, 1)}
 
 
 def test_a_zero_has_no_sign():
     """-0.0 and 0.0 are the same to a network."""
-    assert overlap.shared([examples(np.zeros((1, 3)))], examples(np.full((1, 3), -0.0, np.float32))) == {0: (0, 0)}
+    assert overlap.find_shared([examples(np.zeros((1, 3)))], examples(np.full((1, 3), -0.0, np.float32))) == {0: (0, 0)}
 
 
 def test_whole_numbers_of_two_widths_are_compared_by_value():
     """Token ids as int32 here and int64 there are the same text; other ids, whose bytes are the same, are not."""
     known = examples(np.array([[1, 0, 2, 0]], np.int32))
-    assert overlap.shared([known], examples(np.array([[1, 0, 2, 0]], np.int64))) == {0: (0, 0)}
-    assert overlap.shared([known], examples(np.array([[1, 2]], np.int64))) == {}
+    assert overlap.find_shared([known], examples(np.array([[1, 0, 2, 0]], np.int64))) == {0: (0, 0)}
+    assert overlap.find_shared([known], examples(np.array([[1, 2]], np.int64))) == {}
 
 
 def test_the_end_of_one_input_is_not_the_beginning_of_the_next():
     """[1], [2, 3] and [1, 2], [3] are different examples."""
     split = [np.array([[1]]), np.array([[2, 3]])], [np.array([[1, 2]]), np.array([[3]])]
-    assert overlap.shared([examples(*split[0])], examples(*split[1])) == {}
+    assert overlap.find_shared([examples(*split[0])], examples(*split[1])) == {}
 
 
 rows = st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([0.0, -0.0, 0.5, 1.0])), min_size=1, max_size=12)
@@ -189,8 +189,8 @@ def test_sharing_is_equality_of_values(one, other, block):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlap, "BLOCK", block)
         left, right = (examples(a[:, None].astype(np.int64), b[:, None]) for a, b in zip(ints, floats, strict=True))
-        found = overlap.shared([left], right)
-        assert overlap.repeated(left) == len(one) - len({(a, b + 0.0) for a, b in one})
+        found = overlap.find_shared([left], right)
+        assert overlap.find_repeated(left) == len(one) - len({(a, b + 0.0) for a, b in one})
     assert found == {i: (0, one.index(row)) for i, row in enumerate(other) if row in one}
 
 
@@ -281,7 +281,9 @@ def test_splits_that_no_network_takes_both_are_refused():
     """Another number of inputs or axes in one split is named with the shapes of both."""
     dataset = type("Mine", (Dataset,), {"name": "mine", "splits": ("train", "test"), "load": None})()
     with pytest.raises(DataError) as raised:
-        validation.alike(dataset, {"train": examples(np.zeros((2, 3, 3, 1))), "test": examples(np.zeros((2, 9)))})
+        validation.require_alike(
+            dataset, {"train": examples(np.zeros((2, 3, 3, 1))), "test": examples(np.zeros((2, 9)))}
+        )
     assert str(raised.value) == (
         "mine: one network cannot take both: split 'train': 1 input, float64[2, 3, 3, 1]; "
         "split 'test': 1 input, float64[2, 9]; give both splits the same axes"
@@ -292,7 +294,7 @@ def test_examples_without_a_value_are_refused():
     """An array of shape (n, 0) would make all examples the same."""
     dataset = type("Mine", (Dataset,), {"name": "mine", "splits": ("train",), "load": None})()
     with pytest.raises(DataError, match=r"examples hold no value: the array has shape \(5, 0\)"):
-        validation.check(dataset, "train", examples(np.zeros((5, 0))))
+        validation.check_dataset(dataset, "train", examples(np.zeros((5, 0))))
 
 
 def test_ids_stand_beside_their_examples(root, tmp_path):

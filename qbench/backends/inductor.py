@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
-from qbench.backends.torch_quantize import as_fp32, quantized, with_room_for_sums, without_ranges
+from qbench.backends.torch_quantize import find_without_ranges, make_room_for_sums, prepare_fp32, quantize_network
 from qbench.backends.torch_runner import one_example, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
@@ -68,16 +68,16 @@ class Inductor(Backend):
         recipe = replace(recipe, flow=recipe.flow or "pt2e", embeddings=False)  # no int8 tables in this flow
         if mode == "dynamic":
             per_channel = recipe.per_channel is not False
-            room = with_room_for_sums(recipe)
-            without = without_ranges(replace(recipe, per_channel=per_channel))
+            room = make_room_for_sums(recipe)
+            without = find_without_ranges(replace(recipe, per_channel=per_channel))
             if recipe.framework_default:
                 return without
             return replace(without, reduce_range=room.reduce_range, narrow_weights=room.narrow_weights)
         if recipe.framework_default:
-            return replace(without_ranges(recipe), per_channel=None)
+            return replace(find_without_ranges(recipe), per_channel=None)
         calibrator = "moving_average" if mode == "qat" else recipe.calibrator or _CALIBRATOR
         return replace(
-            with_room_for_sums(recipe),
+            make_room_for_sums(recipe),
             calibrator=calibrator,
             percentile=recipe.percentile if calibrator == "percentile" else None,
             per_channel=recipe.per_channel is not False,
@@ -105,9 +105,11 @@ class Inductor(Backend):
         if reason := self.missing():
             raise BuildError(reason)
         example = one_example(job)
-        reference, uncounted = torchscript.counted(job.network.module, example)
+        reference, uncounted = torchscript.count_layers(job.network.module, example)
         file = job.folder / FILE
-        quantized_module = as_fp32(job, example) if job.mode == "fp32" else quantized(job, self.name, example)
+        quantized_module = (
+            prepare_fp32(job, example) if job.mode == "fp32" else quantize_network(job, self.name, example)
+        )
         module = job.network.module if job.mode == "fp32" else quantized_module.converted.module
         job.progress("compile", 0.7)
         compiled = aoti.compile_package(quantized_module.converted.module, example, file)
@@ -115,7 +117,7 @@ class Inductor(Backend):
         return Built(
             format="pt2",
             file=FILE,
-            layers=aoti.align(reference, compiled),
+            layers=aoti.align_layers(reference, compiled),
             uncounted=uncounted,
             note="; ".join(note for note in (*quantized_module.converted.notes, overflow, NOTE) if note),
             float_reasons=quantized_module.converted.float_reasons,
@@ -142,7 +144,7 @@ class PackageRunner(Runner):
 
         from qbench.quant.artifacts import aoti
 
-        baked = aoti.baked_threads(file)
+        baked = aoti.read_threads(file)
         if baked - {threads}:
             raise BuildError(
                 f"{file.name} was compiled for {', '.join(map(str, sorted(baked)))} threads, not {threads}; "

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.backends.base import BuildJob
-from qbench.backends.torch_quantize import without_ranges
+from qbench.backends.torch_quantize import find_without_ranges
 from qbench.machine import fingerprint
 from qbench.models.base import NetworkKind
 from qbench.quant.recipe import Recipe
@@ -40,7 +40,7 @@ class Made:
     rewrite_difference: float | None = None
 
 
-def why_not(mode: str, kind: NetworkKind) -> str | None:
+def find_obstacle(mode: str, kind: NetworkKind) -> str | None:
     """Why a network of that kind has no ONNX file of that mode; None if it has one."""
     if kind == "torchscript":
         return "torch no longer exports TorchScript files to ONNX; give the Python source, or an ONNX file"
@@ -49,14 +49,14 @@ def why_not(mode: str, kind: NetworkKind) -> str | None:
     return None
 
 
-def resolved(mode: str, recipe: Recipe) -> Recipe:
+def resolve_recipe(mode: str, recipe: Recipe) -> Recipe:
     """The recipe with every choice that was left open; QAT rewrites and clips as torch's FX flow, which trains it."""
     recipe = replace(recipe, flow="onnx", embeddings=False)  # no int8 tables in this flow
     if recipe.file is not None:  # the user's own: there is nothing to choose
         return recipe
     if mode == "dynamic" or recipe.framework_default:
         per_channel = None if recipe.framework_default else recipe.per_channel is not False
-        return without_ranges(replace(recipe, per_channel=per_channel, canonicalize=False))
+        return find_without_ranges(replace(recipe, per_channel=per_channel, canonicalize=False))
     calibrator = "moving_average" if mode == "qat" else recipe.calibrator or _CALIBRATOR
     recipe = replace(
         recipe,
@@ -82,11 +82,11 @@ def fp32_file(job: BuildJob) -> Iterator[Path]:
             onnx_file.copy(job.network.path, file)
         else:
             parts = {"what": "fp32 ONNX file", "versions": fingerprint.versions(EXPORTS)}
-            shared(job, parts, lambda path: _export(job, path), file)
+            fetch_shared(job, parts, lambda path: _export(job, path), file)
         yield file
 
 
-def shared(job: BuildJob, parts: Mapping[str, Any], make: Any, file: Path) -> None:
+def fetch_shared(job: BuildJob, parts: Mapping[str, Any], make: Any, file: Path) -> None:
     """Writes ``file``: a copy of what some build of this network made for the same ``parts``, or made now."""
     if job.shared is None:
         make(file)
@@ -107,7 +107,7 @@ def _export(job: BuildJob, target: Path) -> None:
         shutil.copyfile(file, target)
 
 
-def quantized(job: BuildJob, source: Path, file: Path, *, runtime: str) -> Made:
+def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -> Made:
     """Writes the int8 file of a job as ``runtime`` executes it: static from ``source`` (fp32), QAT from the job's
     network."""
     return _trained(job, file, runtime) if job.mode == "qat" else _static(job, source, file, runtime)
@@ -123,7 +123,7 @@ def _static(job: BuildJob, source: Path, file: Path, runtime: str) -> Made:
     with tempfile.TemporaryDirectory() as folder:
         calibrated = Path(folder) / FILE
         make = functools.partial(_calibrate, job, source)
-        shared(job, parts, make, calibrated)
+        fetch_shared(job, parts, make, calibrated)
         calibrated_model = static.read(calibrated)
     job.progress("write the int8 file", 0.85)
     narrow = job.recipe.narrow_weights is not False
@@ -159,7 +159,7 @@ def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
     parts |= {"versions": fingerprint.versions(EXPORTS), "training": _digest(*_given(job))}
     with tempfile.TemporaryDirectory() as folder:
         trained = Path(folder) / FILE
-        shared(job, parts, functools.partial(_train, job), trained)
+        fetch_shared(job, parts, functools.partial(_train, job), trained)
         graph = Graph.load(trained)
     labels = json.loads(next(prop.value for prop in graph.model.metadata_props if prop.key == _MADE))
     job.progress("write the int8 file", 0.9)

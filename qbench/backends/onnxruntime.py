@@ -8,7 +8,7 @@ from typing import Any
 
 from qbench.backends import own_int8_file
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
-from qbench.backends.onnx_build import EXPORTS, FILE, Made, fp32_file, quantized, resolved, why_not
+from qbench.backends.onnx_build import EXPORTS, FILE, Made, find_obstacle, fp32_file, quantize_network, resolve_recipe
 from qbench.models.base import NetworkKind
 from qbench.quant.recipe import Recipe
 
@@ -30,11 +30,11 @@ class OnnxRuntime(Backend):
 
     def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
         """An ONNX file cannot be trained; TorchScript has no path to ONNX that torch still keeps."""
-        return why_not(mode, kind)
+        return find_obstacle(mode, kind)
 
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """Every choice that was left open; the framework's default has none."""
-        return resolved(mode, recipe)
+        return resolve_recipe(mode, recipe)
 
     def libraries(self) -> tuple[str, ...]:
         """What exports, quantizes and runs."""
@@ -51,7 +51,7 @@ class OnnxRuntime(Backend):
         with fp32_file(job) as source:
             reference = onnxruntime_layers.executed(source, job.example, optimized=False)
             if job.int8_file is not None:
-                quantization = own_int8_file.take(job, source, file)
+                quantization = own_int8_file.take_own_file(job, source, file)
                 own_int8_file.require_outputs(job, source, file, onnxruntime_session.run)
                 reference = onnxruntime_layers.as_float(onnxruntime_layers.executed(file, job.example, optimized=False))
             elif job.mode == "fp32":
@@ -70,7 +70,7 @@ class OnnxRuntime(Backend):
             float_reasons=quantization.float_reasons,
             rewrites=quantization.rewrites,
             rewrite_difference=quantization.rewrite_difference,
-            input_ranges=quantized_range.of_onnx(file),
+            input_ranges=quantized_range.range_of_onnx(file),
         )
 
     def load(self, file: Path, *, threads: int) -> Runner:
@@ -88,7 +88,7 @@ def _int8(job: BuildJob, source: Path, file: Path) -> Made:
         onnxruntime_session.framework_static(source, file, job.recipe, job.calibration)
         notes = ()
     else:
-        return quantized(job, source, file, runtime="onnxruntime")
+        return quantize_network(job, source, file, runtime="onnxruntime")
     return Made(notes=notes, float_reasons=static.within_subgraphs(source))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from qbench.backends import own_int8_file
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
-from qbench.backends.onnx_build import EXPORTS, FILE, Made, fp32_file, quantized, resolved, why_not
+from qbench.backends.onnx_build import EXPORTS, FILE, Made, find_obstacle, fp32_file, quantize_network, resolve_recipe
 from qbench.errors import MeasureError
 from qbench.models.base import NetworkKind
 from qbench.quant.recipe import Recipe
@@ -43,11 +43,11 @@ class OpenVino(Backend):
                 "OpenVINO's CPU kernels take activations whose ranges are known; use static, or dynamic on "
                 "onnxruntime or a torch engine"
             )
-        return why_not(mode, kind)
+        return find_obstacle(mode, kind)
 
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """Every choice that was left open; NNCF chooses for itself where the framework's default is asked for."""
-        return resolved(mode, recipe)
+        return resolve_recipe(mode, recipe)
 
     def libraries(self) -> tuple[str, ...]:
         """What exports, quantizes and runs."""
@@ -66,7 +66,9 @@ class OpenVino(Backend):
             if job.int8_file is not None:
                 return _of_user(job, source, file)
             job.progress("quantize", 0.2)
-            quantization = _by_nncf(job, source, file) if own else quantized(job, source, file, runtime="openvino")
+            quantization = (
+                _by_nncf(job, source, file) if own else quantize_network(job, source, file, runtime="openvino")
+            )
             return _int8(job, source, file, quantization)
 
     def load(self, file: Path, *, threads: int) -> Runner:
@@ -81,7 +83,7 @@ def _fp32(job: BuildJob, source: Path) -> Built:
 
     file = job.folder / FILE
     onnx_file.copy(source, file)
-    openvino_model.require_repeatable(file, onnx_file.tiled(file, job.example))
+    openvino_model.require_repeatable(file, onnx_file.tile_batch(file, job.example))
     layers = onnxruntime_layers.layers(source, job.example, optimized=False)
     return Built(format="onnx", file=FILE, layers=layers, fixed_batch=onnx_file.fixed_batch(source))
 
@@ -93,7 +95,7 @@ def _of_user(job: BuildJob, source: Path, file: Path) -> Built:
     def run(path: Path, inputs: Inputs) -> Array:
         return openvino_model.run(openvino_model.compile_file(path), inputs)
 
-    int8_file = own_int8_file.take(job, source, file)
+    int8_file = own_int8_file.take_own_file(job, source, file)
     own_int8_file.require_outputs(job, source, file, run)
     return _int8(job, file, file, int8_file)
 
@@ -111,7 +113,7 @@ def _int8(job: BuildJob, source: Path, file: Path, int8_file: Made) -> Built:
     from qbench.quant.artifacts import onnx_file, openvino_model
     from qbench.quant.onnx import onnxruntime_layers, openvino_layers
 
-    inputs = onnx_file.tiled(source, job.example)
+    inputs = onnx_file.tile_batch(source, job.example)
     openvino_model.require_repeatable(file, inputs)
     expected = onnxruntime_layers.executed(source, job.example, optimized=False)
     reference = onnxruntime_layers.as_float(expected)
@@ -124,7 +126,7 @@ def _int8(job: BuildJob, source: Path, file: Path, int8_file: Made) -> Built:
         float_reasons=int8_file.float_reasons,
         rewrites=int8_file.rewrites,
         rewrite_difference=int8_file.rewrite_difference,
-        input_ranges=quantized_range.of_onnx(file) if file.name == FILE else (),
+        input_ranges=quantized_range.range_of_onnx(file) if file.name == FILE else (),
     )
 
 

@@ -13,7 +13,7 @@ from qbench.errors import BuildError, ModelError, out_of_memory
 Run = Callable[[Path, Inputs], "Array"]
 
 
-def take(job: BuildJob, source: Path, file: Path) -> Made:
+def take_own_file(job: BuildJob, source: Path, file: Path) -> Made:
     """Copies the user's int8 file of a job to ``file``, external data taken in.
 
     ``source`` is the float network as an ONNX file. Raises ``BuildError`` for a file that is not whole, not quantized,
@@ -67,7 +67,7 @@ def require_outputs(job: BuildJob, source: Path, file: Path, run: Run) -> None:
     from qbench.quant.artifacts import onnx_file
     from qbench.quant.onnx import onnxruntime_session
 
-    probes = job.probes if onnx_file.fixed_batch(file) is None else onnx_file.tiled(file, job.example)
+    probes = job.probes if onnx_file.fixed_batch(file) is None else onnx_file.tile_batch(file, job.example)
     try:
         outputs = run(file, probes)
     except Exception as error:  # the runtimes raise classes that they do not export
@@ -79,7 +79,7 @@ def require_outputs(job: BuildJob, source: Path, file: Path, run: Run) -> None:
         ) from error
     fixed = onnx_file.fixed_batch(source)
     if fixed not in (None, len(probes[0])):
-        probes = onnx_file.tiled(source, job.example)
+        probes = onnx_file.tile_batch(source, job.example)
     expected = onnxruntime_session.run(source, probes)
     if outputs.shape[1:] != expected.shape[1:] or (outputs.ndim, len(outputs)) != (expected.ndim, len(outputs)):
         raise BuildError(

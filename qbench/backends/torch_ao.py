@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qbench.backends.base import Backend, BuildJob, Built, Runner
-from qbench.backends.torch_quantize import quantized, with_room_for_sums, without_ranges
+from qbench.backends.torch_quantize import find_without_ranges, make_room_for_sums, quantize_network
 from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, torch_missing
 from qbench.models.base import NetworkKind
 from qbench.quant.pytorch import torch_ao
@@ -55,14 +55,14 @@ class TorchAO(Backend):
         if mode == "dynamic":
             # quantize_dynamic's own default is per tensor; recurrent layers have nothing else.
             flow, per_channel = recipe.flow or "eager", bool(recipe.per_channel)
-            return without_ranges(replace(recipe, flow=flow, per_channel=per_channel))
+            return find_without_ranges(replace(recipe, flow=flow, per_channel=per_channel))
         flow = recipe.flow or "fx"
         if recipe.framework_default:
-            return replace(without_ranges(recipe), flow=flow, per_channel=None)
+            return replace(find_without_ranges(recipe), flow=flow, per_channel=None)
         # QAT tracks ranges with moving averages: a histogram observer is too slow in a training loop.
         calibrator = "moving_average" if mode == "qat" else recipe.calibrator or _CALIBRATOR
         return replace(
-            with_room_for_sums(recipe),
+            make_room_for_sums(recipe),
             flow=flow,
             calibrator=calibrator,
             percentile=recipe.percentile if calibrator == "percentile" else None,
@@ -82,24 +82,24 @@ class TorchAO(Backend):
 
         torch_ao.set_engine(self.name)
         example = one_example(job)
-        reference, unseen = torchscript.counted(job.network.module, example)
-        int8 = quantized(job, self.name, example)
+        reference, unseen = torchscript.count_layers(job.network.module, example)
+        int8 = quantize_network(job, self.name, example)
         traced = save(int8.converted.module, job, job.folder / FILE)
         loaded = torchscript.load(job.folder / FILE)
-        layers, uncounted = torchscript.counted(loaded, example)
+        layers, uncounted = torchscript.count_layers(loaded, example)
         layers = padded_depthwise.without_rims(layers, int8.converted.module, example)
         notes = (self._note(), *int8.converted.notes, traced)
         return Built(
             format="torchscript",
             file=FILE,
-            layers=coverage.align(reference, layers),
+            layers=coverage.align_layers(reference, layers),
             uncounted=unseen or uncounted,
             note="; ".join(note for note in notes if note) or None,
             float_reasons=int8.converted.float_reasons,
             rewrites=int8.rewrites,
             rewrite_difference=int8.rewrite_difference,
             layer_numbers=int8.layer_numbers,
-            input_ranges=() if job.mode == "dynamic" else quantized_range.of_module(loaded, example),
+            input_ranges=() if job.mode == "dynamic" else quantized_range.range_of_module(loaded, example),
         )
 
     def _note(self) -> str | None:

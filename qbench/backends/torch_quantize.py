@@ -33,20 +33,20 @@ class Quantized:
     input_ranges: Ranges = ()
 
 
-def without_ranges(recipe: Recipe) -> Recipe:
+def find_without_ranges(recipe: Recipe) -> Recipe:
     """The recipe without what concerns ranges of activations: a mode or a framework default that has no such choice."""
     recipe = replace(recipe, calibrator=None, percentile=None, symmetric=None, clip_ranges=False)
     return replace(recipe, reduce_range=None, narrow_weights=None)
 
 
-def with_room_for_sums(recipe: Recipe) -> Recipe:
+def make_room_for_sums(recipe: Recipe) -> Recipe:
     """The recipe with the choice how sums of 16 bits are kept from overflowing: by wider steps for the weights of the
     layers that need it, unless it says something else."""
     narrow = recipe.reduce_range is None if recipe.narrow_weights is None else recipe.narrow_weights
     return replace(recipe, reduce_range=bool(recipe.reduce_range), narrow_weights=narrow)
 
 
-def calibration_batches(job: BuildJob, size: int = _BATCH, most: int | None = None) -> Batches:
+def read_calibration_batches(job: BuildJob, size: int = _BATCH, most: int | None = None) -> Batches:
     """Fresh passes over the calibration examples (the first ``most``) as tensors, one batch in memory at a time."""
 
     def batches() -> Iterator[tuple[Any, ...]]:
@@ -57,7 +57,7 @@ def calibration_batches(job: BuildJob, size: int = _BATCH, most: int | None = No
     return batches
 
 
-def quantized(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Quantized:
+def quantize_network(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Quantized:
     """The job's network as its mode and recipe say; raises ``BuildError``."""
     flow: Any = importlib.import_module(f"qbench.quant.pytorch.{job.recipe.flow}")
     canonical_form = _canonical(job, example, training=job.mode == "qat")
@@ -70,7 +70,7 @@ def quantized(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Quantized
         canonical_form,
         converted=replace(converted, notes=notes),
         layer_numbers=numbers,
-        input_ranges=() if job.mode == "dynamic" else quantized_range.of_module(converted.module, example),
+        input_ranges=() if job.mode == "dynamic" else quantized_range.range_of_module(converted.module, example),
     )
 
 
@@ -90,9 +90,9 @@ def _layer_numbers(job: BuildJob, int8: Any) -> tuple[tuple[Mapping[str, Any], .
     """Of each layer its numbers, and a note where they cannot be had: that is no reason to lose a good variant."""
     from qbench.quant.analysis import layer_error
 
-    few = calibration_batches(job, size=_COMPARED, most=_COMPARED)
+    few = read_calibration_batches(job, size=_COMPARED, most=_COMPARED)
     try:
-        numbers = layer_error.numbers(job.network.module, int8, few)
+        numbers = layer_error.measure_layers(job.network.module, int8, few)
     except BuildError as error:
         return (), (f"its layers are not held against fp32: {error}",)
     return tuple(_as_data(layer) for layer in numbers), ()
@@ -105,7 +105,7 @@ def _as_data(layer: Any) -> dict[str, Any]:
     return asdict(layer)
 
 
-def as_fp32(job: BuildJob, example: tuple[Any, ...]) -> Quantized:
+def prepare_fp32(job: BuildJob, example: tuple[Any, ...]) -> Quantized:
     """The fp32 network, rewritten as before quantization: int8 is compared with the best fp32 of the same runtime."""
     return _canonical(job, example, training=False)
 
@@ -137,7 +137,7 @@ def _converted(job: BuildJob, flow: Any, engine: str, module: Any, example: tupl
         job.progress("quantize", 0.3)
         converted = flow.dynamic(quantize_job)
     else:
-        converted = flow.static(quantize_job, calibration_batches(job))
+        converted = flow.static(quantize_job, read_calibration_batches(job))
     return converted
 
 

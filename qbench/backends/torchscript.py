@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from qbench.backends.base import Backend, BuildJob, Built, Runner
-from qbench.backends.torch_quantize import as_fp32
+from qbench.backends.torch_quantize import prepare_fp32
 from qbench.backends.torch_runner import TorchScriptRunner, one_example, save, torch_missing
 from qbench.models.base import NetworkKind
 
@@ -43,9 +43,9 @@ class TorchScript(Backend):
 
         example = one_example(job)
         job.progress("trace and freeze", 0.3)
-        fp32 = as_fp32(job, example)
+        fp32 = prepare_fp32(job, example)
         note = save(fp32.converted.module, job, job.folder / FILE)
-        layers, uncounted = torchscript.counted(job.network.module, example)
+        layers, uncounted = torchscript.count_layers(job.network.module, example)
         return Built(
             format="torchscript",
             file=FILE,

@@ -22,7 +22,7 @@ from qbench.datasets import fetch
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
 from qbench.datasets.fetch import Remote
-from qbench.datasets.validation import check, require_split
+from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError
 
 NAME = "cifar-10"
@@ -59,13 +59,13 @@ class Cifar10(Dataset):
         images, labels = _read(split)
         ids = tuple(f"{NAME}/{split}/{i:05d}" for i in range(len(images)))
         examples = Examples(inputs=(images,), labels=labels.astype(np.int64), ids=ids)
-        check(self, split, examples)
+        check_dataset(self, split, examples)
         return examples
 
 
 def _read(split: str) -> tuple[Array, Array]:
     pickled = None
-    for folder in fetch.folders(NAME):
+    for folder in fetch.search_folders(NAME):
         for place in (folder, folder / FOLDER, folder / "package"):
             if (place / f"{BATCHES[split][0]}.bin").is_file():
                 return _records([(place / f"{name}.bin").read_bytes() for name in BATCHES[split]], str(place))
@@ -75,7 +75,7 @@ def _read(split: str) -> tuple[Array, Array]:
             return _archive(folder / ARCHIVE.name, split)
         pickled = next((p for p in (folder / "cifar-10-batches-py", folder / "data_batch_1") if p.exists()), pickled)
     try:
-        return _archive(fetch.fetched(NAME, ARCHIVE, advice=ADVICE), split)
+        return _archive(fetch.fetch_file(NAME, ARCHIVE, advice=ADVICE), split)
     except DataError as error:
         if pickled is None:
             raise
@@ -130,5 +130,5 @@ def _sheets(folder: Path, split: str) -> tuple[Array, Array]:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """CIFAR-10; it takes no options. Reads and fetches nothing yet."""
-    opt.known(NAME, options, ())
+    opt.require_known(NAME, options, ())
     return Cifar10()

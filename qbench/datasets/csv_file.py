@@ -35,7 +35,7 @@ class Row:
     others: tuple[str, ...] = ()
 
 
-def header(file: Path, *, delimiter: str = ",", encoding: str = "utf-8") -> list[str]:
+def read_header(file: Path, *, delimiter: str = ",", encoding: str = "utf-8") -> list[str]:
     """The names of the columns; raises ``DataError`` where there are none."""
     with _rows(file, delimiter, encoding) as rows:
         for _, names in rows:
@@ -49,7 +49,7 @@ def read_csv(file: Path, columns: Columns, *, delimiter: str = ",", encoding: st
     Raises ``DataError`` with the line for a column that is not there, a row of another length, a text without a letter,
     a quote that is not closed, and bytes that are no text in this encoding.
     """
-    names = header(file, delimiter=delimiter, encoding=encoding)
+    names = read_header(file, delimiter=delimiter, encoding=encoding)
     required = (columns.text, *([] if columns.label is None else [columns.label]), *columns.others)
     places = [_place(file, names, name) for name in required]
     records = []

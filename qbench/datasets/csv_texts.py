@@ -22,9 +22,9 @@ import numpy as np
 from qbench.datasets import deduplicated_split, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
-from qbench.datasets.csv_file import Columns, Row, header, read_csv
+from qbench.datasets.csv_file import Columns, Row, read_csv, read_header
 from qbench.datasets.splits import SPLITS
-from qbench.datasets.validation import check, require_split
+from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names
 
 NAME = "csv"
@@ -57,7 +57,7 @@ class CsvTexts(Dataset):
     def __init__(self, files: Mapping[str, Path], name: str, options: Mapping[str, Any], base: Path) -> None:
         self.name = name
         self.options = dict(options)
-        self.tokens = tokens.tokens(NAME, options, base)
+        self.tokens = tokens.read_tokens(NAME, options, base)
         self.names, self.classes = _classes(options.get("classes"))
         self.sources = {split: _source(file, options) for split, file in files.items()}
         self._known: dict[str, Examples] | None = None
@@ -73,7 +73,7 @@ class CsvTexts(Dataset):
         """All examples of one split; ids are ``<file>:<line>``."""
         require_split(self, split)
         examples = self._examples()[split]
-        check(self, split, examples)
+        check_dataset(self, split, examples)
         return examples
 
     def _examples(self) -> dict[str, Examples]:
@@ -90,7 +90,7 @@ class CsvTexts(Dataset):
         rows = source.rows()
         everything = self._of(source, rows)
         if source.split is None:
-            index = deduplicated_split.split(NAME, self.options, everything)
+            index = deduplicated_split.split_without_twins(NAME, self.options, everything)
         else:
             of_row = np.array([row.others[0].strip() for row in rows])
             if "" in of_row:
@@ -112,7 +112,7 @@ def _source(file: Path, options: Mapping[str, Any]) -> Source:
     if not isinstance(delimiter, str) or len(delimiter) != 1:
         raise DataError(f"{NAME}: delimiter: expected one character, got {delimiter!r}")
     encoding = _text(options, "encoding", "utf-8")
-    names = header(file, delimiter=delimiter, encoding=encoding)
+    names = read_header(file, delimiter=delimiter, encoding=encoding)
     # A column that the suite names must be there; one with the usual name may.
     label, split = (
         _text(options, column, column) if column in options or column in names else None
@@ -132,7 +132,7 @@ def _text(options: Mapping[str, Any], key: str, default: str) -> str:
 def _classes(value: Any) -> tuple[tuple[str, ...] | None, int | None]:
     """The names of the classes where a list gives them, and how many there are."""
     if not isinstance(value, list | tuple):
-        return None, opt.whole(NAME, {"classes": value}, "classes", None, low=2)
+        return None, opt.read_whole(NAME, {"classes": value}, "classes", None, low=2)
     names = tuple(str(name) for name in value)
     if len(names) < 2 or len(set(names)) < len(names):
         raise DataError(f"{NAME}: classes: expected a number, or a list of different names, got {value!r}")
@@ -195,6 +195,6 @@ def _files(place: Path) -> dict[str, Path]:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The file's or folder's splits; reads the first lines, and the texts only where a column names the splits."""
-    opt.known(NAME, options, OPTIONS)
-    place = opt.path(NAME, value, base)
+    opt.require_known(NAME, options, OPTIONS)
+    place = opt.read_path(NAME, value, base)
     return CsvTexts(_files(place), f"{NAME}:{value}", options, base)

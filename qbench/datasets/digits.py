@@ -11,8 +11,8 @@ import numpy as np
 
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
-from qbench.datasets.splits import SPLITS, stratified
-from qbench.datasets.validation import check, require_split
+from qbench.datasets.splits import SPLITS, split_stratified
+from qbench.datasets.validation import check_dataset, require_split
 
 TEST = 450
 SEED = 0
@@ -31,10 +31,10 @@ class Digits(Dataset):
         """All examples of ``train`` or ``test``; ids are positions in scikit-learn's copy."""
         require_split(self, split)
         images, labels = _read()
-        index = stratified(labels, test=TEST, seed=SEED)[split]
+        index = split_stratified(labels, test=TEST, seed=SEED)[split]
         ids = tuple(f"digits/{i:04d}" for i in index)
         examples = Examples(inputs=(images[index],), labels=labels[index], ids=ids)
-        check(self, split, examples)
+        check_dataset(self, split, examples)
         return examples
 
 
@@ -48,5 +48,5 @@ def _read() -> tuple[Array, Array]:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The digits; they take no options."""
-    opt.known("digits", options, ())
+    opt.require_known("digits", options, ())
     return Digits()

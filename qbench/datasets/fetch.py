@@ -34,7 +34,7 @@ class Remote:
     size_bytes: int
 
 
-def folders(dataset: str, system: Iterable[str] = ()) -> list[Path]:
+def search_folders(dataset: str, system: Iterable[str] = ()) -> list[Path]:
     """Where copies of a data set are looked for, first to last: ``$QBENCH_DATA/<dataset>``, ``$QBENCH_DATA``, then
     the system's folders. Only those that exist."""
     own = os.environ.get(VARIABLE)
@@ -42,7 +42,7 @@ def folders(dataset: str, system: Iterable[str] = ()) -> list[Path]:
     return [folder for folder in (*candidates, *map(Path, system)) if folder.is_dir()]
 
 
-def fetched(dataset: str, file: Remote, *, advice: str, root: Path | None = None) -> Path:
+def fetch_file(dataset: str, file: Remote, *, advice: str, root: Path | None = None) -> Path:
     """The file in the cache, downloaded if it is not there; raises ``DataError`` with ``advice`` where it cannot be."""
     from filelock import FileLock
 

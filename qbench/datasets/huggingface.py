@@ -26,7 +26,7 @@ from qbench.datasets.base import Array, Dataset, Examples, Preprocessing, positi
 from qbench.datasets.image import OPTIONS as IMAGES
 from qbench.datasets.image import Shape, pixels, shape_of
 from qbench.datasets.splits import SPLITS
-from qbench.datasets.validation import check, inputs_of, labels_of, require_split
+from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError
 
 NAME = "huggingface"
@@ -57,15 +57,15 @@ class HuggingFace(Dataset):
         self.label = _label(self.tables, options)
         self.classes = _classes(self.tables, self.label, options)
         if self.kind == "text":
-            self.tokens = tokens.tokens(NAME, options, base)
+            self.tokens = tokens.read_tokens(NAME, options, base)
             self.preprocessing = Preprocessing(to_float=False)
         elif self.kind == "image":
             self.shape = shape_of(NAME, options)
             axis = 1 if self.shape.layout == "nchw" else 3
-            self.preprocessing = opt.preprocessing(NAME, options, scale=1 / 255, channel_axis=axis)
+            self.preprocessing = opt.read_preprocessing(NAME, options, scale=1 / 255, channel_axis=axis)
         else:
-            to_float = opt.choice(NAME, options, "to_float", (True, False), True)
-            self.preprocessing = replace(opt.preprocessing(NAME, options), to_float=to_float)
+            to_float = opt.read_choice(NAME, options, "to_float", (True, False), True)
+            self.preprocessing = replace(opt.read_preprocessing(NAME, options), to_float=to_float)
 
     def load(self, split: str) -> Examples:
         """All rows of one split; ids are ``<split>[<row>]``."""
@@ -80,7 +80,7 @@ class HuggingFace(Dataset):
         except DataError as error:
             raise DataError(f"{self.name}: split '{split}': {error}") from error
         examples = self._rows(split, index) if self._lone is None else self._apart()[split].take(index)
-        check(self, split, examples)
+        check_dataset(self, split, examples)
         return examples
 
     def count(self, split: str) -> int:
@@ -93,7 +93,7 @@ class HuggingFace(Dataset):
         if self._parts is None:
             assert self._lone is not None
             everything = self._rows(self._lone, np.arange(len(self.tables[self._lone])))
-            index = deduplicated_split.split(NAME, self.options, everything)
+            index = deduplicated_split.split_without_twins(NAME, self.options, everything)
             self._parts = {name: everything.take(rows) for name, rows in index.items()}
         return self._parts
 
@@ -124,7 +124,7 @@ class HuggingFace(Dataset):
 
     def _numbers(self, rows: Any, where: str) -> tuple[Array, ...]:
         arrays = rows.select_columns(list(self.columns)).with_format("numpy")[:]
-        return tuple(inputs_of(arrays[column], f"{where}: column '{column}'") for column in self.columns)
+        return tuple(read_inputs(arrays[column], f"{where}: column '{column}'") for column in self.columns)
 
 
 def _image(column: Any, row: int, name: str, shape: Shape, where: str) -> Array:
@@ -195,11 +195,11 @@ def _label(tables: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
 
 def _classes(tables: Mapping[str, Any], label: str | None, options: Mapping[str, Any]) -> int | None:
     own = None if label is None else getattr(next(iter(tables.values())).features[label], "num_classes", None)
-    return opt.whole(NAME, options, "classes", own, low=2)
+    return opt.read_whole(NAME, options, "classes", own, low=2)
 
 
 def _labels(rows: Any, label: str, where: str) -> Array | None:
-    labels = labels_of(list(rows[label]), f"{where}: column '{label}'")
+    labels = read_labels(list(rows[label]), f"{where}: column '{label}'")
     # The hub's way to keep the labels of a split secret.
     return None if labels.dtype.kind == "i" and bool((labels == -1).all()) else labels
 
@@ -241,7 +241,7 @@ def _open(value: str, options: Mapping[str, Any], base: Path) -> Mapping[str, An
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The splits of a folder or of a data set on the hub; reads their columns, not the rows."""
-    opt.known(NAME, options, OPTIONS)
+    opt.require_known(NAME, options, OPTIONS)
     if not isinstance(value, str) or not value:
         raise DataError(f"{NAME}: expected a folder or a name on the hub, got {value!r}")
     return HuggingFace(_open(value, options, base), f"{NAME}:{value}", options, base)

@@ -15,8 +15,8 @@ from typing import Any
 
 from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Examples
-from qbench.datasets.idx_format import found_file, read_idx
-from qbench.datasets.validation import check, labels_of, require_split
+from qbench.datasets.idx_format import find_file, read_idx
+from qbench.datasets.validation import check_dataset, read_labels, require_split
 from qbench.errors import DataError
 
 OPTIONS = ("classes", *opt.PREPROCESSING)
@@ -30,8 +30,8 @@ class Idx(Dataset):
         self.name = name
         self.files = files
         self.splits = tuple(files)
-        self.classes = opt.whole("idx", options, "classes", None, low=2)
-        self.preprocessing = opt.preprocessing("idx", options, scale=1 / 255)
+        self.classes = opt.read_whole("idx", options, "classes", None, low=2)
+        self.preprocessing = opt.read_preprocessing("idx", options, scale=1 / 255)
 
     def load(self, split: str) -> Examples:
         """All examples of one split, in the order of the file; ids are ``<split>[<position>]``."""
@@ -40,18 +40,18 @@ class Idx(Dataset):
         inputs = read_idx(inputs_file)
         if inputs.ndim == 3:
             inputs = inputs[:, None]
-        labels = None if labels_file is None else labels_of(read_idx(labels_file), str(labels_file))
+        labels = None if labels_file is None else read_labels(read_idx(labels_file), str(labels_file))
         examples = Examples(inputs=(inputs,), labels=labels, ids=tuple(f"{split}[{i}]" for i in range(len(inputs))))
-        check(self, split, examples)
+        check_dataset(self, split, examples)
         return examples
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The splits of the folder or files; reads no file yet."""
-    opt.known("idx", options, OPTIONS)
+    opt.require_known("idx", options, OPTIONS)
     if isinstance(value, Mapping):
         return Idx(f"idx:{','.join(map(str, value))}", _name_files(value, base), options)
-    folder = opt.path("idx", value, base)
+    folder = opt.read_path("idx", value, base)
     if not folder.is_dir():
         raise DataError(f"idx: {folder} is not a folder; name single files by {{train: {{inputs: f, labels: f}}}}")
     return Idx(f"idx:{value}", _find_files(folder), options)
@@ -62,8 +62,8 @@ def _name_files(value: Mapping[str, Any], base: Path) -> dict[str, tuple[Path, P
     for split, pair in value.items():
         if not isinstance(pair, Mapping) or "inputs" not in pair or set(pair) - {"inputs", "labels"}:
             raise DataError(f"idx: {split}: expected {{inputs: file, labels: file}}, got {pair!r}")
-        labels = opt.path("idx", pair["labels"], base) if pair.get("labels") else None
-        files[str(split)] = (opt.path("idx", pair["inputs"], base), labels)
+        labels = opt.read_path("idx", pair["labels"], base) if pair.get("labels") else None
+        files[str(split)] = (opt.read_path("idx", pair["inputs"], base), labels)
     if not files:
         raise DataError("idx: no splits; expected {train: {inputs: file, labels: file}, test: …}")
     return files
@@ -72,9 +72,9 @@ def _name_files(value: Mapping[str, Any], base: Path) -> dict[str, tuple[Path, P
 def _find_files(folder: Path) -> dict[str, tuple[Path, Path | None]]:
     files = {}
     for split, prefix in PREFIXES.items():
-        inputs = found_file(folder, f"{prefix}-images", "idx3-ubyte")
+        inputs = find_file(folder, f"{prefix}-images", "idx3-ubyte")
         if inputs:
-            files[split] = (inputs, found_file(folder, f"{prefix}-labels", "idx1-ubyte"))
+            files[split] = (inputs, find_file(folder, f"{prefix}-labels", "idx1-ubyte"))
     if not files:
         raise DataError(f"idx: {folder} holds none of train-images-idx3-ubyte[.gz], t10k-images-idx3-ubyte[.gz]")
     return files

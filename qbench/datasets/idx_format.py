@@ -22,7 +22,7 @@ TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: 
 MAX_DEFLATE_RATIO = 1032
 
 
-def found_file(folder: Path, stem: str, kind: str) -> Path | None:
+def find_file(folder: Path, stem: str, kind: str) -> Path | None:
     """The file of that name in a folder, with a dash or a dot before its kind, plain or gzipped; None without one."""
     names = [f"{stem}{dot}{kind}{end}" for dot in "-." for end in ("", ".gz")]
     return next((folder / name for name in names if (folder / name).is_file()), None)

@@ -42,11 +42,11 @@ def shape_of(loader: str, options: Mapping[str, Any]) -> Shape:
     """What the options ``size``, ``resize``, ``channels`` and ``layout`` of a data set make of its images."""
     size = options.get("size")
     pair = size if isinstance(size, list | tuple) else [size, size]
-    sides = [opt.whole(loader, {"size": side}, "size", None) for side in pair]
+    sides = [opt.read_whole(loader, {"size": side}, "size", None) for side in pair]
     if len(sides) != 2 or (None in sides and size is not None):
         raise DataError(f"{loader}: size: expected a whole number or [height, width], got {size!r}")
     height, width = sides
-    resize = opt.whole(loader, options, "resize", None)
+    resize = opt.read_whole(loader, options, "resize", None)
     if resize is not None and (height is None or width is None):
         raise DataError(f"{loader}: resize needs size, the height and width of the crop after it")
     if resize is not None and height and width and height == width and resize < height:
@@ -54,8 +54,8 @@ def shape_of(loader: str, options: Mapping[str, Any]) -> Shape:
     return Shape(
         size=(height, width) if height and width else None,
         resize=resize,
-        channels=opt.choice(loader, options, "channels", (3, 1), 3),
-        layout=opt.choice(loader, options, "layout", ("nchw", "nhwc"), "nchw"),
+        channels=opt.read_choice(loader, options, "channels", (3, 1), 3),
+        layout=opt.read_choice(loader, options, "layout", ("nchw", "nhwc"), "nchw"),
     )
 
 

@@ -25,8 +25,8 @@ from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, positions
 from qbench.datasets.image import OPTIONS as IMAGES
 from qbench.datasets.image import read_images, shape_of
-from qbench.datasets.splits import SPLITS, by_share
-from qbench.datasets.validation import check, require_split
+from qbench.datasets.splits import SPLITS, split_by_share
+from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names
 
 OPTIONS = (*IMAGES, *opt.PREPROCESSING, "seed", "test_share", "classes")
@@ -42,7 +42,7 @@ class ImageFolder(Dataset):
         self.folder = folder
         self.shape = shape_of("image-folder", options)
         axis = 1 if self.shape.layout == "nchw" else 3
-        self.preprocessing = opt.preprocessing("image-folder", options, scale=1 / 255, channel_axis=axis)
+        self.preprocessing = opt.read_preprocessing("image-folder", options, scale=1 / 255, channel_axis=axis)
         files = _find(folder)
         names = sorted({name for classes in files.values() for name in classes})
         self.labels, self.classes = _labels(names, options.get("classes"), base)
@@ -80,7 +80,7 @@ class ImageFolder(Dataset):
         labels = np.array([label for _, label in files], dtype=np.int64)
         ids = tuple(file.relative_to(self.folder).as_posix() for file, _ in files)
         examples = Examples(inputs=(images,), labels=labels, ids=ids)
-        check(self, split, examples)
+        check_dataset(self, split, examples)
         return examples
 
     def _labelled(self, classes: Mapping[str, list[Path]]) -> list[tuple[Path, int]]:
@@ -116,7 +116,7 @@ def _labels(names: Sequence[str], classes: Any, base: Path) -> tuple[dict[str, i
     if classes is None:
         return {name: label for label, name in enumerate(names)}, len(names)
     if isinstance(classes, int):
-        count = opt.whole("image-folder", {"classes": classes}, "classes", None) or 0
+        count = opt.read_whole("image-folder", {"classes": classes}, "classes", None) or 0
         wrong = [name for name in names if not (name.isascii() and name.isdigit() and int(name) < count)]
         if wrong:
             raise DataError(
@@ -137,7 +137,7 @@ def _labels(names: Sequence[str], classes: Any, base: Path) -> tuple[dict[str, i
 def _listed(classes: Any, base: Path) -> list[str]:
     """The names of the model's classes in their order."""
     if isinstance(classes, str):
-        file = opt.path("image-folder: classes", classes, base)
+        file = opt.read_path("image-folder: classes", classes, base)
         try:
             classes = file.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -169,16 +169,16 @@ def _images(folder: Path) -> list[Path]:
 def _split(files: Sequence[tuple[Path, int]], options: Mapping[str, Any]) -> dict[str, list[tuple[Path, int]]]:
     if len(files) < 2:
         raise DataError("image-folder: one image cannot be split into train and test")
-    test_share = opt.share("image-folder", options, "test_share", 0.25)
-    seed = opt.whole("image-folder", options, "seed", 0, low=0) or 0
-    index = by_share(np.array([label for _, label in files]), test_share=test_share, seed=seed)
+    test_share = opt.read_share("image-folder", options, "test_share", 0.25)
+    seed = opt.read_whole("image-folder", options, "seed", 0, low=0) or 0
+    index = split_by_share(np.array([label for _, label in files]), test_share=test_share, seed=seed)
     return {split: [files[i] for i in index[split]] for split in SPLITS}
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The folder's splits and classes; lists the files, reads no image."""
-    opt.known("image-folder", options, OPTIONS)
-    folder = opt.path("image-folder", value, base)
+    opt.require_known("image-folder", options, OPTIONS)
+    folder = opt.read_path("image-folder", value, base)
     if not folder.is_dir():
         raise DataError(f"image-folder: {folder} is not a folder")
     return ImageFolder(folder, f"image-folder:{value}", options, base)

@@ -16,8 +16,8 @@ from qbench.datasets import fetch
 from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Examples, Preprocessing
 from qbench.datasets.fetch import Remote
-from qbench.datasets.idx_format import found_file, read_idx
-from qbench.datasets.validation import check, labels_of, require_split
+from qbench.datasets.idx_format import find_file, read_idx
+from qbench.datasets.validation import check_dataset, read_labels, require_split
 from qbench.errors import DataError
 
 COUNTS = {"train": 60_000, "test": 10_000}
@@ -62,19 +62,19 @@ class Mnist(Dataset):
                 f"another data set lies in its place; use {{idx: folder}} for it, or {self.source.advice}"
             )
         ids = tuple(f"{self.name}/{split}/{i:05d}" for i in range(len(images)))
-        examples = Examples(inputs=(images[:, None],), labels=labels_of(labels, self.name), ids=ids)
-        check(self, split, examples)
+        examples = Examples(inputs=(images[:, None],), labels=read_labels(labels, self.name), ids=ids)
+        check_dataset(self, split, examples)
         return examples
 
     def _file(self, split: str, what: str, kind: str) -> Path:
         stem = f"{PREFIXES[split]}-{what}"
-        for folder in fetch.folders(self.name, self.source.system):
-            if (copy := found_file(folder, stem, kind)) is not None:
+        for folder in fetch.search_folders(self.name, self.source.system):
+            if (copy := find_file(folder, stem, kind)) is not None:
                 return copy
         sha256, size = self.source.files[f"{stem}-{kind}"]
         name = f"{stem}-{kind}.gz"
         remote = Remote(name=name, url=self.source.address + name, sha256=sha256, size_bytes=size)
-        return fetch.fetched(self.name, remote, advice=self.source.advice)
+        return fetch.fetch_file(self.name, remote, advice=self.source.advice)
 
 
 MNIST = Source(
@@ -110,11 +110,11 @@ FASHION = Source(
 
 def open_mnist(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """MNIST; it takes no options. Reads and fetches nothing yet."""
-    opt.known("mnist", options, ())
+    opt.require_known("mnist", options, ())
     return Mnist(MNIST)
 
 
 def open_fashion_mnist(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """Fashion-MNIST; it takes no options. Reads and fetches nothing yet."""
-    opt.known("fashion-mnist", options, ())
+    opt.require_known("fashion-mnist", options, ())
     return Mnist(FASHION)

@@ -20,8 +20,8 @@ import numpy as np
 
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples
-from qbench.datasets.splits import SPLITS, by_share
-from qbench.datasets.validation import check, inputs_of, labels_of, require_split
+from qbench.datasets.splits import SPLITS, split_by_share
+from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError
 from qbench.files import npz_file
 
@@ -47,12 +47,13 @@ class Npz(Dataset):
         self.keys = split_keys(_names(file), file)
         self.lone = self.keys.get("")
         self.splits = SPLITS if self.lone else tuple(sorted(self.keys))
-        self.classes = opt.whole("npz", options, "classes", None, low=2)
-        self.layout = opt.choice("npz", options, "stored_layout", LAYOUTS, "as-is")
-        self.test_share = opt.share("npz", options, "test_share", 0.25)
-        self.seed = opt.whole("npz", options, "seed", 0, low=0) or 0
+        self.classes = opt.read_whole("npz", options, "classes", None, low=2)
+        self.layout = opt.read_choice("npz", options, "stored_layout", LAYOUTS, "as-is")
+        self.test_share = opt.read_share("npz", options, "test_share", 0.25)
+        self.seed = opt.read_whole("npz", options, "seed", 0, low=0) or 0
         self.preprocessing = replace(
-            opt.preprocessing("npz", options), to_float=opt.choice("npz", options, "to_float", (True, False), True)
+            opt.read_preprocessing("npz", options),
+            to_float=opt.read_choice("npz", options, "to_float", (True, False), True),
         )
 
     def load(self, split: str) -> Examples:
@@ -61,21 +62,21 @@ class Npz(Dataset):
         keys = self.lone or self.keys[split]
         arrays = self._arrays([*keys.inputs, *([keys.labels] if keys.labels else [])])
         inputs = tuple(self._input(arrays, key) for key in keys.inputs)
-        labels = labels_of(arrays[keys.labels], self._locate(keys.labels)) if keys.labels else None
+        labels = read_labels(arrays[keys.labels], self._locate(keys.labels)) if keys.labels else None
         name = "inputs" if self.lone else split
         examples = Examples(inputs=inputs, labels=labels, ids=tuple(f"{name}[{i}]" for i in range(len(inputs[0]))))
-        check(self, split, examples)  # before a split is taken out of it: lengths must agree
+        check_dataset(self, split, examples)  # before a split is taken out of it: lengths must agree
         if self.lone:
             stratify = labels is not None and labels.dtype.kind != "f"
             groups = labels if labels is not None and stratify else np.zeros(len(examples))
-            examples = examples.take(by_share(groups, test_share=self.test_share, seed=self.seed)[split])
+            examples = examples.take(split_by_share(groups, test_share=self.test_share, seed=self.seed)[split])
         return examples
 
     def _locate(self, key: str) -> str:
         return f"{self.file}: {key}"
 
     def _input(self, arrays: Mapping[str, Array], key: str) -> Array:
-        return _to_channels_first(inputs_of(arrays[key], self._locate(key)), self.layout, self._locate(key))
+        return _to_channels_first(read_inputs(arrays[key], self._locate(key)), self.layout, self._locate(key))
 
     def _arrays(self, keys: list[str]) -> dict[str, Array]:
         try:
@@ -135,8 +136,8 @@ def _to_channels_first(array: Array, layout: str, where: str) -> Array:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The file's splits; reads the names in the file, not the arrays."""
-    opt.known("npz", options, OPTIONS)
-    file = opt.path("npz", value, base)
+    opt.require_known("npz", options, OPTIONS)
+    file = opt.read_path("npz", value, base)
     if file.is_dir():
         raise DataError(f"npz: {file} is a folder; for folders of images use image-folder")
     return Npz(file, f"npz:{value}", options)

@@ -15,7 +15,7 @@ from qbench.errors import DataError
 PREPROCESSING = ("scale", "mean", "std")
 
 
-def known(loader: str, options: Mapping[str, Any], names: tuple[str, ...]) -> None:
+def require_known(loader: str, options: Mapping[str, Any], names: tuple[str, ...]) -> None:
     """Raises ``DataError`` for an option that the loader does not have, with a near match."""
     for key in options:
         if key not in names:
@@ -25,7 +25,7 @@ def known(loader: str, options: Mapping[str, Any], names: tuple[str, ...]) -> No
             raise DataError(f"{loader}: no option '{key}'{hint} {has}")
 
 
-def path(loader: str, value: Any, base: Path) -> Path:
+def read_path(loader: str, value: Any, base: Path) -> Path:
     """The absolute path of a value; a relative one starts at the suite's folder. It must exist."""
     if not isinstance(value, str | Path) or not str(value):
         raise DataError(f"{loader}: expected a path, got {value!r}")
@@ -35,7 +35,7 @@ def path(loader: str, value: Any, base: Path) -> Path:
     return file.resolve()
 
 
-def whole(loader: str, options: Mapping[str, Any], key: str, default: int | None, *, low: int = 1) -> int | None:
+def read_whole(loader: str, options: Mapping[str, Any], key: str, default: int | None, *, low: int = 1) -> int | None:
     """A whole number of at least ``low``."""
     value = options.get(key, default)
     if value is None:
@@ -45,7 +45,7 @@ def whole(loader: str, options: Mapping[str, Any], key: str, default: int | None
     return value
 
 
-def share(loader: str, options: Mapping[str, Any], key: str, default: float) -> float:
+def read_share(loader: str, options: Mapping[str, Any], key: str, default: float) -> float:
     """A number between 0 and 1, both excluded."""
     value = options.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
@@ -53,7 +53,7 @@ def share(loader: str, options: Mapping[str, Any], key: str, default: float) -> 
     return float(value)
 
 
-def choice(loader: str, options: Mapping[str, Any], key: str, allowed: tuple[Any, ...], default: Any) -> Any:
+def read_choice(loader: str, options: Mapping[str, Any], key: str, allowed: tuple[Any, ...], default: Any) -> Any:
     """One of the allowed values."""
     value = options.get(key, default)
     if value not in allowed:
@@ -61,7 +61,7 @@ def choice(loader: str, options: Mapping[str, Any], key: str, allowed: tuple[Any
     return value
 
 
-def preprocessing(
+def read_preprocessing(
     loader: str,
     options: Mapping[str, Any],
     *,

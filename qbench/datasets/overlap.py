@@ -20,7 +20,7 @@ BLOCK = 1 << 22
 SHOWN = 5
 
 
-def shared(known: Sequence[Examples], examples: Examples) -> dict[int, tuple[int, int]]:
+def find_shared(known: Sequence[Examples], examples: Examples) -> dict[int, tuple[int, int]]:
     """Of ``examples`` those whose inputs are also in ``known``: position -> (which of ``known``, position there).
 
     The first one found is named. 60,000 examples of 3 KB take about half a second.
@@ -33,8 +33,8 @@ def shared(known: Sequence[Examples], examples: Examples) -> dict[int, tuple[int
     return {i: where[content] for i, content in enumerate(_hashes(examples, kinds)) if content in where}
 
 
-def named(examples: Examples, found: Mapping[int, tuple[int, int]], seen: Sequence[Examples]) -> str:
-    """The first that ``shared`` found, by their ids, each with the id of what it equals where that is another."""
+def describe_pairs(examples: Examples, found: Mapping[int, tuple[int, int]], seen: Sequence[Examples]) -> str:
+    """The first that ``find_shared`` found, by their ids, each with the id of what it equals where that is another."""
     names = []
     for here, (which, there) in list(found.items())[:SHOWN]:
         name = examples.ids[here] if examples.ids else f"example {here}"
@@ -43,12 +43,12 @@ def named(examples: Examples, found: Mapping[int, tuple[int, int]], seen: Sequen
     return ", ".join(names) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
 
 
-def repeated(examples: Examples) -> int:
+def find_repeated(examples: Examples) -> int:
     """How many examples have the same inputs as an earlier one."""
     return sum(count - 1 for count in Counter(_hashes(examples, _kinds((examples,)))).values())
 
 
-def digests(examples: Examples) -> Array:
+def digest_examples(examples: Examples) -> Array:
     """16 bytes a row (uint8, n x 16) that name the inputs of each example, the same wherever and however they are
     stored: a gate finds the examples of its baseline by them."""
     kinds = [_common(array.dtype) for array in examples.inputs]

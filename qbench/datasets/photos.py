@@ -22,7 +22,7 @@ from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.image import read_images, shape_of
 from qbench.datasets.splits import SPLITS
-from qbench.datasets.validation import check, require_split
+from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError
 
 NAME = "imagenet"
@@ -44,7 +44,7 @@ class Photos(Dataset):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.shape = shape_of(NAME, options)
-        self.preprocessing = opt.preprocessing(NAME, options, scale=1 / 255)
+        self.preprocessing = opt.read_preprocessing(NAME, options, scale=1 / 255)
         self.files = dict(zip(SPLITS, (_files()[::2], _files()[1::2]), strict=True))
 
     def load(self, split: str) -> Examples:
@@ -62,7 +62,7 @@ class Photos(Dataset):
             labels=np.repeat(np.array(labels, dtype=np.int64), len(crops)),
             ids=tuple(f"{file.name}{crop}" for file in files for crop in crops),
         )
-        check(self, split, examples)
+        check_dataset(self, split, examples)
         return examples
 
     def _crops(self, files: list[Path], where: str) -> tuple[Array, list[str]]:
@@ -112,5 +112,5 @@ def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Datas
     """The folder, or the photos; reads no image."""
     if value is not None:
         return _folder(value, base, options)
-    opt.known(NAME, options, OPTIONS)
+    opt.require_known(NAME, options, OPTIONS)
     return Photos({**DEFAULTS, **options})

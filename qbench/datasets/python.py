@@ -20,7 +20,7 @@ from qbench import user_code
 from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Examples, Preprocessing
 from qbench.datasets.splits import SPLITS
-from qbench.datasets.validation import check, inputs_of, labels_of, require_split
+from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError
 
 OPTIONS = ("args", "classes", *opt.PREPROCESSING, "to_float")
@@ -38,7 +38,7 @@ class PythonData(Dataset):
         self.splits = _splits(getattr(self.function, "splits", SPLITS), where)
         own = {"classes": getattr(self.function, "classes", None)}
         classes = options if "classes" in options else own
-        self.classes = opt.whole("python", classes, "classes", None, low=2)
+        self.classes = opt.read_whole("python", classes, "classes", None, low=2)
         self.preprocessing = _preprocessing(getattr(self.function, "preprocessing", {}), options, where)
 
     def load(self, split: str) -> Examples:
@@ -54,14 +54,14 @@ class PythonData(Dataset):
                 "order in which the network takes them: return (first, second), labels"
             )
         several = inputs if isinstance(inputs, tuple) else (inputs,)
-        arrays = tuple(np.atleast_1d(inputs_of(example, f"{where}: inputs")) for example in several)
+        arrays = tuple(np.atleast_1d(read_inputs(example, f"{where}: inputs")) for example in several)
         count = len(arrays[0]) if arrays else 0
         examples = Examples(
             inputs=arrays,
-            labels=None if labels is None else np.atleast_1d(labels_of(labels, f"{where}: labels")),
+            labels=None if labels is None else np.atleast_1d(read_labels(labels, f"{where}: labels")),
             ids=tuple(f"{split}[{i}]" for i in range(count)) if ids is None else tuple(map(str, ids)),
         )
-        check(self, split, examples)
+        check_dataset(self, split, examples)
         return examples
 
 
@@ -119,10 +119,10 @@ def _preprocessing(value: Any, options: Mapping[str, Any], where: str) -> Prepro
     to_float = own.pop("to_float", True)
     if not isinstance(to_float, bool):
         raise DataError(f"{where}: preprocessing: to_float: expected True or False, got {to_float!r}")
-    opt.known(f"{where}: preprocessing", own, opt.PREPROCESSING)
+    opt.require_known(f"{where}: preprocessing", own, opt.PREPROCESSING)
     settings = {key: options.get(key, own.get(key)) for key in opt.PREPROCESSING if key in options or key in own}
-    to_float = opt.choice("python", options, "to_float", (True, False), to_float)
-    return replace(opt.preprocessing(where, settings), to_float=to_float)
+    to_float = opt.read_choice("python", options, "to_float", (True, False), to_float)
+    return replace(opt.read_preprocessing(where, settings), to_float=to_float)
 
 
 def _mapping(value: Any, key: str, where: str) -> Mapping[str, Any]:
@@ -133,6 +133,6 @@ def _mapping(value: Any, key: str, where: str) -> Mapping[str, Any]:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The function's data; imports the user's file, does not call the function yet."""
-    opt.known("python", options, OPTIONS)
+    opt.require_known("python", options, OPTIONS)
     file, attribute = user_code.parse(value, base=base, error=DataError)
     return PythonData(file, attribute, f"python:{value}", options)

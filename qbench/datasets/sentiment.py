@@ -21,7 +21,7 @@ from qbench.datasets import csv_file, deduplicated_split, fetch, splits, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
 from qbench.datasets.csv_file import Columns, read_csv
-from qbench.datasets.validation import check, require_split
+from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError
 
 NAME = "sentiment"
@@ -44,7 +44,7 @@ class Sentiment(Dataset):
         self.name = NAME if source == "rotten-tomatoes" else f"{NAME}:{source}"
         self.source = source
         self.options = dict(options)
-        self.tokens = tokens.tokens(NAME, options, base, length=LENGTH)
+        self.tokens = tokens.read_tokens(NAME, options, base, length=LENGTH)
         self._all: tuple[Examples, dict[str, Array]] | None = None
 
     def load(self, split: str) -> Examples:
@@ -52,10 +52,10 @@ class Sentiment(Dataset):
         require_split(self, split)
         if self._all is None:
             everything = self._read()
-            self._all = everything, deduplicated_split.split(NAME, self.options, everything)
+            self._all = everything, deduplicated_split.split_without_twins(NAME, self.options, everything)
         examples, index = self._all
         examples = examples.take(index[split])
-        check(self, split, examples)
+        check_dataset(self, split, examples)
         return examples
 
     def files(self) -> tuple[Path, ...]:
@@ -87,7 +87,7 @@ def _label(text: str | None, file: Path) -> int:
 
 
 def _file() -> Path:
-    for folder in fetch.folders(NAME):
+    for folder in fetch.search_folders(NAME):
         if (folder / FILE).is_file():
             return folder / FILE
     spec = importlib.util.find_spec(PACKAGE)
@@ -99,7 +99,7 @@ def _file() -> Path:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The reviews of one source, or of all; reads none yet."""
-    opt.known(NAME, options, OPTIONS)
+    opt.require_known(NAME, options, OPTIONS)
     sources = (*COUNTS, "all")
     source = "rotten-tomatoes" if value is None else value
-    return Sentiment(opt.choice(NAME, {"source": source}, "source", sources, None), options, base)
+    return Sentiment(opt.read_choice(NAME, {"source": source}, "source", sources, None), options, base)

@@ -10,7 +10,7 @@ from qbench.errors import DataError
 SPLITS = ("train", "test")
 
 
-def stratified(groups: Array, *, test: int, seed: int) -> dict[str, Array]:
+def split_stratified(groups: Array, *, test: int, seed: int) -> dict[str, Array]:
     """Ascending positions of ``train`` and ``test``, where exactly ``test`` go to test.
 
     ``groups`` (length n) holds each example's class; each class gives its share, rounded by largest remainder.
@@ -31,7 +31,7 @@ def stratified(groups: Array, *, test: int, seed: int) -> dict[str, Array]:
     return {"train": np.flatnonzero(~in_test), "test": np.flatnonzero(in_test)}
 
 
-def by_share(groups: Array, *, test_share: float, seed: int) -> dict[str, Array]:
-    """``stratified`` with a share of the examples for test (at least one in each split)."""
+def split_by_share(groups: Array, *, test_share: float, seed: int) -> dict[str, Array]:
+    """``split_stratified`` with a share of the examples for test (at least one in each split)."""
     n = len(groups)
-    return stratified(groups, test=min(max(1, round(n * test_share)), n - 1), seed=seed)
+    return split_stratified(groups, test=min(max(1, round(n * test_share)), n - 1), seed=seed)

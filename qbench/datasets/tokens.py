@@ -94,7 +94,7 @@ class Tokens:
         return int(pad)
 
 
-def tokens(loader: str, options: Mapping[str, Any], base: Path, *, length: int = LENGTH) -> Tokens:
+def read_tokens(loader: str, options: Mapping[str, Any], base: Path, *, length: int = LENGTH) -> Tokens:
     """The tokens that a data set's options ask for; the tokenizer's file is looked for, not read."""
     kinds = options.get("tokens", ["ids", "mask"])
     names = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
@@ -103,10 +103,10 @@ def tokens(loader: str, options: Mapping[str, Any], base: Path, *, length: int =
     file = options.get("tokenizer")
     return Tokens(
         loader=loader,
-        file=_default(loader) if file is None else opt.path(f"{loader}: tokenizer", file, base),
-        length=opt.whole(loader, options, "length", length) or length,
+        file=_default(loader) if file is None else opt.read_path(f"{loader}: tokenizer", file, base),
+        length=opt.read_whole(loader, options, "length", length) or length,
         kinds=tuple(names),
-        pad=opt.whole(loader, options, "pad", None, low=0),
+        pad=opt.read_whole(loader, options, "pad", None, low=0),
     )
 
 

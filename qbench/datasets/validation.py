@@ -17,7 +17,7 @@ SHOWN = 5
 BLOCK = 1 << 22
 
 
-def check(dataset: Dataset, split: str, examples: Examples) -> None:
+def check_dataset(dataset: Dataset, split: str, examples: Examples) -> None:
     """Raises ``DataError`` with the split, the examples and what to do if these examples cannot be used."""
     require_split(dataset, split)
     where = f"{dataset.name}: split '{split}'"
@@ -38,7 +38,7 @@ def check(dataset: Dataset, split: str, examples: Examples) -> None:
         _check_labels(examples, examples.labels, dataset.classes, where)
 
 
-def alike(dataset: Dataset, splits: Mapping[str, Examples]) -> None:
+def require_alike(dataset: Dataset, splits: Mapping[str, Examples]) -> None:
     """Raises ``DataError`` where one network could not take the examples of all these splits."""
     forms = {split: [array.ndim for array in examples.inputs] for split, examples in splits.items()}
     if len({str(form) for form in forms.values()}) > 1:
@@ -59,7 +59,7 @@ def require_split(dataset: Dataset, split: str) -> None:
         raise DataError(f"{dataset.name}: no split '{split}'{hint} there are: {', '.join(dataset.splits)}")
 
 
-def labels_of(raw: Any, where: str) -> Array:
+def read_labels(raw: Any, where: str) -> Array:
     """The labels as int64 or floats, ``(n, 1)`` flattened to ``(n,)``; refuses text and objects."""
     array = _array(raw, where)
     if array.dtype.kind not in NUMERIC:
@@ -72,7 +72,7 @@ def labels_of(raw: Any, where: str) -> Array:
     return array if array.dtype.kind == "f" else array.astype(np.int64)
 
 
-def inputs_of(raw: Any, where: str) -> Array:
+def read_inputs(raw: Any, where: str) -> Array:
     """One input of the model as an array of numbers, first axis = example; refuses text and objects."""
     array = _array(raw, where)
     if array.dtype.kind not in NUMERIC:

@@ -35,7 +35,9 @@ class Memory:
     most: int | None
 
 
-def choose(evaluate: Evaluate, count: int, memory: Memory, clock: Clock = time.process_time) -> tuple[int, Array]:
+def choose_batch_size(
+    evaluate: Evaluate, count: int, memory: Memory, clock: Clock = time.process_time
+) -> tuple[int, Array]:
     """The width for ``count`` examples, and the outputs of the first ones, which need not be evaluated again.
 
     From batches of 8 on the width is doubled until that is slower, or its memory is not there, and the fastest is

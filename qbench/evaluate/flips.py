@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.metrics.validation import chosen, scores
+from qbench.metrics.validation import choose_classes, read_scores
 from qbench.stats import mcnemar, multiple_testing
 
 Array = NDArray[Any]
@@ -84,13 +84,13 @@ def answers(predictions: Mapping[str, Array]) -> Answers | None:
     whole = labels is not None and labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) == len(outputs)
     if outputs.ndim != 2 or (outputs.shape[1] < 2 and not whole) or (labels is not None and not whole):
         return None
-    table = scores(outputs)
+    table = read_scores(outputs)
     top = np.partition(table, -2, axis=1)[:, -2:].astype(np.float64)
     lead = top[:, 1] - top[:, 0]
     ids = predictions.get("ids")
     has_ids = ids is not None and len(ids) == len(outputs)
     return Answers(
-        classes=chosen(outputs),
+        classes=choose_classes(outputs),
         rank=np.searchsorted(np.sort(lead), lead) / len(lead),
         ids=tuple(map(str, ids if has_ids else range(len(outputs)))),  # type: ignore[arg-type]
         labels=labels,

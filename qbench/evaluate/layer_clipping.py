@@ -107,13 +107,15 @@ def _rows_here(variants: Mapping[str, Variant], model: Model, data: Data, *, pro
     if in_torch:
         module = load_network(model.reference, model.weights).module
         ranges = [variant.ranges for variant in in_torch.values()]
-        shares = layer_error.clipping(module, lambda: (tensors(batch) for batch in _batches(data, BATCH)), ranges)
+        shares = layer_error.measure_clipping(
+            module, lambda: (tensors(batch) for batch in _batches(data, BATCH)), ranges
+        )
         for name, share in zip(in_torch, shares, strict=True):
             numbers[name] = tuple({**layer, "clipped": share.get(layer["name"])} for layer in numbers[name])
     for name, variant in in_onnx.items():
-        outputs = onnx_output_range.of_layers(variant.artifact.file, variant.fp32.file)
+        outputs = onnx_output_range.find_layer_ranges(variant.artifact.file, variant.fp32.file)
         batches = _batches(data, variant.fp32.fixed_batch or BATCH)
-        share = onnx_output_range.clipping(variant.fp32.file, batches, [outputs])[0] if outputs else {}
+        share = onnx_output_range.measure_clipping(variant.fp32.file, batches, [outputs])[0] if outputs else {}
         numbers[name] = tuple(onnx_output_range.as_rows(outputs, share))
     return numbers
 

@@ -75,7 +75,7 @@ def predict_cached(
 
     entry = store.fetch(root, "predictions", _key(artifact, data, batch_size), make)
     try:
-        with atomic.replacing(file) as part:
+        with atomic.replace_file(file) as part:
             shutil.copyfile(entry.folder / _FILE, part)
     except OSError as error:
         raise EvaluateError(
@@ -136,7 +136,7 @@ def predict(
         spreads = _spreads(data, root, limits=limits, progress=progress)
         values = [math.prod(array.shape[1:]) * data.evaluation_count for array in data.evaluation(0, 1)]
         clipped = [count / max(1, n) for count, n in zip(result.outside, values, strict=True)]
-        fits = input_drift.fits(spreads.evaluated, spreads.calibrated, artifact.input_ranges, clipped)
+        fits = input_drift.compare_inputs(spreads.evaluated, spreads.calibrated, artifact.input_ranges, clipped)
         arrays[_FIT] = np.asarray(json.dumps([None if fit is None else asdict(fit) for fit in fits]))
     _write(file, arrays)
 
@@ -173,7 +173,9 @@ def _spreads_here(data: Data, *, progress: Progress) -> _Spreads:
     count = data.evaluation_count
     evaluation = (data.evaluation(start, start + SEEN) for start in range(0, count, SEEN))
     parts = (tuple(array[i : i + SEEN] for array in calibration) for i in range(0, len(calibration[0]), SEEN))
-    return _Spreads(evaluated=input_drift.spreads(evaluation, axis), calibrated=input_drift.spreads(parts, axis))
+    return _Spreads(
+        evaluated=input_drift.measure_spreads(evaluation, axis), calibrated=input_drift.measure_spreads(parts, axis)
+    )
 
 
 def _write(file: Path, arrays: Mapping[str, Array]) -> None:

@@ -17,7 +17,7 @@ from qbench.evaluate.predictions import input_fits, load_predictions
 from qbench.files import atomic
 from qbench.metrics.base import Metric, values_file
 from qbench.metrics.spec import MetricSpec
-from qbench.metrics.validation import chosen
+from qbench.metrics.validation import choose_classes
 from qbench.process.parent import Limits, call
 from qbench.record.schema import Accuracy, Flips
 from qbench.stats import intervals
@@ -60,7 +60,7 @@ def _keep_values(metric: Metric, own: dict[str, Array], baseline: dict[str, Arra
     values = metric.per_example(own["outputs"], _reference(metric, own, baseline))
     file.unlink(missing_ok=True)
     if values is not None:
-        with atomic.replacing(file) as part, part.open("wb") as stream:
+        with atomic.replace_file(file) as part, part.open("wb") as stream:
             np.savez_compressed(stream, values=values)
 
 
@@ -213,7 +213,7 @@ def _agreement(outputs: Array, baseline: Array, labels: Array | None) -> float |
     """The share of examples with the same top-1 class; None where outputs are not scores of classes."""
     if not _are_classes(outputs, labels) or baseline.shape != outputs.shape:
         return None
-    return float(np.mean(chosen(outputs) == chosen(baseline)))
+    return float(np.mean(choose_classes(outputs) == choose_classes(baseline)))
 
 
 def _flips(outputs: Array, baseline: Array, labels: Array | None) -> Flips | None:
@@ -222,7 +222,7 @@ def _flips(outputs: Array, baseline: Array, labels: Array | None) -> Flips | Non
         return None
     if not _are_classes(outputs, labels):
         return None
-    ours, theirs = chosen(outputs) == labels, chosen(baseline) == labels
+    ours, theirs = choose_classes(outputs) == labels, choose_classes(baseline) == labels
     return Flips(harmful=int(np.sum(theirs & ~ours)), beneficial=int(np.sum(ours & ~theirs)))
 
 
@@ -231,7 +231,7 @@ def _only_answer(metric: Metric, outputs: Array, labels: Array | None) -> int | 
     of_classes = metric.percent if labels is None else labels.ndim == 1 and labels.dtype.kind in "iu"
     if len(outputs) < 2 or not of_classes or not _are_classes(outputs, labels):
         return None
-    classes = chosen(outputs)
+    classes = choose_classes(outputs)
     return int(classes[0]) if (classes == classes[0]).all() else None
 
 

@@ -56,7 +56,7 @@ class Pictures:
         return shown
 
 
-def pictures(raw: Array, channel_axis: int = 1) -> Pictures | None:
+def find_pictures(raw: Array, channel_axis: int = 1) -> Pictures | None:
     """The examples as images, or None where their shape and type are no images'.
 
     Images are n x height x width, or 4 axes with 1 or 3 channels at the second or the last; ``channel_axis`` decides
@@ -115,7 +115,7 @@ def keep(pairs: Sequence[tuple[Path, Path]], data: Data, folder: Path, *, limits
 
 def keep_here(pairs: Iterable[tuple[Path, Path]], data: Data, folder: Path, *, progress: Progress) -> int:
     """``keep`` in this process."""
-    images = pictures(data._raw("evaluate")[0], data.preprocessing.channel_axis) if data.inputs == 1 else None
+    images = find_pictures(data._raw("evaluate")[0], data.preprocessing.channel_axis) if data.inputs == 1 else None
     if images is None:
         return 0
     progress("keep images of flipped examples", 0.5)
@@ -147,7 +147,7 @@ def _choose_positions(pairs: Iterable[tuple[Path, Path]]) -> set[int]:
 
 
 def _write(folder: Path, place: int, suffix: str, content: bytes) -> None:
-    with atomic.replacing(folder / f"{place:06d}{suffix}") as part:
+    with atomic.replace_file(folder / f"{place:06d}{suffix}") as part:
         part.write_bytes(content)
 
 

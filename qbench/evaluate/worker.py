@@ -62,7 +62,9 @@ class Predictor:
         count = self._data.evaluation_count
         if self._size is not None:
             return self._size, self.predict(0, min(self._size, count), self._size)
-        width, rows = batch_size.choose(lambda start, stop: self._outputs(self._inputs(start, stop)), count, _memory())
+        width, rows = batch_size.choose_batch_size(
+            lambda start, stop: self._outputs(self._inputs(start, stop)), count, _memory()
+        )
         return width, PartOutputs(start=0, outputs=rows, outside=self._outside(self._inputs(0, len(rows))))
 
     def predict(self, start: int, stop: int, width: int) -> PartOutputs:
@@ -92,7 +94,7 @@ class Predictor:
     def _outside(self, inputs: Inputs) -> tuple[int, ...]:
         ranges = [*self._artifact.input_ranges, *[None] * len(inputs)]
         return tuple(
-            0 if input_range is None or array.dtype.kind != "f" else input_drift.outside(array, input_range)
+            0 if input_range is None or array.dtype.kind != "f" else input_drift.count_outside(array, input_range)
             for array, input_range in zip(inputs, ranges, strict=False)
         )
 

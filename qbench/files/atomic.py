@@ -15,12 +15,12 @@ _ENDING, _LOCK = ".part", "lock"
 
 def write_text(file: Path, text: str) -> None:
     """Writes a UTF-8 text file, with line feeds on every system, over any file of that name."""
-    with replacing(file) as part:
+    with replace_file(file) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
 
 
 @contextlib.contextmanager
-def replacing(file: Path) -> Iterator[Path]:
+def replace_file(file: Path) -> Iterator[Path]:
     """A path beside a file: what is written there takes the file's place at the end, and is removed on an error."""
     part = file.with_name(f".{file.name}.{os.getpid()}{_ENDING}")
     try:
@@ -32,7 +32,7 @@ def replacing(file: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def workplace(beside: Path) -> Iterator[Path]:
+def make_workplace(beside: Path) -> Iterator[Path]:
     """A new folder beside a file (or a prefix of files), on the same disk, gone afterwards.
 
     Those that killed processes left for the same file are removed: each holds a lock that ends with its process.

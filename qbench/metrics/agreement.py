@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from qbench.metrics.base import Array, MeanMetric
-from qbench.metrics.validation import chosen, outputs_problem, scores, scores_problem
+from qbench.metrics.validation import choose_classes, outputs_problem, read_scores, scores_problem
 
 BLOCK = 2**18  # values at a time, in double precision
 # Two runtimes that add up float32 products in another order differ by some 1e-6 of the signal (120 dB), so what lies
@@ -19,7 +19,7 @@ MOST_DECIBELS = 100.0
 LEAST_SHARE = 2.0**-24  # half a unit in the last place of float32 at 1: what a probability of 0 may have been
 
 
-def by_blocks(each: Callable[[Array, Array], Array], outputs: Array, reference: Array) -> Array:
+def agree_by_blocks(each: Callable[[Array, Array], Array], outputs: Array, reference: Array) -> Array:
     """``each`` of two tables (n, values) in double precision, shape (n,), a block of rows at a time."""
     rows, fp32 = outputs.reshape(len(outputs), -1), reference.reshape(len(reference), -1)
     step = max(1, BLOCK // max(1, rows.shape[1]))
@@ -57,7 +57,7 @@ class Top1Agreement(MeanMetric):
 
     def per_example(self, outputs: Array, reference: Array) -> Array:
         """1.0 where both choose the same class, else 0.0."""
-        same: Array = (chosen(outputs) == chosen(reference)).astype(np.float64)
+        same: Array = (choose_classes(outputs) == choose_classes(reference)).astype(np.float64)
         return same
 
 
@@ -70,7 +70,7 @@ class Cosine(Agreement):
 
     def per_example(self, outputs: Array, reference: Array) -> Array:
         """The cosine of each example, between -1 and 1."""
-        return by_blocks(_cosines, outputs, reference)
+        return agree_by_blocks(_cosines, outputs, reference)
 
 
 class SignalToNoise(Agreement):
@@ -83,7 +83,7 @@ class SignalToNoise(Agreement):
 
     def per_example(self, outputs: Array, reference: Array) -> Array:
         """The ratio of each example in dB."""
-        return by_blocks(_decibels, outputs, reference)
+        return agree_by_blocks(_decibels, outputs, reference)
 
 
 class Divergence(Agreement):
@@ -104,9 +104,9 @@ class Divergence(Agreement):
 
     def per_example(self, outputs: Array, reference: Array) -> Array:
         """The divergence of each example."""
-        ours, theirs = scores(outputs), scores(reference)
+        ours, theirs = read_scores(outputs), read_scores(reference)
         logs = _log_shares if _are_probabilities(theirs) else _log_softmax
-        return by_blocks(lambda q, p: _divergences(logs(q), logs(p)), ours, theirs)
+        return agree_by_blocks(lambda q, p: _divergences(logs(q), logs(p)), ours, theirs)
 
 
 def _cosines(outputs: Array, reference: Array) -> Array:

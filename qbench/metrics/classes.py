@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from qbench.metrics.base import Array, WholeMetric
-from qbench.metrics.validation import chosen, classes_problem
+from qbench.metrics.validation import choose_classes, classes_problem
 
 Score = Literal["f1", "precision", "recall"]
 
@@ -36,7 +36,7 @@ class ClassScore(WholeMetric):
 
     def facts(self, outputs: Array, labels: Array) -> Array:
         """The chosen class and the label of each example, shape (n, 2)."""
-        return np.stack([chosen(outputs), labels], axis=1)
+        return np.stack([choose_classes(outputs), labels], axis=1)
 
     def of_facts(self, facts: Array) -> float:
         """The score between 0 and 1; a class that is never predicted has precision 0."""
@@ -57,11 +57,11 @@ class ClassScore(WholeMetric):
         if self.score != "recall":
             return None
         if self.only is not None:
-            own: Array = (chosen(outputs)[labels == self.only] == self.only).astype(np.float64)
+            own: Array = (choose_classes(outputs)[labels == self.only] == self.only).astype(np.float64)
             return own
         expected = np.bincount(labels)
         weights = len(labels) / (np.count_nonzero(expected) * np.maximum(expected, 1))
-        weighted: Array = (chosen(outputs) == labels) * weights[labels]
+        weighted: Array = (choose_classes(outputs) == labels) * weights[labels]
         return weighted
 
 

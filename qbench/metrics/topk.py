@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from qbench.metrics.base import Array, MeanMetric
-from qbench.metrics.validation import classes_problem, scores
+from qbench.metrics.validation import classes_problem, read_scores
 
 
 class TopK(MeanMetric):
-    """Ties go to the lower class, as ``argmax`` decides them. A single output is a logit (``validation.scores``)."""
+    """Ties go to the lower class, as by ``argmax``. A single output is a logit: ``validation.read_scores``."""
 
     def __init__(self, k: int) -> None:
         self.name = f"top{k}"
@@ -20,14 +20,14 @@ class TopK(MeanMetric):
         problem = classes_problem(outputs, labels, classes)
         if problem:
             return problem
-        columns = scores(outputs).shape[1]
+        columns = read_scores(outputs).shape[1]
         if self.k >= columns > 1:
             return f"{self.name} of {columns} classes is always 100 %; choose top1"
         return None
 
     def per_example(self, outputs: Array, labels: Array) -> Array:
         """1.0 where the label is among the k highest outputs, else 0.0."""
-        table = scores(outputs)
+        table = read_scores(outputs)
         own = np.take_along_axis(table, labels[:, None], axis=1)
         earlier = np.arange(table.shape[1]) < labels[:, None]
         ahead = (table > own) | ((table == own) & earlier)
@@ -39,6 +39,6 @@ TOP1 = TopK(1)
 TOP5 = TopK(5)
 
 
-def top(k: str) -> TopK:
+def find_top(k: str) -> TopK:
     """The metric of a name such as ``top3``."""
     return TopK(int(k))

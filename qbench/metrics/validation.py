@@ -39,7 +39,7 @@ def numbers_problem(outputs: Array, labels: Array | None) -> str | None:
 def classes_problem(outputs: Array, labels: Array | None, classes: int | None) -> str | None:
     """Why these are not class scores of shape (n, classes) with whole labels; None if they are.
 
-    One output per example, shape (n,) or (n, 1), is taken as the logit of class 1 of two (``scores``). Outputs
+    One output per example, shape (n,) or (n, 1), is taken as the logit of class 1 of two (``read_scores``). Outputs
     that all lie between 0 and 1 look like probabilities, for which that threshold is wrong, and are refused.
     """
     problem = numbers_problem(outputs, labels) or scores_problem(outputs, classes)
@@ -77,7 +77,7 @@ def _labels_problem(labels: Array, columns: int) -> str | None:
     return None
 
 
-def scores(outputs: Array) -> Array:
+def read_scores(outputs: Array) -> Array:
     """Outputs as (n, classes); one logit z becomes the columns 0 and z, so that class 1 wins above 0."""
     if outputs.ndim == 2 and outputs.shape[1] > 1:
         return outputs
@@ -85,7 +85,7 @@ def scores(outputs: Array) -> Array:
     return np.stack([np.zeros_like(logit), logit], axis=1)
 
 
-def chosen(outputs: Array) -> Array:
+def choose_classes(outputs: Array) -> Array:
     """The class that each example's scores choose, shape (n,): the highest, the lower one at a tie."""
-    classes: Array = scores(outputs).argmax(axis=1)
+    classes: Array = read_scores(outputs).argmax(axis=1)
     return classes

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from qbench.errors import ModelError, out_of_memory
 from qbench.models.base import Network
-from qbench.models.dry_run import Inputs, outputs
+from qbench.models.dry_run import Inputs, try_outputs
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx import onnxruntime_session
 
@@ -25,7 +25,7 @@ TOLERANCE = 1e-3
 
 def require_independent(network: Network, inputs: Inputs, together: Array) -> None:
     """Raises ``ModelError`` where the outputs of these examples one by one are not those of ``together``, which
-    ``dry_run.outputs`` gave for all of them; says nothing where they cannot be compared."""
+    ``dry_run.try_outputs`` gave for all of them; says nothing where they cannot be compared."""
     if len(inputs[0]) < 2:
         return
     if network.kind == "onnx":
@@ -53,7 +53,7 @@ def require_independent(network: Network, inputs: Inputs, together: Array) -> No
 def _one_by_one(network: Network, inputs: Inputs) -> Array:
     count = len(inputs[0])
     try:
-        rows = [outputs(network, tuple(array[i : i + 1] for array in inputs)) for i in range(count)]
+        rows = [try_outputs(network, tuple(array[i : i + 1] for array in inputs)) for i in range(count)]
     except ModelError as error:
         raise ModelError(
             f"it takes {count} examples at once, but not one alone ({error}), and a score that depends on the batch "
@@ -90,7 +90,7 @@ def _onnx_batch(network: Network, inputs: Inputs) -> Array | None:
 
 
 def _is_random(network: Network, inputs: Inputs, together: Array) -> bool:
-    again = outputs(network, inputs)
+    again = try_outputs(network, inputs)
     return again.shape == together.shape and not np.allclose(again, together, rtol=TOLERANCE, atol=0)
 
 

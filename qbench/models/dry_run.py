@@ -34,7 +34,7 @@ class Input:
     optional: bool = False
 
 
-def outputs(network: Network, inputs: Inputs) -> Array:
+def try_outputs(network: Network, inputs: Inputs) -> Array:
     """The first output for a few examples; raises ``Misfit`` where the network does not take them, ``ModelError``
     where it returns something else than one row per example."""
     expected = inputs_of(network)
@@ -51,7 +51,7 @@ def outputs(network: Network, inputs: Inputs) -> Array:
         raise Misfit(model_call.reason(error)) from error
 
 
-def hint(network: Network, raw: Inputs) -> str:
+def find_hint(network: Network, raw: Inputs) -> str:
     """What to write in the suite where the network takes the examples once they stay whole numbers, or images once
     their channels stand on the other side; else nothing."""
     if advice := _turned(network, raw):
@@ -133,7 +133,7 @@ def _require_types(expected: Sequence[Input], inputs: Inputs) -> None:
 
 def _takes(network: Network, inputs: Inputs) -> bool:
     try:
-        outputs(network, inputs)
+        try_outputs(network, inputs)
     except ModelError:
         return False
     return True

@@ -39,7 +39,7 @@ def save_weights(module: nn.Module, path: Path) -> None:
     """Writes parameters and buffers as safetensors, atomically; a tensor with two names is stored once."""
     from safetensors.torch import save_model
 
-    with atomic.replacing(path) as part:
+    with atomic.replace_file(path) as part:
         save_model(module, str(part))
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.errors import DataError, ModelError, UsageError
-from qbench.files.atomic import workplace
+from qbench.files.atomic import make_workplace
 from qbench.quant.artifacts import onnx_check
 from qbench.quant.onnx import graph_process
 from qbench.quant.onnx.calibration.batches import plain
@@ -88,13 +88,13 @@ def configured(model: str | Path, rules: Rules | None = None, file: str | Path |
     """``config``, with what it makes of each layer."""
     quantized: Quantized = graph_process.run(Path(model), _configured, Path(model), rules or Rules())
     if file is not None:
-        with onnx_check.named(Path(model)):
+        with onnx_check.name_file_in_errors(Path(model)):
             config_file.write(quantized.config, Path(file))
     return quantized
 
 
 def _configured(model: Path, rules: Rules) -> Quantized:
-    with onnx_check.named(model):
+    with onnx_check.name_file_in_errors(model):
         graph = _prepare_graph(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers)
         return _describe(graph, config_file.default(graph, rules))
 
@@ -126,8 +126,8 @@ def quantize(
 def _quantize(
     model: Path, held: Config, where: str, strict: bool, files: tuple[Path, Path], example: Batch | None
 ) -> Quantized:
-    with onnx_check.named(model, Path(where)):
-        with onnx_check.named(Path(where), model, kind=UsageError):
+    with onnx_check.name_file_in_errors(model, Path(where)):
+        with onnx_check.name_file_in_errors(Path(where), model, kind=UsageError):
             graph = _prepare_graph(model, fuse=held.do_fusion, skip_fusion=held.skip_fusion_layers, example=example)
         described = _describe(graph, held, where)
         if strict:
@@ -164,7 +164,7 @@ def calibrate(
     """
     from qbench.quant.onnx.calibration import calibrate as step
 
-    with onnx_check.named(Path(calibration), Path(record)):
+    with onnx_check.name_file_in_errors(Path(calibration), Path(record)):
         return step.run(Path(calibration), data, Path(record), threads=threads, progress=progress)
 
 
@@ -195,7 +195,7 @@ def save(
 
 
 def _save(files: tuple[Path, Path, Path], targets: tuple[str, ...], data: Batches | None, form: str | None) -> Saved:
-    with onnx_check.named(*files):
+    with onnx_check.name_file_in_errors(*files):
         return save_models.save(*files, targets, data=data, form=form)
 
 
@@ -217,7 +217,7 @@ def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
     """
     prefix, rules = Path(prefix), rules or Rules()
     data, first = _peeked(data)
-    with workplace(prefix) as folder:
+    with make_workplace(prefix) as folder:
         calibration, record = folder / "calibration.onnx", folder / "record.txt"
         example = None if first is None else plain(first)
         config: Config = graph_process.run(Path(model), _first_steps, Path(model), rules, example, calibration, record)
@@ -233,7 +233,7 @@ def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
 
 def _first_steps(model: Path, rules: Rules, first: Batch | None, calibration: Path, record: Path) -> Config:
     """config and quantize in one go, judged on the first batch."""
-    with onnx_check.named(model):
+    with onnx_check.name_file_in_errors(model):
         graph = _prepare_graph(model, fuse=rules.do_fusion, skip_fusion=rules.skip_fusion_layers, example=first)
         config = config_file.default(graph, rules)
         _write_calibration(graph, config, calibration, record)

@@ -150,7 +150,7 @@ def wanted_by_calibration(file: Path) -> tuple[Wanted, int]:
 def _of_model(file: Path) -> Wanted:
     from qbench.quant.onnx.graph.graph import Graph
 
-    with onnx_check.named(file, kind=ModelError):
+    with onnx_check.name_file_in_errors(file, kind=ModelError):
         return wanted(Graph.load(file))
 
 
@@ -185,10 +185,10 @@ def _images(folder: Path, wanted: tuple[Input, ...], options: Mapping[str, Any],
     """
     if len(wanted) != 1 or len(wanted[0].shape) != 4:
         raise DataError(f"--data {folder}: images are for a model with one input of 4 dimensions; give an .npz instead")
-    opt.known("image-folder", options, IMAGE_OPTIONS)
+    opt.require_known("image-folder", options, IMAGE_OPTIONS)
     shape = _shape(options, wanted[0], folder)
     axis = 1 if shape.layout == "nchw" else 3
-    preprocessing = opt.preprocessing("image-folder", options, scale=1 / 255, channel_axis=axis)
+    preprocessing = opt.read_preprocessing("image-folder", options, scale=1 / 255, channel_axis=axis)
     place = folder / (split or "train")
     if split and not place.is_dir():
         raise DataError(f"--data {folder}: no folder {split} in it; leave --split out to take every image")
@@ -208,11 +208,11 @@ def _shape(options: Mapping[str, Any], wanted: Input, folder: Path) -> Shape:
     """What images become: as the options say, else as the input has it."""
     _, a, b, c = wanted.shape
     last = c in (1, 3) and a not in (1, 3)
-    layout = opt.choice("image-folder", options, "layout", ("nchw", "nhwc"), "nhwc" if last else "nchw")
+    layout = opt.read_choice("image-folder", options, "layout", ("nchw", "nhwc"), "nhwc" if last else "nchw")
     height, width, channels = (a, b, c) if layout == "nhwc" else (b, c, a)
     given = options.get("size", [height, width])
     pair = given if isinstance(given, list | tuple) else [given, given]
-    sides = [opt.whole("image-folder", {"size": side}, "size", None) for side in pair]
+    sides = [opt.read_whole("image-folder", {"size": side}, "size", None) for side in pair]
     if len(sides) != 2:
         raise DataError(f"--data {folder}: size: expected a whole number or [height, width], got {given!r}")
     height, width = sides
@@ -220,8 +220,8 @@ def _shape(options: Mapping[str, Any], wanted: Input, folder: Path) -> Shape:
         raise DataError(f"--data {folder}: input {wanted.name} of the model takes any size; say which: --set size=224")
     return Shape(
         size=(height, width),
-        resize=opt.whole("image-folder", options, "resize", None),
-        channels=opt.choice("image-folder", options, "channels", (3, 1), channels if channels in (1, 3) else 3),
+        resize=opt.read_whole("image-folder", options, "resize", None),
+        channels=opt.read_choice("image-folder", options, "channels", (3, 1), channels if channels in (1, 3) else 3),
         layout=layout,
     )
 

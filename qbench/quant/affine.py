@@ -136,7 +136,7 @@ def quantize_per_tensor(x: ArrayLike, scale: float, zero_point: int, dtype: Dtyp
     Raises ``BuildError`` for another type than float32, NaN, a scale that is not above 0 and finite (nor may 1 / scale
     be infinite in float32), and a zero point that is not a whole number of the type.
     """
-    values, kind = _require_float32(x), dtype_named(dtype)
+    values, kind = _require_float32(x), find_dtype(dtype)
     if np.ndim(scale) or np.ndim(zero_point):
         raise BuildError("per tensor takes one scale and one zero_point; use quantize_per_channel for one per channel")
     _require_scale(np.asarray(scale))
@@ -155,7 +155,7 @@ def quantize_per_channel(
     Raises ``BuildError`` for what ``quantize_per_tensor`` refuses, for an axis that ``x`` does not have (it counts from
     0), and for scales or zero points that are not 1-D with one value per channel.
     """
-    values, kind = _require_float32(x), dtype_named(dtype)
+    values, kind = _require_float32(x), find_dtype(dtype)
     _require_channels(values, scales, zero_points, axis)
     scale, zero_point = np.asarray(scales), np.asarray(zero_points)
     _require_scale(scale, "channel")
@@ -169,13 +169,13 @@ def quantize_per_channel(
 def representable(scale: float, zero_point: int, dtype: Dtype | str) -> tuple[float, float]:
     """The least and the largest value that survive, in the unit of the tensor: (qmin - zero_point) * scale and
     (qmax - zero_point) * scale; raises ``BuildError`` as ``quantize_per_tensor`` does."""
-    kind = dtype_named(dtype)
+    kind = find_dtype(dtype)
     ends = np.asarray([kind.low, kind.high], dtype=kind.storage)
     low, high = Quantized(integers=ends, scale=scale, zero_point=zero_point, dtype=kind).dequantize()
     return float(low), float(high)
 
 
-def dtype_named(dtype: Dtype | str) -> Dtype:
+def find_dtype(dtype: Dtype | str) -> Dtype:
     """A quantized type by itself, its name, or torch's type of that name; raises ``BuildError`` for others."""
     named = dtype if isinstance(dtype, Dtype) else DTYPES.get(str(dtype).removeprefix("torch."))
     if named is None:
@@ -204,7 +204,7 @@ def qparams(
     ``reduce_range`` leaves one bit unused (torch and onnxruntime). Raises ``BuildError`` for a range that is empty, not
     finite or too wide for float32, and for what a rule does not have.
     """
-    kind = dtype_named(dtype)
+    kind = find_dtype(dtype)
     bottom, top = _find_levels(rule, kind, symmetric=symmetric, reduce_range=reduce_range)
     least, most = _read_range(low, high)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -235,7 +235,7 @@ def amct_qparams(low: float, high: float, *, symmetric: bool = False) -> QParams
     return QParams(scale=float(scale), zero_point=0 if nothing else int(zero_point))
 
 
-def amct_scales(low: Array, high: Array, *, symmetric: bool) -> Array:
+def choose_amct_scales(low: Array, high: Array, *, symmetric: bool) -> Array:
     """AMCT's scales as float32, one for each range from ``low`` (at most 0) to ``high`` (at least 0), both float64."""
     exact = np.maximum(high / HIGH, low / LOW) if symmetric else (high - low) / (HIGH - LOW)
     single = np.asarray(exact, np.float32)
@@ -395,6 +395,6 @@ def _by_onnxruntime(low: Array, high: Array, bottom: int, top: int, *, symmetric
 
 def _by_amct(low: Array, high: Array, *, symmetric: bool) -> tuple[Array, Array]:
     """AMCT's formulas for -128 to 127, from ends in float64; its offset is the zero point."""
-    scale = amct_scales(low, high, symmetric=symmetric)
+    scale = choose_amct_scales(low, high, symmetric=symmetric)
     zero_point = np.zeros(scale.shape) if symmetric else np.minimum(LOW - np.rint(low / scale), HIGH)
     return scale, zero_point

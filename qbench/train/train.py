@@ -189,7 +189,7 @@ def _require_fit(module: Any, training_set: TrainingSet, name: str) -> None:
     """A network that does not take the data is found before an epoch is."""
     inputs = training_set.dataset.preprocessing(tuple(array[:_TRIED] for array in training_set.examples.inputs))
     try:
-        dry_run.outputs(Network(kind="torch", module=module.eval()), inputs)
+        dry_run.try_outputs(Network(kind="torch", module=module.eval()), inputs)
     except dry_run.Misfit as error:
         shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in inputs)
         raise ModelError(f"{name} does not take this data ({shapes}): {error}") from error
@@ -268,7 +268,7 @@ def require_writable(file: Path | None) -> None:
 def write(report: Report, file: Path) -> None:
     """Copies the weights to a file of the user's, in one move; raises ``UsageError`` where it cannot be written."""
     try:
-        with atomic.replacing(file) as part:
+        with atomic.replace_file(file) as part:
             shutil.copyfile(report.trained.file, part)
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error

@@ -47,7 +47,7 @@ def choose_training_set(builtin: BuiltIn, request: DataRequest) -> TrainingSet:
             continue
         examples = dataset.load(split)
         if examples.labels is not None:
-            validation.check(dataset, split, examples)
+            validation.check_dataset(dataset, split, examples)
             _require_classes(examples, f"{dataset.name}: split '{split}'", builtin.name)
             return TrainingSet(dataset=dataset, split=split, examples=examples, note=None)
         why = f"the examples of its split '{split}' have no labels"

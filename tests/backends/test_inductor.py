@@ -25,7 +25,7 @@ from qbench.machine import fingerprint
 from qbench.models.base import Network
 from qbench.quant import rounding
 from qbench.quant.artifacts import aoti
-from qbench.quant.artifacts.coverage import Layer, share
+from qbench.quant.artifacts.coverage import Layer, compute_int8_share
 from qbench.quant.flow import QuantizeJob
 from qbench.quant.pytorch import pt2e
 from qbench.quant.recipe import Recipe
@@ -145,7 +145,7 @@ def test_every_layer_runs_in_int8_and_is_named(static):
         ("head", "onednn::qlinear_pointwise", 160, True),
     ]
     assert built.float_reasons == {}
-    assert aoti.int8_calls(file) == 5
+    assert aoti.count_int8_calls(file) == 5
 
 
 def test_a_package_stays_close_to_fp32_whatever_the_batch(static):
@@ -163,8 +163,8 @@ def test_fp32_is_frozen_and_equal(fp32):
     built, file = fp32
     assert [layer.name for layer in built.layers] == ["stem", "main", "shortcut", "depthwise", "head"]
     assert {layer.operator for layer in built.layers[:4]} == {"mkldnn::_convolution_pointwise"}
-    assert share(built.layers) == 0
-    assert aoti.int8_calls(file) == 0
+    assert compute_int8_share(built.layers) == 0
+    assert aoti.count_int8_calls(file) == 0
     np.testing.assert_allclose(outputs(file), expected(shortcut()), atol=1e-5)
 
 
@@ -184,7 +184,7 @@ def test_static_quantizes_each_call_of_a_layer(tmp_path):
     assert [(layer.name, layer.int8) for layer in built.layers] == [
         (name, True) for name in ("stem", "conv", "conv", "conv", "mix", "mix", "mix", "head")
     ]
-    assert aoti.int8_calls(file) == 8
+    assert aoti.count_int8_calls(file) == 8
     assert np.abs(outputs(file) - expected(repeated())).max() < 0.02
 
 
@@ -217,7 +217,7 @@ def test_two_builds_give_the_same_bytes(dynamic, tmp_path):
     _, file = dynamic
     _, again = build(tmp_path / "once more", "dynamic", repeated())
     assert file.read_bytes() == again.read_bytes()
-    assert " at 0x" not in aoti.sources(file)
+    assert " at 0x" not in aoti.read_sources(file)
 
 
 def test_only_the_package_is_left(static, fp32, dynamic):
@@ -274,8 +274,8 @@ def test_a_fresh_process_needs_no_compiler_and_gets_its_threads(static, tmp_path
 def test_the_code_demands_no_number_of_threads(static, fp32, dynamic):
     """Each parallel region asks OpenMP; there are such regions in the networks with convolutions."""
     files = [file for _, file in (static, fp32, dynamic)]
-    assert [aoti.baked_threads(file) for file in files] == [frozenset()] * 3
-    assert "#pragma omp parallel" in aoti.sources(files[0])
+    assert [aoti.read_threads(file) for file in files] == [frozenset()] * 3
+    assert "#pragma omp parallel" in aoti.read_sources(files[0])
 
 
 def test_a_package_for_another_number_of_threads_is_refused(tmp_path):
@@ -283,7 +283,7 @@ def test_a_package_for_another_number_of_threads_is_refused(tmp_path):
     file = tmp_path / "model.pt2"
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("m/data/aotinductor/model/model.kernel.cpp", "#pragma omp parallel num_threads(2)\n")
-    assert aoti.baked_threads(file) == {2}
+    assert aoti.read_threads(file) == {2}
     with pytest.raises(BuildError, match=r"model.pt2 was compiled for 2 threads, not 1; build it again"):
         BACKEND.load(file, threads=1)
 
@@ -334,10 +334,10 @@ def test_layers_are_marked_by_name_and_work():
 
     reference = [layer("a", 1), layer("b", 2), layer("b", 2), layer("c", 3)]
     q = {"operator": "onednn::qconv_pointwise", "int8": True}
-    found = aoti.align(reference, [layer("b", 2, **q), layer("b", 2), layer("a", 1, **q)])
+    found = aoti.align_layers(reference, [layer("b", 2, **q), layer("b", 2), layer("a", 1, **q)])
     assert [one.int8 for one in found] == [True, True, False, False]
     assert found[3] == reference[3]
-    nameless = aoti.align(reference, [layer("a", 1), layer("onednn::qconv_pointwise#1", 3, **q)])
+    nameless = aoti.align_layers(reference, [layer("a", 1), layer("onednn::qconv_pointwise#1", 3, **q)])
     assert [one.int8 for one in nameless] == [False, False, False, True]
 
 

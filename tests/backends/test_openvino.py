@@ -185,7 +185,7 @@ def test_nncf_quantizes_and_every_layer_is_seen_in_an_int8_kernel(by_nncf, sourc
     """The framework's default travels as one file, whose branches run in another order than they are written."""
     built, folder = by_nncf
     assert zipfile.ZipFile(folder / built.file).namelist() == ["model.xml", "model.bin"]
-    assert coverage.share(built.layers) == 1.0
+    assert coverage.compute_int8_share(built.layers) == 1.0
     assert {one.name for one in built.layers} == {"left", "/right/Conv", "product"}
     runner = BACKEND.load(folder / built.file, threads=1)
     expected = outputs(BACKEND.load(source, threads=1), images())
@@ -203,7 +203,7 @@ def test_largest_weights_meet_largest_activations_and_nothing_overflows(tmp_path
     onnx.save(model, str(fp32))
     x = (np.ones((1, 16, 8, 8), np.float32),)
     built = build("static", fp32, tmp_path / "x", x, calibrator="minmax")
-    assert coverage.share(built.layers) == 1.0
+    assert coverage.compute_int8_share(built.layers) == 1.0
     expected = outputs(BACKEND.load(fp32, threads=1), x)
     found = outputs(BACKEND.load(tmp_path / "x" / built.file, threads=1), x)
     assert np.abs(found - expected).max() < 0.03 * np.abs(expected).max()

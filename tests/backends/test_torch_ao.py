@@ -16,7 +16,7 @@ from qbench.backends.base import BuildJob
 from qbench.errors import BuildError
 from qbench.machine import fingerprint
 from qbench.models.base import Network
-from qbench.quant.artifacts.coverage import share
+from qbench.quant.artifacts.coverage import compute_int8_share
 from qbench.quant.recipe import Recipe
 
 NAMES = registry.names("backend")
@@ -113,7 +113,7 @@ def test_every_mode_builds_loads_and_runs(name, baseline, tmp_path):
     backend = usable(name)
     runtime = backend.runtime if backend.runtime in RUNTIMES else "torch"
     fp32, fp32_file = baseline(runtime)
-    assert share(fp32.layers) == 0
+    assert compute_int8_share(fp32.layers) == 0
     reference = outputs(registry.load("backend", runtime), fp32_file)
     for mode in backend.modes:
         if backend.why_not(mode=mode, kind="torch") or mode in (*ELSEWHERE.get(name, ()), "fp32"):
@@ -123,7 +123,7 @@ def test_every_mode_builds_loads_and_runs(name, baseline, tmp_path):
         built = build(backend, mode, tmp_path / mode, network)
         file = tmp_path / mode / built.file
         assert file.stat().st_size > 0
-        assert share(built.layers) > 0
+        assert compute_int8_share(built.layers) > 0
         found = outputs(backend, file)
         assert found.shape == reference.shape
         if name != "fake" and mode != "qat":
@@ -219,7 +219,7 @@ def test_a_fixed_batch_builds_in_every_mode(mode, tmp_path):
     built = build(usable("onnxruntime"), mode, tmp_path / mode, network)
     assert built.fixed_batch == 4
     assert [layer.macs for layer in built.layers] == [CONV, PRODUCT]
-    assert (share(built.layers) == 1) == (mode != "fp32")
+    assert (compute_int8_share(built.layers) == 1) == (mode != "fp32")
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -9,7 +9,7 @@ import numpy as np
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from qbench.datasets.base import Examples
-from qbench.datasets.overlap import shared
+from qbench.datasets.overlap import find_shared
 
 
 def test_comparing_a_training_split_with_its_test_split(benchmark: BenchmarkFixture) -> None:
@@ -19,4 +19,4 @@ def test_comparing_a_training_split_with_its_test_split(benchmark: BenchmarkFixt
     test = random.integers(0, 256, (10_000, 3, 32, 32), dtype=np.uint8)
     test[9_999] = train[59_999]
     sides = [Examples(inputs=(array,), labels=None) for array in (train, test)]
-    assert benchmark.pedantic(shared, args=([sides[0]], sides[1]), rounds=3) == {9_999: (0, 59_999)}
+    assert benchmark.pedantic(find_shared, args=([sides[0]], sides[1]), rounds=3) == {9_999: (0, 59_999)}

@@ -27,9 +27,9 @@ from PIL import Image
 from qbench import registry
 from qbench.datasets import cifar10, huggingface, image, mnist, sentiment
 from qbench.datasets.base import Dataset, Examples, Preprocessing, positions, subset
-from qbench.datasets.overlap import shared
-from qbench.datasets.splits import by_share, stratified
-from qbench.datasets.validation import check, labels_of
+from qbench.datasets.overlap import find_shared
+from qbench.datasets.splits import split_by_share, split_stratified
+from qbench.datasets.validation import check_dataset, read_labels
 from qbench.errors import DataError
 
 USER = Path(__file__).parent.parent / "data" / "user"
@@ -255,7 +255,7 @@ class TestContract:
         assert dataset.splits
         for split in dataset.splits:
             examples = dataset.load(split)
-            check(dataset, split, examples)
+            check_dataset(dataset, split, examples)
             assert len(set(examples.ids)) == len(examples) > 0
 
     def test_loading_twice_gives_the_same_bytes(self, make: Callable[[], Dataset]) -> None:
@@ -267,7 +267,7 @@ class TestContract:
         """What a model is calibrated on is not what it is judged by."""
         dataset = make()
         first, *others = (dataset.load(split) for split in dataset.splits)
-        assert [shared([first], other) for other in others] == [{}] * len(others)
+        assert [find_shared([first], other) for other in others] == [{}] * len(others)
 
     def test_preprocessing_gives_what_a_model_takes(self, make: Callable[[], Dataset]) -> None:
         """Inputs become contiguous float32, or stay the whole numbers they are, with the same number of examples."""
@@ -370,16 +370,18 @@ def with_nan() -> Examples:
 def test_check_names_the_problem_and_what_to_do(examples: Examples, expected: str) -> None:
     """Every way in which examples can be wrong has one message with the split and the examples."""
     with pytest.raises(DataError) as caught:
-        check(Held(classes=3), "test", examples)
+        check_dataset(Held(classes=3), "test", examples)
     assert str(caught.value).startswith("held: split 'test': ")
     assert expected in str(caught.value)
 
 
 def test_check_takes_what_is_fine() -> None:
     """Integers, several inputs, no labels, float targets without classes: all fine."""
-    check(Held(classes=3), "test", GOOD)
-    check(Held(), "test", Examples(inputs=(np.ones((2, 3), dtype=np.int64), np.ones((2, 1))), labels=np.ones(2)))
-    check(Held(), "test", Examples(inputs=(np.ones(4),), labels=None))
+    check_dataset(Held(classes=3), "test", GOOD)
+    check_dataset(
+        Held(), "test", Examples(inputs=(np.ones((2, 3), dtype=np.int64), np.ones((2, 1))), labels=np.ones(2))
+    )
+    check_dataset(Held(), "test", Examples(inputs=(np.ones(4),), labels=None))
 
 
 def test_check_refuses_means_for_channels_that_the_inputs_do_not_have() -> None:
@@ -387,21 +389,21 @@ def test_check_refuses_means_for_channels_that_the_inputs_do_not_have() -> None:
     grey = Examples(inputs=(np.ones((2, 1, 4, 4), dtype=np.uint8),), labels=None)
     preprocessing = Preprocessing(mean=(0.1, 0.2, 0.3), std=(1.0,))
     with pytest.raises(DataError, match=r"3 channels, but axis 1 of the inputs of shape \(2, 1, 4, 4\) does not"):
-        check(Held(preprocessing=preprocessing), "test", grey)
+        check_dataset(Held(preprocessing=preprocessing), "test", grey)
 
 
 def test_many_bad_examples_are_counted_and_the_first_named() -> None:
     """A message stays readable with thousands of bad examples."""
     bad = Examples(inputs=(np.full((1000, 1), np.nan),), labels=None)
     with pytest.raises(DataError, match=r"1000 of 1000 .*: example 0, .*, example 4 and 995 more;"):
-        check(Held(), "test", bad)
+        check_dataset(Held(), "test", bad)
 
 
 def test_labels_are_whole_numbers_or_floats_in_one_column() -> None:
     """Keras' (n, 1) labels and booleans become (n,) int64; floats stay."""
-    assert labels_of(np.array([[1], [2]], dtype=np.uint8), "x").tolist() == [1, 2]
-    assert labels_of([True, False], "x").dtype == np.int64
-    assert labels_of([0.5, 1.0], "x").dtype == np.float64
+    assert read_labels(np.array([[1], [2]], dtype=np.uint8), "x").tolist() == [1, 2]
+    assert read_labels([True, False], "x").dtype == np.int64
+    assert read_labels([0.5, 1.0], "x").dtype == np.float64
 
 
 # --- preprocessing, subsets and splits ----------------------------------------------------------------------------
@@ -447,7 +449,7 @@ def test_positions_never_change() -> None:
 )
 def test_split_is_complete_disjoint_and_stratified(groups: np.ndarray, share: float, seed: int) -> None:
     """Every example is in exactly one split; each class gives its share, to within one example."""
-    split = by_share(groups, test_share=share, seed=seed)
+    split = split_by_share(groups, test_share=share, seed=seed)
     assert sorted([*split["train"], *split["test"]]) == list(range(len(groups)))
     realized = len(split["test"]) / len(groups)
     for value in np.unique(groups):
@@ -458,7 +460,7 @@ def test_split_is_complete_disjoint_and_stratified(groups: np.ndarray, share: fl
 def test_one_example_cannot_be_split() -> None:
     """A split needs an example on either side."""
     with pytest.raises(DataError, match="cannot be split"):
-        stratified(np.zeros(1), test=1, seed=0)
+        split_stratified(np.zeros(1), test=1, seed=0)
 
 
 # --- digits -----------------------------------------------------------------------------------------------------

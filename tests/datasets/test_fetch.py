@@ -78,7 +78,7 @@ def remote(server, **changes):
 
 
 def fetched(server, root, **changes):
-    return fetch.fetched("toys", remote(server, **changes), advice="set QBENCH_DATA", root=root)
+    return fetch.fetch_file("toys", remote(server, **changes), advice="set QBENCH_DATA", root=root)
 
 
 def test_a_file_is_downloaded_once_and_kept(server, root):
@@ -128,6 +128,6 @@ def test_own_copies_come_before_those_of_the_system(tmp_path, monkeypatch):
     (tmp_path / "system").mkdir()
     system = (str(tmp_path / "system"), str(tmp_path / "absent"))
     monkeypatch.delenv("QBENCH_DATA", raising=False)
-    assert fetch.folders("toys", system) == [tmp_path / "system"]
+    assert fetch.search_folders("toys", system) == [tmp_path / "system"]
     monkeypatch.setenv("QBENCH_DATA", str(tmp_path / "mine"))
-    assert fetch.folders("toys", system) == [tmp_path / "mine" / "toys", tmp_path / "mine", tmp_path / "system"]
+    assert fetch.search_folders("toys", system) == [tmp_path / "mine" / "toys", tmp_path / "mine", tmp_path / "system"]

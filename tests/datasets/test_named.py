@@ -26,7 +26,7 @@ def _small(tmp_path, monkeypatch):
     def refuse(dataset, file, **_):
         raise DataError(f"{dataset}: would download {file.url}")
 
-    monkeypatch.setattr(fetch, "fetched", refuse)
+    monkeypatch.setattr(fetch, "fetch_file", refuse)
 
 
 def opened(name):

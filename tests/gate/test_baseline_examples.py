@@ -61,7 +61,7 @@ def run(folder: Path, wrong: int, *, metric: str = "top1", seed: int = 1, order:
         "outputs": given,
         "labels": LABELS[order],
         "ids": np.arange(N).astype(str),
-        "contents": overlap.digests(Examples(inputs=(IMAGES[order],), labels=None)),
+        "contents": overlap.digest_examples(Examples(inputs=(IMAGES[order],), labels=None)),
     }
     for name in ("fp32", "int8"):
         np.savez(path / "predictions" / f"{name}.npz", **arrays)

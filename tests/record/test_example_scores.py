@@ -13,7 +13,7 @@ from qbench.record.example_scores import ExampleScores, example_scores, pair
 
 def stored(images: np.ndarray, labels: np.ndarray | None, ids: list[str] | None = None) -> dict[str, np.ndarray]:
     """What predictions hold of examples, but the outputs."""
-    paired: dict[str, Any] = {"contents": overlap.digests(Examples(inputs=(images,), labels=labels))}
+    paired: dict[str, Any] = {"contents": overlap.digest_examples(Examples(inputs=(images,), labels=labels))}
     if labels is not None:
         paired["labels"] = labels
     paired["ids"] = np.asarray(ids or [str(place) for place in range(len(images))])

@@ -61,10 +61,10 @@ class Watch:
 
     def step(self, function: Any, arguments: Any, result: Any) -> None:
         """A torch function has run."""
-        outputs = [] if self._paused else list(tensors(result))
+        outputs = [] if self._paused else list(flatten_tensors(result))
         if not outputs:
             return
-        used = list(tensors(arguments))
+        used = list(flatten_tensors(arguments))
         name = getattr(function, "__name__", str(function)).partition(".")[0].strip("_")
         inputs = frozenset(self._makers[tensor] for tensor in used if tensor in self._makers)
         followed = [self._followed.pop(tensor) for tensor in used if tensor in self._followed]
@@ -82,7 +82,7 @@ class Watch:
         """A call of a module has ended."""
         call = self._counts["module", name]
         self._counts["module", name] += 1
-        tensor = next(tensors(output), None)
+        tensor = next(flatten_tensors(output), None)
         if tensor is not None:
             place = ("module", name, call)
             self._end(name, call, place, self._makers.get(tensor))
@@ -154,7 +154,7 @@ class Watch:
             self._paused = False
 
 
-def tensors(value: Any) -> Iterator[Any]:
+def flatten_tensors(value: Any) -> Iterator[Any]:
     """The tensors in a value that may hold them in tuples, lists and dicts."""
     import torch
 
@@ -162,12 +162,12 @@ def tensors(value: Any) -> Iterator[Any]:
         yield value
     elif isinstance(value, tuple | list):
         for part in value:
-            yield from tensors(part)
+            yield from flatten_tensors(part)
     elif isinstance(value, dict):
-        yield from tensors(list(value.values()))
+        yield from flatten_tensors(list(value.values()))
 
 
-def run(module: Any, batch: tuple[Any, ...], watch: Watch, kind: str) -> None:
+def run_watched(module: Any, batch: tuple[Any, ...], watch: Watch, kind: str) -> None:
     """Runs a network once, watched; the hooks are gone afterwards."""
     import torch
 

@@ -68,14 +68,14 @@ def _sum_of_squares(values: Array) -> float:
     return float(sum(np.dot(block, block) for block in blocks))
 
 
-def outside(batch: Array, fitting: InputRange) -> int:
+def count_outside(batch: Array, fitting: InputRange) -> int:
     """How many values of a batch are clipped: up to half a step outside a value is rounded to the end, as any other is
     to its level."""
     half = fitting.step * (0.5 + 1e-5)
     return int(np.count_nonzero((batch < fitting.low - half) | (batch > fitting.high + half)))
 
 
-def spreads(batches: Iterable[Sequence[Array]], channel_axis: int) -> tuple[Spread | None, ...]:
+def measure_spreads(batches: Iterable[Sequence[Array]], channel_axis: int) -> tuple[Spread | None, ...]:
     """What each model input was over all batches; None for inputs of whole numbers, whose values are names."""
     watches: tuple[Watch | None, ...] | None = None
     for batch in batches:
@@ -87,7 +87,7 @@ def spreads(batches: Iterable[Sequence[Array]], channel_axis: int) -> tuple[Spre
     return tuple(None if watch is None else watch.spread() for watch in watches or ())
 
 
-def fits(
+def compare_inputs(
     evaluated: Sequence[Spread | None],
     calibrated: Sequence[Spread | None],
     ranges: Ranges,
@@ -121,7 +121,7 @@ def warnings(records: Iterable[Record]) -> tuple[str, ...]:
             where = "the inputs" if len(inputs) == 1 else f"input {position}"
             if fit.clipped is not None and fit.clipped > CLIPPED:
                 clipped.setdefault(_clipping(where, fit), []).append(record.case.id)
-            if (text := difference(where, fit.calibrated, fit.evaluated)) is not None:
+            if (text := describe_difference(where, fit.calibrated, fit.evaluated)) is not None:
                 differing[text] = None
     return (*differing, *(f"{text} ({', '.join(dict.fromkeys(cases))})" for text, cases in clipped.items()))
 
@@ -135,7 +135,7 @@ def _clipping(where: str, fit: InputFit) -> str:
     )
 
 
-def difference(where: str, calibrated: Spread, evaluated: Spread) -> str | None:
+def describe_difference(where: str, calibrated: Spread, evaluated: Spread) -> str | None:
     """What sets calibration and evaluation data apart so far that one of them must be wrong; None for nothing."""
     small, large = sorted((calibrated.deviation, evaluated.deviation))
     if large > SCALED * small:

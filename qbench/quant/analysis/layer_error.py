@@ -15,7 +15,7 @@ from typing import Any
 
 from qbench.errors import BuildError
 from qbench.quant.analysis import quantized_range
-from qbench.quant.analysis.activation_trace import Call, Place, Watch, run, tensors
+from qbench.quant.analysis.activation_trace import Call, Place, Watch, flatten_tensors, run_watched
 from qbench.quant.analysis.quantized_range import InputRange
 from qbench.quant.flow import Batches
 from qbench.record.layer_numbers import LayerNumbers
@@ -33,7 +33,7 @@ class ComparedLayer(LayerNumbers):
     ranges: tuple[InputRange, ...] = ()
 
 
-def numbers(fp32_module: Any, int8_module: Any, batches: Batches) -> tuple[ComparedLayer, ...]:
+def measure_layers(fp32_module: Any, int8_module: Any, batches: Batches) -> tuple[ComparedLayer, ...]:
     """The numbers of every layer with parameters, in the order in which the fp32 network runs them.
 
     ``int8_module`` is what a flow converted: modules with the fp32 network's names (eager, dynamic, FX), or a graph
@@ -46,11 +46,11 @@ def numbers(fp32_module: Any, int8_module: Any, batches: Batches) -> tuple[Compa
         raise BuildError("per-layer numbers need inputs, and there are no batches: give calibration examples")
     ours, theirs = Watch(), _Ranged()
     try:
-        run(int8_module, first, theirs, "int8")
+        run_watched(int8_module, first, theirs, "int8")
     except BuildError:  # a graph may have been exported for one example
         batches, first, theirs = _one_by_one(batches), next(_one_by_one(batches)()), _Ranged()
-        run(int8_module, first, theirs, "int8")
-    run(fp32_module, first, ours, "fp32")
+        run_watched(int8_module, first, theirs, "int8")
+    run_watched(fp32_module, first, ours, "fp32")
     names = sorted(_layers(fp32_module), key=lambda name: ours.step_of((name, 0)))
     plan = _Plan(names, _leaves(fp32_module), ours, theirs)
     sums = {name: _Sums() for name in names if name not in plan.reasons and name not in plan.absorbed}
@@ -76,8 +76,8 @@ class _Ranged(Watch):
         """A torch function has run."""
         number = len(self.steps)
         super().step(function, arguments, result)
-        tensor = next(tensors(result), None) if len(self.steps) > number else None
-        values = None if tensor is None else quantized_range.of_result(function, arguments[0], tensor)
+        tensor = next(flatten_tensors(result), None) if len(self.steps) > number else None
+        values = None if tensor is None else quantized_range.range_of_result(function, arguments[0], tensor)
         if values is not None:
             self.ranges[number] = values
 
@@ -159,17 +159,17 @@ class _Plan:
         return None
 
 
-def clipping(
+def measure_clipping(
     fp32_module: Any, batches: Batches, variants: Sequence[Mapping[str, Sequence[InputRange]]]
 ) -> list[dict[str, float]]:
     """Of each variant's layers the share of values that lie outside what their int8 outputs can represent.
 
-    The values are those of the fp32 network, at the places where ``numbers`` compares its layers; ``variants`` have the
-    ``ranges`` that it gave. A layer that these batches call another number of times has no share. Raises ``BuildError``
+    The values are those of the fp32 network, at the places where ``measure_layers`` compares its layers; ``variants``
+    have the ``ranges`` that it gave. A layer that these batches call another number of times has no share. Raises ``BuildError``
     where the network does not run on them.
     """
     ours, first = Watch(), next(iter(batches()))
-    run(fp32_module, first, ours, "fp32")
+    run_watched(fp32_module, first, ours, "fp32")
     names = {name for variant in variants for name in variant}
     calls = [call for name in names for call in ours.calls(name)]
     layers = {ours.ends[call][0]: (call, max(len(ours.chain(call)) - 1, 0)) for call in calls}
@@ -184,7 +184,7 @@ def clipping(
                 counts[name] += _outside(output, ranges[name][number])
 
     for batch in batches():
-        run(fp32_module, batch, Watch(layers, look), "fp32")
+        run_watched(fp32_module, batch, Watch(layers, look), "fp32")
     return [
         {
             name: counts[name] / totals[name]
@@ -223,8 +223,8 @@ def _compare(fp32_module: Any, int8_module: Any, batch: tuple[Any, ...], plan: _
         if call[0] in sums:
             sums[call[0]].add(outputs.pop(call, None), _float(output))
 
-    run(fp32_module, batch, Watch(plan.ours, keep), "fp32")
-    run(int8_module, batch, Watch(plan.theirs, add), "int8")
+    run_watched(fp32_module, batch, Watch(plan.ours, keep), "fp32")
+    run_watched(int8_module, batch, Watch(plan.theirs, add), "int8")
     for name, _ in outputs:
         if name in sums:
             sums[name].problem = _NOT_ALWAYS

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.quant.analysis import input_drift
-from qbench.quant.analysis.quantized_range import InputRange, of_quantize
+from qbench.quant.analysis.quantized_range import InputRange, range_of_quantize
 from qbench.quant.onnx import onnxruntime_session
 
 Array = onnxruntime_session.Array
@@ -31,7 +31,7 @@ class Output:
     fitting: InputRange
 
 
-def of_layers(int8: Path, fp32: Path) -> tuple[Output, ...]:
+def find_layer_ranges(int8: Path, fp32: Path) -> tuple[Output, ...]:
     """The layers whose outputs the int8 file quantizes by fixed scales; nodes are the same where they have the same
     name, or their output has where they have none."""
     import onnx
@@ -48,7 +48,7 @@ def of_layers(int8: Path, fp32: Path) -> tuple[Output, ...]:
     return tuple(ranges)
 
 
-def clipping(
+def measure_clipping(
     fp32: Path, batches: Iterable[Sequence[Array]], variants: Sequence[Sequence[Output]]
 ) -> list[dict[str, float]]:
     """Of each variant's layers the share of the fp32 file's values that int8 cannot represent."""
@@ -73,7 +73,9 @@ def clipping(
                 totals[name] += array.size
             for count, outputs in zip(counts, variants, strict=True):
                 for output_range in outputs:
-                    count[output_range.name] += input_drift.outside(arrays[output_range.tensor], output_range.fitting)
+                    count[output_range.name] += input_drift.count_outside(
+                        arrays[output_range.tensor], output_range.fitting
+                    )
     return [
         {output_range.name: count[output_range.name] / max(1, totals[output_range.tensor]) for output_range in outputs}
         for count, outputs in zip(counts, variants, strict=True)
@@ -107,7 +109,7 @@ class _Graph:
             readers = self._readers.get(node.output[0], [])
             quantizes = [reader for reader in readers if reader.op_type == "QuantizeLinear"]
             if quantizes:
-                return walked, of_quantize(quantizes[0], self._constants)
+                return walked, range_of_quantize(quantizes[0], self._constants)
             if (behind := self._only(node)) is None:
                 return walked, None
             node = behind

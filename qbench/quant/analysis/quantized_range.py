@@ -25,7 +25,7 @@ class InputRange:
 Ranges = tuple[InputRange | None, ...]
 
 
-def of_levels(scale: float, zero_point: int, least: int, most: int) -> InputRange:
+def range_of_levels(scale: float, zero_point: int, least: int, most: int) -> InputRange:
     """The range of the integers ``least`` to ``most``."""
     return InputRange(low=(least - zero_point) * scale, high=(most - zero_point) * scale, step=scale)
 
@@ -41,7 +41,7 @@ def narrowest(ranges: Sequence[InputRange]) -> InputRange | None:
     )
 
 
-def of_module(module: Any, example: tuple[Any, ...]) -> Ranges:
+def range_of_module(module: Any, example: tuple[Any, ...]) -> Ranges:
     """The range of each input of a torch module (a loaded TorchScript file, a converted PT2E module), None where it is
     not quantized first thing; watched while it runs on an example with one tensor per input.
 
@@ -100,8 +100,8 @@ def _of_call(args: Any) -> InputRange:
 
     scale, zero_point = float(args[1]), int(args[2])
     if isinstance(args[3], torch.dtype):
-        return of_levels(scale, zero_point, *_limits(args[3]))
-    return of_levels(scale, zero_point, int(args[3]), int(args[4]))
+        return range_of_levels(scale, zero_point, *_limits(args[3]))
+    return range_of_levels(scale, zero_point, int(args[3]), int(args[4]))
 
 
 def _limits(dtype: Any) -> tuple[int, int]:
@@ -112,7 +112,7 @@ def _limits(dtype: Any) -> tuple[int, int]:
     return int(limits.min), int(limits.max)
 
 
-def of_result(function: Any, args: Any, tensor: Any) -> InputRange | None:
+def range_of_result(function: Any, args: Any, tensor: Any) -> InputRange | None:
     """The range of a tensor that a function gave: a quantized one, or the integers of PT2E's ``quantize_per_tensor``.
     None for all others, and where the scale was chosen as it ran, or is one for each channel."""
     import torch
@@ -120,13 +120,13 @@ def of_result(function: Any, args: Any, tensor: Any) -> InputRange | None:
     if tensor.is_quantized:
         if tensor.qscheme() not in (torch.per_tensor_affine, torch.per_tensor_symmetric):
             return None
-        return of_levels(tensor.q_scale(), tensor.q_zero_point(), *_limits(tensor.dtype))
+        return range_of_levels(tensor.q_scale(), tensor.q_zero_point(), *_limits(tensor.dtype))
     name = getattr(function, "__name__", str(function)).partition(".")[0].strip("_")
     fixed = name == "quantize_per_tensor" and len(args) > 4 and isinstance(args[1], float | int)
     return _of_call(args) if fixed else None
 
 
-def of_onnx(file: Path) -> Ranges:
+def range_of_onnx(file: Path) -> Ranges:
     """The range of each input of an ONNX file (of the graph's inputs, the initializers left out), by the QuantizeLinear
     that reads it; None where none does, per tensor and with constants."""
     import onnx
@@ -153,7 +153,7 @@ def _of_tensor(name: str, graph: Any, constants: dict[str, Any]) -> InputRange |
         if node.op_type in _PASSING or (node.op_type == "Pad" and _pads_zeros(node, constants)):
             behind = _of_tensor(node.output[0], graph, constants)
         else:
-            behind = of_quantize(node, constants) if node.op_type == "QuantizeLinear" else None
+            behind = range_of_quantize(node, constants) if node.op_type == "QuantizeLinear" else None
         if behind is not None:
             ranges.append(behind)
     return narrowest(ranges)
@@ -173,7 +173,7 @@ def _pads_zeros(node: Any, constants: dict[str, Any]) -> bool:
     return mode == "constant" and value is not None and not numpy_helper.to_array(value).any()
 
 
-def of_quantize(node: Any, constants: dict[str, Any]) -> InputRange | None:
+def range_of_quantize(node: Any, constants: dict[str, Any]) -> InputRange | None:
     """The range of a QuantizeLinear; None where it is one for each channel, or its scale is no constant."""
     import numpy as np
     from onnx import numpy_helper
@@ -187,4 +187,4 @@ def of_quantize(node: Any, constants: dict[str, Any]) -> InputRange | None:
     if len(steps) != 1 or len(offsets) != 1 or offsets.dtype.kind not in "iu":
         return None
     limits = np.iinfo(offsets.dtype)
-    return of_levels(float(steps[0]), int(offsets[0]), int(limits.min), int(limits.max))
+    return range_of_levels(float(steps[0]), int(offsets[0]), int(limits.min), int(limits.max))

@@ -13,7 +13,7 @@ contiguous input, which one of a single channel is, and the int8 kernel writes c
 
 Threads: by default Inductor writes the number of threads of the compiling process into the code (``num_threads(2)``).
 With ``cpp.dynamic_threads`` each parallel region asks OpenMP when it runs (3 % at most for one thread), so one package
-serves every number of threads; ``baked_threads`` reads from a package whether that is so.
+serves every number of threads; ``read_threads`` reads from a package whether that is so.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def compile_package(module: Any, example: tuple[Any, ...], file: Path) -> tuple[
                 f"Inductor cannot compile this network ({model_call.reason(error)}); use another backend"
             ) from error
     _forget_folder(file, cache)
-    called, meant = int8_calls(file), sum(layer.int8 for layer in layers)
+    called, meant = count_int8_calls(file), sum(layer.int8 for layer in layers)
     if called != meant:
         raise BuildError(f"the package calls {called} int8 kernels and its graph has {meant}; report it as a bug")
     return tuple(layers)
@@ -235,28 +235,28 @@ def _product(size: Sequence[int]) -> int:
     return product
 
 
-def sources(file: Path) -> str:
+def read_sources(file: Path) -> str:
     """The C++ in a package, which its machine code was compiled from."""
     with zipfile.ZipFile(file) as archive:
         return "\n".join(archive.read(name).decode() for name in archive.namelist() if name.endswith(".cpp"))
 
 
-def int8_calls(file: Path) -> int:
+def count_int8_calls(file: Path) -> int:
     """How many int8 kernels of oneDNN the C++ of a package calls in one inference."""
-    return len(re.findall(r"\baoti_torch_cpu__(?:qconv|qlinear)\w*\(", sources(file)))
+    return len(re.findall(r"\baoti_torch_cpu__(?:qconv|qlinear)\w*\(", read_sources(file)))
 
 
-def baked_threads(file: Path) -> frozenset[int]:
+def read_threads(file: Path) -> frozenset[int]:
     """The numbers of threads that the C++ of a package demands; empty where OpenMP decides when it runs."""
-    return frozenset(int(number) for number in re.findall(r"\bnum_threads\((\d+)\)", sources(file)))
+    return frozenset(int(number) for number in re.findall(r"\bnum_threads\((\d+)\)", read_sources(file)))
 
 
-def align(reference: Sequence[Layer], int8: Sequence[Layer]) -> tuple[Layer, ...]:
+def align_layers(reference: Sequence[Layer], int8: Sequence[Layer]) -> tuple[Layer, ...]:
     """The reference's layers, each marked with what ran for it: by name (a fused addition moves a convolution behind
     the one of the other branch), or by order and work where an int8 operator has no layer's name."""
     names = {layer.name for layer in reference}
     if any(layer.int8 and layer.name not in names for layer in int8):
-        return coverage.align(reference, int8)
+        return coverage.align_layers(reference, int8)
     waiting: dict[tuple[str, int | None], list[Layer]] = defaultdict(list)
     for layer in int8:
         waiting[layer.name, layer.macs].append(layer)

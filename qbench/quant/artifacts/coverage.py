@@ -19,7 +19,7 @@ class Layer:
     int8: bool
 
 
-def align(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple[Layer, ...]:
+def align_layers(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple[Layer, ...]:
     """The reference's layers, each marked with what the artifact ran for it.
 
     ``reference`` is the fp32 network (its names, its multiply-accumulates), ``artifact`` the operators that were
@@ -62,9 +62,9 @@ def _longest_match(macs: Sequence[int | None], artifact: Sequence[Layer]) -> dic
     return matches
 
 
-def share(layers: Sequence[Layer]) -> float | None:
+def compute_int8_share(layers: Sequence[Layer]) -> float | None:
     """Multiply-accumulates in int8 over all of them, 0 to 1; 0 for a model that has none, None where the work of a
-    layer is not known (``why_unknown``)."""
+    layer is not known (``explain_unknown``)."""
     counted = [(layer.macs, layer.int8) for layer in layers if layer.macs is not None]
     if len(counted) < len(layers):
         return None
@@ -72,7 +72,7 @@ def share(layers: Sequence[Layer]) -> float | None:
     return sum(macs for macs, int8 in counted if int8) / total if total else 0.0
 
 
-def why_unknown(layers: Sequence[Layer], most: int = 3) -> str | None:
+def explain_unknown(layers: Sequence[Layer], most: int = 3) -> str | None:
     """Why the share of the layers in int8 is not known; None where it is."""
     names = [f"{layer.name} ({layer.operator})" for layer in layers if layer.macs is None]
     if not names:

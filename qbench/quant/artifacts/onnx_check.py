@@ -50,7 +50,7 @@ def load(file: Path, *, weights: bool = True, valid: bool = True) -> Any:
 
 
 @contextlib.contextmanager
-def named(file: Path, *others: Path, kind: type[QbenchError] = QbenchError) -> Iterator[None]:
+def name_file_in_errors(file: Path, *others: Path, kind: type[QbenchError] = QbenchError) -> Iterator[None]:
     """What is raised inside (of ``kind``) names ``file`` before each of its lines, unless it names it or one of the
     others already or is about data; memory that runs out is a ``ModelError``."""
     try:

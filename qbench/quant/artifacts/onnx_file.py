@@ -56,7 +56,7 @@ def fixed_batch(file: Path) -> int | None:
     return None
 
 
-def tiled(file: Path, example: tuple[Array, ...]) -> tuple[Array, ...]:
+def tile_batch(file: Path, example: tuple[Array, ...]) -> tuple[Array, ...]:
     """One example (a batch of 1), repeated to the batch size that the file demands."""
     return tuple(np.repeat(array, fixed_batch(file) or 1, axis=0) for array in example)
 

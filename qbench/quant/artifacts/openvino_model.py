@@ -29,7 +29,7 @@ _UNCONVERTED = re.compile(
 )
 
 
-def settings(threads: int) -> dict[str, Any]:
+def session_settings(threads: int) -> dict[str, Any]:
     """How every model is compiled: one request at a time, that many threads, fp32 where it is not int8.
 
     Its own pinning is off and all kinds of processors are open to it, so that the process's affinity alone decides
@@ -57,16 +57,16 @@ def compile_file(file: Path, *, threads: int = 1, profile: bool = False) -> Any:
     core = openvino.Core()
     try:
         model = core.read_model(*_unpacked(file))
-        return core.compile_model(model, "CPU", {**settings(threads), "PERF_COUNT": profile})
+        return core.compile_model(model, "CPU", {**session_settings(threads), "PERF_COUNT": profile})
     except RuntimeError as error:
         if out_of_memory(error):
             raise
         if "OpConversionFailure" not in str(error):
-            raise BuildError(f"OpenVINO cannot load the model: {plain(error)}") from error
+            raise BuildError(f"OpenVINO cannot load the model: {shorten(error)}") from error
         operators = ", ".join(_UNCONVERTED.findall(str(error)))
         raise ModeImpossible(
             f"OpenVINO cannot load the model: it does not know {operators or 'an operator'} as it stands there "
-            f"({plain(error)}); use the onnxruntime backend for this network"
+            f"({shorten(error)}); use the onnxruntime backend for this network"
         ) from error
 
 
@@ -77,7 +77,7 @@ def _unpacked(file: Path) -> tuple[Any, ...]:
         return io.BytesIO(pair.read(GRAPH)), io.BytesIO(pair.read(WEIGHTS))
 
 
-def plain(error: BaseException) -> str:
+def shorten(error: BaseException) -> str:
     """OpenVINO's message on one line, without the places in its own sources."""
     lines = [line.strip() for line in str(error).splitlines()]
     sentences = [line for line in lines if line and not line.startswith(("Exception from", "Check '"))]
@@ -112,7 +112,7 @@ def quantize(fp32: Path, file: Path, calibration: tuple[Array, ...]) -> None:
             if out_of_memory(error):
                 raise
             raise BuildError(
-                f"NNCF cannot quantize this model: {type(error).__name__}: {plain(error)}; leave this recipe out"
+                f"NNCF cannot quantize this model: {type(error).__name__}: {shorten(error)}; leave this recipe out"
             ) from error
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as pair:
             for name in (GRAPH, WEIGHTS):

@@ -65,7 +65,7 @@ def load(file: Path) -> Any:
         return torch.jit.load(str(file))
 
 
-def layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
+def find_layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
     """The operators that multiply and accumulate in one call of a module, in the order in which they ran.
 
     Read by watching the dispatcher, so it is what really runs: quantized operators carry their packed weights.
@@ -109,11 +109,11 @@ def layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
     return tuple(executed)
 
 
-def counted(module: Any, example: tuple[Any, ...]) -> tuple[tuple[Layer, ...], str | None]:
-    """What ``layers`` gives of a module that runs, and None; where an operator fails only since it is watched, nothing
-    and the reason. Raises ``BuildError`` where the weights of an operator cannot be read back."""
+def count_layers(module: Any, example: tuple[Any, ...]) -> tuple[tuple[Layer, ...], str | None]:
+    """What ``find_layers`` gives of a module that runs, and None; where an operator fails only since it is watched,
+    nothing and the reason. Raises ``BuildError`` where the weights of an operator cannot be read back."""
     try:
-        return layers(module, example), None
+        return find_layers(module, example), None
     except BuildError:
         raise
     except Exception as error:  # whatever an operator raises on the dispatcher's way around it

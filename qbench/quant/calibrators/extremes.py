@@ -12,7 +12,7 @@ Array = NDArray[Any]
 CHUNK = 1 << 16
 
 
-def extremes(values: Array) -> tuple[Array, float, float]:
+def find_extremes(values: Array) -> tuple[Array, float, float]:
     """The batch as one row of float32 with its least and greatest value; (inf, -inf) for an empty one.
 
     Raises ``ValueError`` for inf and NaN (also where float32 cannot hold a float64), with their number.

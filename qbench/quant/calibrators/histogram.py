@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from qbench.quant.affine import HIGH, LOW, amct_qparams
 from qbench.quant.calibrators.base import Calibrator
 from qbench.quant.calibrators.bins import Bins
-from qbench.quant.calibrators.extremes import CHUNK, extremes
+from qbench.quant.calibrators.extremes import CHUNK, find_extremes
 
 Array = NDArray[Any]
 # R / c as a power of two: outliers of 1000 times the rest leave 4 bins to a step of the rest's own.
@@ -52,7 +52,7 @@ class Histogram:
 
     def add(self, values: Array) -> None:
         """Counts a batch of any shape. Raises ``ValueError`` for inf and NaN, and then counts nothing."""
-        row, low, high = extremes(values)
+        row, low, high = find_extremes(values)
         if not row.size:
             return
         self._grow(max(math.frexp(max(high, -low))[1], _SMALLEST))

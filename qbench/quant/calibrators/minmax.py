@@ -6,7 +6,7 @@ import math
 from typing import ClassVar
 
 from qbench.quant.calibrators.base import Array, Calibrator
-from qbench.quant.calibrators.extremes import extremes
+from qbench.quant.calibrators.extremes import find_extremes
 
 
 class MinMax(Calibrator):
@@ -23,7 +23,7 @@ class MinMax(Calibrator):
 
     def add(self, values: Array) -> None:
         """Takes a batch of any shape."""
-        _, low, high = extremes(values)
+        _, low, high = find_extremes(values)
         self._low, self._high = min(self._low, low), max(self._high, high)
 
     def range(self) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from qbench.quant.calibrators.base import Array, Calibrator
-from qbench.quant.calibrators.extremes import extremes
+from qbench.quant.calibrators.extremes import find_extremes
 
 
 class MovingAverage(Calibrator):
@@ -27,7 +27,7 @@ class MovingAverage(Calibrator):
 
     def add(self, values: Array) -> None:
         """Takes a batch of shape (examples, ...)."""
-        row, _, _ = extremes(values)
+        row, _, _ = find_extremes(values)
         if not row.size:
             return
         examples = row.reshape(values.shape[0] if values.ndim > 1 else 1, -1)

@@ -67,7 +67,7 @@ def canonicalize(
 
     if isinstance(module, torch.jit.ScriptModule):
         return Canonical(module=module, kept=("a TorchScript network is taken as it is",))
-    network = materialize_weights.copied(module).eval()
+    network = materialize_weights.copy_module(module).eval()
     model_call.of_one_example(network, _one(example))
     judge = equivalence.Judge(network, example)
     purpose = _Purpose(training=training, separate_weights=separate_weights)
@@ -90,7 +90,7 @@ def plain_attention(module: Any, example: tuple[Any, ...]) -> Any:
     In eval mode torch computes an encoder with ``src_key_padding_mask`` on a fast path that gives zeros for what is
     hidden; exporters take the slow one, which does not. The spelled out layers give what the fast path gives.
     """
-    own = materialize_weights.copied(module).eval()
+    own = materialize_weights.copy_module(module).eval()
     if not attention.spell_out(own, _one(example)):
         return module
     return own if equivalence.Judge(module, example).difference(own).none else module
@@ -121,7 +121,7 @@ _ALL = (_PLAIN, _ATTENTION, _GRAPH, _CALLS, _SPELLING, _IDLE, _SHARED, _PADDING,
 
 def _rewritten(module: Any, example: tuple[Any, ...], purpose: _Purpose, *, only: tuple[str, ...]) -> _Work:
     """A copy of the module with the named kinds of rewrite."""
-    work = _Work(module=materialize_weights.copied(module).eval())
+    work = _Work(module=materialize_weights.copy_module(module).eval())
     padded: list[str] = []
     if _PLAIN in only:
         work.rewrites += materialize_weights.materialize(work.module)
@@ -146,7 +146,7 @@ def _rewritten(module: Any, example: tuple[Any, ...], purpose: _Purpose, *, only
     if traced is None:
         _apply(work, _of_layers(work.module, example, training=purpose.training), only)
         return work
-    graph_cleanup.lift(traced, padded)
+    graph_cleanup.lift_constants(traced, padded)
     before = len(work.rewrites)
     work.rewrites += [Rewrite(what="parts taken one by one", name=name) for name in traced.meta[graph.UNPACKED]]
     _apply(work, _of_graph(traced, work.module, example, purpose), only)
@@ -160,20 +160,20 @@ _Step = tuple[str, Callable[[], list[Rewrite]]]
 
 def _of_graph(traced: Any, module: Any, example: tuple[Any, ...], purpose: _Purpose) -> list[_Step]:
     steps: list[_Step] = [
-        (_IDLE, lambda: graph_cleanup.drop(traced, training=purpose.training)),
-        (_CALLS, lambda: functional_layers.layers(traced, module if purpose.training else None)),
-        (_SPELLING, lambda: functional_ops.activations(traced) + functional_ops.arithmetic(traced)),
-        (_SHARED, lambda: graph_cleanup.separate(traced, weights=purpose.separate_weights)),
-        (_PADDING, lambda: folding.paddings(traced)),
-        (_NORM, lambda: folding.batch_norms(traced, example)),
+        (_IDLE, lambda: graph_cleanup.drop_idle(traced, training=purpose.training)),
+        (_CALLS, lambda: functional_layers.replace_layers(traced, module if purpose.training else None)),
+        (_SPELLING, lambda: functional_ops.replace_activations(traced) + functional_ops.replace_arithmetic(traced)),
+        (_SHARED, lambda: graph_cleanup.separate_shared(traced, weights=purpose.separate_weights)),
+        (_PADDING, lambda: folding.fold_paddings(traced)),
+        (_NORM, lambda: folding.fold_batch_norms(traced, example)),
     ]
     return steps[:-1] if purpose.training else steps
 
 
 def _of_layers(module: Any, example: tuple[Any, ...], *, training: bool) -> list[_Step]:
     steps: list[_Step] = [
-        (_PADDING, lambda: rewrite_untraceable.paddings(module, example)),
-        (_NORM, lambda: rewrite_untraceable.batch_norms(module, example)),
+        (_PADDING, lambda: rewrite_untraceable.fold_paddings(module, example)),
+        (_NORM, lambda: rewrite_untraceable.fold_batch_norms(module, example)),
     ]
     return steps[:-1] if training else steps
 
@@ -202,7 +202,7 @@ def _attempt(
 def _one_by_one(module: Any, example: tuple[Any, ...], judge: equivalence.Judge, purpose: _Purpose) -> _Work:
     """The module with every kind of rewrite that leaves it equal; the others are named in ``kept``."""
     good: tuple[str, ...] = ()
-    best = _Work(module=materialize_weights.copied(module).eval())
+    best = _Work(module=materialize_weights.copy_module(module).eval())
     undone = []
     for kind in _ALL:
         work, reason = _attempt(module, example, judge, purpose, only=(*good, kind))

@@ -54,14 +54,14 @@ class Judge:
                     if out_of_memory(error):
                         raise
                     return Difference(largest=float("inf"), share=float("inf"))
-                here = difference(expected, outputs)
+                here = measure_difference(expected, outputs)
                 largest = Difference(largest=max(largest.largest, here.largest), share=max(largest.share, here.share))
         return largest
 
 
-def difference(expected: Any, outputs: Any) -> Difference:
+def measure_difference(expected: Any, outputs: Any) -> Difference:
     """Between two results of a network: a tensor, or tensors inside lists, tuples and dicts."""
-    ours, theirs = function_trace.tensors(expected), function_trace.tensors(outputs)
+    ours, theirs = function_trace.flatten_tensors(expected), function_trace.flatten_tensors(outputs)
     if len(ours) != len(theirs):
         return Difference(largest=float("inf"), share=float("inf"))
     pairs = [_of_tensors(own, other) for own, other in zip(ours, theirs, strict=True)]

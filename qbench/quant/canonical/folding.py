@@ -9,7 +9,7 @@ from qbench.quant.canonical import graph as graphs
 from qbench.quant.canonical.rewrite import Rewrite
 
 
-def paddings(graph: Any) -> list[Rewrite]:
+def fold_paddings(graph: Any) -> list[Rewrite]:
     """Takes zero padding before a convolution into its ``padding`` where both sides of each axis get the same.
 
     The convolution must be called once, and alone use the padded tensor.
@@ -23,7 +23,7 @@ def paddings(graph: Any) -> list[Rewrite]:
         own = padding.of_argument(layer.padding, layer.kernel_size, layer.dilation)
         total, sources = _before(graph, node, own)
         if sources and padding.symmetric(total):
-            padding.put(layer, total)
+            padding.set_padding(layer, total)
             for source in sources:
                 graphs.remove(graph, source)
             rewrites.append(Rewrite(what=f"zero padding folded into its {type(layer).__name__}", name=node.target))
@@ -42,7 +42,7 @@ def _before(graph: Any, node: Any, own: padding.Pairs) -> tuple[padding.Pairs, l
         pairs = _zeros(graph, source, len(own))
         if pairs is None or graphs.only_user(source) is not user:
             break
-        total, user = padding.added(total, pairs), source
+        total, user = padding.add_pads(total, pairs), source
         sources.append(source)
     return total, sources
 
@@ -60,7 +60,7 @@ def _zeros(graph: Any, source: Any, spatial: int) -> padding.Pairs | None:
     return pairs if pairs is not None and len(pairs) == spatial else None
 
 
-def batch_norms(graph: Any, example: tuple[Any, ...]) -> list[Rewrite]:
+def fold_batch_norms(graph: Any, example: tuple[Any, ...]) -> list[Rewrite]:
     """Takes each BatchNorm, a layer or a function, into the convolution or linear layer whose output it alone uses.
 
     Both must be called once. ``example`` shows how many axes the layer's output has.

@@ -26,10 +26,10 @@ class Call:
 
     def takes(self) -> tuple[Any, ...]:
         """The tensors among the arguments, also inside lists and tuples."""
-        return tensors((self.args, dict(self.kwargs)))
+        return flatten_tensors((self.args, dict(self.kwargs)))
 
 
-def calls(run: Callable[[], Any]) -> tuple[tuple[Call, ...], Any]:
+def trace_calls(run: Callable[[], Any]) -> tuple[tuple[Call, ...], Any]:
     """The outermost torch functions that ``run()`` calls, in order, and what it returns.
 
     Questions about a tensor that are answered without its values (shape, dtype, …) are left out.
@@ -51,7 +51,7 @@ def calls(run: Callable[[], Any]) -> tuple[tuple[Call, ...], Any]:
     return tuple(recorded), result
 
 
-def tensors(value: Any) -> tuple[Any, ...]:
+def flatten_tensors(value: Any) -> tuple[Any, ...]:
     """The tensors in a value, also inside lists, tuples and dicts."""
     import torch
     from torch.utils import _pytree

@@ -9,7 +9,7 @@ from qbench.quant.canonical import layer_signature, padding, replace_subclasses
 from qbench.quant.canonical.rewrite import Rewrite
 
 
-def layers(graph: Any, trained: Any = None) -> list[Rewrite]:
+def replace_layers(graph: Any, trained: Any = None) -> list[Rewrite]:
     """Makes each convolution and linear function whose weight and bias are the network's own tensors a layer with the
     same parameters, named after the weight.
 
@@ -21,7 +21,7 @@ def layers(graph: Any, trained: Any = None) -> list[Rewrite]:
     for node in list(graph.graph.nodes):
         arguments, layer = _arguments(node), _layer(graph, node)
         if layer is None or (
-            trained is not None and isinstance(_owner(trained, arguments["weight"]), layer_signature.kinds())
+            trained is not None and isinstance(_owner(trained, arguments["weight"]), layer_signature.supported_kinds())
         ):
             continue
         kind = type(layer).__name__
@@ -35,7 +35,7 @@ def layers(graph: Any, trained: Any = None) -> list[Rewrite]:
 
 def _arguments(node: Any) -> dict[str, Any]:
     """The arguments of a call by name; empty where it is no such function."""
-    signature = layer_signature.function(node.target) if node.op == "call_function" else None
+    signature = layer_signature.find_function(node.target) if node.op == "call_function" else None
     return {} if signature is None else dict(zip(signature[1], node.args, strict=False)) | node.kwargs
 
 
@@ -51,12 +51,12 @@ def _layer(graph: Any, node: Any) -> Any:
     numbers = {name: value for name, value in arguments.items() if name not in ("input", "weight", "bias")}
     if not constant or not weight.is_floating_point() or _holds_node(tuple(numbers.values())):
         return None
-    kind, _ = layer_signature.function(node.target) or (None, ())
+    kind, _ = layer_signature.find_function(node.target) or (None, ())
     try:
         form = layer_signature.of_arguments(kind, {**numbers, "weight": weight, "bias": bias}, [])
     except layer_signature.NotPlain:
         return None
-    return replace_subclasses.built(form, training=graph.training) if padding.symmetric(form.pairs) else None
+    return replace_subclasses.build_layer(form, training=graph.training) if padding.symmetric(form.pairs) else None
 
 
 def _owner(module: Any, weight: Any) -> Any:

@@ -10,7 +10,7 @@ from qbench.quant.canonical import graph as graphs
 from qbench.quant.canonical.rewrite import Rewrite
 
 
-def activations(graph: Any) -> list[Rewrite]:
+def replace_activations(graph: Any) -> list[Rewrite]:
     """Makes relu, relu6, hardtanh and clamp by numbers, as functions or methods, a ReLU, ReLU6 or Hardtanh layer.
 
     Quantizers fuse the layer into its producer and read the range that it clips to. The layer is named after the
@@ -79,7 +79,7 @@ def _written(node: Any) -> str:
     return node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
 
 
-def arithmetic(graph: Any) -> list[Rewrite]:
+def replace_arithmetic(graph: Any) -> list[Rewrite]:
     """Makes additions, multiplications and concatenations the function that quantizers match.
 
     An in-place one whose target others use too stays (FX itself makes ``x += y`` a plain addition).

@@ -11,7 +11,7 @@ from qbench.quant.canonical import graph as graphs
 from qbench.quant.canonical.rewrite import Rewrite
 
 
-def drop(graph: Any, *, training: bool) -> list[Rewrite]:
+def drop_idle(graph: Any, *, training: bool) -> list[Rewrite]:
     """Takes out Identity and, except for ``training``, dropout."""
     from torch import nn
 
@@ -41,7 +41,7 @@ def _idle_dropout(node: Any) -> bool:
     return arguments.get("training", default) is False
 
 
-def separate(graph: Any, *, weights: bool) -> list[Rewrite]:
+def separate_shared(graph: Any, *, weights: bool) -> list[Rewrite]:
     """Gives each use of a shared layer an instance of its own, which shares its tensors: one without weights to
     multiply by (an activation, a pooling, a norm), with ``weights`` one that has some, too. Of these the text says how
     many bytes of int8 weights that adds to a file."""
@@ -85,7 +85,7 @@ def _separable(layer: Any, *, weights: bool) -> bool:
     return weights or not isinstance(layer, layer_selection.multiplying())
 
 
-def lift(graph: Any, padded: Iterable[str]) -> None:
+def lift_constants(graph: Any, padded: Iterable[str]) -> None:
     """Gives each of the layers that are ``Sequential(padding, conv)`` now its name back: the convolution takes it, its
     padding is called ``NAME_padding``."""
     for name in padded:

@@ -37,7 +37,7 @@ class NotPlain(Exception):
     """The layer does something else; the text says what."""
 
 
-def watched(layer: Any, tensor: Any, *, training: bool) -> Form:
+def watch_layer(layer: Any, tensor: Any, *, training: bool) -> Form:
     """The plain form of ``layer(tensor)``.
 
     Raises ``NotPlain`` unless the call runs zero padding (or nothing) and then one convolution, linear or BatchNorm
@@ -48,7 +48,7 @@ def watched(layer: Any, tensor: Any, *, training: bool) -> Form:
 
     try:
         with torch.no_grad():
-            calls, result = function_trace.calls(lambda: layer(tensor))
+            calls, result = function_trace.trace_calls(lambda: layer(tensor))
     except Exception as error:  # the user's forward can raise anything
         if out_of_memory(error):
             raise
@@ -81,7 +81,7 @@ def _chain(layer: Any, tensor: Any, calls: tuple[function_trace.Call, ...]) -> l
         if not takes & touched:
             if not takes <= own:
                 raise NotPlain(f"its forward calls {call.name} with tensors that are not its own")
-            own.update(id(part) for part in function_trace.tensors(call.result))
+            own.update(id(part) for part in function_trace.flatten_tensors(call.result))
             continue
         if not takes - touched <= own or takes & touched != {id(at)}:
             raise NotPlain(f"its forward also calls {call.name if id(at) in takes else _foreign(chain)}")
@@ -113,7 +113,7 @@ def _zero_pad(call: function_trace.Call) -> Any:
 def _of_layer(layer: Any, call: function_trace.Call, pads: list[Any]) -> Form:
     kind, names = _functions()[call.function]
     arguments = dict(zip(names, call.args, strict=False)) | dict(call.kwargs)
-    expected = next((plain for plain in kinds() if isinstance(layer, plain)), kind)
+    expected = next((plain for plain in supported_kinds() if isinstance(layer, plain)), kind)
     if names is not _NORM and expected is not kind:
         raise NotPlain(f"its forward calls {call.name}")
     if names is not _CONVOLUTION and pads:
@@ -143,11 +143,11 @@ def of_arguments(kind: Any, args: Mapping[str, Any], pads: list[Any]) -> Form:
         more = padding.of_pad(pad, spatial)
         if more is None:
             raise NotPlain("its padding cuts, or is not of the spatial axes")
-        pairs = padding.added(pairs, more)
+        pairs = padding.add_pads(pairs, more)
     return Form(kind=kind, tensors=tensors, numbers=numbers, pairs=pairs, padded=bool(pads))
 
 
-def function(called: Any) -> tuple[Any, tuple[str, ...]] | None:
+def find_function(called: Any) -> tuple[Any, tuple[str, ...]] | None:
     """The class of the plain layer that a torch function computes and the names of its arguments; None for any other
     function."""
     entry = _functions().get(called)
@@ -208,7 +208,7 @@ def _norm_kind(tensor: Any) -> Any:
     return {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}[tensor.dim()]
 
 
-def kinds() -> tuple[Any, ...]:
+def supported_kinds() -> tuple[Any, ...]:
     """The classes of plain layers with weights that multiply."""
     return tuple(kind for kind, names in _functions().values() if names is not _NORM)
 

@@ -8,7 +8,7 @@ from typing import Any
 from qbench.quant.canonical.rewrite import Rewrite
 
 
-def copied(module: Any) -> Any:
+def copy_module(module: Any) -> Any:
     """A deep copy; weights that a hook computed, which deepcopy refuses, are copied by value until the hook runs."""
     import torch
 

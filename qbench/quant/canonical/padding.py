@@ -38,7 +38,7 @@ def per_axis(value: Any, spatial: int) -> tuple[int, ...]:
     return numbers * spatial if len(numbers) == 1 else numbers
 
 
-def added(inner: Pairs, other: Pairs) -> Pairs:
+def add_pads(inner: Pairs, other: Pairs) -> Pairs:
     """Both, one around the other."""
     return tuple((a + c, b + d) for (a, b), (c, d) in zip(inner, other, strict=True))
 
@@ -53,7 +53,7 @@ def as_pad(pairs: Pairs) -> tuple[int, ...]:
     return tuple(number for pair in reversed(pairs) for number in pair)
 
 
-def layer(pairs: Pairs, mode: str = "zeros") -> Any:
+def make_pad_layer(pairs: Pairs, mode: str = "zeros") -> Any:
     """The module that pads so; ``mode`` as in a convolution's ``padding_mode``."""
     from torch import nn
 
@@ -79,7 +79,7 @@ def convolves(module: Any) -> bool:
     return type(module) in (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def put(convolution: Any, pairs: Pairs) -> None:
+def set_padding(convolution: Any, pairs: Pairs) -> None:
     """Makes symmetric ``pairs`` a convolution's own padding."""
     convolution.padding = tuple(before for before, _ in pairs)
     convolution._reversed_padding_repeated_twice = list(as_pad(pairs))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbench.quant.canonical import equivalence, padding
-from qbench.quant.canonical.layer_signature import Form, NotPlain, kinds, watched
+from qbench.quant.canonical.layer_signature import Form, NotPlain, supported_kinds, watch_layer
 from qbench.quant.canonical.rewrite import Rewrite
 
 
@@ -34,10 +34,10 @@ def replace(module: Any, example: tuple[Any, ...], *, training: bool) -> Replace
         layer = module.get_submodule(name)
         try:
             form, note = _form(layer, inputs, training=training)
-            new = built(form, training=layer.training)
+            new = build_layer(form, training=layer.training)
             _require_equal(layer, new, inputs)
         except NotPlain as reason:
-            if isinstance(layer, kinds()):
+            if isinstance(layer, supported_kinds()):
                 replaced.kept.append(f"{name}: {type(layer).__name__} kept, {reason}")
             continue
         _put(module, layer, new)
@@ -58,10 +58,10 @@ def number_paddings(module: Any) -> Replaced:
         pairs = padding.of_argument(word, layer.kernel_size, layer.dilation)
         apart = any(map(any, pairs)) and not (mode == "zeros" and padding.symmetric(pairs))
         if apart:
-            pair = _pair(padding.layer(pairs, mode), layer)
+            pair = _pair(padding.make_pad_layer(pairs, mode), layer)
             _put(module, layer, pair)
             replaced.padded.append(name)
-        padding.put(layer, tuple((0, 0) for _ in pairs) if apart else pairs)
+        padding.set_padding(layer, tuple((0, 0) for _ in pairs) if apart else pairs)
         layer.padding_mode = "zeros"
         what = (
             f"padding '{word if mode == 'zeros' else mode}' {'put before its' if apart else 'written in numbers in a'}"
@@ -130,7 +130,7 @@ def _candidate(part: Any) -> bool:
         return False
     alone = not any(True for child in part.children() for _ in child.parameters())
     weighty = "weight" in part._parameters or "weight" in part._buffers
-    return isinstance(part, (*kinds(), nn.modules.batchnorm._BatchNorm)) or (alone and weighty)
+    return isinstance(part, (*supported_kinds(), nn.modules.batchnorm._BatchNorm)) or (alone and weighty)
 
 
 def _form(layer: Any, inputs: list[Any], *, training: bool) -> tuple[Form, str]:
@@ -144,7 +144,9 @@ def _form(layer: Any, inputs: list[Any], *, training: bool) -> tuple[Form, str]:
     if layer._forward_hooks or layer._forward_pre_hooks:
         raise NotPlain("it has hooks")
     first = inputs[0]
-    forms = [watched(layer, input_tensor, training=training) for input_tensor in (*inputs, torch.cat([first, first]))]
+    forms = [
+        watch_layer(layer, input_tensor, training=training) for input_tensor in (*inputs, torch.cat([first, first]))
+    ]
     if training:
         forms.append(_trained(layer, first))
     if not all(form.same_as(forms[0]) for form in forms):
@@ -158,7 +160,7 @@ def _trained(layer: Any, tensor: Any) -> Form:
     """The form in train mode."""
     layer.train()
     try:
-        return watched(layer, tensor, training=True)
+        return watch_layer(layer, tensor, training=True)
     finally:
         layer.eval()
 
@@ -171,7 +173,7 @@ def _same_for_any_size(layer: Any, tensor: Any, form: Form, *, training: bool) -
     for more in (1, 2):
         shape = [*tensor.shape[:2], *(size + more for size in tensor.shape[2:])]
         try:
-            other = watched(layer, torch.ones(shape, dtype=tensor.dtype), training=training)
+            other = watch_layer(layer, torch.ones(shape, dtype=tensor.dtype), training=training)
         except NotPlain:
             return False
         if not form.same_as(other):
@@ -179,7 +181,7 @@ def _same_for_any_size(layer: Any, tensor: Any, form: Form, *, training: bool) -
     return True
 
 
-def built(form: Form, *, training: bool) -> Any:
+def build_layer(form: Form, *, training: bool) -> Any:
     """The plain layer (behind its padding, where that is asymmetric) in train or eval mode, with the same tensors where
     they are parameters."""
     from torch import nn
@@ -193,7 +195,7 @@ def built(form: Form, *, training: bool) -> Any:
         else:
             setattr(plain, name, tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor.detach().clone()))
     plain.train(training)
-    return plain if padding.symmetric(form.pairs) else _pair(padding.layer(form.pairs), plain)
+    return plain if padding.symmetric(form.pairs) else _pair(padding.make_pad_layer(form.pairs), plain)
 
 
 def _of_norm(form: Form) -> Any:
@@ -221,5 +223,5 @@ def _require_equal(layer: Any, new: Any, inputs: list[Any]) -> None:
 
     with torch.no_grad():
         for tensor in inputs:
-            if not equivalence.difference(layer(tensor), new(tensor)).none:
+            if not equivalence.measure_difference(layer(tensor), new(tensor)).none:
                 raise NotPlain("the plain layer gives other outputs")

@@ -18,7 +18,7 @@ class Neighbours:
     axes: int
 
 
-def neighbours(module: Any, example: tuple[Any, ...]) -> tuple[Neighbours, ...]:
+def find_neighbours(module: Any, example: tuple[Any, ...]) -> tuple[Neighbours, ...]:
     """The pairs of layers without children that follow each other in one call, in order.
 
     That no one else uses what lies between them is known of this call only: of a network whose control flow depends
@@ -37,12 +37,12 @@ def neighbours(module: Any, example: tuple[Any, ...]) -> tuple[Neighbours, ...]:
             hooks.append(part.register_forward_hook(note))
     try:
         with torch.no_grad():
-            run, outputs = function_trace.calls(lambda: module(*example))
+            run, outputs = function_trace.trace_calls(lambda: module(*example))
     finally:
         for hook in hooks:
             hook.remove()
     uses: dict[int, int] = {}
-    for tensor in (*(argument for call in run for argument in call.takes()), *function_trace.tensors(outputs)):
+    for tensor in (*(argument for call in run for argument in call.takes()), *function_trace.flatten_tensors(outputs)):
         uses[id(tensor)] = uses.get(id(tensor), 0) + 1
     once = {name: of_layer[0] for name, of_layer in calls.items() if len(of_layer) == 1}
     makers = {id(result): name for name, (_, result) in once.items() if isinstance(result, torch.Tensor)}
@@ -53,30 +53,30 @@ def neighbours(module: Any, example: tuple[Any, ...]) -> tuple[Neighbours, ...]:
     )
 
 
-def paddings(module: Any, example: tuple[Any, ...]) -> list[Rewrite]:
+def fold_paddings(module: Any, example: tuple[Any, ...]) -> list[Rewrite]:
     """Takes a padding layer with zeros, the same on both sides, into the convolution after it."""
     from torch import nn
 
     rewrites = []
-    for pair in neighbours(module, example):
+    for pair in find_neighbours(module, example):
         pairs, layer = padding.pairs_of(module.get_submodule(pair.first)), module.get_submodule(pair.second)
         if pairs is None or not padding.convolves(layer) or layer.padding_mode != "zeros":
             continue
         own = padding.of_argument(layer.padding, layer.kernel_size, layer.dilation)
-        total = padding.added(own, pairs) if len(pairs) == len(own) else ()
+        total = padding.add_pads(own, pairs) if len(pairs) == len(own) else ()
         if total and padding.symmetric(total):
-            padding.put(layer, total)
+            padding.set_padding(layer, total)
             module.set_submodule(pair.first, nn.Identity())
             rewrites.append(Rewrite(what=f"zero padding folded into its {type(layer).__name__}", name=pair.second))
     return rewrites
 
 
-def batch_norms(module: Any, example: tuple[Any, ...]) -> list[Rewrite]:
+def fold_batch_norms(module: Any, example: tuple[Any, ...]) -> list[Rewrite]:
     """Takes each BatchNorm into the convolution or linear layer before it; an Identity stands in its place."""
     from torch import nn
 
     rewrites = []
-    for pair in neighbours(module, example):
+    for pair in find_neighbours(module, example):
         layer, norm = module.get_submodule(pair.first), module.get_submodule(pair.second)
         if (
             not batch_norm.is_norm(norm)

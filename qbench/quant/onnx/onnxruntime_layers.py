@@ -44,7 +44,7 @@ def executed(
     file: Path, example: tuple[onnxruntime_session.Array, ...], *, optimized: bool = True
 ) -> tuple[Executed, ...]:
     """``layers`` with the names of their nodes."""
-    inputs = onnx_file.tiled(file, example)
+    inputs = onnx_file.tile_batch(file, example)
     graph, events = _profile(file, inputs, optimized=optimized)
     nodes, shapes = {node.name: node for node in _nodes(graph)}, _Shapes(graph)
     calls: dict[tuple[str, str], Executed] = {}
@@ -80,7 +80,7 @@ def match(reference: Sequence[Executed], int8: Sequence[Executed]) -> tuple[Laye
             free.remove(own)
             layer_of[i] = replace(layer.layer, operator=own.layer.operator, int8=own.layer.int8)
     rest = [i for i in range(len(reference)) if i not in layer_of]
-    matched = coverage.align([reference[i].layer for i in rest], [call.layer for call in free])
+    matched = coverage.align_layers([reference[i].layer for i in rest], [call.layer for call in free])
     layer_of |= dict(zip(rest, matched, strict=False))
     return (*(layer_of[i] for i in range(len(reference))), *matched[len(rest) :])
 

@@ -73,7 +73,7 @@ def export(module: Any, example: tuple[Any, ...], file: Path, *, tolerance: floa
 
 def require_repeatable(file: Path, example: tuple[Array, ...]) -> None:
     """Raises ``BuildError`` unless the file, loaded twice and called twice, gives the same outputs for one example."""
-    inputs = onnx_file.tiled(file, example)
+    inputs = onnx_file.tile_batch(file, example)
     session = open_session(file)
     expected, *others = _outputs(session, inputs), _outputs(session, inputs), run(file, inputs)
     if not all(np.array_equal(expected, other, equal_nan=True) for other in others):

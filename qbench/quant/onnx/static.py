@@ -66,7 +66,7 @@ def scaled(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Any, ...],
 
 def _prepare(fp32: Path, model: Path, recipe: Recipe, calibration: tuple[Any, ...], batch_num: int) -> None:
     """Writes the calibration model; its graph is gone before calibration begins, which needs the memory."""
-    example = onnx_file.tiled(fp32, tuple(array[:1] for array in calibration))
+    example = onnx_file.tile_batch(fp32, tuple(array[:1] for array in calibration))
     graph = prepare.prepare(fp32, example=example)
     calibration_model(graph, config.default(graph, _rules(graph, recipe, batch_num))).save(model)
 

@@ -47,7 +47,7 @@ def weights_digest(module: Any) -> str:
 def save(folder: Path, whose: Mapping[str, str], state: Mapping[str, Any]) -> None:
     """Writes the folder's checkpoint in one move: a training that is killed here leaves the one before."""
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic.workplace(folder / FILE) as unfinished:
+    with atomic.make_workplace(folder / FILE) as unfinished:
         write(unfinished / FILE, whose, state)
         (unfinished / FILE).replace(folder / FILE)
 

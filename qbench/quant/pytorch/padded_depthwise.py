@@ -67,7 +67,7 @@ def without_rims(layers: Sequence[Layer], int8: Any, example: tuple[Any, ...]) -
     shares = {name: getattr(part, _OWN) for name, part in int8.named_modules() if hasattr(part, _OWN)}
     if not shares:
         return tuple(layers)
-    own_layers = torchscript.layers(int8, example)  # the same calls in the same order, under their own names
+    own_layers = torchscript.find_layers(int8, example)  # the same calls in the same order, under their own names
     return tuple(
         replace(layer, macs=round(layer.macs * shares.get(own.name, 1.0)))
         for layer, own in zip(layers, own_layers, strict=True)
@@ -105,7 +105,7 @@ def _put(node: Any, graph: Any, engine: str, padded: tuple[int, ...]) -> bool:
     explicit = zeros_of(pad, graph)
     if explicit is None or any(step != 1 for step in old.dilation):
         return False
-    pairs = padding.added(explicit, padding.of_argument(old.padding, old.kernel_size, old.dilation))
+    pairs = padding.add_pads(explicit, padding.of_argument(old.padding, old.kernel_size, old.dilation))
     wide = _wide(pairs, old.kernel_size, WIDEST[engine])
     if wide is None or not _fits(wide, explicit, old, padded):
         return False

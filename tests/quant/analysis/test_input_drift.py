@@ -61,14 +61,14 @@ def test_channels_are_told_apart_in_either_layout():
 )
 def test_a_value_is_clipped_from_half_a_step_beyond_the_range_on(values, share):
     """Up to there it is rounded to the end of the range, as any other to its level."""
-    found = input_drift.outside(np.asarray([values], dtype=np.float32), InputRange(low=-1.0, high=2.5, step=0.1))
+    found = input_drift.count_outside(np.asarray([values], dtype=np.float32), InputRange(low=-1.0, high=2.5, step=0.1))
     assert found / len(values) == share
 
 
 def test_where_the_range_is_not_known_the_share_is_not_known():
     """Null, not 0; a range that nothing exceeds gives 0."""
     seen, known = spread(photos(4)), InputRange(low=0.0, high=1.0, step=0.01)
-    unsure, sure = input_drift.fits((seen, seen), (seen, seen), (None, known), (0.0, 0.0))
+    unsure, sure = input_drift.compare_inputs((seen, seen), (seen, seen), (None, known), (0.0, 0.0))
     assert (unsure.low, unsure.high, unsure.clipped) == (None, None, None)
     assert (sure.low, sure.high, sure.clipped) == (0.0, 1.0, 0.0)
 
@@ -76,7 +76,7 @@ def test_where_the_range_is_not_known_the_share_is_not_known():
 def test_inputs_of_whole_numbers_are_not_watched():
     """Token ids are names: their range says nothing."""
     batch = (np.ones((2, 3), dtype=np.int64), np.ones((2, 3), dtype=np.float32))
-    found = input_drift.spreads([batch, batch], 1)
+    found = input_drift.measure_spreads([batch, batch], 1)
     assert (found[0], found[1].mean) == (None, 1.0)
 
 
@@ -84,7 +84,9 @@ def test_inputs_of_whole_numbers_are_not_watched():
 def test_two_draws_from_one_source_are_not_told_apart(seed):
     """A guard that cries wolf is switched off: no warning at 8 to 200 images of each."""
     n = (8, 20, 60, 200)[seed % 4]
-    assert input_drift.difference("x", spread(photos(n, seed=seed)), spread(photos(50, seed=seed + 100))) is None
+    assert (
+        input_drift.describe_difference("x", spread(photos(n, seed=seed)), spread(photos(50, seed=seed + 100))) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_two_draws_from_one_source_are_not_told_apart(seed):
 )
 def test_gross_differences_are_told_with_figures(other, said):
     """0..255 against 0..1, red and blue exchanged, a mean taken off one split only."""
-    found = input_drift.difference("the inputs", spread(photos(100)), spread(other))
+    found = input_drift.describe_difference("the inputs", spread(photos(100)), spread(other))
     assert found is not None
     assert __import__("re").search(said, found)
 

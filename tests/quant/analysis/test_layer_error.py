@@ -172,7 +172,7 @@ class Odd(nn.Module):
 def test_sqnr_and_cosine_by_hand():
     """Outputs of 0.9 x have noise 0.01 x^2: 20 dB, with cosine 1; a layer before it is equal, n counts all values."""
     model = Chain()
-    found = layer_error.numbers(model, scaled(model, "second", 0.9), batches(images(20)))
+    found = layer_error.measure_layers(model, scaled(model, "second", 0.9), batches(images(20)))
     assert [one.name for one in found] == ["first", "second"]
     assert (found[0].sqnr_db, found[0].n) == (math.inf, 20 * 16)
     assert found[0].cosine == pytest.approx(1)
@@ -183,9 +183,9 @@ def test_sqnr_and_cosine_by_hand():
 def test_the_opposite_output_has_cosine_minus_one():
     """Noise of 4 x^2 is -6.02 dB; a dead int8 layer has 0 dB and cosine 0."""
     model = Chain()
-    one = by_name(layer_error.numbers(model, scaled(model, "second", -1.0), batches(images())))["second"]
+    one = by_name(layer_error.measure_layers(model, scaled(model, "second", -1.0), batches(images())))["second"]
     assert (one.sqnr_db, one.cosine) == (pytest.approx(-20 * math.log10(2), abs=1e-3), pytest.approx(-1))
-    dead = by_name(layer_error.numbers(model, scaled(model, "second", 0.0), batches(images())))["second"]
+    dead = by_name(layer_error.measure_layers(model, scaled(model, "second", 0.0), batches(images())))["second"]
     assert (dead.sqnr_db, dead.cosine) == (pytest.approx(0), 0.0)
 
 
@@ -193,7 +193,7 @@ def test_the_numbers_do_not_depend_on_how_examples_are_batched():
     """Sums over all batches, the last one smaller: the same as over one."""
     model = perceptron()
     other = scaled(model, "first", 0.7)
-    whole, parts = (layer_error.numbers(model, other, batches(images(22), size)) for size in (22, 5))
+    whole, parts = (layer_error.measure_layers(model, other, batches(images(22), size)) for size in (22, 5))
     for one, several in zip(whole, parts, strict=True):
         assert several.sqnr_db == pytest.approx(one.sqnr_db, rel=1e-6)
         assert several.cosine == pytest.approx(one.cosine, rel=1e-9)
@@ -203,7 +203,7 @@ def test_the_numbers_do_not_depend_on_how_examples_are_batched():
 def test_what_is_written_into_an_output_later_does_not_count():
     """``x += 100`` behind a layer changes the tensor that the layer gave, not the layer's numbers."""
     model = Chain(in_place=True)
-    first = by_name(layer_error.numbers(model, scaled(model, "first", 0.9), batches(images())))["first"]
+    first = by_name(layer_error.measure_layers(model, scaled(model, "first", 0.9), batches(images())))["first"]
     assert first.sqnr_db == pytest.approx(20, abs=1e-3)
 
 
@@ -213,7 +213,7 @@ def test_fused_layers_are_compared_at_the_fused_output(flow, network):
     """Convolutions with BatchNorm and ReLU or a shared ReLU6 stay near fp32 under their own names, in every
     flow."""
     model = network()
-    found = layer_error.numbers(model, int8(flow, model), batches(images(16, seed=3)))
+    found = layer_error.measure_layers(model, int8(flow, model), batches(images(16, seed=3)))
     weighted = [name for name, part in model.named_modules() if isinstance(part, nn.Conv2d | nn.Linear)]
     assert [one.name for one in found] == weighted
     assert [one.reason for one in found] == [None] * len(found)
@@ -238,7 +238,7 @@ def test_the_worst_layer_is_found():
     broken = copy.deepcopy(model)
     with torch.no_grad():
         broken.body.weight.clamp_(-0.02, 0.02)
-    found = by_name(layer_error.numbers(model, int8("fx", broken), batches(images())))
+    found = by_name(layer_error.measure_layers(model, int8("fx", broken), batches(images())))
     assert found["body"].sqnr_db < 20 < found["stem"].sqnr_db
 
 
@@ -248,7 +248,7 @@ def test_a_skipped_layer_is_nearly_equal(flow):
     model = residual_cnn()
     recipe = replace(RECIPE, skip_layers=("stem", "body"))
     converted = FLOWS[flow].static(QuantizeJob(model, ENGINE, recipe, (images(1),)), batches(images()))
-    found = by_name(layer_error.numbers(model, converted.module, batches(images())))
+    found = by_name(layer_error.measure_layers(model, converted.module, batches(images())))
     assert found["stem"].sqnr_db > 100
     assert found["head"].sqnr_db < 80
 
@@ -257,7 +257,7 @@ def test_a_skipped_layer_is_nearly_equal(flow):
 def test_dynamic_models_have_numbers_too(flow):
     """LSTM and Linear by name: the first output of a layer that gives several is compared."""
     model = lstm()
-    found = by_name(layer_error.numbers(model, int8(flow, model, "dynamic"), batches(images())))
+    found = by_name(layer_error.measure_layers(model, int8(flow, model, "dynamic"), batches(images())))
     assert found["lstm"].n == 24 * 8 * 16
     assert (found["lstm"].sqnr_db > 30, 20 < found["head"].sqnr_db < 80) == (True, True)
 
@@ -266,7 +266,7 @@ def test_dynamic_models_have_numbers_too(flow):
 def test_attention_is_one_layer_though_int8_has_it_in_parts(flow):
     """The output of what stands below its name is its output; projections inside have no rows of their own."""
     model = seeded(Encoder)
-    found = by_name(layer_error.numbers(model, int8(flow, model), batches(images())))
+    found = by_name(layer_error.measure_layers(model, int8(flow, model), batches(images())))
     assert set(found) == {
         "embed", "layer.self_attn", "layer.norm1", "layer.linear1", "layer.linear2", "layer.norm2", "head"
     }  # fmt: skip
@@ -276,7 +276,7 @@ def test_attention_is_one_layer_though_int8_has_it_in_parts(flow):
 def test_a_network_with_control_flow_has_numbers():
     """What no tracer can follow is watched as it runs."""
     model = Branching().eval()
-    found = layer_error.numbers(model, int8("eager", model), batches(images()))
+    found = layer_error.measure_layers(model, int8("eager", model), batches(images()))
     assert [one.name for one in found] == ["head"]
     assert found[0].sqnr_db > 20
 
@@ -284,7 +284,7 @@ def test_a_network_with_control_flow_has_numbers():
 def test_a_layer_that_runs_twice_is_one_row_over_both_calls():
     """Each call against its own: n is doubled, and both are near."""
     model = seeded(Twice)
-    found = by_name(layer_error.numbers(model, int8("fx", model), batches(images())))
+    found = by_name(layer_error.measure_layers(model, int8("fx", model), batches(images())))
     assert found["shared"].n == 2 * found["first"].n
     assert found["shared"].sqnr_db > 25
 
@@ -293,7 +293,7 @@ def test_a_graph_for_single_examples_gets_them_one_by_one():
     """An export that fixed the batch size at 1 is compared over all examples all the same."""
     model = perceptron()
     graph = torch.export.export(model, (images(1),)).module()
-    found = layer_error.numbers(model, graph, batches(images(6), 3))
+    found = layer_error.measure_layers(model, graph, batches(images(6), 3))
     assert [(one.name, one.n) for one in found] == [("first", 6 * 32), ("second", 6 * 10)]
     assert all(one.sqnr_db > 100 for one in found)
 
@@ -301,7 +301,7 @@ def test_a_graph_for_single_examples_gets_them_one_by_one():
 def test_a_wrapper_does_not_hide_the_names():
     """``module.first`` is the fp32 network's ``first``."""
     model = perceptron()
-    found = layer_error.numbers(model, Wrapped(scaled(model, "second", 0.9)), batches(images()))
+    found = layer_error.measure_layers(model, Wrapped(scaled(model, "second", 0.9)), batches(images()))
     assert [(one.name, one.reason) for one in found] == [("first", None), ("second", None)]
     assert found[0].sqnr_db == math.inf
 
@@ -312,7 +312,7 @@ def test_a_wrappers_own_layer_is_not_mistaken_for_the_networks():
     wrapper = Wrapped(scaled(model, "second", 0.9))
     wrapper.second = nn.Identity()
     wrapper.register_forward_hook(lambda module, _, output: module.second(output))
-    found = layer_error.numbers(model, wrapper, batches(images()))
+    found = layer_error.measure_layers(model, wrapper, batches(images()))
     assert [(one.name, one.reason) for one in found] == [("first", None), ("second", None)]
 
 
@@ -320,7 +320,7 @@ def test_a_graphs_layer_counts_the_quantization_of_its_output():
     """Behind the fused ReLU stand quantize and, one for each user, dequantize: what the users get is compared."""
     model = residual_cnn()
     watch = activation_trace.Watch()
-    activation_trace.run(int8("pt2e", model), (images(),), watch, "int8")
+    activation_trace.run_watched(int8("pt2e", model), (images(),), watch, "int8")
     names = [watch.steps[number].name for number in watch.chain(("stem", 0))]
     assert names == ["conv2d", "relu", "quantize_per_tensor", "dequantize_per_tensor"]
 
@@ -330,7 +330,7 @@ def test_an_output_that_settles_later_is_taken_there():
     model = seeded(Odd)
     other = scaled(model, "conv", 0.5)
     other.detour = 2.0
-    found = layer_error.numbers(model, other, batches(images()))
+    found = layer_error.measure_layers(model, other, batches(images()))
     assert [one.name for one in found] == ["conv"]
     assert found[0].sqnr_db > 100
 
@@ -353,7 +353,7 @@ def test_each_batch_is_let_go_before_the_next_but_one():
             seen.append(weakref.ref(batch))
             yield (batch,)
 
-    layer_error.numbers(model, scaled(model, "second", 0.9), passes)
+    layer_error.measure_layers(model, scaled(model, "second", 0.9), passes)
     assert max(alive) <= 3
 
 
@@ -361,11 +361,11 @@ def test_the_networks_are_left_as_they_were():
     """No hook stays, no weight changes, train and eval mode are untouched."""
     model, other = perceptron(), perceptron()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    layer_error.numbers(model, other, batches(images()))
+    layer_error.measure_layers(model, other, batches(images()))
     assert all(not part._forward_hooks for network in (model, other) for part in network.modules())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     with pytest.raises(BuildError):
-        layer_error.numbers(model, other, batches(torch.zeros(8, 3)))
+        layer_error.measure_layers(model, other, batches(torch.zeros(8, 3)))
     assert all(not part._forward_hooks for network in (model, other) for part in network.modules())
 
 
@@ -420,7 +420,7 @@ def filled(name, value):
 )
 def test_a_layer_without_numbers_says_why(fp32, other, name, reason):
     """None for both numbers and n = 0, never a zero that looks measured; the other layers keep theirs."""
-    found = by_name(layer_error.numbers(fp32.eval(), other.eval(), batches(images(8))))
+    found = by_name(layer_error.measure_layers(fp32.eval(), other.eval(), batches(images(8))))
     assert re.match(reason, found[name].reason)
     assert (found[name].sqnr_db, found[name].cosine, found[name].n) == (None, None, 0)
     assert any(one.reason is None for one in found.values())
@@ -437,7 +437,7 @@ def test_a_layer_that_only_some_batches_run_says_so():
     model = Sometimes()
     plain = Chain()
     plain.load_state_dict(model.state_dict())
-    found = by_name(layer_error.numbers(model, plain, batches(images(20))))
+    found = by_name(layer_error.measure_layers(model, plain, batches(images(20))))
     assert found["second"].reason == "fp32 and int8 do not both run it on every batch"
     assert found["first"].sqnr_db == math.inf
 
@@ -445,16 +445,16 @@ def test_a_layer_that_only_some_batches_run_says_so():
 def test_no_batches_is_an_error():
     """There is nothing to compare on."""
     with pytest.raises(BuildError, match="there are no batches: give calibration examples"):
-        layer_error.numbers(perceptron(), perceptron(), lambda: iter(()))
+        layer_error.measure_layers(perceptron(), perceptron(), lambda: iter(()))
 
 
 def test_a_network_that_does_not_run_is_named():
     """Which of the two, and what it said."""
     model = perceptron()
     with pytest.raises(BuildError, match="the fp32 network does not run on a calibration batch .RuntimeError: mat1"):
-        layer_error.numbers(nn.Sequential(nn.Linear(3, 3)), model, batches(images()))
+        layer_error.measure_layers(nn.Sequential(nn.Linear(3, 3)), model, batches(images()))
     with pytest.raises(BuildError, match="the int8 network does not run on a calibration batch .RuntimeError: mat1"):
-        layer_error.numbers(model, nn.Sequential(nn.Linear(3, 3)), batches(images()))
+        layer_error.measure_layers(model, nn.Sequential(nn.Linear(3, 3)), batches(images()))
 
 
 # --- what int8 clips ---------------------------------------------------------------------------------------
@@ -465,13 +465,13 @@ def test_the_range_of_each_layer_is_that_of_its_fused_output(flow):
     """A ReLU behind a layer ends its range at 0, and calibration about where its outputs end; layers of a dynamic
     network, whose outputs stay float, have none."""
     model = residual_cnn()
-    (stem,) = by_name(layer_error.numbers(model, int8(flow, model), batches(images())))["stem"].ranges
+    (stem,) = by_name(layer_error.measure_layers(model, int8(flow, model), batches(images())))["stem"].ranges
     with torch.inference_mode():
         highest = float(torch.relu(model.norm(model.stem(images()))).max())
     assert (stem.low, stem.high) == (0, pytest.approx(highest, rel=1.1))
     assert stem.high >= 0.9 * highest
     if flow != "fx":
-        dynamic = layer_error.numbers(model, int8(flow, model, "dynamic"), batches(images(16)))
+        dynamic = layer_error.measure_layers(model, int8(flow, model, "dynamic"), batches(images(16)))
         assert [one.ranges for one in dynamic] == [()] * len(dynamic)
 
 
@@ -480,10 +480,12 @@ def test_examples_unlike_those_of_the_calibration_are_clipped(flow):
     """Nothing (beyond a percentile) is clipped of what was calibrated on, much of what is ten times as bright."""
     model = residual_cnn()
     ranges = {
-        one.name: one.ranges for one in layer_error.numbers(model, int8(flow, model), batches(images())) if one.ranges
+        one.name: one.ranges
+        for one in layer_error.measure_layers(model, int8(flow, model), batches(images()))
+        if one.ranges
     }
     assert "stem" in ranges
-    (same,), (bright,) = (layer_error.clipping(model, batches(images() * by), [ranges]) for by in (1, 10))
+    (same,), (bright,) = (layer_error.measure_clipping(model, batches(images() * by), [ranges]) for by in (1, 10))
     assert max(same.values()) < 0.01
     assert bright["stem"] > 0.2
 
@@ -492,7 +494,7 @@ def test_the_share_of_clipped_values_by_hand():
     """What lies more than half a step outside, over all batches; two variants in one pass, each by its own ranges."""
     model = Chain()
     wide, narrow = (InputRange(low=-high, high=high, step=0.1) for high in (9.0, 0.2))
-    found = layer_error.clipping(
+    found = layer_error.measure_clipping(
         model, batches(images(20), 8), [{"first": (wide,)}, {"first": (narrow,), "second": (wide,)}]
     )
     with torch.inference_mode():
@@ -506,5 +508,5 @@ def test_each_call_of_a_layer_is_held_against_its_own_range():
     """And a layer that is called another number of times than the build saw has no share."""
     model = seeded(Twice)
     never, always = InputRange(low=-99.0, high=99.0, step=0.1), InputRange(low=98.0, high=99.0, step=0.1)
-    assert layer_error.clipping(model, batches(images()), [{"shared": (never, always)}]) == [{"shared": 0.5}]
-    assert layer_error.clipping(model, batches(images()), [{"shared": (never,), "gone": (never,)}]) == [{}]
+    assert layer_error.measure_clipping(model, batches(images()), [{"shared": (never, always)}]) == [{"shared": 0.5}]
+    assert layer_error.measure_clipping(model, batches(images()), [{"shared": (never,), "gone": (never,)}]) == [{}]

@@ -35,7 +35,7 @@ class Two(nn.Module):
 
 def test_the_range_is_that_of_the_levels():
     """Section A: [(qmin - zero_point) scale, (qmax - zero_point) scale]."""
-    found = quantized_range.of_levels(0.1, 10, 0, 255)
+    found = quantized_range.range_of_levels(0.1, 10, 0, 255)
     assert (found.low, found.high, found.step) == (-1.0, pytest.approx(24.5), 0.1)
 
 
@@ -47,7 +47,7 @@ def test_a_torchscript_file_tells_the_range_that_it_was_calibrated_on(tmp_path):
     made = fx.static(QuantizeJob(Two().eval(), "onednn", RECIPE, (x[:1], y[:1])), lambda: iter([(x, y)]))
     torchscript.save(made.module, (x, y), tmp_path / "m.pt")
     loaded = torchscript.load(tmp_path / "m.pt")
-    found, none = quantized_range.of_module(loaded, (x[:1], y[:1]))
+    found, none = quantized_range.range_of_module(loaded, (x[:1], y[:1]))
     assert none is None
     assert found.step == pytest.approx(8 / 255)
     assert (found.low, found.high) == (pytest.approx(-2, abs=found.step), pytest.approx(6, abs=found.step))
@@ -64,7 +64,7 @@ def test_a_module_that_quantizes_nothing_has_no_range():
             return late(x)
 
     with torch_ao.known_warnings():
-        assert quantized_range.of_module(Late(), (torch.rand(1, 4),)) == (None,)
+        assert quantized_range.range_of_module(Late(), (torch.rand(1, 4),)) == (None,)
 
 
 def test_pt2e_limits_are_those_of_its_own_quantize():
@@ -76,7 +76,7 @@ def test_pt2e_limits_are_those_of_its_own_quantize():
             quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
             return quantize(x.reshape(-1), 0.5, 20, 0, 127, torch.uint8).float()
 
-    (found,) = quantized_range.of_module(Quantizes(), (torch.rand(1, 4),))
+    (found,) = quantized_range.range_of_module(Quantizes(), (torch.rand(1, 4),))
     assert found == InputRange(low=-10.0, high=53.5, step=0.5)
 
 
@@ -102,14 +102,14 @@ def onnx_file(path, *, zero=MIDDLE, steps=(0.5,), behind="Transpose"):
 )
 def test_an_onnx_file_tells_its_range_by_the_quantize_behind_its_input(tmp_path, zero, low, high):
     """The type of the zero point says which integers there are; a transposed input is the same values."""
-    found = quantized_range.of_onnx(onnx_file(tmp_path / "m.onnx", zero=zero))
+    found = quantized_range.range_of_onnx(onnx_file(tmp_path / "m.onnx", zero=zero))
     assert found == (InputRange(low=low, high=high, step=0.5), None)
 
 
 @pytest.mark.parametrize("changes", [{"behind": "Exp"}, {"steps": (0.5, 0.25)}])
 def test_an_onnx_file_that_has_no_one_range_tells_none(tmp_path, changes):
     """Another operator changes values first; a range per channel is not one range."""
-    assert quantized_range.of_onnx(onnx_file(tmp_path / "m.onnx", **changes)) == (None, None)
+    assert quantized_range.range_of_onnx(onnx_file(tmp_path / "m.onnx", **changes)) == (None, None)
 
 
 def test_an_input_with_two_quantizers_has_the_narrower_range():

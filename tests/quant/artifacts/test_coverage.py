@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_records import int8
 
-from qbench.quant.artifacts.coverage import Layer, align, share, warnings, why_unknown
+from qbench.quant.artifacts.coverage import Layer, align_layers, compute_int8_share, explain_unknown, warnings
 from qbench.record.schema import Coverage
 
 
@@ -21,25 +21,27 @@ def test_equal_sequences_match_one_to_one():
     """The reference gives the names, the artifact the operator and whether it is int8."""
     ours = [layer(10, name="a"), layer(10, name="b"), layer(5, name="c")]
     theirs = [layer(10, int8=True, operator="q"), layer(10), layer(5, int8=True)]
-    found = align(ours, theirs)
+    found = align_layers(ours, theirs)
     assert [(one.name, one.int8) for one in found] == [("a", True), ("b", False), ("c", True)]
     assert found[0].operator == "q"
 
 
 def test_an_operator_that_matches_nothing_is_ignored():
     """An int8 operator without a layer of its size does not count."""
-    assert share(align([layer(10), layer(20)], [layer(7, int8=True), layer(20, int8=True)])) == pytest.approx(20 / 30)
+    assert compute_int8_share(
+        align_layers([layer(10), layer(20)], [layer(7, int8=True), layer(20, int8=True)])
+    ) == pytest.approx(20 / 30)
 
 
 def test_a_missing_operator_leaves_its_layer_float():
     """A layer that the artifact did not run as such is float."""
-    found = align([layer(10, name="a"), layer(20, name="b")], [layer(20, int8=True)])
+    found = align_layers([layer(10, name="a"), layer(20, name="b")], [layer(20, int8=True)])
     assert [(one.name, one.int8) for one in found] == [("a", False), ("b", True)]
 
 
 def test_no_layers_is_no_coverage():
     """A model without multiply-accumulates has coverage 0, not a division by zero."""
-    assert share(()) == 0.0
+    assert compute_int8_share(()) == 0.0
 
 
 layers = st.lists(st.builds(layer, st.integers(1, 5), int8=st.booleans()), max_size=12)
@@ -48,7 +50,7 @@ layers = st.lists(st.builds(layer, st.integers(1, 5), int8=st.booleans()), max_s
 @given(layers, layers)
 def test_coverage_is_never_overstated(ours, theirs):
     """What counts as int8 is at most the int8 work that was seen, and at most the network's."""
-    found = align([layer(one.macs) for one in ours], theirs)
+    found = align_layers([layer(one.macs) for one in ours], theirs)
     assert [one.macs for one in found] == [one.macs for one in ours]
     assert sum(one.macs for one in found if one.int8) <= sum(one.macs for one in theirs if one.int8)
 
@@ -56,18 +58,18 @@ def test_coverage_is_never_overstated(ours, theirs):
 @given(layers)
 def test_an_artifact_equal_to_its_network_matches_itself(ours):
     """Aligning a sequence with itself changes nothing."""
-    assert list(align(ours, ours)) == ours
+    assert list(align_layers(ours, ours)) == ours
 
 
 def test_a_layer_that_cannot_be_counted_leaves_no_share():
     """It is kept where nothing of the reference matches it, since how much it does is not known."""
     unknown = layer(None, name="moe", operator="MoE")
-    found = align([layer(10, name="a"), layer(20)], [layer(10, int8=True), unknown, layer(20, int8=True)])
+    found = align_layers([layer(10, name="a"), layer(20)], [layer(10, int8=True), unknown, layer(20, int8=True)])
     assert [(one.name, one.int8) for one in found] == [("a", True), ("x", True), ("moe", False)]
-    assert share(found) is None
-    assert why_unknown(found) == "how much moe (MoE) multiplies cannot be counted"
-    assert why_unknown([layer(10)]) is None
-    assert align([unknown], [unknown]) == (unknown,)
+    assert compute_int8_share(found) is None
+    assert explain_unknown(found) == "how much moe (MoE) multiplies cannot be counted"
+    assert explain_unknown([layer(10)]) is None
+    assert align_layers([unknown], [unknown]) == (unknown,)
 
 
 def test_unknown_coverage_is_a_warning_with_its_cases():

@@ -308,21 +308,30 @@ def test_a_very_long_chain_is_walked(tmp_path):
         x = draft.add("Relu", [x], f"relu{i}")
     model = draft.model({"image": [1, 1, 8, 8]}, {x: [1, 4, 8, 8]})
     assert steps.config(write(model, tmp_path)).layers.keys() == {"conv"}
-    with pytest.raises(ModelError, match="too many of its nodes"), onnx_check.named(Path("m.onnx")):
+    with pytest.raises(ModelError, match="too many of its nodes"), onnx_check.name_file_in_errors(Path("m.onnx")):
         raise RecursionError
 
 
 def test_memory_that_runs_out_is_one_message(tmp_path):
     """It names the file, and keeps the allocator's words."""
-    with pytest.raises(ModelError, match=r"m.onnx: memory ran out \(bad_alloc\)"), onnx_check.named(Path("m.onnx")):
+    with (
+        pytest.raises(ModelError, match=r"m.onnx: memory ran out \(bad_alloc\)"),
+        onnx_check.name_file_in_errors(Path("m.onnx")),
+    ):
         raise MemoryError("bad_alloc")
 
 
 def test_every_line_names_the_file_once():
     """Whatever has no file gets it; what names one, its own or another of the call's, stays as it is."""
-    with pytest.raises(QbenchError, match=r"\Aa.onnx: one\na.onnx: two\Z"), onnx_check.named(Path("a.onnx")):
+    with (
+        pytest.raises(QbenchError, match=r"\Aa.onnx: one\na.onnx: two\Z"),
+        onnx_check.name_file_in_errors(Path("a.onnx")),
+    ):
         raise ModelError("one\ntwo")
-    with pytest.raises(ModelError, match=r"\Ar.txt: one\Z"), onnx_check.named(Path("a.onnx"), Path("r.txt")):
+    with (
+        pytest.raises(ModelError, match=r"\Ar.txt: one\Z"),
+        onnx_check.name_file_in_errors(Path("a.onnx"), Path("r.txt")),
+    ):
         raise ModelError("r.txt: one")
 
 

@@ -133,7 +133,7 @@ def checked(model, example=IMAGES, *, training=False):
     assert {name: type(part) for name, part in model.named_modules()} == classes
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     with torch.no_grad():
-        difference = equivalence.difference(model(*example), found.module(*example))
+        difference = equivalence.measure_difference(model(*example), found.module(*example))
     assert difference.none
     assert difference.largest <= found.largest_difference <= 1e-4
     assert not any("undone" in line for line in found.kept)  # right at once, not by the last line of defence
@@ -594,7 +594,7 @@ def test_two_inputs_and_batches_of_any_size():
     assert found.rewrites
     others = tensor(7, 3, 5, 5), tensor(7, 36)
     with torch.no_grad():
-        assert equivalence.difference(model(*others), found.module(*others)).none
+        assert equivalence.measure_difference(model(*others), found.module(*others)).none
 
 
 def test_control_flow_that_fx_cannot_trace_is_told_and_left():
@@ -651,7 +651,7 @@ def test_a_rewrite_that_changes_the_outputs_is_undone(monkeypatch):
     model = net(lambda m, x: m.r(m.b(m.a(m.r(x)))), a=SamePadded(3, 4, 3), b=nn.BatchNorm2d(4), r=nn.ReLU())
     found = canonicalize(model, IMAGES)
     with torch.no_grad():
-        assert equivalence.difference(model(*IMAGES), found.module(*IMAGES)).none
+        assert equivalence.measure_difference(model(*IMAGES), found.module(*IMAGES)).none
     assert found.rewrites == (
         "SamePadded replaced by Conv2d (1): a",
         "shared ReLU given one instance per use (1): r",
@@ -944,13 +944,13 @@ def test_a_batch_norm_that_stays_still_checks_its_input():
 )
 def test_outputs_that_are_not_equal_are_told(one, other):
     """By type, shape, number, NaN, infinity, or by more than the tolerance of their own largest value."""
-    assert not equivalence.difference(one, other).none
-    assert equivalence.difference(one, one).none
+    assert not equivalence.measure_difference(one, other).none
+    assert equivalence.measure_difference(one, one).none
 
 
 def test_a_difference_is_a_share_of_the_largest_value():
     """The tolerance is relative, what is reported is absolute."""
-    found = equivalence.difference(torch.tensor([200.0, 1.0]), torch.tensor([200.0, 1.01]))
+    found = equivalence.measure_difference(torch.tensor([200.0, 1.0]), torch.tensor([200.0, 1.01]))
     assert found.largest == pytest.approx(0.01, rel=1e-4)
     assert found.share == pytest.approx(0.01 / 200, rel=1e-4)
     assert found.none

@@ -62,7 +62,9 @@ def test_static_runs_every_layer_in_integer_kernels(exported, tmp_path, calibrat
     file = tmp_path / "static.onnx"
     static(exported["cnn"], file, Recipe(calibrator=calibrator, per_channel=True), images())
     reference = onnxruntime_layers.layers(exported["cnn"], images(1), optimized=False)
-    assert coverage.share(coverage.align(reference, onnxruntime_layers.layers(file, images(1)))) == 1.0
+    assert (
+        coverage.compute_int8_share(coverage.align_layers(reference, onnxruntime_layers.layers(file, images(1)))) == 1.0
+    )
     error = np.abs(onnxruntime_session.run(file, images()) - onnxruntime_session.run(exported["cnn"], images())).max()
     assert 0 < error < 0.1
 
@@ -94,7 +96,9 @@ def test_the_frameworks_default_runs_in_integer_kernels(exported, tmp_path):
     file = tmp_path / "static.onnx"
     onnxruntime_session.framework_static(exported["cnn"], file, Recipe(), images())
     reference = onnxruntime_layers.layers(exported["cnn"], images(1), optimized=False)
-    assert coverage.share(coverage.align(reference, onnxruntime_layers.layers(file, images(1)))) == 1.0
+    assert (
+        coverage.compute_int8_share(coverage.align_layers(reference, onnxruntime_layers.layers(file, images(1)))) == 1.0
+    )
     scales = [t for t in onnx.load(str(file)).graph.initializer if t.name.endswith("weight_scale")]
     assert scales
     assert not any(tensor.dims for tensor in scales)
@@ -105,7 +109,7 @@ def test_dynamic_covers_the_lstm(exported, tmp_path):
     file = tmp_path / "dynamic.onnx"
     onnxruntime_session.dynamic(exported["lstm"], file, RECIPE)
     reference = onnxruntime_layers.layers(exported["lstm"], images(1), optimized=False)
-    found = coverage.align(reference, onnxruntime_layers.layers(file, images(1)))
+    found = coverage.align_layers(reference, onnxruntime_layers.layers(file, images(1)))
     assert [one.operator for one in found] == ["DynamicQuantizeLSTM", "DynamicQuantizeMatMul"]
     assert all(one.int8 for one in found)
 
@@ -128,7 +132,7 @@ def test_multiply_accumulates_agree_with_torch(exported):
     """The same network counts the same in both runtimes, by layer name."""
     from qbench.quant.artifacts import torchscript
 
-    ours = torchscript.layers(Grouped().eval(), (torch.from_numpy(images(1)[0]),))
+    ours = torchscript.find_layers(Grouped().eval(), (torch.from_numpy(images(1)[0]),))
     theirs = onnxruntime_layers.layers(exported["grouped"], images(1), optimized=False)
     assert {one.name: one.macs for one in ours} == {one.name: one.macs for one in theirs}
     (recurrent, head) = onnxruntime_layers.layers(exported["lstm"], images(1), optimized=False)
@@ -145,7 +149,9 @@ def test_skipped_layers_stay_float_by_their_torch_name(exported, tmp_path):
 
 def floats(fp32, int8):
     reference = onnxruntime_layers.layers(fp32, images(1), optimized=False)
-    return [one.name for one in coverage.align(reference, onnxruntime_layers.layers(int8, images(1))) if not one.int8]
+    return [
+        one.name for one in coverage.align_layers(reference, onnxruntime_layers.layers(int8, images(1))) if not one.int8
+    ]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +204,7 @@ def test_sessions_do_not_spin():
 
 def covered(fp32, int8):
     example = images(1)
-    found = coverage.align(
+    found = coverage.align_layers(
         onnxruntime_layers.layers(fp32, example, optimized=False), onnxruntime_layers.layers(int8, example)
     )
     return [(one.macs, one.int8) for one in found]
@@ -216,7 +222,7 @@ def test_a_fixed_batch_is_filled_and_its_layers_count_for_one_example(tmp_path, 
     assert onnx_file.fixed_batch(int8) == batch
     assert covered(fp32, int8) == [(CONV, True), (PRODUCT, True)]
     onnxruntime_session.require_repeatable(int8, images(1))
-    assert onnx_file.tiled(int8, images(1))[0].shape == (batch, 1, 8, 8)
+    assert onnx_file.tile_batch(int8, images(1))[0].shape == (batch, 1, 8, 8)
 
 
 @pytest.mark.parametrize("batch", [5, "n"])
@@ -272,7 +278,7 @@ def test_a_transposed_convolution_is_counted_as_the_convolution_that_runs(export
     file = tmp_path / "static.onnx"
     static(exported["grouped"], file, RECIPE, images())
     reference = onnxruntime_layers.layers(exported["grouped"], images(1), optimized=False)
-    found = coverage.align(reference, onnxruntime_layers.layers(file, images(1)))
+    found = coverage.align_layers(reference, onnxruntime_layers.layers(file, images(1)))
     assert [(one.name, one.int8) for one in found] == [(name, True) for name in ("grouped", "depthwise", "up", "head")]
     assert [one.macs for one in found] == [one.macs for one in reference]
 

@@ -240,5 +240,5 @@ def test_an_operator_that_cannot_be_counted_makes_coverage_unknown(tmp_path):
     ]
     file = saved(tmp_path / "m.onnx", nodes, {"last": np.int64([3]), "w": weight(64, 64)})
     layers = onnxruntime_layers.layers(file, EXAMPLE)
-    assert coverage.share(layers) is None
-    assert coverage.why_unknown(layers) == "how much spectrum (DFT) multiplies cannot be counted"
+    assert coverage.compute_int8_share(layers) is None
+    assert coverage.explain_unknown(layers) == "how much spectrum (DFT) multiplies cannot be counted"

@@ -299,7 +299,7 @@ def sqnr(module, int8, inputs):
 def covered(module, int8, inputs):
     """Each layer with weights, and whether it ran in int8; products of two activations have no int8 kernel."""
     example = tuple(one[:1] for one in inputs)
-    layers = coverage.align(torchscript.layers(module, example), torchscript.layers(int8, example))
+    layers = coverage.align_layers(torchscript.find_layers(module, example), torchscript.find_layers(int8, example))
     return tuple(one for one in layers if one.operator not in ("aten::bmm", "aten::scaled_dot_product_attention"))
 
 
@@ -314,7 +314,7 @@ def test_static_runs_every_layer_in_int8_and_stays_close(kind, tmp_path):
     module = make()
     found = static(module, inputs, size=1).module
     layers = covered(module, found, inputs)
-    assert coverage.share(layers) > 0.99, layers
+    assert coverage.compute_int8_share(layers) > 0.99, layers
     assert sqnr(module, found, inputs) > 25
     torchscript.save(found, tuple(one[:2] for one in inputs), tmp_path / "a.pt")
 
@@ -479,7 +479,7 @@ def test_functions_become_layers_that_can_be_swapped():
 
     module = made(Functional)
     found = static(module, noise(1, 8, 8)).module
-    assert coverage.share(covered(module, found, noise(1, 8, 8))) == 1.0
+    assert coverage.compute_int8_share(covered(module, found, noise(1, 8, 8))) == 1.0
     assert sqnr(module, found, noise(1, 8, 8)) > 25
     assert count(eager.prepare_qat(QuantizeJob(module, ENGINE, QAT, noise(1, 8, 8, n=1))), nn.Dropout) == 1
 
@@ -702,7 +702,7 @@ def test_qat_trains_each_kind_and_converts_to_int8(kind):
     prepared, losses = trained(module, inputs)
     assert all(loss == loss for loss in losses)
     found = eager.convert_qat(QuantizeJob(prepared, ENGINE, QAT, tuple(one[:1] for one in inputs)))
-    assert coverage.share(covered(module, found.module, inputs)) > 0.99
+    assert coverage.compute_int8_share(covered(module, found.module, inputs)) > 0.99
     assert sqnr(prepared, found.module, inputs) > 15
     assert not found.module.training
 

@@ -189,7 +189,7 @@ def decibels(module, int8, *inputs):
 
 def covered(module, int8, *inputs):
     example = tuple(tensor[:1] for tensor in inputs)
-    return coverage.align(torchscript.layers(module, example), torchscript.layers(int8, example))
+    return coverage.align_layers(torchscript.find_layers(module, example), torchscript.find_layers(int8, example))
 
 
 def operators(int8):

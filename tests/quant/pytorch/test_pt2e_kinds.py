@@ -154,5 +154,5 @@ def test_a_kind_is_close_to_fp32_or_says_why_not(name, mode):
         wanted, found = given(*inputs), made.module(*inputs)
     off = float((found - wanted).abs().max())
     assert 0 < off < 0.1 * float(wanted.abs().max())
-    for one in layer_error.numbers(given, made.module, lambda: iter([inputs])):
+    for one in layer_error.measure_layers(given, made.module, lambda: iter([inputs])):
         assert one.sqnr_db is None or one.sqnr_db > 10 or one.reason

@@ -67,7 +67,7 @@ def test_an_unknown_engine_lists_those_there_are():
 
 def test_multiply_accumulates_are_exact():
     """Counted from what ran: plain, depthwise and transposed convolution, linear."""
-    found = {one.name: one.macs for one in torchscript.layers(Grouped().eval(), (images(1),))}
+    found = {one.name: one.macs for one in torchscript.find_layers(Grouped().eval(), (images(1),))}
     assert found == {
         "grouped": 8 * 8 * 8 * 9,
         "depthwise": 8 * 4 * 4 * 9,
@@ -80,9 +80,9 @@ def test_lstm_multiply_accumulates_are_exact():
     """4 gates x hidden x (input + hidden) for each of 8 rows; the same in fp32 and int8."""
     torch_ao.set_engine(ENGINES[0])
     expected = 8 * 4 * 16 * (8 + 16)
-    assert torchscript.layers(lstm(), (images(1),))[0].macs == expected
+    assert torchscript.find_layers(lstm(), (images(1),))[0].macs == expected
     int8 = dynamic.by_module(QuantizeJob(lstm(), ENGINES[0], Recipe(), (images(1),))).module
-    assert torchscript.layers(int8, (images(1),))[0].macs == expected
+    assert torchscript.find_layers(int8, (images(1),))[0].macs == expected
 
 
 def test_a_saved_model_gives_what_its_module_gives(tmp_path):
@@ -131,7 +131,7 @@ def test_products_that_no_layer_makes_are_counted():
             packed = torch.nn.utils.rnn.pack_padded_sequence(x[0], torch.tensor([5, 2]), batch_first=True)
             return others, self.lstm(packed)
 
-    ran = torchscript.layers(Products().eval(), (torch.rand(1, 2, 5, 4), torch.rand(1, 2, 5, 4)))
+    ran = torchscript.find_layers(Products().eval(), (torch.rand(1, 2, 5, 4), torch.rand(1, 2, 5, 4)))
     assert [one.macs for one in ran] == [2 * 2 * 5 * 5 * 4, 2 * 5 * 5 * 4, 2 * 5 * 5 * 4, 4, 7 * 4 * 3 * (4 + 3)]
     assert not any(one.int8 for one in ran)
     assert ran[-1].name == "lstm"
@@ -224,7 +224,7 @@ def test_counting_layers_leaves_operators_on_int8_tensors_as_they_are(name):
     expected = call_of(network, x)
     traced = tracing.trace(network, (x,)).script
     for module in (network, traced):
-        ran = torchscript.layers(module, (x,))
+        ran = torchscript.find_layers(module, (x,))
         assert len(ran) == (1 if expected.dim() else 0)  # the product behind the operator
 
 
@@ -237,7 +237,7 @@ def test_a_count_that_fails_says_why_and_fails_nothing(monkeypatch):
     monkeypatch.setattr(torchscript, "_multiply_accumulates", broken)
     network, x = nn.Linear(3, 2).eval(), torch.rand(1, 3)
     reason = "its operators cannot be watched (ValueError: Invalid dtype! at test_torch_flows.py:"
-    layers, why = torchscript.counted(network, (x,))
+    layers, why = torchscript.count_layers(network, (x,))
     assert layers == ()
     assert why is not None
     assert why.startswith(reason)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qbench.errors import UsageError
-from qbench.files.atomic import workplace
+from qbench.files.atomic import make_workplace
 from qbench.quant.affine import HIGH, LEAST_SCALE, LOW
 from qbench.quant.onnx.formats import protobuf_text
 
@@ -122,7 +122,7 @@ def dumps(record: Record) -> str:
 
 def write_text(text: str, file: Path) -> None:
     """Writes a text file whole or not at all, mode 0640."""
-    with workplace(file) as folder:
+    with make_workplace(file) as folder:
         part = folder / file.name
         part.write_text(text, encoding="utf-8")
         part.chmod(MODE)

@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from qbench.errors import ModelError
-from qbench.files.atomic import workplace
+from qbench.files.atomic import make_workplace
 from qbench.quant.artifacts import onnx_check
 from qbench.quant.onnx.graph import tensor_proto
 
@@ -228,7 +228,7 @@ class Graph:
         after what it holds: a file and weights that do not belong together are never found, whenever this is killed."""
         import onnx
 
-        with workplace(file) as folder:
+        with make_workplace(file) as folder:
             part, weights = folder / file.name, None
             if self.byte_size() > LARGEST_FILE:
                 weights = f"{file.name}.{self._digest()}.data"

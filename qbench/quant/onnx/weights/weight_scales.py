@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.quant.affine import amct_scales, quantize_linear
+from qbench.quant.affine import choose_amct_scales, quantize_linear
 
 Array = NDArray[Any]
 
@@ -24,7 +24,7 @@ def arq(weight: Array, axis: int | None) -> tuple[float, ...]:
         where = "" if axis is None else f", the first in channel {wrong[0]}"
         raise ValueError(f"the weight has {np.count_nonzero(~np.isfinite(rows))} values that are NaN or inf{where}")
     low, high = rows.min(axis=1, initial=0.0), rows.max(axis=1, initial=0.0)
-    return tuple(amct_scales(low, high, symmetric=True).tolist())
+    return tuple(choose_amct_scales(low, high, symmetric=True).tolist())
 
 
 def quantized(weight: Array, scales: tuple[float, ...], axis: int | None) -> Array:

@@ -16,8 +16,8 @@ def to_modules(traced: Any) -> None:
 
     A call whose arguments do not say the same as the module is left as it is.
     """
-    functional_layers.layers(traced)
-    functional_ops.activations(traced)
+    functional_layers.replace_layers(traced)
+    functional_ops.replace_activations(traced)
     for node in list(traced.graph.nodes):
         layer = _layer(node) if node.op in ("call_function", "call_method") else None
         if layer is None:

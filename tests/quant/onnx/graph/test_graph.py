@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_networks import NETWORKS, residual_cnn, save
 
 from qbench.errors import ModelError
-from qbench.files.atomic import workplace
+from qbench.files.atomic import make_workplace
 from qbench.quant.onnx.graph import equivalence
 from qbench.quant.onnx.graph import graph as module
 from qbench.quant.onnx.graph.graph import Graph
@@ -208,9 +208,9 @@ def test_what_killed_processes_left_is_removed_and_work_under_way_is_not(tmp_pat
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "m")], check=True)
     assert len(list(tmp_path.iterdir())) == 1
-    with workplace(tmp_path / "m") as mine:
+    with make_workplace(tmp_path / "m") as mine:
         assert list(tmp_path.iterdir()) == [mine]
-        with workplace(tmp_path / "m") as other:
+        with make_workplace(tmp_path / "m") as other:
             assert sorted(tmp_path.iterdir()) == sorted([mine, other])
     assert not list(tmp_path.iterdir())
 
