@@ -70,7 +70,7 @@ def require_outputs(job: BuildJob, source: Path, file: Path, run: Run) -> None:
     probes = job.probes if onnx_file.fixed_batch(file) is None else onnx_file.tile_batch(file, job.example)
     try:
         outputs = run(file, probes)
-    except Exception as error:  # the runtimes raise classes that they do not export
+    except Exception as error:  # ONNX Runtime and OpenVINO raise all kinds for inputs that do not fit
         if isinstance(error, BuildError) or out_of_memory(error):
             raise
         shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in probes)

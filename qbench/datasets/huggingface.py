@@ -27,7 +27,7 @@ from qbench.datasets.image import OPTIONS as IMAGES
 from qbench.datasets.image import Shape, pixels, shape_of
 from qbench.datasets.splits import SPLITS
 from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
-from qbench.errors import DataError
+from qbench.errors import DataError, out_of_memory
 
 NAME = "huggingface"
 COLUMNS = ("text", "image", "inputs")
@@ -134,6 +134,8 @@ def _image(column: Any, row: int, name: str, shape: Shape, where: str) -> Array:
             raise DataError(f"no image but {type(image).__name__}")
         return pixels(image, shape)
     except Exception as error:  # the library passes on whatever Pillow's decoders raise for damaged images
+        if out_of_memory(error):
+            raise
         raise DataError(f"{where}: column '{name}', row {row} of those read cannot be used: {error}") from error
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array
-from qbench.errors import DataError
+from qbench.errors import DataError, out_of_memory
 
 OPTIONS = ("tokenizer", "length", "tokens", "pad")
 LENGTH = 128
@@ -64,6 +64,8 @@ class Tokens:
         try:
             tokenizer = Tokenizer.from_file(str(self.file))
         except Exception as error:  # the library raises bare Exception for all that is wrong with a file
+            if out_of_memory(error):
+                raise
             raise DataError(
                 f"{self.loader}: tokenizer: {self.file} is no file of the library tokenizers (tokenizer.json): {error}"
             ) from error

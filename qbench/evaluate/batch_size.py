@@ -73,7 +73,7 @@ def _first(evaluate: Evaluate, count: int) -> tuple[int, Array]:
     while True:
         try:
             return width, evaluate(0, min(width, count))
-        except Exception as error:
+        except Exception as error:  # as above
             if not out_of_memory(error) or width == 1:
                 raise
             width //= 2

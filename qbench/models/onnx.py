@@ -47,7 +47,7 @@ def _check_runs(path: Path) -> None:
     options.intra_op_num_threads = 1
     try:
         onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the binding raises classes that it does not export
-        if out_of_memory(error) or not type(error).__module__.startswith("onnxruntime"):
+    except onnxruntime_session.runtime_errors() as error:
+        if out_of_memory(error):
             raise
         raise ModelError(f"{path}: ONNX Runtime cannot load it: {onnxruntime_session.plain(error)}") from error

@@ -115,6 +115,25 @@ def test_wrong_options_say_what_is_right(folder, options, message):
         tokens.read_tokens("csv", {"tokenizer": "tokenizer.json", **options}, folder).encode(["good"])
 
 
+def test_memory_that_runs_out_is_no_fault_of_the_data(folder, library, monkeypatch):
+    """It stays what it is while a tokenizer and while images are read: no file is called unusable for it."""
+
+    class Huge:
+        @property
+        def convert(self):
+            raise MemoryError
+
+    def raise_memory_error(file):
+        raise MemoryError
+
+    library.held = {"train": Table(photo=[Huge()], label=[0]), "test": Table(photo=[Huge()], label=[0])}
+    with pytest.raises(MemoryError):
+        hub(folder, image="photo").load("train")
+    monkeypatch.setattr("tokenizers.Tokenizer", types.SimpleNamespace(from_file=raise_memory_error))
+    with pytest.raises(MemoryError):
+        tokens.read_tokens("csv", {"tokenizer": "tokenizer.json"}, folder).encode(["good"])
+
+
 def test_a_tokenizer_without_padding_asks_for_an_id(folder):
     """No id is made up; the suite's `pad` is taken."""
     write_tokenizer(folder, {"[UNK]": 0, "good": 1})

@@ -165,8 +165,8 @@ def measure_clipping(
     """Of each variant's layers the share of values that lie outside what their int8 outputs can represent.
 
     The values are those of the fp32 network, at the places where ``measure_layers`` compares its layers; ``variants``
-    have the ``ranges`` that it gave. A layer that these batches call another number of times has no share. Raises ``BuildError``
-    where the network does not run on them.
+    have the ``ranges`` that it gave. A layer that these batches call another number of times has no share. Raises
+    ``BuildError`` where the network does not run on them.
     """
     ours, first = Watch(), next(iter(batches()))
     run_watched(fp32_module, first, ours, "fp32")

@@ -62,9 +62,9 @@ def name_file_in_errors(file: Path, *others: Path, kind: type[QbenchError] = Qbe
         if any(str(path) in text for path in (file, *others)):
             raise
         raise type(error)("\n".join(f"{file}: {line}" for line in text.splitlines())) from error
-    except Exception as error:
-        if isinstance(error, RecursionError):
-            raise ModelError(f"{file}: too many of its nodes lie behind or within one another") from error
+    except RecursionError as error:
+        raise ModelError(f"{file}: too many of its nodes lie behind or within one another") from error
+    except Exception as error:  # that memory ran out every library says in a class of its own
         if isinstance(error, QbenchError) or not out_of_memory(error):
             raise
         what = f"memory ran out ({_words(error)}); is there a very large shape in it, or is a batch too large?"

@@ -260,6 +260,13 @@ def session_options(threads: int) -> Any:
     return options
 
 
+def runtime_errors() -> tuple[type[Exception], ...]:
+    """The classes of ONNX Runtime's own errors, one for each of its status codes, which share no base."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as binding
+
+    return tuple(value for value in vars(binding).values() if isinstance(value, type) and issubclass(value, Exception))
+
+
 def open_session(file: Path, *, threads: int = 1, options: Any = None) -> Any:
     """An inference session on the CPU provider; raises ``BuildError`` with the runtime's own words."""
     import onnxruntime
@@ -268,9 +275,7 @@ def open_session(file: Path, *, threads: int = 1, options: Any = None) -> Any:
         return onnxruntime.InferenceSession(
             str(file), options or session_options(threads), providers=["CPUExecutionProvider"]
         )
-    except Exception as error:  # the binding raises bare RuntimeError subclasses that it does not export
-        if not type(error).__module__.startswith("onnxruntime"):
-            raise
+    except runtime_errors() as error:
         if out_of_memory(error):
             raise
         words = re.sub(r"Load model from .* failed: ?", "", plain(error))
@@ -295,7 +300,7 @@ def call(session: Any, names: Sequence[str] | None, feed: Mapping[str, Array], *
     timer.start()
     try:
         return session.run(None if names is None else list(names), dict(feed), options)
-    except Exception as error:  # the binding raises classes that it does not export
+    except runtime_errors() as error:
         if not late.is_set():
             raise
         raise ModelError(

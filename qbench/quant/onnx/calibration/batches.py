@@ -184,8 +184,8 @@ def infer(session: Any, names: Sequence[str], feed: Feed, number: int) -> dict[s
     """The named outputs of one inference; raises ``DataError`` with the runtime's words and the batch."""
     try:
         return dict(zip(names, onnxruntime_session.call(session, names, feed), strict=True))
-    except Exception as error:  # the binding raises classes that it does not export
-        if not type(error).__module__.startswith("onnxruntime") or out_of_memory(error):
+    except onnxruntime_session.runtime_errors() as error:
+        if out_of_memory(error):
             raise
         raise DataError(
             f"calibration data, batch {number}: ONNX Runtime cannot run the model on it: "

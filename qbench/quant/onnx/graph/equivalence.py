@@ -69,7 +69,7 @@ def reference(graph: Graph, example: Sequence[Array] | None = None) -> Reference
             first, second = (onnxruntime_session.call(session, None, inputs, seconds=SECONDS) for _ in range(2))
         except ModelError:
             raise
-        except Exception as error:  # the binding raises classes that it does not export
+        except Exception as error:  # for arrays that do not fit the binding also raises what pybind11 and numpy do
             if out_of_memory(error):
                 raise
             if example is not None:
@@ -92,7 +92,7 @@ def run(graph: Graph, inputs: dict[str, Array]) -> tuple[Any, ...]:
         return tuple(onnxruntime_session.call(session, None, inputs, seconds=SECONDS))
     except ModelError:
         raise
-    except Exception as error:  # the binding raises classes that it does not export
+    except Exception as error:  # for arrays that do not fit the binding also raises what pybind11 and numpy do
         if out_of_memory(error):
             raise
         raise ModelError(f"ONNX Runtime cannot run the model: {onnxruntime_session.plain(error)}") from error
@@ -120,8 +120,8 @@ def _opened(source: str | bytes, options: Any, *temporary: str) -> Any:
 
     try:
         return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the binding raises classes that it does not export
-        if out_of_memory(error) or not type(error).__module__.startswith("onnxruntime"):
+    except onnxruntime_session.runtime_errors() as error:
+        if out_of_memory(error):
             raise
         raise ModelError(
             f"ONNX Runtime cannot load the model: {onnxruntime_session.plain(error, *temporary)}"
