@@ -193,11 +193,11 @@ def test_inductors_dynamic_ranges_are_those_of_the_operator(values):
     """Also where all values have one sign; Inductor's own rule leaves 0 out of the range."""
     from torch._inductor import decomposition
 
-    given = (torch.tensor(values), 0, 255, 2**-12, torch.uint8)
-    scale, zero_point = torch.ops.quantized_decomposed.choose_qparams.tensor(*given)
+    arguments = (torch.tensor(values), 0, 255, 2**-12, torch.uint8)
+    scale, zero_point = torch.ops.quantized_decomposed.choose_qparams.tensor(*arguments)
     with aoti._own_rules():
         rule = decomposition.select_decomp_table()[torch.ops.quantized_decomposed.choose_qparams.tensor]
-    assert [float(one) for one in rule(*given)] == [float(scale), float(zero_point)]
+    assert [float(entry) for entry in rule(*arguments)] == [float(scale), float(zero_point)]
 
 
 def test_own_rules_hold_in_the_table_that_is_read_and_only_meanwhile():
@@ -261,14 +261,14 @@ def test_a_fresh_process_needs_no_compiler_and_gets_its_threads(static, tmp_path
     """One package, two numbers of threads: with 2, a call starts one more thread of the system, with 1 none; outputs
     are bit-equal to those of the process that built it, nothing of Inductor is imported and nothing is left in /tmp."""
     _, file = static
-    one, two = (run_fresh(file, threads, tmp_path / str(threads)) for threads in (1, 2))
-    assert [found["new_threads"] for found in (one, two)] == [0, 1]
-    assert [found["observed"]["threads"] for found in (one, two)] == [1, 2]
-    assert [found["observed"]["openmp_runtimes"] for found in (one, two)] == [1, 1]
-    assert (one["compiler"], one["left"]) == (False, [])
+    first, two = (run_fresh(file, threads, tmp_path / str(threads)) for threads in (1, 2))
+    assert [actual["new_threads"] for actual in (first, two)] == [0, 1]
+    assert [actual["observed"]["threads"] for actual in (first, two)] == [1, 2]
+    assert [actual["observed"]["openmp_runtimes"] for actual in (first, two)] == [1, 1]
+    assert (first["compiler"], first["left"]) == (False, [])
     import hashlib
 
-    assert one["outputs"] == two["outputs"] == hashlib.sha256(outputs(file, 4).tobytes()).hexdigest()
+    assert first["outputs"] == two["outputs"] == hashlib.sha256(outputs(file, 4).tobytes()).hexdigest()
 
 
 def test_the_code_demands_no_number_of_threads(static, fp32, dynamic):
@@ -334,24 +334,24 @@ def test_layers_are_marked_by_name_and_work():
 
     reference = [layer("a", 1), layer("b", 2), layer("b", 2), layer("c", 3)]
     q = {"operator": "onednn::qconv_pointwise", "int8": True}
-    found = aoti.align_layers(reference, [layer("b", 2, **q), layer("b", 2), layer("a", 1, **q)])
-    assert [one.int8 for one in found] == [True, True, False, False]
-    assert found[3] == reference[3]
+    aligned = aoti.align_layers(reference, [layer("b", 2, **q), layer("b", 2), layer("a", 1, **q)])
+    assert [entry.int8 for entry in aligned] == [True, True, False, False]
+    assert aligned[3] == reference[3]
     nameless = aoti.align_layers(reference, [layer("a", 1), layer("onednn::qconv_pointwise#1", 3, **q)])
-    assert [one.int8 for one in nameless] == [False, False, False, True]
+    assert [entry.int8 for entry in nameless] == [False, False, False, True]
 
 
 def test_room_for_sums_is_made_in_the_weights():
     """The same on every CPU: the build asks the kernels. A recipe that says what it wants is left alone."""
     for mode in ("static", "dynamic", "qat"):
-        for given, expected in (
+        for arguments, expected in (
             (Recipe(), (False, True)),
             (Recipe(reduce_range=True), (True, False)),
             (Recipe(reduce_range=False), (False, False)),
             (Recipe(reduce_range=True, narrow_weights=True), (True, True)),
         ):
-            found = BACKEND.resolve(mode, given)
-            assert (found.reduce_range, found.narrow_weights) == expected
+            recipe = BACKEND.resolve(mode, arguments)
+            assert (recipe.reduce_range, recipe.narrow_weights) == expected
 
 
 def test_open_choices_are_filled_and_stay():

@@ -101,8 +101,8 @@ def test_fp32_gives_what_onnx_runtime_gives_at_any_batch_size(source, tmp_path):
             outputs(runner, images(n)), onnxruntime_session.run(source, images(n)), rtol=1e-4, atol=1e-4
         )
     assert runner.observed()["inference_precision"] == "f32"
-    found = {one.name: (one.macs, one.int8) for one in built.layers}
-    assert found == {"left": (CONV, False), "/right/Conv": (CONV, False), "product": (PRODUCT, False)}
+    actual = {layer.name: (layer.macs, layer.int8) for layer in built.layers}
+    assert actual == {"left": (CONV, False), "/right/Conv": (CONV, False), "product": (PRODUCT, False)}
 
 
 def einsums(file):
@@ -136,8 +136,8 @@ def test_an_einsum_of_activations_counts_as_float(name, tmp_path):
         "static", einsums(tmp_path / "m.onnx"), tmp_path / "x", tokens, backend=registry.load("backend", name)
     )
     products = {"first": 16 * 64 * 64, "scores": 16 * 16 * 64, "mixed": 16 * 16 * 64, "last": 16 * 64 * 10}
-    assert {one.name: one.macs for one in built.layers} == products
-    assert [one.name for one in built.layers if one.int8] == ["first", "last"]
+    assert {layer.name: layer.macs for layer in built.layers} == products
+    assert [layer.name for layer in built.layers if layer.int8] == ["first", "last"]
 
 
 def patches(file):
@@ -162,13 +162,13 @@ def test_a_convolution_that_a_concat_reads_keeps_its_biases(tmp_path):
     """A ViT had 1.8 dB on OpenVINO where ONNX Runtime has 32.4: bytes between the convolution and the Concat with the
     class token made OpenVINO add the bias of channel 0 to all. It reads floats there; both runtimes agree."""
     inputs = (images(64)[0] - np.float32(0.5),)
-    found = []
+    actual = []
     for name in ("onnxruntime", "openvino"):
         backend = registry.load("backend", name)
         built = build("static", patches(tmp_path / "m.onnx"), tmp_path / name, inputs, backend=backend)
         assert all(layer.int8 for layer in built.layers)
-        found.append(outputs(backend.load(tmp_path / name / built.file, threads=1), inputs))
-    noise = np.square(found[0] - found[1]).sum() / np.square(found[0]).sum()
+        actual.append(outputs(backend.load(tmp_path / name / built.file, threads=1), inputs))
+    noise = np.square(actual[0] - actual[1]).sum() / np.square(actual[0]).sum()
     assert -10 * np.log10(noise) > 25
 
 
@@ -176,9 +176,9 @@ def test_outputs_are_copies(source):
     """The request writes the next result over the last one; what was handed out must not change."""
     runner = BACKEND.load(source, threads=1)
     first = outputs(runner, images(1))
-    kept = first.copy()
+    changed = first.copy()
     outputs(runner, (images(2)[0][1:],))
-    assert np.array_equal(first, kept)
+    assert np.array_equal(first, changed)
 
 
 def test_nncf_quantizes_and_every_layer_is_seen_in_an_int8_kernel(by_nncf, source):
@@ -186,7 +186,7 @@ def test_nncf_quantizes_and_every_layer_is_seen_in_an_int8_kernel(by_nncf, sourc
     built, folder = by_nncf
     assert zipfile.ZipFile(folder / built.file).namelist() == ["model.xml", "model.bin"]
     assert coverage.compute_int8_share(built.layers) == 1.0
-    assert {one.name for one in built.layers} == {"left", "/right/Conv", "product"}
+    assert {layer.name for layer in built.layers} == {"left", "/right/Conv", "product"}
     runner = BACKEND.load(folder / built.file, threads=1)
     expected = outputs(BACKEND.load(source, threads=1), images())
     assert 0 < np.abs(outputs(runner, images()) - expected).max() < 0.1 * np.abs(expected).max()
@@ -205,8 +205,8 @@ def test_largest_weights_meet_largest_activations_and_nothing_overflows(tmp_path
     built = build("static", fp32, tmp_path / "x", x, calibrator="minmax")
     assert coverage.compute_int8_share(built.layers) == 1.0
     expected = outputs(BACKEND.load(fp32, threads=1), x)
-    found = outputs(BACKEND.load(tmp_path / "x" / built.file, threads=1), x)
-    assert np.abs(found - expected).max() < 0.03 * np.abs(expected).max()
+    actual = outputs(BACKEND.load(tmp_path / "x" / built.file, threads=1), x)
+    assert np.abs(actual - expected).max() < 0.03 * np.abs(expected).max()
 
 
 def test_a_float_kernel_that_writes_int8_is_no_int8_layer(tmp_path):
@@ -218,7 +218,7 @@ def test_a_float_kernel_that_writes_int8_is_no_int8_layer(tmp_path):
         helper.make_node("ConvTranspose", ["r", "up"], ["t"], name="transposed"),
     ]
     built = build("static", network(tmp_path / "m.onnx", more=more), tmp_path / "x", framework_default=True)
-    (layer,) = [one for one in built.layers if one.name == "transposed"]
+    (layer,) = [row for row in built.layers if row.name == "transposed"]
     assert layer.operator.startswith("Deconvolution")
     assert layer.int8 == layer.operator.lower().endswith("_i8")
 
@@ -227,7 +227,7 @@ def test_a_fixed_batch_is_filled(tmp_path):
     """Calibrated in whole batches; layers count for one example."""
     built = build("static", network(tmp_path / "m.onnx", batch=3), tmp_path / "x", framework_default=True)
     assert built.fixed_batch == 3
-    assert [one.macs for one in built.layers] == [CONV, CONV, PRODUCT]
+    assert [layer.macs for layer in built.layers] == [CONV, CONV, PRODUCT]
     runner = BACKEND.load(tmp_path / "x" / built.file, threads=1)
     assert outputs(runner, images(3)).shape == (3, 10)
 
@@ -235,8 +235,8 @@ def test_a_fixed_batch_is_filled(tmp_path):
 def test_what_is_set_is_read_back(source):
     """Threads, one stream, no pinning: as the compiled model tells them."""
     for threads in range(1, min(2, len(os.sched_getaffinity(0))) + 1):
-        seen = BACKEND.load(source, threads=threads).observed()
-        assert (seen["threads"], seen["interop_threads"], seen["pinned_by_runtime"]) == (threads, 1, False)
+        observed = BACKEND.load(source, threads=threads).observed()
+        assert (observed["threads"], observed["interop_threads"], observed["pinned_by_runtime"]) == (threads, 1, False)
 
 
 ON_ONE_CORE = """
@@ -261,8 +261,8 @@ def test_threads_stay_on_the_cores_of_the_process(source):
     """Pinned after the import, every thread of the model may run on that core only; a second one is not had there, and
     the read-back says so."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    found = subprocess.check_output([sys.executable, "-c", ON_ONE_CORE, str(source)], text=True, env=environment)
-    assert found.split() == ["1", "1"]
+    actual = subprocess.check_output([sys.executable, "-c", ON_ONE_CORE, str(source)], text=True, env=environment)
+    assert actual.split() == ["1", "1"]
 
 
 def test_a_thread_outside_the_cores_of_the_process_is_no_measurement():
@@ -280,9 +280,9 @@ def test_layers_are_matched_by_name_and_then_by_size():
         return Executed(names=frozenset([name]), layer=Layer(name=name, operator="x", macs=macs, int8=int8))
 
     reference = [one("a", 10), one("b", 10), one("c", 30)]
-    ran = [one("b", 10, True), one("a", 10), one("renamed", 30, True)]
-    assert [layer.int8 for layer in onnxruntime_layers.match(reference, ran)] == [False, True, True]
-    assert [layer.name for layer in onnxruntime_layers.match(reference, ran)] == ["a", "b", "c"]
+    executed = [one("b", 10, True), one("a", 10), one("renamed", 30, True)]
+    assert [layer.int8 for layer in onnxruntime_layers.match(reference, executed)] == [False, True, True]
+    assert [layer.name for layer in onnxruntime_layers.match(reference, executed)] == ["a", "b", "c"]
 
 
 def test_without_the_packages_the_reason_names_the_extra(monkeypatch):

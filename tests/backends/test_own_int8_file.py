@@ -87,20 +87,20 @@ def test_a_file_of_another_tool_is_taken_as_it_is(name, operators, tmp_path):
     own = by_another_tool(network(tmp_path / "m.onnx"), tmp_path / "int8.onnx", operators=operators)
     built = build(name, own, tmp_path / "x")
     assert (tmp_path / "x" / built.file).read_bytes() == own.read_bytes()
-    assert sorted(one.macs for one in built.layers) == [32 * 10, 64 * 32]
-    assert all(one.int8 for one in built.layers)
+    assert sorted(layer.macs for layer in built.layers) == [32 * 10, 64 * 32]
+    assert all(layer.int8 for layer in built.layers)
     assert built.note == "the user's own file, int8.onnx: qbench quantized nothing"
     runner = registry.load("backend", name).load(tmp_path / "x" / built.file, threads=1)
-    found = runner.outputs(runner(runner.prepare((vectors(), vectors(seed=9)))))
+    actual = runner.outputs(runner(runner.prepare((vectors(), vectors(seed=9)))))
     expected = onnxruntime_session.run(tmp_path / "m.onnx", (vectors(), vectors(seed=9)))
-    assert np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
+    assert np.abs(actual - expected).max() < 0.1 * np.abs(expected).max()
 
 
 def test_a_dynamic_file_is_of_the_mode_dynamic(tmp_path):
     """Its outputs depend on the batch, so it is evaluated as dynamic variants are; the other mode is refused."""
     source = network(tmp_path / "m.onnx")
     own = by_another_tool(source, tmp_path / "dyn.onnx", mode="dynamic")
-    assert all(one.int8 for one in build("onnxruntime", own, tmp_path / "x", mode="dynamic").layers)
+    assert all(row.int8 for row in build("onnxruntime", own, tmp_path / "x", mode="dynamic").layers)
     with pytest.raises(
         BuildError, match=r"it chooses ranges as it runs \(Dyn.*write `int8: \{file: dyn.onnx, mode: dyn"
     ):

@@ -94,14 +94,14 @@ def test_resolving_a_recipe_twice_changes_nothing(name, mode):
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory):
     """The fp32 artifact of a runtime, built once for all backends that it serves: what was built, and its file."""
-    made = {}
+    result = {}
 
     def of(runtime):
-        if runtime not in made:
+        if runtime not in result:
             folder = tmp_path_factory.mktemp("fp32") / runtime
             fp32 = build(registry.load("backend", runtime), "fp32", folder)
-            made[runtime] = (fp32, folder / fp32.file)
-        return made[runtime]
+            result[runtime] = (fp32, folder / fp32.file)
+        return result[runtime]
 
     return of
 
@@ -124,10 +124,10 @@ def test_every_mode_builds_loads_and_runs(name, baseline, tmp_path):
         file = tmp_path / mode / built.file
         assert file.stat().st_size > 0
         assert compute_int8_share(built.layers) > 0
-        found = outputs(backend, file)
-        assert found.shape == reference.shape
+        actual = outputs(backend, file)
+        assert actual.shape == reference.shape
         if name != "fake" and mode != "qat":
-            assert np.abs(found - reference).max() < 0.1
+            assert np.abs(actual - reference).max() < 0.1
 
 
 def outputs(backend, file):

@@ -49,16 +49,16 @@ def test_everything_goes_and_the_bytes_are_counted(root: Path) -> None:
 
 def test_dry_run_counts_the_same_and_removes_nothing(root: Path) -> None:
     """A dry run tells what the real one would do."""
-    told = clean(root, dry_run=True)
+    summary = clean(root, dry_run=True)
     assert all(entry(root, key).exists() for key in KEYS)
-    assert clean(root) == told
+    assert clean(root) == summary
 
 
 def test_older_than_keeps_what_is_younger(root: Path) -> None:
     """An entry's age counts from when it was made."""
-    made = entry(root, KEYS[0]).stat().st_mtime
-    os.utime(entry(root, KEYS[1]), (made, made - 3 * 86_400))
-    done = clean(root, older_than_days=2, now=made)
+    modified = entry(root, KEYS[0]).stat().st_mtime
+    os.utime(entry(root, KEYS[1]), (modified, modified - 3 * 86_400))
+    done = clean(root, older_than_days=2, now=modified)
     assert (done.removed, done.kept) == (1, 1)
     assert entry(root, KEYS[0]).exists()
     assert not entry(root, KEYS[1]).exists()

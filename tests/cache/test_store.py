@@ -135,19 +135,19 @@ def test_a_failed_make_leaves_nothing(root):
 
 def test_two_at_once_make_once(root):
     """The second waits for the first and finds its entry."""
-    made = []
+    result = []
     inside = threading.Event()
     let_go = threading.Event()
 
     def slow(folder):
-        made.append(folder)
+        result.append(folder)
         inside.set()
         let_go.wait(10)
         return fill(folder)
 
-    found = []
+    actual = []
     threads = [
-        threading.Thread(target=lambda: found.append(store.fetch(root, "artifacts", KEY, slow))) for _ in range(2)
+        threading.Thread(target=lambda: actual.append(store.fetch(root, "artifacts", KEY, slow))) for _ in range(2)
     ]
     threads[0].start()
     inside.wait(10)
@@ -155,8 +155,8 @@ def test_two_at_once_make_once(root):
     let_go.set()
     for thread in threads:
         thread.join(10)
-    assert len(made) == 1
-    assert sorted(entry.fresh for entry in found) == [False, True]
+    assert len(result) == 1
+    assert sorted(entry.fresh for entry in actual) == [False, True]
 
 
 @pytest.mark.parametrize("through_a_link", [False, True])
@@ -165,11 +165,11 @@ def test_a_folder_with_files_of_somebody_is_not_taken(tmp_path, through_a_link):
     own = tmp_path / "home"
     own.mkdir(mode=0o755)
     (own / "thesis").write_text("years of work")
-    given = tmp_path / "link" if through_a_link else own
+    arguments = tmp_path / "link" if through_a_link else own
     if through_a_link:
-        given.symlink_to(own)
+        arguments.symlink_to(own)
     with pytest.raises(UsageError, match="holds files that qbench did not put there.*new or an empty folder"):
-        store.open_cache(given)
+        store.open_cache(arguments)
     assert stat.S_IMODE(own.stat().st_mode) == 0o755
     assert [path.name for path in own.iterdir()] == ["thesis"]
 

@@ -27,13 +27,13 @@ SUITE = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\
 def drawn(*values: float | None, predictions: tuple[str | None, ...] = ()) -> Record:
     """An int8 case of 1,000 examples without a flip, whose further seeds scored ``values``."""
     plain = accuracy()
-    found = CalibrationSeeds(
+    calibration_seeds = CalibrationSeeds(
         seeds=tuple(range(len(values) + 1)),
         values=(plain.value, *values),
         predictions=predictions,
         reasons=tuple(None if value is not None else "no memory" for value in (0.0, *values)),
     )
-    return int8(accuracy=replace(plain, calibration=found))
+    return int8(accuracy=replace(plain, calibration=calibration_seeds))
 
 
 def of(record: Record) -> calibration_seeds.SeedSpread | None:
@@ -49,42 +49,42 @@ def test_one_seed_has_no_spread() -> None:
 
 def test_the_worst_seed_is_found_and_judged() -> None:
     """Spread is best minus worst; the worst is tested on the shipped one's interval, moved to where it is."""
-    found = of(drawn(0.972, 0.941))
-    assert found is not None
-    assert found.test is not None
-    assert (found.worst, found.spread) == (2, pytest.approx(0.031))
-    assert found.test.outcome == "FAIL"
-    assert found.test.delta.value == pytest.approx(0.941 - 0.97)
-    assert calibration_seeds.describe_change(found, TOP1) == "top1 -2.9 [-3.3, -2.5] points"
+    network = of(drawn(0.972, 0.941))
+    assert network is not None
+    assert network.test is not None
+    assert (network.worst, network.spread) == (2, pytest.approx(0.031))
+    assert network.test.outcome == "FAIL"
+    assert network.test.delta.value == pytest.approx(0.941 - 0.97)
+    assert calibration_seeds.describe_change(network, TOP1) == "top1 -2.9 [-3.3, -2.5] points"
 
 
 def test_where_less_is_better_the_greatest_is_the_worst() -> None:
     """An error's worst seed is the one with the most of it."""
     mae = MetricInfo(name="mae", percent=False, higher_is_better=False)
-    found = calibration_seeds.measure_spread(drawn(0.99, 0.95), fp32(), mae, None)
-    assert found is not None
-    assert (found.worst, found.test) == (1, None)
+    summary = calibration_seeds.measure_spread(drawn(0.99, 0.95), fp32(), mae, None)
+    assert summary is not None
+    assert (summary.worst, summary.test) == (1, None)
 
 
 def test_a_seed_without_a_score_is_told_and_not_counted() -> None:
     """A variant that could not be built with one subset has a reason, never the value 0."""
-    found = of(drawn(None, 0.968))
-    assert found is not None
-    assert (found.seeds, dict(found.failed), found.worst) == ((0, 2), {1: "no memory"}, 2)
+    network = of(drawn(None, 0.968))
+    assert network is not None
+    assert (network.seeds, dict(network.failed), network.worst) == ((0, 2), {1: "no memory"}, 2)
 
 
 @pytest.mark.parametrize(("values", "warned"), [((0.972, 0.969), False), ((0.962,), True), ((0.941,), True)])
 def test_a_pass_that_another_draw_would_not_give_is_a_warning(values: tuple[float, ...], warned: bool) -> None:
     """Only where the shipped one passes and the worst would not; it says which seed, how far, and what to do."""
     record = drawn(*values)
-    found, own = of(record), calibration_seeds.measure_spread(drawn(0.97), fp32(), TOP1, 1.0)
-    assert found is not None
+    actual, own = of(record), calibration_seeds.measure_spread(drawn(0.97), fp32(), TOP1, 1.0)
+    assert actual is not None
     assert own is not None
-    said = calibration_seeds.find_warning(CASE, own.test, found, TOP1)
-    assert (said is not None) == warned
-    if said is not None:
-        assert "PASS with the calibration examples of seed 0" in said
-        assert "raise data.calibrate.samples" in said
+    warning = calibration_seeds.find_warning(CASE, own.test, actual, TOP1)
+    assert (warning is not None) == warned
+    if warning is not None:
+        assert "PASS with the calibration examples of seed 0" in warning
+        assert "raise data.calibrate.samples" in warning
 
 
 def run_of_seeds(folder: Path) -> Path:
@@ -108,12 +108,12 @@ def test_stored_predictions_of_the_worst_seed_decide(tmp_path: Path) -> None:
     folder = run_of_seeds(tmp_path / "run")
     page = build_report(folder).read_text(encoding="utf-8")
     summary = (folder / "summary.md").read_text(encoding="utf-8")
-    told = "PASS with the calibration examples of seed 0, FAIL with those of seed 1 (top1 -4.0 [-5.2, -3.1] points)"
-    assert told in summary
-    assert told.replace("-", "\N{MINUS SIGN}") in page
+    message = "PASS with the calibration examples of seed 0, FAIL with those of seed 1 (top1 -4.0 [-5.2, -3.1] points)"
+    assert message in summary
+    assert message.replace("-", "\N{MINUS SIGN}") in page
     assert "Spread over calibration seeds" in page
     run = read_run(folder)
-    chosen = suite.parse(SUITE, file="suites/demo.yaml")
-    verdicts = gate.gate(run.records, run.info, chosen.gate, place=chosen.place, pairs=run.pairs)
+    parsed = suite.parse(SUITE, file="suites/demo.yaml")
+    verdicts = gate.gate(run.records, run.info, parsed.gate, place=parsed.place, pairs=run.pairs)
     text = gate_text.text(gate.Gated(suite="demo", folder=folder, baseline=None, verdicts=verdicts))
     assert "worst of 2 calibration seeds top1 -4.0 [-5.2, -3.1] points, FAIL" in text

@@ -71,11 +71,11 @@ def test_slowdown_is_the_ratio_of_speedups_and_mirrors(a: float, b: float, half:
 def test_a_single_process_is_widened_by_the_spread_between_processes() -> None:
     """Each side with one process adds 1.5 % standard deviation in quadrature, and the row says so."""
     several = compare.slowdown(speedup(), speedup())
-    one = compare.slowdown(speedup(), speedup(processes=1))
+    slowdown = compare.slowdown(speedup(), speedup(processes=1))
     assert several.high is not None
-    assert one.high is not None
+    assert slowdown.high is not None
     extra = intervals.normal_quantile(0.95) * compare.PROCESS_SPREAD
-    assert math.log(one.high) == pytest.approx(math.hypot(math.log(several.high), extra))
+    assert math.log(slowdown.high) == pytest.approx(math.hypot(math.log(several.high), extra))
     notes = only([int8(speedup=speedup(processes=1))], [int8(speedup=speedup(processes=1))]).notes
     assert any("1.5 %" in note and "2 of 2" in note for note in notes)
     assert only([int8()], [int8()]).notes == ()
@@ -113,11 +113,11 @@ def test_another_machine_is_refused_by_the_field_that_differs() -> None:
 def test_accuracy_of_two_runs_is_an_unpaired_difference() -> None:
     """Contender - base with limits from both scores; another metric is not compared."""
     base, contender = int8(accuracy=accuracy(harmful=0)), int8(accuracy=accuracy(harmful=20))
-    found = only([base], [contender]).accuracy
-    assert found is not None
-    assert found.value == pytest.approx(-0.02)
-    assert found.low is not None
-    assert found.low < -0.02
+    change = only([base], [contender]).accuracy
+    assert change is not None
+    assert change.value == pytest.approx(-0.02)
+    assert change.low is not None
+    assert change.low < -0.02
     other = int8(accuracy=replace(accuracy(), metric="f1"))
     assert only([base], [other]).accuracy is None
 
@@ -182,7 +182,7 @@ def test_lower_is_better_turns_the_change_around() -> None:
     """An error that grew is a loss: with MAE, +0.5 is worse by 0.5."""
     mae = MetricInfo(name="mae", percent=False, higher_is_better=False)
     worse = replace(accuracy(), metric="mae", value=2.51, flips=None, delta=Interval(value=0.5, low=0.4, high=0.6))
-    found = compare.accuracy_test(int8(CASE, accuracy=worse), mae, 0.2)
-    assert found is not None
-    assert found.outcome == "FAIL"
-    assert (found.delta.low, found.delta.high) == (-0.6, -0.4)
+    accuracy_test = compare.accuracy_test(int8(CASE, accuracy=worse), mae, 0.2)
+    assert accuracy_test is not None
+    assert accuracy_test.outcome == "FAIL"
+    assert (accuracy_test.delta.low, accuracy_test.delta.high) == (-0.6, -0.4)

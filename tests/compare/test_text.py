@@ -24,9 +24,9 @@ def test_json_holds_every_delta_raw_and_null_where_nothing_is_known() -> None:
     )
     data = json.loads(as_json("old", "new", [delta], incomparable="isa"))
     assert (data["schema"], data["base"], data["contender"], data["incomparable"]) == (1, "old", "new", "isa")
-    (told,) = data["deltas"]
-    assert told["slowdown"] == {"value": 1.0123, "low": 0.99, "high": 1.03}
-    assert told["size_ratio"] is None
+    (message,) = data["deltas"]
+    assert message["slowdown"] == {"value": 1.0123, "low": 0.99, "high": 1.03}
+    assert message["size_ratio"] is None
 
 
 def test_what_is_not_paired_is_said_with_what_pairs_it() -> None:
@@ -37,10 +37,10 @@ def test_what_is_not_paired_is_said_with_what_pairs_it() -> None:
     scored = replace(bare, accuracy=Interval(value=0.0, low=-0.02, high=0.02))
     for keeps, way in ((None, "`qbench baseline` of the first"), (True, "pairs them with those that this baseline"),
                        (False, "write it again with `qbench baseline RUN`")):  # fmt: skip
-        told = unpaired([bare, scored], keeps)
-        assert told is not None
-        assert told.startswith("accuracy: two scores, their examples not paired")
-        assert way in told
+        text = unpaired([bare, scored], keeps)
+        assert text is not None
+        assert text.startswith("accuracy: two scores, their examples not paired")
+        assert way in text
 
 
 def test_two_suites_are_not_compared() -> None:

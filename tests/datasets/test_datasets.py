@@ -152,9 +152,9 @@ def _tokenizer(folder: Path) -> dict[str, Any]:
     """A tokenizer that knows four words."""
     tokenizers = pytest.importorskip("tokenizers", reason="needs tokenizers (extra zoo)")
     words = {"[PAD]": 0, "[UNK]": 1, "good": 2, "bad": 3, "film": 4}
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.save(str(folder / "tokenizer.json"))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
     return {"tokenizer": "tokenizer.json", "length": 3}
 
 
@@ -429,11 +429,11 @@ def test_positions_are_distinct_ascending_and_nested(n: int, data: st.DataObject
     """A draw has no repeats, is in order, repeats with its seed, and is part of every larger draw."""
     more = data.draw(st.integers(1, n))
     fewer = data.draw(st.integers(1, more))
-    drawn = positions(n, more, seed).tolist()
-    assert drawn == sorted(set(drawn)) == positions(n, more, seed).tolist()
-    assert len(drawn) == more
-    assert set(positions(n, fewer, seed).tolist()) <= set(drawn)
-    assert set(drawn) <= set(range(n))
+    sample = positions(n, more, seed).tolist()
+    assert sample == sorted(set(sample)) == positions(n, more, seed).tolist()
+    assert len(sample) == more
+    assert set(positions(n, fewer, seed).tolist()) <= set(sample)
+    assert set(sample) <= set(range(n))
 
 
 def test_positions_never_change() -> None:
@@ -728,8 +728,8 @@ def test_classes_say_which_output_a_folder_stands_for(
     (tmp_path / "names.txt").write_text("dog\nfish\ncat\n", encoding="utf-8")
     dataset = opened("image-folder", ".", tmp_path, classes=classes)
     examples = dataset.load("t")
-    found = {Path(name).parent.name: int(label) for name, label in zip(examples.ids, examples.labels, strict=True)}
-    assert (found, dataset.classes) == (labels, count)
+    actual = {Path(name).parent.name: int(label) for name, label in zip(examples.ids, examples.labels, strict=True)}
+    assert (actual, dataset.classes) == (labels, count)
 
 
 @pytest.mark.parametrize(
@@ -773,11 +773,11 @@ def test_means_go_with_the_channels_of_the_layout(tmp_path: Path) -> None:
     """Per-channel means apply to the last axis of nhwc and to axis 1 of nchw; both see the same numbers."""
     write_images(tmp_path, {"t/a/1.png": (5, 4)})
     options = {"mean": [0.1, 0.2, 0.3], "std": [1, 2, 3]}
-    seen = []
+    calls = []
     for layout in ("nchw", "nhwc"):
         dataset = opened("image-folder", ".", tmp_path, layout=layout, **options)
-        seen.append(dataset.preprocessing(dataset.load("t").inputs)[0])
-    assert (seen[0] == seen[1].transpose(0, 3, 1, 2)).all()
+        calls.append(dataset.preprocessing(dataset.load("t").inputs)[0])
+    assert (calls[0] == calls[1].transpose(0, 3, 1, 2)).all()
 
 
 @pytest.mark.parametrize(("mode", "channels"), [("L", 3), ("RGB", 1), ("RGBA", 3)])
@@ -981,7 +981,7 @@ def test_a_photo_is_turned_as_its_exif_says(orientation: int, tmp_path: Path) ->
     for name in ("a", "b"):
         (tmp_path / "train" / name).mkdir(parents=True)
         image.save(tmp_path / "train" / name / "x.png", exif=exif)
-    found = opened("image-folder", str(tmp_path), tmp_path).load("train").inputs[0][0]
+    array = opened("image-folder", str(tmp_path), tmp_path).load("train").inputs[0][0]
     turned = ImageOps.exif_transpose(Image.open(tmp_path / "train" / "a" / "x.png"))
-    np.testing.assert_array_equal(found.transpose(1, 2, 0), np.asarray(turned))
-    assert found.shape == ((3, 6, 4) if 5 <= orientation <= 8 else (3, 4, 6))
+    np.testing.assert_array_equal(array.transpose(1, 2, 0), np.asarray(turned))
+    assert array.shape == ((3, 6, 4) if 5 <= orientation <= 8 else (3, 4, 6))

@@ -37,9 +37,9 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         server = self.server
-        wanted = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
-        server.asked.append(int(wanted[1]) if wanted else 0)
-        start = int(wanted[1]) if wanted and server.ranges else 0
+        match = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        server.asked.append(int(match[1]) if match else 0)
+        start = int(match[1]) if match and server.ranges else 0
         self.send_response(server.status if server.status != 200 else 206 if start else 200)
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(server.content) - 1}/{len(server.content)}")

@@ -47,9 +47,9 @@ def write_mnist(folder, *, train=3, packed=True):
 
 
 def records(seed, n=2):
-    made = np.random.RandomState(seed).randint(0, 256, (n, 3073)).astype(np.uint8)
-    made[:, 0] %= 10
-    return made
+    array = np.random.RandomState(seed).randint(0, 256, (n, 3073)).astype(np.uint8)
+    array[:, 0] %= 10
+    return array
 
 
 def write_cifar(folder):
@@ -115,10 +115,10 @@ def test_binary_archive_and_sheets_hold_the_same_images(tmp_path, monkeypatch):
     sheets.mkdir(parents=True)
     labels = {"train": [], "test": []}
     for seed, name in enumerate([*cifar10.BATCHES["train"], *cifar10.BATCHES["test"]]):
-        made = records(seed)
-        pixels = made[:, 1:].reshape(2, 3, 1024).transpose(0, 2, 1)
+        array = records(seed)
+        pixels = array[:, 1:].reshape(2, 3, 1024).transpose(0, 2, 1)
         Image.fromarray(np.ascontiguousarray(pixels)).save(sheets / f"{name}.png")
-        labels["test" if name == "test_batch" else "train"] += made[:, 0].tolist()
+        labels["test" if name == "test_batch" else "train"] += array[:, 0].tolist()
     for split, name in cifar10.SHEET_LABELS.items():
         (sheets / name).write_text(json.dumps(labels[split]))
     monkeypatch.setenv("QBENCH_DATA", str(tmp_path / "npm"))

@@ -22,15 +22,15 @@ WORDS = {"[PAD]": 7, "[CLS]": 1, "good": 2, "bad": 3, "film": 4, "a": 5, "[UNK]"
 
 def write_tokenizer(folder, words=WORDS, **padding):
     """A tokenizer that knows five words and puts [CLS] before them."""
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     if "[CLS]" in words:
-        made.post_processor = tokenizers.processors.TemplateProcessing(
+        tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
             single="[CLS] $A", special_tokens=[("[CLS]", words["[CLS]"])]
         )
     if padding:
-        made.enable_padding(**padding)
-    made.save(str(folder / "tokenizer.json"))
+        tokenizer.enable_padding(**padding)
+    tokenizer.save(str(folder / "tokenizer.json"))
     return "tokenizer.json"
 
 
@@ -88,10 +88,10 @@ def test_padding_is_on_the_side_that_the_tokenizer_says(folder):
 def test_many_texts_are_encoded_as_one(folder, monkeypatch):
     """The blocks in which texts are read leave no trace."""
     texts = ["good film", "bad", "a film", "a", "good"]
-    made = tokens.read_tokens("csv", {"tokenizer": "tokenizer.json", "length": 5}, folder)
-    whole = made.encode(texts)
+    result = tokens.read_tokens("csv", {"tokenizer": "tokenizer.json", "length": 5}, folder)
+    whole = result.encode(texts)
     monkeypatch.setattr(tokens, "BLOCK", 2)
-    assert all((one == other).all() for one, other in zip(whole, made.encode(texts), strict=True))
+    assert all((first == other).all() for first, other in zip(whole, result.encode(texts), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -190,9 +190,9 @@ def test_a_split_keeps_the_proportion_of_classes():
 def test_each_row_is_an_example_with_its_line(folder):
     """A text may hold commas and line breaks between quotes; the id is the line on which it begins."""
     data = csv(folder, 'text,label\n"a film,\ngood",1\n\nbad,0\ngood,1\n')
-    found = everything(data)
-    assert set(found) == {"data.csv:2", "data.csv:5", "data.csv:6"}
-    part, i = found["data.csv:2"]
+    examples = everything(data)
+    assert set(examples) == {"data.csv:2", "data.csv:5", "data.csv:6"}
+    part, i = examples["data.csv:2"]
     assert part.inputs[0][i].tolist() == [1, 5, 4, 0]  # "," is no word of the tokenizer
     assert part.labels[i] == 1
     assert data.splits == ("train", "test")
@@ -235,8 +235,8 @@ def test_a_folder_has_a_file_for_each_split(folder):
 )
 def test_labels_are_numbers_or_names_of_classes(folder, text, options, expected):
     """Whole numbers are classes, others values; names go by their place in `classes`; no column, no labels."""
-    found = everything(csv(folder, text, **options))
-    labels = [None if part.labels is None else part.labels[i] for part, i in (found[k] for k in sorted(found))]
+    examples = everything(csv(folder, text, **options))
+    labels = [None if part.labels is None else part.labels[i] for part, i in (examples[k] for k in sorted(examples))]
     assert labels == (expected or [None, None])
 
 
@@ -317,10 +317,10 @@ def test_reviews_come_from_the_source_that_is_asked_for(folder, source, expected
     """Ids are places in the file; labels are 0 for bad and 1 for good."""
     write_reviews(folder, REVIEWS)
     data = opened("sentiment", source, folder)
-    found = everything(data)
-    assert {int(key.rpartition("/")[2]) for key in found} == expected
-    assert all(part.labels[i] == REVIEWS[int(key[-5:])][1] for key, (part, i) in found.items())
-    assert next(iter(found.values()))[0].inputs[0].shape[1] == 64
+    examples = everything(data)
+    assert {int(key.rpartition("/")[2]) for key in examples} == expected
+    assert all(part.labels[i] == REVIEWS[int(key[-5:])][1] for key, (part, i) in examples.items())
+    assert next(iter(examples.values()))[0].inputs[0].shape[1] == 64
 
 
 @pytest.mark.usefixtures("_few")
@@ -428,8 +428,8 @@ def test_a_table_of_texts_becomes_tokens(folder, library):
     data = hub(folder, tokenizer="tokenizer.json", length=3)
     assert (data.splits, data.classes) == (("train", "test"), 3)
     assert data.load("test").inputs[0].tolist() == [[1, 5, 4]]
-    drawn = data.sample("train", 2, 0)
-    assert drawn.ids == tuple(f"train[{i}]" for i in drawn.labels)
+    sample = data.sample("train", 2, 0)
+    assert sample.ids == tuple(f"train[{i}]" for i in sample.labels)
 
 
 def test_a_table_of_images_becomes_pixels(folder, library):
@@ -475,10 +475,10 @@ def test_a_folder_is_read_where_it_lies_and_a_name_is_fetched_into_the_cache(fol
     hub(folder, "saved", tokenizer="tokenizer.json")
     hub(folder, "files", tokenizer="tokenizer.json")
     hub(folder, "owner/name", tokenizer="tokenizer.json", config="small", revision="v1")
-    (disk, saved, _), (_, files, _), (kind, named, more) = library.asked
+    (disk, saved, _), (_, files, _), (kind, names, more) = library.asked
     assert (disk, saved) == ("disk", (str(folder / "saved"),))
     assert files == (str(folder / "files"), None)
-    assert (kind, named) == ("dataset", ("owner/name", "small"))
+    assert (kind, names) == ("dataset", ("owner/name", "small"))
     assert more["revision"] == "v1"
     assert more["cache_dir"].endswith("downloads/huggingface")
 

@@ -21,10 +21,10 @@ LABELS = np.arange(40) % 4
 
 def scored(chosen: np.ndarray, labels: np.ndarray | None = LABELS, metric: str = "top1") -> int | None:
     """The class that the record holds as the only one."""
-    found = {"outputs": np.eye(4, dtype=np.float32)[chosen]}
+    actual = {"outputs": np.eye(4, dtype=np.float32)[chosen]}
     if labels is not None:
-        found["labels"] = labels
-    return score.score_predictions(registry.load("metric", metric), found, None, None).only_answer
+        actual["labels"] = labels
+    return score.score_predictions(registry.load("metric", metric), actual, None, None).only_answer
 
 
 @pytest.mark.parametrize(("metric", "labels"), [("top1", LABELS), ("f1", LABELS), ("top1_agreement", None)])
@@ -38,10 +38,10 @@ def test_numbers_and_a_single_example_are_no_answers() -> None:
     """Two numbers an example are no classes, and one example has one answer."""
     assert scored(np.array([1]), np.array([1])) is None
     outputs = np.stack([np.ones(40), np.zeros(40)], axis=1)
-    found = score.score_predictions(
+    accuracy = score.score_predictions(
         registry.load("metric", "mae"), {"outputs": outputs, "labels": outputs + 0.5}, None, None
     )
-    assert found.only_answer is None
+    assert accuracy.only_answer is None
 
 
 def constant() -> Record:
@@ -55,8 +55,8 @@ def test_each_model_is_warned_of_once_and_int8_alone_never() -> None:
     """What agrees with a constant proves nothing; an int8 that answers one class shows in its score."""
     other = constant()
     again = replace(other, case=replace(other.case, id="net/fp32/onnxruntime/t1/b1", backend="onnxruntime"))
-    (said,) = constant_answer.warnings([other, again, int8()])
-    assert said.startswith("net: fp32 answers class 7 on all 1,000 examples, so agreement with it")
+    (message,) = constant_answer.warnings([other, again, int8()])
+    assert message.startswith("net: fp32 answers class 7 on all 1,000 examples, so agreement with it")
     assert constant_answer.warnings([fp32(), int8(accuracy=replace(accuracy(), only_answer=7))]) == ()
 
 

@@ -34,13 +34,13 @@ def test_flips_are_the_answers_whose_correctness_changed_the_surest_first() -> N
     own = flips.answers(predictions([7, 8, 2, 3, 8, 5], labels))
     assert base is not None
     assert own is not None
-    found = flips.flips(own, base)
-    assert [(one.kind, one.id, one.label, one.fp32, one.int8) for one in found] == [
+    actual = flips.flips(own, base)
+    assert [(entry.kind, entry.id, entry.label, entry.fp32, entry.int8) for entry in actual] == [
         ("harmful", "photo/1", 1, 1, 8),
         ("harmful", "photo/0", 0, 0, 7),
         ("beneficial", "photo/3", 3, 9, 3),
     ]
-    assert [one.sure for one in found] == [4 / 6, 0.0, 1 / 6]
+    assert [entry.sure for entry in actual] == [4 / 6, 0.0, 1 / 6]
 
 
 def test_without_labels_every_other_answer_is_a_change() -> None:
@@ -48,7 +48,7 @@ def test_without_labels_every_other_answer_is_a_change() -> None:
     base, own = flips.answers(predictions([0, 1, 2], None)), flips.answers(predictions([0, 5, 2], None))
     assert base is not None
     assert own is not None
-    assert [(one.kind, one.position, one.label) for one in flips.flips(own, base)] == [("changed", 1, None)]
+    assert [(flip.kind, flip.position, flip.label) for flip in flips.flips(own, base)] == [("changed", 1, None)]
     assert flips.by_class(own, base) == ()
 
 
@@ -86,17 +86,19 @@ def test_classes_add_up_and_their_p_values_are_exact(seed: int, n: int, count: i
     rng = np.random.default_rng(seed)
     labels, was, now = (rng.integers(0, count, n) for _ in range(3))
     ids = tuple(map(str, range(n)))
-    own, base = (flips.Answers(classes=chosen, rank=np.zeros(n), ids=ids, labels=labels) for chosen in (now, was))
-    found = flips.by_class(own, base)
-    assert sum(one.n for one in found) == n
-    assert sum(one.int8_right for one in found) == int((now == labels).sum())
-    for one in found:
-        mine = labels == one.label
-        assert one.harmful == int((mine & (was == labels) & (now != labels)).sum())
-        total, fewer = one.harmful + one.beneficial, min(one.harmful, one.beneficial)
+    own, base = (flips.Answers(classes=choice, rank=np.zeros(n), ids=ids, labels=labels) for choice in (now, was))
+    changes = flips.by_class(own, base)
+    assert sum(change.n for change in changes) == n
+    assert sum(change.int8_right for change in changes) == int((now == labels).sum())
+    for change in changes:
+        mine = labels == change.label
+        assert change.harmful == int((mine & (was == labels) & (now != labels)).sum())
+        total, fewer = change.harmful + change.beneficial, min(change.harmful, change.beneficial)
         ways = 2 * sum(math.comb(total, k) for k in range(fewer)) + math.comb(total, fewer)
-        assert one.p_value == pytest.approx(ways / 2**total)
-    assert tuple(one.p_adjusted for one in found) == multiple_testing.adjust_by_holm([one.p_value for one in found])
+        assert change.p_value == pytest.approx(ways / 2**total)
+    assert tuple(change.p_adjusted for change in changes) == multiple_testing.adjust_by_holm(
+        [change.p_value for change in changes]
+    )
 
 
 # --- of a stored run -----------------------------------------------------------------------------------------
@@ -119,16 +121,16 @@ def test_verdicts_agree_with_an_independent_computation_from_the_predictions() -
     half a point the verdict is its."""
     run = read_run(RUN_V1)
     margin = suite.parse(run.info.suite.text, file="x.yaml").gate.accuracy.margin / 100
-    judged, listed = judge(run), {case.record.case.id: case for case in of_run(run)}
-    seen = set()
-    for case, test in judged.tests.items():
+    verdict, listed = judge(run), {case.record.case.id: case for case in of_run(run)}
+    values = set()
+    for case, test in verdict.tests.items():
         harmful, beneficial, n, low = recount(run, run.by_id[case])
         assert (listed[case].count("harmful"), listed[case].count("beneficial")) == (harmful, beneficial)
         assert test.delta.value == pytest.approx((beneficial - harmful) / n)
         if abs(low + margin) > 0.005:
-            seen.add(test.outcome)
+            values.add(test.outcome)
             assert (test.outcome == "PASS") == (low > -margin)
-    assert seen == {"PASS", "FAIL"} or seen == {"PASS", "INCONCLUSIVE", "FAIL"}
+    assert values == {"PASS", "FAIL"} or values == {"PASS", "INCONCLUSIVE", "FAIL"}
 
 
 def test_every_flip_and_class_is_in_a_table_beside_the_results(tmp_path: Path) -> None:
@@ -142,23 +144,23 @@ def test_every_flip_and_class_is_in_a_table_beside_the_results(tmp_path: Path) -
             tables[name] = list(csv.DictReader(file))
     for row in tables["results"]:
         counted = row["accuracy.flips.harmful"], row["accuracy.flips.beneficial"]
-        mine = [one for one in tables["flips"] if one["case.id"] == row["case.id"]]
-        shown = tuple(sum(one["kind"] == kind for one in mine) for kind in ("harmful", "beneficial"))
+        mine = [table for table in tables["flips"] if table["case.id"] == row["case.id"]]
+        shown = tuple(sum(table["kind"] == kind for table in mine) for kind in ("harmful", "beneficial"))
         assert shown == (tuple(int(float(count)) for count in counted) if counted[0] else (0, 0))
-        classes = [one for one in tables["classes"] if one["case.id"] == row["case.id"]]
+        classes = [table for table in tables["classes"] if table["case.id"] == row["case.id"]]
         assert len(classes) == (10 if counted[0] else 0)
-        assert sum(int(one["harmful"]) for one in classes) == shown[0]
+        assert sum(int(table["harmful"]) for table in classes) == shown[0]
 
 
 def small_run(folder: Path, lost: int, *, counted: int | None = None) -> Path:
     """A run of 1,000 examples whose int8 case loses the first ``lost`` of class 3, and its record's own count."""
     labels = [i % 10 for i in range(1000)]
-    answered = [9 if label == 3 and i < 10 * lost else label for i, label in enumerate(labels)]
+    answers = [9 if label == 3 and i < 10 * lost else label for i, label in enumerate(labels)]
     run_folder(folder, [], info((FP32, CASE)))
     counts = accuracy(harmful=lost if counted is None else counted, right=1000)
     records = [
         write_with_predictions(folder, fp32(), predictions(labels, labels)),
-        write_with_predictions(folder, int8(accuracy=counts), predictions(answered, labels)),
+        write_with_predictions(folder, int8(accuracy=counts), predictions(answers, labels)),
     ]
     jsonl.write(folder / "records.jsonl", records)
     return folder

@@ -52,17 +52,17 @@ def model(tmp_path):
 
 
 def artifact(mode="static", **changes):
-    made = Artifact(
+    int8 = Artifact(
         mode=mode, backend="fake", file=Path("f"), format="fake", key="k", sha256="s", size_bytes=1, layers=(),
         recipe=Recipe(), fixed_batch=None, expected="", fresh=True,
     )  # fmt: skip
-    return replace(made, **changes)
+    return replace(int8, **changes)
 
 
 def variants(**numbers):
     return {
-        name: Variant(artifact=artifact(sha256=name, layer_numbers=tuple(one)), fp32=artifact("fp32"))
-        for name, one in numbers.items()
+        name: Variant(artifact=artifact(sha256=name, layer_numbers=tuple(entry)), fp32=artifact("fp32"))
+        for name, entry in numbers.items()
     }
 
 
@@ -90,24 +90,24 @@ def test_each_variant_has_its_own_share_beside_what_the_build_knew(model, data, 
         "a": [{**KNOWN, "ranges": [TIGHT]}, unknown],
         "b": [{**KNOWN, "ranges": [{**TIGHT, "low": -1e3, "high": 1e3}]}],
     }
-    found, calls = looked(variants(**numbers), model, data, monkeypatch)
+    actual, calls = looked(variants(**numbers), model, data, monkeypatch)
     with torch.inference_mode():
         module = load_network(model.reference, None).module
         values = module(torch.from_numpy(data.evaluation(0, 70)[0])).numpy()
     share = np.mean(np.abs(values[:64]) > 0.105)
-    assert found["a"][0] == {**KNOWN, "ranges": [TIGHT], "clipped": pytest.approx(share)}
+    assert actual["a"][0] == {**KNOWN, "ranges": [TIGHT], "clipped": pytest.approx(share)}
     assert 0 < share < 1
-    assert (found["a"][1], found["b"][0]["clipped"], calls) == ({**unknown, "clipped": None}, 0.0, 1)
+    assert (actual["a"][1], actual["b"][0]["clipped"], calls) == ({**unknown, "clipped": None}, 0.0, 1)
 
 
 def test_it_is_looked_at_once(model, data, monkeypatch):
     """A rerun answers from the cache; another artifact, or other examples, do not."""
-    one = variants(a=[{**KNOWN, "ranges": [TIGHT]}])
-    first = looked(one, model, data, monkeypatch)
-    assert looked(one, model, data, monkeypatch) == (first[0], 0)
-    other = {"a": replace(one["a"], artifact=replace(one["a"].artifact, sha256="t"))}
+    case = variants(a=[{**KNOWN, "ranges": [TIGHT]}])
+    first = looked(case, model, data, monkeypatch)
+    assert looked(case, model, data, monkeypatch) == (first[0], 0)
+    other = {"a": replace(case["a"], artifact=replace(case["a"].artifact, sha256="t"))}
     assert looked(other, model, data, monkeypatch)[1] == 1
-    assert looked(one, model, replace(data, evaluation_digest="e"), monkeypatch)[1] == 1
+    assert looked(case, model, replace(data, evaluation_digest="e"), monkeypatch)[1] == 1
 
 
 def test_where_no_range_is_known_nobody_looks(model, data, monkeypatch):
@@ -127,18 +127,18 @@ def test_examples_are_taken_evenly(count, size, starts):
 def keep(tmp_path, int8, *, wanted=True):
     """What ``keep_layer_numbers`` writes and notes for a run of one int8 variant."""
     variant = SimpleNamespace(id="net/static/fake", mode="static", backend="fake", model=SimpleNamespace(name="net"))
-    written, notes = {}, []
+    files, notes = {}, []
     context = SimpleNamespace(
         suite=SimpleNamespace(evaluate=SimpleNamespace(layers=wanted)),
         cache=tmp_path, limits=Limits(), report_under=lambda _: None,
-        directory=SimpleNamespace(write_layers=lambda name, numbers: written.update({name: numbers})),
+        directory=SimpleNamespace(write_layers=lambda name, numbers: files.update({name: numbers})),
         progress=SimpleNamespace(stage=lambda *_: None, advance=lambda *_: None, note=notes.append),
         tracker=SimpleNamespace(open_cases=lambda: [SimpleNamespace(case=SimpleNamespace(variant=variant))]),
     )  # fmt: skip
     artifacts = {variant.id: int8, "net/fp32/fake": artifact("fp32")}
     built = {name: SimpleNamespace(artifact=known) for name, known in artifacts.items()}
     keep_layer_numbers(context, SimpleNamespace(data="data", models={"net": "model"}), built)
-    return written, notes
+    return files, notes
 
 
 def test_a_run_keeps_the_rows_of_each_variant_where_the_suite_asks_for_them(tmp_path, monkeypatch):

@@ -92,10 +92,10 @@ class Batches(Runner):
 @pytest.fixture
 def runner(monkeypatch):
     """Stands for any artifact, in this process."""
-    made = Batches()
-    monkeypatch.setattr(evaluate_worker.registry, "load", lambda *_: made)
-    monkeypatch.setattr(made, "digest", lambda inputs: "as built")
-    return made
+    batches = Batches()
+    monkeypatch.setattr(evaluate_worker.registry, "load", lambda *_: batches)
+    monkeypatch.setattr(batches, "digest", lambda inputs: "as built")
+    return batches
 
 
 def predictor(tmp_path, data, size, **facts):
@@ -128,9 +128,9 @@ def test_every_example_is_predicted_once_and_in_order(tmp_path, data, runner, fa
 def test_no_batch_reaches_beyond_what_was_asked_for(tmp_path, data, runner):
     """The values that are clipped are counted once for each example of the part, though batches overlap."""
     ranged = replace(artifact(tmp_path, data), expected="as built", input_ranges=(InputRange(low=-9, high=0, step=0),))
-    found = evaluate_worker.Predictor(ranged, data, None).predict(30, 41, 8)
-    assert found.outside == (np.count_nonzero(data.evaluation(30, 41)[0] > 0),)
-    assert (found.start, found.stop) == (30, 41)
+    part = evaluate_worker.Predictor(ranged, data, None).predict(30, 41, 8)
+    assert part.outside == (np.count_nonzero(data.evaluation(30, 41)[0] > 0),)
+    assert (part.start, part.stop) == (30, 41)
 
 
 def test_an_artifact_that_gives_other_outputs_than_where_it_was_built_is_refused(tmp_path, data):
@@ -208,9 +208,9 @@ def evaluate(monkeypatch, tmp_path, data, workers, *, seconds=60):
 )
 def test_a_helper_that_cannot_go_on_costs_nothing(monkeypatch, tmp_path, data, lame):
     """Most often memory: what it was at is done by the first process, and its place is free again."""
-    found = evaluate(monkeypatch, tmp_path, data, [FakeWorker(), lame])
-    assert found.rows[:, 0].tolist() == list(range(70))
-    assert found.outside == (1 + 66,)
+    result = evaluate(monkeypatch, tmp_path, data, [FakeWorker(), lame])
+    assert result.rows[:, 0].tolist() == list(range(70))
+    assert result.outside == (1 + 66,)
 
 
 def test_what_a_helper_finds_wrong_with_the_artifact_is_told(monkeypatch, tmp_path, data):
@@ -254,9 +254,9 @@ def predict_cached(artifact, data, file, *, batch=1):
 
 def test_what_was_evaluated_before_is_not_evaluated_again(tmp_path, data, made):
     """The same file comes from the cache, also into another run's folder."""
-    one = artifact(tmp_path, data)
-    assert not predict_cached(one, data, tmp_path / "a.npz").cached
-    assert predict_cached(one, data, tmp_path / "b.npz").cached
+    int8 = artifact(tmp_path, data)
+    assert not predict_cached(int8, data, tmp_path / "a.npz").cached
+    assert predict_cached(int8, data, tmp_path / "b.npz").cached
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes() == b"predictions 1"
     assert sorted(path.name for path in tmp_path.glob("*.npz*")) == ["a.npz", "b.npz"]
 
@@ -275,30 +275,30 @@ def test_what_was_evaluated_before_is_not_evaluated_again(tmp_path, data, made):
 )
 def test_what_may_change_a_prediction_is_evaluated_again(tmp_path, data, made, mode, other, batch, again):
     """Another batch counts for dynamic variants only, other calibration data for those that are held against it."""
-    one = artifact(tmp_path, data, mode=mode)
-    predict_cached(one, data, tmp_path / "a.npz")
-    changed, examples = replace(one, **other.get("artifact", {})), replace(data, **other.get("data", {}))
+    int8 = artifact(tmp_path, data, mode=mode)
+    predict_cached(int8, data, tmp_path / "a.npz")
+    changed, examples = replace(int8, **other.get("artifact", {})), replace(data, **other.get("data", {}))
     assert predict_cached(changed, examples, tmp_path / "b.npz", batch=batch).cached is not again
 
 
 def test_other_code_evaluates_again(tmp_path, data, made, monkeypatch):
     """qbench's own evaluating code is part of what names a prediction: another text of it is another key."""
-    one = artifact(tmp_path, data)
-    predict_cached(one, data, tmp_path / "a.npz")
+    int8 = artifact(tmp_path, data)
+    predict_cached(int8, data, tmp_path / "a.npz")
     other = tmp_path / "other.py"
     other.write_text("# other\n")
     monkeypatch.setattr(predictions.worker, "__file__", str(other))
-    assert not predict_cached(one, data, tmp_path / "a.npz").cached
+    assert not predict_cached(int8, data, tmp_path / "a.npz").cached
 
 
 def test_a_damaged_copy_is_made_again_and_said(tmp_path, data, made):
     """Nothing is scored that is not what was written."""
-    one = artifact(tmp_path, data)
-    predict_cached(one, data, tmp_path / "a.npz")
-    (kept,) = data.folder.parents[1].glob("predictions/*/predictions.npz")
-    kept.write_bytes(b"other")
-    found = predict_cached(one, data, tmp_path / "a.npz")
-    assert "predictions.npz has changed" in found.note
+    int8 = artifact(tmp_path, data)
+    predict_cached(int8, data, tmp_path / "a.npz")
+    (stored,) = data.folder.parents[1].glob("predictions/*/predictions.npz")
+    stored.write_bytes(b"other")
+    again = predict_cached(int8, data, tmp_path / "a.npz")
+    assert "predictions.npz has changed" in again.note
     assert (tmp_path / "a.npz").read_bytes() == b"predictions 2"
 
 
@@ -330,13 +330,15 @@ def test_a_static_artifact_tells_how_the_inputs_fit_it(tmp_path, data):
     where no range is known."""
     ranged = replace(artifact(tmp_path, data), input_ranges=(InputRange(low=-0.9, high=1.0, step=0.01),))
     (fit,) = fits_of(tmp_path, ranged, data)
-    (seen,), (calibrated,) = data.evaluation(0, 70), data.calibration()
-    assert fit.clipped == pytest.approx(np.mean((seen < -0.905) | (seen > 1.005)))
+    (calls,), (calibrated,) = data.evaluation(0, 70), data.calibration()
+    assert fit.clipped == pytest.approx(np.mean((calls < -0.905) | (calls > 1.005)))
     assert 0 < fit.clipped < 1
-    assert (fit.low, fit.high, fit.evaluated.greatest) == (-0.9, 1.0, seen.max())
+    assert (fit.low, fit.high, fit.evaluated.greatest) == (-0.9, 1.0, calls.max())
     assert fit.calibrated.mean == pytest.approx(calibrated.mean(dtype=np.float64))
-    found = score.score(MetricSpec(name="top1"), tmp_path / "p.npz", None, 10, limits=LIMITS, progress=lambda *_: None)
-    assert found.inputs == (fit,)
+    accuracy = score.score(
+        MetricSpec(name="top1"), tmp_path / "p.npz", None, 10, limits=LIMITS, progress=lambda *_: None
+    )
+    assert accuracy.inputs == (fit,)
     (plain,) = fits_of(tmp_path, artifact(tmp_path, data), data)
     assert (plain.low, plain.high, plain.clipped, plain.evaluated) == (None, None, None, fit.evaluated)
 

@@ -35,7 +35,7 @@ def artifact(folder, backend, *, sha256="a", mode="static", recipe=ONNX):
 def test_variants_of_one_file_or_one_recipe_are_one_network(tmp_path):
     """The same bytes on two backends, or the same recipe in one flow; not a framework's own way, nor one backend."""
     own = replace(ONNX, framework_default=True)
-    made = {
+    result = {
         "a": artifact(tmp_path, "onnxruntime"),
         "b": artifact(tmp_path, "openvino", sha256="b"),
         "other recipe": artifact(tmp_path, "openvino", sha256="c", recipe=replace(ONNX, calibrator="mse")),
@@ -46,7 +46,7 @@ def test_variants_of_one_file_or_one_recipe_are_one_network(tmp_path):
         "its fp32": artifact(tmp_path, "openvino", sha256="g", mode="fp32", recipe=Recipe()),
         "torch": artifact(tmp_path, "torch", sha256="h", mode="fp32", recipe=Recipe()),
     }
-    assert pairs(list(made.items())) == [("a", "b"), ("fp32", "its fp32")]
+    assert pairs(list(result.items())) == [("a", "b"), ("fp32", "its fp32")]
 
 
 def predictions(file, outputs):
@@ -59,9 +59,9 @@ def arms(folder, ours, theirs, fp32=None):
     base = None if fp32 is None else predictions(folder / "fp32.npz", fp32)
     return [
         RuntimeVariant(
-            backend=name, file=folder, format="x", predictions=predictions(folder / f"{name}.npz", made), fp32=base
+            backend=name, file=folder, format="x", predictions=predictions(folder / f"{name}.npz", result), fp32=base
         )
-        for name, made in (("a", ours), ("b", theirs))
+        for name, result in (("a", ours), ("b", theirs))
     ]
 
 
@@ -90,19 +90,19 @@ def noisy(decibels, seed):
 )
 def test_two_errors_of_quantization_are_no_difference(tmp_path, ours, theirs, differs):
     """Only what is more than twice what two independent errors of the better one's size would give."""
-    found = look(*arms(tmp_path, noisy(ours, 1), noisy(theirs, 2), FP32))
-    assert (found is not None) == differs
-    if found is not None:
-        assert found.better_db == pytest.approx(ours, abs=1)
-        assert found.between_db == pytest.approx(theirs, abs=1)
+    actual = look(*arms(tmp_path, noisy(ours, 1), noisy(theirs, 2), FP32))
+    assert (actual is not None) == differs
+    if actual is not None:
+        assert actual.better_db == pytest.approx(ours, abs=1)
+        assert actual.between_db == pytest.approx(theirs, abs=1)
 
 
 def test_fp32_differs_by_more_than_a_thousandth(tmp_path):
     """fp32 in another order of additions has some 120 dB, in bfloat16 40 to 50."""
     assert look(*arms(tmp_path, FP32, noisy(110, 1))) is None
-    found = look(*arms(tmp_path, FP32, noisy(45, 1)))
-    assert found is not None
-    assert found.between_db == pytest.approx(45, abs=1)
+    actual = look(*arms(tmp_path, FP32, noisy(45, 1)))
+    assert actual is not None
+    assert actual.between_db == pytest.approx(45, abs=1)
 
 
 def test_garbage_on_one_runtime_differs(tmp_path):
@@ -110,9 +110,9 @@ def test_garbage_on_one_runtime_differs(tmp_path):
     for wrong in (np.nan, np.inf, 3e38):
         broken = noisy(32, 1)
         broken[3, 4] = wrong
-        found = look(*arms(tmp_path, noisy(32, 2), broken, FP32))
-        assert found is not None
-        assert found.between_db == -100.0
+        actual = look(*arms(tmp_path, noisy(32, 2), broken, FP32))
+        assert actual is not None
+        assert actual.between_db == -100.0
 
 
 def test_numbers_of_classes_are_not_compared(tmp_path):
@@ -141,15 +141,15 @@ def test_the_first_layer_that_differs_is_named(tmp_path, wrong):
     """Found by halving, on the runtimes themselves."""
     x = np.random.default_rng(3).standard_normal((16, 16)).astype(np.float32)
     files = [deep(tmp_path / "a.onnx"), deep(tmp_path / "b.onnx", wrong)]
-    made = [
+    pair = [
         RuntimeVariant(backend="onnxruntime", file=file, format="onnx", fp32=None,
             predictions=predictions(tmp_path / f"{i}.npz", onnxruntime_session.run(file, (x,))))
         for i, file in enumerate(files)
     ]  # fmt: skip
     data = SimpleNamespace(evaluation_count=16, evaluation=lambda start, end: (x[start:end],))
-    found = look(*made, data)
-    assert found is not None
-    assert found.layer == f"m{wrong}"
+    actual = look(*pair, data)
+    assert actual is not None
+    assert actual.layer == f"m{wrong}"
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -190,10 +190,10 @@ def test_two_cases_are_one_warning_and_the_record_holds_it():
     ids = ["net/static/onnxruntime/t1/b1", "net/static/openvino/t1/b1"]
     records = []
     for name, other in zip(ids, reversed(ids), strict=True):
-        found = OtherRuntime(case=other, between_db=1.8, better_db=32.4, layer="patch")
-        records.append(int8(name, accuracy=replace(accuracy(), other_runtime=found)))
+        other_runtime = OtherRuntime(case=other, between_db=1.8, better_db=32.4, layer="patch")
+        records.append(int8(name, accuracy=replace(accuracy(), other_runtime=other_runtime)))
     assert warnings([int8()]) == ()
-    (said,) = warnings(records)
-    assert "net/static · onnxruntime and net/static/openvino/t1/b1 are the same network" in said
-    assert "1.8 dB, where the better of them keeps 32.4 dB of fp32; the first layer that differs is patch." in said
+    (message,) = warnings(records)
+    assert "net/static · onnxruntime and net/static/openvino/t1/b1 are the same network" in message
+    assert "1.8 dB, where the better of them keeps 32.4 dB of fp32; the first layer that differs is patch." in message
     assert from_line(to_line(records[0])) == records[0]

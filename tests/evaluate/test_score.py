@@ -28,18 +28,18 @@ def test_delta_flips_and_agreement_are_paired():
     labels = [0, 1, 2, 3, 4, 5]
     base = predictions([0, 1, 2, 3, 9, 9], labels)  # 4 right
     ours = predictions([0, 1, 2, 9, 4, 9], labels)  # 4 right: one harmful, one beneficial
-    found = score.score_predictions(TOP1, ours, base, 10)
-    assert (found.value, found.delta.value) == (pytest.approx(4 / 6), 0.0)
-    assert (found.flips.harmful, found.flips.beneficial) == (1, 1)
-    assert found.agreement == pytest.approx(4 / 6)
-    assert found.low < found.value < found.high
-    assert found.delta.low < 0 < found.delta.high
+    accuracy = score.score_predictions(TOP1, ours, base, 10)
+    assert (accuracy.value, accuracy.delta.value) == (pytest.approx(4 / 6), 0.0)
+    assert (accuracy.flips.harmful, accuracy.flips.beneficial) == (1, 1)
+    assert accuracy.agreement == pytest.approx(4 / 6)
+    assert accuracy.low < accuracy.value < accuracy.high
+    assert accuracy.delta.low < 0 < accuracy.delta.high
 
 
 def test_the_baseline_itself_has_no_delta():
     """fp32 is not compared with itself."""
-    found = score.score_predictions(TOP1, predictions([1, 2], [1, 3]), None, 10)
-    assert (found.delta, found.agreement, found.flips) == (None, None, None)
+    accuracy = score.score_predictions(TOP1, predictions([1, 2], [1, 3]), None, 10)
+    assert (accuracy.delta, accuracy.agreement, accuracy.flips) == (None, None, None)
 
 
 def test_a_metric_that_is_no_mean_uses_the_paired_bootstrap():
@@ -47,9 +47,9 @@ def test_a_metric_that_is_no_mean_uses_the_paired_bootstrap():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, 300)
     base = predictions(np.where(rng.random(300) < 0.9, labels, 0), labels)
-    found = score.score_predictions(F1, predictions(np.where(rng.random(300) < 0.7, labels, 0), labels), base, 10)
-    assert found.delta.value == pytest.approx(found.value - F1.value(base["outputs"], labels))
-    assert found.delta.low < found.delta.value < found.delta.high < 0
+    accuracy = score.score_predictions(F1, predictions(np.where(rng.random(300) < 0.7, labels, 0), labels), base, 10)
+    assert accuracy.delta.value == pytest.approx(accuracy.value - F1.value(base["outputs"], labels))
+    assert accuracy.delta.low < accuracy.delta.value < accuracy.delta.high < 0
 
 
 def test_nan_outputs_are_an_error():
@@ -75,16 +75,16 @@ def noisy(n=200, classes=10, noise=0.3, seed=0):
 def test_without_labels_fp32_stands_where_labels_stand():
     """The share of equal choices, and how far it is below fp32's own, which is 100 % without any doubt."""
     own, base = noisy()
-    found, itself = (
+    actual, itself = (
         score.score_predictions(AGREEMENT, own, base, None),
         score.score_predictions(AGREEMENT, base, None, None),
     )
     same = np.mean(own["outputs"].argmax(1) == base["outputs"].argmax(1))
     assert 0.5 < same < 1
-    assert (found.value, found.agreement, found.delta.value) == (same, same, pytest.approx(same - 1))
-    assert (found.delta.low, found.delta.high) == (pytest.approx(found.low - 1), pytest.approx(found.high - 1))
-    assert found.delta.high < 0
-    assert found.flips is None
+    assert (actual.value, actual.agreement, actual.delta.value) == (same, same, pytest.approx(same - 1))
+    assert (actual.delta.low, actual.delta.high) == (pytest.approx(actual.low - 1), pytest.approx(actual.high - 1))
+    assert actual.delta.high < 0
+    assert actual.flips is None
     assert (itself.value, itself.low, itself.high, itself.delta, itself.interval) == (1.0, None, None, None, None)
 
 
@@ -92,18 +92,18 @@ def test_labels_play_no_part_in_a_metric_against_fp32_but_flips_are_counted():
     """With labels the same score, and beside it which right answers became wrong."""
     own, base = noisy()
     labels = base["outputs"].argmax(1)
-    found = score.score_predictions(AGREEMENT, {**own, "labels": labels}, {**base, "labels": labels}, 10)
-    assert found.delta == score.score_predictions(AGREEMENT, own, base, None).delta
-    assert found.flips.harmful == round((1 - found.value) * 200)
+    accuracy = score.score_predictions(AGREEMENT, {**own, "labels": labels}, {**base, "labels": labels}, 10)
+    assert accuracy.delta == score.score_predictions(AGREEMENT, own, base, None).delta
+    assert accuracy.flips.harmful == round((1 - accuracy.value) * 200)
 
 
 def test_sqnr_is_a_distance_from_what_fp32_has():
     """A finite change in dB, so that a gate can judge it: the mean of each example's, with its limits."""
     own, base = noisy()
-    found = score.score_predictions(SQNR, own, base, None)
-    assert 9 < found.low < found.value < found.high < 12  # 10 log10(1 / 0.3^2) = 10.5
-    assert found.delta.value == found.value - 100
-    assert (found.delta.high - found.delta.low) == pytest.approx(found.high - found.low)
+    accuracy = score.score_predictions(SQNR, own, base, None)
+    assert 9 < accuracy.low < accuracy.value < accuracy.high < 12  # 10 log10(1 / 0.3^2) = 10.5
+    assert accuracy.delta.value == accuracy.value - 100
+    assert (accuracy.delta.high - accuracy.delta.low) == pytest.approx(accuracy.high - accuracy.low)
 
 
 @pytest.mark.parametrize(
@@ -130,20 +130,25 @@ def test_one_logit_has_flips_and_agreement_where_labels_are_two_classes():
     """A binary model's single output chooses class 1 above 0; of a regression's it says nothing."""
     base = {"outputs": np.array([[1.0], [-1.0], [2.0], [-3.0]]), "labels": np.array([1, 0, 0, 1])}
     own = {"outputs": np.array([[-1.0], [-1.0], [-2.0], [-3.0]]), "labels": base["labels"]}
-    found = score.score_predictions(TOP1, own, base, 2)
-    assert (found.agreement, found.flips.harmful, found.flips.beneficial) == (0.5, 1, 1)
+    accuracy = score.score_predictions(TOP1, own, base, 2)
+    assert (accuracy.agreement, accuracy.flips.harmful, accuracy.flips.beneficial) == (0.5, 1, 1)
     numbers = {"labels": np.array([0.5, 1.5, 2.5, 3.0])}
-    found = score.score_predictions(registry.load("metric", "mae"), {**own, **numbers}, {**base, **numbers}, None)
-    assert (found.agreement, found.flips) == (None, None)
+    accuracy = score.score_predictions(registry.load("metric", "mae"), {**own, **numbers}, {**base, **numbers}, None)
+    assert (accuracy.agreement, accuracy.flips) == (None, None)
 
 
 def test_one_class_is_scored_on_its_own_examples():
     """`recall:3` is a share of the examples of class 3: these are its n, and its interval is that of so few."""
     labels = np.repeat(np.arange(4), 25)
     own, base = predictions(np.where(np.arange(100) % 5 == 0, 9, labels), labels), predictions(labels, labels)
-    found = score.score_predictions(registry.load("metric", "recall:3"), own, base, 10)
-    assert (found.n, found.value, found.delta.value, found.interval) == (25, 0.8, pytest.approx(-0.2), "score")
-    assert found.high - found.low > 0.25
+    accuracy = score.score_predictions(registry.load("metric", "recall:3"), own, base, 10)
+    assert (accuracy.n, accuracy.value, accuracy.delta.value, accuracy.interval) == (
+        25,
+        0.8,
+        pytest.approx(-0.2),
+        "score",
+    )
+    assert accuracy.high - accuracy.low > 0.25
     with pytest.raises(EvaluateError, match="no evaluation example is of that class"):
         score.score_predictions(registry.load("metric", "recall:7"), own, base, 10)
 
@@ -171,15 +176,15 @@ class _Best(Metric):
 def test_a_score_of_nothing_but_a_number_is_resampled_less():
     """Each resample costs a call, so 400 serve; where one cannot be scored there are no limits, yet a value."""
     labels = np.arange(50)
-    own, base = ({"outputs": one["outputs"], "labels": labels} for one in noisy(n=50))
+    own, base = ({"outputs": entry["outputs"], "labels": labels} for entry in noisy(n=50))
     metric = _Best(needs_all=False)
-    found = score.score_predictions(metric, own, base, None)
+    accuracy = score.score_predictions(metric, own, base, None)
     assert metric.calls == 2 * 401  # of both arms, for the score and for its change
-    assert found.low < found.value < found.high
-    assert found.delta.low < found.delta.value < found.delta.high
-    found = score.score_predictions(_Best(needs_all=True), own, base, None)
-    assert found.value == pytest.approx(own["outputs"].max(axis=1).mean())
-    assert (found.low, found.delta.low) == (None, None)
+    assert accuracy.low < accuracy.value < accuracy.high
+    assert accuracy.delta.low < accuracy.delta.value < accuracy.delta.high
+    accuracy = score.score_predictions(_Best(needs_all=True), own, base, None)
+    assert accuracy.value == pytest.approx(own["outputs"].max(axis=1).mean())
+    assert (accuracy.low, accuracy.delta.low) == (None, None)
 
 
 @pytest.mark.parametrize("name", ["f1", "balanced_accuracy", "sqnr", "rmse"])
@@ -193,9 +198,9 @@ def test_outputs_that_are_all_equal_have_limits_as_wide_as_what_so_few_may_hide(
         base = noisy(n=n, classes=classes)[1]
         labels = np.arange(n) % 9 % 7 if metric.percent else np.arange(n) / n
         own = {**base, "labels": labels}
-        found = score.score_predictions(metric, own, base, None)
-        assert (found.delta.value, found.delta.low) == (0.0, -found.delta.high)
-        reach.append(found.delta.high / abs(found.value))
+        accuracy = score.score_predictions(metric, own, base, None)
+        assert (accuracy.delta.value, accuracy.delta.low) == (0.0, -accuracy.delta.high)
+        reach.append(accuracy.delta.high / abs(accuracy.value))
     assert 0.02 < reach[0] < 0.15
     assert reach[1] < reach[0] / 2
 
@@ -205,10 +210,10 @@ def test_few_flips_are_not_taken_for_all_that_can_happen():
     labels = np.arange(200) % 10
     flipped = labels.copy()
     flipped[3] = 9
-    found = score.score_predictions(F1, predictions(flipped, labels), predictions(labels, labels), 10)
+    accuracy = score.score_predictions(F1, predictions(flipped, labels), predictions(labels, labels), 10)
     top1 = score.score_predictions(TOP1, predictions(flipped, labels), predictions(labels, labels), 10)
-    assert found.delta.low < -3.5 / 200
-    assert found.delta.low == pytest.approx(top1.delta.low, rel=0.25)  # equal classes: both count much the same
+    assert accuracy.delta.low < -3.5 / 200
+    assert accuracy.delta.low == pytest.approx(top1.delta.low, rel=0.25)  # equal classes: both count much the same
 
 
 @pytest.mark.parametrize(("name", "flipped", "paired"), [("recall", 0, False), ("recall", 1, True), ("top1", 0, True)])

@@ -37,8 +37,8 @@ BYTES = np.linspace(0, 255, 2 * 3 * 8 * 8).astype(np.uint8)
 )
 def test_images_are_told_by_their_shape(raw: np.ndarray, axis: int, size: tuple[int, int, int] | None) -> None:
     """One or three channels, first or last, or none; rows of features and values that are all equal are no images."""
-    found = thumbnails.find_pictures(raw, axis)
-    assert (found.pixels(0).shape if found else None) == size
+    pictures = thumbnails.find_pictures(raw, axis)
+    assert (pictures.pixels(0).shape if pictures else None) == size
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_brightness_is_kept_where_it_is_known(values: np.ndarray, shown: list[in
     raw = np.zeros((1, 4, 4), dtype=values.dtype)
     raw[:] = values[1]
     raw[0, 0, :3] = values
-    found = thumbnails.find_pictures(raw)
-    assert found is not None
-    assert found.pixels(0)[0, :3, 0].tolist() == shown
+    pictures = thumbnails.find_pictures(raw)
+    assert pictures is not None
+    assert pictures.pixels(0)[0, :3, 0].tolist() == shown
 
 
 def test_thumbnails_are_small_and_exact_where_they_can_be() -> None:
@@ -77,8 +77,8 @@ def test_each_flipped_example_is_kept_once_under_its_position(tmp_path: Path) ->
     """The images in the folder are those of the flipped examples, at most ``MOST`` of each kind of a variant alone."""
     folder, pairs = flipped_run(tmp_path / "run", 60)
     images = np.random.default_rng(1).integers(0, 256, (200, 1, 12, 12), dtype=np.uint8)
-    kept = thumbnails.keep_here(pairs, Raw((images,)), folder, progress=quiet)
-    assert kept == 2 * thumbnails.MOST
+    keep_here = thumbnails.keep_here(pairs, Raw((images,)), folder, progress=quiet)
+    assert keep_here == 2 * thumbnails.MOST
     names = sorted(int(path.stem) for path in (folder / "flips").iterdir())
     assert names == [*range(12), *range(30, 42)]
     assert (np.asarray(Image.open(folder / "flips" / "000031.png")) == images[31, 0]).all()
@@ -129,8 +129,8 @@ def test_a_gallery_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_hostile_names_of_examples_stay_text(tmp_path: Path) -> None:
     """An id may hold anything: in the page it opens no element and leaves no attribute, in Markdown no cell."""
     folder = run_folder(tmp_path / "run", [], info((FP32, CASE)))
-    named = {"ids": np.array([f"{HOSTILE}{i}".replace("\x00", "") for i in range(200)])}
-    base, own = (predictions([answer] * 200, [1] * 200) | named for answer in (1, 2))
+    names = {"ids": np.array([f"{HOSTILE}{i}".replace("\x00", "") for i in range(200)])}
+    base, own = (predictions([answer] * 200, [1] * 200) | names for answer in (1, 2))
     counts = accuracy(harmful=200, n=200, right=200)
     records = [write_with_predictions(folder, fp32(), base), write_with_predictions(folder, int8(accuracy=counts), own)]
     jsonl.write(folder / "records.jsonl", records)

@@ -23,8 +23,8 @@ def entry(header: str, content: bytes = b"") -> bytes:
 def archive(folder: Path, content: bytes, *, compress: bool = False) -> Path:
     """An .npz whose one array ``a`` is these bytes."""
     file = folder / "held.npz"
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED) as held:
-        held.writestr("a.npy", content)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED) as stream:
+        stream.writestr("a.npy", content)
     return file
 
 
@@ -33,9 +33,9 @@ def test_what_numpy_wrote_is_read(tmp_path: Path) -> None:
     arrays = {"a": np.arange(6).reshape(2, 3), "b": np.asfortranarray(np.eye(3)), "c": np.array(["é", ""]),
               "none": np.empty((0, 4)), "scalar": np.float32(2)}  # fmt: skip
     np.savez_compressed(tmp_path / "held.npz", **arrays)
-    found = npz_file.read(tmp_path / "held.npz")
-    assert npz_file.names(tmp_path / "held.npz") == tuple(arrays) == tuple(found)
-    assert all(np.array_equal(found[name], array) for name, array in arrays.items())
+    content = npz_file.read(tmp_path / "held.npz")
+    assert npz_file.names(tmp_path / "held.npz") == tuple(arrays) == tuple(content)
+    assert all(np.array_equal(content[name], array) for name, array in arrays.items())
     assert list(npz_file.read(tmp_path / "held.npz", ["b"])) == ["b"]
     with pytest.raises(BadNpz, match="no array 'd' in it"):
         npz_file.read(tmp_path / "held.npz", ["a", "d"])

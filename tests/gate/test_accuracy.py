@@ -95,22 +95,22 @@ def test_a_class_is_said_to_have_changed_only_where_it_has(lost: float, least: f
     named, and only as lost, in at least 80 % (10 classes of 200 examples, 3 % flips besides)."""
     rng = np.random.default_rng(7)
     labels = np.repeat(np.arange(10), 200)
-    named = []
+    names = []
     for _ in range(200):
         was = rng.random(2000) < 0.9
         now = was ^ (rng.random(2000) < np.where(was, 0.0167, 0.15))
         now &= ~((labels == 3) & (rng.random(2000) < lost))
         shares = flips.by_class(answered(now, labels), answered(was, labels))
-        wanted = [change for change in shares if change.changed == "lost" and change.label == 3] if lost else shares
-        named.append(any(change.changed for change in wanted))
-    assert least <= np.mean(named) <= most
+        expected = [change for change in shares if change.changed == "lost" and change.label == 3] if lost else shares
+        names.append(any(change.changed for change in expected))
+    assert least <= np.mean(names) <= most
 
 
 def test_ten_models_on_the_margin_share_one_error() -> None:
     """Of ten models that are worse by exactly the margin, Holm fails none in at least 94 % of the gates; alone some
     model would fail in a third of them."""
-    drawn = models(MARGIN, count=5000)
-    distinct, which = np.unique(drawn, axis=0, return_inverse=True)
+    sample = models(MARGIN, count=5000)
+    distinct, which = np.unique(sample, axis=0, return_inverse=True)
     each = [noninferiority.assess_counts(gained, lost, N, MARGIN).p_worse for gained, lost in distinct.tolist()]
     p_values = np.array(each)[which].reshape(500, 10)
     alone = np.mean((p_values <= 0.05).any(axis=1))

@@ -38,9 +38,9 @@ gate:
 def outputs(wrong: int, seed: int) -> np.ndarray:
     """Scores of three classes; so many of the examples are wrong."""
     places = np.random.default_rng(seed).permutation(N)[:wrong]
-    chosen = LABELS.copy()
-    chosen[places] = (chosen[places] + 1) % 3
-    return np.eye(3, dtype=np.float32)[chosen]
+    changed = LABELS.copy()
+    changed[places] = (changed[places] + 1) % 3
+    return np.eye(3, dtype=np.float32)[changed]
 
 
 def run(folder: Path, wrong: int, *, metric: str = "top1", seed: int = 1, order: Any = slice(None)) -> Path:
@@ -48,17 +48,19 @@ def run(folder: Path, wrong: int, *, metric: str = "top1", seed: int = 1, order:
     from qbench import registry
 
     judge = registry.load("metric", metric)
-    given = outputs(wrong, seed)[order]
-    value = float(judge.value(given, LABELS[order]))
-    told = MetricInfo(name=metric, percent=judge.percent, higher_is_better=judge.higher_is_better)
-    described = info((FP32, CASE), metric=told, suite=SuiteInfo(name="demo", text=SUITE.replace("METRIC", metric)))
+    arguments = outputs(wrong, seed)[order]
+    value = float(judge.value(arguments, LABELS[order]))
+    own_metric = MetricInfo(name=metric, percent=judge.percent, higher_is_better=judge.higher_is_better)
+    described = info(
+        (FP32, CASE), metric=own_metric, suite=SuiteInfo(name="demo", text=SUITE.replace("METRIC", metric))
+    )
     plain = Accuracy(metric=metric, value=value, low=None, high=None, n=N)
-    judged = replace(plain, delta=Interval(value=0.0, low=-0.001, high=0.001))
-    records = [replace(fp32(), accuracy=plain), replace(int8(accuracy=judged), predictions="predictions/int8.npz")]
+    changed = replace(plain, delta=Interval(value=0.0, low=-0.001, high=0.001))
+    records = [replace(fp32(), accuracy=plain), replace(int8(accuracy=changed), predictions="predictions/int8.npz")]
     path = run_folder(folder, [replace(records[0], predictions="predictions/fp32.npz"), records[1]], described)
     (path / "predictions").mkdir()
     arrays = {
-        "outputs": given,
+        "outputs": arguments,
         "labels": LABELS[order],
         "ids": np.arange(N).astype(str),
         "contents": overlap.digest_examples(Examples(inputs=(IMAGES[order],), labels=None)),
@@ -95,9 +97,9 @@ def test_the_file_is_small_and_the_same_for_the_same_run(tmp_path: Path) -> None
     two = examples_file(write_baseline(run(tmp_path / "b", 20), tmp_path / "y"))
     assert file.read_bytes() == two.read_bytes()
     assert file.stat().st_size < 8600
-    kept = baseline_examples.read(file)
-    assert list(kept) == [CASE]
-    assert kept[CASE].values.sum() == N - 20
+    content = baseline_examples.read(file)
+    assert list(content) == [CASE]
+    assert content[CASE].values.sum() == N - 20
 
 
 def test_a_baseline_without_predictions_keeps_no_examples_and_none_of_a_former_one(tmp_path: Path) -> None:
@@ -171,10 +173,10 @@ def test_examples_of_another_run_than_the_records_are_refused(tmp_path: Path) ->
 def test_a_metric_in_its_own_unit_is_tested_by_its_values(tmp_path: Path) -> None:
     """An error of each example (lower is better) is kept as a number; equal errors of another artifact leave the room
     that so many examples may hide."""
-    kept = np.abs(np.random.default_rng(3).normal(1.0, 0.1, N))
+    values = np.abs(np.random.default_rng(3).normal(1.0, 0.1, N))
     verdicts = []
     for shift, sha in ((0.0, "0"), (0.0, "1"), (0.5, "1")):
-        verdicts.append(_own(kept, kept + shift, sha))
+        verdicts.append(_own(values, values + shift, sha))
     assert [verdict.outcome for verdict in verdicts] == ["PASS", "PASS", "FAIL"]
     assert verdicts[0].text.startswith("1, identical") or "identical" in verdicts[0].text
     assert verdicts[1].low is not None
@@ -189,7 +191,7 @@ def _own(old: np.ndarray, new: np.ndarray, sha: str) -> Verdict:
 
     keys = np.arange(N, dtype=np.uint64)
     policy = suite.parse(SUITE.replace("METRIC", "mae").replace("1.0", "0.1"), file="s.yaml")
-    told = info(metric=MetricInfo(name="mae", percent=False, higher_is_better=False))
+    own_info = info(metric=MetricInfo(name="mae", percent=False, higher_is_better=False))
 
     def record(values: np.ndarray, name: str) -> Record:
         value = float(values.mean())
@@ -198,11 +200,11 @@ def _own(old: np.ndarray, new: np.ndarray, sha: str) -> Verdict:
         return replace(record, artifact=replace(record.artifact, sha256=name * 64))
 
     baseline = Baseline(
-        info=told, records=(record(old, "0"),), examples={CASE: ExampleScores(values=old, contents=keys)}
+        info=own_info, records=(record(old, "0"),), examples={CASE: ExampleScores(values=old, contents=keys)}
     )
     verdicts = gate.gate(
         [fp32(), record(new, sha)],
-        told,
+        own_info,
         policy.gate,
         place=policy.place,
         baseline=baseline,

@@ -93,9 +93,9 @@ def test_rates_are_told_with_their_limits():
     ((condition, change, gates, wrong, means, open_),) = error_rates.rows([rate])
     assert (condition, change, gates, means) == ("quiet", "none (A/A)", "10", "false alarm")
     assert wrong == open_ == "0.00 [0.00, 30.85]"
-    told = json.loads(error_rates.as_json([rate]))[0]
-    assert told["PASS"]["count"] == 10
-    assert told["FAIL"]["high"] == pytest.approx(0.3085, abs=1e-4)
+    load = json.loads(error_rates.as_json([rate]))[0]
+    assert load["PASS"]["count"] == 10
+    assert load["FAIL"]["high"] == pytest.approx(0.3085, abs=1e-4)
 
 
 KILLED_IN_A_GATE = """

@@ -79,16 +79,16 @@ class Situation:
 
     def gated(self) -> gate.Gated:
         """The verdicts."""
-        chosen = policy(self.rules)
-        kept = {record.case.id: scores for record in self.baseline or () if (scores := answers(record)) is not None}
+        rules = policy(self.rules)
+        stored = {record.case.id: scores for record in self.baseline or () if (scores := answers(record)) is not None}
         baseline = None
         if self.baseline is not None:
-            baseline = Baseline(info=self.held, records=tuple(self.baseline), examples=kept if self.keeps else {})
+            baseline = Baseline(info=self.held, records=tuple(self.baseline), examples=stored if self.keeps else {})
         verdicts = gate.gate(
             self.records,
             self.run,
-            chosen.gate,
-            place=chosen.place,
+            rules.gate,
+            place=rules.place,
             baseline=baseline,
             examples=lambda record: answers(record, self.first),
             reruns=self.reruns,
@@ -293,10 +293,10 @@ def test_what_was_run_again_goes_before_what_is_stored() -> None:
 def test_a_live_verdict_keeps_its_raw_observations() -> None:
     """The JSON holds every process pair, so that another tool can check the interval."""
     data = json.loads(gate_text.as_json(SITUATIONS["fail_live"].gated()))
-    told = data["reruns"][CASE]
-    assert len(told["pairs"]) == 6
-    assert set(told["pairs"][0]) == {"ratio", "control", "drift"}
-    assert told["look"]["number"] == 1
+    message = data["reruns"][CASE]
+    assert len(message["pairs"]) == 6
+    assert set(message["pairs"][0]) == {"ratio", "control", "drift"}
+    assert message["look"]["number"] == 1
 
 
 def test_the_rules_that_share_the_error_are_counted() -> None:
@@ -340,8 +340,8 @@ def test_a_smallest_score_says_nothing_about_a_loss_unless_it_is_written() -> No
     left out, until `max_regression` is written."""
     least = policy("gate:\n  accuracy: {metric: sqnr, at_least: 30}\n").gate.accuracy
     assert least.allowed_regression is None
-    written = policy("gate:\n  accuracy: {metric: sqnr, at_least: 30, max_regression: 2}\n").gate.accuracy
-    assert written.allowed_regression == 2
+    change = policy("gate:\n  accuracy: {metric: sqnr, at_least: 30, max_regression: 2}\n").gate.accuracy
+    assert change.allowed_regression == 2
     assert policy("gate:\n  accuracy: {margin: 0.5}\n").gate.accuracy.allowed_regression == 0.5
 
 
@@ -478,14 +478,14 @@ def test_a_baseline_of_another_suite_is_refused(tmp_path: Path) -> None:
 
 def test_per_example_values_decide_a_metric_that_flips_do_not_describe() -> None:
     """Where the change is no count of flips, the stored examples are asked for, with their fp32's."""
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
 
     def pairs(record: Record, baseline: Record) -> None:
-        asked.append((record.case.id, baseline.case.id))
+        requests.append((record.case.id, baseline.case.id))
 
-    chosen = policy(ABSOLUTE)
+    rules = policy(ABSOLUTE)
     odd = replace(accuracy(), value=0.9712345, flips=None)
-    verdicts = gate.gate([fp32(), int8(accuracy=odd)], info(), chosen.gate, place=chosen.place, pairs=pairs)
-    assert asked == [(CASE, FP32)]
+    verdicts = gate.gate([fp32(), int8(accuracy=odd)], info(), rules.gate, place=rules.place, pairs=pairs)
+    assert requests == [(CASE, FP32)]
     assert verdicts[-1].level == 0.95
     assert asdict(QUIET)["value"] == 1.001

@@ -136,8 +136,8 @@ def test_native_code_beside_a_baseline_runs_only_where_that_is_said(tmp_path: Pa
     assert isinstance(refused, NotRun)
     assert "it is native code: --trust-baseline-artifacts runs it" in refused.reason
     assert not measuring.calls
-    ran = Rerunner(progress=Silent(), measure=measuring, trust_beside=True)(stored([new]), SUITE, baseline)[CASE]
-    assert isinstance(ran, Rerun)
+    executed = Rerunner(progress=Silent(), measure=measuring, trust_beside=True)(stored([new]), SUITE, baseline)[CASE]
+    assert isinstance(executed, Rerun)
 
 
 def test_a_record_leads_to_no_folder_outside_the_cache(tmp_path: Path) -> None:
@@ -288,10 +288,10 @@ def test_only_int8_cases_that_both_have_are_run() -> None:
 def test_an_artifact_from_another_kind_of_machine_is_not_run(run: RunInfo, base: RunInfo, said: str) -> None:
     """Architecture, instruction sets and system must be those that it was built for."""
     record = built(int8(), "same")
-    told = Told()
-    reruns = Rerunner(progress=told, measure=Measuring())(stored([record], run), SUITE, held([record], base))
+    events = Told()
+    reruns = Rerunner(progress=events, measure=Measuring())(stored([record], run), SUITE, held([record], base))
     assert reruns == {CASE: NotRun(reason=said)}
-    assert any(said in line for line in told.lines)
+    assert any(said in line for line in events.lines)
 
 
 def test_another_cpu_of_the_same_kind_runs_both() -> None:
@@ -335,8 +335,8 @@ def test_data_that_cannot_be_read_leaves_the_stored_figures(monkeypatch: pytest.
 
 def test_progress_tells_the_process_pair_and_the_case() -> None:
     """A user sees how far a gate of half a minute is."""
-    told = Told()
+    events = Told()
     record = built(int8(), "same")
-    Rerunner(progress=told, measure=Measuring())(stored([record]), SUITE, held([record]))
-    assert told.lines[0] == f"{CASE}: process pair 1"
-    assert told.lines[-1] == CASE
+    Rerunner(progress=events, measure=Measuring())(stored([record]), SUITE, held([record]))
+    assert events.lines[0] == f"{CASE}: process pair 1"
+    assert events.lines[-1] == CASE

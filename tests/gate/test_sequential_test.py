@@ -172,13 +172,13 @@ def drawn(change: float, spread: float, gates: int, seed: int = 1) -> tuple[Any,
 
 def simulated(change: float, spread: float, gates: int = GATES) -> Rates:
     """The gate of all analyses for many gates at once: ``analyze`` in arrays."""
-    outcome, taken = ends(*drawn(change, spread, gates))
-    return Rates(failed=float(np.mean(outcome == 1)), passed=float(np.mean(outcome == -1)), pairs=float(taken.mean()))
+    outcome, used = ends(*drawn(change, spread, gates))
+    return Rates(failed=float(np.mean(outcome == 1)), passed=float(np.mean(outcome == -1)), pairs=float(used.mean()))
 
 
 def ends(ratios: Any, controls: Any) -> tuple[Any, Any]:
     """Per gate: 1 FAIL, -1 PASS, 0 INCONCLUSIVE; and the process pairs that it took."""
-    outcome, taken = np.zeros(len(ratios), dtype=int), np.full(len(ratios), ANALYSES[-1])
+    outcome, used = np.zeros(len(ratios), dtype=int), np.full(len(ratios), ANALYSES[-1])
     for count in ANALYSES:
         low, high = limits((ratios - controls / 2)[:, :count], LEVEL)
         control_low, control_high = limits(controls[:, :count], CONTROL_LEVEL)
@@ -186,8 +186,8 @@ def ends(ratios: Any, controls: Any) -> tuple[Any, Any]:
         edge = math.log1p(TOLERANCE)
         now = np.where(trusted, (low > edge).astype(int) - (high < edge), 0)
         first = (outcome == 0) & (now != 0)
-        outcome[first], taken[first] = now[first], count
-    return outcome, taken
+        outcome[first], used[first] = now[first], count
+    return outcome, used
 
 
 def limits(values: Any, level: float) -> tuple[Any, Any]:
@@ -211,11 +211,11 @@ def one_by_one(ratios: Any, controls: Any) -> InterimAnalysis:
 def test_the_simulation_is_the_gate(change: float, spread: float) -> None:
     """What is simulated in arrays is what ``analyze`` does, gate by gate."""
     ratios, controls = drawn(change, spread, 40, seed=2)
-    outcome, taken = ends(ratios, controls)
+    outcome, used = ends(ratios, controls)
     words = {1: "FAIL", -1: "PASS", 0: "INCONCLUSIVE"}
     for number in range(len(ratios)):
         analysis = one_by_one(ratios[number], controls[number])
-        assert (analysis.outcome, analysis.pairs) == (words[int(outcome[number])], int(taken[number]))
+        assert (analysis.outcome, analysis.pairs) == (words[int(outcome[number])], int(used[number]))
 
 
 def test_a_gate_on_two_equal_artifacts_passes() -> None:

@@ -37,8 +37,8 @@ def run_of(folder: Path, file: str, text: str, *overrides: str) -> StoredRun:
 
 def opened(run: StoredRun, given: Path | None = None) -> suite.Suite | NotRun:
     """What may be opened for a run."""
-    told = run.info.suite
-    return suite_to_open(run, suite.parse(told.text, file="<run>", overrides=told.overrides), given)
+    message = run.info.suite
+    return suite_to_open(run, suite.parse(message.text, file="<run>", overrides=message.overrides), given)
 
 
 def test_the_suite_on_disk_opens_the_data_where_it_says_the_same(project: Path) -> None:

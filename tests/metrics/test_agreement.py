@@ -74,9 +74,9 @@ def test_kl_equals_scipys_of_the_softmax() -> None:
 def test_kl_takes_probabilities_as_they_are() -> None:
     """The softmax of probabilities would make any two of them look alike; a probability of 0 stays finite."""
     fp32, int8 = np.array([[0.9, 0.1], [1.0, 0.0]]), np.array([[0.5, 0.5], [0.0, 1.0]])
-    found = KL.per_example(int8, fp32)
-    assert found[0] == pytest.approx(0.9 * np.log(0.9 / 0.5) + 0.1 * np.log(0.1 / 0.5))
-    assert 10 < found[1] < 20  # ln 2^24 = 16.6
+    per_example = KL.per_example(int8, fp32)
+    assert per_example[0] == pytest.approx(0.9 * np.log(0.9 / 0.5) + 0.1 * np.log(0.1 / 0.5))
+    assert 10 < per_example[1] < 20  # ln 2^24 = 16.6
 
 
 @given(fp32=tables, int8=tables)

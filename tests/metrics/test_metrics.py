@@ -53,8 +53,8 @@ class TestContract:
         what the metric calls perfect."""
         metric = metric_of(name)
         outputs, reference = fitting(metric)
-        held = None if metric.against == "fp32" else reference
-        assert metric.problem(outputs, held, CLASSES if metric.percent else None) is None
+        content = None if metric.against == "fp32" else reference
+        assert metric.problem(outputs, content, CLASSES if metric.percent else None) is None
         if metric.against == "fp32":
             assert metric.value(outputs, reference) == metric.perfect
         else:
@@ -217,12 +217,12 @@ def test_scores_of_one_class_equal_scikit_learns(labels: np.ndarray, seed: int, 
     options = {"labels": [one], "average": "macro", "zero_division": 0.0}
     for name, expected in (("f1", f1_score), ("precision", precision_score), ("recall", recall_score)):
         metric = metric_of(f"{name}:{one}")
-        found = metric.value(outputs, labels)
-        assert found == pytest.approx(expected(labels, outputs.argmax(axis=1), **options))
+        value = metric.value(outputs, labels)
+        assert value == pytest.approx(expected(labels, outputs.argmax(axis=1), **options))
         each = metric.per_example(outputs, labels)
         assert (each is None) == (name != "recall")
         if each is not None:
-            assert (len(each), each.mean()) == ((labels == one).sum(), pytest.approx(found))
+            assert (len(each), each.mean()) == ((labels == one).sum(), pytest.approx(value))
 
 
 def test_a_class_that_the_model_lacks_is_a_problem() -> None:

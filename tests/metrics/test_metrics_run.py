@@ -41,8 +41,8 @@ def go(folder, gate="", **options):
     notes = []
     progress = Silent()
     progress.note = notes.append
-    given = {"out": folder / "reports", "only": None, "resume": None, "jobs": None, "progress": progress} | options
-    return run.run(suite.read(folder / "s.yaml"), **given), notes
+    arguments = {"out": folder / "reports", "only": None, "resume": None, "jobs": None, "progress": progress} | options
+    return run.run(suite.read(folder / "s.yaml"), **arguments), notes
 
 
 def test_a_model_without_labels_is_judged_by_its_agreement_with_fp32(tmp_path):
@@ -51,16 +51,19 @@ def test_a_model_without_labels_is_judged_by_its_agreement_with_fp32(tmp_path):
     result, notes = go(tmp_path)
     assert result.exit_code == 0
     assert [note for note in notes if "no labels" in note and "top1_agreement" in note]
-    found = {one.case.mode: one.accuracy for one in result.records}
-    assert (found["fp32"].value, found["fp32"].delta, found["fp32"].flips) == (1.0, None, None)
-    assert (found["static"].metric, found["static"].n) == ("top1_agreement", 40)
-    chosen = [np.load(file)["outputs"].argmax(axis=1) for file in sorted(result.folder.glob("predictions/*.npz"))]
-    assert (found["static"].value, found["static"].delta.value) == (
-        np.mean(chosen[0] == chosen[1]),
-        pytest.approx(np.mean(chosen[0] == chosen[1]) - 1),
+    actual = {record.case.mode: record.accuracy for record in result.records}
+    assert (actual["fp32"].value, actual["fp32"].delta, actual["fp32"].flips) == (1.0, None, None)
+    assert (actual["static"].metric, actual["static"].n) == ("top1_agreement", 40)
+    classes = [np.load(file)["outputs"].argmax(axis=1) for file in sorted(result.folder.glob("predictions/*.npz"))]
+    assert (actual["static"].value, actual["static"].delta.value) == (
+        np.mean(classes[0] == classes[1]),
+        pytest.approx(np.mean(classes[0] == classes[1]) - 1),
     )
-    verdicts = [one for one in gate_run(result.folder).verdicts if one.rule == "top1_agreement"]
-    assert [one.outcome for one in verdicts] in (["INCONCLUSIVE"], ["FAIL"])  # of 40 examples no margin of 1 point
+    verdicts = [record for record in gate_run(result.folder).verdicts if record.rule == "top1_agreement"]
+    assert [record.outcome for record in verdicts] in (
+        ["INCONCLUSIVE"],
+        ["FAIL"],
+    )  # of 40 examples no margin of 1 point
     again, notes = go(tmp_path, resume=result.folder)
     assert [note for note in notes if "done already" in note]
     assert stored_run.read_run(again.folder).info.metric.name == "top1_agreement"
@@ -72,12 +75,12 @@ def test_a_score_of_the_users_own_judges_a_run_and_must_stay_what_it_was(tmp_pat
     keys = "{python: 'my.py:far', against: fp32, higher_is_better: false, unit: V}"
     result, _ = go(tmp_path, gate=f"gate: {{accuracy: {{metric: {keys}, margin: 100}}}}")
     assert result.exit_code == 0
-    found = {one.case.mode: one for one in result.records}
-    assert found["static"].accuracy.metric == "my.py:far"
+    actual = {record.case.mode: record for record in result.records}
+    assert actual["static"].accuracy.metric == "my.py:far"
     read = stored_run.read_run(result.folder)
-    new, old = read.pairs(found["static"], found["fp32"])
-    assert (len(new), new.mean(), old.max()) == (40, pytest.approx(found["static"].accuracy.value), 0.0)
-    (verdict,) = [one for one in gate_run(result.folder).verdicts if one.rule == "my.py:far"]
+    new, old = read.pairs(actual["static"], actual["fp32"])
+    assert (len(new), new.mean(), old.max()) == (40, pytest.approx(actual["static"].accuracy.value), 0.0)
+    (verdict,) = [record for record in gate_run(result.folder).verdicts if record.rule == "my.py:far"]
     assert (verdict.outcome, verdict.value) == ("PASS", pytest.approx(-new.mean()))
     assert json.loads((result.folder / "run.json").read_text())["metric"]["higher_is_better"] is False
     (tmp_path / "my.py").write_text("def far(outputs, fp32):\n    return abs(outputs - fp32).min(axis=1)\n")

@@ -26,8 +26,8 @@ def problem(text):
     """The one problem of a suite with these keys, without file, line and column."""
     with pytest.raises(SuiteError) as caught:
         gate(text)
-    (found,) = caught.value.problems
-    return f"{found.where}: {found.what}"
+    (actual,) = caught.value.problems
+    return f"{actual.where}: {actual.what}"
 
 
 def choose(suite, *, labelled=True):
@@ -51,8 +51,8 @@ def test_a_metric_that_the_suite_names_stays():
 @pytest.mark.parametrize("name", [*registry.names("metric"), "top3", "recall:0", "f1:12", "precision:7"])
 def test_every_metric_can_be_named_and_loads(name):
     """Each registered one, and any k and class."""
-    found = gate(f"{{metric: '{name}', margin: 0.5}}").metric
-    assert (found, registry.load("metric", found).name) == (name, name)
+    score = gate(f"{{metric: '{name}', margin: 0.5}}").metric
+    assert (score, registry.load("metric", score).name) == (name, name)
 
 
 @pytest.mark.parametrize("name", DEFAULTS)

@@ -73,10 +73,10 @@ def outputs(wrong=4):
 
 def test_a_function_of_numbers_for_each_example_is_paired(metric):
     """An array of one number for each example gives pairs, as qbench's own metrics do."""
-    found = metric("right", percent="true")
-    assert (found.name, found.percent, found.higher_is_better) == ("my.py:right", True, True)
-    assert found.per_example(outputs(), LABELS).tolist() == [1.0, 0.0, 0.0, 0.0] + [1.0] * 36
-    ours = score.score_predictions(found, {"outputs": outputs(), "labels": LABELS}, {"outputs": outputs(0)}, 8)
+    actual = metric("right", percent="true")
+    assert (actual.name, actual.percent, actual.higher_is_better) == ("my.py:right", True, True)
+    assert actual.per_example(outputs(), LABELS).tolist() == [1.0, 0.0, 0.0, 0.0] + [1.0] * 36
+    ours = score.score_predictions(actual, {"outputs": outputs(), "labels": LABELS}, {"outputs": outputs(0)}, 8)
     top1 = registry.load("metric", "top1")
     theirs = score.score_predictions(top1, {"outputs": outputs(), "labels": LABELS}, {"outputs": outputs(0)}, 8)
     assert (ours.value, ours.delta, ours.interval) == (theirs.value, theirs.delta, "score")
@@ -84,21 +84,21 @@ def test_a_function_of_numbers_for_each_example_is_paired(metric):
 
 def test_a_function_of_one_number_is_bootstrapped(metric):
     """One number for all examples has no pairs, so both arms are resampled together, and the record says so."""
-    found = metric("share")
-    assert found.per_example(outputs(), LABELS) is None
-    scored = score.score_predictions(found, {"outputs": outputs(12), "labels": LABELS}, {"outputs": outputs(0)}, 8)
+    actual = metric("share")
+    assert actual.per_example(outputs(), LABELS) is None
+    scored = score.score_predictions(actual, {"outputs": outputs(12), "labels": LABELS}, {"outputs": outputs(0)}, 8)
     assert (scored.value, scored.interval) == (30 / 40, "paired bootstrap")  # examples 0 and 8 are of class 0
     assert -0.45 < scored.delta.low < scored.delta.value == -10 / 40 < scored.delta.high < -0.1
 
 
 def test_against_fp32_it_is_given_fp32s_outputs(metric):
     """Beside the outputs it gets those of fp32, needs no labels, and its unit and direction are what the suite says."""
-    found = metric("farthest", against="fp32", higher_is_better="false", unit="V")
-    assert (found.against, found.higher_is_better, found.unit, found.percent) == ("fp32", False, "V", False)
-    assert found.problem(outputs(), None, None) is None
-    scored = score.score_predictions(found, {"outputs": outputs()}, {"outputs": outputs(0)}, None)
+    actual = metric("farthest", against="fp32", higher_is_better="false", unit="V")
+    assert (actual.against, actual.higher_is_better, actual.unit, actual.percent) == ("fp32", False, "V", False)
+    assert actual.problem(outputs(), None, None) is None
+    scored = score.score_predictions(actual, {"outputs": outputs()}, {"outputs": outputs(0)}, None)
     assert (scored.value, scored.delta.value) == (3 / 40, 3 / 40)
-    assert score.score_predictions(found, {"outputs": outputs()}, None, None).value == 0.0
+    assert score.score_predictions(actual, {"outputs": outputs()}, None, None).value == 0.0
 
 
 def test_missing_labels_are_told_with_the_way_out(metric):
@@ -110,9 +110,9 @@ def test_missing_labels_are_told_with_the_way_out(metric):
 
 def test_a_function_that_writes_into_its_arguments_spoils_nothing(metric):
     """It works on copies: the next variant is scored on the labels as they are."""
-    given, labels = outputs(), LABELS.copy()
-    assert metric("spoils").value(given, labels) == 1.0
-    assert (given == outputs()).all()
+    arguments, labels = outputs(), LABELS.copy()
+    assert metric("spoils").value(arguments, labels) == 1.0
+    assert (arguments == outputs()).all()
     assert (labels == LABELS).all()
 
 
@@ -141,10 +141,10 @@ def test_values_are_kept_so_that_a_reader_runs_no_code_of_the_users(tmp_path, me
     for (name, file), wrong in zip(files.items(), (0, 4), strict=True):
         np.savez(file, outputs=outputs(wrong), labels=LABELS, ids=np.arange(40).astype(str))
         base = None if name == "fp32" else files["fp32"]
-        found = score.score_here(
+        accuracy = score.score_here(
             spec(tmp_path, "right", percent="true"), file, base, 8, progress=lambda text, share: None
         )
-        assert found.metric == "my.py:right"
+        assert accuracy.metric == "my.py:right"
     (tmp_path / "my.py").unlink()
     info = stored_run.RunInfo(suite=stored_run.SuiteInfo(name="s"), metric=stored_run.MetricInfo(name="my.py:right"))
     records = [record(name) for name in files]
@@ -179,6 +179,6 @@ def test_paths_start_at_the_suites_folder(tmp_path):
     (tmp_path / "metrics" / "my.py").write_text("def f(outputs, labels):\n    return 1.0\n", encoding="utf-8")
     suite = parse(text, file=str(tmp_path / "s.yaml"))
     assert suite.gate.accuracy.metric == "my.py:f"
-    chosen = suite.gate.accuracy.choose_metric(base=suite.base, labelled=True)
-    assert (chosen.name, chosen.function.file) == ("my.py:f", tmp_path / "metrics" / "my.py")
-    assert chosen.load().value(outputs(), LABELS) == 1.0
+    chosen_metric = suite.gate.accuracy.choose_metric(base=suite.base, labelled=True)
+    assert (chosen_metric.name, chosen_metric.function.file) == ("my.py:f", tmp_path / "metrics" / "my.py")
+    assert chosen_metric.load().value(outputs(), LABELS) == 1.0

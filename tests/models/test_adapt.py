@@ -47,10 +47,10 @@ class Stateful(nn.Module):
         """``logits`` depend on everything that is given."""
         hidden = x + state[0] - state[1]
         logits = self.fc(hidden) * scale * (2 if rate == 16000 else 1)
-        made = {"dict": lambda: {"hidden": hidden, "logits": logits}, "dataclass": lambda: Outputs(hidden, logits),
+        result = {"dict": lambda: {"hidden": hidden, "logits": logits}, "dataclass": lambda: Outputs(hidden, logits),
                 "named": lambda: Named(hidden, logits), "list": lambda: [hidden, logits],
                 "turned": lambda: logits.T}  # fmt: skip
-        return made[self.form]()
+        return result[self.form]()
 
 
 def reference(**changes: Any) -> ModelReference:
@@ -76,9 +76,9 @@ def test_a_module_is_called_with_examples_first(form: str) -> None:
     adapt.adapt_module(module, reference(inputs=scale, **output))
     assert isinstance(module, Stateful)
     assert list(module.state_dict()) == names
-    for one in (module, copy.deepcopy(module)):
-        network = Network(kind="torch", module=one)
-        assert [found.name for found in dry_run.inputs_of(network) or ()] == ["x", "state"]
+    for entry in (module, copy.deepcopy(module)):
+        network = Network(kind="torch", module=entry)
+        assert [actual.name for actual in dry_run.inputs_of(network) or ()] == ["x", "state"]
         np.testing.assert_allclose(dry_run.try_outputs(network, (X, STATE)), expected(module, 0.5), rtol=1e-6)
 
 
@@ -87,8 +87,8 @@ def test_an_adapted_module_is_traced_and_exported() -> None:
     module = Stateful().eval()
     adapt.adapt_module(module, reference())
     inputs = (torch.from_numpy(X), torch.from_numpy(STATE))
-    for one in (torch.export.export(module, inputs).module(), torch.fx.symbolic_trace(module)):
-        np.testing.assert_allclose(one(*inputs).detach().numpy(), expected(module), rtol=1e-6)
+    for entry in (torch.export.export(module, inputs).module(), torch.fx.symbolic_trace(module)):
+        np.testing.assert_allclose(entry(*inputs).detach().numpy(), expected(module), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ def graph_file(folder: Path, kind: int = TensorProto.FLOAT) -> Path:
         helper.make_node("Exp", ["hidden"], ["other"]),
     ]
     weights = np.arange(12).reshape(3, 4).astype(dtype)
-    held = [numpy_helper.from_array(weights, "w"), *(numpy_helper.from_array(np.int64(i), n) for i, n in
+    content = [numpy_helper.from_array(weights, "w"), *(numpy_helper.from_array(np.int64(i), n) for i, n in
             enumerate(("zero", "one")))]  # fmt: skip
     value = helper.make_tensor_value_info
     inputs = [value("x", kind, ["n", 3]), value("state", kind, [2, "n", 3]), value("rate", TensorProto.INT64, [1])]
     outputs = [value("other", kind, ["n", 3]), value("logits", kind, ["n", 4])]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, held)
+    graph = helper.make_graph(nodes, "g", inputs, outputs, content)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, folder / "net.onnx")
     return folder / "net.onnx"
@@ -164,15 +164,15 @@ def test_an_onnx_file_becomes_one_with_examples_first(kind: int, tmp_path: Path)
     assert write is not None
     write(tmp_path / "adapted.onnx")
     onnx.checker.check_model(tmp_path / "adapted.onnx", full_check=True)
-    made = onnx.load(tmp_path / "adapted.onnx").graph
-    assert [value.name for value in made.input] == ["x", "state"]
-    assert [value.name for value in made.output] == ["logits"]
-    assert "Exp" not in {node.op_type for node in made.node}
+    graph = onnx.load(tmp_path / "adapted.onnx").graph
+    assert [value.name for value in graph.input] == ["x", "state"]
+    assert [value.name for value in graph.output] == ["logits"]
+    assert "Exp" not in {node.op_type for node in graph.node}
     session = onnxruntime.InferenceSession(tmp_path / "adapted.onnx", providers=["CPUExecutionProvider"])
     assert {value.type for value in session.get_inputs()} == {"tensor(float)"}
-    found = session.run(None, {"x": X, "state": STATE})[0]
-    wanted = 3 * (X + STATE[:, 0] - STATE[:, 1]) @ np.arange(12, dtype=np.float32).reshape(3, 4)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    actual = session.run(None, {"x": X, "state": STATE})[0]
+    required = 3 * (X + STATE[:, 0] - STATE[:, 1]) @ np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.testing.assert_allclose(actual, required, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_torchscript_file_becomes_one_with_examples_first(tmp_path: Path) -> N
     assert write is not None
     write(tmp_path / "adapted.pt")
     again = Network(kind="torchscript", module=torch.jit.load(tmp_path / "adapted.pt"), path=tmp_path / "adapted.pt")
-    assert [one.name for one in dry_run.inputs_of(again) or ()] == ["x", "state"]
+    assert [entry.name for entry in dry_run.inputs_of(again) or ()] == ["x", "state"]
     plain = Stateful()
     plain.load_state_dict(module.state_dict())
     np.testing.assert_allclose(dry_run.try_outputs(again, (X, STATE)), expected(plain), rtol=1e-6)
@@ -264,9 +264,9 @@ def test_a_wrong_way_to_call_is_told_at_its_place(key: str, words: str) -> None:
 def test_a_suite_says_how_a_network_is_called() -> None:
     """As the stages take it; a built-in is called as it is."""
     text = SUITE.format(key="inputs: {state: {axis: 1}, sr: {constant: 16000}}\n    output: logits")
-    (found,) = parse(text).references()
-    assert found.inputs == {"state": InputForm(axis=1), "sr": InputForm(constant=16000)}
-    assert (found.output, found.output_axis, found.adapted) == ("logits", 0, True)
+    (actual,) = parse(text).references()
+    assert actual.inputs == {"state": InputForm(axis=1), "sr": InputForm(constant=16000)}
+    assert (actual.output, actual.output_axis, actual.adapted) == ("logits", 0, True)
     (other,) = parse(SUITE.format(key="output: {name: 1, axis: 1}")).references()
     assert (other.output, other.output_axis) == (1, 1)
     with pytest.raises(SuiteError, match="only a model of your own is called in another way; remove this key"):

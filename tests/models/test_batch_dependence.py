@@ -115,7 +115,7 @@ def onnx_network(path: Path, batch: int | str, mixing: bool) -> Network:
     shape = [batch, 3, 8, 8]
     value = helper.make_tensor_value_info
     axes = numpy_helper.from_array(np.array([0], dtype=np.int64), "axes")
-    one = numpy_helper.from_array(np.ones(1, dtype=np.float32), "one")
+    tensor = numpy_helper.from_array(np.ones(1, dtype=np.float32), "one")
     nodes = [helper.make_node("ReduceMean", ["x", "axes"], ["m"])] if mixing else []
     nodes.append(helper.make_node("Sub", ["x", "m" if mixing else "one"], ["y"]))
     graph = helper.make_graph(
@@ -123,7 +123,7 @@ def onnx_network(path: Path, batch: int | str, mixing: bool) -> Network:
         "g",
         [value("x", TensorProto.FLOAT, shape)],
         [value("y", TensorProto.FLOAT, shape)],
-        [axes if mixing else one],
+        [axes if mixing else tensor],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), str(path))
     return Network(kind="onnx", path=path)

@@ -103,29 +103,33 @@ def test_images_with_channels_on_the_other_side_say_what_to_write(tmp_path):
 def test_an_onnx_model_of_token_ids_names_its_type_and_the_option(tmp_path):
     """The expected type is read from the graph."""
     model = onnx_file(tmp_path / "m.onnx")
-    told = r"its input 'ids' takes int64, the data gives float32; it takes the examples as they are.*`to_float: false`"
-    with pytest.raises(ModelError, match=told):
+    message = (
+        r"its input 'ids' takes int64, the data gives float32; it takes the examples as they are.*`to_float: false`"
+    )
+    with pytest.raises(ModelError, match=message):
         prepared(tmp_path, labelled(inputs=IDS), model)
     prepared(tmp_path, labelled(inputs=IDS), model, {"to_float": False})
 
 
 def test_two_inputs_and_one_array(tmp_path):
     """The inputs are named, for a Python network and for an ONNX file; with both arrays it fits."""
-    one, two = np.ones((4, 6), np.float32), {"inputs_0": np.ones((4, 6), np.float32), "inputs_1": np.ones((4, 6))}
-    told = r"it has 3 inputs \(values, mask, scale \(optional\)\), but the data gives 1 array; give one array per input"
-    with pytest.raises(ModelError, match=told):
-        prepared(tmp_path, labelled(inputs=one), python("masked"))
+    first, two = np.ones((4, 6), np.float32), {"inputs_0": np.ones((4, 6), np.float32), "inputs_1": np.ones((4, 6))}
+    message = (
+        r"it has 3 inputs \(values, mask, scale \(optional\)\), but the data gives 1 array; give one array per input"
+    )
+    with pytest.raises(ModelError, match=message):
+        prepared(tmp_path, labelled(inputs=first), python("masked"))
     prepared(tmp_path, labelled(**two), python("masked"))
     model = onnx_file(tmp_path / "m.onnx", kind=TensorProto.FLOAT, inputs=("left", "right"))
     with pytest.raises(ModelError, match=r"it has 2 inputs \(left, right\), but the data gives 1 array"):
-        prepared(tmp_path, labelled(inputs=one), model)
+        prepared(tmp_path, labelled(inputs=first), model)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script. is deprecated:DeprecationWarning")
 def test_a_scripted_network_names_its_inputs():
     """From its schema, since it has no Python signature."""
     network = Network(kind="torchscript", module=torch.jit.script(Masked().eval()))
-    assert [one.name for one in dry_run.inputs_of(network)] == ["values", "mask", "scale"]
+    assert [entry.name for entry in dry_run.inputs_of(network)] == ["values", "mask", "scale"]
     with pytest.raises(dry_run.Misfit, match=r"\(values, mask, scale \(optional\)\)"):
         dry_run.try_outputs(network, (np.ones((2, 6), np.float32),))
 

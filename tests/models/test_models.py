@@ -228,8 +228,8 @@ def test_trained_as_shipped_it_reaches_its_accuracy(name: str) -> None:
     of = suite.parse(f"suite: s\nmodels: [{name}]\ndata: {{dataset: digits}}\nmatrix: {{}}\n")
     request = request_of(of.data, of.base, train=False)
     data = prepare_data(request, root, progress=lambda *_: None)
-    found = train.train_builtin(ModelReference(name=name), data, request, root, progress=lambda *_: None)
-    module = fp32_network.load_network(found.reference, found.file).module
+    trained = train.train_builtin(ModelReference(name=name), data, request, root, progress=lambda *_: None)
+    module = fp32_network.load_network(trained.reference, trained.file).module
     with torch.no_grad():
         outputs = module(*map(torch.from_numpy, data.evaluation(0, data.evaluation_count))).numpy()
     assert not module.training
@@ -282,8 +282,8 @@ def test_training_repeats_with_its_seed_and_differs_with_another() -> None:
 @pytest.mark.parametrize("shards", [1, 4])
 def test_the_number_of_cores_changes_no_bit(shards: int) -> None:
     """The parts of a batch belong to the arithmetic, those who compute them do not."""
-    one, three = (digest(trained_small(shards=shards, channels_last=True, cores=cores)) for cores in (1, 3))
-    assert one == three
+    first, three = (digest(trained_small(shards=shards, channels_last=True, cores=cores)) for cores in (1, 3))
+    assert first == three
 
 
 def test_parts_of_a_batch_add_up_to_its_gradient() -> None:
@@ -295,11 +295,11 @@ def test_parts_of_a_batch_add_up_to_its_gradient() -> None:
     loss = nn.functional.cross_entropy(whole(images), labels)
     loss.backward()
     with Shards(parts, 4, 1) as shards:
-        told, right = shards.gradients([images], labels)
-    assert told == pytest.approx(float(loss.detach()), rel=1e-6)
+        message, right = shards.gradients([images], labels)
+    assert message == pytest.approx(float(loss.detach()), rel=1e-6)
     assert right == int((whole(images).argmax(1) == labels).sum())
-    for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
-        torch.testing.assert_close(other.grad, one.grad, rtol=1e-5, atol=1e-7)
+    for first, other in zip(whole.parameters(), parts.parameters(), strict=True):
+        torch.testing.assert_close(other.grad, first.grad, rtol=1e-5, atol=1e-7)
 
 
 def test_batch_norm_learns_from_all_parts() -> None:
@@ -355,12 +355,12 @@ def test_examples_are_preprocessed_a_batch_at_a_time() -> None:
 
 def test_progress_rises_to_the_end_and_tells_loss_accuracy_and_time() -> None:
     """A reader sees epoch, loss, accuracy and the time that is left; the last line has nothing left."""
-    seen: list[tuple[str, float]] = []
-    trained_small(progress=lambda text, share: seen.append((text, share)))
-    assert [share for _, share in seen] == sorted(share for _, share in seen)
-    assert re.fullmatch(r"epoch 1/3: loss \d\.\d{4}, accuracy \d+\.\d%, \d+ s left", seen[0][0])
-    assert re.fullmatch(r"epoch 3/3: loss \d\.\d{4}, accuracy \d+\.\d%", seen[-1][0])
-    assert seen[-1][1] == 1.0
+    calls: list[tuple[str, float]] = []
+    trained_small(progress=lambda text, share: calls.append((text, share)))
+    assert [share for _, share in calls] == sorted(share for _, share in calls)
+    assert re.fullmatch(r"epoch 1/3: loss \d\.\d{4}, accuracy \d+\.\d%, \d+ s left", calls[0][0])
+    assert re.fullmatch(r"epoch 3/3: loss \d\.\d{4}, accuracy \d+\.\d%", calls[-1][0])
+    assert calls[-1][1] == 1.0
 
 
 def test_training_leaves_threads_and_random_state_as_they_were() -> None:
@@ -586,8 +586,8 @@ class Harmful:
 def test_a_pickle_that_could_run_code_is_refused_and_does_not_run(write: Any, tmp_path: Path) -> None:
     """The message says why and how to convert; the code in the file was not run."""
     write({"state_dict": Harmful(f"touch {tmp_path}/ran")}, tmp_path / "w.pt")
-    told = r"could run code, so qbench does not load it\. Convert it once.*torch\.save\(model\.state_dict"
-    with pytest.raises(ModelError, match=told) as raised:
+    message = r"could run code, so qbench does not load it\. Convert it once.*torch\.save\(model\.state_dict"
+    with pytest.raises(ModelError, match=message) as raised:
         load_weights(small(), tmp_path / "w.pt")
     assert "weights_only" not in str(raised.value)
     assert "\x1b" not in str(raised.value)

@@ -129,9 +129,9 @@ def test_the_error_is_half_a_step_inside_the_range_and_clips_outside(case):
 
 def test_known_answers_per_tensor():
     """By hand: four values, one far above and one far below the range."""
-    found = quantize_per_tensor(array(-1, 0, 1, 2), 0.1, 10, "quint8")
-    assert found.int_repr().tolist() == [0, 10, 20, 30]
-    assert found.dequantize().tolist() == pytest.approx([-1, 0, 1, 2])
+    actual = quantize_per_tensor(array(-1, 0, 1, 2), 0.1, 10, "quint8")
+    assert actual.int_repr().tolist() == [0, 10, 20, 30]
+    assert actual.dequantize().tolist() == pytest.approx([-1, 0, 1, 2])
     ends = quantize_per_tensor(array(100, -100), 0.1, 10, "quint8")
     assert ends.int_repr().tolist() == [255, 0]
     assert ends.dequantize().tolist() == pytest.approx([24.5, -1.0])
@@ -140,9 +140,9 @@ def test_known_answers_per_tensor():
 def test_known_answer_per_channel():
     """By hand: two channels, each with its own scale and zero point."""
     x = np.array([[-1, 0], [1, 2]], dtype=np.float32)
-    found = quantize_per_channel(x, [0.1, 0.01], [10, 0], 0, "quint8")
-    assert found.int_repr().tolist() == [[0, 10], [100, 200]]
-    assert found.dequantize().tolist() == [pytest.approx([-1, 0]), pytest.approx([1, 2])]
+    actual = quantize_per_channel(x, [0.1, 0.01], [10, 0], 0, "quint8")
+    assert actual.int_repr().tolist() == [[0, 10], [100, 200]]
+    assert actual.dequantize().tolist() == [pytest.approx([-1, 0]), pytest.approx([1, 2])]
     assert quantize_per_channel(x.T, [0.1, 0.01], [10, 0], 1, "quint8").int_repr().tolist() == [[0, 100], [10, 200]]
 
 
@@ -155,15 +155,15 @@ def test_ties_go_to_the_even_integer(zero_point, expected):
 
 def test_a_bias_keeps_its_32_bits():
     """qint32 saturates at its own ends, 2**31 - 1 included, and its steps come back exactly."""
-    found = quantize_per_tensor(array(1e30, -1e30, 123456.0), 1.0, 0, "qint32")
-    assert found.int_repr().tolist() == [2**31 - 1, -(2**31), 123456]
-    assert found.dequantize()[2] == 123456.0
+    actual = quantize_per_tensor(array(1e30, -1e30, 123456.0), 1.0, 0, "qint32")
+    assert actual.int_repr().tolist() == [2**31 - 1, -(2**31), 123456]
+    assert actual.dequantize()[2] == 123456.0
 
 
 def test_dequantizing_32_bits_does_not_wrap_around():
     """torch subtracts in int32 and comes out on the other side; here the sign stays."""
-    found = quantize_per_tensor(array(3e9), 1.0, -(2**30), "qint32")
-    assert found.int_repr().tolist() == [3 * 10**9 - 2**30]
+    actual = quantize_per_tensor(array(3e9), 1.0, -(2**30), "qint32")
+    assert actual.int_repr().tolist() == [3 * 10**9 - 2**30]
     far = Quantized(integers=np.array([2**31 - 1], np.int32), scale=1.0, zero_point=-(2**30), dtype=QINT32)
     theirs = torch._make_per_tensor_quantized_tensor(torch.tensor([2**31 - 1], dtype=torch.int32), 1.0, -(2**30))
     assert theirs.dequantize().item() < 0 < far.dequantize()[0]
@@ -275,8 +275,8 @@ def test_scales_and_zero_points_fit_the_axis(scales, zero_points, told):
 @pytest.mark.parametrize("axis", [2, -1])
 def test_an_axis_out_of_range_is_refused(axis):
     """Axes count from 0, as in torch; a negative one is no exception."""
-    told = rf"axis {axis} is out of range for a tensor of shape \(2, 3\): it counts from 0 to 1"
-    with pytest.raises(BuildError, match=told):
+    message = rf"axis {axis} is out of range for a tensor of shape \(2, 3\): it counts from 0 to 1"
+    with pytest.raises(BuildError, match=message):
         quantize_per_channel(np.zeros((2, 3), np.float32), [1.0], [0], axis, "qint8")
 
 
@@ -289,8 +289,8 @@ def test_a_single_number_has_no_channels():
 def test_integers_from_elsewhere_are_checked_too():
     """A ``Quantized`` made by hand fits its dtype, its channels, and dequantizes."""
     integers = np.array([[1, 2], [3, 4]], np.uint8)
-    made = Quantized(integers=integers, scale=[1.0, 0.5], zero_point=[0, 1], dtype=QUINT8, axis=1)
-    assert made.dequantize().tolist() == [[1.0, 0.5], [3.0, 1.5]]
+    network = Quantized(integers=integers, scale=[1.0, 0.5], zero_point=[0, 1], dtype=QUINT8, axis=1)
+    assert network.dequantize().tolist() == [[1.0, 0.5], [3.0, 1.5]]
     with pytest.raises(BuildError, match="qint8 is stored as int8, got uint8"):
         Quantized(integers=integers, scale=1.0, zero_point=0, dtype=QINT8)
     with pytest.raises(BuildError, match="scales must be 1-D with one value per channel"):

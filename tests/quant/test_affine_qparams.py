@@ -39,37 +39,37 @@ def torchs(low, high, dtype, *, symmetric, reduce_range=False, **more):
 def test_torchs_rule_is_its_observer(range_, dtype, symmetric, reduce_range):
     """The same float32 scale and the same zero point as ``MinMaxObserver``, for every scheme that it has."""
     assume(not (dtype == "quint8" and symmetric and reduce_range))
-    found = qparams(*range_, dtype, symmetric=symmetric, reduce_range=reduce_range)
+    params = qparams(*range_, dtype, symmetric=symmetric, reduce_range=reduce_range)
     scale, zero_point = torchs(*range_, dtype, symmetric=symmetric, reduce_range=reduce_range)
-    assert (found.scale, found.zero_point) == (scale.item(), zero_point.item())
+    assert (params.scale, params.zero_point) == (scale.item(), zero_point.item())
 
 
 @given(st.lists(ends, min_size=1, max_size=5), symmetric)
 def test_a_range_per_channel_gives_arrays(ranges, symmetric):
     """1-D ranges give one scale (float64) and zero point (int64) each, as ``PerChannelMinMaxObserver`` does."""
     low, high = np.array(ranges).T
-    found = qparams(low, high, QINT8, symmetric=symmetric)
+    params = qparams(low, high, QINT8, symmetric=symmetric)
     scale, zero_point = torchs(low, high, "qint8", symmetric=symmetric)
-    assert found.scale.dtype == np.float64
-    assert found.zero_point.dtype == np.int64
-    assert np.array_equal(found.scale, scale)
-    assert np.array_equal(found.zero_point, zero_point)
+    assert params.scale.dtype == np.float64
+    assert params.zero_point.dtype == np.int64
+    assert np.array_equal(params.scale, scale)
+    assert np.array_equal(params.zero_point, zero_point)
 
 
 @given(ends)
 def test_qnnpacks_rule_is_its_weight_observer(range_):
     """-127 to 127 and no scale below 2**-12."""
-    found = qparams(*range_, "qint8", rule="qnnpack", symmetric=True)
+    params = qparams(*range_, "qint8", rule="qnnpack", symmetric=True)
     scale, zero_point = torchs(*range_, "qint8", symmetric=True, quant_min=-127, quant_max=127, eps=2**-12)
-    assert (found.scale, found.zero_point) == (scale.item(), zero_point.item())
+    assert (params.scale, params.zero_point) == (scale.item(), zero_point.item())
 
 
 @given(ends)
 def test_qnnpacks_affine_rule_is_its_activation_observer(range_):
     """The symmetric qconfig's activations are affine qint8 with the same least scale."""
-    found = qparams(*range_, "qint8", rule="qnnpack")
+    params = qparams(*range_, "qint8", rule="qnnpack")
     scale, zero_point = torchs(*range_, "qint8", symmetric=False, eps=2**-12)
-    assert (found.scale, found.zero_point) == (scale.item(), zero_point.item())
+    assert (params.scale, params.zero_point) == (scale.item(), zero_point.item())
 
 
 @given(ends, st.sampled_from(["quint8", "qint8"]), symmetric, st.booleans())
@@ -81,8 +81,8 @@ def test_onnxruntimes_rule_is_its_own_function(range_, dtype, symmetric, reduce_
     kind = {"quint8": TensorProto.UINT8, "qint8": TensorProto.INT8}[dtype]
     levels = get_qmin_qmax_for_qType(kind, reduce_range=reduce_range, symmetric=symmetric)
     zero_point, scale = compute_scale_zp(*(np.array(end, np.float32) for end in range_), *levels, symmetric)
-    found = qparams(*range_, dtype, rule="onnxruntime", symmetric=symmetric, reduce_range=reduce_range)
-    assert (found.scale, found.zero_point) == (float(scale), int(zero_point))
+    params = qparams(*range_, dtype, rule="onnxruntime", symmetric=symmetric, reduce_range=reduce_range)
+    assert (params.scale, params.zero_point) == (float(scale), int(zero_point))
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_onnxruntimes_rule_is_its_own_function(range_, dtype, symmetric, reduce_
 )
 def test_the_symmetric_scale_of_one_tensor_differs_between_tools(rule, scale):
     """-2 to 1 in qint8: divided by 127.5, 127 or, where the negative side dominates, 128."""
-    found = qparams(-2.0, 1.0, "qint8", rule=rule, symmetric=True)
-    assert found.scale == float(np.float32(scale))
-    assert found.zero_point == 0
+    params = qparams(-2.0, 1.0, "qint8", rule=rule, symmetric=True)
+    assert params.scale == float(np.float32(scale))
+    assert params.zero_point == 0
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_the_symmetric_scale_of_one_tensor_differs_between_tools(rule, scale):
 )
 def test_amcts_rule_by_hand(low, high, symmetric, scale, offset):
     """The positive side by 127, zero in the range, offset -128 - round(min / scale), scales below 1.19e-7 become 1."""
-    found = qparams(low, high, "qint8", rule="amct", symmetric=symmetric)
-    assert found.scale == pytest.approx(scale, rel=1e-7)
-    assert found.zero_point == offset
+    params = qparams(low, high, "qint8", rule="amct", symmetric=symmetric)
+    assert params.scale == pytest.approx(scale, rel=1e-7)
+    assert params.zero_point == offset
 
 
 @given(ends, symmetric)
@@ -127,11 +127,11 @@ def test_calibrators_and_the_rule_amct_share_one_arithmetic(range_, symmetric):
 @given(ends, st.sampled_from([rule for rule in RULES if rule != "qnnpack"]), symmetric)
 def test_zero_and_the_range_survive(range_, rule, symmetric):
     """Zero comes back exactly, and both ends lie in the representable range within a step."""
-    found = qparams(*range_, QINT8, rule=rule, symmetric=symmetric)
-    assert quantize_per_tensor([0.0], found.scale, found.zero_point, QINT8).dequantize().tolist() == [0.0]
-    low, high = representable(found.scale, found.zero_point, QINT8)
-    assert low - found.scale <= range_[0]
-    assert range_[1] <= high + found.scale
+    params = qparams(*range_, QINT8, rule=rule, symmetric=symmetric)
+    assert quantize_per_tensor([0.0], params.scale, params.zero_point, QINT8).dequantize().tolist() == [0.0]
+    low, high = representable(params.scale, params.zero_point, QINT8)
+    assert low - params.scale <= range_[0]
+    assert range_[1] <= high + params.scale
 
 
 def test_a_range_of_nothing_has_a_scale():

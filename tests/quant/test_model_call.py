@@ -31,8 +31,8 @@ def test_a_reason_is_one_line(error, expected):
 
 def test_a_network_that_needs_several_examples_is_refused():
     """The message names the batch of 1, the user's own words and the user's line."""
-    told = r"does not take a batch of 1 \(ValueError: expected several examples at networks\.py:\d+\)"
-    with pytest.raises(BuildError, match=told):
+    message = r"does not take a batch of 1 \(ValueError: expected several examples at networks\.py:\d+\)"
+    with pytest.raises(BuildError, match=message):
         model_call.of_one_example(NeverAlone().eval(), IMAGE)
 
 

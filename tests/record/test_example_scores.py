@@ -82,6 +82,8 @@ def test_values_of_two_kinds_are_not_paired() -> None:
 def test_numbers_are_compared_as_a_baseline_keeps_them() -> None:
     """float32: what is the same in both must not differ by rounding."""
     exact = ExampleScores(values=np.array([0.1, 0.2]), contents=np.array([1, 2], dtype=np.uint64))
-    kept = ExampleScores(values=np.float32([0.1, 0.2]).astype(float), contents=np.array([1, 2], dtype=np.uint64))
-    paired = pair(exact, kept)
+    example_scores = ExampleScores(
+        values=np.float32([0.1, 0.2]).astype(float), contents=np.array([1, 2], dtype=np.uint64)
+    )
+    paired = pair(exact, example_scores)
     assert (paired.new == paired.old).all()

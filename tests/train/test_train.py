@@ -102,7 +102,7 @@ def test_seed_epochs_and_data_make_other_weights_and_cores_do_not(root: Path, tm
     base = trained(CNN, root, cores=1)
     assert trained(CNN, root, cores=2).file == base.file
     others = [replace(CNN, training={**CNN.training, **more}) for more in ({"seed": 1}, {"epochs": 2})]
-    files = {base.file, *(trained(one, root).file for one in others)}
+    files = {base.file, *(trained(other, root).file for other in others)}
     files.add(trained(CNN, root, made(npz(tmp_path), folder=tmp_path)).file)
     assert len({store.file_digest(file) for file in files}) == len(files) == 4
 
@@ -174,8 +174,8 @@ def test_a_damaged_checkpoint_is_a_beginning(root: Path, monkeypatch: pytest.Mon
 
     with pytest.raises(KeyboardInterrupt):
         trained(LSTM, root, progress=stop)
-    (kept,) = (root / train.UNFINISHED).glob("*/*")
-    kept.write_bytes(kept.read_bytes()[:1000])
+    (stored,) = (root / train.UNFINISHED).glob("*/*")
+    stored.write_bytes(stored.read_bytes()[:1000])
     assert trained(LSTM, root).outcome.resumed == 0
 
 
@@ -197,10 +197,10 @@ def test_channels_and_classes_follow_the_data(root: Path, tmp_path: Path) -> Non
 def test_without_labels_the_models_own_data_set_teaches_it(root: Path, tmp_path: Path) -> None:
     """Unlabelled examples can be evaluated; what the network knows then comes from elsewhere, and it is said."""
     of = made(npz(tmp_path, train_labels=None), folder=tmp_path)
-    found = trained(CNN, root, of)
-    assert (found.dataset, found.split, found.reference.args) == ("digits", "train", {"classes": 10})
-    assert found.file == trained(CNN, root).file
-    assert found.notes == (
+    result = trained(CNN, root, of)
+    assert (result.dataset, result.split, result.reference.args) == ("digits", "train", {"classes": 10})
+    assert result.file == trained(CNN, root).file
+    assert result.notes == (
         "digits-cnn cannot be trained on npz:d.npz (the examples of its split 'train' have no labels): it is trained "
         "on its own data set, digits",
     )
@@ -235,10 +235,10 @@ def test_data_that_teaches_nothing_is_refused(
 def test_no_network_learns_what_it_is_evaluated_on(root: Path, tmp_path: Path) -> None:
     """A training example among those of the evaluation is an error, also where calibration drew it not."""
     same = np.random.default_rng(1).random((24, 1, 8, 8), dtype=np.float32)
-    found = np.random.default_rng(2).random((12, 1, 8, 8), dtype=np.float32)
-    drawn = np.random.RandomState(0).permutation(24)[:8]
-    found[0] = same[next(i for i in range(24) if i not in drawn)]
-    of = made(npz(tmp_path, train_inputs=same, test_inputs=found), folder=tmp_path)
+    inputs = np.random.default_rng(2).random((12, 1, 8, 8), dtype=np.float32)
+    sample = np.random.RandomState(0).permutation(24)[:8]
+    inputs[0] = same[next(i for i in range(24) if i not in sample)]
+    of = made(npz(tmp_path, train_inputs=same, test_inputs=inputs), folder=tmp_path)
     with pytest.raises(DataError, match="digits-cnn was trained on 1 of the 12 evaluation examples"):
         trained(CNN, root, of)
 
@@ -332,7 +332,7 @@ def test_the_command_trains_scores_and_keeps(
     assert command(monkeypatch, *options) == 0
     text = capsys.readouterr().out
     assert command(monkeypatch, *options, "--json", "--out", out) == 0
-    said = json.loads(capsys.readouterr().out)
+    content = json.loads(capsys.readouterr().out)
     data, _ = prepared(made(), own_cache)
     reference = replace(ModelReference(name="digits-cnn", weights=out), args={"classes": 10})
     with torch.inference_mode():
@@ -340,9 +340,9 @@ def test_the_command_trains_scores_and_keeps(
             fp32_network.load_network(reference, None).module(torch.from_numpy(data.evaluation(0, 450)[0])).numpy()
         )
     right = (outputs.argmax(axis=1) == data.evaluation_labels()).mean()
-    assert said["cached"] is True
-    assert said["held_out"]["accuracy"]["value"] == pytest.approx(right)
-    assert said["held_out"]["examples"] == 450
+    assert content["cached"] is True
+    assert content["held_out"]["accuracy"]["value"] == pytest.approx(right)
+    assert content["held_out"]["examples"] == 450
     assert text.startswith("digits-cnn: trained in ")
     assert f"top1 {100 * right:.1f} [" in text
     assert f"write {{name: digits-cnn, train: {{epochs: 1}}}} under `models` of {file}" in text
@@ -381,7 +381,7 @@ def test_an_accuracy_that_was_not_measured_is_null(own_cache: Path, tmp_path: Pa
     """Held-out examples without labels give no score, in the text and in JSON."""
     of = made(npz(tmp_path, test_labels=None), "[digits-cnn]", tmp_path)
     report = train.train(of, "digits-cnn", changes={"epochs": 1}, cores=1, progress=Silent())
-    said = train_text.text(report, of, changes={}, out=None)
-    assert "held out: not measured, since the 12 examples of npz:d.npz/test have no class labels" in said
-    assert f"next: qbench run {of.file}, which finds them there" in said
+    text = train_text.text(report, of, changes={}, out=None)
+    assert "held out: not measured, since the 12 examples of npz:d.npz/test have no class labels" in text
+    assert f"next: qbench run {of.file}, which finds them there" in text
     assert json.loads(train_text.as_json(report, out=None))["held_out"]["accuracy"] is None

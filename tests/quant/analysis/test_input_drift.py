@@ -39,11 +39,11 @@ def test_sums_do_not_depend_on_the_batches(values, size):
     watch = input_drift.Watch(1)
     for start in range(0, len(array), size):
         watch.see(array[start : start + size])
-    found, exact = watch.spread(), array.astype(np.float64)
-    assert (found.least, found.greatest) == (exact.min(), exact.max())
-    assert found.mean == pytest.approx(exact.mean(), rel=1e-6, abs=1e-6)
-    assert found.deviation == pytest.approx(exact.std(), rel=1e-4, abs=1e-5 * (1 + np.abs(exact).max()))
-    assert found.channels == ()
+    actual, exact = watch.spread(), array.astype(np.float64)
+    assert (actual.least, actual.greatest) == (exact.min(), exact.max())
+    assert actual.mean == pytest.approx(exact.mean(), rel=1e-6, abs=1e-6)
+    assert actual.deviation == pytest.approx(exact.std(), rel=1e-4, abs=1e-5 * (1 + np.abs(exact).max()))
+    assert actual.channels == ()
 
 
 def test_channels_are_told_apart_in_either_layout():
@@ -61,14 +61,16 @@ def test_channels_are_told_apart_in_either_layout():
 )
 def test_a_value_is_clipped_from_half_a_step_beyond_the_range_on(values, share):
     """Up to there it is rounded to the end of the range, as any other to its level."""
-    found = input_drift.count_outside(np.asarray([values], dtype=np.float32), InputRange(low=-1.0, high=2.5, step=0.1))
-    assert found / len(values) == share
+    outside = input_drift.count_outside(
+        np.asarray([values], dtype=np.float32), InputRange(low=-1.0, high=2.5, step=0.1)
+    )
+    assert outside / len(values) == share
 
 
 def test_where_the_range_is_not_known_the_share_is_not_known():
     """Null, not 0; a range that nothing exceeds gives 0."""
-    seen, known = spread(photos(4)), InputRange(low=0.0, high=1.0, step=0.01)
-    unsure, sure = input_drift.compare_inputs((seen, seen), (seen, seen), (None, known), (0.0, 0.0))
+    calls, known = spread(photos(4)), InputRange(low=0.0, high=1.0, step=0.01)
+    unsure, sure = input_drift.compare_inputs((calls, calls), (calls, calls), (None, known), (0.0, 0.0))
     assert (unsure.low, unsure.high, unsure.clipped) == (None, None, None)
     assert (sure.low, sure.high, sure.clipped) == (0.0, 1.0, 0.0)
 
@@ -76,8 +78,8 @@ def test_where_the_range_is_not_known_the_share_is_not_known():
 def test_inputs_of_whole_numbers_are_not_watched():
     """Token ids are names: their range says nothing."""
     batch = (np.ones((2, 3), dtype=np.int64), np.ones((2, 3), dtype=np.float32))
-    found = input_drift.measure_spreads([batch, batch], 1)
-    assert (found[0], found[1].mean) == (None, 1.0)
+    spreads = input_drift.measure_spreads([batch, batch], 1)
+    assert (spreads[0], spreads[1].mean) == (None, 1.0)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -99,9 +101,9 @@ def test_two_draws_from_one_source_are_not_told_apart(seed):
 )
 def test_gross_differences_are_told_with_figures(other, said):
     """0..255 against 0..1, red and blue exchanged, a mean taken off one split only."""
-    found = input_drift.describe_difference("the inputs", spread(photos(100)), spread(other))
-    assert found is not None
-    assert __import__("re").search(said, found)
+    difference = input_drift.describe_difference("the inputs", spread(photos(100)), spread(other))
+    assert difference is not None
+    assert __import__("re").search(said, difference)
 
 
 def fit(share, **changes):
@@ -116,16 +118,16 @@ def record(case, *fits):
 @pytest.mark.parametrize(("share", "warned"), [(None, False), (0.0, False), (1e-6, False), (1e-3, False), (0.02, True)])
 def test_a_warning_has_a_threshold(share, warned):
     """One value in a million is harmless, one in fifty is not."""
-    found = input_drift.warnings([record("net/static/onednn/t1/b1", fit(share))])
-    assert bool(found) == warned
+    warnings = input_drift.warnings([record("net/static/onednn/t1/b1", fit(share))])
+    assert bool(warnings) == warned
 
 
 def test_a_warning_names_share_ranges_cases_and_the_way_out():
     """Cases that clip alike share a sentence; of several inputs it says which."""
     wide = Spread(least=-1.0, greatest=4.0, mean=0.0, deviation=0.5)
     fits = (fit(0.0), fit(0.02, evaluated=wide))
-    found = input_drift.warnings([record("net/static/onednn/t1/b1", *fits), record("net/static/x86/t1/b1", *fits)])
-    assert found == (
+    warnings = input_drift.warnings([record("net/static/onednn/t1/b1", *fits), record("net/static/x86/t1/b1", *fits)])
+    assert warnings == (
         "2.0 % of the values of input 1 are clipped: they reach from -1 to 4, and int8 takes -1 to 1, as the "
         "calibration data had -1 to 1; calibrate on examples like those evaluated (net/static/onednn/t1/b1, "
         "net/static/x86/t1/b1)",

@@ -21,7 +21,7 @@ from qbench.quant.flow import QuantizeJob
 from qbench.quant.pytorch import eager, fx, pt2e
 from qbench.quant.recipe import Recipe
 
-ENGINE = next(one for one in ("x86", "fbgemm", "qnnpack") if one in torch.backends.quantized.supported_engines)
+ENGINE = next(entry for entry in ("x86", "fbgemm", "qnnpack") if entry in torch.backends.quantized.supported_engines)
 RECIPE = Recipe(calibrator="minmax", per_channel=True, symmetric=False, reduce_range=True)
 FLOWS = {"eager": eager, "fx": fx, "pt2e": pt2e}
 
@@ -48,12 +48,12 @@ def batches(tensor, size=8):
 def seeded(network):
     """An untrained network whose BatchNorms have statistics, in eval mode."""
     torch.manual_seed(0)
-    made = network()
-    for part in made.modules():
+    result = network()
+    for part in result.modules():
         if isinstance(part, nn.BatchNorm2d):
             part.running_mean.normal_(0, 0.2)
             part.running_var.uniform_(0.5, 2)
-    return made.eval()
+    return result.eval()
 
 
 def int8(flow, model, mode="static"):
@@ -74,7 +74,7 @@ def scaled(model, name, factor):
 
 
 def by_name(found):
-    return {one.name: one for one in found}
+    return {entry.name: entry for entry in found}
 
 
 class Chain(nn.Module):
@@ -172,19 +172,19 @@ class Odd(nn.Module):
 def test_sqnr_and_cosine_by_hand():
     """Outputs of 0.9 x have noise 0.01 x^2: 20 dB, with cosine 1; a layer before it is equal, n counts all values."""
     model = Chain()
-    found = layer_error.measure_layers(model, scaled(model, "second", 0.9), batches(images(20)))
-    assert [one.name for one in found] == ["first", "second"]
-    assert (found[0].sqnr_db, found[0].n) == (math.inf, 20 * 16)
-    assert found[0].cosine == pytest.approx(1)
-    assert found[1].sqnr_db == pytest.approx(20, abs=1e-3)
-    assert (found[1].cosine, found[1].n) == (pytest.approx(1), 20 * 8)
+    layers = layer_error.measure_layers(model, scaled(model, "second", 0.9), batches(images(20)))
+    assert [entry.name for entry in layers] == ["first", "second"]
+    assert (layers[0].sqnr_db, layers[0].n) == (math.inf, 20 * 16)
+    assert layers[0].cosine == pytest.approx(1)
+    assert layers[1].sqnr_db == pytest.approx(20, abs=1e-3)
+    assert (layers[1].cosine, layers[1].n) == (pytest.approx(1), 20 * 8)
 
 
 def test_the_opposite_output_has_cosine_minus_one():
     """Noise of 4 x^2 is -6.02 dB; a dead int8 layer has 0 dB and cosine 0."""
     model = Chain()
-    one = by_name(layer_error.measure_layers(model, scaled(model, "second", -1.0), batches(images())))["second"]
-    assert (one.sqnr_db, one.cosine) == (pytest.approx(-20 * math.log10(2), abs=1e-3), pytest.approx(-1))
+    entry = by_name(layer_error.measure_layers(model, scaled(model, "second", -1.0), batches(images())))["second"]
+    assert (entry.sqnr_db, entry.cosine) == (pytest.approx(-20 * math.log10(2), abs=1e-3), pytest.approx(-1))
     dead = by_name(layer_error.measure_layers(model, scaled(model, "second", 0.0), batches(images())))["second"]
     assert (dead.sqnr_db, dead.cosine) == (pytest.approx(0), 0.0)
 
@@ -194,10 +194,10 @@ def test_the_numbers_do_not_depend_on_how_examples_are_batched():
     model = perceptron()
     other = scaled(model, "first", 0.7)
     whole, parts = (layer_error.measure_layers(model, other, batches(images(22), size)) for size in (22, 5))
-    for one, several in zip(whole, parts, strict=True):
-        assert several.sqnr_db == pytest.approx(one.sqnr_db, rel=1e-6)
-        assert several.cosine == pytest.approx(one.cosine, rel=1e-9)
-        assert several.n == one.n
+    for first, several in zip(whole, parts, strict=True):
+        assert several.sqnr_db == pytest.approx(first.sqnr_db, rel=1e-6)
+        assert several.cosine == pytest.approx(first.cosine, rel=1e-9)
+        assert several.n == first.n
 
 
 def test_what_is_written_into_an_output_later_does_not_count():
@@ -213,11 +213,11 @@ def test_fused_layers_are_compared_at_the_fused_output(flow, network):
     """Convolutions with BatchNorm and ReLU or a shared ReLU6 stay near fp32 under their own names, in every
     flow."""
     model = network()
-    found = layer_error.measure_layers(model, int8(flow, model), batches(images(16, seed=3)))
+    layers = layer_error.measure_layers(model, int8(flow, model), batches(images(16, seed=3)))
     weighted = [name for name, part in model.named_modules() if isinstance(part, nn.Conv2d | nn.Linear)]
-    assert [one.name for one in found] == weighted
-    assert [one.reason for one in found] == [None] * len(found)
-    assert all(25 < one.sqnr_db < 80 and 0.99 < one.cosine <= 1 for one in found)
+    assert [entry.name for entry in layers] == weighted
+    assert [entry.reason for entry in layers] == [None] * len(layers)
+    assert all(25 < entry.sqnr_db < 80 and 0.99 < entry.cosine <= 1 for entry in layers)
 
 
 def test_before_the_fused_output_there_is_nothing_to_compare():
@@ -238,8 +238,8 @@ def test_the_worst_layer_is_found():
     broken = copy.deepcopy(model)
     with torch.no_grad():
         broken.body.weight.clamp_(-0.02, 0.02)
-    found = by_name(layer_error.measure_layers(model, int8("fx", broken), batches(images())))
-    assert found["body"].sqnr_db < 20 < found["stem"].sqnr_db
+    numbers = by_name(layer_error.measure_layers(model, int8("fx", broken), batches(images())))
+    assert numbers["body"].sqnr_db < 20 < numbers["stem"].sqnr_db
 
 
 @pytest.mark.parametrize("flow", FLOWS)
@@ -248,62 +248,62 @@ def test_a_skipped_layer_is_nearly_equal(flow):
     model = residual_cnn()
     recipe = replace(RECIPE, skip_layers=("stem", "body"))
     converted = FLOWS[flow].static(QuantizeJob(model, ENGINE, recipe, (images(1),)), batches(images()))
-    found = by_name(layer_error.measure_layers(model, converted.module, batches(images())))
-    assert found["stem"].sqnr_db > 100
-    assert found["head"].sqnr_db < 80
+    numbers = by_name(layer_error.measure_layers(model, converted.module, batches(images())))
+    assert numbers["stem"].sqnr_db > 100
+    assert numbers["head"].sqnr_db < 80
 
 
 @pytest.mark.parametrize("flow", ["eager", "pt2e"])
 def test_dynamic_models_have_numbers_too(flow):
     """LSTM and Linear by name: the first output of a layer that gives several is compared."""
     model = lstm()
-    found = by_name(layer_error.measure_layers(model, int8(flow, model, "dynamic"), batches(images())))
-    assert found["lstm"].n == 24 * 8 * 16
-    assert (found["lstm"].sqnr_db > 30, 20 < found["head"].sqnr_db < 80) == (True, True)
+    numbers = by_name(layer_error.measure_layers(model, int8(flow, model, "dynamic"), batches(images())))
+    assert numbers["lstm"].n == 24 * 8 * 16
+    assert (numbers["lstm"].sqnr_db > 30, 20 < numbers["head"].sqnr_db < 80) == (True, True)
 
 
 @pytest.mark.parametrize("flow", FLOWS)
 def test_attention_is_one_layer_though_int8_has_it_in_parts(flow):
     """The output of what stands below its name is its output; projections inside have no rows of their own."""
     model = seeded(Encoder)
-    found = by_name(layer_error.measure_layers(model, int8(flow, model), batches(images())))
-    assert set(found) == {
+    numbers = by_name(layer_error.measure_layers(model, int8(flow, model), batches(images())))
+    assert set(numbers) == {
         "embed", "layer.self_attn", "layer.norm1", "layer.linear1", "layer.linear2", "layer.norm2", "head"
     }  # fmt: skip
-    assert all(one.sqnr_db is not None and one.sqnr_db > 15 for one in found.values())
+    assert all(entry.sqnr_db is not None and entry.sqnr_db > 15 for entry in numbers.values())
 
 
 def test_a_network_with_control_flow_has_numbers():
     """What no tracer can follow is watched as it runs."""
     model = Branching().eval()
-    found = layer_error.measure_layers(model, int8("eager", model), batches(images()))
-    assert [one.name for one in found] == ["head"]
-    assert found[0].sqnr_db > 20
+    layers = layer_error.measure_layers(model, int8("eager", model), batches(images()))
+    assert [entry.name for entry in layers] == ["head"]
+    assert layers[0].sqnr_db > 20
 
 
 def test_a_layer_that_runs_twice_is_one_row_over_both_calls():
     """Each call against its own: n is doubled, and both are near."""
     model = seeded(Twice)
-    found = by_name(layer_error.measure_layers(model, int8("fx", model), batches(images())))
-    assert found["shared"].n == 2 * found["first"].n
-    assert found["shared"].sqnr_db > 25
+    numbers = by_name(layer_error.measure_layers(model, int8("fx", model), batches(images())))
+    assert numbers["shared"].n == 2 * numbers["first"].n
+    assert numbers["shared"].sqnr_db > 25
 
 
 def test_a_graph_for_single_examples_gets_them_one_by_one():
     """An export that fixed the batch size at 1 is compared over all examples all the same."""
     model = perceptron()
     graph = torch.export.export(model, (images(1),)).module()
-    found = layer_error.measure_layers(model, graph, batches(images(6), 3))
-    assert [(one.name, one.n) for one in found] == [("first", 6 * 32), ("second", 6 * 10)]
-    assert all(one.sqnr_db > 100 for one in found)
+    layers = layer_error.measure_layers(model, graph, batches(images(6), 3))
+    assert [(entry.name, entry.n) for entry in layers] == [("first", 6 * 32), ("second", 6 * 10)]
+    assert all(entry.sqnr_db > 100 for entry in layers)
 
 
 def test_a_wrapper_does_not_hide_the_names():
     """``module.first`` is the fp32 network's ``first``."""
     model = perceptron()
-    found = layer_error.measure_layers(model, Wrapped(scaled(model, "second", 0.9)), batches(images()))
-    assert [(one.name, one.reason) for one in found] == [("first", None), ("second", None)]
-    assert found[0].sqnr_db == math.inf
+    layers = layer_error.measure_layers(model, Wrapped(scaled(model, "second", 0.9)), batches(images()))
+    assert [(entry.name, entry.reason) for entry in layers] == [("first", None), ("second", None)]
+    assert layers[0].sqnr_db == math.inf
 
 
 def test_a_wrappers_own_layer_is_not_mistaken_for_the_networks():
@@ -312,8 +312,8 @@ def test_a_wrappers_own_layer_is_not_mistaken_for_the_networks():
     wrapper = Wrapped(scaled(model, "second", 0.9))
     wrapper.second = nn.Identity()
     wrapper.register_forward_hook(lambda module, _, output: module.second(output))
-    found = layer_error.measure_layers(model, wrapper, batches(images()))
-    assert [(one.name, one.reason) for one in found] == [("first", None), ("second", None)]
+    layers = layer_error.measure_layers(model, wrapper, batches(images()))
+    assert [(entry.name, entry.reason) for entry in layers] == [("first", None), ("second", None)]
 
 
 def test_a_graphs_layer_counts_the_quantization_of_its_output():
@@ -330,17 +330,17 @@ def test_an_output_that_settles_later_is_taken_there():
     model = seeded(Odd)
     other = scaled(model, "conv", 0.5)
     other.detour = 2.0
-    found = layer_error.measure_layers(model, other, batches(images()))
-    assert [one.name for one in found] == ["conv"]
-    assert found[0].sqnr_db > 100
+    layers = layer_error.measure_layers(model, other, batches(images()))
+    assert [entry.name for entry in layers] == ["conv"]
+    assert layers[0].sqnr_db > 100
 
 
 def test_each_batch_is_let_go_before_the_next_but_one():
     """Memory does not grow with the number of batches, neither for inputs nor for outputs."""
-    seen = []
+    calls = []
 
     def outputs(_, __, output):
-        seen.append(weakref.ref(output))
+        calls.append(weakref.ref(output))
 
     model = perceptron()
     model.first.register_forward_hook(outputs)
@@ -348,9 +348,9 @@ def test_each_batch_is_let_go_before_the_next_but_one():
 
     def passes():
         for _ in range(6):
-            alive.append(sum(one() is not None for one in seen))
+            alive.append(sum(call() is not None for call in calls))
             batch = images(2)
-            seen.append(weakref.ref(batch))
+            calls.append(weakref.ref(batch))
             yield (batch,)
 
     layer_error.measure_layers(model, scaled(model, "second", 0.9), passes)
@@ -420,10 +420,10 @@ def filled(name, value):
 )
 def test_a_layer_without_numbers_says_why(fp32, other, name, reason):
     """None for both numbers and n = 0, never a zero that looks measured; the other layers keep theirs."""
-    found = by_name(layer_error.measure_layers(fp32.eval(), other.eval(), batches(images(8))))
-    assert re.match(reason, found[name].reason)
-    assert (found[name].sqnr_db, found[name].cosine, found[name].n) == (None, None, 0)
-    assert any(one.reason is None for one in found.values())
+    numbers = by_name(layer_error.measure_layers(fp32.eval(), other.eval(), batches(images(8))))
+    assert re.match(reason, numbers[name].reason)
+    assert (numbers[name].sqnr_db, numbers[name].cosine, numbers[name].n) == (None, None, 0)
+    assert any(entry.reason is None for entry in numbers.values())
 
 
 def test_a_layer_that_only_some_batches_run_says_so():
@@ -437,9 +437,9 @@ def test_a_layer_that_only_some_batches_run_says_so():
     model = Sometimes()
     plain = Chain()
     plain.load_state_dict(model.state_dict())
-    found = by_name(layer_error.measure_layers(model, plain, batches(images(20))))
-    assert found["second"].reason == "fp32 and int8 do not both run it on every batch"
-    assert found["first"].sqnr_db == math.inf
+    numbers = by_name(layer_error.measure_layers(model, plain, batches(images(20))))
+    assert numbers["second"].reason == "fp32 and int8 do not both run it on every batch"
+    assert numbers["first"].sqnr_db == math.inf
 
 
 def test_no_batches_is_an_error():
@@ -472,7 +472,7 @@ def test_the_range_of_each_layer_is_that_of_its_fused_output(flow):
     assert stem.high >= 0.9 * highest
     if flow != "fx":
         dynamic = layer_error.measure_layers(model, int8(flow, model, "dynamic"), batches(images(16)))
-        assert [one.ranges for one in dynamic] == [()] * len(dynamic)
+        assert [entry.ranges for entry in dynamic] == [()] * len(dynamic)
 
 
 @pytest.mark.parametrize("flow", FLOWS)
@@ -480,9 +480,9 @@ def test_examples_unlike_those_of_the_calibration_are_clipped(flow):
     """Nothing (beyond a percentile) is clipped of what was calibrated on, much of what is ten times as bright."""
     model = residual_cnn()
     ranges = {
-        one.name: one.ranges
-        for one in layer_error.measure_layers(model, int8(flow, model), batches(images()))
-        if one.ranges
+        layer.name: layer.ranges
+        for layer in layer_error.measure_layers(model, int8(flow, model), batches(images()))
+        if layer.ranges
     }
     assert "stem" in ranges
     (same,), (bright,) = (layer_error.measure_clipping(model, batches(images() * by), [ranges]) for by in (1, 10))
@@ -494,14 +494,14 @@ def test_the_share_of_clipped_values_by_hand():
     """What lies more than half a step outside, over all batches; two variants in one pass, each by its own ranges."""
     model = Chain()
     wide, narrow = (InputRange(low=-high, high=high, step=0.1) for high in (9.0, 0.2))
-    found = layer_error.measure_clipping(
+    clipping = layer_error.measure_clipping(
         model, batches(images(20), 8), [{"first": (wide,)}, {"first": (narrow,), "second": (wide,)}]
     )
     with torch.inference_mode():
         values = model.first(images(20).flatten(1))
-    assert found[0] == {"first": 0.0}
-    assert found[1] == {"first": pytest.approx(float((values.abs() > 0.25).float().mean())), "second": 0.0}
-    assert 0 < found[1]["first"] < 1
+    assert clipping[0] == {"first": 0.0}
+    assert clipping[1] == {"first": pytest.approx(float((values.abs() > 0.25).float().mean())), "second": 0.0}
+    assert 0 < clipping[1]["first"] < 1
 
 
 def test_each_call_of_a_layer_is_held_against_its_own_range():

@@ -63,10 +63,10 @@ def convolved():
 def test_values_are_looked_at_behind_the_activation_that_quantizing_takes_in(tmp_path, clamp):
     """What the ReLU6 cuts off is not clipped by int8, whether its node stays or not; what exceeds the scale is."""
     files = int8(tmp_path, clamp=clamp), fp32(tmp_path)
-    (found,) = onnx_output_range.find_layer_ranges(*files)
-    assert (found.name, found.tensor) == ("stem", "a")
-    assert (found.fitting.low, found.fitting.high) == (0, pytest.approx(2.55))
-    (shares,) = onnx_output_range.measure_clipping(files[1], batches(), [[found]])
+    (actual,) = onnx_output_range.find_layer_ranges(*files)
+    assert (actual.name, actual.tensor) == ("stem", "a")
+    assert (actual.fitting.low, actual.fitting.high) == (0, pytest.approx(2.55))
+    (shares,) = onnx_output_range.measure_clipping(files[1], batches(), [[actual]])
     assert shares["stem"] == pytest.approx(np.mean(np.clip(convolved(), 0, 6) > 2.555))
     assert shares["stem"] > 0
 
@@ -83,9 +83,11 @@ def test_a_clamp_that_int8_keeps_behind_its_quantized_output_stays_behind(tmp_pa
     constants = {"w": WEIGHT, "scale": np.float32(0.1), "zero": np.uint8(10)}
     constants |= {"least": np.float32(0), "most": np.float32(6)}
     files = save(tmp_path / "int8.onnx", nodes, constants), fp32(tmp_path)
-    (found,) = onnx_output_range.find_layer_ranges(*files)
-    assert (found.tensor, found.fitting.low) == ("c", pytest.approx(-1))
-    assert onnx_output_range.measure_clipping(files[1], batches(), [[found]])[0]["stem"] == np.mean(convolved() < -1.05)
+    (actual,) = onnx_output_range.find_layer_ranges(*files)
+    assert (actual.tensor, actual.fitting.low) == ("c", pytest.approx(-1))
+    assert onnx_output_range.measure_clipping(files[1], batches(), [[actual]])[0]["stem"] == np.mean(
+        convolved() < -1.05
+    )
 
 
 def test_several_variants_share_a_pass(tmp_path):

@@ -35,8 +35,8 @@ class Two(nn.Module):
 
 def test_the_range_is_that_of_the_levels():
     """Section A: [(qmin - zero_point) scale, (qmax - zero_point) scale]."""
-    found = quantized_range.range_of_levels(0.1, 10, 0, 255)
-    assert (found.low, found.high, found.step) == (-1.0, pytest.approx(24.5), 0.1)
+    ends = quantized_range.range_of_levels(0.1, 10, 0, 255)
+    assert (ends.low, ends.high, ends.step) == (-1.0, pytest.approx(24.5), 0.1)
 
 
 def test_a_torchscript_file_tells_the_range_that_it_was_calibrated_on(tmp_path):
@@ -44,13 +44,13 @@ def test_a_torchscript_file_tells_the_range_that_it_was_calibrated_on(tmp_path):
     torch_ao.set_engine("onednn")
     x, y = torch.rand(4, 3, 6, 6) * 8 - 2, torch.randn(4, 4, 5, 5)
     x[0, 0, 0, 0], x[0, 0, 0, 1] = -2.0, 6.0
-    made = fx.static(QuantizeJob(Two().eval(), "onednn", RECIPE, (x[:1], y[:1])), lambda: iter([(x, y)]))
-    torchscript.save(made.module, (x, y), tmp_path / "m.pt")
+    network = fx.static(QuantizeJob(Two().eval(), "onednn", RECIPE, (x[:1], y[:1])), lambda: iter([(x, y)]))
+    torchscript.save(network.module, (x, y), tmp_path / "m.pt")
     loaded = torchscript.load(tmp_path / "m.pt")
-    found, none = quantized_range.range_of_module(loaded, (x[:1], y[:1]))
+    actual, none = quantized_range.range_of_module(loaded, (x[:1], y[:1]))
     assert none is None
-    assert found.step == pytest.approx(8 / 255)
-    assert (found.low, found.high) == (pytest.approx(-2, abs=found.step), pytest.approx(6, abs=found.step))
+    assert actual.step == pytest.approx(8 / 255)
+    assert (actual.low, actual.high) == (pytest.approx(-2, abs=actual.step), pytest.approx(6, abs=actual.step))
 
 
 def test_a_module_that_quantizes_nothing_has_no_range():
@@ -76,8 +76,8 @@ def test_pt2e_limits_are_those_of_its_own_quantize():
             quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
             return quantize(x.reshape(-1), 0.5, 20, 0, 127, torch.uint8).float()
 
-    (found,) = quantized_range.range_of_module(Quantizes(), (torch.rand(1, 4),))
-    assert found == InputRange(low=-10.0, high=53.5, step=0.5)
+    (actual,) = quantized_range.range_of_module(Quantizes(), (torch.rand(1, 4),))
+    assert actual == InputRange(low=-10.0, high=53.5, step=0.5)
 
 
 def onnx_file(path, *, zero=MIDDLE, steps=(0.5,), behind="Transpose"):
@@ -102,8 +102,8 @@ def onnx_file(path, *, zero=MIDDLE, steps=(0.5,), behind="Transpose"):
 )
 def test_an_onnx_file_tells_its_range_by_the_quantize_behind_its_input(tmp_path, zero, low, high):
     """The type of the zero point says which integers there are; a transposed input is the same values."""
-    found = quantized_range.range_of_onnx(onnx_file(tmp_path / "m.onnx", zero=zero))
-    assert found == (InputRange(low=low, high=high, step=0.5), None)
+    range_of_onnx = quantized_range.range_of_onnx(onnx_file(tmp_path / "m.onnx", zero=zero))
+    assert range_of_onnx == (InputRange(low=low, high=high, step=0.5), None)
 
 
 @pytest.mark.parametrize("changes", [{"behind": "Exp"}, {"steps": (0.5, 0.25)}])

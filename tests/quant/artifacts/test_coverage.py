@@ -21,9 +21,9 @@ def test_equal_sequences_match_one_to_one():
     """The reference gives the names, the artifact the operator and whether it is int8."""
     ours = [layer(10, name="a"), layer(10, name="b"), layer(5, name="c")]
     theirs = [layer(10, int8=True, operator="q"), layer(10), layer(5, int8=True)]
-    found = align_layers(ours, theirs)
-    assert [(one.name, one.int8) for one in found] == [("a", True), ("b", False), ("c", True)]
-    assert found[0].operator == "q"
+    aligned = align_layers(ours, theirs)
+    assert [(entry.name, entry.int8) for entry in aligned] == [("a", True), ("b", False), ("c", True)]
+    assert aligned[0].operator == "q"
 
 
 def test_an_operator_that_matches_nothing_is_ignored():
@@ -35,8 +35,8 @@ def test_an_operator_that_matches_nothing_is_ignored():
 
 def test_a_missing_operator_leaves_its_layer_float():
     """A layer that the artifact did not run as such is float."""
-    found = align_layers([layer(10, name="a"), layer(20, name="b")], [layer(20, int8=True)])
-    assert [(one.name, one.int8) for one in found] == [("a", False), ("b", True)]
+    aligned = align_layers([layer(10, name="a"), layer(20, name="b")], [layer(20, int8=True)])
+    assert [(entry.name, entry.int8) for entry in aligned] == [("a", False), ("b", True)]
 
 
 def test_no_layers_is_no_coverage():
@@ -50,9 +50,9 @@ layers = st.lists(st.builds(layer, st.integers(1, 5), int8=st.booleans()), max_s
 @given(layers, layers)
 def test_coverage_is_never_overstated(ours, theirs):
     """What counts as int8 is at most the int8 work that was seen, and at most the network's."""
-    found = align_layers([layer(one.macs) for one in ours], theirs)
-    assert [one.macs for one in found] == [one.macs for one in ours]
-    assert sum(one.macs for one in found if one.int8) <= sum(one.macs for one in theirs if one.int8)
+    aligned = align_layers([layer(our.macs) for our in ours], theirs)
+    assert [our.macs for our in aligned] == [our.macs for our in ours]
+    assert sum(our.macs for our in aligned if our.int8) <= sum(our.macs for our in theirs if our.int8)
 
 
 @given(layers)
@@ -64,10 +64,10 @@ def test_an_artifact_equal_to_its_network_matches_itself(ours):
 def test_a_layer_that_cannot_be_counted_leaves_no_share():
     """It is kept where nothing of the reference matches it, since how much it does is not known."""
     unknown = layer(None, name="moe", operator="MoE")
-    found = align_layers([layer(10, name="a"), layer(20)], [layer(10, int8=True), unknown, layer(20, int8=True)])
-    assert [(one.name, one.int8) for one in found] == [("a", True), ("x", True), ("moe", False)]
-    assert compute_int8_share(found) is None
-    assert explain_unknown(found) == "how much moe (MoE) multiplies cannot be counted"
+    aligned = align_layers([layer(10, name="a"), layer(20)], [layer(10, int8=True), unknown, layer(20, int8=True)])
+    assert [(entry.name, entry.int8) for entry in aligned] == [("a", True), ("x", True), ("moe", False)]
+    assert compute_int8_share(aligned) is None
+    assert explain_unknown(aligned) == "how much moe (MoE) multiplies cannot be counted"
     assert explain_unknown([layer(10)]) is None
     assert align_layers([unknown], [unknown]) == (unknown,)
 
@@ -80,6 +80,6 @@ def test_unknown_coverage_is_a_warning_with_its_cases():
     unknown = Coverage(
         macs_int8=None, layers_int8=1, layers_total=2, unknown="how much b (MoE) multiplies is not known"
     )
-    changed = [replace(one, artifact=replace(one.artifact, coverage=unknown)) for one in records]
-    (said,) = warnings(changed)
-    assert said.endswith(f"how much b (MoE) multiplies is not known ({', '.join(cases)})")
+    changed = [replace(record, artifact=replace(record.artifact, coverage=unknown)) for record in records]
+    (message,) = warnings(changed)
+    assert message.endswith(f"how much b (MoE) multiplies is not known ({', '.join(cases)})")

@@ -34,16 +34,16 @@ def write(model, folder, old=b"", new=b""):
 
 def refused(file, words):
     """Both ways into qbench say the same, and name the file."""
-    with pytest.raises(ModelError, match=words) as told:
+    with pytest.raises(ModelError, match=words) as caught:
         steps.config(file)
-    assert str(told.value).startswith(f"{file}: ")
-    with pytest.raises(ModelError, match=words) as told:
+    assert str(caught.value).startswith(f"{file}: ")
+    with pytest.raises(ModelError, match=words) as caught:
         source.load(ModelReference(name="mine", source="onnx", path=file))
-    assert str(file) in str(told.value)
+    assert str(file) in str(caught.value)
 
 
 def weight(model, name="conv1.weight"):
-    return next(one for one in model.graph.initializer if one.name == name)
+    return next(entry for entry in model.graph.initializer if entry.name == name)
 
 
 def other_dimensions(model):
@@ -72,19 +72,19 @@ def one_input(model):
 
 def other_attribute(model):
     node = model.graph.node[0]
-    kept = [one for one in node.attribute if one.name != "strides"]
+    ones = [entry for entry in node.attribute if entry.name != "strides"]
     del node.attribute[:]
-    node.attribute.extend([*kept, helper.make_attribute("strides", "SAME")])
+    node.attribute.extend([*ones, helper.make_attribute("strides", "SAME")])
 
 
 def in_a_node(model):
-    held = numpy_helper.from_array(np.ones(4, np.float32))
-    held.dims[0] = 5
-    model.graph.node.insert(0, helper.make_node("Constant", [], ["unread"], name="c", value=held))
+    tensor = numpy_helper.from_array(np.ones(4, np.float32))
+    tensor.dims[0] = 5
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["unread"], name="c", value=tensor))
 
 
 def no_group(model):
-    node = next(one for one in model.graph.node[0].attribute if one.name == "group")
+    node = next(entry for entry in model.graph.node[0].attribute if entry.name == "group")
     node.i = 0
 
 
@@ -157,12 +157,12 @@ def test_weights_are_read_beside_the_model_only(where, tmp_path):
     (folder / "link.bin").symlink_to(folder / "real.bin")
     (folder / "sub").symlink_to(tmp_path)
     model = onnx_networks.residual_cnn()
-    held = weight(model)
-    size = len(held.raw_data)
-    held.ClearField("raw_data")
-    held.data_location = TensorProto.EXTERNAL
+    tensor = weight(model)
+    size = len(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
     for key, value in {"location": where, "length": str(size)}.items():
-        held.external_data.add(key=key, value=value)
+        tensor.external_data.add(key=key, value=value)
     refused(write(model, folder), "its values lie at")
 
 
@@ -182,11 +182,11 @@ def test_external_weights_hold_what_their_shape_takes(keys, words, tmp_path):
     (tmp_path / "w.bin").write_bytes(bytes(4096))
     os.mkfifo(tmp_path / "pipe")
     model = onnx_networks.residual_cnn()
-    held = weight(model)
-    held.ClearField("raw_data")
-    held.data_location = TensorProto.EXTERNAL
+    tensor = weight(model)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
     for key, value in ({"location": "w.bin"} | keys).items():
-        held.external_data.add(key=key, value=value)
+        tensor.external_data.add(key=key, value=value)
     refused(write(model, tmp_path), words)
 
 
@@ -204,15 +204,15 @@ def test_what_exporters_really_write_is_accepted(tmp_path):
         onnx_check.load(write(make(), tmp_path))
     model = onnx_networks.mlp()
     model.graph.output[0].type.tensor_type.ClearField("shape")
-    held = weight(model, "second.bias")
-    dense = numpy_helper.to_array(held)
+    tensor = weight(model, "second.bias")
+    dense = numpy_helper.to_array(tensor)
     sparse = model.graph.sparse_initializer.add()
     sparse.values.CopyFrom(numpy_helper.from_array(dense[3:5], "second.bias"))
     sparse.indices.CopyFrom(numpy_helper.from_array(np.array([3, 4]), "indices"))
     sparse.dims.extend(dense.shape)
-    model.graph.initializer.remove(held)
-    found = Graph(onnx_check.load(write(model, tmp_path))).constant("second.bias")
-    assert np.array_equal(found, np.where(np.isin(np.arange(32), (3, 4)), dense, 0))
+    model.graph.initializer.remove(tensor)
+    constant = Graph(onnx_check.load(write(model, tmp_path))).constant("second.bias")
+    assert np.array_equal(constant, np.where(np.isin(np.arange(32), (3, 4)), dense, 0))
 
 
 def test_an_input_of_unknown_rank_is_calibrated(tmp_path):
@@ -230,8 +230,10 @@ def test_a_few_bytes_that_ask_for_terabytes_are_not_computed(operator, tmp_path)
     draft = onnx_networks.Draft()
     sizes = draft.constant("sizes", np.array([2**20, 2**20]))
     ends = [draft.constant(name, np.int64(value)) for name, value in (("begin", 0), ("end", 2**40), ("step", 1))]
-    one = draft.constant("one", np.ones((1, 1), np.float32))
-    inputs = {"ConstantOfShape": [sizes], "Expand": [one, sizes], "Tile": [one, sizes], "Range": ends}[operator]
+    constant = draft.constant("one", np.ones((1, 1), np.float32))
+    inputs = {"ConstantOfShape": [sizes], "Expand": [constant, sizes], "Tile": [constant, sizes], "Range": ends}[
+        operator
+    ]
     x = draft.add("Gemm", ["x", draft.weight("w", 4, 4)], "fc")
     huge = draft.add("Size", [draft.add(operator, inputs, "huge")], "size")
     draft.add("Add", [x, draft.add("Cast", [huge], "cast", to=1)], "add", outputs=["y"])
@@ -347,7 +349,7 @@ def test_onnx_s_own_types_are_known():
     """Whatever onnx can make of four bits or sixteen is accepted, raw and in fields."""
     kinds = [TensorProto.INT4, TensorProto.UINT4, TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.BOOL]
     for kind in (*kinds, TensorProto.COMPLEX64, TensorProto.DOUBLE, TensorProto.UINT32, TensorProto.FLOAT16):
-        made = helper.make_tensor("t", kind, [3], [1, 0, 1])
-        assert onnx_check._tensor_problem(made) is None, onnx.TensorProto.DataType.Name(kind)
-        raw = numpy_helper.from_array(numpy_helper.to_array(made), "t")
+        tensor = helper.make_tensor("t", kind, [3], [1, 0, 1])
+        assert onnx_check._tensor_problem(tensor) is None, onnx.TensorProto.DataType.Name(kind)
+        raw = numpy_helper.from_array(numpy_helper.to_array(tensor), "t")
         assert onnx_check._tensor_problem(raw) is None, onnx.TensorProto.DataType.Name(kind)

@@ -24,9 +24,9 @@ def judged(module, x):
 
 def test_a_module_without_decisions_has_nothing_to_tell():
     """No note, and no example is read."""
-    found = tracing.trace(residual_cnn(), (images(1),))
-    assert found.decisions == ()
-    assert tracing.require_harmless(residual_cnn(), found, iter(lambda: pytest.fail("read an example"), None)) is None
+    traced = tracing.trace(residual_cnn(), (images(1),))
+    assert traced.decisions == ()
+    assert tracing.require_harmless(residual_cnn(), traced, iter(lambda: pytest.fail("read an example"), None)) is None
 
 
 def test_a_decision_that_no_example_shows_is_noted():

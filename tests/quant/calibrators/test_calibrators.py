@@ -47,15 +47,15 @@ every = pytest.mark.parametrize("name", NAMES)
 
 def calibrator(name: str, with_offset: bool = True, **options: Any) -> Calibrator:
     """A new one."""
-    made: Calibrator = registry.load("calibrator", name)(asymmetric=with_offset, **options)
-    return made
+    result: Calibrator = registry.load("calibrator", name)(asymmetric=with_offset, **options)
+    return result
 
 
 def seen(name: str, values: Array, with_offset: bool = True, **options: Any) -> Calibrator:
     """One that has been given ``values``."""
-    made = calibrator(name, with_offset, **options)
-    made.add(values)
-    return made
+    instance = calibrator(name, with_offset, **options)
+    instance.add(values)
+    return instance
 
 
 @functools.cache
@@ -63,7 +63,7 @@ def distribution(name: str) -> Array:
     """100,000 values as layers have them, by kind."""
     random = np.random.default_rng(len(name))
     normal = random.standard_normal(100_000).astype(np.float32)
-    made = {
+    result = {
         "normal": normal,
         "relu": np.maximum(normal - 0.2, 0),
         "relu6": np.clip(normal * 3 + 1, 0, 6),
@@ -74,7 +74,7 @@ def distribution(name: str) -> Array:
         "pixels": (random.integers(0, 256, 100_000) / 255 - 0.45) / 0.225,
         "outlier": np.append(normal, [40.0]),
     }
-    return np.asarray(made[name], np.float32)
+    return np.asarray(result[name], np.float32)
 
 
 KINDS = ("normal", "relu", "relu6", "swish", "heavy", "lopsided", "negative", "pixels", "outlier")
@@ -92,11 +92,11 @@ def test_every_calibrator_has_a_stated_tolerance() -> None:
 @every
 def test_it_is_a_calibrator_with_the_registered_name(name: str) -> None:
     """The class knows the name it is registered under, and quantizes with an offset unless told otherwise."""
-    made = registry.load("calibrator", name)
-    assert issubclass(made, Calibrator)
-    assert made.name == name
-    assert made.flows == FLOWS  # a plan takes this for granted of qbench's own, since loading them takes time
-    assert made().asymmetric
+    loaded = registry.load("calibrator", name)
+    assert issubclass(loaded, Calibrator)
+    assert loaded.name == name
+    assert loaded.flows == FLOWS  # a plan takes this for granted of qbench's own, since loading them takes time
+    assert loaded().asymmetric
 
 
 @every
@@ -107,14 +107,14 @@ def test_memory_is_bounded(name: str) -> None:
     warm.range()
     tracemalloc.start()
     try:
-        made = calibrator(name)
+        instance = calibrator(name)
         for power in (0, 5, -5, 20):
-            made.add((random.standard_normal((4, 50_000)) * 2.0**power).astype(np.float32))
-            made.range()
-        held, _ = tracemalloc.get_traced_memory()
+            instance.add((random.standard_normal((4, 50_000)) * 2.0**power).astype(np.float32))
+            instance.range()
+        content, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held <= 256 * 1024
+    assert content <= 256 * 1024
 
 
 @every
@@ -144,8 +144,8 @@ def test_many_values_in_another_order_give_the_same_range(name: str, with_offset
     for start in range(0, 400, 50):
         growing.add(values[start : start + 50])
         shrinking.add(values[350 - start : 400 - start])
-    for found in (growing.qparams(), shrinking.qparams()):
-        assert math.isclose(found.scale, whole.scale, rel_tol=TOLERANCE[name] + 1e-9)
+    for actual in (growing.qparams(), shrinking.qparams()):
+        assert math.isclose(actual.scale, whole.scale, rel_tol=TOLERANCE[name] + 1e-9)
 
 
 @every
@@ -155,15 +155,15 @@ def test_many_values_in_another_order_give_the_same_range(name: str, with_offset
 def test_any_values_give_scale_and_offset(name: str, with_offset: bool, batch: Array) -> None:
     """The range is finite and in order, the scale is a positive float32, the offset is in -128 .. 127, and 0 where the
     quantization is symmetric."""
-    made = seen(name, batch, with_offset)
-    low, high = made.range()
+    calibrated = seen(name, batch, with_offset)
+    low, high = calibrated.range()
     assert math.isfinite(low)
     assert math.isfinite(high)
     assert low <= high
-    found = made.qparams()
-    assert 0 < found.scale == float(np.float32(found.scale)) < math.inf
-    assert -128 <= found.zero_point <= 127
-    assert with_offset or found.zero_point == 0
+    params = calibrated.qparams()
+    assert 0 < params.scale == float(np.float32(params.scale)) < math.inf
+    assert -128 <= params.zero_point <= 127
+    assert with_offset or params.zero_point == 0
 
 
 @every
@@ -182,32 +182,32 @@ def test_twice_the_values_have_twice_the_range(name: str, with_offset: bool, bat
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_is_refused_and_not_counted(name: str, wrong: float) -> None:
     """NaN and inf raise with their number, and what was seen before stays as it was."""
-    made = seen(name, distribution("normal").reshape(100, -1))
-    before = made.range()
+    calibrated = seen(name, distribution("normal").reshape(100, -1))
+    before = calibrated.range()
     spoilt = distribution("heavy").reshape(100, -1).copy()
     spoilt[[3, 50, 99], [2, 999, 0]] = wrong
     with pytest.raises(ValueError, match=r"^3 values are NaN or inf$"):
-        made.add(spoilt)
+        calibrated.add(spoilt)
     with pytest.raises(ValueError, match=r"^1 value is NaN or inf$"):
-        made.add(np.array([wrong], np.float32))
+        calibrated.add(np.array([wrong], np.float32))
     with pytest.raises(ValueError, match=r"^1 value is NaN or inf$"):
-        made.add(np.array([1e300]))  # beyond float32
-    assert made.range() == before
+        calibrated.add(np.array([1e300]))  # beyond float32
+    assert calibrated.range() == before
 
 
 @every
 def test_nothing_seen_has_no_range(name: str) -> None:
     """Before the first value, and after empty batches alone, there is no range; an empty batch changes none."""
-    made = calibrator(name)
+    instance = calibrator(name)
     with pytest.raises(ValueError, match=r"^no value was seen$"):
-        made.range()
-    made.add(np.empty((0, 3), np.float32))
+        instance.range()
+    instance.add(np.empty((0, 3), np.float32))
     with pytest.raises(ValueError, match=r"^no value was seen$"):
-        made.qparams()
-    made.add(np.ones((2, 3), np.float32))
-    before = made.range()
-    made.add(np.empty((4, 0), np.float32))
-    assert made.range() == before
+        instance.qparams()
+    instance.add(np.ones((2, 3), np.float32))
+    before = instance.range()
+    instance.add(np.empty((4, 0), np.float32))
+    assert instance.range() == before
 
 
 @every
@@ -225,17 +225,17 @@ def test_zeros_have_a_scale_of_one(name: str, with_offset: bool) -> None:
 def test_a_constant_is_kept(name: str, with_offset: bool, value: float) -> None:
     """A tensor of one value comes back within half a step."""
     values = np.full((3, 5), value, np.float32)
-    found = seen(name, values, with_offset).qparams()
-    assert fake_quantize(values, found.scale, found.zero_point) == pytest.approx(values, abs=0.5001 * found.scale)
-    assert found.scale <= abs(value) / 60
+    params = seen(name, values, with_offset).qparams()
+    assert fake_quantize(values, params.scale, params.zero_point) == pytest.approx(values, abs=0.5001 * params.scale)
+    assert params.scale <= abs(value) / 60
 
 
 @every
 def test_negative_values_use_the_whole_range(name: str) -> None:
     """Values of which none is positive get an offset of 127: all 256 levels lie below zero."""
-    found = seen(name, distribution("negative").reshape(100, -1)).qparams()
-    assert found.zero_point == 127
-    assert found.scale <= 6 / 255
+    params = seen(name, distribution("negative").reshape(100, -1)).qparams()
+    assert params.zero_point == 127
+    assert params.scale <= 6 / 255
 
 
 @every
@@ -320,8 +320,8 @@ def test_every_value_is_found_in_its_bin(batch: Array) -> None:
 def test_values_too_small_for_bins_of_their_own_are_quantized_as_zeros(name: str, with_offset: bool) -> None:
     """What the histogram does not tell apart below 2**-100 decides nothing: every calibrator gives scale 1."""
     for tiny in (1.1754944e-38, 1e-45, 2.0**-101):
-        made = seen(name, np.array([[tiny, 0, 0, -tiny / 2]], np.float32), with_offset)
-        assert made.qparams() == QParams(scale=1.0, zero_point=0)
+        calibrated = seen(name, np.array([[tiny, 0, 0, -tiny / 2]], np.float32), with_offset)
+        assert calibrated.qparams() == QParams(scale=1.0, zero_point=0)
 
 
 @given(batch=BATCHES, power=st.integers(1, 150))
@@ -406,15 +406,15 @@ def test_the_squared_error_is_that_of_the_values(kind: str, ends: tuple[float, f
     values = distribution(kind)
     histogram = Histogram()
     histogram.add(values)
-    found = amct_qparams(float(values.min()) * ends[0], float(values.max()) * ends[1])
-    exact = math.sqrt(squared_error(values, found) / values.size)
+    params = amct_qparams(float(values.min()) * ends[0], float(values.max()) * ends[1])
+    exact = math.sqrt(squared_error(values, params) / values.size)
     bins = histogram.bins()
-    lowest = (-128 - found.zero_point) * found.scale
-    for one in (bins, bins.coarse(found.scale / 8)):
-        assert one.counts.sum() == values.size
-        root = math.sqrt(one.squared_error(found.scale, lowest) / values.size)
-        assert root == pytest.approx(exact, rel=0.01, abs=found.scale / 16 if kind == "pixels" else 0)
-    assert bins.coarse(found.scale / 8).counts.size < 9000
+    lowest = (-128 - params.zero_point) * params.scale
+    for entry in (bins, bins.coarse(params.scale / 8)):
+        assert entry.counts.sum() == values.size
+        root = math.sqrt(entry.squared_error(params.scale, lowest) / values.size)
+        assert root == pytest.approx(exact, rel=0.01, abs=params.scale / 16 if kind == "pixels" else 0)
+    assert bins.coarse(params.scale / 8).counts.size < 9000
 
 
 def test_point_bins_are_exact() -> None:
@@ -449,11 +449,11 @@ def test_minmax_is_the_range(kind: str, with_offset: bool) -> None:
 
 def test_moving_average_is_the_mean_of_the_examples_ends() -> None:
     """Each example counts alike, however many values the others have."""
-    made = calibrator("moving_average")
-    made.add(np.array([[1.0, 2.0], [-3.0, 4.0]], np.float32))
-    made.add(np.array([[[-1.0, 0.0, 9.0]]], np.float32))
-    made.add(np.array([-1.0, 1.0], np.float32))  # one axis: one example
-    assert made.range() == pytest.approx(((1 - 3 - 1 - 1) / 4, (2 + 4 + 9 + 1) / 4))
+    instance = calibrator("moving_average")
+    instance.add(np.array([[1.0, 2.0], [-3.0, 4.0]], np.float32))
+    instance.add(np.array([[[-1.0, 0.0, 9.0]]], np.float32))
+    instance.add(np.array([-1.0, 1.0], np.float32))  # one axis: one example
+    assert instance.range() == pytest.approx(((1 - 3 - 1 - 1) / 4, (2 + 4 + 9 + 1) / 4))
 
 
 @kinds
@@ -466,9 +466,9 @@ def test_percentile_keeps_that_share(kind: str, percentile: float) -> None:
     cut = (100 - percentile) / 2
     exact = np.percentile(values, [cut, 100 - cut], method="nearest")
     np.testing.assert_allclose([low, high], exact, rtol=2e-3, atol=1e-5)
-    found = seen("percentile", values, False, percentile=percentile).qparams()
+    params = seen("percentile", values, False, percentile=percentile).qparams()
     reach = float(np.percentile(np.abs(values), percentile, method="nearest"))
-    assert found.scale == pytest.approx(
+    assert params.scale == pytest.approx(
         amct_qparams(max(values.min(), -reach * 128 / 127), min(values.max(), reach), symmetric=True).scale, rel=2e-3
     )
 
@@ -479,13 +479,13 @@ def exact_ifmr(values: Array, with_offset: bool) -> tuple[int, list[QParams]]:
     count = ordered.size
     high = max(float(ordered[math.ceil(0.999999 * count) - 1]), 0.0)
     low = min(float(ordered[count - math.ceil(0.999999 * count)]), 0.0)
-    found = []
+    actual = []
     for factor in (0.7 + 0.01 * np.arange(61)).tolist():
         if not with_offset:
-            found.append(amct_qparams(low * factor, high * factor, symmetric=True))
+            actual.append(amct_qparams(low * factor, high * factor, symmetric=True))
         else:
-            found.append(amct_qparams(low, high * factor) if high > 0 else amct_qparams(low * factor, high))
-    return int(np.argmin([squared_error(values, one) for one in found])), found
+            actual.append(amct_qparams(low, high * factor) if high > 0 else amct_qparams(low * factor, high))
+    return int(np.argmin([squared_error(values, entry) for entry in actual])), actual
 
 
 @both
@@ -495,12 +495,12 @@ def test_ifmr_is_within_one_candidate_of_its_definition(kind: str, with_offset: 
     at most 1 % more (on values that lie on a grid, errors jump from one candidate to the next)."""
     values = distribution(kind)
     best, candidates = exact_ifmr(values, with_offset)
-    found = seen("ifmr", values, with_offset).qparams()
-    scales = np.array([one.scale for one in candidates])
-    assert np.abs(scales - found.scale).min() < 0.003 * found.scale
-    chosen = int(np.abs(scales - found.scale).argmin())
-    near = squared_error(values, found) <= 1.01 * squared_error(values, candidates[best])
-    assert abs(chosen - best) <= 1 or near
+    params = seen("ifmr", values, with_offset).qparams()
+    scales = np.array([candidate.scale for candidate in candidates])
+    assert np.abs(scales - params.scale).min() < 0.003 * params.scale
+    choice = int(np.abs(scales - params.scale).argmin())
+    near = squared_error(values, params) <= 1.01 * squared_error(values, candidates[best])
+    assert abs(choice - best) <= 1 or near
 
 
 @pytest.mark.parametrize("layer", ["pixels", "first", "second", "added"])
@@ -508,14 +508,14 @@ def test_ifmr_on_real_activations(layer: str) -> None:
     """On pictures of digits and what two convolutions make of them, in batches, IFMR is within one
     candidate, or within three where the minimum is so flat that these leave at most 0.2 % more error."""
     values = activations()[layer]
-    made = calibrator("ifmr")
+    instance = calibrator("ifmr")
     for part in np.split(values, 5):
-        made.add(part)
+        instance.add(part)
     best, candidates = exact_ifmr(values, True)
-    scales = np.array([one.scale for one in candidates])
-    chosen = int(np.abs(scales - made.qparams().scale).argmin())
-    near = squared_error(values, made.qparams()) <= 1.002 * squared_error(values, candidates[best])
-    assert abs(chosen - best) <= 1 or (near and abs(chosen - best) <= 3)
+    scales = np.array([candidate.scale for candidate in candidates])
+    choice = int(np.abs(scales - instance.qparams().scale).argmin())
+    near = squared_error(values, instance.qparams()) <= 1.002 * squared_error(values, candidates[best])
+    assert abs(choice - best) <= 1 or (near and abs(choice - best) <= 3)
 
 
 @functools.cache
@@ -542,8 +542,8 @@ def test_mse_leaves_the_least_error(kind: str, with_offset: bool) -> None:
     shares = (np.linspace(0.05, 1, 39) if with_offset else np.linspace(0.05, 1, 200)).tolist()
     ends = [(a, b) for a in shares for b in shares] if with_offset and low < 0 < high else [(a, a) for a in shares]
     sample = values[::20] if len(ends) > 1000 else values
-    tried = sorted(ends, key=lambda one: squared_error(sample, of(low * one[0], high * one[1], with_offset)))[:20]
-    least = min(squared_error(values, of(low * a, high * b, with_offset)) for a, b in tried)
+    end = sorted(ends, key=lambda one: squared_error(sample, of(low * one[0], high * one[1], with_offset)))[:20]
+    least = min(squared_error(values, of(low * a, high * b, with_offset)) for a, b in end)
     assert (0.90 if kind == "pixels" else 0.99) * left <= least
 
 
@@ -602,9 +602,9 @@ def test_hfmg_finds_what_torch_finds(kind: str) -> None:
 
     observer = HistogramObserver(bins=4096)
     observer(torch.from_numpy(distribution(kind)))
-    low, high = (float(one) for one in observer._non_linear_param_search())
-    found = seen("hfmg", distribution(kind)).range()
-    assert found == pytest.approx((low, high), abs=0.02 * (high - low))
+    low, high = (float(entry) for entry in observer._non_linear_param_search())
+    ends = seen("hfmg", distribution(kind)).range()
+    assert ends == pytest.approx((low, high), abs=0.02 * (high - low))
 
 
 @pytest.mark.parametrize("bins", [1024, 8192])
@@ -622,20 +622,20 @@ def exact_entropy(values: Array, levels: int) -> dict[float, float]:
     reach = float(np.abs(values).max())
     counts = np.histogram(np.abs(values).astype(np.float64), 2048, (0, reach))[0].astype(float)
     counts[0] = counts[1]
-    found = {}
+    actual = {}
     for end in range(2048, levels - 1, -8):
         p = counts[:end].copy()
         p[-1] += counts[end:].sum()
         q = np.zeros(end)
         for level in range(levels):
             part = slice(level * end // levels, (level + 1) * end // levels)
-            held = counts[part] > 0
-            q[part] = np.where(held, counts[part].sum() / max(held.sum(), 1), 0.0)
+            content = counts[part] > 0
+            q[part] = np.where(content, counts[part].sum() / max(content.sum(), 1), 0.0)
         if not q.any():
             continue
         p, q = p[p > 0] / p.sum(), np.maximum(q[p > 0], 1e-4)
-        found[end / 2048 * reach] = float((p * np.log(p / (q / q.sum()))).sum())
-    return found
+        actual[end / 2048 * reach] = float((p * np.log(p / (q / q.sum()))).sum())
+    return actual
 
 
 @pytest.mark.parametrize("kind", ["normal", "relu", "swish", "negative"])
@@ -645,9 +645,9 @@ def test_entropy_is_within_a_candidate_of_its_definition(kind: str) -> None:
     values = distribution(kind)
     levels = 256 if values.min() * values.max() >= 0 else 128
     low, high = seen("entropy", values).range()
-    exact, found = exact_entropy(values, levels), max(high, -low)
+    exact, actual = exact_entropy(values, levels), max(high, -low)
     best = min(exact, key=lambda end: exact[end])
-    near = min(exact, key=lambda end: abs(end - found))
-    assert found == pytest.approx(best, rel=0.03) or exact[near] <= 1.2 * exact[best]
+    near = min(exact, key=lambda end: abs(end - actual))
+    assert actual == pytest.approx(best, rel=0.03) or exact[near] <= 1.2 * exact[best]
     assert exact[near] <= 0.5 * max(exact.values())
-    assert low == max(float(values.min()), -found) or high == min(float(values.max()), found)
+    assert low == max(float(values.min()), -actual) or high == min(float(values.max()), actual)

@@ -126,7 +126,7 @@ def test_the_onnx_flow_takes_its_range(tmp_path):
         examples = tuple(np.asarray(array) for array in random_inputs(model, 8, 0))
         onnx_static.scaled(tmp_path / "model.onnx", file, recipe, examples, lambda text, share: None)
         record = onnx_static.read(file).record
-        scales[calibrator] = {key: held.scale_d for key, held in record.items() if held.scale_d is not None}
+        scales[calibrator] = {key: content.scale_d for key, content in record.items() if content.scale_d is not None}
     assert scales["half"]
     assert scales["half"] == pytest.approx({key: scale / 2 for key, scale in scales["minmax"].items()})
 

@@ -129,15 +129,15 @@ def checked(model, example=IMAGES, *, training=False):
     """The canonical form, after the proof that its outputs are the model's and that the model was not touched."""
     before = copy.deepcopy(model.state_dict())
     classes = {name: type(part) for name, part in model.named_modules()}
-    found = canonicalize(model, example, training=training)
+    canonical = canonicalize(model, example, training=training)
     assert {name: type(part) for name, part in model.named_modules()} == classes
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     with torch.no_grad():
-        difference = equivalence.measure_difference(model(*example), found.module(*example))
+        difference = equivalence.measure_difference(model(*example), canonical.module(*example))
     assert difference.none
-    assert difference.largest <= found.largest_difference <= 1e-4
-    assert not any("undone" in line for line in found.kept)  # right at once, not by the last line of defence
-    return found
+    assert difference.largest <= canonical.largest_difference <= 1e-4
+    assert not any("undone" in line for line in canonical.kept)  # right at once, not by the last line of defence
+    return canonical
 
 
 def kinds(found):
@@ -154,51 +154,51 @@ def kinds(found):
 
 def test_a_subclass_with_symmetric_padding_becomes_a_plain_convolution():
     """Its padding module becomes the convolution's own argument, and its name stays."""
-    found = checked(net(lambda m, x: m.a(x), a=SamePadded(3, 4, 3, zeros=(1, 1, 2, 2))))
-    assert kinds(found) == {"a": "Conv2d"}
-    assert found.module.a.padding == (2, 1)
-    assert found.rewrites == ("SamePadded replaced by Conv2d (1): a", "zero padding folded into its Conv2d (1): a")
+    canonical = checked(net(lambda m, x: m.a(x), a=SamePadded(3, 4, 3, zeros=(1, 1, 2, 2))))
+    assert kinds(canonical) == {"a": "Conv2d"}
+    assert canonical.module.a.padding == (2, 1)
+    assert canonical.rewrites == ("SamePadded replaced by Conv2d (1): a", "zero padding folded into its Conv2d (1): a")
 
 
 def test_a_subclass_with_asymmetric_padding_keeps_it_in_front():
     """A convolution cannot say one zero behind and none before: a ZeroPad2d stands before it."""
-    found = checked(net(lambda m, x: m.a(x), a=SamePadded(3, 4, 3, stride=2, zeros=(0, 1, 0, 1))))
-    assert kinds(found) == {"a_padding": "ZeroPad2d", "a": "Conv2d"}
-    assert found.module.a_padding.padding == (0, 1, 0, 1)
-    assert found.module.a.padding == (0, 0)
-    assert "asymmetric zero padding put before its Conv2d (1): a" in found.rewrites
+    canonical = checked(net(lambda m, x: m.a(x), a=SamePadded(3, 4, 3, stride=2, zeros=(0, 1, 0, 1))))
+    assert kinds(canonical) == {"a_padding": "ZeroPad2d", "a": "Conv2d"}
+    assert canonical.module.a_padding.padding == (0, 1, 0, 1)
+    assert canonical.module.a.padding == (0, 0)
+    assert "asymmetric zero padding put before its Conv2d (1): a" in canonical.rewrites
 
 
 def test_padding_that_depends_on_the_size_is_taken_for_the_size_seen_and_says_so():
     """Stride 2 asks for other padding at other sizes; stride 1 does not."""
     model = net(lambda m, x: m.b(m.a(x)), a=DynamicSame(3, 4, 3), b=DynamicSame(4, 4, 3, stride=2))
-    found = checked(model, (tensor(2, 3, 8, 8),))
-    assert kinds(found) == {"a": "Conv2d", "b": "Conv2d", "b_padding": "ZeroPad2d"}
-    assert "DynamicSame replaced by Conv2d (1): a" in found.rewrites
-    assert "DynamicSame replaced by Conv2d (padding as for 8x8 inputs) (1): b" in found.rewrites
+    canonical = checked(model, (tensor(2, 3, 8, 8),))
+    assert kinds(canonical) == {"a": "Conv2d", "b": "Conv2d", "b_padding": "ZeroPad2d"}
+    assert "DynamicSame replaced by Conv2d (1): a" in canonical.rewrites
+    assert "DynamicSame replaced by Conv2d (padding as for 8x8 inputs) (1): b" in canonical.rewrites
 
 
 @pytest.mark.parametrize("kind", [Scaled, Squashed, Peeking])
 def test_a_subclass_that_does_something_else_is_not_replaced(kind):
     """A plain convolution would not be the same; what else it calls is named."""
-    found = checked(net(lambda m, x: m.a(x), a=kind(3, 4, 3)))
-    assert not any("replaced" in line for line in found.rewrites)
+    canonical = checked(net(lambda m, x: m.a(x), a=kind(3, 4, 3)))
+    assert not any("replaced" in line for line in canonical.rewrites)
     calls = {Scaled: "mul", Squashed: "tanh", Peeking: "max"}[kind]
-    assert found.kept[0] == f"a: {kind.__name__} kept, its forward also calls {calls}"
+    assert canonical.kept[0] == f"a: {kind.__name__} kept, its forward also calls {calls}"
 
 
 def test_a_subclass_that_hooks_change_is_not_replaced():
     """A hook may do anything."""
     layer = SamePadded(3, 4, 3)
     layer.register_forward_hook(lambda _, args, out: out + 1)
-    found = checked(net(lambda m, x: m.a(x), a=layer))
-    assert found.kept == ("a: SamePadded kept, it has hooks",)
+    canonical = checked(net(lambda m, x: m.a(x), a=layer))
+    assert canonical.kept == ("a: SamePadded kept, it has hooks",)
 
 
 def test_a_subclass_that_is_never_called_is_left():
     """Nothing is known of what it does."""
-    found = checked(net(lambda m, x: x + 1, a=SamePadded(3, 4, 3)))
-    assert found.kept == ("a: SamePadded kept, it was not called on the example",)
+    canonical = checked(net(lambda m, x: x + 1, a=SamePadded(3, 4, 3)))
+    assert canonical.kept == ("a: SamePadded kept, it was not called on the example",)
 
 
 def test_computed_weights_become_plain_weights_unless_they_are_trained():
@@ -219,9 +219,9 @@ def test_parametrized_weights_are_computed_once():
         old = nn.utils.weight_norm(nn.Conv2d(3, 4, 3))
     model = net(lambda m, x: m.b(m.a(x)), a=nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 3, 3)), b=old)
     model(*IMAGES)  # with gradients: the old hook leaves a weight that deepcopy refuses
-    found = checked(model)
-    assert kinds(found) == {"a": "Conv2d", "b": "Conv2d"}
-    assert set(dict(found.module.named_parameters())) == {"a.weight", "a.bias", "b.weight", "b.bias"}
+    canonical = checked(model)
+    assert kinds(canonical) == {"a": "Conv2d", "b": "Conv2d"}
+    assert set(dict(canonical.module.named_parameters())) == {"a.weight", "a.bias", "b.weight", "b.bias"}
     assert kinds(checked(model, training=True)) == {"a": "Conv2d", "b": "Conv2d"}
 
 
@@ -233,26 +233,26 @@ def test_weights_of_parametrized_layers_train():
         lambda m, x: m.b(m.a(x).flatten(1)),
         a=normed.weight_norm(nn.Conv2d(3, 4, 3)), b=normed.spectral_norm(nn.Linear(196, 5)),
     )  # fmt: skip
-    found = checked(model, training=True)
-    assert kinds(found) == {"a": "Conv2d", "b": "Linear"}
-    assert all(one.requires_grad for one in found.module.parameters())
+    canonical = checked(model, training=True)
+    assert kinds(canonical) == {"a": "Conv2d", "b": "Linear"}
+    assert all(parameter.requires_grad for parameter in canonical.module.parameters())
     assert nn.utils.parametrize.is_parametrized(model.a)
 
 
 def test_a_layer_of_a_users_own_that_is_linear_becomes_one():
     """It need not be a subclass: what it does decides."""
-    found = checked(net(lambda m, x: m.a(x), a=OwnLinear(9, 5)))
-    assert kinds(found) == {"a": "Linear"}
+    canonical = checked(net(lambda m, x: m.a(x), a=OwnLinear(9, 5)))
+    assert kinds(canonical) == {"a": "Linear"}
 
 
 def test_replacing_keeps_the_very_parameters_for_training():
     """QAT trains the weights that the model has."""
     model = net(lambda m, x: m.a(x), a=SamePadded(3, 4, 3, zeros=(1, 1, 1, 1)))
     model.a.weight.requires_grad_(False)
-    found = checked(model, training=True)
-    assert type(found.module.a) is nn.Conv2d
-    assert not found.module.a.weight.requires_grad
-    assert found.module.a.bias.requires_grad
+    canonical = checked(model, training=True)
+    assert type(canonical.module.a) is nn.Conv2d
+    assert not canonical.module.a.weight.requires_grad
+    assert canonical.module.a.bias.requires_grad
 
 
 # BatchNorm
@@ -272,23 +272,23 @@ def test_replacing_keeps_the_very_parameters_for_training():
 @pytest.mark.parametrize("kind", [Net, Unfollowed])
 def test_batch_norm_is_folded_into_the_layer_before_it(kind, layer, norm, shape):
     """Convolutions of every kind, grouped and transposed too, and linear layers; with a graph and without."""
-    found = checked(net(lambda m, x: m.b(m.a(x)), kind=kind, a=layer, b=norm), (tensor(*shape),))
-    assert not any("BatchNorm" in name for name in kinds(found).values())
-    assert f"{type(norm).__name__} folded into {type(layer).__name__} (1): b" in found.rewrites
-    assert found.largest_difference > 0
+    canonical = checked(net(lambda m, x: m.b(m.a(x)), kind=kind, a=layer, b=norm), (tensor(*shape),))
+    assert not any("BatchNorm" in name for name in kinds(canonical).values())
+    assert f"{type(norm).__name__} folded into {type(layer).__name__} (1): b" in canonical.rewrites
+    assert canonical.largest_difference > 0
 
 
 @pytest.mark.parametrize("kind", [Net, Unfollowed])
 def test_a_batch_norm_after_a_replaced_subclass_is_folded(kind):
     """That is what no quantizer does by itself."""
-    found = checked(net(lambda m, x: m.b(m.a(x)), kind=kind, a=SamePadded(3, 4, 3), b=nn.BatchNorm2d(4)))
-    assert "BatchNorm2d folded into Conv2d (1): b" in found.rewrites
+    canonical = checked(net(lambda m, x: m.b(m.a(x)), kind=kind, a=SamePadded(3, 4, 3), b=nn.BatchNorm2d(4)))
+    assert "BatchNorm2d folded into Conv2d (1): b" in canonical.rewrites
 
 
 def test_batch_norm_is_not_folded_for_training():
     """QAT trains it."""
-    found = checked(residual_cnn(), (tensor(2, 1, 8, 8),), training=True)
-    assert "BatchNorm2d" in kinds(found).values()
+    canonical = checked(residual_cnn(), (tensor(2, 1, 8, 8),), training=True)
+    assert "BatchNorm2d" in kinds(canonical).values()
 
 
 @pytest.mark.parametrize("kind", [Net, Unfollowed])
@@ -303,25 +303,27 @@ def test_batch_norm_is_not_folded_for_training():
 )
 def test_a_batch_norm_whose_input_others_use_is_not_folded(kind, run):
     """The others would get the normalized tensor."""
-    found = checked(net(run, kind=kind, a=nn.Conv2d(3, 3, 3, padding=1), b=nn.BatchNorm2d(3)), (tensor(2, 3, 9, 9),))
-    assert "BatchNorm2d" in kinds(found).values()
-    assert not any("folded" in line for line in found.rewrites)
+    canonical = checked(
+        net(run, kind=kind, a=nn.Conv2d(3, 3, 3, padding=1), b=nn.BatchNorm2d(3)), (tensor(2, 3, 9, 9),)
+    )
+    assert "BatchNorm2d" in kinds(canonical).values()
+    assert not any("folded" in line for line in canonical.rewrites)
 
 
 @pytest.mark.parametrize("kind", [Net, Unfollowed])
 def test_a_batch_norm_over_another_axis_than_the_layers_outputs_is_not_folded(kind):
     """After Linear with three axes, axis 1 is the sequence: here as long as the outputs are many."""
-    found = checked(
+    canonical = checked(
         net(lambda m, x: m.b(m.a(x)), kind=kind, a=nn.Linear(7, 5), b=nn.BatchNorm1d(5)), (tensor(2, 5, 7),)
     )
-    assert "BatchNorm1d" in kinds(found).values()
+    assert "BatchNorm1d" in kinds(canonical).values()
 
 
 def test_a_batch_norm_with_the_statistics_of_the_batch_is_not_folded():
     """Without running statistics it is no constant."""
     norm = nn.BatchNorm2d(4, track_running_stats=False)
-    found = checked(net(lambda m, x: m.b(m.a(x)), a=nn.Conv2d(3, 4, 3), b=norm))
-    assert "BatchNorm2d" in kinds(found).values()
+    canonical = checked(net(lambda m, x: m.b(m.a(x)), a=nn.Conv2d(3, 4, 3), b=norm))
+    assert "BatchNorm2d" in kinds(canonical).values()
 
 
 # Padding
@@ -331,9 +333,9 @@ def test_a_batch_norm_with_the_statistics_of_the_batch_is_not_folded():
 def test_symmetric_zero_padding_goes_into_the_convolution(kind):
     """A padding layer before a convolution costs a pass over memory, and quantizers stop at it."""
     model = net(lambda m, x: m.b(m.a(x)), kind=kind, a=nn.ZeroPad2d((1, 1, 2, 2)), b=nn.Conv2d(3, 4, 3, padding=1))
-    found = checked(model)
-    assert found.module.b.padding == (3, 2)
-    assert "zero padding folded into its Conv2d (1): b" in found.rewrites
+    canonical = checked(model)
+    assert canonical.module.b.padding == (3, 2)
+    assert "zero padding folded into its Conv2d (1): b" in canonical.rewrites
 
 
 def test_functional_padding_goes_into_the_convolution():
@@ -341,9 +343,9 @@ def test_functional_padding_goes_into_the_convolution():
     model = net(
         lambda m, x: m.b(functional.pad(m.a(x), (0, 1, 0, 1))), a=nn.ZeroPad2d((1, 0, 1, 0)), b=nn.Conv2d(3, 4, 3)
     )
-    found = checked(model)
-    assert kinds(found) == {"b": "Conv2d"}
-    assert found.module.b.padding == (1, 1)
+    canonical = checked(model)
+    assert kinds(canonical) == {"b": "Conv2d"}
+    assert canonical.module.b.padding == (1, 1)
 
 
 @pytest.mark.parametrize("kind", [Net, Unfollowed])
@@ -360,15 +362,15 @@ def test_functional_padding_goes_into_the_convolution():
 )
 def test_other_padding_is_not_folded(kind, layers, run):
     """Asymmetric, not zero, cutting, used by others, or before a convolution that is called elsewhere too."""
-    found = checked(net(run, kind=kind, b=nn.Conv2d(3, 4, 3), **layers))
-    assert found.module.b.padding == (0, 0)
-    assert not any("folded" in line for line in found.rewrites)
+    canonical = checked(net(run, kind=kind, b=nn.Conv2d(3, 4, 3), **layers))
+    assert canonical.module.b.padding == (0, 0)
+    assert not any("folded" in line for line in canonical.rewrites)
 
 
 def test_padding_of_the_channels_is_not_folded():
     """A convolution pads its spatial axes only."""
-    found = checked(net(lambda m, x: m.b(functional.pad(x, (0, 0, 0, 0, 1, 1))), b=nn.Conv2d(5, 4, 3)))
-    assert found.module.b.padding == (0, 0)
+    canonical = checked(net(lambda m, x: m.b(functional.pad(x, (0, 0, 0, 0, 1, 1))), b=nn.Conv2d(5, 4, 3)))
+    assert canonical.module.b.padding == (0, 0)
 
 
 @pytest.mark.parametrize("kind", [Net, Unfollowed])
@@ -377,12 +379,12 @@ def test_padding_in_words_is_written_in_numbers(kind):
     layers = {"a": nn.Conv2d(3, 4, 3, padding="same", dilation=2), "b": nn.Conv2d(4, 4, 2, padding="same")}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Using padding='same' with even kernel")
-        found = checked(net(lambda m, x: m.b(m.a(x)) + m.a(x), kind=kind, **layers))
-    assert found.module.a.padding == (2, 2)
-    (zeros,) = [part for part in found.module.modules() if isinstance(part, nn.ZeroPad2d)]
+        canonical = checked(net(lambda m, x: m.b(m.a(x)) + m.a(x), kind=kind, **layers))
+    assert canonical.module.a.padding == (2, 2)
+    (zeros,) = [part for part in canonical.module.modules() if isinstance(part, nn.ZeroPad2d)]
     assert zeros.padding == (0, 1, 0, 1)
-    assert "padding 'same' written in numbers in a Conv2d (1): a" in found.rewrites
-    assert "padding 'same' put before its Conv2d (1): b" in found.rewrites
+    assert "padding 'same' written in numbers in a Conv2d (1): a" in canonical.rewrites
+    assert "padding 'same' put before its Conv2d (1): b" in canonical.rewrites
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
@@ -391,9 +393,9 @@ def test_padding_in_words_is_written_in_numbers(kind):
 )
 def test_padding_that_is_not_of_zeros_is_put_before_the_convolution(mode, layer, shape):
     """Quantized convolutions pad with zeros only."""
-    found = checked(net(lambda m, x: m.a(x), a=layer(3, 4, 3, padding=1, padding_mode=mode)), (tensor(*shape),))
-    assert (found.module.a.padding_mode, set(found.module.a.padding)) == ("zeros", {0})
-    assert found.rewrites == (f"padding '{mode}' put before its {layer.__name__} (1): a",)
+    canonical = checked(net(lambda m, x: m.a(x), a=layer(3, 4, 3, padding=1, padding_mode=mode)), (tensor(*shape),))
+    assert (canonical.module.a.padding_mode, set(canonical.module.a.padding)) == ("zeros", {0})
+    assert canonical.rewrites == (f"padding '{mode}' put before its {layer.__name__} (1): a",)
 
 
 # Activations, and what does nothing
@@ -402,25 +404,25 @@ def test_padding_that_is_not_of_zeros_is_put_before_the_convolution(mode, layer,
 def test_a_shared_activation_becomes_one_instance_per_use():
     """Quantizers give a layer one range; two uses have two."""
     model = net(lambda m, x: m.relu(m.b(m.relu(m.a(x)))), a=nn.Conv2d(3, 4, 3), b=nn.Conv2d(4, 4, 3), relu=nn.ReLU6())
-    found = checked(model)
-    assert kinds(found) == {"a": "Conv2d", "b": "Conv2d", "relu": "ReLU6", "relu_1": "ReLU6"}
-    assert found.rewrites == ("shared ReLU6 given one instance per use (1): relu",)
+    canonical = checked(model)
+    assert kinds(canonical) == {"a": "Conv2d", "b": "Conv2d", "relu": "ReLU6", "relu_1": "ReLU6"}
+    assert canonical.rewrites == ("shared ReLU6 given one instance per use (1): relu",)
 
 
 def test_one_activation_under_two_names_is_shared_too():
     """It is the instance that counts."""
     relu = nn.ReLU()
-    found = checked(net(lambda m, x: m.r(m.a(m.s(x))), a=nn.Conv2d(3, 4, 3), r=relu, s=relu))
-    assert len({id(part) for part in found.module.modules() if isinstance(part, nn.ReLU)}) == 2
+    canonical = checked(net(lambda m, x: m.r(m.a(m.s(x))), a=nn.Conv2d(3, 4, 3), r=relu, s=relu))
+    assert len({id(part) for part in canonical.module.modules() if isinstance(part, nn.ReLU)}) == 2
 
 
 def test_a_shared_layer_with_weights_to_multiply_by_stays_one_unless_it_is_asked_for():
     """Its int8 weights would be in the file twice; what that adds is told."""
     shared = net(lambda m, x: m.a(m.a(x)), a=nn.Conv2d(3, 3, 3))
     assert kinds(checked(shared)) == {"a": "Conv2d"}
-    found = canonicalize(shared, IMAGES, separate_weights=True)
-    assert kinds(found) == {"a": "Conv2d", "a_1": "Conv2d"}
-    assert found.rewrites == ("shared Conv2d given one instance per use, 81 bytes of int8 weights more (1): a",)
+    canonical = canonicalize(shared, IMAGES, separate_weights=True)
+    assert kinds(canonical) == {"a": "Conv2d", "a_1": "Conv2d"}
+    assert canonical.rewrites == ("shared Conv2d given one instance per use, 81 bytes of int8 weights more (1): a",)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -429,9 +431,9 @@ def test_a_shared_norm_or_slope_gets_one_instance_per_use_with_the_same_tensors(
     """FX makes a layer that is called twice int8 once: its second call then got a float tensor ('quantized::layer_norm'
     of an MLP-Mixer). What trains one instance trains the other."""
     model = net(lambda m, x: m.p(torch.tanh(m.a(torch.tanh(m.p(x))))), a=nn.Conv2d(3, 3, 1), p=layer)
-    found = checked(model, (tensor(2, 3, 3, 3),), training=training)
-    assert "p_1" in kinds(found)
-    ours, theirs = found.module.p.state_dict(keep_vars=True), found.module.p_1.state_dict(keep_vars=True)
+    canonical = checked(model, (tensor(2, 3, 3, 3),), training=training)
+    assert "p_1" in kinds(canonical)
+    ours, theirs = canonical.module.p.state_dict(keep_vars=True), canonical.module.p_1.state_dict(keep_vars=True)
     assert ours
     assert all(ours[name] is theirs[name] for name in ours)
 
@@ -440,9 +442,9 @@ def test_a_norm_is_folded_into_one_of_two_layers_that_share_their_weights():
     """Each instance has weights of its own from then on: the other computes what it did."""
     model = net(lambda m, x: m.a(m.b(m.a(x))), a=nn.Conv2d(3, 3, 1), b=nn.BatchNorm2d(3))
     nn.init.uniform_(model.b.weight)
-    found = canonicalize(model.eval(), IMAGES, separate_weights=True)
-    assert any("BatchNorm2d folded" in line for line in found.rewrites)
-    assert found.largest_difference < 1e-5
+    canonical = canonicalize(model.eval(), IMAGES, separate_weights=True)
+    assert any("BatchNorm2d folded" in line for line in canonical.rewrites)
+    assert canonical.largest_difference < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -461,11 +463,11 @@ def test_a_function_with_the_networks_own_weights_becomes_a_layer(run, layer, tr
     model = net(run)
     model.w, model.v = nn.Parameter(tensor(4, 3, 3, 3)), nn.Parameter(tensor(4))
     model.u, model.l = nn.Parameter(tensor(3, 4, 3, 3)), nn.Parameter(tensor(5, 9))
-    found = checked(model, (tensor(2, 3, 9, 9),), training=training)
-    assert list(kinds(found).values()) == [layer]
-    given = {id(one) for one in found.module.parameters()}
-    assert any(f"function with its own weights made a {layer} layer" in line for line in found.rewrites)
-    assert len(given) == sum(1 for _ in found.module.parameters())
+    canonical = checked(model, (tensor(2, 3, 9, 9),), training=training)
+    assert list(kinds(canonical).values()) == [layer]
+    ids = {id(parameter) for parameter in canonical.module.parameters()}
+    assert any(f"function with its own weights made a {layer} layer" in line for line in canonical.rewrites)
+    assert len(ids) == sum(1 for _ in canonical.module.parameters())
 
 
 def test_a_function_whose_weights_are_computed_stays():
@@ -482,14 +484,14 @@ def test_a_function_whose_weights_are_computed_stays():
 def test_parts_that_a_forward_goes_through_are_written_out(parts):
     """`q, k, v = (part.view(...) for part in qkv.split(c, 2))`, the idiom of attention, stopped FX: no static int8."""
     model = net(lambda m, x: sum(part * 2 for part in parts(m.a(x))), a=nn.Conv2d(3, 6, 3, padding=1))
-    found = checked(model, (tensor(2, 3, 9, 9),))
-    assert any("parts taken one by one" in line for line in found.rewrites)
-    assert not any("FX cannot trace" in line for line in found.kept)
+    canonical = checked(model, (tensor(2, 3, 9, 9),))
+    assert any("parts taken one by one" in line for line in canonical.rewrites)
+    assert not any("FX cannot trace" in line for line in canonical.kept)
 
 
 def test_examples_that_a_forward_goes_through_stay_with_it():
     """The rows of a tensor are as many as come."""
-    model = net(lambda m, x: torch.stack([m.a(one) for one in x]), a=nn.Linear(9, 4))
+    model = net(lambda m, x: torch.stack([m.a(entry) for entry in x]), a=nn.Linear(9, 4))
     assert any("FX cannot trace" in line for line in checked(model).kept)
 
 
@@ -510,8 +512,8 @@ def test_examples_that_a_forward_goes_through_stay_with_it():
 )
 def test_functional_activations_become_layers(run, layer):
     """Quantizers fuse the layers, and read the clipped range from them."""
-    found = checked(net(lambda m, x: run(m.a(x)), a=nn.Conv2d(3, 4, 3)), (tensor(2, 3, 5, 5) * 9,))
-    assert [str(part) for part in found.module.modules() if isinstance(part, nn.ReLU | nn.Hardtanh)] == [layer]
+    canonical = checked(net(lambda m, x: run(m.a(x)), a=nn.Conv2d(3, 4, 3)), (tensor(2, 3, 5, 5) * 9,))
+    assert [str(part) for part in canonical.module.modules() if isinstance(part, nn.ReLU | nn.Hardtanh)] == [layer]
 
 
 @pytest.mark.parametrize("run", [lambda y: functional.relu(y, True), lambda y: y.relu_(), lambda y: y.add_(1)])
@@ -523,14 +525,14 @@ def test_an_in_place_operation_whose_input_others_use_stays(run):
         run(y)
         return y.sum((1, 2)) + 1
 
-    found = checked(net(forward, a=nn.Conv2d(3, 4, 3)))
-    assert found.rewrites == ()
+    canonical = checked(net(forward, a=nn.Conv2d(3, 4, 3)))
+    assert canonical.rewrites == ()
 
 
 def test_a_clamp_that_is_no_activation_stays():
     """One bound other than 0, or a tensor as bound."""
-    found = checked(net(lambda m, x: m.a(x).clamp(max=2).clamp(min=torch.tensor(0.5)), a=nn.Conv2d(3, 4, 3)))
-    assert kinds(found) == {"a": "Conv2d"}
+    canonical = checked(net(lambda m, x: m.a(x).clamp(max=2).clamp(min=torch.tensor(0.5)), a=nn.Conv2d(3, 4, 3)))
+    assert kinds(canonical) == {"a": "Conv2d"}
 
 
 def test_in_place_additions_become_additions():
@@ -543,8 +545,8 @@ def test_in_place_additions_become_additions():
         return y.mul(m.c(x))
 
     model = net(forward, a=nn.Conv2d(3, 4, 3), b=nn.Conv2d(3, 4, 3), c=nn.Conv2d(3, 4, 3))
-    found = checked(model)
-    assert found.rewrites == ("method mul written as mul (1): mul",)
+    canonical = checked(model)
+    assert canonical.rewrites == ("method mul written as mul (1): mul",)
 
 
 def test_what_does_nothing_is_taken_out():
@@ -562,10 +564,10 @@ def test_what_does_nothing_is_taken_out():
 def test_a_network_with_nothing_to_do_keeps_its_classes():
     """No graph is made of what needs none."""
     model = net(lambda m, x: m.a(x), a=nn.Conv2d(3, 4, 3))
-    found = checked(model)
-    assert type(found.module) is Net
-    assert found.module is not model
-    assert (found.rewrites, found.kept, found.largest_difference) == ((), (), 0.0)
+    canonical = checked(model)
+    assert type(canonical.module) is Net
+    assert canonical.module is not model
+    assert (canonical.rewrites, canonical.kept, canonical.largest_difference) == ((), (), 0.0)
 
 
 def test_arguments_that_are_not_given_keep_their_defaults():
@@ -590,18 +592,18 @@ def test_two_inputs_and_batches_of_any_size():
         return torch.relu(m.b(m.a(x))).reshape(x.shape[0], -1) @ y.transpose(0, 1)
 
     model = net(forward, a=nn.Conv2d(3, 4, 3), b=nn.BatchNorm2d(4))
-    found = checked(model, (tensor(1, 3, 5, 5), tensor(1, 36)))
-    assert found.rewrites
+    canonical = checked(model, (tensor(1, 3, 5, 5), tensor(1, 36)))
+    assert canonical.rewrites
     others = tensor(7, 3, 5, 5), tensor(7, 36)
     with torch.no_grad():
-        assert equivalence.measure_difference(model(*others), found.module(*others)).none
+        assert equivalence.measure_difference(model(*others), canonical.module(*others)).none
 
 
 def test_control_flow_that_fx_cannot_trace_is_told_and_left():
     """The network is returned as it runs, for flows that need no graph."""
-    found = checked(Branching().eval(), (tensor(2, 1, 8, 8),))
-    assert type(found.module) is Branching
-    (line,) = found.kept
+    canonical = checked(Branching().eval(), (tensor(2, 1, 8, 8),))
+    assert type(canonical.module) is Branching
+    (line,) = canonical.kept
     assert line.startswith("FX cannot trace the network (TypeError: float() argument")
     assert line.endswith(" at networks.py:75): only layers were rewritten")
 
@@ -613,8 +615,12 @@ def test_a_network_with_hand_placed_stubs_is_left_as_it_is():
     del torch_ao
     stub = torch.ao.quantization.QuantStub
     model = net(lambda m, x: m.b(m.a(m.q(x))), q=stub(), a=SamePadded(3, 4, 3), b=nn.BatchNorm2d(4))
-    found = checked(model)
-    assert (type(found.module.q), type(found.module.a), type(found.module.b)) == (stub, nn.Conv2d, nn.BatchNorm2d)
+    canonical = checked(model)
+    assert (type(canonical.module.q), type(canonical.module.a), type(canonical.module.b)) == (
+        stub,
+        nn.Conv2d,
+        nn.BatchNorm2d,
+    )
 
 
 def test_a_torchscript_network_is_taken_as_it_is():
@@ -649,22 +655,22 @@ def test_a_rewrite_that_changes_the_outputs_is_undone(monkeypatch):
 
     monkeypatch.setattr(batch_norm, "fold", wrong)
     model = net(lambda m, x: m.r(m.b(m.a(m.r(x)))), a=SamePadded(3, 4, 3), b=nn.BatchNorm2d(4), r=nn.ReLU())
-    found = canonicalize(model, IMAGES)
+    canonical = canonicalize(model, IMAGES)
     with torch.no_grad():
-        assert equivalence.measure_difference(model(*IMAGES), found.module(*IMAGES)).none
-    assert found.rewrites == (
+        assert equivalence.measure_difference(model(*IMAGES), canonical.module(*IMAGES)).none
+    assert canonical.rewrites == (
         "SamePadded replaced by Conv2d (1): a",
         "shared ReLU given one instance per use (1): r",
     )
-    (line,) = found.kept
+    (line,) = canonical.kept
     assert line.startswith("rewrites of BatchNorm undone: the outputs differed by ")
 
 
 def test_the_same_network_is_rewritten_the_same():
     """Names, weights and lines do not depend on chance."""
-    one, other = (canonicalize(residual_cnn(), (tensor(2, 1, 8, 8),)) for _ in range(2))
-    assert one.rewrites == other.rewrites
-    pairs = zip(one.module.state_dict().items(), other.module.state_dict().items(), strict=True)
+    first, other = (canonicalize(residual_cnn(), (tensor(2, 1, 8, 8),)) for _ in range(2))
+    assert first.rewrites == other.rewrites
+    pairs = zip(first.module.state_dict().items(), other.module.state_dict().items(), strict=True)
     assert all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs)
 
 
@@ -684,8 +690,8 @@ def lite0():
 def test_efficientnet_lite0_is_rewritten_as_a_quantizer_wants_it():
     """All 49 convolutions plain with their BatchNorm folded; 5 pad asymmetrically, 12 symmetrically."""
     model = lite0()
-    found = checked(model, (tensor(1, 3, 224, 224),))
-    counts = {line.partition(": ")[0] for line in found.rewrites}
+    canonical = checked(model, (tensor(1, 3, 224, 224),))
+    counts = {line.partition(": ")[0] for line in canonical.rewrites}
     assert counts == {
         "Conv2dStaticSamePadding replaced by Conv2d (49)",
         "zero padding folded into its Conv2d (12)",
@@ -694,7 +700,7 @@ def test_efficientnet_lite0_is_rewritten_as_a_quantizer_wants_it():
         "BatchNorm2d folded into Conv2d (49)",
         "Dropout taken out (1)",
     }
-    ours = [name for name, part in found.module.named_modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+    ours = [name for name, part in canonical.module.named_modules() if isinstance(part, nn.Conv2d | nn.Linear)]
     assert ours == [name for name, part in model.named_modules() if isinstance(part, nn.Conv2d | nn.Linear)]
 
 
@@ -714,11 +720,11 @@ def test_a_transformer_encoder_shows_its_linear_layers(kind, named, batch_first)
     """torch's own layers are leaves to FX, and their attention no quantizer of torch's enters."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=batch_first, **named)
     model = net(lambda m, x: m.head(m.e(x)), kind=kind, e=nn.TransformerEncoder(layer, 2), head=nn.Linear(8, 3))
-    found = checked(model, (SEQUENCE,))
-    linear = [name for name, part in found.module.named_modules() if type(part) is nn.Linear]
+    canonical = checked(model, (SEQUENCE,))
+    linear = [name for name, part in canonical.module.named_modules() if type(part) is nn.Linear]
     assert sorted(linear) == sorted(
-        [*(f"e.layers.{i}.{one}" for i in (0, 1) for one in ("linear1", "linear2")), "head"]
-        + [f"e.layers.{i}.self_attn.{one}" for i in (0, 1) for one in ("in_proj", "out_proj")]
+        [*(f"e.layers.{i}.{entry}" for i in (0, 1) for entry in ("linear1", "linear2")), "head"]
+        + [f"e.layers.{i}.self_attn.{entry}" for i in (0, 1) for entry in ("in_proj", "out_proj")]
     )
 
 
@@ -737,9 +743,9 @@ def test_the_masks_of_an_encoder_are_kept(masks, heads):
     """Also what torch's fast path (even heads) makes of them: zeros where a padding mask is."""
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, heads, 16, batch_first=True), 2)
     model = net(lambda m, x: m.e(x, **masks(x)), e=encoder)
-    found = checked(model, (SEQUENCE,))
-    assert found.kept == ()
-    assert not any(isinstance(part, nn.MultiheadAttention) for part in found.module.modules())
+    canonical = checked(model, (SEQUENCE,))
+    assert canonical.kept == ()
+    assert not any(isinstance(part, nn.MultiheadAttention) for part in canonical.module.modules())
 
 
 @pytest.mark.parametrize(
@@ -757,15 +763,15 @@ def test_the_masks_of_an_encoder_are_kept(masks, heads):
 def test_attention_is_spelled_out_for_every_way_of_calling_it(run):
     """Self and cross attention, masks of both kinds, with weights and without."""
     model = net(run, a=nn.MultiheadAttention(8, 2, batch_first=True))
-    found = checked(model, (SEQUENCE, tensor(2, 5, 8) * 0.5))
-    assert not any(isinstance(part, nn.MultiheadAttention) for part in found.module.modules())
+    canonical = checked(model, (SEQUENCE, tensor(2, 5, 8) * 0.5))
+    assert not any(isinstance(part, nn.MultiheadAttention) for part in canonical.module.modules())
 
 
 def test_attention_over_other_widths_is_spelled_out():
     """Keys and values may have widths of their own."""
     model = net(lambda m, x, y: m.a(x, y, y)[0], a=nn.MultiheadAttention(8, 2, kdim=6, vdim=6, bias=False))
-    found = checked(model, (tensor(5, 2, 8), tensor(5, 2, 6)))
-    assert {name for name, part in found.module.a.named_children()} == {"q_proj", "k_proj", "v_proj", "out_proj"}
+    canonical = checked(model, (tensor(5, 2, 8), tensor(5, 2, 6)))
+    assert {name for name, part in canonical.module.a.named_children()} == {"q_proj", "k_proj", "v_proj", "out_proj"}
 
 
 @pytest.mark.parametrize(
@@ -778,8 +784,8 @@ def test_attention_over_other_widths_is_spelled_out():
 )
 def test_attention_that_does_more_is_left(layer, run):
     """Appended biases and zeros, and one layer called in two ways."""
-    found = checked(net(run, a=layer), (SEQUENCE,))
-    assert isinstance(found.module.a, nn.MultiheadAttention)
+    canonical = checked(net(run, a=layer), (SEQUENCE,))
+    assert isinstance(canonical.module.a, nn.MultiheadAttention)
 
 
 # Norms of a user's own
@@ -812,17 +818,17 @@ class FrozenNorm(nn.Module):
 @pytest.mark.parametrize("norm", [OwnNorm(4), FrozenNorm(4)])
 def test_a_norm_of_a_users_own_is_folded_too(norm):
     """What it does decides: torch's BatchNorm, or a scale and shift per channel."""
-    found = checked(net(lambda m, x: m.b(m.a(x)), a=nn.Conv2d(3, 4, 3), b=norm))
-    assert kinds(found) == {"a": "Conv2d"}
-    assert f"{type(norm).__name__} replaced by BatchNorm2d (1): b" in found.rewrites
+    canonical = checked(net(lambda m, x: m.b(m.a(x)), a=nn.Conv2d(3, 4, 3), b=norm))
+    assert kinds(canonical) == {"a": "Conv2d"}
+    assert f"{type(norm).__name__} replaced by BatchNorm2d (1): b" in canonical.rewrites
 
 
 def test_a_norm_with_an_activation_is_not_replaced_but_folded_where_the_graph_shows_it():
     """Its activation stays, as a layer."""
     model = net(lambda m, x: m.b(m.a(x)), a=nn.Conv2d(3, 4, 3), b=NormAndAct(4))
-    found = checked(model)
-    assert sorted(kinds(found).values()) == ["Conv2d", "ReLU"]
-    assert any(line.startswith("batch_norm folded into Conv2d (1)") for line in found.rewrites)
+    canonical = checked(model)
+    assert sorted(kinds(canonical).values()) == ["Conv2d", "ReLU"]
+    assert any(line.startswith("batch_norm folded into Conv2d (1)") for line in canonical.rewrites)
     unfollowed = checked(net(lambda m, x: m.b(m.a(x)), kind=Unfollowed, a=nn.Conv2d(3, 4, 3), b=NormAndAct(4)))
     assert type(unfollowed.module.b) is NormAndAct
 
@@ -833,8 +839,8 @@ def test_a_batch_norm_function_with_the_statistics_of_the_batch_is_not_folded():
     def forward(m, x):
         return functional.batch_norm(m.a(x), m.b.running_mean, m.b.running_var, training=True, momentum=0.0)
 
-    found = checked(net(forward, a=nn.Conv2d(3, 4, 3), b=nn.BatchNorm2d(4)))
-    assert found.rewrites == ()
+    canonical = checked(net(forward, a=nn.Conv2d(3, 4, 3), b=nn.BatchNorm2d(4)))
+    assert canonical.rewrites == ()
 
 
 class Noisy(nn.Conv2d):
@@ -865,8 +871,8 @@ def test_weights_from_elsewhere_are_not_taken_for_constants(use):
         m.a.made = m.a.weight * x.mean()
         return m.a(x)
 
-    found = checked(net(run, a=Made(3, 4, 3)))
-    assert found.rewrites == ()
+    canonical = checked(net(run, a=Made(3, 4, 3)))
+    assert canonical.rewrites == ()
 
 
 class Mirrored(nn.Conv2d):
@@ -878,8 +884,8 @@ class Mirrored(nn.Conv2d):
 
 def test_a_subclass_that_does_not_pad_with_zeros_is_not_replaced():
     """A convolution's own padding is zeros."""
-    found = checked(net(lambda m, x: m.a(x), a=Mirrored(3, 4, 3)))
-    assert found.kept == ("a: Mirrored kept, its forward also calls pad",)
+    canonical = checked(net(lambda m, x: m.a(x), a=Mirrored(3, 4, 3)))
+    assert canonical.kept == ("a: Mirrored kept, its forward also calls pad",)
 
 
 def test_a_rewrite_that_fails_is_undone(monkeypatch):
@@ -888,10 +894,10 @@ def test_a_rewrite_that_fails_is_undone(monkeypatch):
     def broken(*_):
         raise RuntimeError("no such layer")
 
-    monkeypatch.setattr("qbench.quant.canonical.folding.paddings", broken)
-    found = canonicalize(net(lambda m, x: m.b(m.a(x)), a=nn.Conv2d(3, 4, 3), b=nn.BatchNorm2d(4)), IMAGES)
-    assert found.rewrites == ("BatchNorm2d folded into Conv2d (1): b",)
-    (line,) = found.kept
+    monkeypatch.setattr("qbench.quant.canonical.folding.fold_paddings", broken)
+    canonical = canonicalize(net(lambda m, x: m.b(m.a(x)), a=nn.Conv2d(3, 4, 3), b=nn.BatchNorm2d(4)), IMAGES)
+    assert canonical.rewrites == ("BatchNorm2d folded into Conv2d (1): b",)
+    (line,) = canonical.kept
     assert line.startswith("rewrites of padding undone: RuntimeError: no such layer at test_canonicalize.py:")
 
 
@@ -904,26 +910,26 @@ def test_an_alias_that_the_graph_loses_leaves_the_network_as_it_is():
         z += 1
         return torch.relu(y)
 
-    found = canonicalize(net(forward, a=nn.Conv2d(3, 4, 3), b=nn.BatchNorm2d(4)), IMAGES)
-    assert "BatchNorm2d folded into Conv2d (1): b" in found.rewrites
-    assert type(found.module) is Net
-    assert found.kept[0].startswith("rewrites of the graph undone: the outputs differed")
+    canonical = canonicalize(net(forward, a=nn.Conv2d(3, 4, 3), b=nn.BatchNorm2d(4)), IMAGES)
+    assert "BatchNorm2d folded into Conv2d (1): b" in canonical.rewrites
+    assert type(canonical.module) is Net
+    assert canonical.kept[0].startswith("rewrites of the graph undone: the outputs differed")
 
 
 def test_a_layer_under_two_names_is_replaced_under_both():
     """Who reaches it by its second name must not find the old one."""
     shared = SamePadded(3, 3, 3, zeros=(1, 1, 1, 1))
-    found = checked(net(lambda m, x: m.a(m.again(x)), kind=Unfollowed, a=shared, again=shared))
-    assert type(found.module.a) is nn.Conv2d
-    assert found.module.again is found.module.a
+    canonical = checked(net(lambda m, x: m.a(m.again(x)), kind=Unfollowed, a=shared, again=shared))
+    assert type(canonical.module.a) is nn.Conv2d
+    assert canonical.module.again is canonical.module.a
 
 
 def test_a_batch_norm_that_stays_still_checks_its_input():
     """Tracing goes round that check, and leaves it in place."""
     model = net(lambda m, x: m.b(torch.tanh(x.relu())), b=nn.BatchNorm2d(3))
-    found = checked(model)
+    canonical = checked(model)
     with pytest.raises(ValueError, match="expected 4D input"):
-        found.module.b(tensor(2, 3, 9))
+        canonical.module.b(tensor(2, 3, 9))
 
 
 # The proof
@@ -950,10 +956,10 @@ def test_outputs_that_are_not_equal_are_told(one, other):
 
 def test_a_difference_is_a_share_of_the_largest_value():
     """The tolerance is relative, what is reported is absolute."""
-    found = equivalence.measure_difference(torch.tensor([200.0, 1.0]), torch.tensor([200.0, 1.01]))
-    assert found.largest == pytest.approx(0.01, rel=1e-4)
-    assert found.share == pytest.approx(0.01 / 200, rel=1e-4)
-    assert found.none
+    difference = equivalence.measure_difference(torch.tensor([200.0, 1.0]), torch.tensor([200.0, 1.01]))
+    assert difference.largest == pytest.approx(0.01, rel=1e-4)
+    assert difference.share == pytest.approx(0.01 / 200, rel=1e-4)
+    assert difference.none
 
 
 def test_the_proof_covers_another_batch_size_and_errors():

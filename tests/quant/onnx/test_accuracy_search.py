@@ -27,23 +27,25 @@ from qbench.quant.onnx.weights.weight_scales import arq
 def calibrated(model, folder, batch=4):
     """A prepared graph, its default configuration, a record by min/max over one batch, and that batch."""
     graph = prepare(save(model, folder))
-    found = config.default(graph)
+    settings = config.default(graph)
     feed = dict(zip(graph.inputs, random_inputs(model, batch), strict=True))
-    wanted = sites.find(graph, found)
+    expected = sites.find(graph, settings)
     watched = graph.copy()
-    tensors = [site.tensor for site in wanted.activations if site.tensor not in feed]
+    tensors = [site.tensor for site in expected.activations if site.tensor not in feed]
     for tensor in tensors:
         watched.model.graph.output.add().name = tensor
     values = feed | dict(zip(tensors, equivalence.run(watched, feed)[len(graph.outputs) :], strict=True))
     scales: dict[str, Scales] = {}
-    for site in wanted.activations:
-        one = affine.amct_qparams(float(values[site.tensor].min()), float(values[site.tensor].max()))
-        scales |= {key: Scales(scale_d=one.scale, offset_d=one.zero_point) for key in site.keys}
-    for site in wanted.weights:
-        held = arq(graph.constant(site.tensor), site.axis)
-        one = scales[site.layer]
-        scales[site.layer] = Scales(scale_d=one.scale_d, offset_d=one.offset_d, scale_w=held, offset_w=(0,) * len(held))
-    return graph, found, scales, feed
+    for site in expected.activations:
+        params = affine.amct_qparams(float(values[site.tensor].min()), float(values[site.tensor].max()))
+        scales |= {key: Scales(scale_d=params.scale, offset_d=params.zero_point) for key in site.keys}
+    for site in expected.weights:
+        content = arq(graph.constant(site.tensor), site.axis)
+        params = scales[site.layer]
+        scales[site.layer] = Scales(
+            scale_d=params.scale_d, offset_d=params.offset_d, scale_w=content, offset_w=(0,) * len(content)
+        )
+    return graph, settings, scales, feed
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +65,13 @@ class Judge:
 
     @staticmethod
     def build(graph, found, _):
-        made = graph.copy()
-        made.model.metadata_props.add(key="int8", value=",".join(site.layer for site in found.weights))
-        return made
+        changed = graph.copy()
+        changed.model.metadata_props.add(key="int8", value=",".join(site.layer for site in found.weights))
+        return changed
 
     def __call__(self, file: Path) -> float:
-        held = {one.key: one.value for one in Graph.load(file).model.metadata_props}
-        int8 = [name for name in held.get("int8", "").split(",") if name]
+        content = {prop.key: prop.value for prop in Graph.load(file).model.metadata_props}
+        int8 = [name for name in content.get("int8", "").split(",") if name]
         self.scored.append(tuple(sorted(set(NAMES) - set(int8))) if int8 else "float")
         return 100 - sum(self.damage.get(name, 0) for name in int8)
 
@@ -87,9 +89,9 @@ def ranked(monkeypatch):
 
 
 def hunt(network, judge, folder, loss, **options):
-    graph, found, scales, feed = network
+    graph, actual, scales, feed = network
     return accuracy_search.search(
-        graph, found, scales, judge, [feed], loss=loss, folder=folder, build=Judge.build, **options
+        graph, actual, scales, judge, [feed], loss=loss, folder=folder, build=Judge.build, **options
     )
 
 
@@ -148,8 +150,8 @@ def test_the_best_so_far_is_kept_where_the_target_cannot_be_met(network, tmp_pat
     outcome = hunt(network, Judge(conv1=1, conv2=1, conv3=1, fc=1), tmp_path, 0.5, max_float=2)
     assert not outcome.met
     assert outcome.best == accuracy_search.Trial(floats=("conv1", "conv2"), score=98)
-    written = config.read(tmp_path / "config.json")
-    assert [name for name, one in written.layers.items() if not one.quant_enable] == ["conv1", "conv2"]
+    content = config.read(tmp_path / "config.json")
+    assert [name for name, entry in content.layers.items() if not entry.quant_enable] == ["conv1", "conv2"]
 
 
 def test_no_more_models_are_scored_than_allowed(network, tmp_path, ranked):
@@ -200,10 +202,10 @@ def test_a_ledger_of_something_else_is_refused(network, tmp_path, ranked):
     """Another record, or no ledger at all: the message says what to do."""
     ranked(*NAMES)
     hunt(network, Judge(), tmp_path, 1)
-    graph, found, scales, feed = network
+    graph, actual, scales, feed = network
     other = scales | {"fc": Scales(scale_d=1.0, offset_d=0, scale_w=scales["fc"].scale_w)}
     with pytest.raises(UsageError, match=r"accuracy.json: the ledger of another model.*delete it"):
-        hunt((graph, found, other, feed), Judge(), tmp_path, 1)
+        hunt((graph, actual, other, feed), Judge(), tmp_path, 1)
     (tmp_path / "accuracy.json").write_text("{", encoding="utf-8")
     with pytest.raises(UsageError, match=r"accuracy.json: not a ledger.*delete it"):
         hunt(network, Judge(), tmp_path, 1)
@@ -228,37 +230,37 @@ def test_the_files_are_those_of_the_best_model(network, tmp_path, ranked):
     ranked(*NAMES)
     graph = network[0]
     outcome = hunt(network, Judge(conv2=9), tmp_path, 1)
-    written, scales = config.read(tmp_path / "config.json"), scale_record.read(tmp_path / "record.txt")
-    assert written == outcome.config
+    files, scales = config.read(tmp_path / "config.json"), scale_record.read(tmp_path / "record.txt")
+    assert files == outcome.config
     assert scales.keys() == outcome.record.keys()
-    found = sites.find(graph, written)
-    scale_record.require_complete(scales, graph, found, file=tmp_path / "record.txt", batch_num=1)
-    held = json.loads((tmp_path / "accuracy.json").read_text())
-    assert [one["layer"] for one in held["ranking"]] == list(NAMES)
-    assert {tuple(one["float"]): one["score"] for one in held["trials"]} == {
-        one.floats: one.score for one in outcome.trials
+    actual = sites.find(graph, files)
+    scale_record.require_complete(scales, graph, actual, file=tmp_path / "record.txt", batch_num=1)
+    content = json.loads((tmp_path / "accuracy.json").read_text())
+    assert [trial["layer"] for trial in content["ranking"]] == list(NAMES)
+    assert {tuple(trial["float"]): trial["score"] for trial in content["trials"]} == {
+        trial.floats: trial.score for trial in outcome.trials
     }
     assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o640}
 
 
 def test_a_layer_between_int8_layers_still_reads_int8(network):
     """conv2 in float: what conv1 gives stays quantized at its input, what only conv2 made int8 no longer is."""
-    graph, found, scales, _ = network
-    made, kept = accuracy_search.without(graph, found, scales, ["conv2"])
-    places = {(one.layer_name, one.input_index) for one in made.tensor_quantize}
+    graph, actual, scales, _ = network
+    result, stored = accuracy_search.without(graph, actual, scales, ["conv2"])
+    places = {(tensor.layer_name, tensor.input_index) for tensor in result.tensor_quantize}
     assert ("conv2", 0) in places
-    assert kept["conv2:0"].scale_d == scales["conv2"].scale_d
-    assert not kept["conv2:0"].scale_w
-    assert made.layers["conv2"].quant_enable is False
-    again = {one.layer for one in sites.find(graph, made).weights}
+    assert stored["conv2:0"].scale_d == scales["conv2"].scale_d
+    assert not stored["conv2:0"].scale_w
+    assert result.layers["conv2"].quant_enable is False
+    again = {tensor.layer for tensor in sites.find(graph, result).weights}
     assert again == {"conv1", "conv3", "fc"}
 
 
 def test_the_last_layer_leaves_nothing_quantized(network):
     """All layers in float: no tensor stays quantized, the record is empty."""
-    graph, found, scales, _ = network
-    made, kept = accuracy_search.without(graph, found, scales, NAMES)
-    assert (made.tensor_quantize, kept) == ((), {})
+    graph, actual, scales, _ = network
+    result, stored = accuracy_search.without(graph, actual, scales, NAMES)
+    assert (result.tensor_quantize, stored) == ((), {})
 
 
 @pytest.mark.parametrize(
@@ -279,29 +281,29 @@ def test_the_spoilt_layer_is_ranked_first_and_alone_goes_back(tmp_path):
     model = depthwise()
     _change(model, "project_conv.weight", lambda values: np.multiply(values[:, 0], 2000, out=values[:, 0]))
     _change(model, "depthwise_bn.bias", lambda values: np.copyto(values[:1], -1000))
-    graph, found, scales, feed = calibrated(model, tmp_path)
+    graph, actual, scales, feed = calibrated(model, tmp_path)
     feed = {"image": random_inputs(model, 8, seed=5)[0]}
     expected = equivalence.run(graph, feed)[0]
 
     def evaluate(file):
         return -float(np.abs(equivalence.run(Graph.load(file), feed)[0] - expected).mean())
 
-    all_int8 = evaluate(_saved(accuracy_search.fake_quant(graph, sites.find(graph, found), scales), tmp_path))
+    all_int8 = evaluate(_saved(accuracy_search.fake_quant(graph, sites.find(graph, actual), scales), tmp_path))
     outcome = accuracy_search.search(
-        graph, found, scales, evaluate, [feed], loss=-all_int8 / 4, folder=tmp_path / "out"
+        graph, actual, scales, evaluate, [feed], loss=-all_int8 / 4, folder=tmp_path / "out"
     )
     assert outcome.met
     assert outcome.ranking[0][0] == "project_conv"
     assert outcome.best.floats == ("project_conv",)
-    assert {one.name for one in layers(graph) if one.reason is None} > set(outcome.best.floats)
+    assert {layer.name for layer in layers(graph) if layer.reason is None} > set(outcome.best.floats)
 
 
 def _change(model, name, change):
     """Changes an initializer in place."""
-    held = next(one for one in model.graph.initializer if one.name == name)
-    values = numpy_helper.to_array(held).copy()
+    match = next(entry for entry in model.graph.initializer if entry.name == name)
+    values = numpy_helper.to_array(match).copy()
     change(values)
-    held.raw_data = values.tobytes()
+    match.raw_data = values.tobytes()
 
 
 def _saved(graph, folder):

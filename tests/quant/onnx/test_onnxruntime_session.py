@@ -51,9 +51,9 @@ def static(fp32, file, recipe, calibration):
     """A static int8 file for ONNX Runtime on this CPU, as its backend makes it."""
     calibrated = file.with_suffix(".calibrated.onnx")
     onnx_static.scaled(fp32, calibrated, recipe, calibration, lambda text, share: None)
-    found = onnx_static.read(calibrated)
-    deploy_model.write(found.graph, found.sites, found.record, file, runtime="onnxruntime")
-    return found
+    content = onnx_static.read(calibrated)
+    deploy_model.write(content.graph, content.sites, content.record, file, runtime="onnxruntime")
+    return content
 
 
 @pytest.mark.parametrize("calibrator", registry.names("calibrator"))
@@ -74,10 +74,10 @@ def test_static_runs_every_layer_in_integer_kernels(exported, tmp_path, calibrat
 def test_the_recipe_decides_granularity_and_offset(exported, tmp_path, per_channel, symmetric):
     """Weights per channel or as one tensor, matrix products too; a symmetric activation has no offset."""
     recipe = Recipe(calibrator="minmax", per_channel=per_channel, symmetric=symmetric)
-    found = static(exported["cnn"], tmp_path / "static.onnx", recipe, images())
-    scales = {site.layer: len(found.record[site.layer].scale_w) for site in found.sites.weights}
+    network = static(exported["cnn"], tmp_path / "static.onnx", recipe, images())
+    scales = {site.layer: len(network.record[site.layer].scale_w) for site in network.sites.weights}
     assert sorted(scales.values()) == ([8, 8, 10] if per_channel else [1, 1, 1])
-    offsets = {one.offset_d for one in found.record.values() if one.scale_d is not None}
+    offsets = {entry.offset_d for entry in network.record.values() if entry.scale_d is not None}
     assert (offsets == {0}) == symmetric
 
 
@@ -87,7 +87,7 @@ def test_percentile_clips_what_the_recipe_says(exported, tmp_path):
     for percentile in (100.0, 60.0):
         recipe = Recipe(calibrator="percentile", percentile=percentile, per_channel=True)
         onnx_static.scaled(exported["cnn"], tmp_path / "x.onnx", recipe, images(), lambda text, share: None)
-        scales.append([one.scale_d for one in onnx_static.read(tmp_path / "x.onnx").record.values()])
+        scales.append([entry.scale_d for entry in onnx_static.read(tmp_path / "x.onnx").record.values()])
     assert all(less < more for more, less in zip(*scales, strict=True))
 
 
@@ -109,9 +109,9 @@ def test_dynamic_covers_the_lstm(exported, tmp_path):
     file = tmp_path / "dynamic.onnx"
     onnxruntime_session.dynamic(exported["lstm"], file, RECIPE)
     reference = onnxruntime_layers.layers(exported["lstm"], images(1), optimized=False)
-    found = coverage.align_layers(reference, onnxruntime_layers.layers(file, images(1)))
-    assert [one.operator for one in found] == ["DynamicQuantizeLSTM", "DynamicQuantizeMatMul"]
-    assert all(one.int8 for one in found)
+    aligned = coverage.align_layers(reference, onnxruntime_layers.layers(file, images(1)))
+    assert [entry.operator for entry in aligned] == ["DynamicQuantizeLSTM", "DynamicQuantizeMatMul"]
+    assert all(entry.int8 for entry in aligned)
 
 
 def test_dynamic_weights_have_7_bits_where_products_are_added_in_16(exported, tmp_path, monkeypatch):
@@ -119,8 +119,12 @@ def test_dynamic_weights_have_7_bits_where_products_are_added_in_16(exported, tm
 
     def largest(recipe):
         notes = onnxruntime_session.dynamic(exported["lstm"], tmp_path / "x.onnx", recipe)
-        held = [numpy_helper.to_array(one) for one in onnx.load(str(tmp_path / "x.onnx")).graph.initializer]
-        return bool(notes), max(int(np.abs(one.astype(int)).max()) for one in held if one.dtype == np.int8)
+        to_arrays = [
+            numpy_helper.to_array(to_array) for to_array in onnx.load(str(tmp_path / "x.onnx")).graph.initializer
+        ]
+        return bool(notes), max(
+            int(np.abs(to_array.astype(int)).max()) for to_array in to_arrays if to_array.dtype == np.int8
+        )
 
     for form, expected in (("U8S8", (False, 127)), ("U8U8", (True, 64))):
         monkeypatch.setattr(onnxruntime_session.deploy_onnxruntime, "form_for", lambda form=form: form)
@@ -134,7 +138,7 @@ def test_multiply_accumulates_agree_with_torch(exported):
 
     ours = torchscript.find_layers(Grouped().eval(), (torch.from_numpy(images(1)[0]),))
     theirs = onnxruntime_layers.layers(exported["grouped"], images(1), optimized=False)
-    assert {one.name: one.macs for one in ours} == {one.name: one.macs for one in theirs}
+    assert {our.name: our.macs for our in ours} == {our.name: our.macs for our in theirs}
     (recurrent, head) = onnxruntime_layers.layers(exported["lstm"], images(1), optimized=False)
     assert (recurrent.macs, head.macs) == (8 * 4 * 16 * (8 + 16), 160)
 
@@ -150,7 +154,9 @@ def test_skipped_layers_stay_float_by_their_torch_name(exported, tmp_path):
 def floats(fp32, int8):
     reference = onnxruntime_layers.layers(fp32, images(1), optimized=False)
     return [
-        one.name for one in coverage.align_layers(reference, onnxruntime_layers.layers(int8, images(1))) if not one.int8
+        layer.name
+        for layer in coverage.align_layers(reference, onnxruntime_layers.layers(int8, images(1)))
+        if not layer.int8
     ]
 
 
@@ -204,10 +210,10 @@ def test_sessions_do_not_spin():
 
 def covered(fp32, int8):
     example = images(1)
-    found = coverage.align_layers(
+    aligned = coverage.align_layers(
         onnxruntime_layers.layers(fp32, example, optimized=False), onnxruntime_layers.layers(int8, example)
     )
-    return [(one.macs, one.int8) for one in found]
+    return [(entry.macs, entry.int8) for entry in aligned]
 
 
 @pytest.mark.parametrize("mode", ["static", "dynamic"])
@@ -278,9 +284,11 @@ def test_a_transposed_convolution_is_counted_as_the_convolution_that_runs(export
     file = tmp_path / "static.onnx"
     static(exported["grouped"], file, RECIPE, images())
     reference = onnxruntime_layers.layers(exported["grouped"], images(1), optimized=False)
-    found = coverage.align_layers(reference, onnxruntime_layers.layers(file, images(1)))
-    assert [(one.name, one.int8) for one in found] == [(name, True) for name in ("grouped", "depthwise", "up", "head")]
-    assert [one.macs for one in found] == [one.macs for one in reference]
+    aligned = coverage.align_layers(reference, onnxruntime_layers.layers(file, images(1)))
+    assert [(entry.name, entry.int8) for entry in aligned] == [
+        (name, True) for name in ("grouped", "depthwise", "up", "head")
+    ]
+    assert [entry.macs for entry in aligned] == [entry.macs for entry in reference]
 
 
 def test_weights_that_are_computed_are_counted(tmp_path):
@@ -293,10 +301,10 @@ def test_weights_that_are_computed_are_counted(tmp_path):
         helper.make_node("Conv", ["a", "scaled"], ["d"], pads=[1, 1, 1, 1], name="computed"),
         helper.make_node("FusedMatMul", ["d", "a"], ["b"], transA=1, domain="com.microsoft", name="squares"),
     ]
-    found = onnxruntime_layers.layers(
+    layers = onnxruntime_layers.layers(
         save_conv_and_product(tmp_path / "m.onnx", extra=extra), images(1), optimized=False
     )
-    macs = {one.name: one.macs for one in found}
+    macs = {layer.name: layer.macs for layer in layers}
     assert macs == {"conv": CONV, "computed": 36 * 4 * 4 * 9, "squares": 4 * 6 * 6 * 6, "product": PRODUCT}
 
 
@@ -348,10 +356,10 @@ def test_weights_with_several_readers_are_quantized_dynamically(tmp_path, monkey
     module = TiedWeights().eval()
     onnxruntime_session.export(module, (tokens[:1],), fp32)
     onnxruntime_session.dynamic(fp32, int8, Recipe(per_channel=True))
-    found = onnxruntime_session.run(int8, (tokens.numpy(),))
+    result = onnxruntime_session.run(int8, (tokens.numpy(),))
     expected = module(tokens).detach().numpy()
-    assert np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
-    assert [one.name for one in tmp_path.iterdir()] == ["files"]
+    assert np.abs(result - expected).max() < 0.1 * np.abs(expected).max()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["files"]
 
 
 class Padded(torch.nn.Module):
@@ -376,7 +384,7 @@ def test_an_encoder_with_a_padding_mask_is_exported_as_its_fast_path_computes_it
     with torch.no_grad():
         assert float(module(x)[:, -1].abs().max()) == 0
     plain = canonical.plain_attention(module, (x,))
-    assert not any(isinstance(one, torch.nn.TransformerEncoder) for one in plain.modules())
+    assert not any(isinstance(network, torch.nn.TransformerEncoder) for network in plain.modules())
     onnxruntime_session.export(plain, (x[:1],), tmp_path / "m.onnx")
     with torch.no_grad():
         np.testing.assert_allclose(

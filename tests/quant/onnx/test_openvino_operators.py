@@ -16,10 +16,10 @@ pytest.importorskip("openvino")
 
 def transform(file, shape, *, opset, axis, onesided):
     """A file of one DFT of ``x``; ``axis`` None leaves the operator's own."""
-    named = axis is not None
-    as_input = named and opset >= 20
+    names = axis is not None
+    as_input = names and opset >= 20
     node = helper.make_node("DFT", ["x", "", "axis"] if as_input else ["x"], ["y"], name="fourier", onesided=onesided)
-    if named and not as_input:
+    if names and not as_input:
         node.attribute.append(helper.make_attribute("axis", axis))
     value = helper.make_tensor_value_info
     constants = [helper.make_tensor("axis", TensorProto.INT64, [], [axis])] if as_input else []

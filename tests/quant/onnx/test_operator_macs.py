@@ -43,10 +43,10 @@ def test_an_einsum_counts_by_its_equation(equation, shapes, macs):
 def test_the_order_of_axes_changes_no_count(first, second, sizes):
     """A transposed operand is multiplied as often."""
     size = dict(zip("bhijd", sizes, strict=True))
-    one = [label for label in first if label != "j"]
+    summed = [label for label in first if label != "j"]
     other = [label for label in second if label != "i"]
-    shapes = [tuple(size[label] for label in labels) for labels in (one, other)]
-    equation = f"{''.join(one)},{''.join(other)}->bhij"
+    shapes = [tuple(size[label] for label in labels) for labels in (summed, other)]
+    equation = f"{''.join(summed)},{''.join(other)}->bhij"
     assert einsum_macs.multiply_accumulates(equation, shapes) == math.prod(sizes)
 
 
@@ -182,12 +182,12 @@ def test_contrib_operators_are_counted_where_they_run(tmp_path, optimized):
         helper.make_node("MatMulNBits", ["m", "packed", "scales"], ["y"], domain="com.microsoft", K=64, N=64, bits=4,
                          block_size=32, name="low"),
     ]  # fmt: skip
-    found = {
-        one.name: one.macs
-        for one in onnxruntime_layers.layers(saved(tmp_path / "m.onnx", nodes, weights), EXAMPLE, optimized=optimized)
+    actual = {
+        layer.name: layer.macs
+        for layer in onnxruntime_layers.layers(saved(tmp_path / "m.onnx", nodes, weights), EXAMPLE, optimized=optimized)
     }
     attended = 16 * 16 * 128
-    assert found == {
+    assert actual == {
         "attention (projection)": 16 * 64 * 192, "attention (attention)": attended, "m": attended, "low": 16 * 64 * 64,
     }  # fmt: skip
 
@@ -226,8 +226,8 @@ def test_products_in_branches_loops_and_functions_are_counted(tmp_path, optimize
     ]
     weights = {"w": weight(64, 64), "zero": np.float32(0), "three": np.int64(3)}
     file = saved(tmp_path / "m.onnx", nodes, weights, functions=[squared])
-    found = [one.macs for one in onnxruntime_layers.layers(file, EXAMPLE, optimized=optimized)]
-    assert found == [16 * 64 * 64, 3 * 16 * 64 * 64, 16 * 16 * 64]
+    actual = [layer.macs for layer in onnxruntime_layers.layers(file, EXAMPLE, optimized=optimized)]
+    assert actual == [16 * 64 * 64, 3 * 16 * 64 * 64, 16 * 16 * 64]
 
 
 def test_an_operator_that_cannot_be_counted_makes_coverage_unknown(tmp_path):

@@ -17,10 +17,10 @@ RUNTIMES = ("onnxruntime", "openvino")
 def notes(network: Quantized, file: Path, runtime: str, *, learned: bool = False) -> list[str]:
     """What is said of the gap when a file is written for a runtime."""
     calibration = tuple(network.feed.values())
-    written = deploy_model.write(
+    written_files = deploy_model.write(
         network.graph, network.sites, network.record, file, runtime=runtime, learned=learned, calibration=calibration
     )
-    return [note for note in written.notes if "computes something else" in note]
+    return [note for note in written_files.notes if "computes something else" in note]
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -33,12 +33,12 @@ def keys(made):
 
 def test_a_layer_is_known_by_its_name_and_its_first_input():
     """One weight site with its channel axis and one activation site for each layer, in the order of the graph."""
-    made = found(onnx_networks.depthwise())
-    assert [(site.layer, site.axis) for site in made.weights] == [
+    found_sites = found(onnx_networks.depthwise())
+    assert [(site.layer, site.axis) for site in found_sites.weights] == [
         ("stem_conv", 0), ("expand_conv", 0), ("depthwise_conv", 0), ("project_conv", 0), ("classifier", 0),
     ]  # fmt: skip
-    assert made.activations[0].tensor == "image"
-    assert made.activations[0].keys == {"stem_conv": ("stem_conv", 0)}
+    assert found_sites.activations[0].tensor == "image"
+    assert found_sites.activations[0].keys == {"stem_conv": ("stem_conv", 0)}
 
 
 @pytest.mark.parametrize(("name", "axes"), [("decoder", [1, 0]), ("mlp", [None, None, None]), ("volume", [0, 0])])
@@ -50,24 +50,24 @@ def test_the_channel_axis_is_that_of_the_outputs(name, axes):
 def test_a_gemm_per_channel_follows_its_transposition():
     """MatMul's columns and a transposed Gemm's rows are the output channels."""
     graph = Graph(onnx_networks.mlp())
-    held = config.default(graph)
-    wise = {name: replace(layer, weight=WeightParams(channel_wise=True)) for name, layer in held.layers.items()}
-    made = sites.find(graph, replace(held, layers=wise))
+    settings = config.default(graph)
+    wise = {name: replace(layer, weight=WeightParams(channel_wise=True)) for name, layer in settings.layers.items()}
+    result = sites.find(graph, replace(settings, layers=wise))
     transposed = {node.name: bool(sites.attribute(node, "transB", 0)) for node in graph.nodes}
-    assert {site.layer: site.axis for site in made.weights} == {
-        name: 0 if transposed[name] else 1 for name in held.layers
+    assert {site.layer: site.axis for site in result.weights} == {
+        name: 0 if transposed[name] else 1 for name in settings.layers
     }
-    assert {transposed[name] for name in held.layers} == {True, False}
+    assert {transposed[name] for name in settings.layers} == {True, False}
 
 
 def test_convolutions_get_a_scale_on_their_output():
     """Who reads a convolution's output, behind a Relu that alone reads it, is quantized there; so is what joins two."""
-    made = keys(found(onnx_networks.residual_cnn()))
-    assert made["relu1_out"] == ["conv2", "add:1"]
-    assert made["relu2_out"] == ["conv3"]
-    assert made["bn3_out"] == ["add:0"]
-    assert made["relu3_out"] == ["maxpool:0"], "an Add of two int8 inputs gives int8"
-    assert made["maxpool_out"] == ["pool:0"], "so does a MaxPool"
+    own_keys = keys(found(onnx_networks.residual_cnn()))
+    assert own_keys["relu1_out"] == ["conv2", "add:1"]
+    assert own_keys["relu2_out"] == ["conv3"]
+    assert own_keys["bn3_out"] == ["add:0"]
+    assert own_keys["relu3_out"] == ["maxpool:0"], "an Add of two int8 inputs gives int8"
+    assert own_keys["maxpool_out"] == ["pool:0"], "so does a MaxPool"
 
 
 def test_what_the_graph_gives_is_quantized_behind_a_convolution():
@@ -81,8 +81,8 @@ def test_a_small_last_convolution_costs_no_accuracy():
     x = draft.conv("x", "wide", 16, 64)
     draft.conv(x, "last", 64, 2, 1)
     draft.nodes[-1].output[0] = "y"
-    made = keys(found(draft.model({"x": ["batch", 16, 8, 8]}, {"y": ["batch", 2, 8, 8]})))
-    assert made == {"x": ["wide"], "wide_out": ["last"]}
+    own_keys = keys(found(draft.model({"x": ["batch", 16, 8, 8]}, {"y": ["batch", 2, 8, 8]})))
+    assert own_keys == {"x": ["wide"], "wide_out": ["last"]}
 
 
 def test_matmuls_give_float():
@@ -92,31 +92,31 @@ def test_matmuls_give_float():
 
 def test_a_skipped_layer_is_read_as_a_tensor():
     """A convolution before a skipped one still needs its output's scale, and the skipped one gives none."""
-    made = keys(found(onnx_networks.residual_cnn(), Rules(skip_layers=("conv3",))))
-    assert made["relu2_out"] == ["conv3:0"]
-    assert "bn3_out" not in made
-    assert "relu3_out" not in made, "the Add has one float input"
+    own_keys = keys(found(onnx_networks.residual_cnn(), Rules(skip_layers=("conv3",))))
+    assert own_keys["relu2_out"] == ["conv3:0"]
+    assert "bn3_out" not in own_keys
+    assert "relu3_out" not in own_keys, "the Add has one float input"
 
 
 def test_one_tensor_with_one_set_of_parameters_is_one_site():
     """Readers that want the same share a calibrator; one that wants another has its own."""
     graph = prepared(onnx_networks.residual_cnn())
-    held = config.default(graph)
+    settings = config.default(graph)
     other = ActivationParams(algorithm="minmax")
     changed = tuple(
-        replace(one, activation=other) if (one.layer_name, one.input_index) == ("add", 1) else one
-        for one in held.tensor_quantize
+        replace(entry, activation=other) if (entry.layer_name, entry.input_index) == ("add", 1) else entry
+        for entry in settings.tensor_quantize
     )
-    made = sites.find(graph, replace(held, tensor_quantize=changed))
-    shared = [(list(site.keys), site.params.algorithm) for site in made.activations if site.tensor == "relu1_out"]
+    result = sites.find(graph, replace(settings, tensor_quantize=changed))
+    shared = [(list(site.keys), site.params.algorithm) for site in result.activations if site.tensor == "relu1_out"]
     assert shared == [(["conv2"], "ifmr"), (["add:1"], "minmax")]
 
 
 def test_what_stays_float_is_listed_with_its_reason():
     """Kinds that can be quantized, and are not: by their form, by the configuration, or because they are inside."""
     assert found(onnx_networks.product()).floats["product"] == "its weight is not constant"
-    made = found(onnx_networks.residual_cnn(), Rules(skip_layers=("fc",)))
-    assert made.floats == {"fc": "skipped by the configuration"}
+    found_sites = found(onnx_networks.residual_cnn(), Rules(skip_layers=("fc",)))
+    assert found_sites.floats == {"fc": "skipped by the configuration"}
     graph = prepared(onnx_networks.volume())
     assert sites.find(graph, Config(layers={"conv1": LayerConfig()})).floats == {"conv2": "not in the configuration"}
 
@@ -124,16 +124,16 @@ def test_what_stays_float_is_listed_with_its_reason():
 @pytest.mark.parametrize("name", ["branches", "loop"])
 def test_subgraphs_stay_float(name):
     """No site lies inside an If or a Loop, and the layers in there are listed."""
-    made = found(getattr(onnx_networks, name)())
-    assert any("inside a subgraph" in reason for reason in made.floats.values())
-    assert not any("/" in site.layer for site in made.weights)
+    found_sites = found(getattr(onnx_networks, name)())
+    assert any("inside a subgraph" in reason for reason in found_sites.floats.values())
+    assert not any("/" in site.layer for site in found_sites.weights)
 
 
 def test_a_layer_without_weight_parameters_has_its_default():
     """An AMCT file may leave them out."""
     graph = prepared(onnx_networks.volume())
-    made = sites.find(graph, Config(layers={"conv1": LayerConfig()}))
-    assert [(site.layer, site.axis, site.params) for site in made.weights] == [("conv1", 0, WeightParams())]
+    result = sites.find(graph, Config(layers={"conv1": LayerConfig()}))
+    assert [(site.layer, site.axis, site.params) for site in result.weights] == [("conv1", 0, WeightParams())]
 
 
 @pytest.mark.parametrize(

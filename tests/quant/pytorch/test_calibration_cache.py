@@ -41,18 +41,18 @@ def batches():
 
 def static(engine, store, recipe=RECIPE):
     """The outputs of the int8 network on one batch, and how many batches its calibration saw."""
-    seen = []
+    calls = []
 
     def passes():
         for batch in batches():
-            seen.append(1)
+            calls.append(1)
             yield (batch,)
 
     torch_ao.set_engine(engine)
     module = residual_cnn().eval()
-    made = fx.static(QuantizeJob(module, engine, recipe, (torch.zeros(1, 1, 8, 8),), shared=store), passes)
+    network = fx.static(QuantizeJob(module, engine, recipe, (torch.zeros(1, 1, 8, 8),), shared=store), passes)
     with torch.inference_mode():
-        return made.module(next(batches())), len(seen)
+        return network.module(next(batches())), len(calls)
 
 
 @pytest.mark.parametrize("calibrator", ["minmax", "moving_average", "histogram", "percentile", "mse"])
@@ -62,9 +62,9 @@ def test_the_second_build_calibrates_nothing_and_is_the_same(tmp_path, calibrato
     batch more, on which it holds its int8 layers against exact sums."""
     recipe = Recipe(**{**vars(RECIPE), "calibrator": calibrator, "clip_ranges": clip})
     store = Store(tmp_path)
-    (own, first), (taken, second), (alone, _) = (static("onednn", one, recipe) for one in (store, store, None))
+    (own, first), (used, second), (alone, _) = (static("onednn", entry, recipe) for entry in (store, store, None))
     assert (first, second, store.made) == (4 + 1, 0 + 1, 1)
-    assert torch.equal(own, taken)
+    assert torch.equal(own, used)
     assert torch.equal(own, alone)
 
 

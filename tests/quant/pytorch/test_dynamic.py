@@ -52,38 +52,38 @@ def test_a_table_is_quint8_with_a_scale_for_each_row(flow):
     """Each row spans its own range in 255 steps, the network's own stays as it was, and a saved file gives the same."""
     model = tokens()
     before = copy.deepcopy(model.state_dict())
-    found = flow(QuantizeJob(model, ENGINE, Recipe(embeddings=True), (ids(1),)))
-    table = found.module.get_submodule("embedding").weight()
+    quantized = flow(QuantizeJob(model, ENGINE, Recipe(embeddings=True), (ids(1),)))
+    table = quantized.module.get_submodule("embedding").weight()
     assert (table.dtype, len(table.q_per_channel_scales())) == (torch.quint8, 16)
     steps = (model.embedding.weight.amax(1).clamp(min=0) - model.embedding.weight.amin(1).clamp(max=0)) / 255
     off = (table.dequantize() - model.embedding.weight).abs().amax(1)
     assert bool((off <= 0.51 * steps + 1e-6).all())
-    assert found.float_reasons == {}
+    assert quantized.float_reasons == {}
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     file = io.BytesIO()
     with torch_ao.known_warnings(), torch.no_grad():
-        torch.jit.save(torch.jit.trace(found.module, (ids(2),)), file)
+        torch.jit.save(torch.jit.trace(quantized.module, (ids(2),)), file)
         file.seek(0)
-        assert torch.equal(torch.jit.load(file)(ids())[0], found.module(ids())[0])
+        assert torch.equal(torch.jit.load(file)(ids())[0], quantized.module(ids())[0])
 
 
 @FLOWS
 def test_nobody_gets_int8_tables_without_asking(flow):
     """A table that is only read saves memory as int8, not multiplications: it is float unless a recipe says so."""
-    found = flow(QuantizeJob(tokens(), ENGINE, Recipe(), (ids(1),)))
-    assert type(found.module.get_submodule("embedding")) is nn.Embedding
-    assert found.float_reasons == {}
+    quantized = flow(QuantizeJob(tokens(), ENGINE, Recipe(), (ids(1),)))
+    assert type(quantized.module.get_submodule("embedding")) is nn.Embedding
+    assert quantized.float_reasons == {}
 
 
 @FLOWS
 def test_a_bag_of_sums_is_close_to_fp32(flow):
     """The one kind of bag that torch's int8 kernel computes."""
     model = bag(mode="sum")
-    found = flow(QuantizeJob(model, ENGINE, Recipe(embeddings=True), (ids(1),)))
-    assert found.module.get_submodule("bag").weight().dtype == torch.quint8
+    quantized = flow(QuantizeJob(model, ENGINE, Recipe(embeddings=True), (ids(1),)))
+    assert quantized.module.get_submodule("bag").weight().dtype == torch.quint8
     with torch.no_grad():
-        wanted = model(ids())
-        assert float((found.module(ids()) - wanted).abs().max()) < 0.03 * float(wanted.abs().max())
+        expected = model(ids())
+        assert float((quantized.module(ids()) - expected).abs().max()) < 0.03 * float(expected.abs().max())
 
 
 @FLOWS
@@ -99,14 +99,14 @@ def test_a_bag_of_sums_is_close_to_fp32(flow):
 def test_a_table_whose_kernel_is_wrong_stays_float_with_the_reason(flow, options, reason):
     """torch takes them without a word and gives other numbers."""
     model = bag(**options)
-    found = flow(QuantizeJob(model, ENGINE, Recipe(embeddings=True), (ids(1),)))
-    assert type(found.module.get_submodule("bag")) is nn.EmbeddingBag
-    assert reason in found.float_reasons["bag"]
+    quantized = flow(QuantizeJob(model, ENGINE, Recipe(embeddings=True), (ids(1),)))
+    assert type(quantized.module.get_submodule("bag")) is nn.EmbeddingBag
+    assert reason in quantized.float_reasons["bag"]
 
 
 def test_a_table_can_be_skipped():
     """By name, as every layer."""
-    found = dynamic.by_module(
+    by_module = dynamic.by_module(
         QuantizeJob(tokens(), ENGINE, Recipe(embeddings=True, skip_layers=("embedding",)), (ids(1),))
     )
-    assert "skip_layers" in found.float_reasons["embedding"]
+    assert "skip_layers" in by_module.float_reasons["embedding"]

@@ -196,8 +196,8 @@ class Of(nn.Module):
 
 def sandwich(*layers):
     """Layers one after the other, named a, act and b."""
-    named = dict(zip(("a", "act", "b"), layers, strict=True))
-    return made(lambda: Of(lambda own, x: own.b(own.act(own.a(x))), **named))
+    numbers = dict(zip(("a", "act", "b"), layers, strict=True))
+    return made(lambda: Of(lambda own, x: own.b(own.act(own.a(x))), **numbers))
 
 
 def made(make, *arguments):
@@ -235,12 +235,12 @@ KINDS = {
 
 
 def batches(inputs, size=4):
-    return lambda: (tuple(one[i : i + size] for one in inputs) for i in range(0, len(inputs[0]), size))
+    return lambda: (tuple(array[i : i + size] for array in inputs) for i in range(0, len(inputs[0]), size))
 
 
 def static(module, inputs, recipe=RECIPE, engine=ENGINE, size=4):
     torch_ao.set_engine(engine)
-    example = tuple(one[:1] for one in inputs)
+    example = tuple(array[:1] for array in inputs)
     return eager.static(QuantizeJob(module, engine, recipe, example), batches(inputs, size))
 
 
@@ -263,28 +263,28 @@ class StubbedPair(Stubbed):
 def test_a_layer_whose_kernel_is_wrong_on_calibration_examples_stays_float(network, inputs, monkeypatch):
     """It is built once more without that layer, which is named with the reason, also where FX traced only parts of the
     network, and between stubs that its author placed; the other layers stay int8."""
-    asked, compare = [], exact_integers.compare
+    requests, compare = [], exact_integers.compare
 
     def off_in_one_layer(int8, examples):
-        asked.append([layer.name for layer in packed_layers.layers(int8)])
+        requests.append([layer.name for layer in packed_layers.layers(int8)])
         compared = compare(int8, examples)
-        return replace(compared, off=dict.fromkeys(asked[0][1:2], 0.25)) if len(asked) == 1 else compared
+        return replace(compared, off=dict.fromkeys(requests[0][1:2], 0.25)) if len(requests) == 1 else compared
 
     monkeypatch.setattr(exact_integers, "compare", off_in_one_layer)
     module = made(network)
-    found = static(module, inputs)
-    assert len(asked) == 2
-    ((wrong, reason),) = [(name, why) for name, why in found.float_reasons.items() if "exact integers" in why]
+    actual = static(module, inputs)
+    assert len(requests) == 2
+    ((wrong, reason),) = [(name, why) for name, why in actual.float_reasons.items() if "exact integers" in why]
     assert reason == "its int8 kernel differs from exact integers in 25.0% of its outputs on this CPU"
-    assert asked[0][1].startswith(wrong)
-    assert len(asked[1]) == len(asked[0]) - 1
-    assert sqnr(module, found.module, inputs) > 20
+    assert requests[0][1].startswith(wrong)
+    assert len(requests[1]) == len(requests[0]) - 1
+    assert sqnr(module, actual.module, inputs) > 20
 
 
 def each(module, inputs):
     """Outputs for single examples, which control flow may treat each in its own way."""
     with torch.no_grad():
-        return torch.cat([module(*(one[i : i + 1] for one in inputs)) for i in range(len(inputs[0]))])
+        return torch.cat([module(*(array[i : i + 1] for array in inputs)) for i in range(len(inputs[0]))])
 
 
 def decibels(wanted, found):
@@ -298,9 +298,9 @@ def sqnr(module, int8, inputs):
 
 def covered(module, int8, inputs):
     """Each layer with weights, and whether it ran in int8; products of two activations have no int8 kernel."""
-    example = tuple(one[:1] for one in inputs)
+    example = tuple(array[:1] for array in inputs)
     layers = coverage.align_layers(torchscript.find_layers(module, example), torchscript.find_layers(int8, example))
-    return tuple(one for one in layers if one.operator not in ("aten::bmm", "aten::scaled_dot_product_attention"))
+    return tuple(array for array in layers if array.operator not in ("aten::bmm", "aten::scaled_dot_product_attention"))
 
 
 def count(module, kind):
@@ -312,11 +312,11 @@ def test_static_runs_every_layer_in_int8_and_stays_close(kind, tmp_path):
     """All multiply-accumulates of each kind of network run in int8, near fp32, from a file that gives the same."""
     make, inputs = KINDS[kind]
     module = make()
-    found = static(module, inputs, size=1).module
-    layers = covered(module, found, inputs)
+    network = static(module, inputs, size=1).module
+    layers = covered(module, network, inputs)
     assert coverage.compute_int8_share(layers) > 0.99, layers
-    assert sqnr(module, found, inputs) > 25
-    torchscript.save(found, tuple(one[:2] for one in inputs), tmp_path / "a.pt")
+    assert sqnr(module, network, inputs) > 25
+    torchscript.save(network, tuple(array[:2] for array in inputs), tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -334,11 +334,11 @@ def test_the_fp32_network_is_never_touched_and_builds_repeat():
         make, inputs = KINDS[kind]
         module = make()
         before = {name: value.clone() for name, value in module.state_dict().items()}
-        kept = [type(part) for part in module.modules()]
-        one, other = (static(module, inputs).module for _ in range(2))
+        types = [type(part) for part in module.modules()]
+        first, other = (static(module, inputs).module for _ in range(2))
         eager.prepare_qat(QuantizeJob(module, ENGINE, QAT, tuple(tensor[:1] for tensor in inputs)))
-        assert torch.equal(each(one, inputs), each(other, inputs))
-        assert [type(part) for part in module.modules()] == kept
+        assert torch.equal(each(first, inputs), each(other, inputs))
+        assert [type(part) for part in module.modules()] == types
         assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
         assert not module.training
 
@@ -346,21 +346,21 @@ def test_the_fp32_network_is_never_touched_and_builds_repeat():
 def test_a_residual_block_is_one_int8_region():
     """BatchNorm is folded, ReLU fused, the addition observed: one tensor is quantized and one dequantized."""
     module = residual_cnn()
-    found = static(module, noise(1, 8, 8)).module
-    assert count(found, torch_ao.nnq.Quantize) == count(found, torch_ao.nnq.DeQuantize) == 1
-    assert count(found, torch_ao.QFunctional) == 1
-    assert count(found, torch_ao.nniq.ConvReLU2d) == 1  # the stem; the other ReLU went into the addition
-    assert "add_relu" in found.code
-    assert count(found, nn.BatchNorm2d) == 0
+    network = static(module, noise(1, 8, 8)).module
+    assert count(network, torch_ao.nnq.Quantize) == count(network, torch_ao.nnq.DeQuantize) == 1
+    assert count(network, torch_ao.QFunctional) == 1
+    assert count(network, torch_ao.nniq.ConvReLU2d) == 1  # the stem; the other ReLU went into the addition
+    assert "add_relu" in network.code
+    assert count(network, nn.BatchNorm2d) == 0
 
 
 def test_what_cannot_be_int8_is_an_island():
     """GELU and softmax run in float between int8 layers, LayerNorm in int8."""
     module = made(Encoder)
-    found = static(module, noise(1, 8, 8)).module
-    assert count(found, torch_ao.nnq.LayerNorm) == 2
-    assert count(found, torch_ao.nnq.Linear) == 8
-    code = [line.strip() for line in found.code.splitlines()]
+    network = static(module, noise(1, 8, 8)).module
+    assert count(network, torch_ao.nnq.LayerNorm) == 2
+    assert count(network, torch_ao.nnq.Linear) == 8
+    code = [line.strip() for line in network.code.splitlines()]
     gelu = next(line for line in code if "gelu" in line)
     assert "wide_dequant" in gelu
     assert "gelu_quant" in "".join(code)
@@ -396,18 +396,18 @@ def test_an_operator_with_wrong_values_becomes_an_island(monkeypatch):
 def test_prelu_is_right_in_int8():
     """torch's int8 PReLU is wrong for a slope whose own range has no one in it; qbench's slopes have one."""
     module = made(lambda: Of(lambda own, x: own.act(own.a(x)), a=nn.Conv2d(1, 8, 3), act=nn.PReLU(8)))
-    found = static(module, noise(1, 8, 8)).module
-    assert count(found, torch_ao.nnq.PReLU) == 1
-    assert sqnr(module, found, noise(1, 8, 8)) > 30
+    network = static(module, noise(1, 8, 8)).module
+    assert count(network, torch_ao.nnq.PReLU) == 1
+    assert sqnr(module, network, noise(1, 8, 8)) > 30
     slopes = torch.quantize_per_tensor(torch.full((8,), 0.25), 0.25 / 255, 0, torch.quint8)
-    found.act.set_weight(slopes)
-    assert sqnr(module, found, noise(1, 8, 8)) < 10
+    network.act.set_weight(slopes)
+    assert sqnr(module, network, noise(1, 8, 8)) < 10
 
 
 def test_transposed_convolutions_have_weights_per_tensor():
     """No engine has per-channel kernels for them; other layers keep theirs."""
-    found = static(made(Decoder), noise(1, 8, 8)).module
-    schemes = {name: part.weight().qscheme() for name, part in found.named_modules() if name in ("down", "up")}
+    network = static(made(Decoder), noise(1, 8, 8)).module
+    schemes = {name: part.weight().qscheme() for name, part in network.named_modules() if name in ("down", "up")}
     assert schemes == {"down": torch.per_channel_affine, "up": torch.per_tensor_affine}
 
 
@@ -443,10 +443,10 @@ def test_a_fixed_scale_is_kept_from_kernels_that_saturate(layer):
 def test_a_constant_keeps_its_tensor_in_int8():
     """A sum or product with a number changes the scale only; it needs no range of its own."""
     module = made(lambda: Of(lambda own, x: own.b(2.0 * own.a(x) + 1), a=nn.Linear(8, 8), b=nn.Linear(8, 8)))
-    found = static(module, noise(8)).module
-    assert "mul_scalar" in found.code
-    assert "add_scalar" in found.code
-    assert sqnr(module, found, noise(8)) > 25
+    network = static(module, noise(8)).module
+    assert "mul_scalar" in network.code
+    assert "add_scalar" in network.code
+    assert sqnr(module, network, noise(8)) > 25
 
 
 def test_an_addition_in_place_is_left_alone_where_it_is_read_elsewhere():
@@ -454,9 +454,9 @@ def test_an_addition_in_place_is_left_alone_where_it_is_read_elsewhere():
 
     def forward(own, x):
         first = own.a(x)
-        kept = first
+        stored = first
         first.add_(own.b(x))
-        return own.c(first) + own.d(kept)
+        return own.c(first) + own.d(stored)
 
     module = made(lambda: Of(forward, **{name: nn.Linear(8, 8) for name in "abcd"}))
     assert sqnr(module, static(module, noise(8)).module, noise(8)) > 25
@@ -478,9 +478,9 @@ def test_functions_become_layers_that_can_be_swapped():
             return functional.linear(x, self.weight, self.bias)
 
     module = made(Functional)
-    found = static(module, noise(1, 8, 8)).module
-    assert coverage.compute_int8_share(covered(module, found, noise(1, 8, 8))) == 1.0
-    assert sqnr(module, found, noise(1, 8, 8)) > 25
+    network = static(module, noise(1, 8, 8)).module
+    assert coverage.compute_int8_share(covered(module, network, noise(1, 8, 8))) == 1.0
+    assert sqnr(module, network, noise(1, 8, 8)) > 25
     assert count(eager.prepare_qat(QuantizeJob(module, ENGINE, QAT, noise(1, 8, 8, n=1))), nn.Dropout) == 1
 
 
@@ -493,7 +493,7 @@ def test_a_layer_called_by_keyword_is_quantized(traceable):
         return y if traceable or float(x[0, 0]) > 99 else -y
 
     module = made(lambda: Of(forward, a=nn.Linear(8, 8), b=nn.Linear(8, 8)))
-    assert [one.int8 for one in covered(module, static(module, noise(8)).module, noise(8))] == [True, True]
+    assert [entry.int8 for entry in covered(module, static(module, noise(8)).module, noise(8))] == [True, True]
 
 
 def test_a_subclass_that_calls_a_convolution_is_quantized_by_its_call():
@@ -509,10 +509,10 @@ def test_a_subclass_that_calls_a_convolution_is_quantized_by_its_call():
 
     layers = {"a": Padded(2, 8, 3), "n": nn.BatchNorm2d(8), "act": nn.ReLU6(), "b": Padded(8, 4, 3)}
     module = made(lambda: Of(forward, **layers))
-    found = static(module, noise(2, 8, 8))
-    assert found.float_reasons == {}
-    assert count(found.module, nn.BatchNorm2d) == 0
-    assert [one.int8 for one in covered(module, found.module, noise(2, 8, 8))] == [True, True]
+    network = static(module, noise(2, 8, 8))
+    assert network.float_reasons == {}
+    assert count(network.module, nn.BatchNorm2d) == 0
+    assert [entry.int8 for entry in covered(module, network.module, noise(2, 8, 8))] == [True, True]
     forking = made(lambda: Of(lambda own, x: own.b(own.a(x) if float(x[0, 0, 0, 0]) > 9 else -own.a(x)), **layers))
     with pytest.raises(BuildError, match="nothing to quantize: a: Padded is a subclass of Conv2d.*canonicalize"):
         static(forking, noise(2, 8, 8))
@@ -521,8 +521,8 @@ def test_a_subclass_that_calls_a_convolution_is_quantized_by_its_call():
 def test_a_layer_used_twice_is_int8_both_times_or_never():
     """A shared layer is exchanged for all its calls; one that must stay float somewhere stays float everywhere."""
     both = made(lambda: Of(lambda own, x: own.a(own.a(x)), a=nn.Linear(8, 8)))
-    found = static(both, noise(8)).module
-    assert [one.int8 for one in covered(both, found, noise(8))] == [True, True]
+    network = static(both, noise(8)).module
+    assert [entry.int8 for entry in covered(both, network, noise(8))] == [True, True]
     norm = made(lambda: Of(lambda own, x: own.n(own.a(own.n(x))), a=nn.Linear(8, 8), n=nn.LayerNorm(8)))
     made_int8 = static(norm, noise(8))
     assert made_int8.float_reasons == {}
@@ -536,10 +536,10 @@ def test_batch_norm_of_another_axis_is_not_folded_into_linear():
     layers = {"a": nn.Linear(8, 6), "n": nn.BatchNorm1d(6), "b": nn.Linear(6, 4)}
     module = made(lambda: Of(lambda own, x: own.b(own.n(own.a(x))), **layers))
     module.n.running_var.uniform_(0.1, 9)
-    found = static(module, noise(6, 8))
-    assert found.float_reasons == {}
-    assert [one.int8 for one in covered(module, found.module, noise(6, 8))] == [True, True]
-    assert sqnr(module, found.module, noise(6, 8)) > 25
+    network = static(module, noise(6, 8))
+    assert network.float_reasons == {}
+    assert [entry.int8 for entry in covered(module, network.module, noise(6, 8))] == [True, True]
+    assert sqnr(module, network.module, noise(6, 8)) > 25
 
 
 def test_outputs_keep_their_form():
@@ -547,20 +547,20 @@ def test_outputs_keep_their_form():
     module = made(lambda: Of(lambda own, x: {"a": own.a(x), "b": (own.b(x), x)}, a=nn.Linear(8, 8), b=nn.Linear(8, 2)))
     int8 = static(module, noise(8)).module
     with torch.no_grad():
-        found, wanted = int8(*noise(8)), module(*noise(8))
-    assert list(found) == ["a", "b"]
-    assert decibels(wanted["a"], found["a"]) > 25
-    assert decibels(wanted["b"][0], found["b"][0]) > 25
-    assert torch.equal(found["b"][1], wanted["b"][1])
+        actual, expected = int8(*noise(8)), module(*noise(8))
+    assert list(actual) == ["a", "b"]
+    assert decibels(expected["a"], actual["a"]) > 25
+    assert decibels(expected["b"][0], actual["b"][0]) > 25
+    assert torch.equal(actual["b"][1], expected["b"][1])
 
 
 def test_control_flow_gets_islands_that_calibration_reached():
     """Parts of a network that FX cannot trace are quantized one by one; a branch that no example took stays float."""
     module = made(Forking)
-    found = static(module, noise(1, 8, 8), size=1)
-    assert count(found.module, torch_ao.nnq.Conv2d) == 3
-    assert "FX has no graph of the whole" in found.notes[0]
-    assert count(found.module.stem, torch_ao.nniq.ConvReLU2d) == 1
+    network = static(module, noise(1, 8, 8), size=1)
+    assert count(network.module, torch_ao.nnq.Conv2d) == 3
+    assert "FX has no graph of the whole" in network.notes[0]
+    assert count(network.module.stem, torch_ao.nniq.ConvReLU2d) == 1
     one_way = static(made(Forking, -9.0), noise(1, 8, 8), size=1)
     assert one_way.float_reasons == {"low": "it did not run on any calibration example"}
     assert type(one_way.module.low) is nn.Conv2d
@@ -568,8 +568,8 @@ def test_control_flow_gets_islands_that_calibration_reached():
 
 def test_stubs_placed_by_hand_stay_where_they_are():
     """The seed's module: one quantize, one fused Conv-ReLU, one dequantize; nothing is added."""
-    found = static(made(Stubbed), noise(1, 8, 8)).module
-    names = {name: type(part) for name, part in found.named_children()}
+    network = static(made(Stubbed), noise(1, 8, 8)).module
+    names = {name: type(part) for name, part in network.named_children()}
     assert names == {
         "quant": torch_ao.nnq.Quantize,
         "conv": torch_ao.nniq.ConvReLU2d,
@@ -591,26 +591,26 @@ def test_a_region_by_hand_takes_float_functional_and_float_layers():
 
     module = by_hand(forward, a=nn.Linear(8, 8), sum=FloatFunctional(), out=nn.Linear(8, 8))
     module.out.qconfig = None
-    found = static(module, noise(8)).module
-    assert (type(found.a), type(found.out)) == (torch_ao.nnq.Linear, nn.Linear)
-    assert count(found, torch_ao.QFunctional) == 1
-    assert sqnr(module, found, noise(8)) > 25
+    network = static(module, noise(8)).module
+    assert (type(network.a), type(network.out)) == (torch_ao.nnq.Linear, nn.Linear)
+    assert count(network, torch_ao.QFunctional) == 1
+    assert sqnr(module, network, noise(8)) > 25
 
 
 def test_a_layer_skipped_inside_a_region_by_hand_is_an_island():
     """Its input is dequantized and its output quantized again."""
     module = by_hand(lambda own, x: own.dequant(own.b(own.a(own.quant(x)))), a=nn.Linear(8, 8), b=nn.Linear(8, 8))
-    found = static(module, noise(8), replace(RECIPE, skip_layers=("a",)))
-    assert [one.int8 for one in covered(module, found.module, noise(8))] == [False, True]
-    assert "skip_layers" in found.float_reasons["a"]
-    assert sqnr(module, found.module, noise(8)) > 25
+    network = static(module, noise(8), replace(RECIPE, skip_layers=("a",)))
+    assert [entry.int8 for entry in covered(module, network.module, noise(8))] == [False, True]
+    assert "skip_layers" in network.float_reasons["a"]
+    assert sqnr(module, network.module, noise(8)) > 25
 
 
 def test_a_layer_skipped_where_fx_traced_only_parts_has_its_reason():
     """A part that is one layer becomes a graph of its own; that the recipe skipped it is told all the same."""
     module, inputs = made(Forking), noise(1, 8, 8)
-    found = static(module, inputs, replace(RECIPE, skip_layers=("high",)))
-    assert "skip_layers" in found.float_reasons["high"]
+    network = static(module, inputs, replace(RECIPE, skip_layers=("high",)))
+    assert "skip_layers" in network.float_reasons["high"]
 
 
 def test_stubs_by_hand_that_do_not_fit_are_an_error():
@@ -626,14 +626,14 @@ def test_stubs_by_hand_that_do_not_fit_are_an_error():
 def test_layers_stay_float_by_name_pattern_and_place():
     """skip_layers, first_layer_float and last_layer_float name the layer and the reason."""
     module = perceptron()
-    for recipe, wanted in (
+    for recipe, expected in (
         (replace(RECIPE, skip_layers=("fir*",)), "first"),
         (replace(RECIPE, first_layer_float=True), "first"),
         (replace(RECIPE, last_layer_float=True), "second"),
     ):
-        found = static(module, noise(1, 8, 8), recipe)
-        assert [one.name for one in covered(module, found.module, noise(1, 8, 8)) if not one.int8] == [wanted]
-        assert list(found.float_reasons) == [wanted]
+        network = static(module, noise(1, 8, 8), recipe)
+        assert [entry.name for entry in covered(module, network.module, noise(1, 8, 8)) if not entry.int8] == [expected]
+        assert list(network.float_reasons) == [expected]
     with pytest.raises(BuildError, match="no layer named frist; there are first, second"):
         static(module, noise(1, 8, 8), replace(RECIPE, skip_layers=("frist",)))
     with pytest.raises(BuildError, match="nothing to quantize: first: skipped by the recipe .* \\(and 1 more\\)"):
@@ -642,9 +642,9 @@ def test_layers_stay_float_by_name_pattern_and_place():
 
 def test_recurrent_layers_stay_float_and_say_so():
     """There is no static int8 kernel for an LSTM."""
-    found = static(lstm(), noise(1, 8, 8))
-    assert "mode dynamic covers them" in found.float_reasons["lstm"]
-    assert count(found.module, torch_ao.nnq.Linear) == 1
+    network = static(lstm(), noise(1, 8, 8))
+    assert "mode dynamic covers them" in network.float_reasons["lstm"]
+    assert count(network.module, torch_ao.nnq.Linear) == 1
 
 
 def test_static_without_calibration_is_refused():
@@ -676,8 +676,8 @@ def test_another_engine_is_refused():
 def trained(module, inputs, steps=12, recipe=QAT):
     """A prepared network after a few steps towards its fp32 outputs, with observers and BatchNorm frozen half-way."""
     torch.manual_seed(0)
-    wanted = each(module, inputs)
-    prepared = eager.prepare_qat(QuantizeJob(module, ENGINE, recipe, tuple(one[:1] for one in inputs)))
+    expected = each(module, inputs)
+    prepared = eager.prepare_qat(QuantizeJob(module, ENGINE, recipe, tuple(array[:1] for array in inputs)))
     optimizer = torch.optim.Adam(prepared.parameters(), 1e-3)
     losses = []
     for step in range(steps):
@@ -685,7 +685,7 @@ def trained(module, inputs, steps=12, recipe=QAT):
             eager.freeze_observers(prepared)
             eager.freeze_batch_norm(prepared)
         eager.qat_modes(prepared, True)
-        loss = (prepared(*inputs) - wanted).square().mean()
+        loss = (prepared(*inputs) - expected).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -701,10 +701,10 @@ def test_qat_trains_each_kind_and_converts_to_int8(kind):
     module = make()
     prepared, losses = trained(module, inputs)
     assert all(loss == loss for loss in losses)
-    found = eager.convert_qat(QuantizeJob(prepared, ENGINE, QAT, tuple(one[:1] for one in inputs)))
-    assert coverage.compute_int8_share(covered(module, found.module, inputs)) > 0.99
-    assert sqnr(prepared, found.module, inputs) > 15
-    assert not found.module.training
+    converted = eager.convert_qat(QuantizeJob(prepared, ENGINE, QAT, tuple(array[:1] for array in inputs)))
+    assert coverage.compute_int8_share(covered(module, converted.module, inputs)) > 0.99
+    assert sqnr(prepared, converted.module, inputs) > 15
+    assert not converted.module.training
 
 
 def test_qat_fuses_for_training_and_keeps_what_was_prepared():
@@ -716,8 +716,8 @@ def test_qat_fuses_for_training_and_keeps_what_was_prepared():
         part.weight_fake_quant.fake_quant_enabled for part in prepared.modules() if hasattr(part, "weight_fake_quant")
     )
     before = copy.deepcopy(prepared.state_dict())
-    one, other = (eager.convert_qat(QuantizeJob(prepared, ENGINE, QAT, noise(1, 8, 8, n=1))).module for _ in range(2))
-    assert torch.equal(each(one, noise(1, 8, 8)), each(other, noise(1, 8, 8)))
+    first, other = (eager.convert_qat(QuantizeJob(prepared, ENGINE, QAT, noise(1, 8, 8, n=1))).module for _ in range(2))
+    assert torch.equal(each(first, noise(1, 8, 8)), each(other, noise(1, 8, 8)))
     assert all(torch.equal(value, before[name]) for name, value in prepared.state_dict().items())
 
 
@@ -733,7 +733,7 @@ def test_frozen_means_frozen():
     prepared, _ = trained(module, noise(1, 8, 8), steps=2)
     before = {name: value.clone() for name, value in prepared.state_dict().items()}
     eager.qat_modes(prepared, True)
-    prepared(*(5 * one for one in noise(1, 8, 8)))
+    prepared(*(5 * entry for entry in noise(1, 8, 8)))
     watched = ("running_mean", "running_var", "min_val", "max_val", "scale")
     moved = [name for name, value in prepared.state_dict().items() if not torch.equal(value, before[name])]
     assert [name for name in moved if name.rpartition(".")[2] in watched] == []
@@ -750,7 +750,7 @@ def test_a_qat_without_fake_quantize_is_refused():
 def test_a_branch_that_training_never_took_is_refused():
     """Its fake quantization has no range; the message names the layer to skip."""
     module = made(Forking)
-    inputs = tuple(one.abs() for one in noise(1, 8, 8))
+    inputs = tuple(entry.abs() for entry in noise(1, 8, 8))
     prepared, _ = trained(module, inputs)  # takes the branch ``high`` only, as the example does
     with pytest.raises(BuildError, match="nothing to quantize|observed nothing"):
         eager.convert_qat(
@@ -765,20 +765,24 @@ def test_dynamic_covers_linear_and_lstm():
     """Linear, LSTM and torch's encoder layers hold int8 weights; what fx refuses to trace works, too."""
     for make, inputs in ((lstm, noise(1, 8, 8)), KINDS["torch encoder"], KINDS["control flow"]):
         module = make()
-        found = eager.dynamic(QuantizeJob(module, ENGINE, Recipe(), tuple(one[:1] for one in inputs))).module
-        named = [one for one in covered(module, found, inputs) if type(module.get_submodule(one.name)) is not nn.Conv2d]
-        assert [one.name for one in named if not one.int8 and one.name] == []
-        assert sqnr(module, found, inputs) > 20
+        network = eager.dynamic(QuantizeJob(module, ENGINE, Recipe(), tuple(array[:1] for array in inputs))).module
+        ones = [
+            array
+            for array in covered(module, network, inputs)
+            if type(module.get_submodule(array.name)) is not nn.Conv2d
+        ]
+        assert [array.name for array in ones if not array.int8 and array.name] == []
+        assert sqnr(module, network, inputs) > 20
 
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_torchs_own_encoder_is_int8_in_its_linear_layers(masked):
     """Attention that hides its Linear layers is spelled out before, with a mask and without, so that they are int8."""
     module = made(TorchEncoder, masked)
-    found = static(module, noise(1, 8, 8))
-    assert found.float_reasons == {}
-    assert {type(found.module.get_submodule(name)) for name in ("embed", "head")} == {torch_ao.nnq.Linear}
-    assert sqnr(module, found.module, noise(1, 8, 8)) > 20
+    network = static(module, noise(1, 8, 8))
+    assert network.float_reasons == {}
+    assert {type(network.module.get_submodule(name)) for name in ("embed", "head")} == {torch_ao.nnq.Linear}
+    assert sqnr(module, network.module, noise(1, 8, 8)) > 20
 
 
 def test_a_layer_that_torch_cannot_convert_becomes_an_island(monkeypatch):
@@ -792,18 +796,18 @@ def test_a_layer_that_torch_cannot_convert_becomes_an_island(monkeypatch):
 
     monkeypatch.setattr(torch_ao.nnq.Linear, "from_float", classmethod(refuse))
     module = sandwich(nn.Linear(8, 7), nn.Identity(), nn.Linear(7, 8))
-    found = static(module, noise(8))
-    assert list(found.float_reasons) == ["a"]
-    assert found.float_reasons["a"].startswith("torch cannot run it in int8: AssertionError: no kernel for seven")
-    assert [one.int8 for one in covered(module, found.module, noise(8))] == [False, True]
+    network = static(module, noise(8))
+    assert list(network.float_reasons) == ["a"]
+    assert network.float_reasons["a"].startswith("torch cannot run it in int8: AssertionError: no kernel for seven")
+    assert [entry.int8 for entry in covered(module, network.module, noise(8))] == [False, True]
 
 
 @pytest.mark.skipif("qnnpack" not in ENGINES, reason="this build of torch has no qnnpack")
 def test_what_an_engine_cannot_save_stays_float():
     """qnnpack runs a 3-D convolution but cannot unpack its weights, so no file could hold it."""
-    found = static(made(Volume), noise(1, 6, 6, 6), engine="qnnpack")
-    assert list(found.float_reasons) == ["first", "second"]
-    assert "unpack" in found.float_reasons["first"]
+    network = static(made(Volume), noise(1, 6, 6, 6), engine="qnnpack")
+    assert list(network.float_reasons) == ["first", "second"]
+    assert "unpack" in network.float_reasons["first"]
 
 
 def test_an_observer_sees_each_value_once():

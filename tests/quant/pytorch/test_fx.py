@@ -183,8 +183,8 @@ def call(module, *inputs):
 
 def decibels(module, int8, *inputs):
     """Signal to noise of the int8 outputs against fp32's."""
-    expected, found = call(module, *inputs), call(int8, *inputs)
-    return float(10 * torch.log10(expected.square().sum() / (expected - found).square().sum()))
+    expected, actual = call(module, *inputs), call(int8, *inputs)
+    return float(10 * torch.log10(expected.square().sum() / (expected - actual).square().sum()))
 
 
 def covered(module, int8, *inputs):
@@ -223,12 +223,12 @@ def test_every_layer_of_a_network_is_int8_and_close(engine, name):
     if (engine, name) == ("qnnpack", "volume"):
         pytest.skip("qnnpack has no 3-D convolution; another test holds what is said of it")
     model = make().eval()
-    made = static(model, engine, inputs=inputs)
-    assert decibels(model, made.module, *inputs) > 25
-    assert {one.operator for one in covered(model, made.module, *inputs) if not one.int8} <= {"aten::bmm"}
-    assert made.float_reasons == {}
+    network = static(model, engine, inputs=inputs)
+    assert decibels(model, network.module, *inputs) > 25
+    assert {entry.operator for entry in covered(model, network.module, *inputs) if not entry.int8} <= {"aten::bmm"}
+    assert network.float_reasons == {}
     again = static(model, engine, inputs=inputs)
-    assert torch.equal(call(made.module, *inputs), call(again.module, *inputs))
+    assert torch.equal(call(network.module, *inputs), call(again.module, *inputs))
 
 
 @pytest.mark.parametrize("mode", ["static", "qat", "dynamic"])
@@ -254,8 +254,8 @@ def test_the_fp32_model_is_never_touched(mode):
 def test_every_calibrator_serves(calibrator):
     """Each calibrator of a recipe gives a model near fp32."""
     model = residual_cnn()
-    made = static(model, ENGINES[0], Recipe(calibrator=calibrator, per_channel=True, reduce_range=True))
-    assert decibels(model, made.module, images()) > 25
+    network = static(model, ENGINES[0], Recipe(calibrator=calibrator, per_channel=True, reduce_range=True))
+    assert decibels(model, network.module, images()) > 25
 
 
 CLAMPS = {
@@ -283,10 +283,10 @@ def test_ranges_end_where_the_following_clamp_cuts(engine, name, reduce_range):
 
 def test_a_clamp_that_saturation_does_is_gone():
     """With a full range from zero no operator is left for ReLU6; a reduced range does not saturate, and it stays."""
-    gone = static(Clamped(nn.ReLU6()), ENGINES[0], FULL).module
-    kept = static(Clamped(nn.ReLU6()), ENGINES[0], RECIPE).module
-    assert clamps(gone) == []
-    assert clamps(kept) == ["ReLU6"]
+    network = static(Clamped(nn.ReLU6()), ENGINES[0], FULL).module
+    stored = static(Clamped(nn.ReLU6()), ENGINES[0], RECIPE).module
+    assert clamps(network) == []
+    assert clamps(stored) == ["ReLU6"]
 
 
 def test_a_clamp_whose_range_others_share_stays():
@@ -305,19 +305,19 @@ def test_a_clamp_whose_range_others_share_stays():
         model.a.weight.fill_(40)
         model.b.weight.fill_(20)
     int8 = static(model, ENGINES[0]).module
-    found = call(int8, images())
+    actual = call(int8, images())
     assert clamps(int8) == ["ReLU6"]
-    assert float(found[:, :4].max()) <= 6.2
-    assert float(found[:, 4:].max()) > 15
+    assert float(actual[:, :4].max()) <= 6.2
+    assert float(actual[:, 4:].max()) > 15
 
 
 def test_a_clamp_behind_a_float_layer_stays():
     """Where the convolution is skipped nothing saturates: the clamp must not be taken away."""
     model = Clamped(nn.ReLU6()).eval()
-    made = static(
+    network = static(
         model, ENGINES[0], Recipe(calibrator="minmax", per_channel=True, skip_layers=("conv", "clamp", "last"))
     )
-    assert torch.equal(call(made.module, images()), call(model, images()))
+    assert torch.equal(call(network.module, images()), call(model, images()))
 
 
 @pytest.mark.skipif("qnnpack" not in ENGINES, reason="this torch has no qnnpack")
@@ -370,12 +370,12 @@ def test_what_the_recipe_keeps_float_stays_float_with_its_reason():
     model = residual_cnn()
 
     def kept(**choices):
-        made = static(model, ENGINES[0], Recipe(calibrator="minmax", per_channel=True, reduce_range=True, **choices))
-        layers = covered(model, made.module, images())
-        assert [one.name for one in layers if not one.int8] == [
-            one.name for one in layers if one.name in made.float_reasons
+        network = static(model, ENGINES[0], Recipe(calibrator="minmax", per_channel=True, reduce_range=True, **choices))
+        layers = covered(model, network.module, images())
+        assert [layer.name for layer in layers if not layer.int8] == [
+            layer.name for layer in layers if layer.name in network.float_reasons
         ]
-        return dict(made.float_reasons)
+        return dict(network.float_reasons)
 
     assert kept(skip_layers=("body",)) == {"body": "skipped by the recipe (skip_layers)"}
     assert list(kept(skip_layers=("s*", "h?ad"))) == ["stem", "head"]
@@ -388,10 +388,14 @@ def test_what_the_recipe_keeps_float_stays_float_with_its_reason():
 def test_the_sums_of_a_transformer_stay_float():
     """Their additions run in float between int8 layers; a network without LayerNorm keeps its int8 additions."""
     encoder = Encoder().eval()
-    made = static(encoder, ENGINES[0])
-    assert not any(name.startswith("quantized.add") for name in operators(made.module))
-    assert all(one.int8 for one in covered(encoder, made.module, images()) if one.name in dict(encoder.named_modules()))
-    assert decibels(encoder, made.module, images()) > 20
+    network = static(encoder, ENGINES[0])
+    assert not any(name.startswith("quantized.add") for name in operators(network.module))
+    assert all(
+        entry.int8
+        for entry in covered(encoder, network.module, images())
+        if entry.name in dict(encoder.named_modules())
+    )
+    assert decibels(encoder, network.module, images()) > 20
     assert any(name.startswith("quantized.add") for name in operators(static(residual_cnn(), ENGINES[0]).module))
 
 
@@ -410,12 +414,12 @@ def test_transposed_convolutions_are_right_or_float(engine, up):
     """Per-channel recipes give a transposed convolution per-tensor weights; where the engine's kernel is wrong for its
     shape on this CPU it stays float and says so."""
     model = Decoder(up).eval()
-    made = static(model, engine)
-    assert decibels(model, made.module, images()) > 15
-    layers = {one.name: one.int8 for one in covered(model, made.module, images())}
+    network = static(model, engine)
+    assert decibels(model, network.module, images()) > 15
+    layers = {entry.name: entry.int8 for entry in covered(model, network.module, images())}
     assert layers["encode"]
-    assert layers["up"] == ("up" not in made.float_reasons)
-    assert all("wrongly on this CPU" in reason for reason in made.float_reasons.values())
+    assert layers["up"] == ("up" not in network.float_reasons)
+    assert all("wrongly on this CPU" in reason for reason in network.float_reasons.values())
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -438,10 +442,10 @@ def test_prelu_is_right_or_float(engine, slopes):
 def test_what_an_engine_cannot_do_stays_float_with_its_words():
     """qnnpack has no 3-D convolution: the network works, its layers are named with what qnnpack says."""
     model, x = Volume().eval(), torch.rand(8, 1, 4, 6, 6)
-    made = static(model, "qnnpack", inputs=(x,))
-    assert decibels(model, made.module, x) > 25
-    assert set(made.float_reasons) == {"a", "b"}
-    assert all(reason.startswith("qnnpack has no kernel for it: ") for reason in made.float_reasons.values())
+    network = static(model, "qnnpack", inputs=(x,))
+    assert decibels(model, network.module, x) > 25
+    assert set(network.float_reasons) == {"a", "b"}
+    assert all(reason.startswith("qnnpack has no kernel for it: ") for reason in network.float_reasons.values())
 
 
 @pytest.mark.skipif("qnnpack" not in ENGINES, reason="this torch has no qnnpack")
@@ -493,25 +497,25 @@ def test_a_wrong_kernel_is_found(monkeypatch):
 
     monkeypatch.setitem(kernel_probe._KINDS, nn.Conv2d, Wrong)
     monkeypatch.setitem(kernel_probe._KINDS, nn.Conv1d, Refused)
-    found = kernel_probe.wrong_kernels(
+    wrong_kernels = kernel_probe.wrong_kernels(
         nn.ModuleDict({"a": nn.Conv2d(8, 8, 3), "b": nn.Conv1d(8, 8, 3), "c": nn.Conv3d(2, 2, 3)})
     )
-    assert "computes this shape wrongly on this CPU" in found["a"]
-    assert found["b"] == f"{ENGINES[0]} has no kernel for it: only Conv2d is supported"
+    assert "computes this shape wrongly on this CPU" in wrong_kernels["a"]
+    assert wrong_kernels["b"] == f"{ENGINES[0]} has no kernel for it: only Conv2d is supported"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_frameworks_default_is_torchs_own_flow(engine):
     """framework_default gives bit for bit what torch's own steps give: default mapping, prepare, calibrate, convert."""
     model, x = residual_cnn(), images()
-    made = static(model, engine, Recipe(framework_default=True, calibrator=None, clip_ranges=False), (x,))
+    network = static(model, engine, Recipe(framework_default=True, calibrator=None, clip_ranges=False), (x,))
     with torch_ao.known_warnings(), torch.inference_mode():
         mapping = torch_ao.get_default_qconfig_mapping(engine)
         prepared = torch_ao.prepare_fx(copy.deepcopy(model), mapping, (x[:1],))
         for batch in x.split(16):
             prepared(batch)
         theirs = torch_ao.convert_fx(prepared)
-    assert torch.equal(call(made.module, x), call(theirs, x))
+    assert torch.equal(call(network.module, x), call(theirs, x))
 
 
 def test_a_framework_default_that_torch_itself_refuses_is_explained():
@@ -522,16 +526,16 @@ def test_a_framework_default_that_torch_itself_refuses_is_explained():
 
 def test_the_engine_of_the_process_must_be_the_engine_asked_for():
     """Weights are packed for the engine that is set: another one is refused, in every mode."""
-    one, other = ENGINES[:2]
+    first, other = ENGINES[:2]
     model, example = perceptron(), (images(1),)
-    torch_ao.set_engine(one)
+    torch_ao.set_engine(first)
     for refused in (
         lambda: fx.static(QuantizeJob(model, other, RECIPE, example), batches(images())),
         lambda: fx.dynamic(QuantizeJob(model, other, RECIPE, example)),
         lambda: dynamic.by_module(QuantizeJob(model, other, RECIPE, example)),
         lambda: fx.prepare_qat(QuantizeJob(model, other, Recipe(per_channel=True), example)),
     ):
-        with pytest.raises(BuildError, match=f"engine is '{one}'.*set_engine.'{other}'"):
+        with pytest.raises(BuildError, match=f"engine is '{first}'.*set_engine.'{other}'"):
             refused()
 
 
@@ -571,15 +575,15 @@ def test_depthwise_shapes_without_a_fast_kernel_are_named():
         nn.Conv2d(16, 16, 3, padding=1),
     ).eval()
     for engine in ENGINES:
-        made = static(model, engine, inputs=(images(4, 24),))
-        told = [note for note in made.notes if "slow path" in note]
+        network = static(model, engine, inputs=(images(4, 24),))
+        notes = [note for note in network.notes if "slow path" in note]
         if engine == "fbgemm":
-            assert told == [
+            assert notes == [
                 "1 grouped convolution takes fbgemm's slow path, many times slower than fp32: 3 (16 groups, kernel "
                 "3x3, stride 2x2, padding 0x0); the engine onednn has fast kernels for them"
             ]
         elif engine in ("onednn", "qnnpack"):
-            assert told == []
+            assert notes == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -592,22 +596,23 @@ def test_full_ranges_are_finer_than_reduced_ones(engine):
 
 def test_a_layer_whose_kernel_is_wrong_on_calibration_examples_stays_float(monkeypatch):
     """It is built once more without that layer, which is named with the reason."""
-    asked = []
+    requests = []
 
     def compare(int8, examples):
-        names = [one.name for one in packed_layers.layers(int8)]
-        asked.append(names)
+        names = [layer.name for layer in packed_layers.layers(int8)]
+        requests.append(names)
         return exact_integers.Compared(
-            layers=len(names), examples=4, off=dict.fromkeys(names[1:2], 0.25) if len(asked) == 1 else {}
+            layers=len(names), examples=4, off=dict.fromkeys(names[1:2], 0.25) if len(requests) == 1 else {}
         )
 
     monkeypatch.setattr(exact_integers, "compare", compare)
-    made = static(residual_cnn(), ENGINES[0], FULL)
-    wrong = asked[0][1]
-    assert len(asked) == 2
-    assert wrong not in asked[1]
+    network = static(residual_cnn(), ENGINES[0], FULL)
+    wrong = requests[0][1]
+    assert len(requests) == 2
+    assert wrong not in requests[1]
     assert (
-        made.float_reasons[wrong] == "its int8 kernel differs from exact integers in 25.0% of its outputs on this CPU"
+        network.float_reasons[wrong]
+        == "its int8 kernel differs from exact integers in 25.0% of its outputs on this CPU"
     )
 
 
@@ -616,13 +621,13 @@ def test_dynamic_covers_linear_and_recurrent_layers(engine):
     """FX's dynamic flow and the exchange of modules give the same int8 layers, near fp32."""
     torch_ao.set_engine(engine)
     model, example = LSTMClassifier().eval(), (images(1),)
-    for made in (
+    for result in (
         fx.dynamic(QuantizeJob(model, engine, Recipe(), example)),
         dynamic.by_module(QuantizeJob(model, engine, Recipe(), example)),
     ):
-        assert all(one.int8 for one in covered(model, made.module, images()))
-        assert decibels(model, made.module, images()) > 25
-        assert made.float_reasons == {}
+        assert all(entry.int8 for entry in covered(model, result.module, images()))
+        assert decibels(model, result.module, images()) > 25
+        assert result.float_reasons == {}
 
 
 def test_dynamic_per_channel_concerns_linear_only():
@@ -630,8 +635,8 @@ def test_dynamic_per_channel_concerns_linear_only():
     torch_ao.set_engine(ENGINES[0])
     for per_channel in (False, True):
         job = QuantizeJob(LSTMClassifier().eval(), ENGINES[0], Recipe(per_channel=per_channel), (images(1),))
-        chosen = dynamic.configurations(job)
-        schemes = {name: config.weight().qscheme for name, config in chosen.items()}
+        configurations = dynamic.configurations(job)
+        schemes = {name: config.weight().qscheme for name, config in configurations.items()}
         assert schemes["lstm"] == torch.per_tensor_symmetric
         assert schemes["head"] == (torch.per_channel_symmetric if per_channel else torch.per_tensor_symmetric)
 
@@ -641,11 +646,11 @@ def test_dynamic_says_what_stays_float(flow):
     """Convolutions and skipped layers are named with the reason; nothing left is an error that says what to use."""
     torch_ao.set_engine(ENGINES[0])
     example = (images(1),)
-    made = flow(QuantizeJob(residual_cnn(), ENGINES[0], Recipe(), example))
-    assert set(made.float_reasons) == {"stem", "body"}
+    quantized = flow(QuantizeJob(residual_cnn(), ENGINES[0], Recipe(), example))
+    assert set(quantized.float_reasons) == {"stem", "body"}
     skipped = flow(QuantizeJob(perceptron(), ENGINES[0], Recipe(skip_layers=("first",)), example))
     assert skipped.float_reasons == {"first": "skipped by the recipe (skip_layers)"}
-    assert [one.int8 for one in covered(perceptron(), skipped.module, images())] == [False, True]
+    assert [entry.int8 for entry in covered(perceptron(), skipped.module, images())] == [False, True]
     with pytest.raises(BuildError, match="use static instead"):
         flow(QuantizeJob(NothingToQuantize(), ENGINES[0], Recipe(), example))
     with pytest.raises(BuildError, match="no layer named frist; there are first, second"):
@@ -678,9 +683,9 @@ def test_qat_becomes_the_int8_model_that_it_simulates(engine):
     fx.freeze_batch_norm(prepared)
     fx.qat_modes(prepared, False)
     simulated = call(prepared, images())
-    made = fx.convert_qat(QuantizeJob(prepared, engine, QAT, (images(1),)))
-    assert decibels(lambda x: simulated, made.module, images()) > 30
-    assert all(one.int8 for one in covered(model, made.module, images()))
+    converted = fx.convert_qat(QuantizeJob(prepared, engine, QAT, (images(1),)))
+    assert decibels(lambda x: simulated, converted.module, images()) > 30
+    assert all(entry.int8 for entry in covered(model, converted.module, images()))
     assert torch.equal(call(prepared, images()), simulated)
 
 
@@ -699,10 +704,10 @@ def test_frozen_statistics_stay_frozen_in_training_mode():
     def moving(prepared):
         words = ("running_", "scale", "zero_point", "min_val", "max_val")
         state = prepared.state_dict().items()
-        kept = (
+        copies = (
             value.clone() for name, value in state if any(word in name for word in words) and "weight_fake" not in name
         )
-        return list(kept)
+        return list(copies)
 
     prepared = trained(Alone().eval(), ENGINES[0])
     before = moving(prepared)
@@ -728,9 +733,9 @@ def test_qat_keeps_what_the_recipe_keeps_float():
     """A skipped layer and an opaque one train in float, and the converted model says why."""
     recipe = Recipe(calibrator="moving_average", per_channel=True, skip_layers=("head",))
     prepared = trained(Opaque().eval(), ENGINES[0], recipe)
-    made = fx.convert_qat(QuantizeJob(prepared, ENGINES[0], recipe, (images(1),)))
-    assert made.float_reasons["head"] == "skipped by the recipe (skip_layers)"
-    assert [one.name for one in covered(Opaque().eval(), made.module, images()) if one.int8] == ["into"]
+    converted = fx.convert_qat(QuantizeJob(prepared, ENGINES[0], recipe, (images(1),)))
+    assert converted.float_reasons["head"] == "skipped by the recipe (skip_layers)"
+    assert [entry.name for entry in covered(Opaque().eval(), converted.module, images()) if entry.int8] == ["into"]
 
 
 def test_a_saved_model_gives_what_its_module_gives(tmp_path):
@@ -743,9 +748,9 @@ def test_a_saved_model_gives_what_its_module_gives(tmp_path):
         nn.ConvTranspose2d(8, 8, 2),
     ).eval()
     for engine in ENGINES:
-        made = static(model, engine)
-        torchscript.save(made.module, (images(4),), tmp_path / f"{engine}.pt")
-        assert torch.equal(call(torchscript.load(tmp_path / f"{engine}.pt"), images()), call(made.module, images()))
+        network = static(model, engine)
+        torchscript.save(network.module, (images(4),), tmp_path / f"{engine}.pt")
+        assert torch.equal(call(torchscript.load(tmp_path / f"{engine}.pt"), images()), call(network.module, images()))
 
 
 class Behind(nn.Module):
@@ -798,8 +803,8 @@ def test_the_range_of_a_layer_that_is_called_twice_holds_the_outputs_of_both_cal
     x = torch.randn(64, 16, generator=torch.Generator().manual_seed(1))
     module = Twice(nn.Linear(16, 16)).eval()
     int8 = static(module, ENGINES[0], inputs=(x,)).module
-    expected, found = call(module, x)[:, :16], call(int8, x)[:, :16]
-    assert float(10 * torch.log10(expected.square().sum() / (expected - found).square().sum())) > 15
+    expected, actual = call(module, x)[:, :16], call(int8, x)[:, :16]
+    assert float(10 * torch.log10(expected.square().sum() / (expected - actual).square().sum())) > 15
 
 
 class Odd(nn.Module):

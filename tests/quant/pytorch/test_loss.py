@@ -59,8 +59,8 @@ def test_qat_learns_whatever_the_labels_mean(name, form):
     assert trained.loss == name
     with torch.no_grad():
         before, after = (model_call.first(part(x)) for part in (module, trained.converted.module))
-        chosen = loss.choose(before, labels)
-        assert chosen.of(after, chosen.targets) < 0.67 * chosen.of(before, chosen.targets)
+        choice = loss.choose(before, labels)
+        assert choice.of(after, choice.targets) < 0.67 * choice.of(before, choice.targets)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ CLASSES = torch.tensor([[2.0, 0.0], [0.0, 0.0]])
 )
 def test_right_predictions_are_counted(outputs, labels, right):
     """The largest output is the class; one logit above 0 is the label 1."""
-    chosen = loss.choose(outputs, labels)
-    assert chosen.right(outputs, chosen.targets) == right
+    choice = loss.choose(outputs, labels)
+    assert choice.right(outputs, choice.targets) == right
 
 
 def test_quantities_are_neither_right_nor_wrong():
@@ -113,18 +113,20 @@ def test_quantities_are_neither_right_nor_wrong():
 
 def test_the_distance_of_classes_is_the_divergence_of_their_probabilities():
     """Known answer: (1/2, 1/2) seen from (3/4, 1/4), in nats, over a batch of two of which one is equal."""
-    chosen = loss.choose(torch.zeros(2, 2), torch.tensor([0, 1]))
+    choice = loss.choose(torch.zeros(2, 2), torch.tensor([0, 1]))
     teacher = torch.tensor([[math.log(3.0), 0.0], [5.0, 5.0]])
     expected = (0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)) / 2
-    assert float(chosen.distance(torch.zeros(2, 2), teacher)) == pytest.approx(expected, rel=1e-6)
+    assert float(choice.distance(torch.zeros(2, 2), teacher)) == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_distance_of_one_logit_is_that_of_the_two_classes_it_stands_for():
     """A logit z says what the two outputs (z, 0) say."""
-    found, teacher = torch.tensor([[0.3], [-2.0]]), torch.tensor([[1.5], [0.2]])
-    one = loss.choose(found, torch.tensor([0, 1])).distance(found, teacher)
-    pairs = [torch.cat([part, torch.zeros(2, 1)], 1) for part in (found, teacher)]
-    assert float(one) == pytest.approx(float(loss.choose(pairs[0], torch.tensor([0, 1])).distance(*pairs)), rel=1e-5)
+    actual, teacher = torch.tensor([[0.3], [-2.0]]), torch.tensor([[1.5], [0.2]])
+    distance = loss.choose(actual, torch.tensor([0, 1])).distance(actual, teacher)
+    pairs = [torch.cat([part, torch.zeros(2, 1)], 1) for part in (actual, teacher)]
+    assert float(distance) == pytest.approx(
+        float(loss.choose(pairs[0], torch.tensor([0, 1])).distance(*pairs)), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("outputs", [CLASSES, torch.tensor([[1.5], [-3.0]]), torch.tensor([1.5, -3.0])])
@@ -133,9 +135,9 @@ def test_a_network_has_no_distance_to_itself(outputs, labels):
     """Every distance is 0 at the teacher's own outputs, where it also has its least value."""
     if labels is not None and labels.is_floating_point() and outputs is CLASSES:
         labels = torch.zeros(2, 2)
-    chosen = loss.imitate(outputs) if labels is None else loss.choose(outputs, labels)
-    assert float(chosen.distance(outputs, outputs)) == pytest.approx(0, abs=1e-6)
-    assert float(chosen.distance(outputs + torch.tensor([0.5, -0.5])[: outputs.shape[-1]], outputs)) > 1e-3
+    choice = loss.imitate(outputs) if labels is None else loss.choose(outputs, labels)
+    assert float(choice.distance(outputs, outputs)) == pytest.approx(0, abs=1e-6)
+    assert float(choice.distance(outputs + torch.tensor([0.5, -0.5])[: outputs.shape[-1]], outputs)) > 1e-3
 
 
 def test_a_share_of_the_loss_is_the_distance_to_the_teacher():
@@ -154,11 +156,11 @@ def test_a_share_of_the_loss_is_the_distance_to_the_teacher():
 
 def test_without_a_share_no_teacher_runs():
     """The fp32 network is asked for its outputs on the two probes only."""
-    seen = []
+    calls = []
     module = head(3, "plain")
-    module.register_forward_hook(lambda part, inputs, out: seen.append(len(out)))
+    module.register_forward_hook(lambda part, inputs, out: calls.append(len(out)))
     assert distillation.aim(module, 0.0, (points(8),), torch.zeros(8).long(), size=4).teacher is None
-    assert seen == [2]
+    assert calls == [2]
 
 
 def test_following_the_teacher_alone_takes_any_labels():

@@ -93,11 +93,11 @@ def most_off(kernel, weight):
     worst = 0.0
     for bias in (-40000.0, 0.0, 40000.0):
         parameters = kernel.pack(ones, torch.full((expected.shape[1],), bias))
-        wanted = (((expected + bias) / 64).round() + 128).clamp(0, 255)
+        required = (((expected + bias) / 64).round() + 128).clamp(0, 255)
         with torch_ao.known_warnings():
             levels_in = torch._make_per_tensor_quantized_tensor(x.to(torch.uint8), 1.0, 0)
-        found = kernel.call(parameters, levels_in, 64.0, 128).int_repr()
-        worst = max(worst, float((found - wanted).abs().max()))
+        actual = kernel.call(parameters, levels_in, 64.0, 128).int_repr()
+        worst = max(worst, float((actual - required).abs().max()))
     return worst * 64
 
 
@@ -111,11 +111,11 @@ def test_what_is_said_to_hold_holds(engine, name):
         pytest.skip("qnnpack has no 3-D convolution")
     kernel, _ = LAYERS[name]
     source, weight = weight_of(name)
-    found = narrow_weights.fitted(kernel, weight, source)
-    assert not found.overflows
-    assert most_off(kernel, found.weight) <= 64
-    assert (found.channels == 0) == (not narrow_weights.overflows(kernel, weight.int_repr()).any())
-    wider = narrow_weights.scales(found.weight)[1] / narrow_weights.scales(weight)[1]
+    fitted = narrow_weights.fitted(kernel, weight, source)
+    assert not fitted.overflows
+    assert most_off(kernel, fitted.weight) <= 64
+    assert (fitted.channels == 0) == (not narrow_weights.overflows(kernel, weight.int_repr()).any())
+    wider = narrow_weights.scales(fitted.weight)[1] / narrow_weights.scales(weight)[1]
     assert 1 <= wider.min() <= wider.max() <= (4.01 if name.startswith("depthwise") else 2.01)
 
 
@@ -172,35 +172,35 @@ class Depthwise(nn.Module):
 def built(engine, recipe=RECIPE, **changes):
     torch_ao.set_engine(engine)
     model, x = Depthwise().eval(), torch.rand(8, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    made = fx.static(QuantizeJob(model, engine, replace(recipe, **changes), (x[:1],)), lambda: iter([(x,)]))
+    network = fx.static(QuantizeJob(model, engine, replace(recipe, **changes), (x[:1],)), lambda: iter([(x,)]))
     with torch.no_grad():
-        expected, found = model(x), made.module(x)
-    noise = (found - expected).square().sum()
-    return made, x, float(10 * torch.log10(expected.square().sum() / noise))
+        expected, actual = model(x), network.module(x)
+    noise = (actual - expected).square().sum()
+    return network, x, float(10 * torch.log10(expected.square().sum() / noise))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_build_keeps_every_sum_and_says_so(engine):
     """Only the layers that need it get wider steps, by name in the notes; each layer then is exact integers."""
-    made, x, level = built(engine)
-    assert exact_integers.compare(made.module, (x,)).off == {}
-    assert narrow_weights.hold(made.module, {}, narrow=False).overflowing == []
+    result, x, level = built(engine)
+    assert exact_integers.compare(result.module, (x,)).off == {}
+    assert narrow_weights.hold(result.module, {}, narrow=False).overflowing == []
     assert level > 25
-    told = [note for note in made.notes if "16 bits" in note]
+    notes = [note for note in result.notes if "16 bits" in note]
     if engine == "fbgemm":
-        assert "deep, deeper" in told[0]
-        assert "have a wider step, with which no sum overflows" in told[0]
+        assert "deep, deeper" in notes[0]
+        assert "have a wider step, with which no sum overflows" in notes[0]
     if engine == "qnnpack":
-        assert told == []
+        assert notes == []
 
 
 @pytest.mark.skipif("fbgemm" not in ENGINES, reason="fbgemm exists on x86 only")
 def test_a_recipe_may_leave_weights_alone_and_is_told_what_it_costs():
     """``reduce_range: false`` asks for 8 bits of everything: which layers can overflow, and which do on calibration
     examples."""
-    made, x, level = built("fbgemm", narrow_weights=False)
-    assert set(exact_integers.compare(made.module, (x,)).off) >= {"deep", "deeper"}
-    could, do = (note for note in made.notes if "slow path" not in note)
+    result, x, level = built("fbgemm", narrow_weights=False)
+    assert set(exact_integers.compare(result.module, (x,)).off) >= {"deep", "deeper"}
+    could, do = (note for note in result.notes if "slow path" not in note)
     assert "may overflow; narrow_weights: true avoids it" in could
     assert "int8 layers differ from exact integers by more than rounding" in do
     assert built("fbgemm")[2] > level + 6
@@ -212,8 +212,8 @@ def test_wider_steps_round_the_float_weight_once(engine):
     torch_ao.set_engine(engine)
     source, weight = weight_of("depthwise 24")
     kernel, _ = LAYERS["depthwise 24"]
-    made = narrow_weights.fitted(kernel, weight, narrow_weights._source(weight, source)).weight
-    off = (made.dequantize() - source).abs() / narrow_weights.scales(made)[1].float().reshape(-1, 1, 1, 1)
+    tensor = narrow_weights.fitted(kernel, weight, narrow_weights._source(weight, source)).weight
+    off = (tensor.dequantize() - source).abs() / narrow_weights.scales(tensor)[1].float().reshape(-1, 1, 1, 1)
     assert off.max() <= 0.501
     other = torch.randn(source.shape)
     assert torch.equal(narrow_weights._source(weight, other), weight.dequantize())  # not the weight that was rounded
@@ -231,27 +231,27 @@ def test_a_graph_for_inductor_gets_the_weights_that_onednn_needs(mode):
             return pt2e.dynamic(QuantizeJob(model, "inductor", recipe, (x[:1],)))
         return pt2e.static(QuantizeJob(model, "inductor", recipe, (x[:1],)), lambda: iter([(x,)]))
 
-    plain, made = build(replace(recipe, narrow_weights=False)), build(recipe)
+    plain, result = build(replace(recipe, narrow_weights=False)), build(recipe)
     could = narrow_weights_pt2e.hold(plain.module, {}, narrow=False, top=255)
     assert could.layers == (4 if mode == "static" else 1)
     assert plain.overflows == bool(could.overflowing)
-    assert narrow_weights_pt2e.hold(made.module, {}, narrow=False, top=255).overflowing == []
-    assert not made.overflows
+    assert narrow_weights_pt2e.hold(result.module, {}, narrow=False, top=255).overflowing == []
+    assert not result.overflows
     with torch.no_grad():
-        first, second, wanted = plain.module(x), made.module(x), model(x)
+        first, second, expected = plain.module(x), result.module(x), model(x)
     assert torch.equal(first, second) == (not could.overflowing)
-    assert (second - wanted).abs().max() < 0.05 * wanted.abs().max()
-    assert [note for note in made.notes if "have a wider step" in note] == list(made.notes)
-    assert bool(made.notes) == bool(could.overflowing)
+    assert (second - expected).abs().max() < 0.05 * expected.abs().max()
+    assert [note for note in result.notes if "have a wider step" in note] == list(result.notes)
+    assert bool(result.notes) == bool(could.overflowing)
 
 
 def test_layers_are_found_with_names_and_shapes():
     """As modules of FX's graph; a Linear layer holds its parameters in a module of its own."""
-    made, _, _ = built(ENGINES[-1])
-    found = {one.name: one.kernel for one in packed_layers.layers(made.module)}
-    assert list(found) == ["first", "deep", "deeper", "last"]
-    assert found["deeper"] == conv(5, 2, 2, groups=16)
-    assert found["last"].kind == "linear"
+    result, _, _ = built(ENGINES[-1])
+    actual = {layer.name: layer.kernel for layer in packed_layers.layers(result.module)}
+    assert list(actual) == ["first", "deep", "deeper", "last"]
+    assert actual["deeper"] == conv(5, 2, 2, groups=16)
+    assert actual["last"].kind == "linear"
 
 
 @pytest.mark.skipif(os.environ.get("QBENCH_SWITCHED") == "1", reason="this is the child with switches")
@@ -267,9 +267,9 @@ def test_everything_here_holds_with_instructions_hidden(switches):
 
 def test_a_note_names_the_layers_that_no_step_mends():
     """``no sum overflows`` is said of those layers alone of which it is true."""
-    found = narrow_weights.Found(layers=4, overflowing=["a", "b"], left=["b"], channels=3, of_channels=8)
-    told = narrow_weights.note(found, "fbgemm", narrow=True)
-    assert told.startswith("fbgemm adds products in 16 bits in 2 of 4 layers (a, b): 3 of the 8 channels")
-    assert told.endswith("have a wider step, with which no sum overflows but in b")
-    found.left.clear()
-    assert narrow_weights.note(found, "fbgemm", narrow=True).endswith("with which no sum overflows")
+    found_sites = narrow_weights.Found(layers=4, overflowing=["a", "b"], left=["b"], channels=3, of_channels=8)
+    note = narrow_weights.note(found_sites, "fbgemm", narrow=True)
+    assert note.startswith("fbgemm adds products in 16 bits in 2 of 4 layers (a, b): 3 of the 8 channels")
+    assert note.endswith("have a wider step, with which no sum overflows but in b")
+    found_sites.left.clear()
+    assert narrow_weights.note(found_sites, "fbgemm", narrow=True).endswith("with which no sum overflows")

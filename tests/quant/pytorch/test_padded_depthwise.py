@@ -60,15 +60,15 @@ def model(**changes):
 )
 def test_the_integers_are_those_of_the_padded_one_at_any_size(flow, engine, changes, kernel, left_alone):
     """Bit for bit, at the size of the example and at even and odd ones beside it; qnnpack is slow from 7 x 7 on."""
-    made = int8(model(**changes), engine, flow=flow).module
+    network = int8(model(**changes), engine, flow=flow).module
     left_alone()
     before = int8(model(**changes), engine, flow=flow).module
-    widths = [part.kernel_size for name, part in made.named_modules() if name.rpartition(".")[2] == "conv"]
+    widths = [part.kernel_size for name, part in network.named_modules() if name.rpartition(".")[2] == "conv"]
     expected = changes.get("kernel") if (engine, kernel) == ("qnnpack", 7) else kernel
     assert widths == [(expected, expected)]
     with torch.inference_mode():
         for side in (16, 17, 19, 22):
-            assert torch.equal(made(images(side)), before(images(side)))
+            assert torch.equal(network(images(side)), before(images(side)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -87,9 +87,9 @@ def test_a_kernel_is_only_widened_where_nothing_changes(zeros, kernel, stride, s
     top, left = wide.starts
     rim[:, :, top : top + kernel[0], left : left + kernel[1]] = weight
     plain = nn.functional.conv2d(nn.functional.pad(x, (*pairs[1], *pairs[0])), weight, stride=stride, groups=2)
-    found = nn.functional.conv2d(x, rim, stride=stride, padding=wide.side // 2, groups=2)
+    actual = nn.functional.conv2d(x, rim, stride=stride, padding=wide.side // 2, groups=2)
     cut = padded_depthwise._Cut(pairs, kernel, (stride, stride))
-    torch.testing.assert_close(cut(found, x), plain)
+    torch.testing.assert_close(cut(actual, x), plain)
 
 
 @pytest.mark.parametrize(
@@ -103,41 +103,41 @@ def test_a_kernel_is_only_widened_where_nothing_changes(zeros, kernel, stride, s
 )
 def test_what_gains_nothing_stays_as_it_is(changes):
     """Dense convolutions, kernels too wide, outputs of another size."""
-    made = int8(model(**changes)).module
-    assert not any(isinstance(part, padded_depthwise._Cut) for part in made.modules())
+    network = int8(model(**changes)).module
+    assert not any(isinstance(part, padded_depthwise._Cut) for part in network.modules())
 
 
 def test_the_frameworks_default_is_left_alone():
     """`recipe: framework-default` shows what torch does."""
-    made = int8(model(), recipe=Recipe(framework_default=True, canonicalize=False, clip_ranges=False))
-    assert not any(isinstance(part, padded_depthwise._Cut) for part in made.module.modules())
-    assert any("slow path" in note for note in made.notes)
+    converted = int8(model(), recipe=Recipe(framework_default=True, canonicalize=False, clip_ranges=False))
+    assert not any(isinstance(part, padded_depthwise._Cut) for part in converted.module.modules())
+    assert any("slow path" in note for note in converted.notes)
 
 
 def test_no_slow_path_is_left_to_report():
     """fbgemm computes the wider kernel by its depthwise code, so that there is nothing to warn of."""
-    made = int8(model())
-    assert kernel_notes.slow_convolutions(made.module, "fbgemm") == []
-    assert not any("slow path" in note for note in made.notes)
+    converted = int8(model())
+    assert kernel_notes.slow_convolutions(converted.module, "fbgemm") == []
+    assert not any("slow path" in note for note in converted.notes)
 
 
 @pytest.mark.parametrize(("kernel", "slow"), [(3, False), (5, False), (7, False), (9, True)])
 def test_fbgemm_is_slow_from_nine_on(kernel, slow):
     """Where fbgemm has no depthwise kernel, the record names the layer."""
-    made = int8(model(pad=(0, 0, 0, 0), kernel=kernel, stride=1, own=kernel // 2), side=18)
-    assert bool(kernel_notes.slow_convolutions(made.module, "fbgemm")) == slow
+    converted = int8(model(pad=(0, 0, 0, 0), kernel=kernel, stride=1, own=kernel // 2), side=18)
+    assert bool(kernel_notes.slow_convolutions(converted.module, "fbgemm")) == slow
 
 
 def test_coverage_counts_the_multiplications_of_the_network_not_the_rim(tmp_path):
     """The file's 5 x 5 kernel stands for the network's 3 x 3."""
     network, x = model(), images(16)[:1]
-    made = int8(network).module
-    torchscript.save(made, (x,), tmp_path / "m.pt")
+    result = int8(network).module
+    torchscript.save(result, (x,), tmp_path / "m.pt")
     reference = torchscript.find_layers(network, (x,))
-    ran = torchscript.find_layers(torchscript.load(tmp_path / "m.pt"), (x,))
+    layers = torchscript.find_layers(torchscript.load(tmp_path / "m.pt"), (x,))
     assert (
-        coverage.compute_int8_share(coverage.align_layers(reference, ran)) < 1
+        coverage.compute_int8_share(coverage.align_layers(reference, layers)) < 1
     )  # the control: counted with the rim, it matches no layer
-    own = padded_depthwise.without_rims(ran, made, (x,))
-    assert [one.macs for one in own] == [one.macs for one in reference]
+    own = padded_depthwise.without_rims(layers, result, (x,))
+    assert [entry.macs for entry in own] == [entry.macs for entry in reference]
     assert coverage.compute_int8_share(coverage.align_layers(reference, own)) == 1

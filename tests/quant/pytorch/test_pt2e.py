@@ -92,10 +92,10 @@ def test_static_quantizes_every_layer_and_stays_close():
     fp32 network is as it was."""
     model = residual_cnn()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    found = static(model)
-    assert len(nodes(found.module, "dequantize_per_channel")) == 3
-    assert found.float_reasons == {}
-    assert 0 < off(found, model) < 0.02
+    network = static(model)
+    assert len(nodes(network.module, "dequantize_per_channel")) == 3
+    assert network.float_reasons == {}
+    assert 0 < off(network, model) < 0.02
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert not model.training
 
@@ -115,12 +115,12 @@ def test_every_calibrator_is_at_home_in_this_flow(name):
     """The calibrators are those of the other flows: the same data give the scale that the observer itself gives."""
     spiky = images()
     spiky[0, 0, 0, 0] = 5.0
-    found = static(perceptron(), Recipe(calibrator=name), spiky)
+    network = static(perceptron(), Recipe(calibrator=name), spiky)
     alone = qconfig.activation_observer(Recipe(calibrator=name))(dtype=torch.quint8)
     for (batch,) in batches(spiky)():
         alone(batch)
     scale, zero = alone.calculate_qparams()
-    assert input_scale(found) == pytest.approx((float(scale), int(zero), 255))
+    assert input_scale(network) == pytest.approx((float(scale), int(zero), 255))
 
 
 def test_an_unknown_calibrator_lists_those_there_are():
@@ -143,8 +143,8 @@ def test_the_framework_default_is_torchaos_own():
 def test_per_tensor_weights_have_one_scale():
     """Inductor's kernels know per-channel weights only, so every channel gets the scale of the widest."""
     model = perceptron()
-    wide, single = (static(model, Recipe(calibrator="minmax", per_channel=chosen)) for chosen in (True, False))
-    scales = [found.module.get_buffer("_scale_0") for found in (wide, single)]
+    wide, single = (static(model, Recipe(calibrator="minmax", per_channel=choice)) for choice in (True, False))
+    scales = [actual.module.get_buffer("_scale_0") for actual in (wide, single)]
     assert [len(set(each.tolist())) > 1 for each in scales] == [True, False]
     assert float(scales[1][0]) == pytest.approx(float(scales[0].max()))
 
@@ -157,11 +157,11 @@ def test_static_without_calibration_is_refused():
 
 def test_skipped_layers_stay_float_and_say_so():
     """Names and patterns; the reasons name the recipe."""
-    found = static(residual_cnn(), Recipe(calibrator="minmax", skip_layers=("bo*",), last_layer_float=True))
-    assert set(found.float_reasons) == {"body", "head"}
-    assert "skip_layers" in found.float_reasons["body"]
-    assert "last_layer_float" in found.float_reasons["head"]
-    assert len(nodes(found.module, "dequantize_per_channel")) == 1
+    network = static(residual_cnn(), Recipe(calibrator="minmax", skip_layers=("bo*",), last_layer_float=True))
+    assert set(network.float_reasons) == {"body", "head"}
+    assert "skip_layers" in network.float_reasons["body"]
+    assert "last_layer_float" in network.float_reasons["head"]
+    assert len(nodes(network.module, "dequantize_per_channel")) == 1
 
 
 @pytest.mark.parametrize("make", [static, dynamic])
@@ -174,26 +174,26 @@ def test_an_unknown_layer_to_skip_is_an_error_that_lists_the_layers(make):
 def test_dynamic_quantizes_linear_layers_by_the_range_of_each_call():
     """Weights have seen themselves (scales of 1 would be zeros), inputs a thousand times larger do not clip."""
     model = perceptron()
-    found = dynamic(model)
-    assert len(nodes(found.module, "choose_qparams")) == 2
-    assert off(found, model) < 0.02
+    network = dynamic(model)
+    assert len(nodes(network.module, "choose_qparams")) == 2
+    assert off(network, model) < 0.02
     with torch.no_grad():
         large = model(images() * 1000)
-    assert off(found, model, images() * 1000) < 0.02 * float(large.abs().max())
+    assert off(network, model, images() * 1000) < 0.02 * float(large.abs().max())
 
 
 def test_dynamic_ranges_can_be_reduced():
     """7 bits for activations, for CPUs whose kernels add pairs of products in 16 bits."""
-    found = dynamic(perceptron(), Recipe(reduce_range=True))
-    assert {node.args[2] for node in nodes(found.module, "choose_qparams")} == {127}
-    assert off(found, perceptron()) < 0.02
+    network = dynamic(perceptron(), Recipe(reduce_range=True))
+    assert {node.args[2] for node in nodes(network.module, "choose_qparams")} == {127}
+    assert off(network, perceptron()) < 0.02
 
 
 def test_dynamic_leaves_convolutions_float_and_says_so():
     """Inductor has no dynamic convolution."""
-    found = dynamic(residual_cnn())
+    network = dynamic(residual_cnn())
     reason = "dynamic quantization by PT2E covers Linear layers only"
-    assert found.float_reasons == {"stem": reason, "body": reason}
+    assert network.float_reasons == {"stem": reason, "body": reason}
 
 
 def test_dynamic_without_a_layer_for_it_is_refused():
@@ -215,8 +215,8 @@ def test_layers_without_an_int8_form_say_so():
         def forward(self, x):
             return self.lstm(self.up(self.down(x)).flatten(2))[0]
 
-    found = static(Decoder().eval())
-    assert found.float_reasons == {
+    network = static(Decoder().eval())
+    assert network.float_reasons == {
         "up": "X86InductorQuantizer has no int8 form of conv_transpose2d",
         "lstm": "X86InductorQuantizer has no int8 form of lstm",
     }
@@ -235,11 +235,11 @@ def test_a_subclass_that_is_not_matched_is_named():
         def forward(self, x):
             return nn.functional.conv2d(x, self.weight, self.bias)
 
-    found = static(nn.Sequential(Own(1, 4, 3), nn.Flatten(), nn.Linear(144, 10)).eval())
-    assert list(found.float_reasons) == ["0"]
+    network = static(nn.Sequential(Own(1, 4, 3), nn.Flatten(), nn.Linear(144, 10)).eval())
+    assert list(network.float_reasons) == ["0"]
     assert (
         "is in Own; a subclass is replaced (unless canonicalize: false) where it computes the same"
-        in found.float_reasons["0"]
+        in network.float_reasons["0"]
     )
 
 
@@ -279,12 +279,12 @@ def test_each_call_of_a_layer_gets_its_own_int8_weights(mode):
     module = canonical.canonicalize(model, (images(1),), training=mode == "qat", separate_weights=True).module
     if mode == "qat":
         prepared = seen(pt2e.prepare_qat(QuantizeJob(module, "inductor", RECIPE, (images(1),))))
-        found = pt2e.convert_qat(QuantizeJob(prepared, "inductor", RECIPE, (images(1),)))
+        converted = pt2e.convert_qat(QuantizeJob(prepared, "inductor", RECIPE, (images(1),)))
     else:
-        found = static(module) if mode == "static" else dynamic(module)
-    weights = nodes(found.module, "dequantize_per_channel")
+        converted = static(module) if mode == "static" else dynamic(module)
+    weights = nodes(converted.module, "dequantize_per_channel")
     assert len(weights) == len({node.args[0] for node in weights}) == len({node.args[1] for node in weights}) == 3
-    assert off(found, model) < 0.02
+    assert off(converted, model) < 0.02
 
 
 def test_control_flow_that_export_cannot_trace_is_explained():
@@ -305,8 +305,8 @@ def test_two_inputs_go_through():
             return self.head(a * b)
 
     model, inputs = Two().eval(), (torch.rand(32, 4), torch.rand(32, 4))
-    found = static(model, RECIPE, *inputs)
-    assert off(found, model, *inputs) < 0.05
+    network = static(model, RECIPE, *inputs)
+    assert off(network, model, *inputs) < 0.05
 
 
 def test_a_qat_without_fake_quantize_is_refused():
@@ -340,14 +340,14 @@ def test_qat_keeps_the_networks_own_batch_norm(prepared):
     seen(prepared)
     with torch.no_grad():
         expected, trained = normed()(images()), prepared(images())
-    found = pt2e.convert_qat(QuantizeJob(prepared, "inductor", RECIPE, (images(1),)))
+    converted = pt2e.convert_qat(QuantizeJob(prepared, "inductor", RECIPE, (images(1),)))
     with torch.no_grad():
-        int8 = found.module(images())
+        int8 = converted.module(images())
     largest = float(expected.abs().max())
     assert float((trained - expected).abs().max()) < 0.05 * largest
     assert float((int8 - trained).abs().max()) < 0.03 * largest
-    assert nodes(found.module, "batch_norm") == []
-    assert nodes(found.module, "add_") == []
+    assert nodes(converted.module, "batch_norm") == []
+    assert nodes(converted.module, "add_") == []
 
 
 class Unmatched(nn.Module):
@@ -372,16 +372,16 @@ def test_batch_norm_after_a_layer_that_is_not_quantized_stays_its_own():
     assert not any("conv_transpose" in str(node.target) and "mul" in str(node.args[1]) for node in prepared.graph.nodes)
     with torch.no_grad():
         expected, trained = model(images()), prepared(images())
-    found = pt2e.convert_qat(QuantizeJob(prepared, "inductor", RECIPE, (images(1),)))
+    converted = pt2e.convert_qat(QuantizeJob(prepared, "inductor", RECIPE, (images(1),)))
     with torch.no_grad():
-        int8 = found.module(images())
+        int8 = converted.module(images())
     largest = float(expected.abs().max())
     assert float((trained - expected).abs().max()) < 0.05 * largest
     assert float((int8 - trained).abs().max()) < 0.03 * largest
-    assert found.float_reasons == {"up": "X86InductorQuantizer has no int8 form of conv_transpose2d"}
-    again = torch_export.export(found.module, (images(1),), any_batch=False).module()
+    assert converted.float_reasons == {"up": "X86InductorQuantizer has no int8 form of conv_transpose2d"}
+    again = torch_export.export(converted.module, (images(1),), any_batch=False).module()
     with torch.no_grad():
-        assert torch.equal(again(images(1)), found.module(images(1)))
+        assert torch.equal(again(images(1)), converted.module(images(1)))
 
 
 class SharedNorm(nn.Module):
@@ -444,9 +444,9 @@ def test_qat_trains_per_tensor_weights_too():
     """One scale for a weight, after conversion as well."""
     recipe = Recipe(per_channel=False, symmetric=False, reduce_range=True)
     prepared = pt2e.prepare_qat(QuantizeJob(perceptron(), "inductor", recipe, (images(1),)))
-    found = pt2e.convert_qat(QuantizeJob(seen(prepared), "inductor", recipe, (images(1),)))
-    assert len(set(found.module.get_buffer("_scale_0").tolist())) == 1
-    assert input_scale(found)[2] == 127
+    converted = pt2e.convert_qat(QuantizeJob(seen(prepared), "inductor", recipe, (images(1),)))
+    assert len(set(converted.module.get_buffer("_scale_0").tolist())) == 1
+    assert input_scale(converted)[2] == 127
 
 
 def test_an_export_takes_any_batch_or_says_that_it_does_not():

@@ -122,17 +122,17 @@ def quantized(name, mode):
     make, inputs, _, _ = KINDS[name]
     torch.manual_seed(0)
     example = tuple(tensor[:1] for tensor in inputs)
-    given = make().eval()
-    module = canonical.canonicalize(given, example, training=mode == "qat").module
+    network = make().eval()
+    module = canonical.canonicalize(network, example, training=mode == "qat").module
     if mode == "static":
-        return given, pt2e.static(QuantizeJob(module, "inductor", RECIPE, example), lambda: iter([inputs]))
+        return network, pt2e.static(QuantizeJob(module, "inductor", RECIPE, example), lambda: iter([inputs]))
     if mode == "dynamic":
-        return given, pt2e.dynamic(QuantizeJob(module, "inductor", RECIPE, example))
+        return network, pt2e.dynamic(QuantizeJob(module, "inductor", RECIPE, example))
     labels = torch.arange(32) % 10 if name != "decoder" else drawn(64)
     trained = qat.train(
         pt2e, QuantizeJob(module, "inductor", RECIPE, tuple(tensor[:1] for tensor in inputs)), inputs, labels
     )
-    return given, trained.converted
+    return network, trained.converted
 
 
 # QAT of BatchNorm takes torchao a quarter of a minute: what it does is proved once, in test_pt2e.
@@ -140,7 +140,7 @@ MADE = [(name, mode) for name in KINDS for mode in ("static", "dynamic", "qat")]
 SLOW = {("depthwise", "qat"), ("3-D", "qat")}
 
 
-@pytest.mark.parametrize(("name", "mode"), [pytest.param(*one) for one in MADE if one not in SLOW])
+@pytest.mark.parametrize(("name", "mode"), [pytest.param(*row) for row in MADE if row not in SLOW])
 def test_a_kind_is_close_to_fp32_or_says_why_not(name, mode):
     """Outputs within a tenth of the largest; every float layer has one reason, and no other layer has one."""
     _, inputs, floats, dynamic_floats = KINDS[name]
@@ -148,11 +148,11 @@ def test_a_kind_is_close_to_fp32_or_says_why_not(name, mode):
         with pytest.raises(BuildError, match="covers Linear layers, and this model has none.*use static instead"):
             quantized(name, mode)
         return
-    given, made = quantized(name, mode)
-    assert made.float_reasons == (dynamic_floats if mode == "dynamic" else floats)
+    arguments, result = quantized(name, mode)
+    assert result.float_reasons == (dynamic_floats if mode == "dynamic" else floats)
     with torch.no_grad():
-        wanted, found = given(*inputs), made.module(*inputs)
-    off = float((found - wanted).abs().max())
-    assert 0 < off < 0.1 * float(wanted.abs().max())
-    for one in layer_error.measure_layers(given, made.module, lambda: iter([inputs])):
-        assert one.sqnr_db is None or one.sqnr_db > 10 or one.reason
+        expected, actual = arguments(*inputs), result.module(*inputs)
+    off = float((actual - expected).abs().max())
+    assert 0 < off < 0.1 * float(expected.abs().max())
+    for layer in layer_error.measure_layers(arguments, result.module, lambda: iter([inputs])):
+        assert layer.sqnr_db is None or layer.sqnr_db > 10 or layer.reason

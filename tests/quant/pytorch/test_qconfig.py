@@ -35,7 +35,7 @@ def seen(observer, *batches):
 
 def range_of(observer):
     """(low, high) that the chosen scale and zero point can represent."""
-    scale, zero = (float(one) for one in observer.calculate_qparams())
+    scale, zero = (float(value) for value in observer.calculate_qparams())
     return (observer.quant_min - zero) * scale, (observer.quant_max - zero) * scale
 
 
@@ -52,10 +52,10 @@ def test_the_order_and_the_cut_of_batches_do_not_matter(make, seed, sizes, cut):
     """The range is the same for any order of batches and any division into batches, bit for bit."""
     generator = torch.Generator().manual_seed(seed)
     batches = [torch.randn(100, generator=generator) * size for size in sizes]
-    one = seen(make(), *batches)
+    calibrated = seen(make(), *batches)
     other = seen(make(), *torch.cat(batches[::-1]).split(cut))
-    assert torch.equal(one.counts, other.counts)
-    assert one.chosen() == other.chosen()
+    assert torch.equal(calibrated.counts, other.counts)
+    assert calibrated.chosen() == other.chosen()
 
 
 @pytest.mark.parametrize("make", OURS)
@@ -75,8 +75,8 @@ def test_memory_does_not_grow_with_the_examples(make):
     def kept(observer):
         return sum(value.numel() * value.element_size() for value in observer.state_dict().values())
 
-    one, many = seen(make(), heavy(10)), seen(make(), *(heavy(10_000, seed) * 10**seed for seed in range(8)))
-    assert kept(one) == kept(many) < 256 * 1024
+    first, many = seen(make(), heavy(10)), seen(make(), *(heavy(10_000, seed) * 10**seed for seed in range(8)))
+    assert kept(first) == kept(many) < 256 * 1024
 
 
 @pytest.mark.parametrize("percentile", [99.0, 99.9, 100.0])
@@ -156,7 +156,7 @@ def test_the_calibrators_of_onnx_files_choose_the_same_range(calibrator, symmetr
     assert torch.equal(observer(values), values)
     low, high = direct.range()
     expected = observer._calculate_qparams(torch.tensor(low), torch.tensor(high))
-    assert all(torch.equal(one, other) for one, other in zip(observer.calculate_qparams(), expected, strict=True))
+    assert all(torch.equal(first, other) for first, other in zip(observer.calculate_qparams(), expected, strict=True))
     observer(torch.tensor([1.0, torch.inf]))
     assert observer.max_val == torch.inf
 
@@ -169,10 +169,10 @@ def test_a_recipe_becomes_a_qconfig(engine, calibrator, reduce_range, symmetric)
     """Levels, zero point and granularity are what the recipe says, in constructors that make a new observer each."""
     recipe = Recipe(calibrator=calibrator, per_channel=True, reduce_range=reduce_range, symmetric=symmetric)
     config = qconfig.qconfig(engine, recipe, training=False)
-    one, other = config.activation(), config.activation()
-    assert one is not other
-    scale, zero = seen(one, heavy()).calculate_qparams()
-    assert (one.quant_min, one.quant_max) == (0, 127 if reduce_range else 255)
+    first, other = config.activation(), config.activation()
+    assert first is not other
+    scale, zero = seen(first, heavy()).calculate_qparams()
+    assert (first.quant_min, first.quant_max) == (0, 127 if reduce_range else 255)
     if symmetric:
         assert int(zero) == (63 if reduce_range else 128)
     assert float(scale) > 0

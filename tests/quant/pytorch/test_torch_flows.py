@@ -36,9 +36,9 @@ def images(n=64):
 def test_every_name_of_the_boundary_exists(name):
     """What the boundary offers is torch's own object, and importing it warns of nothing."""
     where = torch_ao._WHERE.get(name)
-    found = getattr(torch_ao, name)
-    assert found is (
-        getattr(importlib.import_module(where), name) if where else importlib.import_module(found.__name__)
+    value = getattr(torch_ao, name)
+    assert value is (
+        getattr(importlib.import_module(where), name) if where else importlib.import_module(value.__name__)
     )
 
 
@@ -67,8 +67,8 @@ def test_an_unknown_engine_lists_those_there_are():
 
 def test_multiply_accumulates_are_exact():
     """Counted from what ran: plain, depthwise and transposed convolution, linear."""
-    found = {one.name: one.macs for one in torchscript.find_layers(Grouped().eval(), (images(1),))}
-    assert found == {
+    actual = {layer.name: layer.macs for layer in torchscript.find_layers(Grouped().eval(), (images(1),))}
+    assert actual == {
         "grouped": 8 * 8 * 8 * 9,
         "depthwise": 8 * 4 * 4 * 9,
         "up": 8 * 4 * 4 * 4 * 4,
@@ -89,8 +89,8 @@ def test_a_saved_model_gives_what_its_module_gives(tmp_path):
     """The reloaded file takes other batch sizes than it was traced with, and agrees with the module."""
     torchscript.save(residual_cnn(), (images(4),), tmp_path / "a.pt")
     with torch.inference_mode():
-        found, expected = torchscript.load(tmp_path / "a.pt")(images(3)), residual_cnn()(images(3))
-    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-6)
+        actual, expected = torchscript.load(tmp_path / "a.pt")(images(3)), residual_cnn()(images(3))
+    np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-4, atol=1e-6)
 
 
 def test_a_forward_that_changes_by_itself_is_refused(tmp_path):
@@ -131,10 +131,10 @@ def test_products_that_no_layer_makes_are_counted():
             packed = torch.nn.utils.rnn.pack_padded_sequence(x[0], torch.tensor([5, 2]), batch_first=True)
             return others, self.lstm(packed)
 
-    ran = torchscript.find_layers(Products().eval(), (torch.rand(1, 2, 5, 4), torch.rand(1, 2, 5, 4)))
-    assert [one.macs for one in ran] == [2 * 2 * 5 * 5 * 4, 2 * 5 * 5 * 4, 2 * 5 * 5 * 4, 4, 7 * 4 * 3 * (4 + 3)]
-    assert not any(one.int8 for one in ran)
-    assert ran[-1].name == "lstm"
+    layers = torchscript.find_layers(Products().eval(), (torch.rand(1, 2, 5, 4), torch.rand(1, 2, 5, 4)))
+    assert [layer.macs for layer in layers] == [2 * 2 * 5 * 5 * 4, 2 * 5 * 5 * 4, 2 * 5 * 5 * 4, 4, 7 * 4 * 3 * (4 + 3)]
+    assert not any(layer.int8 for layer in layers)
+    assert layers[-1].name == "lstm"
 
 
 F, nn = torch.nn.functional, torch.nn
@@ -224,8 +224,8 @@ def test_counting_layers_leaves_operators_on_int8_tensors_as_they_are(name):
     expected = call_of(network, x)
     traced = tracing.trace(network, (x,)).script
     for module in (network, traced):
-        ran = torchscript.find_layers(module, (x,))
-        assert len(ran) == (1 if expected.dim() else 0)  # the product behind the operator
+        layers = torchscript.find_layers(module, (x,))
+        assert len(layers) == (1 if expected.dim() else 0)  # the product behind the operator
 
 
 def test_a_count_that_fails_says_why_and_fails_nothing(monkeypatch):

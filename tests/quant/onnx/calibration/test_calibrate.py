@@ -61,8 +61,8 @@ logarithm (float[n,4] x) => (float[n,3] y) {
 def made(folder: Path, *, batch_num: int = 4, algorithm: str = "minmax", **others: Any) -> Path:
     """The calibration model of the residual network."""
     network = cnn()
-    wanted = config(network, tensors=TENSORS, batch_num=batch_num, algorithm=algorithm, **others)
-    return written(folder / "calibration.onnx", network, wanted)
+    settings = config(network, tensors=TENSORS, batch_num=batch_num, algorithm=algorithm, **others)
+    return written(folder / "calibration.onnx", network, settings)
 
 
 def batches(count: int = 4, size: int = 3) -> list[Any]:
@@ -82,10 +82,10 @@ def test_calibration_model_shows_the_activations_behind_its_own_outputs() -> Non
 def test_calibration_model_knows_its_configuration(tmp_path: Path) -> None:
     """A calibration model that is read gives the configuration, the sites and the graph that it was made from."""
     network = cnn()
-    wanted = config(network, tensors=TENSORS, batch_num=7, balance=0.5)
-    model = CalibrationModel.read(written(tmp_path / "c.onnx", network, wanted))
-    assert model.config == wanted
-    assert model.sites == find(network, wanted)
+    settings = config(network, tensors=TENSORS, batch_num=7, balance=0.5)
+    model = CalibrationModel.read(written(tmp_path / "c.onnx", network, settings))
+    assert model.config == settings
+    assert model.sites == find(network, settings)
     assert (model.inputs, model.outputs, model.done) == (("x",), ("y",), ())
     assert model.graph().outputs == ("y",)
 
@@ -101,29 +101,29 @@ def test_an_ordinary_model_is_no_calibration_model(tmp_path: Path) -> None:
 def test_scales_are_those_of_the_activations(tmp_path: Path, asymmetric: bool) -> None:
     """Every key gets the scale and offset of the values that its tensor takes over all batches."""
     file = made(tmp_path, asymmetric=asymmetric)
-    found = calibrate.run(file, batches(), tmp_path / "record.txt")
+    result = calibrate.run(file, batches(), tmp_path / "record.txt")
     every = values(cnn(), {"x": np.concatenate(batches())}, *SITES.values())
     for (key, _), tensor in zip(SITES.items(), every, strict=True):
         expected = affine.amct_qparams(float(tensor.min()), float(tensor.max()), symmetric=not asymmetric)
-        assert found.record[key].scale_d == pytest.approx(expected.scale, rel=1e-5), key
-        assert found.record[key].offset_d == expected.zero_point, key
-    assert (found.batches, found.examples, found.warnings) == (4, 12, ())
-    assert record_file.read(tmp_path / "record.txt") == found.record
+        assert result.record[key].scale_d == pytest.approx(expected.scale, rel=1e-5), key
+        assert result.record[key].offset_d == expected.zero_point, key
+    assert (result.batches, result.examples, result.warnings) == (4, 12, ())
+    assert record_file.read(tmp_path / "record.txt") == result.record
 
 
 def test_scales_of_weights_are_found_where_the_record_has_none(tmp_path: Path) -> None:
     """Without a record the weights' scales are the largest value of each channel over 127; those in a record stay."""
     file, record = made(tmp_path, batch_num=1), tmp_path / "record.txt"
-    found = calibrate.run(file, batches(1), record).record
+    actual = calibrate.run(file, batches(1), record).record
     weight = cnn().constant("stem_w")
     assert weight is not None
     largest = np.maximum(weight.max(axis=(1, 2, 3)) / 127, -weight.min(axis=(1, 2, 3)) / 128)
-    assert found["stem"].scale_w == pytest.approx(tuple(largest), rel=1e-6)
+    assert actual["stem"].scale_w == pytest.approx(tuple(largest), rel=1e-6)
     head = record_file.Scales(scale_d=1.0, offset_d=0, scale_w=(0.25,), offset_w=(0,))
-    record_file.write({**found, "head": head}, record)
+    record_file.write({**actual, "head": head}, record)
     again = calibrate.run(file, batches(1), record).record
     assert again["head"].scale_w == (0.25,)
-    assert again["head"].scale_d == found["head"].scale_d
+    assert again["head"].scale_d == actual["head"].scale_d
 
 
 def test_how_the_data_is_cut_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,18 +132,18 @@ def test_how_the_data_is_cut_does_not_matter(tmp_path: Path, monkeypatch: pytest
     whole = calibrate.run(made(tmp_path, batch_num=1), [every], tmp_path / "whole.txt").record
     single = calibrate.run(made(tmp_path, batch_num=12), list(every[:, None]), tmp_path / "single.txt").record
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 20_000)
-    seen = []
+    calls = []
     monkeypatch.setattr(
-        chunks, "infer", lambda *args: seen.append(len(args[2]["x"])) or calibration_batches.infer(*args)
+        chunks, "infer", lambda *args: calls.append(len(args[2]["x"])) or calibration_batches.infer(*args)
     )
     cut = calibrate.run(made(tmp_path, batch_num=1), [every], tmp_path / "cut.txt").record
-    assert seen[:3] == [1, 1, 2]
-    assert 1 < max(seen[3:]) < 12
-    assert sum(seen[3:]) == 12
-    for key, one in whole.items():
+    assert calls[:3] == [1, 1, 2]
+    assert 1 < max(calls[3:]) < 12
+    assert sum(calls[3:]) == 12
+    for key, entry in whole.items():
         for other in (single, cut):
-            assert other[key].scale_d == pytest.approx(one.scale_d, rel=1e-6), key
-            assert other[key].offset_d == one.offset_d
+            assert other[key].scale_d == pytest.approx(entry.scale_d, rel=1e-6), key
+            assert other[key].offset_d == entry.offset_d
 
 
 def test_a_batch_stays_whole_where_its_examples_depend_on_each_other(
@@ -154,9 +154,9 @@ def test_a_batch_stays_whole_where_its_examples_depend_on_each_other(
     network = graph(MIXING, {"w": (4, 3), "b": (3,)})
     file = written(tmp_path / "c.onnx", network, config(network, batch_num=1))
     x = images(6, shape=(4,))
-    found = calibrate.run(file, [x], tmp_path / "record.txt").record
+    record = calibrate.run(file, [x], tmp_path / "record.txt").record
     less = x - x.mean(axis=0)
-    assert found["head"].scale_d == pytest.approx((less.max() - less.min()) / 255, rel=1e-5)
+    assert record["head"].scale_d == pytest.approx((less.max() - less.min()) / 255, rel=1e-5)
 
 
 def test_whether_examples_depend_on_each_other_is_found_where_all_are_nan(tmp_path: Path) -> None:
@@ -185,10 +185,10 @@ def test_several_inputs(tmp_path: Path, form: str) -> None:
     file = written(tmp_path / "c.onnx", network, config(network, batch_num=1))
     a, tokens = images(3, shape=(4,)), np.array([[0, 1], [5, 2], [3, 3]])
     batch: Any = {"tokens": tokens, "a": a} if form == "names" else (a, tokens)
-    found = calibrate.run(file, [batch], tmp_path / "record.txt").record
+    record = calibrate.run(file, [batch], tmp_path / "record.txt").record
     (s,) = values(network, {"a": a, "tokens": tokens}, "s")
     expected = affine.amct_qparams(float(s.min()), float(s.max()))
-    assert found["head"].scale_d == pytest.approx(expected.scale, rel=1e-5)
+    assert record["head"].scale_d == pytest.approx(expected.scale, rel=1e-5)
 
 
 def test_a_tensor_of_another_library_is_one_array(tmp_path: Path) -> None:
@@ -198,8 +198,8 @@ def test_a_tensor_of_another_library_is_one_array(tmp_path: Path) -> None:
         def __array__(self, *_: Any, **__: Any) -> Any:
             return images(2)
 
-    found = calibrate.run(made(tmp_path, batch_num=1), [Tensor()], tmp_path / "a.txt")
-    assert found.record == calibrate.run(made(tmp_path, batch_num=1), [images(2)], tmp_path / "b.txt").record
+    result = calibrate.run(made(tmp_path, batch_num=1), [Tensor()], tmp_path / "a.txt")
+    assert result.record == calibrate.run(made(tmp_path, batch_num=1), [images(2)], tmp_path / "b.txt").record
 
 
 @pytest.mark.parametrize(
@@ -251,15 +251,15 @@ def test_fewer_batches_than_batch_num(tmp_path: Path, algorithm: str) -> None:
 
 def test_only_batch_num_batches_are_asked_for(tmp_path: Path) -> None:
     """Data beyond batch_num is left alone, so that an endless generator will do."""
-    drawn = []
+    sample = []
 
     def endless() -> Iterator[Any]:
         while True:
-            drawn.append(None)
-            yield images(1, seed=len(drawn))
+            sample.append(None)
+            yield images(1, seed=len(sample))
 
     assert calibrate.run(made(tmp_path), endless(), tmp_path / "record.txt").examples == 4
-    assert len(drawn) == 4
+    assert len(sample) == 4
 
 
 def test_an_error_in_the_data_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_values_are_freed_as_they_are_seen(tmp_path: Path, monkeypatch: pytest.M
         nonlocal most
         result = original(*args)
         alive.extend(weakref.ref(array) for array in result.values())
-        most = max(most, sum(one() is not None for one in alive))
+        most = max(most, sum(entry() is not None for entry in alive))
         return result
 
     monkeypatch.setattr(chunks, "infer", watched)
@@ -333,9 +333,9 @@ def test_values_are_freed_as_they_are_seen(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_doubtful_values_are_warned_of(tmp_path: Path, batch: Any, warning: str) -> None:
     """Raw pixels and constant data are calibrated, with a warning."""
-    found = calibrate.run(made(tmp_path, batch_num=1), [batch], tmp_path / "record.txt")
-    assert len(found.warnings) == 1
-    assert warning in found.warnings[0]
+    result = calibrate.run(made(tmp_path, batch_num=1), [batch], tmp_path / "record.txt")
+    assert len(result.warnings) == 1
+    assert warning in result.warnings[0]
 
 
 def test_an_activation_that_is_always_zero_is_warned_of(tmp_path: Path) -> None:
@@ -343,15 +343,15 @@ def test_an_activation_that_is_always_zero_is_warned_of(tmp_path: Path) -> None:
     network = cnn()
     network.set_constant("deep_b", np.full(8, -1e6, np.float32))
     file = written(tmp_path / "c.onnx", network, config(network, batch_num=1))
-    found = calibrate.run(file, batches(1), tmp_path / "record.txt")
-    assert found.warnings == ("point: its input was zero in every batch",)
+    result = calibrate.run(file, batches(1), tmp_path / "record.txt")
+    assert result.warnings == ("point: its input was zero in every batch",)
 
 
 def test_a_record_of_another_model_is_refused(tmp_path: Path) -> None:
     """A record with a key that the model does not have is not completed; near names are shown."""
     file, record = made(tmp_path, batch_num=1), tmp_path / "record.txt"
-    found = calibrate.run(file, batches(1), record).record
-    record_file.write({"steam": found["stem"]}, record)
+    actual = calibrate.run(file, batches(1), record).record
+    record_file.write({"steam": actual["stem"]}, record)
     with pytest.raises(UsageError, match=r"record\.txt: 'steam' is nothing .* did you mean 'stem'"):
         calibrate.run(file, batches(1), record)
 
@@ -373,29 +373,29 @@ def test_adaround_rounds_the_weights_in_the_same_pass(tmp_path: Path) -> None:
     from what they were, and a second calibration leaves the model alone."""
     weight = {"algorithm": "ada_quantize", "options": {"num_iteration": 20}}
     file = made(tmp_path, weight=weight)
-    found = calibrate.run(file, iter(batches()), tmp_path / "record.txt")
+    result = calibrate.run(file, iter(batches()), tmp_path / "record.txt")
     model = CalibrationModel.read(file)
     assert model.done == ("adaround",)
     for layer in ("stem", "deep", "point", "head"):
         before, after = cnn().constant(f"{layer}_w"), model.graph().constant(f"{layer}_w")
         assert before is not None
         assert after is not None
-        scales = np.float32(found.record[layer].scale_w)
+        scales = np.float32(result.record[layer].scale_w)
         scales = scales.reshape([-1, *[1] * (before.ndim - 1)]) if len(scales) > 1 else scales
         np.testing.assert_allclose(after / scales, np.rint(after / scales), atol=1e-3)
         assert np.abs(after - before).max() <= 1.001 * scales.max()
         assert not np.array_equal(after, before)
-    held = file.read_bytes()
+    content = file.read_bytes()
     calibrate.run(file, batches(), tmp_path / "record.txt")
-    assert file.read_bytes() == held
+    assert file.read_bytes() == content
 
 
 def test_progress_tells_step_and_batch(tmp_path: Path) -> None:
     """Progress is told once per batch and step."""
-    told: list[tuple[Any, ...]] = []
-    note: Callable[..., None] = lambda *args: told.append(args)  # noqa: E731  # a callback of any arguments
+    message: list[tuple[Any, ...]] = []
+    note: Callable[..., None] = lambda *args: message.append(args)  # noqa: E731  # a callback of any arguments
     calibrate.run(made(tmp_path, batch_num=2, bias_correction=True), batches(2), tmp_path / "r.txt", progress=note)
-    assert told == [(step, number, 2) for step in ("calibrate", "bias_correction") for number in (1, 2)]
+    assert message == [(step, number, 2) for step in ("calibrate", "bias_correction") for number in (1, 2)]
 
 
 def test_the_model_runs_in_plain_onnxruntime(tmp_path: Path) -> None:
@@ -407,4 +407,4 @@ def test_the_model_runs_in_plain_onnxruntime(tmp_path: Path) -> None:
     outputs = session.run(None, {"x": images(2)})
     for mine, theirs in zip(outputs, values(cnn(), {"x": images(2)}, "y", "x", "b", "d", "e", "h"), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-5)
-    assert {one.key for one in onnx.load(str(file)).metadata_props} >= {"qbench.config", "qbench.outputs"}
+    assert {prop.key for prop in onnx.load(str(file)).metadata_props} >= {"qbench.config", "qbench.outputs"}

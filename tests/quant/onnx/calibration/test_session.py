@@ -47,12 +47,12 @@ def test_run_gives_what_an_ordinary_session_gives(tmp_path: Path, names: list[st
     session = CalibrationSession(str(file), record=str(tmp_path / "r.txt"))
     ordinary = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     for feed in (*FEEDS, FEEDS[0]):
-        found, expected = session.run(names, feed), ordinary.run(names or ["y"], feed)
-        assert len(found) == len(expected)
-        for mine, theirs in zip(found, expected, strict=True):
+        actual, expected = session.run(names, feed), ordinary.run(names or ["y"], feed)
+        assert len(actual) == len(expected)
+        for mine, theirs in zip(actual, expected, strict=True):
             np.testing.assert_array_equal(mine, theirs)
-    assert [one.name for one in session.get_outputs()] == ["y"]
-    assert [one.name for one in session.get_inputs()] == ["x"]
+    assert [output.name for output in session.get_outputs()] == ["y"]
+    assert [output.name for output in session.get_inputs()] == ["x"]
     assert isinstance(session, onnxruntime.InferenceSession)
 
 
@@ -115,8 +115,8 @@ def test_sizes_of_one_name_are_equal_and_unknown_ones_are_free() -> None:
     """A symbol has one size in all inputs; a question mark, which Paddle writes for every size that it does not know,
     is no symbol."""
     shape = ("batch", 3, "side", "side")
-    wanted = [Declared(name="x", shape=shape, type="tensor(float)")]
+    expected = [Declared(name="x", shape=shape, type="tensor(float)")]
     with pytest.raises(DataError, match="side is 48 in input x and 192 in input x"):
-        checked(wanted, np.zeros((1, 3, 48, 192), np.float32), 1)
-    free = [replace(wanted[0], shape=("?", 3, "?", "?"))]
+        checked(expected, np.zeros((1, 3, 48, 192), np.float32), 1)
+    free = [replace(expected[0], shape=("?", 3, "?", "?"))]
     assert checked(free, np.zeros((1, 3, 48, 192), np.float32), 1)["x"].shape == (1, 3, 48, 192)

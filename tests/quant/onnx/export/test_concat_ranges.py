@@ -32,28 +32,30 @@ def joining(scale: float = 1.0) -> Quantized:
 
 def test_what_is_joined_has_one_range() -> None:
     """What a Concat reads and gives, and what a pool gives of it, are the same bytes, which hold the widest values."""
-    made = joining()
-    found = concat_ranges.ranges(made.graph, made.sites, made.record)
-    assert set(found) == {"join:0", "join:1", "pool:0", "two", "three"}
-    assert len({(one.scale_d, one.offset_d) for one in found.values()}) == 1
-    assert found["three"].scale_d == pytest.approx(made.record["three"].scale_d, rel=0.05)
+    network = joining()
+    ranges = concat_ranges.ranges(network.graph, network.sites, network.record)
+    assert set(ranges) == {"join:0", "join:1", "pool:0", "two", "three"}
+    assert len({(ends.scale_d, ends.offset_d) for ends in ranges.values()}) == 1
+    assert ranges["three"].scale_d == pytest.approx(network.record["three"].scale_d, rel=0.05)
 
 
 def test_a_range_that_is_read_elsewhere_widens_by_two_at_most() -> None:
     """The pool would read a side whose values are a tenth of the Concat's with 3 bits fewer."""
-    made = joining(10.0)
-    assert concat_ranges.ranges(made.graph, made.sites, made.record) == {}
+    network = joining(10.0)
+    assert concat_ranges.ranges(network.graph, network.sites, network.record) == {}
 
 
 def test_openvino_joins_bytes(tmp_path: Path) -> None:
     """OpenVINO runs every convolution and the Concat on bytes and quantizes the input alone in a step of its own."""
     openvino_model = pytest.importorskip("qbench.quant.artifacts.openvino_model")
     pytest.importorskip("openvino", reason="openvino is not installed; pip install 'qbench[openvino]'")
-    made = joining()
-    write(made.graph, made.sites, made.record, tmp_path / "int8.onnx", runtime="openvino")
+    network = joining()
+    write(network.graph, network.sites, network.record, tmp_path / "int8.onnx", runtime="openvino")
     nodes = openvino_model.compile_file(tmp_path / "int8.onnx").get_runtime_model().get_ordered_ops()
-    told = [{key: str(getattr(one, "value", one)) for key, one in node.get_rt_info().items()} for node in nodes]
-    kinds = [(one["layerType"], one["primitiveType"]) for one in told]
+    message = [
+        {key: str(getattr(entry, "value", entry)) for key, entry in node.get_rt_info().items()} for node in nodes
+    ]
+    kinds = [(entry["layerType"], entry["primitiveType"]) for entry in message]
     assert [kernel.endswith("_I8") for kind, kernel in kinds if kind == "Convolution"] == [True] * 5
     assert [kernel for kind, kernel in kinds if kind == "Concatenation"] == ["ref_I8"]
     assert [kind for kind, _ in kinds].count("FakeQuantize") == 1
@@ -61,25 +63,30 @@ def test_openvino_joins_bytes(tmp_path: Path) -> None:
 
 def test_onnx_runtime_joins_bytes_of_one_scale(tmp_path: Path) -> None:
     """ONNX Runtime's QLinearConcat copies where all scales are equal, and the file gives the simulated values."""
-    made = joining()
-    write(made.graph, made.sites, made.record, tmp_path / "int8.onnx", runtime="onnxruntime")
+    network = joining()
+    write(network.graph, network.sites, network.record, tmp_path / "int8.onnx", runtime="onnxruntime")
     graph = Graph.load(tmp_path / "int8.onnx")
-    ran = executed(graph)
-    (concat,) = (node for node in ran if node.op_type == "QLinearConcat")
+    layers = executed(graph)
+    (concat,) = (node for node in layers if node.op_type == "QLinearConcat")
     scales = [float(graph.constant(name)) for name in (concat.input[0], *concat.input[3::3])]
     assert len(scales) == 3
     assert len(set(scales)) == 1
-    assert [node.op_type for node in ran].count("QLinearConv") == 5
-    record = {**made.record, **concat_ranges.ranges(made.graph, made.sites, made.record)}
-    (given,), (expected,) = run(graph, made.feed), run(fake_quant(made.graph, made.sites, record), made.feed)
-    assert np.abs(given - expected).max() <= 0.05 * np.abs(expected).max()
+    assert [node.op_type for node in layers].count("QLinearConv") == 5
+    record = {**network.record, **concat_ranges.ranges(network.graph, network.sites, network.record)}
+    (arguments,), (expected,) = (
+        run(graph, network.feed),
+        run(fake_quant(network.graph, network.sites, record), network.feed),
+    )
+    assert np.abs(arguments - expected).max() <= 0.05 * np.abs(expected).max()
 
 
 def test_trained_scales_stay_as_they_are(tmp_path: Path) -> None:
     """A network that was trained with its scales is written with these."""
-    made = joining()
-    write(made.graph, made.sites, made.record, tmp_path / "int8.onnx", runtime="onnxruntime", learned=True)
+    network = joining()
+    write(network.graph, network.sites, network.record, tmp_path / "int8.onnx", runtime="onnxruntime", learned=True)
     graph = Graph.load(tmp_path / "int8.onnx")
     (concat,) = (node for node in executed(graph) if node.op_type == "QLinearConcat")
     scales = {float(graph.constant(name)) for name in (concat.input[0], *concat.input[3::3])}
-    assert {round(made.record[key].scale_d, 6) for key in ("join:0", "join:1")} <= {round(one, 6) for one in scales}
+    assert {round(network.record[key].scale_d, 6) for key in ("join:0", "join:1")} <= {
+        round(scale, 6) for scale in scales
+    }

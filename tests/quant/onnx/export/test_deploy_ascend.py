@@ -31,10 +31,10 @@ def deployed(made: Quantized) -> Graph:
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_it_computes_what_the_fake_quant_model_computes(name: str, offset: bool) -> None:
     """The interpreted model equals the float simulation; a value between two steps may go to the other one."""
-    made = quantized(name, offset=offset)
-    expected = run(fake_quant(made.graph, made.sites, made.record), made.feed)
-    for found, other in zip(ascend_ops.run(deployed(made), made.feed), expected, strict=True):
-        difference, largest = np.abs(found.astype(np.float64) - other), float(np.abs(other).max())
+    network = quantized(name, offset=offset)
+    expected = run(fake_quant(network.graph, network.sites, network.record), network.feed)
+    for actual, other in zip(ascend_ops.run(deployed(network), network.feed), expected, strict=True):
+        difference, largest = np.abs(actual.astype(np.float64) - other), float(np.abs(other).max())
         assert difference.max() <= 0.05 * largest
         assert difference.mean() <= 0.002 * largest
 
@@ -43,88 +43,91 @@ def test_it_computes_what_the_fake_quant_model_computes(name: str, offset: bool)
 def test_a_layer_reads_int8_and_gives_int32(name: str) -> None:
     """Quantized layers stand between AscendQuant (scale 1 / scale_d, float offset) and AscendDequant (the bits of
     s_d s_w in the low half of a uint64), with an int8 weight and an int32 bias; the output keeps its name."""
-    made = quantized(name)
-    model = deployed(made)
-    for site in made.sites.weights:
-        node, held = model.node(site.layer), made.record[site.layer]
-        before, (behind,) = model.maker(node.input[0]), [one for one, _ in model.readers(node.output[0])]
+    network = quantized(name)
+    model = deployed(network)
+    for site in network.sites.weights:
+        node, content = model.node(site.layer), network.record[site.layer]
+        before, (behind,) = model.maker(node.input[0]), [entry for entry, _ in model.readers(node.output[0])]
         assert (before.op_type, behind.op_type) == ("AscendQuant", "AscendDequant")
-        assert attribute(before, "scale") == np.float32(1 / np.float32(held.scale_d))
-        assert attribute(before, "offset") == held.offset_d
+        assert attribute(before, "scale") == np.float32(1 / np.float32(content.scale_d))
+        assert attribute(before, "offset") == content.offset_d
         assert model.constant(node.input[1]).dtype == np.int8
         assert len(node.input) < 3 or model.constant(node.input[2]).dtype == np.int32
         deq = model.constant(behind.input[1])
         assert deq.dtype == np.uint64
-        step = np.float32(held.scale_d) * np.float32(held.scale_w)
+        step = np.float32(content.scale_d) * np.float32(content.scale_w)
         np.testing.assert_array_equal(deq.view(np.float32)[::2], step)
         assert not (deq >> np.uint64(32)).any()
-        assert behind.output[0] == made.graph.node(site.layer).output[0]
+        assert behind.output[0] == network.graph.node(site.layer).output[0]
 
 
 def test_other_operators_read_floats_again() -> None:
     """MaxPool and Add read what passed AscendQuant and AscendAntiQuant (offset with the other sign)."""
-    made = quantized("residual_cnn")
-    model = deployed(made)
+    network = quantized("residual_cnn")
+    model = deployed(network)
     for name, position in (("add", 0), ("add", 1), ("maxpool", 0)):
         anti = model.maker(model.node(name).input[position])
         quant = model.maker(anti.input[0])
         assert (quant.op_type, anti.op_type) == ("AscendQuant", "AscendAntiQuant")
-        held = made.record[f"{name}:{position}"]
-        assert attribute(anti, "scale") == np.float32(held.scale_d)
-        assert attribute(anti, "offset") == -held.offset_d == -attribute(quant, "offset")
+        content = network.record[f"{name}:{position}"]
+        assert attribute(anti, "scale") == np.float32(content.scale_d)
+        assert attribute(anti, "offset") == -content.offset_d == -attribute(quant, "offset")
 
 
 def test_an_average_pool_is_a_layer() -> None:
     """An AveragePool reads int8 and is dequantized by the scale of its input alone."""
-    made = quantized("depthwise")
-    model = deployed(made)
+    network = quantized("depthwise")
+    model = deployed(network)
     pool = next(node for node in model.nodes if node.op_type == "AveragePool")
     ((behind, _),) = model.readers(pool.output[0])
     (scale,) = model.constant(behind.input[1]).astype(np.uint32).view(np.float32)
     assert model.maker(pool.input[0]).op_type == "AscendQuant"
-    assert scale == np.float32(made.record["avgpool"].scale_d)
+    assert scale == np.float32(network.record["avgpool"].scale_d)
 
 
 def test_a_grouped_transposed_convolution_has_a_scale_for_each_output_channel() -> None:
     """Its weight holds the channels of one group: their scales are repeated for every group, and the values fit."""
-    made = of(decoder(group=2))
-    model = deployed(made)
+    network = of(decoder(group=2))
+    model = deployed(network)
     deq = model.constant(next(node.input[1] for node in model.nodes if node.name.startswith("up.dequant")))
-    assert len(made.record["up"].scale_w) == 4
+    assert len(network.record["up"].scale_w) == 4
     assert deq.shape == (8,)
-    (expected,) = run(fake_quant(made.graph, made.sites, made.record), made.feed)
-    np.testing.assert_allclose(ascend_ops.run(model, made.feed)[0], expected, rtol=0, atol=0.02)
+    (expected,) = run(fake_quant(network.graph, network.sites, network.record), network.feed)
+    np.testing.assert_allclose(ascend_ops.run(model, network.feed)[0], expected, rtol=0, atol=0.02)
 
 
 def test_a_weight_whose_input_stays_float_has_the_values_of_its_integers() -> None:
     """A layer with a quantized weight and no quantized input computes in floats, as the fake-quant model does."""
-    made = quantized("mlp")
-    sites = Sites(weights=made.sites.weights, activations=())
-    model = deploy(made.graph, sites, made.record)
+    network = quantized("mlp")
+    sites = Sites(weights=network.sites.weights, activations=())
+    model = deploy(network.graph, sites, network.record)
     assert not ascend_ops.is_ascend(model)
-    (found,), (expected,) = run(model, made.feed), run(fake_quant(made.graph, sites, made.record), made.feed)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert not np.array_equal(found, run(made.graph, made.feed)[0])
+    (actual,), (expected,) = (
+        run(model, network.feed),
+        run(fake_quant(network.graph, sites, network.record), network.feed),
+    )
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+    assert not np.array_equal(actual, run(network.graph, network.feed)[0])
 
 
 def test_a_bias_out_of_int32_names_the_layer_and_the_way_out() -> None:
     """A bias of more than 2^31 steps is an error that says to skip the layer."""
-    made = quantized("residual_cnn")
-    record = {**made.record, "fc": replace(made.record["fc"], scale_d=1e-7, scale_w=(1e-7,))}
+    network = quantized("residual_cnn")
+    record = {**network.record, "fc": replace(network.record["fc"], scale_d=1e-7, scale_w=(1e-7,))}
     with pytest.raises(BuildError, match="^fc: its bias .* int32 does not hold; skip this layer"):
-        deploy(made.graph, made.sites, record)
+        deploy(network.graph, network.sites, record)
 
 
 def test_the_prepared_graph_stays_as_it_was() -> None:
     """The graph that is given is not changed, and the same model is written each time."""
-    made = quantized("residual_cnn")
-    before = made.graph.model.SerializeToString(deterministic=True)
-    model = deployed(made)
-    assert made.graph.model.SerializeToString(deterministic=True) == before
-    assert model.model.SerializeToString(deterministic=True) == deployed(made).model.SerializeToString(
+    network = quantized("residual_cnn")
+    before = network.graph.model.SerializeToString(deterministic=True)
+    model = deployed(network)
+    assert network.graph.model.SerializeToString(deterministic=True) == before
+    assert model.model.SerializeToString(deterministic=True) == deployed(network).model.SerializeToString(
         deterministic=True
     )
-    assert (model.inputs, model.outputs) == (made.graph.inputs, made.graph.outputs)
+    assert (model.inputs, model.outputs) == (network.graph.inputs, network.graph.outputs)
 
 
 def node(kind: str, inputs: int = 2, **attributes: Any) -> onnx.NodeProto:
@@ -140,13 +143,13 @@ def test_ascend_quant_and_anti_quant(x: list[float], scale: float, offset: int) 
     """AscendQuant gives clip(round(x * scale + offset), -128, 127); AscendAntiQuant gives x back within half a step."""
     quant = node("AscendQuant", 1, scale=scale, offset=float(offset))
     anti = node("AscendAntiQuant", 1, scale=1 / scale, offset=float(-offset))
-    given = np.array(x, np.float32)
-    q = ascend_ops.quantized(quant, given)
-    expected = np.clip(np.rint(given * np.float32(scale) + np.float32(offset)), -128, 127)
+    array = np.array(x, np.float32)
+    q = ascend_ops.quantized(quant, array)
+    expected = np.clip(np.rint(array * np.float32(scale) + np.float32(offset)), -128, 127)
     np.testing.assert_array_equal(q, expected)
     inside = (expected > -128) & (expected < 127)
     back = ascend_ops.antiquantized(anti, q)
-    assert (np.abs(back - given)[inside] <= 0.5 / scale * 1.001 + 1e-4).all()
+    assert (np.abs(back - array)[inside] <= 0.5 / scale * 1.001 + 1e-4).all()
 
 
 def test_rounding_is_half_to_even() -> None:
@@ -160,10 +163,10 @@ def test_packed_scales_are_their_bits(scales: list[float]) -> None:
     """deq_scale is the bits of the float32 as a uint64, and AscendDequant multiplies each channel by it."""
     deq = packed(np.float32(scales))
     assert deq.dtype == np.uint64
-    assert [int(one) for one in deq] == [int(np.float32(one).view(np.uint32)) for one in scales]
+    assert [int(scale) for scale in deq] == [int(np.float32(scale).view(np.uint32)) for scale in scales]
     accumulator = np.full((2, len(scales), 3), 7, np.int32)
-    made = ascend_ops.dequantized(node("AscendDequant"), accumulator, deq, 1)
-    np.testing.assert_array_equal(made[1, :, 2], np.float32(7) * np.float32(scales))
+    dequantized = ascend_ops.dequantized(node("AscendDequant"), accumulator, deq, 1)
+    np.testing.assert_array_equal(dequantized[1, :, 2], np.float32(7) * np.float32(scales))
 
 
 CASES = [
@@ -188,20 +191,22 @@ def test_accumulators_are_those_of_the_float_operators(
     """An int8 layer gives, as int32, what ONNX Runtime's float operator gives for q - offset: padding is offset too."""
     rng = np.random.default_rng(0)
     q, w = rng.integers(-128, 128, shape).astype(np.int8), rng.integers(-128, 128, weight).astype(np.int8)
-    made = node(kind, **attributes)
-    found = ascend_ops.layer(made, q, -7.0, w)
-    (expected,) = run(_graph(made, shape, weight), {"i0": q.astype(np.float32) + 7, "i1": w.astype(np.float32)})
-    assert found.dtype == np.int32
-    np.testing.assert_array_equal(found, expected)
+    operator = node(kind, **attributes)
+    row = ascend_ops.layer(operator, q, -7.0, w)
+    (expected,) = run(_graph(operator, shape, weight), {"i0": q.astype(np.float32) + 7, "i1": w.astype(np.float32)})
+    assert row.dtype == np.int32
+    np.testing.assert_array_equal(row, expected)
 
 
 @pytest.mark.parametrize("included", [0, 1])
 def test_the_mean_of_a_pool_is_that_of_the_float_operator(included: int) -> None:
     """AveragePool with padding, counted or not, is that of q - offset."""
     q = np.random.default_rng(0).integers(-128, 128, (2, 3, 7, 8)).astype(np.int8)
-    made = node("AveragePool", 1, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 1, 1, 0], count_include_pad=included)
-    (expected,) = run(_graph(made, q.shape), {"i0": q.astype(np.float32) - 5})
-    np.testing.assert_allclose(ascend_ops.layer(made, q, 5.0), expected, rtol=1e-6)
+    operator = node(
+        "AveragePool", 1, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 1, 1, 0], count_include_pad=included
+    )
+    (expected,) = run(_graph(operator, q.shape), {"i0": q.astype(np.float32) - 5})
+    np.testing.assert_allclose(ascend_ops.layer(operator, q, 5.0), expected, rtol=1e-6)
 
 
 def _graph(made: onnx.NodeProto, *shapes: tuple[int, ...]) -> Graph:
@@ -231,9 +236,9 @@ def test_an_accumulator_out_of_int32_is_an_error() -> None:
 )
 def test_what_the_interpreter_does_not_know_is_refused(kind: str, attributes: dict[str, Any]) -> None:
     """An attribute with another meaning is an error, not a guess."""
-    made = node(kind, 1, **attributes)
+    operator = node(kind, 1, **attributes)
     with pytest.raises(BuildError, match=r"^here: \w+ = .* is not known to the interpreter"):
-        (ascend_ops.quantized if kind == "AscendQuant" else ascend_ops.antiquantized)(made, np.zeros(3, np.int8))
+        (ascend_ops.quantized if kind == "AscendQuant" else ascend_ops.antiquantized)(operator, np.zeros(3, np.int8))
 
 
 def test_a_packed_shift_is_refused() -> None:
@@ -257,9 +262,9 @@ def test_padding_is_zero_whatever_the_offset(offset: int, pad: int, seed: int) -
     """Where the padding falls the layer sees the value 0: the accumulator of all offsets is the bias."""
     weight = np.random.default_rng(seed).integers(-128, 128, (2, 1, 3, 3)).astype(np.int8)
     q = np.full((1, 1, 4, 4), offset, np.int8)
-    made = ascend_ops.layer(node("Conv", 3, pads=[pad] * 4), q, float(offset), weight, np.int32([5, -6]))
-    assert set(made[0, 0].reshape(-1).tolist()) == {5}
-    assert set(made[0, 1].reshape(-1).tolist()) == {-6}
+    row = ascend_ops.layer(node("Conv", 3, pads=[pad] * 4), q, float(offset), weight, np.int32([5, -6]))
+    assert set(row[0, 0].reshape(-1).tolist()) == {5}
+    assert set(row[0, 1].reshape(-1).tolist()) == {-6}
 
 
 def test_quantized_layers_of_drafts_keep_their_kind() -> None:
@@ -268,4 +273,4 @@ def test_quantized_layers_of_drafts_keep_their_kind() -> None:
     draft.linear("x", "fc", 4, 3)
     draft.nodes[-1].output[0] = "y"
     model = deployed(of(draft.model({"x": ["batch", 4]}, {"y": ["batch", 3]})))
-    assert [one.op_type for one in model.nodes] == ["AscendQuant", "Gemm", "AscendDequant"]
+    assert [operator.op_type for operator in model.nodes] == ["AscendQuant", "Gemm", "AscendDequant"]

@@ -33,8 +33,8 @@ def simulated(made: Quantized) -> Graph:
 def agree(found: list[Any], expected: list[Any]) -> None:
     """The values are the same, but for one that lies between two steps and is rounded to the other one, and what that
     leads to."""
-    for one, other in zip(found, expected, strict=True):
-        difference = np.abs(one.astype(np.float64) - other)
+    for first, other in zip(found, expected, strict=True):
+        difference = np.abs(first.astype(np.float64) - other)
         largest = float(np.abs(other).max())
         assert difference.max() <= 0.05 * largest
         assert difference.mean() <= 0.002 * largest
@@ -61,20 +61,20 @@ def test_the_form_follows_the_instruction_sets(isa: tuple[str, ...], form: str) 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_it_agrees_with_the_fake_quant_model(name: str, offset: bool) -> None:
     """The integer kernels of this machine's form give what the float simulation gives."""
-    made = quantized(name, offset=offset)
-    agree(run(deployed(made), made.feed), run(simulated(made), made.feed))
+    network = quantized(name, offset=offset)
+    agree(run(deployed(network), network.feed), run(simulated(network), network.feed))
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["residual_cnn", "depthwise", "mlp", "pools", "volume", "old_style"])
 def test_every_form_has_the_same_values(name: str, form: str) -> None:
     """By onnx's own evaluator, which adds in floats, all forms are the fake-quant model."""
-    made = quantized(name)
-    model = deployed(made, form)
+    network = quantized(name)
+    model = deployed(network, form)
     onnx.checker.check_model(model.model)
-    for one in model.model.opset_import:
-        one.version = 19  # the evaluator has no older DequantizeLinear; nothing else in these networks has changed
-    agree(ReferenceEvaluator(model.model).run(None, dict(made.feed)), run(simulated(made), made.feed))
+    for entry in model.model.opset_import:
+        entry.version = 19  # the evaluator has no older DequantizeLinear; nothing else in these networks has changed
+    agree(ReferenceEvaluator(model.model).run(None, dict(network.feed)), run(simulated(network), network.feed))
 
 
 def pairs(count: int = 64) -> Quantized:
@@ -82,43 +82,43 @@ def pairs(count: int = 64) -> Quantized:
     draft = Draft()
     weight = draft.constant("w", np.tile(np.float32([[71], [107]]), (count, 4)))
     draft.add("Gemm", ["x", weight], "fc", outputs=["y"])
-    made = of(draft.model({"x": ["batch", 2 * count]}, {"y": ["batch", 4]}))
-    record = {"fc": replace(made.record["fc"], scale_d=1.0, offset_d=-128, scale_w=(1.0,))}
-    return replace(made, record=record, feed={"x": np.tile(np.float32([211, 171]), (4, count))})
+    network = of(draft.model({"x": ["batch", 2 * count]}, {"y": ["batch", 4]}))
+    record = {"fc": replace(network.record["fc"], scale_d=1.0, offset_d=-128, scale_w=(1.0,))}
+    return replace(network, record=record, feed={"x": np.tile(np.float32([211, 171]), (4, count))})
 
 
 def test_the_chosen_form_does_not_saturate() -> None:
     """64 times 211 * 71 + 171 * 107 is 2129792 on every machine."""
-    made = pairs()
-    (found,) = run(deployed(made), made.feed)
-    np.testing.assert_array_equal(found, np.full((4, 4), 64 * 33278))
+    network = pairs()
+    (actual,) = run(deployed(network), network.feed)
+    np.testing.assert_array_equal(actual, np.full((4, 4), 64 * 33278))
 
 
 def test_signed_weights_saturate_without_vnni() -> None:
     """The same in U8S8 stops at 32767 for each pair where products are added in 16 bits, and only there;
     ``session.x64quantprecision`` makes it exact on every CPU."""
-    made = pairs()
-    (found,) = run(deployed(made, "U8S8"), made.feed)
-    np.testing.assert_array_equal(found, np.full((4, 4), 64 * (32767 if ADDS_IN_16_BITS else 33278)))
-    (precise,) = run(deployed(made, "U8S8"), made.feed, session_x64quantprecision="1")
+    network = pairs()
+    (actual,) = run(deployed(network, "U8S8"), network.feed)
+    np.testing.assert_array_equal(actual, np.full((4, 4), 64 * (32767 if ADDS_IN_16_BITS else 33278)))
+    (precise,) = run(deployed(network, "U8S8"), network.feed, session_x64quantprecision="1")
     np.testing.assert_array_equal(precise, np.full((4, 4), 64 * 33278))
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_types_are_those_of_the_form(form: str) -> None:
     """Activations and weights have the types in the form's name, biases int32, and the integers are the same in all."""
-    made = quantized("residual_cnn")
-    model = deployed(made, form)
+    network = quantized("residual_cnn")
+    model = deployed(network, form)
     activation, weight = (np.dtype({"U": np.uint8, "S": np.int8}[kind]) for kind in (form[0], form[2]))
-    seen = set()
+    values = set()
     for node in model.nodes:
         if node.op_type == "QuantizeLinear":
             assert model.constant(node.input[2]).dtype == activation
-        elif node.op_type == "DequantizeLinear" and (held := model.constant(node.input[0])) is not None:
-            seen.add(held.dtype)
+        elif node.op_type == "DequantizeLinear" and (constant := model.constant(node.input[0])) is not None:
+            values.add(constant.dtype)
             zero = model.constant(node.input[2])
-            assert set(zero.reshape(-1).tolist()) == {128 if held.dtype == np.uint8 else 0}
-    assert seen == {weight, np.dtype(np.int32)}
+            assert set(zero.reshape(-1).tolist()) == {128 if constant.dtype == np.uint8 else 0}
+    assert values == {weight, np.dtype(np.int32)}
 
 
 def test_all_layers_run_on_integer_kernels() -> None:
@@ -136,27 +136,27 @@ def test_a_matrix_product_with_a_bias_runs_on_integers(between: str) -> None:
     x = draft.add("Add", [draft.add("MatMul", ["x", draft.weight("v", 16, 32)], "one"), draft.bias("b", 32)], "bias")
     x = draft.add("MatMul", [draft.add(between, [x], "act"), draft.weight("w", 32, 4)], "two")
     draft.add("Add", [draft.bias("c", 4), x], "last", outputs=["y"])
-    made = of(draft.model({"x": ["batch", 16]}, {"y": ["batch", 4]}))
-    model = deployed(made)
+    network = of(draft.model({"x": ["batch", 16]}, {"y": ["batch", 4]}))
+    model = deployed(network)
     kinds = [node.op_type for node in executed(model)]
     assert not {"Gemm", "FusedGemm", "MatMul", "DequantizeLinear"} & set(kinds)
     assert len({"QGemm", "MatMulIntegerToFloat", "QLinearMatMul"} & set(kinds)) > 0
-    agree(run(model, made.feed), run(simulated(made), made.feed))
+    agree(run(model, network.feed), run(simulated(network), network.feed))
 
 
 @pytest.mark.parametrize("name", ["residual_cnn", "depthwise"])
 def test_relu_and_clip_become_the_range(name: str) -> None:
     """With an offset of -128 nothing negative is left, with a scale of at most 6 / 255 nothing above 6: the Relu or
     Clip goes, and the values stay."""
-    made = quantized(name)
-    assert {"Relu", "Clip"} & {node.op_type for node in made.graph.nodes}
-    assert not {"Relu", "Clip"} & {node.op_type for node in deployed(made).nodes}
+    network = quantized(name)
+    assert {"Relu", "Clip"} & {node.op_type for node in network.graph.nodes}
+    assert not {"Relu", "Clip"} & {node.op_type for node in deployed(network).nodes}
 
 
 def test_symmetric_ranges_clip_integers() -> None:
     """With an offset of 0, Relu and Clip act on the integers behind their layer, so that it still gives integers."""
-    made = quantized("depthwise", offset=False)
-    model = deployed(made)
+    network = quantized("depthwise", offset=False)
+    model = deployed(network)
     clips = [node for node in model.nodes if node.op_type == "Clip"]
     assert len(clips) == 3
     assert {model.maker(node.input[0]).op_type for node in clips} == {"QuantizeLinear"}
@@ -165,11 +165,11 @@ def test_symmetric_ranges_clip_integers() -> None:
 
 def test_a_clip_inside_the_range_is_kept() -> None:
     """A Clip at 6 is not folded into a range that reaches to 12: 8 still gives 6."""
-    made = two_gemms("Clip", scale_d=12 / 255)
-    (found,) = run(deployed(made), {"x": np.full((1, 4), 8, np.float32)})
-    (expected,) = run(simulated(made), {"x": np.full((1, 4), 8, np.float32)})
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert found[0, 0] == pytest.approx(6, abs=0.05)
+    network = two_gemms("Clip", scale_d=12 / 255)
+    (actual,) = run(deployed(network), {"x": np.full((1, 4), 8, np.float32)})
+    (expected,) = run(simulated(network), {"x": np.full((1, 4), 8, np.float32)})
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    assert actual[0, 0] == pytest.approx(6, abs=0.05)
 
 
 def two_gemms(between: str, *, scale_d: float, outputs: tuple[str, ...] = ()) -> Quantized:
@@ -180,17 +180,17 @@ def two_gemms(between: str, *, scale_d: float, outputs: tuple[str, ...] = ()) ->
     x = draft.add(between, [x, *ends], "between")
     draft.add("Gemm", [x, draft.constant("v", np.eye(4, dtype=np.float32))], "two", outputs=["y"])
     shapes = {name: ["batch", 4] for name in ("y", *outputs)}
-    made = of(draft.model({"x": ["batch", 4]}, shapes))
-    record = {name: replace(one, scale_d=scale_d, offset_d=-128) for name, one in made.record.items()}
-    return replace(made, record=record)
+    network = of(draft.model({"x": ["batch", 4]}, shapes))
+    record = {name: replace(entry, scale_d=scale_d, offset_d=-128) for name, entry in network.record.items()}
+    return replace(network, record=record)
 
 
 def test_a_relu_that_is_an_output_stays() -> None:
     """The caller gets the Relu's floats; the layer behind it still reads integers of it."""
-    made = two_gemms("Relu", scale_d=0.05, outputs=("between_out",))
-    model = deployed(made)
+    network = two_gemms("Relu", scale_d=0.05, outputs=("between_out",))
+    model = deployed(network)
     assert model.maker("between_out").op_type == "Relu"
-    agree(run(model, made.feed), run(simulated(made), made.feed))
+    agree(run(model, network.feed), run(simulated(network), network.feed))
 
 
 @pytest.mark.parametrize("behind_relu", [False, True])
@@ -201,10 +201,10 @@ def test_a_view_that_others_read_stays_float(behind_relu: bool) -> None:
     draft.linear(draft.add("Relu", [flat], "relu") if behind_relu else flat, "fc", 4, 3)
     draft.nodes[-1].output[0] = "y"
     draft.add("Mul", [flat, draft.constant("one", np.float32(1))], "mul", outputs=["same"])
-    made = of(draft.model({"x": ["batch", 2, 2]}, {"y": ["batch", 3], "same": ["batch", 4]}))
-    found, same = run(deployed(made), made.feed)
-    np.testing.assert_array_equal(same, made.feed["x"].reshape(-1, 4))
-    agree([found], run(simulated(made), made.feed)[:1])
+    network = of(draft.model({"x": ["batch", 2, 2]}, {"y": ["batch", 3], "same": ["batch", 4]}))
+    actual, same = run(deployed(network), network.feed)
+    np.testing.assert_array_equal(same, network.feed["x"].reshape(-1, 4))
+    agree([actual], run(simulated(network), network.feed)[:1])
 
 
 @pytest.mark.parametrize("kind", ["MaxPool", "Flatten"])
@@ -220,12 +220,14 @@ def test_nodes_that_keep_values_run_on_integers_between_two_scales(kind: str) ->
         x = draft.add("Flatten", [x], "keep")
         draft.linear(x, "two", 128, 4)
     draft.nodes[-1].output[0] = "y"
-    made = of(draft.model({"x": ["batch", 1, 8, 8]}, {"y": ["batch", 2, 4, 4] if kind == "MaxPool" else ["batch", 4]}))
-    assert "keep:0" in made.record
-    held = made.record["two"]
-    made = replace(made, record={**made.record, "two": replace(held, scale_d=held.scale_d * 1.3)})
-    model = deployed(made)
-    agree(run(model, made.feed), run(simulated(made), made.feed))
+    network = of(
+        draft.model({"x": ["batch", 1, 8, 8]}, {"y": ["batch", 2, 4, 4] if kind == "MaxPool" else ["batch", 4]})
+    )
+    assert "keep:0" in network.record
+    content = network.record["two"]
+    network = replace(network, record={**network.record, "two": replace(content, scale_d=content.scale_d * 1.3)})
+    model = deployed(network)
+    agree(run(model, network.feed), run(simulated(network), network.feed))
     if kind == "MaxPool":
         pools = [node for node in model.nodes if node.op_type == "MaxPool"]
         assert [model.maker(node.input[0]).op_type for node in pools] == ["QuantizeLinear"]
@@ -236,54 +238,56 @@ def test_weights_take_a_quarter_of_the_bytes() -> None:
     draft = Draft()
     draft.linear("x", "fc", 256, 256)
     draft.nodes[-1].output[0] = "y"
-    made = of(draft.model({"x": ["batch", 256]}, {"y": ["batch", 256]}))
-    assert deployed(made).byte_size() < 0.3 * made.graph.byte_size()
+    network = of(draft.model({"x": ["batch", 256]}, {"y": ["batch", 256]}))
+    assert deployed(network).byte_size() < 0.3 * network.graph.byte_size()
 
 
 def test_a_bias_out_of_int32_names_the_layer_and_the_way_out() -> None:
     """A bias of more than 2^31 steps is an error that says to skip the layer."""
-    made = quantized("residual_cnn")
-    record = {**made.record, "fc": replace(made.record["fc"], scale_d=1e-7, scale_w=(1e-7,))}
+    network = quantized("residual_cnn")
+    record = {**network.record, "fc": replace(network.record["fc"], scale_d=1e-7, scale_w=(1e-7,))}
     with pytest.raises(BuildError, match="^fc: its bias .* int32 does not hold; skip this layer"):
-        deployed(replace(made, record=record))
+        deployed(replace(network, record=record))
 
 
 @pytest.mark.parametrize("name", ["residual_cnn", "decoder"])
 def test_weights_that_are_next_to_nothing_beside_their_bias_get_a_wider_step(name: str) -> None:
     """Of a channel with a bias of more than 2^31 steps the step grows, so that int32 holds it; the fake-quant model and
     the deploy model stay equal, and all other channels keep their scales."""
-    made = quantized(name)
+    network = quantized(name)
     layer = "conv2" if name == "residual_cnn" else "up"
-    graph = made.graph.copy()
+    graph = network.graph.copy()
     tensor, bias = graph.node(layer).input[1:3]
     axis = 0 if name == "residual_cnn" else 1
     weight, value = graph.constant(tensor).copy(), graph.constant(bias).copy()
     np.moveaxis(weight, axis, 0)[3], value[3] = 1e-5, 1e3
     graph.set_constant(tensor, weight)
     graph.set_constant(bias, value)
-    before = made.record[layer]
-    scales = tuple(1e-7 if channel == 3 else one for channel, one in enumerate(before.scale_w))
-    wide = replace(made, graph=graph, record={**made.record, layer: replace(before, scale_w=scales)})
-    held = integer_weights.holding(graph, made.sites, wide.record)
-    assert held[layer].scale_w[3] == pytest.approx(1e3 / (before.scale_d * 2**31), rel=1e-4)
-    assert [one for i, one in enumerate(held[layer].scale_w) if i != 3] == [s for i, s in enumerate(scales) if i != 3]
-    assert {key: one for key, one in held.items() if key != layer} == {
-        key: one for key, one in wide.record.items() if key != layer
+    before = network.record[layer]
+    scales = tuple(1e-7 if channel == 3 else entry for channel, entry in enumerate(before.scale_w))
+    wide = replace(network, graph=graph, record={**network.record, layer: replace(before, scale_w=scales)})
+    holding = integer_weights.holding(graph, network.sites, wide.record)
+    assert holding[layer].scale_w[3] == pytest.approx(1e3 / (before.scale_d * 2**31), rel=1e-4)
+    assert [entry for i, entry in enumerate(holding[layer].scale_w) if i != 3] == [
+        s for i, s in enumerate(scales) if i != 3
+    ]
+    assert {key: entry for key, entry in holding.items() if key != layer} == {
+        key: entry for key, entry in wide.record.items() if key != layer
     }
-    assert integer_weights.holding(graph, made.sites, held) == held
-    (one,) = [found for found in integer_weights.layers(graph, made.sites, wide.record) if found.name == layer]
-    assert 0.9 * 2**31 < one.bias[3] < 2**31
-    assert float(one.bias[3]) * float(one.step[3]) == pytest.approx(1e3, rel=1e-6)
-    agree(run(deployed(wide), made.feed), run(simulated(wide), made.feed))
+    assert integer_weights.holding(graph, network.sites, holding) == holding
+    (entry,) = [row for row in integer_weights.layers(graph, network.sites, wide.record) if row.name == layer]
+    assert 0.9 * 2**31 < entry.bias[3] < 2**31
+    assert float(entry.bias[3]) * float(entry.step[3]) == pytest.approx(1e3, rel=1e-6)
+    agree(run(deployed(wide), network.feed), run(simulated(wide), network.feed))
 
 
 def test_the_prepared_graph_stays_as_it_was() -> None:
     """The graph that is given is not changed, and the same model is written each time, inputs and outputs as before."""
-    made = quantized("residual_cnn")
-    before = made.graph.model.SerializeToString(deterministic=True)
-    model = deployed(made)
-    assert made.graph.model.SerializeToString(deterministic=True) == before
-    assert model.model.SerializeToString(deterministic=True) == deployed(made).model.SerializeToString(
+    network = quantized("residual_cnn")
+    before = network.graph.model.SerializeToString(deterministic=True)
+    model = deployed(network)
+    assert network.graph.model.SerializeToString(deterministic=True) == before
+    assert model.model.SerializeToString(deterministic=True) == deployed(network).model.SerializeToString(
         deterministic=True
     )
-    assert (model.inputs, model.outputs) == (made.graph.inputs, made.graph.outputs)
+    assert (model.inputs, model.outputs) == (network.graph.inputs, network.graph.outputs)

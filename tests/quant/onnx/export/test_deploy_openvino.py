@@ -37,12 +37,12 @@ def test_a_nearly_symmetric_range_becomes_symmetric() -> None:
         step = (high - low) / 255
         return Scales(scale_d=step, offset_d=-128 - round(low / step))
 
-    made = deploy_openvino.balanced({"a": scales(-6, 10), "b": scales(-1, 10), "c": scales(0, 10), "w": Scales()})
-    assert made["a"].offset_d == 0
-    assert made["a"].scale_d == pytest.approx(10 / 127, rel=0.01)
-    assert made["b"] == scales(-1, 10)
-    assert made["c"] == scales(0, 10)
-    assert made["w"] == Scales()
+    balanced = deploy_openvino.balanced({"a": scales(-6, 10), "b": scales(-1, 10), "c": scales(0, 10), "w": Scales()})
+    assert balanced["a"].offset_d == 0
+    assert balanced["a"].scale_d == pytest.approx(10 / 127, rel=0.01)
+    assert balanced["b"] == scales(-1, 10)
+    assert balanced["c"] == scales(0, 10)
+    assert balanced["w"] == Scales()
 
 
 def test_signed_and_unsigned_bytes_side_by_side() -> None:
@@ -51,9 +51,9 @@ def test_signed_and_unsigned_bytes_side_by_side() -> None:
     x = draft.add("Relu", [draft.conv("x", "one", 4, 4)], "relu")
     draft.conv(x, "two", 4, 4)
     draft.nodes[-1].output[0] = "y"
-    made = of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 4, 8, 8]}))
-    assert sorted(str(one) for one in types(deployed(made)).values()) == ["int8", "uint8"]
-    assert {str(one) for one in types(deployed(made, learned=True)).values()} == {"uint8"}
+    network = of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 4, 8, 8]}))
+    assert sorted(str(kind) for kind in types(deployed(network)).values()) == ["int8", "uint8"]
+    assert {str(kind) for kind in types(deployed(network, learned=True)).values()} == {"uint8"}
 
 
 def test_what_takes_floats_gets_floats() -> None:
@@ -63,22 +63,22 @@ def test_what_takes_floats_gets_floats() -> None:
     added = draft.add("Add", [draft.conv(conv, "two", 4, 4), conv], "add")
     draft.add("Sigmoid", [draft.conv(added, "three", 4, 4)], "act", outputs=["y"])
     draft.add("Identity", [draft.conv(added, "four", 4, 4)], "give", outputs=["z"])
-    made = of(draft.model({"x": ["batch", 4, 8, 8]}, {name: ["batch", 4, 8, 8] for name in "yz"}))
-    assert set(types(deployed(made))) == {"x", "one_out", "two_out", "add_out"}
+    network = of(draft.model({"x": ["batch", 4, 8, 8]}, {name: ["batch", 4, 8, 8] for name in "yz"}))
+    assert set(types(deployed(network))) == {"x", "one_out", "two_out", "add_out"}
 
 
 def test_a_trained_range_that_is_left_out_still_clips() -> None:
     """In training a ReLU6 goes where the range behind it ends at 0 and 6: a float operator reads what lies in it."""
     draft = Draft()
     draft.add("Sigmoid", [draft.conv("x", "one", 4, 4)], "act", outputs=["y"])
-    made = of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 4, 8, 8]}))
-    keys = [key for site in made.sites.activations if site.tensor == "one_out" for key in site.keys]
+    network = of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 4, 8, 8]}))
+    keys = [key for site in network.sites.activations if site.tensor == "one_out" for key in site.keys]
     half = {key: Scales(scale_d=0.5 / 255, offset_d=-128) for key in keys}
-    made = replace(made, record={**made.record, **half})
-    (trained,) = run(deployed(made, learned=True), made.feed)
-    (calibrated,) = run(deployed(made), made.feed)
+    network = replace(network, record={**network.record, **half})
+    (trained,) = run(deployed(network, learned=True), network.feed)
+    (calibrated,) = run(deployed(network), network.feed)
     assert keys
-    assert "one_out" not in types(deployed(made, learned=True))
+    assert "one_out" not in types(deployed(network, learned=True))
     assert (trained.min(), trained.max()) == pytest.approx((0.5, 1 / (1 + np.exp(-0.5))), abs=1e-5)
     assert calibrated.min() < 0.4
     assert calibrated.max() > 0.7
@@ -87,12 +87,12 @@ def test_a_trained_range_that_is_left_out_still_clips() -> None:
 @pytest.mark.parametrize("name", sorted(onnx_networks.NETWORKS))
 def test_its_values_are_those_of_its_record(name: str) -> None:
     """The file gives what the float simulation of the same places and scales gives."""
-    made = quantized(name)
-    fitted = narrow_weights.fitted(made.graph, made.sites, made.record)
-    sites = deploy_openvino.sites_of(made.graph, made.sites)
-    simulated = fake_quant(made.graph, sites, deploy_openvino.record_of(made.graph, sites, fitted.record))
-    for one, other in zip(run(deployed(made), made.feed), run(simulated, made.feed), strict=True):
-        assert np.abs(one.astype(np.float64) - other).max() <= 0.05 * np.abs(other).max()
+    network = quantized(name)
+    fitted = narrow_weights.fitted(network.graph, network.sites, network.record)
+    sites = deploy_openvino.sites_of(network.graph, network.sites)
+    simulated = fake_quant(network.graph, sites, deploy_openvino.record_of(network.graph, sites, fitted.record))
+    for first, other in zip(run(deployed(network), network.feed), run(simulated, network.feed), strict=True):
+        assert np.abs(first.astype(np.float64) - other).max() <= 0.05 * np.abs(other).max()
 
 
 def test_one_place_of_a_sequence_keeps_its_rank(tmp_path: Path) -> None:
@@ -102,15 +102,15 @@ def test_one_place_of_a_sequence_keeps_its_rank(tmp_path: Path) -> None:
     draft = Draft()
     product = draft.add("MatMul", ["x", draft.weight("w", 8, 6)], "product")
     draft.add("Gather", [product, draft.constant("last", np.array(-1, np.int64))], "last_place", outputs=["y"], axis=1)
-    made = of(draft.model({"x": ["batch", 4, 8]}, {"y": ["batch", 6]}))
-    model = deployed(made)
+    network = of(draft.model({"x": ["batch", 4, 8]}, {"y": ["batch", 6]}))
+    model = deployed(network)
     assert [model.constant(node.input[1]).shape for node in model.nodes if node.op_type == "Gather"] == [(1,)]
     model.save(tmp_path / "int8.onnx")
     x = np.random.default_rng(1).normal(size=(3, 4, 8)).astype(np.float32)
     (expected,) = run(model, {"x": x})
-    found = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), (x,))
-    assert found.shape == expected.shape == (3, 6)
-    assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()
+    result = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), (x,))
+    assert result.shape == expected.shape == (3, 6)
+    assert np.abs(result - expected).max() < 0.05 * np.abs(expected).max()
 
 
 class Biased(Draft):
@@ -123,27 +123,27 @@ class Biased(Draft):
 def bias_beside_the_batch_size() -> Draft:
     """Two convolutions, and a token that is repeated for each example behind them."""
     draft = Biased()
-    made = draft.conv(draft.conv("x", "one", 4, 8), "two", 8, 4)
+    tensor = draft.conv(draft.conv("x", "one", 4, 8), "two", 8, 4)
     batch = draft.add("Shape", ["x"], "batch", start=0, end=1)
     sizes = draft.add("Concat", [batch, draft.constant("others", np.array([4, 1, 8]))], "sizes", axis=0)
     tokens = draft.add("Expand", [draft.weight("token", 1, 4, 1, 8), sizes], "tokens")
-    draft.add("Concat", [made, tokens], "join", outputs=["y"], axis=2)
+    draft.add("Concat", [tensor, tokens], "join", outputs=["y"], axis=2)
     return draft
 
 
 def lstm_behind_a_pool() -> Draft:
     """A CRNN: convolution, pool over the height, columns as steps of an LSTM, whose outputs a product reads."""
     draft = Biased()
-    made = draft.conv("x", "one", 4, 8)
-    made = draft.add("MaxPool", [draft.conv(made, "two", 8, 8)], "pool", kernel_shape=[8, 1])
-    made = draft.add("Squeeze", [made, draft.constant("height", np.array([2]))], "columns")
-    made = draft.add("Transpose", [made], "steps", perm=[2, 0, 1])
+    tensor = draft.conv("x", "one", 4, 8)
+    tensor = draft.add("MaxPool", [draft.conv(tensor, "two", 8, 8)], "pool", kernel_shape=[8, 1])
+    tensor = draft.add("Squeeze", [tensor, draft.constant("height", np.array([2]))], "columns")
+    tensor = draft.add("Transpose", [tensor], "steps", perm=[2, 0, 1])
     weights = [
         draft.weight("w", 1, 24, 8),
         draft.weight("r", 1, 24, 6),
         draft.bias("b", (1, 48)),
     ]
-    draft.add("LSTM", [made, *weights], "lstm", outputs=["y"], hidden_size=6)
+    draft.add("LSTM", [tensor, *weights], "lstm", outputs=["y"], hidden_size=6)
     return draft
 
 
@@ -151,11 +151,11 @@ def read_by_two(kind: str, group: int = 1) -> Draft:
     """A convolution without a bias that another convolution reads, as bytes, and an operator on floats."""
     draft = Biased()
     if kind == "Conv":
-        made = draft.conv("x", "one", 4, 4, group=group, bias=False)
+        tensor = draft.conv("x", "one", 4, 4, group=group, bias=False)
     else:
         weight = draft.weight("one.weight", 4, 4 // group, 3, 3)
-        made = draft.add(kind, ["x", weight], "one", kernel_shape=[3, 3], pads=[1] * 4, group=group)
-    sides = [draft.conv(made, "two", 4, 4), draft.add("Sigmoid", [made], "act")]
+        tensor = draft.add(kind, ["x", weight], "one", kernel_shape=[3, 3], pads=[1] * 4, group=group)
+    sides = [draft.conv(tensor, "two", 4, 4), draft.add("Sigmoid", [tensor], "act")]
     draft.add("Concat", sides, "join", outputs=["y"], axis=2)
     return draft
 
@@ -164,10 +164,10 @@ def product_read_by_two(kind: str) -> Draft:
     """A product without a bias; another reads it behind the addition of a constant, as bytes, an operator as floats."""
     draft = Draft()
     rows = draft.add("Reshape", ["x", draft.constant("sizes", np.array([-1, 8]))], "rows")
-    made = draft.add(kind, [rows, draft.weight("one.weight", 8, 8)], "one")
-    moved = draft.add("Add", [made, draft.constant("shift", np.linspace(1, 3, 8, dtype=np.float32))], "moved")
+    tensor = draft.add(kind, [rows, draft.weight("one.weight", 8, 8)], "one")
+    moved = draft.add("Add", [tensor, draft.constant("shift", np.linspace(1, 3, 8, dtype=np.float32))], "moved")
     behind = draft.add("MatMul", [moved, draft.weight("two.weight", 8, 8)], "two")
-    added = draft.add("Add", [behind, draft.add("Sigmoid", [made], "act")], "sum")
+    added = draft.add("Add", [behind, draft.add("Sigmoid", [tensor], "act")], "sum")
     draft.add("Reshape", [added, draft.constant("like", np.array([-1, 4, 8, 8]))], "last", outputs=["y"])
     return draft
 
@@ -175,8 +175,8 @@ def product_read_by_two(kind: str) -> Draft:
 def extreme(kind: str, *axes: int) -> Draft:
     """A convolution of the largest or smallest values of a tensor."""
     draft = Draft()
-    made = draft.add(kind, ["x"], "extreme", **({"axes": axes, "keepdims": 1} if axes else {}))
-    draft.conv(made, "conv", 1 if 1 in axes else 4, 4)
+    tensor = draft.add(kind, ["x"], "extreme", **({"axes": axes, "keepdims": 1} if axes else {}))
+    draft.conv(tensor, "conv", 1 if 1 in axes else 4, 4)
     draft.nodes[-1].output[0] = "y"
     return draft
 
@@ -214,12 +214,12 @@ def test_openvino_gives_what_onnx_runtime_gives_of_its_file(name: str, tmp_path:
     openvino_model = pytest.importorskip("qbench.quant.artifacts.openvino_model")
     pytest.importorskip("openvino", reason="openvino is not installed; pip install 'qbench[openvino]'")
     draft = WRONG_ELSEWHERE[name]()
-    made = of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": [None] * 4}))
-    model = deployed(made)
+    network = of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": [None] * 4}))
+    model = deployed(network)
     model.save(tmp_path / "int8.onnx")
-    (expected,) = run(model, made.feed)
-    found = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), tuple(made.feed.values()))
-    noise = np.square(found - expected, dtype=np.float64).mean() / np.square(expected, dtype=np.float64).mean()
+    (expected,) = run(model, network.feed)
+    result = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), tuple(network.feed.values()))
+    noise = np.square(result - expected, dtype=np.float64).mean() / np.square(expected, dtype=np.float64).mean()
     assert -10 * np.log10(noise) > 30
 
 
@@ -232,9 +232,9 @@ def test_a_product_of_a_token_beside_signed_values_loads(activation: str, kind: 
     token = draft.constant("token", np.full((2, 1, 8), 0.3, np.float32))
     tokens = draft.add("Concat", [draft.add(activation, ["x"], "act"), token], "join", axis=1)
     draft.add("MatMul", [tokens, draft.weight("weight", 8, 8)], "product", outputs=["y"])
-    made = of(draft.model({"x": [2, 8, 8]}, {"y": [2, 9, 8]}), batch=2)
-    model = deployed(made)
+    network = of(draft.model({"x": [2, 8, 8]}, {"y": [2, 9, 8]}), batch=2)
+    model = deployed(network)
     model.save(tmp_path / "int8.onnx")
-    found = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), tuple(made.feed.values()))
-    np.testing.assert_allclose(found, run(model, made.feed)[0], atol=1e-4)
+    result = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), tuple(network.feed.values()))
+    np.testing.assert_allclose(result, run(model, network.feed)[0], atol=1e-4)
     assert str(types(model)["join_out"]) == kind

@@ -38,11 +38,11 @@ def srcnn() -> Quantized:
 
 def test_a_convolution_at_the_end_runs_in_int8() -> None:
     """All three layers of an SRCNN have integer kernels, and no weight is dequantized as it runs."""
-    made = settled(srcnn())
-    kinds = [node.op_type for node in executed(made.graph)]
+    settled_graph = settled(srcnn())
+    kinds = [node.op_type for node in executed(settled_graph.graph)]
     assert kinds.count("QLinearConv") == 3
     assert kinds.count("DequantizeLinear") == 1, "that of the output"
-    assert made.floats == {}
+    assert settled_graph.floats == {}
 
 
 def test_an_output_that_is_not_quantized_leaves_its_layer_whole_in_float() -> None:
@@ -54,27 +54,27 @@ def test_an_output_that_is_not_quantized_leaves_its_layer_whole_in_float() -> No
         record=planned.record,
         feed=planned.feed,
     )
-    made = settled(without)
-    assert made.floats == {
+    settled_graph = settled(without)
+    assert settled_graph.floats == {
         "three": "ONNX Runtime runs it in float: what graph_output_y reads of it is not quantized; tensor_quantize can "
         "name that"
     }
-    assert made.sites.floats["three"] == made.floats["three"]
-    (conv,) = (node for node in executed(made.graph) if node.op_type in ("Conv", "FusedConv"))
+    assert settled_graph.sites.floats["three"] == settled_graph.floats["three"]
+    (conv,) = (node for node in executed(settled_graph.graph) if node.op_type in ("Conv", "FusedConv"))
     assert conv.name == "y_nchwc" or conv.name.startswith("three"), "named after its output in blocked layout"
     np.testing.assert_array_equal(
-        made.graph.constant(made.graph.node("three").input[1]), planned.graph.constant("three.weight")
+        settled_graph.graph.constant(settled_graph.graph.node("three").input[1]), planned.graph.constant("three.weight")
     )
-    assert [node.op_type for node in executed(made.graph)].count("QLinearConv") == 2
+    assert [node.op_type for node in executed(settled_graph.graph)].count("QLinearConv") == 2
 
 
 def test_a_transposed_convolution_is_float() -> None:
     """ONNX Runtime has no int8 kernel for it: float weights, and a reason."""
-    made = settled(quantized("decoder"))
+    settled_graph = settled(quantized("decoder"))
     transposed = {node.name for node in quantized("decoder").graph.nodes if node.op_type == "ConvTranspose"}
     assert transposed
-    assert made.floats == dict.fromkeys(transposed, "ONNX Runtime has no int8 kernel for ConvTranspose")
-    assert not {site.layer for site in made.sites.weights} & transposed
+    assert settled_graph.floats == dict.fromkeys(transposed, "ONNX Runtime has no int8 kernel for ConvTranspose")
+    assert not {site.layer for site in settled_graph.sites.weights} & transposed
 
 
 def upsampler(tail: str, *, bias: bool = True) -> Quantized:
@@ -94,16 +94,16 @@ def upsampler(tail: str, *, bias: bool = True) -> Quantized:
 def test_a_transposed_convolution_of_separate_windows_runs_in_int8(tail: str, bias: bool) -> None:
     """ONNX Runtime multiplies bytes for it, in the layout of the layers around it, and gives the simulated values."""
     planned = upsampler(tail, bias=bias)
-    made = settled(planned)
-    assert made.floats == {}
-    kinds = [node.op_type for node in executed(made.graph)]
+    settled_graph = settled(planned)
+    assert settled_graph.floats == {}
+    kinds = [node.op_type for node in executed(settled_graph.graph)]
     assert kinds.count("QLinearConv") == 3
     assert kinds.count("DequantizeLinear") == 1, "that of the output"
     assert kinds.count("Transpose") == 3, "of the input, of the output, and of the places of the windows"
-    simulated = fake_quant(planned.graph, made.sites, planned.record)
-    (expected,), (given,) = run(simulated, planned.feed), run(made.graph, planned.feed)
-    assert given.shape == expected.shape
-    assert np.abs(given - expected).max() <= 0.02 * np.abs(expected).max()
+    simulated = fake_quant(planned.graph, settled_graph.sites, planned.record)
+    (expected,), (arguments,) = run(simulated, planned.feed), run(settled_graph.graph, planned.feed)
+    assert arguments.shape == expected.shape
+    assert np.abs(arguments - expected).max() <= 0.02 * np.abs(expected).max()
 
 
 def test_a_layer_that_is_skipped_stays_float() -> None:
@@ -112,8 +112,8 @@ def test_a_layer_that_is_skipped_stays_float() -> None:
     x = draft.add("Relu", [draft.conv("x", "one", 4, 4)], "relu")
     x = draft.conv(draft.conv(x, "two", 4, 4), "three", 4, 4)
     draft.nodes[-1].output[0] = "y"
-    made = of(draft.model({"x": ["batch", 4, 6, 6]}, {"y": ["batch", 4, 6, 6]}), skip_layers=("two",))
-    kinds = [node.op_type for node in executed(settled(made).graph)]
+    network = of(draft.model({"x": ["batch", 4, 6, 6]}, {"y": ["batch", 4, 6, 6]}), skip_layers=("two",))
+    kinds = [node.op_type for node in executed(settled(network).graph)]
     assert (kinds.count("QLinearConv"), kinds.count("Conv")) == (2, 1)
 
 
@@ -135,10 +135,10 @@ def test_float_weights_between_bytes_stay_as_they_are(kind: str, behind: str, be
     draft.add("DequantizeLinear", [draft.add("QuantizeLinear", [x, *pair], "q2"), *pair], "dq2", outputs=["y"])
     graph = Graph(draft.model({"x": shape}, {"y": shape}))
     keep_float.keep_float(graph)
-    ran = executed(graph)
-    assert [node.op_type.removeprefix("Fused") for node in ran].count(kind) == 1
-    computed = {name for node in ran for name in node.output} | {"x"}
-    assert not [node for node in ran if node.op_type == "DequantizeLinear" and node.input[0] not in computed]
+    layers = executed(graph)
+    assert [node.op_type.removeprefix("Fused") for node in layers].count(kind) == 1
+    computed = {name for node in layers for name in node.output} | {"x"}
+    assert not [node for node in layers if node.op_type == "DequantizeLinear" and node.input[0] not in computed]
 
 
 def test_the_last_add_and_the_last_pool() -> None:
@@ -150,38 +150,42 @@ def test_the_last_add_and_the_last_pool() -> None:
     draft.add(
         "AveragePool", [draft.conv(first, "third", 4, 4)], "pool", outputs=["y"], kernel_shape=[2, 2], strides=[2, 2]
     )
-    made = settled(of(draft.model({"x": ["batch", 4, 8, 8]}, {"sum": ["batch", 4, 8, 8], "y": ["batch", 4, 4, 4]})))
-    kinds = [node.op_type for node in executed(made.graph)]
+    settled_graph = settled(
+        of(draft.model({"x": ["batch", 4, 8, 8]}, {"sum": ["batch", 4, 8, 8], "y": ["batch", 4, 4, 4]}))
+    )
+    kinds = [node.op_type for node in executed(settled_graph.graph)]
     assert kinds.count("QLinearConv") == 3
     assert "QLinearAdd" in kinds
     assert "AveragePool" in kinds
-    assert made.floats == {"pool": "ONNX Runtime runs it in float: what the graph gives is not quantized"}
+    assert settled_graph.floats == {"pool": "ONNX Runtime runs it in float: what the graph gives is not quantized"}
 
 
 @pytest.mark.parametrize("name", sorted(onnx_networks.NETWORKS))
 def test_what_is_listed_is_what_runs(name: str) -> None:
     """No layer of the sites has a float kernel, none that is called float an integer one, and the fake-quant model of
     the same sites gives the same."""
-    made = quantized(name)
-    found = settled(made)
-    floats = [node for node in executed(found.graph) if node.op_type in ("Conv", "FusedConv", "Gemm", "FusedGemm")]
-    listed = {site.layer for site in found.sites.weights}
-    names = listed | {made.graph.node(layer).output[0] for layer in listed}
+    network = quantized(name)
+    settled_graph = settled(network)
+    floats = [
+        node for node in executed(settled_graph.graph) if node.op_type in ("Conv", "FusedConv", "Gemm", "FusedGemm")
+    ]
+    listed = {site.layer for site in settled_graph.sites.weights}
+    names = listed | {network.graph.node(layer).output[0] for layer in listed}
     assert not [node.name for node in floats if node.name.removesuffix("_nchwc") in names]
-    assert not listed & found.floats.keys()
-    simulated = fake_quant(made.graph, found.sites, made.record)
-    for one, other in zip(run(found.graph, made.feed), run(simulated, made.feed), strict=True):
-        assert np.abs(one.astype(np.float64) - other).max() <= 0.05 * np.abs(other).max()
+    assert not listed & settled_graph.floats.keys()
+    simulated = fake_quant(network.graph, settled_graph.sites, network.record)
+    for first, other in zip(run(settled_graph.graph, network.feed), run(simulated, network.feed), strict=True):
+        assert np.abs(first.astype(np.float64) - other).max() <= 0.05 * np.abs(other).max()
 
 
 def test_a_form_of_another_cpu_is_written_as_planned() -> None:
     """What this machine would run in float says nothing of the machine that the file is for."""
-    made = srcnn()
+    network = srcnn()
     other = "S8S8" if form_for() != "S8S8" else "U8S8"
-    found = settled(made, other)
-    assert found.floats == {}
-    fitted = Fitted(choice=other, form=other, record=made.record)
-    assert found.graph.model == deploy(made.graph, made.sites, fitted.record, form=fitted.form).model
+    settled_graph = settled(network, other)
+    assert settled_graph.floats == {}
+    fitted = Fitted(choice=other, form=other, record=network.record)
+    assert settled_graph.graph.model == deploy(network.graph, network.sites, fitted.record, form=fitted.form).model
 
 
 def test_who_reads_the_shape_does_not_keep_a_convolution_float() -> None:
@@ -193,9 +197,9 @@ def test_who_reads_the_shape_does_not_keep_a_convolution_float() -> None:
     ones, zeros = draft.constant("ones", np.ones(2, np.float32)), draft.constant("zeros", np.zeros(2, np.float32))
     normal = draft.add("InstanceNormalization", [flat, ones, zeros], "norm")
     draft.add("Reshape", [normal, shape], "back", outputs=["y"])
-    made = settled(of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 8, 8, 8]})))
-    assert [node.op_type for node in executed(made.graph)].count("QLinearConv") == 1
-    assert made.floats == {}
+    settled_graph = settled(of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 8, 8, 8]})))
+    assert [node.op_type for node in executed(settled_graph.graph)].count("QLinearConv") == 1
+    assert settled_graph.floats == {}
 
 
 def test_branches_that_run_in_another_order_are_all_counted(tmp_path: Path) -> None:
@@ -208,17 +212,19 @@ def test_branches_that_run_in_another_order_are_all_counted(tmp_path: Path) -> N
             "Relu", [draft.conv(x, f"down{level}", 4 if not level else 8 * min(level, 2), width)], f"relu{level}"
         )
         levels.append(draft.conv(x, f"side{level}", width, 8, 1))
-    heads = [draft.conv(draft.add("Sigmoid", [one], f"act{i}"), f"head{i}", 8, 4) for i, one in enumerate(levels[::-1])]
+    heads = [
+        draft.conv(draft.add("Sigmoid", [entry], f"act{i}"), f"head{i}", 8, 4) for i, entry in enumerate(levels[::-1])
+    ]
     draft.add("Concat", heads, "join", outputs=["y"], axis=1)
     model = draft.model({"x": ["batch", 4, 8, 8]}, {"y": ["batch", 12, 8, 8]})
-    made = of(model)
+    network = of(model)
     onnx.save(model, tmp_path / "fp32.onnx")
-    settled(made).graph.save(tmp_path / "int8.onnx")
+    settled(network).graph.save(tmp_path / "int8.onnx")
     example = (np.zeros((1, 4, 8, 8), np.float32),)
     reference = onnxruntime_layers.executed(tmp_path / "fp32.onnx", example, optimized=False)
-    found = onnxruntime_layers.match(reference, onnxruntime_layers.executed(tmp_path / "int8.onnx", example))
-    assert len(found) == 9
-    assert [layer.name for layer in found if not layer.int8] == []
+    match = onnxruntime_layers.match(reference, onnxruntime_layers.executed(tmp_path / "int8.onnx", example))
+    assert len(match) == 9
+    assert [layer.name for layer in match if not layer.int8] == []
 
 
 def test_sums_are_not_fused_into_slower_kernels() -> None:
@@ -230,14 +236,14 @@ def test_sums_are_not_fused_into_slower_kernels() -> None:
     down = draft.add("MatMul", [up, draft.weight("down", 32, 16)], "mul2")
     ones, zeros = draft.constant("ones", np.ones(16, np.float32)), draft.constant("zeros", np.zeros(16, np.float32))
     draft.add("LayerNormalization", [draft.add("Add", ["x", down], "residual"), ones, zeros], "norm", outputs=["y"])
-    made = of(draft.model({"x": ["batch", 8, 16]}, {"y": ["batch", 8, 16]}, opset=20, ir_version=9))
-    found = settled(made)
-    kinds = {node.op_type for node in executed(found.graph)}
+    network = of(draft.model({"x": ["batch", 8, 16]}, {"y": ["batch", 8, 16]}, opset=20, ir_version=9))
+    settled_graph = settled(network)
+    kinds = {node.op_type for node in executed(settled_graph.graph)}
     assert {"LayerNormalization", "Gelu"} <= kinds
     assert not {"SkipLayerNormalization", "BiasGelu"} & kinds
-    planned = deploy(made.graph, made.sites, made.record)
-    for one, other in zip(run(found.graph, made.feed), run(planned, made.feed), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    planned = deploy(network.graph, network.sites, network.record)
+    for first, other in zip(run(settled_graph.graph, network.feed), run(planned, network.feed), strict=True):
+        np.testing.assert_allclose(first, other, atol=1e-5)
 
 
 def transposed_twice(*, clipped: bool) -> Quantized:
@@ -255,14 +261,14 @@ def transposed_twice(*, clipped: bool) -> Quantized:
 def test_a_trained_range_before_a_layer_that_runs_in_float_still_clips(tmp_path: Path) -> None:
     """In training a ReLU6 goes where the range behind it ends at 0 and 6; the runtime has no int8 kernel for the
     layers around it, so the range goes too: what they compute is what was trained."""
-    made, file = transposed_twice(clipped=False), tmp_path / "model.onnx"
-    half = {"two": replace(made.record["two"], scale_d=0.5 / 255, offset_d=-128)}
-    written = deploy_model.write(
-        made.graph, made.sites, {**made.record, **half}, file, runtime="onnxruntime", learned=True
+    result, file = transposed_twice(clipped=False), tmp_path / "model.onnx"
+    half = {"two": replace(result.record["two"], scale_d=0.5 / 255, offset_d=-128)}
+    written_files = deploy_model.write(
+        result.graph, result.sites, {**result.record, **half}, file, runtime="onnxruntime", learned=True
     )
-    (trained,) = run(Graph.load(file), made.feed)
-    (expected,) = run(transposed_twice(clipped=True).graph, made.feed)
-    (unclipped,) = run(made.graph, made.feed)
-    assert set(written.floats) == {"one", "two"}
+    (trained,) = run(Graph.load(file), result.feed)
+    (expected,) = run(transposed_twice(clipped=True).graph, result.feed)
+    (unclipped,) = run(result.graph, result.feed)
+    assert set(written_files.floats) == {"one", "two"}
     assert np.abs(trained - expected).max() < 0.02 * np.abs(expected).max()
     assert np.abs(unclipped - expected).max() > np.abs(expected).max()

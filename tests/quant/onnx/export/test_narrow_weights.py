@@ -44,17 +44,17 @@ def test_the_form_is_what_is_fast_and_exact_here_or_what_is_asked_for(
 ) -> None:
     """Only where products are added in 16 bits, or it is asked for, weights are narrowed; otherwise they stay."""
     monkeypatch.setattr(deploy_onnxruntime, "form_for", lambda: own)
-    made = quantized("residual_cnn")
-    found = narrow_weights.fitted(made.graph, made.sites, made.record, asked)
-    assert (found.choice, found.form, found.narrowed is not None) == expected
-    assert (found.record == made.record) is not expected[2]
+    network = quantized("residual_cnn")
+    fitted = narrow_weights.fitted(network.graph, network.sites, network.record, asked)
+    assert (fitted.choice, fitted.form, fitted.narrowed is not None) == expected
+    assert (fitted.record == network.record) is not expected[2]
 
 
 def test_a_form_that_there_is_not_is_named() -> None:
     """The message lists those that exist."""
-    made = quantized("residual_cnn")
+    network = quantized("residual_cnn")
     with pytest.raises(UsageError, match="no form named 'U8'; available: U8S8, U8S8-narrow, U8U8, S8S8"):
-        narrow_weights.fitted(made.graph, made.sites, made.record, "U8")
+        narrow_weights.fitted(network.graph, network.sites, network.record, "U8")
 
 
 def weights_of(value: Array, axis: int | None = 0, kind: str = "Conv", **attributes: Any) -> Any:
@@ -66,7 +66,7 @@ def weights_of(value: Array, axis: int | None = 0, kind: str = "Conv", **attribu
     graph = helper.make_graph([node], "net", values[:1], values[1:], [tensor])
     site: Any = WeightSite(layer="one", tensor="w", axis=axis, params=None)  # type: ignore[arg-type]
     rows = value.reshape(1, -1) if axis is None else np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1)
-    scales = tuple(float(one) or 1.0 for one in np.abs(rows).max(axis=1) / 127)
+    scales = tuple(float(entry) or 1.0 for entry in np.abs(rows).max(axis=1) / 127)
     return Graph(helper.make_model(graph)), Sites(weights=(site,), activations=()), {"one": Scales(scale_w=scales)}
 
 
@@ -78,8 +78,8 @@ def test_no_pair_of_neighbours_overflows_16_bits(value: Array) -> None:
     """Whatever two weights of one sign meet at one place of the window: 255 times their sum stays below 32768; and no
     step is wider than that needs."""
     graph, sites, record = weights_of(value)
-    made, share = narrow_weights.narrowed(graph, sites, record)
-    before, after = (np.asarray(one["one"].scale_w) for one in (record, made))
+    result, share = narrow_weights.narrowed(graph, sites, record)
+    before, after = (np.asarray(entry["one"].scale_w) for entry in (record, result))
     steps = np.rint(value / after.reshape(-1, 1, 1, 1))
     pairs = [np.sort(np.maximum(sign * steps, 0), axis=1)[:, -2:].sum(axis=1).max(axis=(1, 2)) for sign in (1, -1)]
     largest = np.maximum(*pairs)
@@ -101,8 +101,8 @@ def test_what_cannot_overflow_keeps_its_8_bits() -> None:
 def test_one_scale_for_a_whole_weight_grows_for_its_worst_channel() -> None:
     """As one tensor there is one step for all; the channels of a MatMul are its columns."""
     value = np.concatenate([np.ones((1, 2, 1, 1)), np.full((1, 2, 1, 1), 0.1)])
-    for one in (weights_of(value, axis=None), weights_of(value.reshape(2, 2).T, axis=None, kind="MatMul")):
-        (scale,) = narrow_weights.narrowed(*one)[0]["one"].scale_w
+    for entry in (weights_of(value, axis=None), weights_of(value.reshape(2, 2).T, axis=None, kind="MatMul")):
+        (scale,) = narrow_weights.narrowed(*entry)[0]["one"].scale_w
         assert 2 * round(1 / scale) * 255 <= 32767
     apart = weights_of(np.eye(4), axis=None, kind="MatMul")
     assert narrow_weights.narrowed(*apart) == (apart[2], 0.0), "a row is what meets one input"
@@ -124,11 +124,11 @@ def layer(kind: str, inputs: int, outputs: int, kernel: int = 1, dims: int = 2, 
     draft.nodes[-1].output[0] = "inner"
     draft.add("MaxPool" if kind == "Conv" else "Identity", ["inner"], "last", outputs=["y"],
               **({"kernel_shape": [1] * dims} if kind == "Conv" else {}))  # fmt: skip
-    made = of(draft.model({"x": shape}, {"y": result}), batch=1)
+    network = of(draft.model({"x": shape}, {"y": result}), batch=1)
     largest = float(inputs // group * kernel**dims if kind == "Conv" else inputs)
-    ranges = {key: largest if key != "one" else 1.0 for key in made.record}
-    record = {key: replace(made.record[key], scale_d=top / 255, offset_d=-128) for key, top in ranges.items()}
-    return replace(made, record=record, feed={name: np.ones_like(value) for name, value in made.feed.items()})
+    ranges = {key: largest if key != "one" else 1.0 for key in network.record}
+    record = {key: replace(network.record[key], scale_d=top / 255, offset_d=-128) for key, top in ranges.items()}
+    return replace(network, record=record, feed={name: np.ones_like(value) for name, value in network.feed.items()})
 
 
 LAYERS: list[dict[str, Any]] = [
@@ -150,12 +150,12 @@ def test_narrowed_weights_hold_where_others_saturate(shape: dict[str, Any]) -> N
     """With the largest weights and inputs that there are, the integer kernels give what the simulation gives; with
     weights that are not narrowed they do so on CPUs that add products in 32 bits, for every kind of layer, and on
     others for a depthwise layer."""
-    made = layer(**shape)
+    row = layer(**shape)
     depthwise = shape.get("group") == shape["outputs"] or not ADDS_IN_16_BITS
     for record, exact in (
-        (narrow_weights.narrowed(made.graph, made.sites, made.record)[0], True),
-        (made.record, depthwise),
+        (narrow_weights.narrowed(row.graph, row.sites, row.record)[0], True),
+        (row.record, depthwise),
     ):
-        (found,) = run(deploy(made.graph, made.sites, record, form="U8S8"), made.feed)
-        (expected,) = run(fake_quant(made.graph, made.sites, record), made.feed)
-        assert (np.abs(found - expected).max() <= 0.006 * expected.max()) is np.bool_(exact)
+        (actual,) = run(deploy(row.graph, row.sites, record, form="U8S8"), row.feed)
+        (expected,) = run(fake_quant(row.graph, row.sites, record), row.feed)
+        assert (np.abs(actual - expected).max() <= 0.006 * expected.max()) is np.bool_(exact)

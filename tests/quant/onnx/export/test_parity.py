@@ -23,15 +23,15 @@ FAKE = fake_quant(MADE.graph, MADE.sites, MADE.record)
 @pytest.mark.parametrize("name", ["residual_cnn", "two_inputs", "tokens", "pools", "branches"])
 def test_deploy_models_predict_what_fake_quant_models_predict(name: str, target) -> None:
     """Random examples get the same predictions, and outputs that differ by less than a hundredth of the largest."""
-    made = quantized(name)
-    fake = fake_quant(made.graph, made.sites, made.record)
-    found = parity.compared(fake, target.deploy(made.graph, made.sites, made.record))
-    assert found is not None
-    assert found.examples == (parity.ASCEND_EXAMPLES if target is deploy_ascend else parity.EXAMPLES)
-    assert found.agreement is not None
-    assert found.agreement >= 0.9
-    assert found.relative_difference < 0.01
-    assert found.largest_difference > 0 or found.relative_difference == 0
+    network = quantized(name)
+    fake = fake_quant(network.graph, network.sites, network.record)
+    compared = parity.compared(fake, target.deploy(network.graph, network.sites, network.record))
+    assert compared is not None
+    assert compared.examples == (parity.ASCEND_EXAMPLES if target is deploy_ascend else parity.EXAMPLES)
+    assert compared.agreement is not None
+    assert compared.agreement >= 0.9
+    assert compared.relative_difference < 0.01
+    assert compared.largest_difference > 0 or compared.relative_difference == 0
 
 
 @pytest.mark.parametrize("target", [deploy_onnxruntime, deploy_ascend])
@@ -39,13 +39,13 @@ def test_a_damaged_model_is_seen(target) -> None:
     """One layer's scales that are wrong by a half show in the difference."""
     model = target.deploy(MADE.graph, MADE.sites, MADE.record)
     name = next(name for name in model.constants if name.startswith(("conv2.weight_scale", "conv2.deq_scale")))
-    held = model.constant(name)
-    wrong = held * np.float32(1.5) if held.dtype == np.float32 else deploy_ascend.packed(
-        held.astype(np.uint32).view(np.float32) * np.float32(1.5))  # fmt: skip
+    constant = model.constant(name)
+    wrong = constant * np.float32(1.5) if constant.dtype == np.float32 else deploy_ascend.packed(
+        constant.astype(np.uint32).view(np.float32) * np.float32(1.5))  # fmt: skip
     model.set_constant(name, wrong)
-    found = parity.compared(FAKE, model)
-    assert found is not None
-    assert found.relative_difference > 0.02
+    compared = parity.compared(FAKE, model)
+    assert compared is not None
+    assert compared.relative_difference > 0.02
 
 
 def test_the_given_examples_are_compared() -> None:
@@ -53,12 +53,12 @@ def test_the_given_examples_are_compared() -> None:
     examples as it takes in seconds."""
     feeds = [{"image": random_inputs(residual_cnn(), 4, seed)[0]} for seed in range(2)]
     model = deploy_onnxruntime.deploy(MADE.graph, MADE.sites, MADE.record)
-    found = parity.compared(FAKE, model, feeds)
-    assert found is not None
-    assert found.examples == 8
-    assert found == parity.compared(FAKE, model, feeds)
+    compared = parity.compared(FAKE, model, feeds)
+    assert compared is not None
+    assert compared.examples == 8
+    assert compared == parity.compared(FAKE, model, feeds)
     parts = [parity.compared(FAKE, model, [feed]) for feed in feeds]
-    assert found.largest_difference == max(one.largest_difference for one in parts if one is not None)
+    assert compared.largest_difference == max(part.largest_difference for part in parts if part is not None)
     ascend = parity.compared(FAKE, deploy_ascend.deploy(MADE.graph, MADE.sites, MADE.record), feeds)
     assert ascend is not None
     assert ascend.examples == parity.ASCEND_EXAMPLES
@@ -68,22 +68,22 @@ def test_the_share_of_equal_predictions_and_the_largest_difference() -> None:
     """Three of four examples with the same largest logit are 0.75; 0.5 of a largest output of 4 is 0.125."""
     ours = np.float32([[1, 0], [0, 2], [-4, 0], [0, 0.5]])
     theirs = np.float32([[0.5, 0], [0, 2], [-4, 0], [0.25, 0]])
-    found = parity.of([[ours]], [[theirs]])
-    assert found == Parity(examples=4, agreement=0.75, largest_difference=0.5, relative_difference=0.125)
+    network = parity.of([[ours]], [[theirs]])
+    assert network == Parity(examples=4, agreement=0.75, largest_difference=0.5, relative_difference=0.125)
 
 
 def test_batches_and_outputs_count_together() -> None:
     """Two batches with two outputs each: every float output's predictions and every integer count."""
     ours = [np.float32([[1, 0]]), np.array([3, 4])]
     theirs = [np.float32([[1, 0]]), np.array([3, 5])]
-    found = parity.of([ours, ours], [ours, theirs])
-    assert found == Parity(examples=2, agreement=5 / 6, largest_difference=0.0, relative_difference=0.0)
+    network = parity.of([ours, ours], [ours, theirs])
+    assert network == Parity(examples=2, agreement=5 / 6, largest_difference=0.0, relative_difference=0.0)
 
 
 def test_outputs_without_classes_have_no_agreement() -> None:
     """A single number an example has no largest class: the agreement is not known, the difference is."""
-    found = parity.of([[np.float32([[2.0], [4.0]])]], [[np.float32([[2.0], [4.5]])]])
-    assert found == Parity(examples=2, agreement=None, largest_difference=0.5, relative_difference=0.125)
+    network = parity.of([[np.float32([[2.0], [4.0]])]], [[np.float32([[2.0], [4.5]])]])
+    assert network == Parity(examples=2, agreement=None, largest_difference=0.5, relative_difference=0.125)
 
 
 def test_positions_of_a_segmentation_count_one_by_one() -> None:
@@ -142,9 +142,9 @@ def test_a_recognizer_of_text_is_compared_by_its_steps() -> None:
     steps = np.float32(np.eye(7)[[0, 1, 2, 3, 4, 5, 6, 1, 2, 3]])[None] + np.float32(0.1) * np.float32(
         np.arange(7) == 6
     )
-    found = parity.compared(ours, theirs, [{"x": steps}])
-    assert found is not None
-    assert found.agreement == pytest.approx(0.9)
+    compared = parity.compared(ours, theirs, [{"x": steps}])
+    assert compared is not None
+    assert compared.agreement == pytest.approx(0.9)
 
 
 def test_outputs_of_another_shape_are_an_error() -> None:

@@ -84,11 +84,11 @@ def file(activation=None, weight=None, **general):
 
 def test_an_amct_file_is_read_as_it_is():
     """Every key that AMCT writes has its meaning; null for asymmetric is the file's activation_offset."""
-    held = config.loads(AMCT)
-    assert (held.batch_num, held.activation_offset, held.do_fusion) == (2, True, True)
-    assert held.skip_fusion_layers == ("bn3",)
-    assert held.exponents == {"conv1": 0.5}
-    assert held.tensor_quantize == (
+    content = config.loads(AMCT)
+    assert (content.batch_num, content.activation_offset, content.do_fusion) == (2, True, True)
+    assert content.skip_fusion_layers == ("bn3",)
+    assert content.exponents == {"conv1": 0.5}
+    assert content.tensor_quantize == (
         TensorConfig(
             layer_name="MaxPool_3",
             input_index=0,
@@ -96,13 +96,13 @@ def test_an_amct_file_is_read_as_it_is():
         ),
     )
     ifmr = IFMR | {"min_percentile": 0.99, "search_range": (0.8, 1.2), "search_step": 0.02}
-    assert held.layers["conv1"] == LayerConfig(
+    assert content.layers["conv1"] == LayerConfig(
         activation=ActivationParams(algorithm="ifmr", asymmetric=True, options=ifmr), weight=WeightParams(), balance=0.5
     )
-    assert held.layers["layer1.0/avgpool"] == LayerConfig(
+    assert content.layers["layer1.0/avgpool"] == LayerConfig(
         quant_enable=False, activation=ActivationParams(options=IFMR), weight=None
     )
-    fc = held.layers["fc"]
+    fc = content.layers["fc"]
     assert (fc.activation.algorithm, fc.activation.asymmetric) == ("hfmg", False)
     assert (fc.weight.algorithm, fc.weight.channel_wise) == ("ada_quantize", False)
     assert fc.weight.options["num_iteration"] == 100
@@ -112,11 +112,11 @@ def test_an_amct_file_is_read_as_it_is():
 @pytest.mark.parametrize("offset", [True, False])
 def test_activation_offset_holds_where_a_layer_says_nothing(offset):
     """A layer's own asymmetric goes before activation_offset."""
-    held = config.loads(
+    content = config.loads(
         json.dumps(file(activation_offset=offset) | {"fc": {"activation_quant_params": {"asymmetric": not offset}}})
     )
-    assert held.layers["conv1"].activation.asymmetric is offset
-    assert held.layers["fc"].activation.asymmetric is not offset
+    assert content.layers["conv1"].activation.asymmetric is offset
+    assert content.layers["fc"].activation.asymmetric is not offset
 
 
 activations = st.sampled_from(
@@ -305,10 +305,10 @@ def network_():
 
 def test_the_default_names_every_layer_and_its_parameters(network):
     """Conv is per channel, every option is written out, AveragePool has no weight."""
-    held = config.default(network)
-    assert list(held.layers) == ["conv", "average", "last"]
-    assert held.layers["conv"] == LayerConfig(activation=ActivationParams(options=IFMR), weight=WeightParams())
-    assert held.layers["average"].weight is None
+    settings = config.default(network)
+    assert list(settings.layers) == ["conv", "average", "last"]
+    assert settings.layers["conv"] == LayerConfig(activation=ActivationParams(options=IFMR), weight=WeightParams())
+    assert settings.layers["average"].weight is None
 
 
 def test_gemm_and_matmul_have_one_scale_by_default():
@@ -338,12 +338,12 @@ def test_a_layer_goes_before_its_type_and_that_before_common(network):
         types={"Conv": Rule(activation=ActivationRule(algorithm="hfmg", asymmetric=True))},
         layers={"last": Rule(activation=ActivationRule(algorithm="mse"))},
     )
-    held = config.default(network, rules)
-    assert algorithms(held) == {"conv": "hfmg", "average": "minmax", "last": "mse"}
-    assert {name: layer.activation.asymmetric for name, layer in held.layers.items()} == {
+    settings = config.default(network, rules)
+    assert algorithms(settings) == {"conv": "hfmg", "average": "minmax", "last": "mse"}
+    assert {name: layer.activation.asymmetric for name, layer in settings.layers.items()} == {
         "conv": True, "average": False, "last": False,
     }  # fmt: skip
-    assert held.layers["conv"].weight == WeightParams()
+    assert settings.layers["conv"].weight == WeightParams()
 
 
 def test_a_rule_without_weights_leaves_them_to_the_next(network):
@@ -360,8 +360,8 @@ def test_skipped_layers_stay_in_the_file_switched_off(network):
         Rules(skip_layers=("conv", "la*")),
         Rules(skip_layer_types=("Conv",)),
     ):
-        held = config.default(network, rules)
-        assert [name for name, layer in held.layers.items() if layer.quant_enable] == ["average"]
+        settings = config.default(network, rules)
+        assert [name for name, layer in settings.layers.items() if layer.quant_enable] == ["average"]
 
 
 @pytest.mark.parametrize(
@@ -425,8 +425,8 @@ def test_a_float_operator_cannot_be_skipped():
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_makes_a_file_that_can_be_read(network, name):
     """A preset is a complete configuration."""
-    held = config.default(network, PRESETS[name])
-    assert config.loads(config.dumps(held)) == held
+    settings = config.default(network, PRESETS[name])
+    assert config.loads(config.dumps(settings)) == settings
 
 
 CFG = """
@@ -472,12 +472,12 @@ def test_an_amct_simplified_configuration_is_read():
 
 def test_its_rules_make_a_configuration(network):
     """The layer's own rule, its type's and the tensor's arrive where they belong."""
-    held = config.default(network, amct_cfg.loads(CFG))
-    assert [name for name, layer in held.layers.items() if layer.quant_enable] == ["conv"]
-    conv = held.layers["conv"]
+    settings = config.default(network, amct_cfg.loads(CFG))
+    assert [name for name, layer in settings.layers.items() if layer.quant_enable] == ["conv"]
+    conv = settings.layers["conv"]
     assert (conv.activation.algorithm, conv.activation.asymmetric) == ("hfmg", True)
     assert conv.weight == WeightParams(channel_wise=False)
-    (tensor,) = [one for one in held.tensor_quantize if one.layer_name == "max"]
+    (tensor,) = [entry for entry in settings.tensor_quantize if entry.layer_name == "max"]
     assert tensor.activation == ActivationParams(algorithm="hfmg", asymmetric=False, options={"num_of_bins": 1024})
 
 
@@ -508,13 +508,13 @@ def test_a_simplified_configuration_that_cannot_be_is_refused(text, message):
 
 def test_every_spelling_of_eight_bits_is_read():
     """AMCT's releases write quant_bits, num_bits and dst_type, and name a precision of the scales."""
-    held = amct_cfg.loads(
+    content = amct_cfg.loads(
         "fakequant_precision_mode: FORCE_FP16_QUANT\n"
         "common_config { ifmr_quantize { dst_type: INT8 num_bits: 8 } arq_quantize { quant_bits: 8 } }\n"
         'override_layer_types { layer_type: "Gemm" calibration_config { hfmg_quantize { dst_type: INT8 } } }'
     )
-    assert held.fp16_scales
-    assert held.common == Rule(activation=ActivationRule(), weight=WeightRule())
+    assert content.fp16_scales
+    assert content.common == Rule(activation=ActivationRule(), weight=WeightRule())
     assert not amct_cfg.loads("fakequant_precision_mode: DEFAULT").fp16_scales
 
 
@@ -555,14 +555,14 @@ def test_a_layer_is_balanced_by_its_own_exponent(network):
         'override_layer_types { layer_type: "Gemm" calibration_config { dmq_balancer { migration_strength: 0.3 } } }\n'
         'override_layer_configs { layer_name: "conv" calibration_config { dmq_balancer { migration_strength: 0.7 } } }'
     )
-    held = config.loads(config.dumps(config.default(network, amct_cfg.loads(text))))
-    assert held.exponents["conv"] == 0.7
-    others = {name: a for name, a in held.exponents.items() if name != "conv"}
+    content = config.loads(config.dumps(config.default(network, amct_cfg.loads(text))))
+    assert content.exponents["conv"] == 0.7
+    others = {name: a for name, a in content.exponents.items() if name != "conv"}
     assert set(others.values()) <= {0.3, 0.5}
     alone = amct_cfg.loads(text.partition("\n")[2])
-    made = config.default(network, alone)
-    assert made.balance is None
-    assert made.exponents["conv"] == 0.7
+    settings = config.default(network, alone)
+    assert settings.balance is None
+    assert settings.exponents["conv"] == 0.7
 
 
 @pytest.mark.parametrize(
@@ -594,9 +594,9 @@ def test_rules_that_would_do_nothing_are_refused_by_their_file(network, text, wh
 def test_a_common_channel_wise_means_the_layers_that_have_channels(network):
     """AMCT's common_config: a Gemm beside a Conv keeps its one scale."""
     rules = amct_cfg.loads("common_config { arq_quantize { channel_wise: true } }")
-    held = config.default(prepared(onnx_networks.residual_cnn()), rules)
-    assert held.layers["conv1"].weight.channel_wise
-    assert not held.layers["fc"].weight.channel_wise
+    settings = config.default(prepared(onnx_networks.residual_cnn()), rules)
+    assert settings.layers["conv1"].weight.channel_wise
+    assert not settings.layers["fc"].weight.channel_wise
 
 
 def test_an_unknown_field_has_its_place():

@@ -18,27 +18,27 @@ from qbench.quant.onnx.graph.graph import Graph
 def saved_(tmp_path):
     """A document beside one model."""
     graph = Graph(onnx_networks.pools())
-    found = sites.find(graph, config.default(graph))
-    record = {key: Scales(scale_d=0.5, offset_d=3) for site in found.activations for key in site.keys}
+    actual = sites.find(graph, config.default(graph))
+    record = {key: Scales(scale_d=0.5, offset_d=3) for site in actual.activations for key in site.keys}
     record["conv"] = Scales(scale_d=0.25, offset_d=0, scale_w=(0.1, 0.3, 0.2), offset_w=(0, 0, 0))
     (tmp_path / "m_deploy_model.onnx").write_bytes(b"model")
     file = tmp_path / "m.quant.json"
     files = {"onnxruntime": tmp_path / "m_deploy_model.onnx"}
-    quant_json.write(file, graph=graph, sites=found, record=record, files=files, parity={"onnxruntime": {"same": 1.0}})
+    quant_json.write(file, graph=graph, sites=actual, record=record, files=files, parity={"onnxruntime": {"same": 1.0}})
     return file
 
 
 def test_it_names_layers_tensors_and_files(saved):
     """Scales as in the record, weights by their least and greatest scale, each file with its content's digest."""
-    held = quant_json.read(saved)
-    assert held["layers"][0] == {
+    content = quant_json.read(saved)
+    assert content["layers"][0] == {
         "name": "conv", "operator": "Conv", "input": "image", "scale_d": 0.25, "offset_d": 0, "weight": "conv.weight",
         "axis": 0, "scale_w": [0.1, 0.3, 3],
     }  # fmt: skip
-    assert {"node": "max", "index": 0, "input": "conv_out", "scale_d": 0.5, "offset_d": 3} in held["tensors"]
-    assert held["files"]["onnxruntime"]["name"] == "m_deploy_model.onnx"
-    assert held["files"]["onnxruntime"]["bytes"] == 5
-    assert held["parity"] == {"onnxruntime": {"same": 1.0}}
+    assert {"node": "max", "index": 0, "input": "conv_out", "scale_d": 0.5, "offset_d": 3} in content["tensors"]
+    assert content["files"]["onnxruntime"]["name"] == "m_deploy_model.onnx"
+    assert content["files"]["onnxruntime"]["bytes"] == 5
+    assert content["parity"] == {"onnxruntime": {"same": 1.0}}
     assert saved.stat().st_mode & 0o777 == 0o640
 
 

@@ -58,19 +58,19 @@ def one(text):
 
 def test_a_record_written_by_hand_is_read_as_amct_means_it():
     """Every field of AMCT's releases is understood; an offset that is not written is 0."""
-    held = scale_record.loads(AMCT)
-    assert list(held) == ["conv1", "layer1/avgpool", "layer1/add:1"]
-    assert held["conv1"].scale_d == pytest.approx(0.0798481479, rel=1e-7)
-    assert held["conv1"].scale_w == (np.float32(0.00297622895), np.float32(0.0031))
-    assert (held["conv1"].offset_d, held["conv1"].offset_w) == (1, (0, 0))
-    assert held["layer1/avgpool"] == Scales(scale_d=float(np.float32(0.015)), offset_d=-128)
-    assert held["layer1/add:1"] == Scales(scale_d=0.5, offset_d=0, balance=(1.5, 2.0))
+    content = scale_record.loads(AMCT)
+    assert list(content) == ["conv1", "layer1/avgpool", "layer1/add:1"]
+    assert content["conv1"].scale_d == pytest.approx(0.0798481479, rel=1e-7)
+    assert content["conv1"].scale_w == (np.float32(0.00297622895), np.float32(0.0031))
+    assert (content["conv1"].offset_d, content["conv1"].offset_w) == (1, (0, 0))
+    assert content["layer1/avgpool"] == Scales(scale_d=float(np.float32(0.015)), offset_d=-128)
+    assert content["layer1/add:1"] == Scales(scale_d=0.5, offset_d=0, balance=(1.5, 2.0))
 
 
 def test_the_text_is_amct_s():
     """What is written is the form that AMCT's manual shows."""
-    held = {"conv1": Scales(scale_d=0.0078125, offset_d=-5, scale_w=(0.1, 0.25), offset_w=(0, 0))}
-    assert scale_record.dumps(held) == (
+    content = {"conv1": Scales(scale_d=0.0078125, offset_d=-5, scale_w=(0.1, 0.25), offset_w=(0, 0))}
+    assert scale_record.dumps(content) == (
         'record {\n  key: "conv1"\n  value {\n    scale_d: 0.0078125\n    offset_d: -5\n    scale_w: 0.1\n'
         '    scale_w: 0.25\n    offset_w: 0\n    offset_w: 0\n    dst_type: "INT8"\n  }\n}\n'
     )
@@ -140,7 +140,7 @@ def test_files_are_written_whole(tmp_path):
     file = tmp_path / "new" / "record.txt"
     scale_record.write({"a": Scales(scale_d=1.0, offset_d=0)}, file)
     assert file.stat().st_mode & 0o777 == 0o640
-    assert [one.name for one in file.parent.iterdir()] == ["record.txt"]
+    assert [entry.name for entry in file.parent.iterdir()] == ["record.txt"]
     assert scale_record.read(file) == {"a": Scales(scale_d=1.0, offset_d=0)}
 
 
@@ -156,17 +156,17 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path, content, what):
 @pytest.fixture(name="network", scope="module")
 def network_():
     graph = Graph(onnx_networks.depthwise())
-    found = sites.find(graph, config.default(graph))
-    complete = {key: Scales(scale_d=1.0, offset_d=0) for site in found.activations for key in site.keys}
-    for site in found.weights:
+    actual = sites.find(graph, config.default(graph))
+    complete = {key: Scales(scale_d=1.0, offset_d=0) for site in actual.activations for key in site.keys}
+    for site in actual.weights:
         count = len(graph.constant(site.tensor))
         complete[site.layer] = Scales(scale_d=1.0, offset_d=0, scale_w=(1.0,) * count, offset_w=(0,) * count)
-    return graph, found, complete
+    return graph, actual, complete
 
 
 def require(network, held):
-    graph, found, _ = network
-    scale_record.require_complete(held, graph, found, file="r.txt", batch_num=4)
+    graph, actual, _ = network
+    scale_record.require_complete(held, graph, actual, file="r.txt", batch_num=4)
 
 
 def test_a_complete_record_is_accepted(network):
@@ -176,20 +176,20 @@ def test_a_complete_record_is_accepted(network):
 
 def test_a_missing_activation_names_batch_num(network):
     """Without scale_d the calibration did not get as far as batch_num."""
-    held = network[2] | {"stem_conv": Scales(scale_w=network[2]["stem_conv"].scale_w)}
+    content = network[2] | {"stem_conv": Scales(scale_w=network[2]["stem_conv"].scale_w)}
     with pytest.raises(
         UsageError, match=r"^r\.txt: 'stem_conv': no scale_d: calibration saw fewer than batch_num batch"
     ):
-        require(network, held)
+        require(network, content)
 
 
 def test_a_wrong_number_of_weight_scales_is_refused(network):
     """A record of a narrower network does not fit."""
-    held = network[2] | {"stem_conv": Scales(scale_d=1.0, offset_d=0, scale_w=(1.0, 1.0))}
+    content = network[2] | {"stem_conv": Scales(scale_d=1.0, offset_d=0, scale_w=(1.0, 1.0))}
     with pytest.raises(
         UsageError, match=r"'stem_conv': 2 scale_w where its weight needs \d+; quantize the model again"
     ):
-        require(network, held)
+        require(network, content)
 
 
 def test_a_record_of_another_model_is_refused(network):

@@ -90,9 +90,9 @@ def test_branches_that_constants_and_sizes_choose_are_taken(rate, length, shape)
     assert branches.take(graph) == 2
     assert "If" not in operators(graph)
     onnx.checker.check_model(graph.model, full_check=True)
-    (expected,), (found,) = equivalence.run(before, x(length)), equivalence.run(graph, x(length))
-    assert found.shape == shape
-    np.testing.assert_array_equal(found, expected)
+    (expected,), (actual,) = equivalence.run(before, x(length)), equivalence.run(graph, x(length))
+    assert actual.shape == shape
+    np.testing.assert_array_equal(actual, expected)
     assert [node.name for node in graph.nodes if node.op_type == "Conv"] == [
         "fast_conv" if rate == 16000 else "slow_conv"
     ]
@@ -107,10 +107,10 @@ def test_an_open_size_or_a_value_of_the_input_decides_nothing(length):
     onnx.checker.check_model(graph.model)
     for feed in (x(length), {"x": -np.abs(x(length)["x"])}):
         np.testing.assert_array_equal(equivalence.run(graph, feed)[0], equivalence.run(before, feed)[0])
-    reasons = {one.name: one.reason for one in layers(graph)}
-    held = "inside a subgraph of by_{} (If), which stays float: which branch runs follows from {}"
-    assert reasons["by_size/then_branch/squeeze"] == held.format("size", "the sizes of input x")
-    assert reasons["by_data/then_branch/data_Abs"] == held.format("data", "input x")
+    reasons = {layer.name: layer.reason for layer in layers(graph)}
+    content = "inside a subgraph of by_{} (If), which stays float: which branch runs follows from {}"
+    assert reasons["by_size/then_branch/squeeze"] == content.format("size", "the sizes of input x")
+    assert reasons["by_data/then_branch/data_Abs"] == content.format("data", "input x")
 
 
 def test_what_a_file_tells_of_inner_tensors_is_not_believed():
@@ -130,7 +130,7 @@ def test_what_a_file_tells_of_inner_tensors_is_not_believed():
 def test_a_prepared_graph_has_the_layers_of_the_branch_that_runs(tmp_path):
     """``prepare`` takes branches, too: their layers can be quantized, under their own names."""
     graph = prepare(save(fixed(squeezing(data=True)).model, tmp_path), example=[x(5)["x"]])
-    assert {one.name: one.reason for one in layers(graph) if one.operator == "Conv"} == {"fast_conv": None}
+    assert {layer.name: layer.reason for layer in layers(graph) if layer.operator == "Conv"} == {"fast_conv": None}
 
 
 def test_nothing_to_quantize_tells_of_the_branches(tmp_path):
@@ -159,8 +159,8 @@ def test_a_suite_takes_the_branches_of_its_constants_and_of_its_data(tmp_path):
     file, note = adapted(save(squeezing(data=False), tmp_path), tmp_path, [x(5, batch=1)["x"]])
     assert note == "mine: it branches by the sizes of its inputs, so they are fixed at those of the data: x [3, 5]"
     assert "If" not in operators(Graph.load(file))
-    (found,) = opened(file).run(None, x(5))
-    np.testing.assert_allclose(found, equivalence.run(fixed(squeezing(data=False)), x(5))[0], rtol=1e-6)
+    (actual,) = opened(file).run(None, x(5))
+    np.testing.assert_allclose(actual, equivalence.run(fixed(squeezing(data=False)), x(5))[0], rtol=1e-6)
     with pytest.raises(Exception, match="Got: 3 Expected: 5"):
         opened(file).run(None, x(3))
 

@@ -20,10 +20,10 @@ def fuse(model, skip=()):
     names = graph.inputs
     inputs = dict(zip(names, random_inputs(model, 2), strict=True))
     expected = equivalence.run(graph, inputs)
-    found = fusion.fuse(graph, skip)
+    fusions = fusion.fuse(graph, skip)
     for ours, theirs in zip(expected, equivalence.run(graph, inputs), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
-    return graph, found
+    return graph, fusions
 
 
 def behind_conv(*steps, group=1, kernel=3, rank=4, transpose=False):
@@ -38,8 +38,8 @@ def behind_conv(*steps, group=1, kernel=3, rank=4, transpose=False):
         if value is None:
             x = draft.batch_norm(x, f"step{i}", 4)
         else:
-            held = draft.constant(f"value{i}", np.asarray(value, np.float32))
-            x = draft.add(operator, [x, held], f"step{i}")
+            constant = draft.constant(f"value{i}", np.asarray(value, np.float32))
+            x = draft.add(operator, [x, constant], f"step{i}")
     shape = [1, 4, *[6] * (rank - 2)]
     return draft.model({"x": shape}, {x: [None] * rank})
 
@@ -50,8 +50,8 @@ def per_channel(seed=0):
 
 def test_batch_norm_goes_into_the_layers_before_it():
     """All three of a residual network, with and without a bias of their own."""
-    graph, found = fuse(residual_cnn())
-    assert found == tuple(Fused(layer=f"conv{i}", nodes=(f"bn{i}",)) for i in (1, 2, 3))
+    graph, actual = fuse(residual_cnn())
+    assert actual == tuple(Fused(layer=f"conv{i}", nodes=(f"bn{i}",)) for i in (1, 2, 3))
     assert "BatchNormalization" not in {node.op_type for node in graph.nodes}
     assert [name for name in graph.constants if name.startswith("bn")] == []
 
@@ -61,8 +61,8 @@ def test_batch_norm_goes_into_the_layers_before_it():
 @pytest.mark.parametrize("rank", [3, 4, 5])
 def test_groups_keep_their_channels(group, transpose, rank):
     """Grouped and depthwise layers of any rank; ConvTranspose counts its output channels by group."""
-    _, found = fuse(behind_conv(("BatchNormalization", None), group=group, transpose=transpose, rank=rank))
-    assert len(found) == 1
+    _, actual = fuse(behind_conv(("BatchNormalization", None), group=group, transpose=transpose, rank=rank))
+    assert len(actual) == 1
 
 
 @settings(max_examples=25)
@@ -89,8 +89,8 @@ def test_constants_that_broadcast_over_a_channel(value):
 )
 def test_constants_that_do_not_stay(value):
     """One value a column, one a pixel, one more dimension, one an example: no scaling per channel."""
-    graph, found = fuse(behind_conv(("Mul", value)))
-    assert found == ()
+    graph, actual = fuse(behind_conv(("Mul", value)))
+    assert actual == ()
     assert len(graph.nodes) == 2
 
 
@@ -112,10 +112,10 @@ def test_an_output_that_others_read_is_not_scaled():
     second = residual_cnn()
     second.graph.node.append(helper.make_node("Relu", ["conv2_out"], ["also"], name="also"))
     second.graph.output.append(helper.make_empty_tensor_value_info("also"))
-    assert [one.layer for one in fuse(second)[1]] == ["conv1", "conv3"]
+    assert [entry.layer for entry in fuse(second)[1]] == ["conv1", "conv3"]
     given_out = residual_cnn()
     given_out.graph.output.append(helper.make_empty_tensor_value_info("conv2_out"))
-    assert [one.layer for one in fuse(given_out)[1]] == ["conv1", "conv3"]
+    assert [entry.layer for entry in fuse(given_out)[1]] == ["conv1", "conv3"]
 
 
 def test_a_subgraph_that_reads_a_layer_keeps_it():
@@ -126,7 +126,7 @@ def test_a_subgraph_that_reads_a_layer_keeps_it():
 
 def test_layers_can_be_left_out():
     """By the name of the layer or of the node behind it."""
-    assert [one.layer for one in fuse(residual_cnn(), ["conv2", "bn3"])[1]] == ["conv1"]
+    assert [entry.layer for entry in fuse(residual_cnn(), ["conv2", "bn3"])[1]] == ["conv1"]
 
 
 def test_gemm_takes_a_batch_norm():
@@ -135,8 +135,8 @@ def test_gemm_takes_a_batch_norm():
     weight = draft.weight("w", 4, 8)
     x = draft.add("Gemm", ["x", weight], "fc", transB=1)
     draft.batch_norm(x, "bn", 4)
-    graph, found = fuse(draft.model({"x": ["batch", 8]}, {"bn_out": ["batch", 4]}))
-    assert found == (Fused(layer="fc", nodes=("bn",)),)
+    graph, actual = fuse(draft.model({"x": ["batch", 8]}, {"bn_out": ["batch", 4]}))
+    assert actual == (Fused(layer="fc", nodes=("bn",)),)
     assert len(graph.nodes) == 1
 
 
@@ -152,7 +152,7 @@ def test_a_batch_norm_in_training_mode_stays():
     next(node for node in model.graph.node if node.name == "bn2").attribute.append(
         helper.make_attribute("training_mode", 1)
     )
-    assert [one.layer for one in fusion.fuse(Graph(model))] == ["conv1", "conv3"]
+    assert [entry.layer for entry in fusion.fuse(Graph(model))] == ["conv1", "conv3"]
 
 
 def test_what_would_not_compute_the_same_stays(monkeypatch):
@@ -165,7 +165,7 @@ def test_what_would_not_compute_the_same_stays(monkeypatch):
     monkeypatch.setattr(fusion, "_along", wrong)
     graph = Graph(residual_cnn())
     before = graph.constant("conv2.weight").copy()
-    assert [one.layer for one in fusion.fuse(graph)] == ["conv1", "conv3"]
+    assert [entry.layer for entry in fusion.fuse(graph)] == ["conv1", "conv3"]
     np.testing.assert_array_equal(graph.constant("conv2.weight"), before)
 
 
@@ -178,8 +178,8 @@ def test_a_shared_weight_is_not_scaled_for_its_other_reader():
     del model.graph.node[:]
     model.graph.node.extend([nodes[0], scale, *nodes[1:]])
     model.graph.initializer.append(helper.make_tensor("factor", 1, [], [3.0]))
-    graph, found = fuse(model)
-    assert [one.layer for one in found] == ["one"]
+    graph, actual = fuse(model)
+    assert [entry.layer for entry in actual] == ["one"]
     assert graph.node("one").input[1] != graph.node("two").input[1]
 
 
@@ -211,8 +211,8 @@ def test_zero_padding_goes_into_the_convolution(options, expected):
     model = padded(**options)
     if own:
         model.graph.node[1].attribute.append(helper.make_attribute("pads", own))
-    graph, found = taken_in(model)
-    assert found == (("conv", "pad"),)
+    graph, actual = taken_in(model)
+    assert actual == (("conv", "pad"),)
     assert [node.op_type for node in graph.nodes] == ["Conv"]
     assert attribute(graph.nodes[0], "pads") == expected
 
@@ -229,8 +229,8 @@ def test_zero_padding_goes_into_the_convolution(options, expected):
 )
 def test_other_padding_stays(options):
     """Ones, reflected values, cropping, padded examples, and a Conv that works out its own pads."""
-    graph, found = taken_in(padded(**options))
-    assert found == ()
+    graph, actual = taken_in(padded(**options))
+    assert actual == ()
     assert len(graph.nodes) == 2
 
 
@@ -239,8 +239,8 @@ def test_padding_with_another_reader_stays_for_it():
     model = padded([0, 0, 1, 1, 0, 0, 1, 1])
     model.graph.node.append(helper.make_node("Relu", ["pad_out"], ["also"], name="relu"))
     model.graph.output.append(helper.make_empty_tensor_value_info("also"))
-    graph, found = taken_in(model)
-    assert found == (("conv", "pad"),)
+    graph, actual = taken_in(model)
+    assert actual == (("conv", "pad"),)
     assert sorted(node.name for node in graph.nodes) == ["conv", "pad", "relu"]
     assert taken_in(padded([0, 0, 1, 1, 0, 0, 1, 1]), ["pad"])[1] == ()
 
@@ -249,7 +249,7 @@ def taken_in(model, skip=()):
     graph = Graph(model)
     inputs = {"x": random_inputs(model)[0]}
     expected = equivalence.run(graph, inputs)
-    found = pads.take_in(graph, skip)
+    actual = pads.take_in(graph, skip)
     for ours, theirs in zip(expected, equivalence.run(graph, inputs), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
-    return graph, found
+    return graph, actual

@@ -66,10 +66,10 @@ def test_a_constant_reads_back_as_it_was_given(value):
     graph = chain()
     for name in (graph.add_constant("c", value), graph.add_constant("c", np.ones(3))):
         graph.set_constant(name, value)
-        found = graph.constant(name)
-        assert found.dtype == np.asarray(value).dtype
-        assert found.shape == np.shape(value)
-        np.testing.assert_array_equal(found, value)
+        constant = graph.constant(name)
+        assert constant.dtype == np.asarray(value).dtype
+        assert constant.shape == np.shape(value)
+        np.testing.assert_array_equal(constant, value)
         assert graph.element_type(name) == np.asarray(value).dtype
         assert graph.shape(name) == np.shape(value)
 
@@ -243,11 +243,11 @@ def test_weights_outside_the_models_folder_are_not_read(tmp_path):
     folder = tmp_path / "inner"
     folder.mkdir()
     model = residual_cnn()
-    held = model.graph.initializer[0]
-    (tmp_path / "w.bin").write_bytes(held.raw_data)
-    held.ClearField("raw_data")
-    held.data_location = TensorProto.EXTERNAL
-    held.external_data.add(key="location", value="../w.bin")
+    content = model.graph.initializer[0]
+    (tmp_path / "w.bin").write_bytes(content.raw_data)
+    content.ClearField("raw_data")
+    content.data_location = TensorProto.EXTERNAL
+    content.external_data.add(key="location", value="../w.bin")
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(ModelError, match="model.onnx"):
         Graph.load(folder / "model.onnx")
@@ -266,9 +266,9 @@ def test_an_unshared_constant_is_changed_in_place():
 
 def test_constants_are_seen_behind_identity_and_constant_nodes():
     """Both count as constant; what is computed does not."""
-    held = numpy_helper.from_array(np.float32([7]), "v")
+    tensor = numpy_helper.from_array(np.float32([7]), "v")
     nodes = [
-        helper.make_node("Constant", [], ["c"], name="c", value=held),
+        helper.make_node("Constant", [], ["c"], name="c", value=tensor),
         helper.make_node("Identity", ["c"], ["same"], name="same"),
         helper.make_node("Add", ["x", "same"], ["y"], name="y"),
     ]

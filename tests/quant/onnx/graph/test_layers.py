@@ -13,7 +13,7 @@ from qbench.quant.onnx.graph.prepare import infer_shapes, prepare
 
 
 def found(name, tmp_path):
-    return {one.name: one for one in layers(prepare(save(NETWORKS[name](), tmp_path)))}
+    return {layer.name: layer for layer in layers(prepare(save(NETWORKS[name](), tmp_path)))}
 
 
 def one(draft, inputs, outputs, *, opset=17):
@@ -42,7 +42,7 @@ def one(draft, inputs, outputs, *, opset=17):
 )  # fmt: skip
 def test_what_can_be_quantized(network, expected, tmp_path):
     """Layers by input and weight, MaxPool and Add by tensor; nothing else."""
-    assert {name: one.kind for name, one in found(network, tmp_path).items() if one.reason is None} == expected
+    assert {name: entry.kind for name, entry in found(network, tmp_path).items() if entry.reason is None} == expected
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_every_node_is_listed_once(tmp_path):
     """In the order of the graph, those of subgraphs behind their node."""
     for name in NETWORKS:
         graph = prepare(save(NETWORKS[name](), tmp_path))
-        listed = [one.name for one in layers(graph)]
+        listed = [layer.name for layer in layers(graph)]
         assert len(set(listed)) == len(listed)
         top = [node.name for node in graph.nodes]
-        assert [one for one in listed if one in top] == top
+        assert [row for row in listed if row in top] == top
 
 
 @pytest.mark.parametrize(

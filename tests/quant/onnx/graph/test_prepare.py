@@ -109,9 +109,9 @@ def test_old_habits_are_brought_up_to_date(tmp_path):
     assert (graph.opset, graph.inputs) == (13, ("image",))
     assert [value.name for value in graph.model.graph.input] == ["image"]
     assert {node.op_type for node in graph.nodes} & {"Constant", "Identity", "BatchNormalization"} == set()
-    found = [node.name for node in graph.nodes]
-    assert [name for name in found if name.startswith("twice")] == ["twice", "twice_1", "twice_2"]
-    assert "Conv_1" in found
+    values = [node.name for node in graph.nodes]
+    assert [name for name in values if name.startswith("twice")] == ["twice", "twice_1", "twice_2"]
+    assert "Conv_1" in values
 
 
 @pytest.mark.parametrize("opset", [9, 11, 12, 13, 15, 21])
@@ -238,8 +238,8 @@ def test_gemm_is_normalised(tmp_path):
 def test_every_form_of_a_bias(bias, tmp_path):
     """A scalar, a row, one value and none; with beta."""
     draft = Draft()
-    held = [] if bias is None else [draft.constant("b", bias)]
-    draft.add("Gemm", ["x", draft.weight("w", 8, 4), *held], "fc", outputs=["y"], beta=0.25, alpha=2.0)
+    content = [] if bias is None else [draft.constant("b", bias)]
+    draft.add("Gemm", ["x", draft.weight("w", 8, 4), *content], "fc", outputs=["y"], beta=0.25, alpha=2.0)
     graph = prepared(draft.model({"x": ["n", 8]}, {"y": ["n", 4]}), tmp_path)
     node = graph.node("fc")
     assert not node.attribute
@@ -296,8 +296,8 @@ def test_quantized_models_are_refused(operator, tmp_path):
 def test_a_quantized_node_within_a_branch_is_found(tmp_path):
     """Subgraphs are searched too."""
     model = NETWORKS["branches"]()
-    held = next(node for node in model.graph.node if node.op_type == "If")
-    held.attribute[0].g.node[0].op_type = "ConvInteger"
+    match = next(node for node in model.graph.node if node.op_type == "If")
+    match.attribute[0].g.node[0].op_type = "ConvInteger"
     with pytest.raises(ModelError, match="already quantized"):
         prepare(save(model, tmp_path))
 
@@ -367,9 +367,9 @@ def test_a_fusion_that_changes_the_result_is_undone(tmp_path, monkeypatch):
     fuse = fusion.fuse
 
     def wrong(graph, skip):
-        found = fuse(graph, skip)
+        fusions = fuse(graph, skip)
         graph.set_constant("conv1.weight", graph.constant("conv1.weight") * 2)
-        return found
+        return fusions
 
     monkeypatch.setattr(fusion, "fuse", wrong)
     graph = prepared(residual_cnn(), tmp_path)
@@ -386,7 +386,7 @@ def test_functions_of_the_model_are_inlined(tmp_path):
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     graph = helper.make_graph([node], "g", values[:1], values[1:], [weight])
     model = helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=8)
-    assert [one.op_type for one in prepare(save(model, tmp_path)).nodes] == ["MatMul"]
+    assert [operator.op_type for operator in prepare(save(model, tmp_path)).nodes] == ["MatMul"]
 
 
 @pytest.mark.parametrize(

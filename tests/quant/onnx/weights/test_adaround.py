@@ -89,19 +89,19 @@ def test_rows_times_the_arranged_weight_are_the_layers_outputs(name: str) -> Non
     operator, shape, w, attributes = LAYERS[name]
     graph = network(operator, shape, w, **attributes)
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    wanted = run(graph, x)
+    result = run(graph, x)
     weight = graph.constant("w")
     assert weight is not None
     is_conv = operator.startswith("Conv")
-    # Channels last, so that every output position is one row of ``wanted``.
-    wanted = np.moveaxis(wanted, 1, -1) if is_conv else wanted
-    each = math.prod(wanted.shape[1:-1])
+    # Channels last, so that every output position is one row of ``result``.
+    result = np.moveaxis(result, 1, -1) if is_conv else result
+    each = math.prod(result.shape[1:-1])
     examples, places = np.repeat(np.arange(len(x)), each), np.tile(np.arange(each), len(x))
-    seen = rows(graph.node("layer"), w, x, examples, places)
+    result_rows = rows(graph.node("layer"), w, x, examples, places)
     parts = arrange(graph.node("layer"), weight)
-    by_group = seen.reshape(len(seen), len(parts), -1).swapaxes(0, 1)
-    found = np.concatenate(list(by_group @ parts.swapaxes(1, 2)), axis=-1)
-    np.testing.assert_allclose(found, wanted.reshape(found.shape), rtol=1e-4, atol=1e-4)
+    by_group = result_rows.reshape(len(result_rows), len(parts), -1).swapaxes(0, 1)
+    actual = np.concatenate(list(by_group @ parts.swapaxes(1, 2)), axis=-1)
+    np.testing.assert_allclose(actual, result.reshape(actual.shape), rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(restore(graph.node("layer"), parts, w), weight)
 
 
@@ -115,15 +115,15 @@ def test_which_rows_are_kept_does_not_depend_on_batches() -> None:
     """One batch of many examples and many batches of one or two leave the same rows."""
     graph = network("Conv", ("n", 2, 8, 8), (3, 2, 3, 3))  # type: ignore[arg-type]  # a name is a free size
     x = np.random.default_rng(0).standard_normal((100, 2, 8, 8)).astype(np.float32)
-    found = []
+    actual = []
     for cuts in ([], list(range(1, 100)), [3, 50, 51]):
         samples = Samples(graph, (site(0),))
         for part in np.split(x, cuts):
             samples.add({"x": part})
-        found.append(samples.rows("layer"))
-    assert found[0].shape == (1, MOST, 18)
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[0], found[2])
+        actual.append(samples.rows("layer"))
+    assert actual[0].shape == (1, MOST, 18)
+    np.testing.assert_array_equal(actual[0], actual[1])
+    np.testing.assert_array_equal(actual[0], actual[2])
 
 
 def test_rows_come_from_all_examples_alike() -> None:
@@ -132,9 +132,9 @@ def test_rows_come_from_all_examples_alike() -> None:
     samples = Samples(graph, (site(1),))
     for number in range(400):
         samples.add({"x": np.full((1, 64, 4), number, np.float32)})
-    kept = samples.rows("layer")[0, :, 0]
-    assert len(kept) == MOST
-    by_quarter = np.histogram(kept, bins=4, range=(0, 400))[0] / MOST
+    rows = samples.rows("layer")[0, :, 0]
+    assert len(rows) == MOST
+    by_quarter = np.histogram(rows, bins=4, range=(0, 400))[0] / MOST
     np.testing.assert_allclose(by_quarter, 0.25, atol=0.04)  # four standard deviations of 2048 draws
 
 
@@ -161,8 +161,8 @@ def test_a_tiny_layer_gets_about_the_best_of_all_roundings() -> None:
     """Where all 2**10 roundings can be tried, the chosen one leaves at most a tenth more than the least error."""
     x = correlated(300, 10)
     weight = np.random.default_rng(2).uniform(-100, 100, (1, 1, 10)).astype(np.float32)
-    one = np.ones_like(weight)
-    q, share = adaround.choose(weight, one, x[None], x[None], adaround.Options(num_iteration=600), seed=0)
+    ones = np.ones_like(weight)
+    q, share = adaround.choose(weight, ones, x[None], x[None], adaround.Options(num_iteration=600), seed=0)
     ups = np.array(list(itertools.product([0, 1], repeat=10)), np.float32)
 
     def error(rounded: Array) -> Array:
@@ -217,34 +217,35 @@ def test_a_rounded_layer_keeps_its_output_better(name: str, axis: int | None) ->
     scales = arq(weight * 8, axis)  # coarse: some 32 levels are used, as if there were 5 bits
     record = {"layer": Scales(scale_d=0.02, offset_d=-128, scale_w=scales, offset_w=(0,) * len(scales))}
     keys = {"layer": ("layer", 0)}
-    found = Sites(
+    sites = Sites(
         weights=(site(axis, num_iteration=400),),
         activations=(ActivationSite(tensor="x", keys=keys, params=ActivationParams()),),
     )
-    samples = Samples(graph, adaround.sites(found))
+    samples = Samples(graph, adaround.sites(sites))
     random = np.random.default_rng(0)
     # All inputs are about 2, as behind a ReLU with a bias: the errors of the weights can cancel.
     batches = [np.abs(0.3 * random.standard_normal(shape) + 2).astype(np.float32) for _ in range(20)]
     for batch in batches:
         samples.add({"x": batch})
-    told: list[tuple[str, float]] = []
-    made = adaround.rounded(graph, found, record, samples, progress=lambda *one: told.append(one))
-    chosen = made.constant("w")
-    assert chosen is not None
+    message: list[tuple[str, float]] = []
+    rounded = adaround.rounded(graph, sites, record, samples, progress=lambda *one: message.append(one))
+    constant = rounded.constant("w")
+    assert constant is not None
     np.testing.assert_array_equal(weight, graph.constant("w"))
     by_channel = np.asarray(scales, np.float32).reshape([-1 if one == axis else 1 for one in range(len(w))])
-    np.testing.assert_array_equal(chosen, dequantize_linear(quantized(chosen, scales, axis), by_channel))
+    np.testing.assert_array_equal(constant, dequantize_linear(quantized(constant, scales, axis), by_channel))
     nearest = graph.copy()
     nearest.set_constant("w", fake_quantize(weight, by_channel))
 
     def error(of: Graph) -> float:
         return sum(
-            float(np.square(run(graph, one) - run(of, fake_quantize(one, 0.02, -128))).sum()) for one in batches[:5]
+            float(np.square(run(graph, batch) - run(of, fake_quantize(batch, 0.02, -128))).sum())
+            for batch in batches[:5]
         )
 
-    assert error(made) < 0.9 * error(nearest)
-    assert [layer for layer, _ in told] == ["layer"]
-    assert told[0][1] < 0.9
+    assert error(rounded) < 0.9 * error(nearest)
+    assert [layer for layer, _ in message] == ["layer"]
+    assert message[0][1] < 0.9
 
 
 def test_what_fits_only_the_rows_it_saw_is_not_kept() -> None:

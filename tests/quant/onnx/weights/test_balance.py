@@ -38,11 +38,11 @@ PERCEPTRON_CONSTANTS = {"g": (4,), "gb": (4,), "v": (4, 6), "vb": (6,), "w": (6,
 
 def balanced(network: Graph, feed: Any, a: float = 0.5) -> tuple[Graph, dict[balance.Group, Any]]:
     """The graph balanced for one batch, and the factors."""
-    found = balance.groups(network, find(network, config(network)))
-    tensors = values(network, {"x": feed}, *(group.tensor for group in found))
+    groups = balance.groups(network, find(network, config(network)))
+    tensors = values(network, {"x": feed}, *(group.tensor for group in groups))
     factors = {
         group: balance.factors(network, group, balance.largest(tensor, group.axis), a)
-        for group, tensor in zip(found, tensors, strict=True)
+        for group, tensor in zip(groups, tensors, strict=True)
     }
     return balance.apply(network, factors), factors
 
@@ -52,14 +52,14 @@ def kinds(network: Graph) -> list[str]:
 
 
 def same(mine: Graph, theirs: Graph, feed: Any) -> None:
-    (found,), (expected,) = (values(one, {"x": feed}, "y") for one in (mine, theirs))
-    np.testing.assert_allclose(found, expected, atol=1e-4 * float(np.abs(expected).max()))
+    (actual,), (expected,) = (values(entry, {"x": feed}, "y") for entry in (mine, theirs))
+    np.testing.assert_allclose(actual, expected, atol=1e-4 * float(np.abs(expected).max()))
 
 
 def test_groups_are_the_layers_of_one_activation() -> None:
     """Layers that read one activation form one group; what has no weights forms none."""
-    found = balance.groups(cnn(), find(cnn(), config(cnn(), tensors=[("sum", 0), ("sum", 1)])))
-    assert [(group.tensor, group.layers, group.axis, group.free) for group in found] == [
+    groups = balance.groups(cnn(), find(cnn(), config(cnn(), tensors=[("sum", 0), ("sum", 1)])))
+    assert [(group.tensor, group.layers, group.axis, group.free) for group in groups] == [
         ("x", ("stem",), 1, False),
         ("b", ("deep",), 1, True),
         ("d", ("point",), 1, False),
@@ -73,10 +73,10 @@ def test_depthwise_weights_with_scales_of_their_own_are_not_spared() -> None:
     network, feed = cnn(), images(3)
     (b,) = values(network, {"x": feed}, "b")
     for wise in (True, False):
-        wanted = config(network)
-        layers = {name: replace(one, weight=WeightParams(channel_wise=wise)) for name, one in wanted.layers.items()}
-        found = balance.groups(network, find(network, replace(wanted, layers=layers)))
-        group = next(one for one in found if one.tensor == "b")
+        settings = config(network)
+        layers = {name: replace(one, weight=WeightParams(channel_wise=wise)) for name, one in settings.layers.items()}
+        groups = balance.groups(network, find(network, replace(settings, layers=layers)))
+        group = next(one for one in groups if one.tensor == "b")
         peaks = balance.largest(b, 1) / balance.factors(network, group, balance.largest(b, 1), 0.5)
         assert (float(peaks.max() / peaks.min()) == pytest.approx(1, rel=1e-5)) is wise
 
@@ -99,8 +99,8 @@ def test_the_float_network_stays_the_same(groups: tuple[int, int, int], a: float
     shape = (inputs, outputs // count, 3, 3) if transposed else (outputs, inputs // count, 3, 3)
     network = graph(ONE.format(c=3, body=body), {"v": (inputs, 3, 1, 1), "vb": (inputs,), "w": shape}, seed=seed)
     feed = images(2, shape=(3, 6, 6), seed=seed)
-    made, _ = balanced(network, feed, a)
-    same(made, network, feed)
+    result, _ = balanced(network, feed, a)
+    same(result, network, feed)
 
 
 def test_factors_follow_the_formula() -> None:
@@ -112,8 +112,8 @@ def test_factors_follow_the_formula() -> None:
     group = balance.Group(tensor="x", layers=("only",), axis=1)
     x = np.zeros((1, 4, 6, 6), np.float32)
     x[0, :, 0, 0] = [27, -64, 5, 0]
-    found = balance.factors(network, group, balance.largest(x, 1), 2 / 3)
-    np.testing.assert_allclose(found, [9 / 3 ** (1 / 3), 16 / 2, 8, 8], rtol=1e-6)
+    factors = balance.factors(network, group, balance.largest(x, 1), 2 / 3)
+    np.testing.assert_allclose(factors, [9 / 3 ** (1 / 3), 16 / 2, 8, 8], rtol=1e-6)
 
 
 def test_factors_are_bounded() -> None:
@@ -137,22 +137,22 @@ def test_the_division_is_folded_into_the_layer_before() -> None:
         ONE.format(c=3, body=body + "[second] y = Conv (c, w)"), {"v": (4, 3, 1, 1), "vb": (4,), "w": (2, 4, 1, 1)}
     )
     feed = images(2, shape=(3, 6, 6))
-    made, factors = balanced(network, feed)
-    assert kinds(made) == ["Mul", *kinds(network)]  # for the input of the network alone
+    result, factors = balanced(network, feed)
+    assert kinds(result) == ["Mul", *kinds(network)]  # for the input of the network alone
     f = next(f for group, f in factors.items() if group.tensor == "c")
-    (before,), (after,) = (values(one, {"x": feed}, "c") for one in (network, made))
+    (before,), (after,) = (values(entry, {"x": feed}, "c") for entry in (network, result))
     np.testing.assert_allclose(after, before / f.reshape(1, -1, 1, 1), rtol=1e-4, atol=1e-6)
-    same(made, network, feed)
+    same(result, network, feed)
 
 
 def test_transformer_layers_are_folded() -> None:
     """LayerNormalization, and MatMul with its Add, take the division in: no operator is added."""
     network = graph(PERCEPTRON, PERCEPTRON_CONSTANTS)
     feed = images(2, shape=(7, 4))
-    made, factors = balanced(network, feed)
+    result, factors = balanced(network, feed)
     assert len(factors) == 2
-    assert kinds(made) == kinds(network)
-    same(made, network, feed)
+    assert kinds(result) == kinds(network)
+    same(result, network, feed)
 
 
 @pytest.mark.parametrize("case", ["clip", "shared activation", "network output", "shared bias", "two biases"])
@@ -179,13 +179,13 @@ def test_what_others_see_is_not_divided(case: str) -> None:
         constants |= {"zero": np.float32(0), "six": np.float32(0.5)}
     network = graph(text, constants)
     feed = images(2, shape=(3, 6, 6))
-    made, _ = balanced(network, feed)
-    second = made.node("second").input[0]
-    maker = made.maker(second)
+    result, _ = balanced(network, feed)
+    second = result.node("second").input[0]
+    maker = result.maker(second)
     assert maker is not None
     assert (maker.op_type, maker.input[0]) == ("Mul", "b")
-    same(made, network, feed)
-    (before,), (after,) = (values(one, {"x": feed}, "b") for one in (network, made))
+    same(result, network, feed)
+    (before,), (after,) = (values(entry, {"x": feed}, "b") for entry in (network, result))
     np.testing.assert_allclose(after, before, atol=1e-5)
 
 
@@ -205,23 +205,23 @@ def test_a_calibration_with_balance(tmp_path: Path) -> None:
     network = loud()
     file, record = written(tmp_path / "c.onnx", network, config(network, balance=0.5, batch_num=2)), tmp_path / "r.txt"
     data = [images(3, shape=(3, 6, 6), seed=seed) for seed in range(2)]
-    told = calibrate.run(file, data, record)
-    found, model = told.record, CalibrationModel.read(file)
-    made = model.graph()
-    same(made, network, np.concatenate(data))
+    result = calibrate.run(file, data, record)
+    actual, model = result.record, CalibrationModel.read(file)
+    graph = model.graph()
+    same(graph, network, np.concatenate(data))
     assert model.done == (weight_steps.BALANCE,)
-    assert kinds(made) == kinds(network)
-    assert told.warnings[0] == "balance: first stays as it is: only a Mul before a convolution would do it"
-    assert not found["first"].balance
+    assert kinds(graph) == kinds(network)
+    assert result.warnings[0] == "balance: first stays as it is: only a Mul before a convolution would do it"
+    assert not actual["first"].balance
     (x,) = values(network, {"x": np.concatenate(data)}, "b")
-    f = np.float32(found["second"].balance).reshape(1, -1, 1, 1)
+    f = np.float32(actual["second"].balance).reshape(1, -1, 1, 1)
     expected = affine.amct_qparams(float((x / f).min()), float((x / f).max()))
-    assert found["second"].scale_d == pytest.approx(expected.scale, rel=1e-4)
-    weight = made.constant(made.node("second").input[1])
+    assert actual["second"].scale_d == pytest.approx(expected.scale, rel=1e-4)
+    weight = graph.constant(graph.node("second").input[1])
     assert weight is not None
-    assert max(found["second"].scale_w) * 127 == pytest.approx(np.abs(weight).max(), rel=0.02)
+    assert max(actual["second"].scale_w) * 127 == pytest.approx(np.abs(weight).max(), rel=0.02)
     before, text = file.read_bytes(), record.read_text()
-    assert calibrate.run(file, data, record).record == found
+    assert calibrate.run(file, data, record).record == actual
     assert (file.read_bytes(), record.read_text()) == (before, text)
 
 
@@ -231,9 +231,9 @@ def test_what_gains_too_little_stays_as_it_is(tmp_path: Path) -> None:
     for name in ("v", "w"):
         network.set_constant(name, np.sign(network.constant(name)))
     file = written(tmp_path / "c.onnx", network, config(network, balance=0.5))
-    told = calibrate.run(file, [np.tanh(images(64, shape=(3, 6, 6)))], tmp_path / "r.txt")
-    assert "balance: second stays as it is: it would gain too little" in told.warnings
-    assert not any(one.balance for one in told.record.values())
+    result = calibrate.run(file, [np.tanh(images(64, shape=(3, 6, 6)))], tmp_path / "r.txt")
+    assert "balance: second stays as it is: it would gain too little" in result.warnings
+    assert not any(entry.balance for entry in result.record.values())
     same(CalibrationModel.read(file).graph(), network, images(2, shape=(3, 6, 6)))
 
 
@@ -242,17 +242,17 @@ def test_no_mul_comes_before_a_convolution(tmp_path: Path) -> None:
     first layer left is named with how many more there are."""
     network = cnn()
     file = written(tmp_path / "c.onnx", network, config(network, balance=0.5))
-    told = calibrate.run(file, [images(4)], tmp_path / "r.txt")
-    assert [name for name, one in told.record.items() if one.balance] == ["head"]
+    result = calibrate.run(file, [images(4)], tmp_path / "r.txt")
+    assert [name for name, entry in result.record.items() if entry.balance] == ["head"]
     words = "balance: stem and 2 more layers stay as they are: only a Mul before a convolution would do it"
-    assert words in told.warnings
+    assert words in result.warnings
 
 
 def test_what_is_expected_of_a_channel() -> None:
     """A channel that reaches twice as far in one half of the data may reach twice as far again, but not beyond the
     largest one; one that was silent in one half is taken for the largest, one that always was stays zero."""
-    found = balance.expected(np.array([1.0, 8, 2, 0, 0]), np.array([2.0, 7, 6, 3, 0]))
-    np.testing.assert_allclose(found, [4, 8, 8, 8, 0])
+    expected = balance.expected(np.array([1.0, 8, 2, 0, 0]), np.array([2.0, 7, 6, 3, 0]))
+    np.testing.assert_allclose(expected, [4, 8, 8, 8, 0])
 
 
 @pytest.mark.parametrize("kind", ["Conv", "ConvTranspose", "Gemm"])
@@ -269,9 +269,9 @@ def test_the_judge_sees_the_error_that_quantization_leaves(kind: str) -> None:
     site, f = find(network, config(network)).weights[0], np.float32([1, 2, 0.5, 4])
     largest = balance.largest(x, -1 if dense else 1) * 0.9  # something is clipped
     places = 1 if dense else 36
-    taken = np.repeat(np.arange(8), places), np.tile(np.arange(places), 8)
+    used = np.repeat(np.arange(8), places), np.tile(np.arange(places), 8)
     rows = (
-        input_samples.rows(network.node("only"), shape, x, *taken)
+        input_samples.rows(network.node("only"), shape, x, *used)
         .reshape(8 * places, 1 if dense else 2, -1)
         .swapaxes(0, 1)
     )
@@ -279,14 +279,14 @@ def test_the_judge_sees_the_error_that_quantization_leaves(kind: str) -> None:
     params = affine.amct_qparams(-top, top)
     read = x / (f if dense else f.reshape(-1, 1, 1))
     read = affine.fake_quantize(read, params.scale, params.zero_point)
-    made, weight = network.copy(), network.constant("w")
+    result, weight = network.copy(), network.constant("w")
     assert weight is not None
     by = np.repeat(f.reshape(2, 1, 2), 2, axis=1).reshape(4, 2, 1, 1) if kind == "Conv" else f
     scaled = weight * (by.reshape(4, 1, 1, 1) if kind == "ConvTranspose" else by)
     scale = np.abs(scaled).max(axis=None if dense else (1, 2, 3) if kind == "Conv" else (0, 2, 3), keepdims=True) / 127
-    made.set_constant("w", affine.fake_quantize(scaled, scale))
-    (wanted,), (got,) = values(network, {"x": x}, "y"), values(made, {"x": read}, "y")
-    error = float(np.square(got - wanted).mean() / np.square(wanted).mean())
+    result.set_constant("w", affine.fake_quantize(scaled, scale))
+    (expected,), (actual,) = values(network, {"x": x}, "y"), values(result, {"x": read}, "y")
+    error = float(np.square(actual - expected).mean() / np.square(expected).mean())
     tolerance = 0.3 if kind == "ConvTranspose" else 1e-3  # there one scale is for a channel of each group
     assert balance_error.error(network, site, rows, f, largest) == pytest.approx(error, rel=tolerance)
 

@@ -33,31 +33,31 @@ LINEAR_CONSTANTS = {"rows": np.array([0, 3, 64]), "v": (64, 16), "vb": (16,), "w
 
 def quantized_output(network: Graph, record: Record, layer: str, x: Any) -> Any:
     """What a layer of a graph gives for its quantized input and weights: the graph with these put in their place."""
-    made = network.copy()
-    node = made.node(layer)
-    held = record[layer]
-    given = values(network, {"x": x}, node.input[0])[0]
-    weight = made.constant(node.input[1])
+    changed = network.copy()
+    node = changed.node(layer)
+    content = record[layer]
+    value = values(network, {"x": x}, node.input[0])[0]
+    weight = changed.constant(node.input[1])
     assert weight is not None
     shape = [1] * weight.ndim
-    shape[0 if node.op_type == "Conv" else 1] = -1 if len(held.scale_w) > 1 else 1
-    scale = np.float32(held.scale_w).reshape(shape)
-    made.set_constant(node.input[1], np.clip(np.round(weight / scale), -128, 127) * scale)
-    q = np.clip(np.round(given / np.float32(held.scale_d)) + held.offset_d, -128, 127)
-    seen = ((q - held.offset_d) * np.float32(held.scale_d)).astype(np.float32)
+    shape[0 if node.op_type == "Conv" else 1] = -1 if len(content.scale_w) > 1 else 1
+    scale = np.float32(content.scale_w).reshape(shape)
+    changed.set_constant(node.input[1], np.clip(np.round(weight / scale), -128, 127) * scale)
+    q = np.clip(np.round(value / np.float32(content.scale_d)) + content.offset_d, -128, 127)
+    array = ((q - content.offset_d) * np.float32(content.scale_d)).astype(np.float32)
     last = node.output[0]
-    readers = made.readers(last)
+    readers = changed.readers(last)
     if node.op_type == "MatMul" and readers and readers[0][0].op_type == "Add":
         last = readers[0][0].output[0]  # with its bias
     tensor = node.input[0]
-    with made.editing() as nodes:
-        for one in nodes:
-            if tensor in one.output:
-                one.output[list(one.output).index(tensor)] = "unused"
+    with changed.editing() as nodes:
+        for operator in nodes:
+            if tensor in operator.output:
+                operator.output[list(operator.output).index(tensor)] = "unused"
     if tensor != "x":
-        made.model.graph.input.append(_input(tensor))
-    made.reindex()
-    return values(made, {"x": seen} if tensor == "x" else {"x": x, tensor: seen}, last)[0]
+        changed.model.graph.input.append(_input(tensor))
+    changed.reindex()
+    return values(changed, {"x": array} if tensor == "x" else {"x": x, tensor: array}, last)[0]
 
 
 def _input(name: str) -> Any:
@@ -72,22 +72,22 @@ def channel_mean(y: Any, *, last: bool) -> Any:
 
 def corrected(folder: Path, network: Graph) -> tuple[Graph, Record]:
     """The graph after calibration with bias correction, and the record."""
-    wanted = config(network, bias_correction=True, batch_num=len(DATA))
-    file = written(folder / "c.onnx", network, wanted)
-    found = calibrate.run(file, DATA, folder / "r.txt").record
-    return CalibrationModel.read(file).graph(), found
+    settings = config(network, bias_correction=True, batch_num=len(DATA))
+    file = written(folder / "c.onnx", network, settings)
+    record = calibrate.run(file, DATA, folder / "r.txt").record
+    return CalibrationModel.read(file).graph(), record
 
 
 def test_a_corrected_layer_has_no_mean_error(tmp_path: Path) -> None:
     """On the calibration data each channel of each convolution and of the classifier, given its fp32 input, has the
     mean that it has in fp32; before, it had not."""
     network, x = cnn(), np.concatenate(DATA)
-    made, record = corrected(tmp_path, network)
+    result, record = corrected(tmp_path, network)
     for layer in ("stem", "deep", "point", "head"):
         (expected,) = values(network, {"x": x}, network.node(layer).output[0])
         before, after = (
-            channel_mean(quantized_output(one, record, layer, x), last=False) - channel_mean(expected, last=False)
-            for one in (network, _with_bias(network, made, f"{layer}_b"))
+            channel_mean(quantized_output(entry, record, layer, x), last=False) - channel_mean(expected, last=False)
+            for entry in (network, _with_bias(network, result, f"{layer}_b"))
         )
         size = float(np.abs(expected).max())
         assert np.abs(before).max() > 1e-4 * size, layer
@@ -105,13 +105,13 @@ def _with_bias(network: Graph, made: Graph, name: str) -> Graph:
 def test_only_biases_change(tmp_path: Path) -> None:
     """Weights, operators and outputs of the graph stay; scales are those of a calibration without correction."""
     network = cnn()
-    made, record = corrected(tmp_path, network)
+    result, record = corrected(tmp_path, network)
     for name in CNN_CONSTANTS:
-        mine, theirs = made.constant(name), network.constant(name)
+        mine, theirs = result.constant(name), network.constant(name)
         assert mine is not None
         assert theirs is not None
         assert np.array_equal(mine, theirs) is not name.endswith("_b"), name
-    assert [node.op_type for node in made.nodes] == [node.op_type for node in network.nodes]
+    assert [node.op_type for node in result.nodes] == [node.op_type for node in network.nodes]
     plain = written(tmp_path / "p.onnx", network, config(network, batch_num=len(DATA)))
     assert calibrate.run(plain, DATA, tmp_path / "p.txt").record == record
 
@@ -123,26 +123,26 @@ def test_a_layer_without_bias_gets_one(tmp_path: Path) -> None:
         "one (float[n,3,8,8] x) => (float[n,5,6,6] y) {\n  [only] y = Conv (x, w)\n}"
     )
     network, x = graph(text, {"w": (5, 3, 3, 3)}), np.concatenate(DATA)
-    made, record = corrected(tmp_path, network)
-    assert len(made.node("only").input) == 3
+    result, record = corrected(tmp_path, network)
+    assert len(result.node("only").input) == 3
     expected = channel_mean(quantized_output(network, record, "only", x), last=False)
     expected -= channel_mean(values(network, {"x": x}, "y")[0], last=False)
-    np.testing.assert_allclose(made.constant(made.node("only").input[2]), -expected, atol=1e-5)
+    np.testing.assert_allclose(result.constant(result.node("only").input[2]), -expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("opset", [13, 17, 18, 21])
 def test_matrix_products(tmp_path: Path, opset: int) -> None:
     """The bias of a MatMul is the constant of the Add behind it; a MatMul without one is left as it is."""
     network, x = graph(LINEAR.format(opset=opset), LINEAR_CONSTANTS), np.concatenate(DATA)
-    made, record = corrected(tmp_path, network)
+    result, record = corrected(tmp_path, network)
     (expected,) = values(network, {"x": x}, "b")
     before, after = (
-        channel_mean(quantized_output(one, record, "first", x), last=True) - channel_mean(expected, last=True)
-        for one in (network, _with_bias(network, made, "vb"))
+        channel_mean(quantized_output(entry, record, "first", x), last=True) - channel_mean(expected, last=True)
+        for entry in (network, _with_bias(network, result, "vb"))
     )
     assert np.abs(after).max() < 1e-5 < np.abs(before).max()
-    assert [node.op_type for node in made.nodes] == [node.op_type for node in network.nodes]
-    np.testing.assert_array_equal(made.constant("w"), network.constant("w"))
+    assert [node.op_type for node in result.nodes] == [node.op_type for node in network.nodes]
+    np.testing.assert_array_equal(result.constant("w"), network.constant("w"))
 
 
 def test_what_cannot_be_corrected_is_left_out() -> None:
@@ -156,7 +156,7 @@ def test_what_cannot_be_corrected_is_left_out() -> None:
     network = graph(text, shapes)
     sites = find(network, config(network))
     record = dict.fromkeys(("one", "two", "three"), _scales())
-    assert [one.layer for one in bias_correction.error_model(network, sites, record)[1]] == ["three"]
+    assert [entry.layer for entry in bias_correction.error_model(network, sites, record)[1]] == ["three"]
     without = replace(sites, activations=())
     assert bias_correction.error_model(network, without, record)[1] == ()
 
