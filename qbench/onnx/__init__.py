@@ -15,38 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from qbench.onnx.api import (
-    FORMS,
-    PRESETS,
-    TARGETS,
-    Config,
-    Quantized,
-    Rules,
-    Saved,
-    accuracy,
-    all,  # noqa: A004  # the public name of the command
-    calibrate,
-    config,
-    quantize,
-    save,
-)
+from qbench.onnx import api
+from qbench.onnx.api import *  # noqa: F403  # its public names are the package's
 
-__all__ = [
-    "FORMS",
-    "PRESETS",
-    "TARGETS",
-    "CalibrationSession",
-    "Config",
-    "Quantized",
-    "Rules",
-    "Saved",
-    "accuracy",
-    "all",
-    "calibrate",
-    "config",
-    "quantize",
-    "save",
-]
+__all__ = ["CalibrationSession"]  # noqa: F405  # by __getattr__
+__all__ += api.__all__
 
 
 def __getattr__(name: str) -> Any:

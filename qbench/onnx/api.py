@@ -1,15 +1,4 @@
-"""Uniform int8 quantization of ONNX files in four steps, in AMCT's file formats.
-
-    config     model -> config.json: which layers are quantized, and how
-    quantize   model + config.json -> calibration.onnx + record.txt
-    calibrate  calibration.onnx + data -> record.txt with every scale
-    save       calibration.onnx + record.txt -> fake-quant and deploy models, .quant.json
-    all        the four in one call
-    accuracy   calibration.onnx + record.txt + your evaluator -> the fewest layers back to float that keep the score
-
-``calibrate`` can be left to a loop of your own: ``CalibrationSession`` is an ONNX Runtime session that calibrates as
-it runs. Every function raises a ``qbench.errors.QbenchError`` that says what to do.
-"""
+"""The steps of ``qbench.onnx``, each one function; the package's docstring has them in order."""
 
 from __future__ import annotations
 
