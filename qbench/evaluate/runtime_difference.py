@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from qbench import registry
@@ -21,10 +20,10 @@ from qbench.build import Artifact
 from qbench.data import Data
 from qbench.evaluate.predictions import load_predictions
 from qbench.process.parent import Limits, call
+from qbench.quant.sqnr import MOST_DECIBELS, measure_sqnr
 from qbench.record.schema import OtherRuntime, Record
 
 Array = NDArray[Any]
-MOST_DECIBELS = 100.0
 # Two independent quantization errors of one size differ by 3 dB more than either; as much again is no rounding.
 MORE_DECIBELS = 6.0
 # Of what differs by less, nobody sees anything: int8 by a hundredth of the signal, fp32 by a thousandth.
@@ -83,26 +82,13 @@ def difference_here(
     if ours.shape != theirs.shape or ours.dtype.kind != "f":
         return None
     fp32 = [None if variant.fp32 is None else load_predictions(variant.fp32)["outputs"] for variant in (first, second)]
-    decibels = [_decibels(base, mine) for base, mine in zip(fp32, (ours, theirs), strict=True) if base is not None]
+    decibels = [measure_sqnr(base, mine) for base, mine in zip(fp32, (ours, theirs), strict=True) if base is not None]
     better = max(decibels, default=MOST_DECIBELS)
-    between = min(_decibels(ours, theirs), _decibels(theirs, ours))
+    between = min(measure_sqnr(ours, theirs), measure_sqnr(theirs, ours))
     if between >= (min(better - MORE_DECIBELS, ENOUGH_INT8) if decibels else ENOUGH_FP32):
         return None
     layer = _first_layer(first, second, data, min(better - MORE_DECIBELS, LAYER_DECIBELS))
     return Difference(between_db=between, better_db=better, layer=layer)
-
-
-def _decibels(reference: Array, other: Array) -> float:
-    """The SQNR between -100 and 100 dB; of outputs of which one alone is NaN or infinite -100."""
-    finite = np.isfinite(reference)
-    if not np.array_equal(finite, np.isfinite(other)):
-        return -MOST_DECIBELS
-    expected = reference[finite].astype(np.float64)
-    signal, noise = float(np.square(expected).sum()), float(np.square(expected - other[finite]).sum())
-    most = 10 ** (MOST_DECIBELS / 10)
-    if noise * most <= signal:
-        return MOST_DECIBELS
-    return -MOST_DECIBELS if signal * most <= noise else float(10 * np.log10(signal / noise))
 
 
 def _first_layer(ours: RuntimeVariant, theirs: RuntimeVariant, data: Data, bar: float) -> str | None:
@@ -121,7 +107,7 @@ def _first_layer(ours: RuntimeVariant, theirs: RuntimeVariant, data: Data, bar: 
 
     def differs(position: int) -> bool:
         tensor = layers[position].tensor
-        return _decibels(*(_tensor(variant, tensor, inputs) for variant in (ours, theirs))) < bar
+        return measure_sqnr(*(_tensor(variant, tensor, inputs) for variant in (ours, theirs))) < bar
 
     first, last = 0, len(layers)
     while first < last:

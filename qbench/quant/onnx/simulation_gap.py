@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant.artifacts import onnx_file, openvino_model
@@ -21,13 +20,13 @@ from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Sites
+from qbench.quant.sqnr import measure_sqnr
 
 Array = NDArray[Any]
 EXAMPLES = 8  # of the calibration data, in one batch
 # A file is told apart where it lies below the simulation by more than this, and below what anybody ships. What other
 # kinds of ranges and of weights cost is up to 8.6 dB (tests/architectures/run.py); a wrong kernel has 0 to 9 dB.
 GAP, LEAST = 10.0, 20.0
-_MOST = 100.0
 _NAMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 
 
@@ -45,8 +44,8 @@ def note(
     expected = _run(float_graph, inputs)
     if expected.dtype.kind != "f":
         return None
-    simulated = _decibels(expected, _run(fake_quant(graph, sites, record), inputs))
-    executed = _decibels(expected, _execute(file, inputs, runtime))
+    simulated = measure_sqnr(expected, _run(fake_quant(graph, sites, record), inputs))
+    executed = measure_sqnr(expected, _execute(file, inputs, runtime))
     if executed >= min(simulated - GAP, LEAST):
         return None
     return (
@@ -68,14 +67,3 @@ def _execute(file: Path, inputs: tuple[Array, ...], runtime: str) -> Array:
     if runtime == "openvino":
         return openvino_model.run(openvino_model.compile_file(file), inputs)
     return onnxruntime_session.run(file, inputs)
-
-
-def _decibels(expected: Array, outputs: Array) -> float:
-    """The SQNR, at most 100 dB; -100 where other values are finite."""
-    finite = np.isfinite(expected)
-    if expected.shape != outputs.shape or not np.array_equal(finite, np.isfinite(outputs)):
-        return -_MOST
-    expected_values = expected[finite].astype(np.float64)
-    signal, noise = float(np.square(expected_values).sum()), float(np.square(expected_values - outputs[finite]).sum())
-    least = 10 ** (-_MOST / 10)
-    return float(np.clip(10 * np.log10((signal + least) / (noise + least)), -_MOST, _MOST))
