@@ -17,6 +17,7 @@ from qbench.decide.qualify import Checks, LimitCheck
 from qbench.decide.rank import Bench
 from qbench.record.schema import Record
 from qbench.stats import thresholds
+from qbench.stats.interval_type import Interval
 
 # The limits of a suite by what it calls them.
 KEYS = {
@@ -35,6 +36,7 @@ def list_changes(choice: Choice, records: Sequence[Record], judged: Judged, benc
         for text in (
             _try_margins(choice, records, judged, bench, wider=True),
             _try_margins(choice, records, judged, bench, wider=False),
+            _try_promise(choice, records, checks, bench),
             *_try_limits(choice, records, checks, bench),
             _try_without_runtime(choice, records, checks, bench),
             _try_time_alone(choice, records, checks, bench),
@@ -92,6 +94,27 @@ def _at_margin(judged: Judged, margin: float) -> Checks:
         return replace(check, outcome=thresholds.decide(test.delta, -margin, wanted="above"))
 
     return {case: tuple(redo(case, check) for check in checks) for case, checks in judged.checks.items()}
+
+
+def _try_promise(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> str | None:
+    """The first promised speed-up (over the like-for-like fp32) that the pick does not hold for certain, where another
+    variant does."""
+    pick = choice.pick
+    if choice.verdict != "ship" or pick is None or pick.speedup is None or pick.speedup.low is None:
+        return None
+    promise = (math.floor(pick.speedup.low * 10 + 1e-9) + 1) / 10
+    held = {record.case.id: (*checks.get(record.case.id, ()), _promise_check(record, promise)) for record in records}
+    other = choose(records, held, bench)
+    if other.verdict != "ship" or other.pick is pick:
+        return None
+    return f"at a promised speed-up of {promise:g} ({KEYS['speed-up']}): {_name(other)}"
+
+
+def _promise_check(record: Record, promise: float) -> LimitCheck:
+    speedup = record.speedup
+    interval = None if speedup is None else Interval(value=speedup.value, low=speedup.low, high=speedup.high)
+    outcome = None if interval is None else thresholds.decide(interval, promise, wanted="above")
+    return LimitCheck(limit="speed-up", outcome=outcome, text="")
 
 
 def _try_limits(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> Iterator[str | None]:

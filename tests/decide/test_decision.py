@@ -253,6 +253,18 @@ def test_several_that_are_all_undecided_name_the_one_that_leads() -> None:
     assert "examples would decide, there are 1,000" in decision.notes[0]
 
 
+def test_a_promise_that_another_variant_keeps_would_change_the_choice() -> None:
+    """A promise is over a variant's own fp32: the int8 of a slow runtime may keep one that the fastest does not."""
+    slow = "net/fp32/torch/t1/b1"
+    fast = replace(fp32("net/fp32/openvino/t1/b1"), latency=latency(0.0015))
+    own = int8("net/static/openvino/t1/b1", latency=latency(0.0008), speedup=speedup(1.9, baseline=fast.case.id))
+    best = Fastest(baseline=fast.case.id, value=1.5, low=1.49, high=1.51)
+    other = int8(speedup=speedup(2.5, baseline=slow), speedup_fastest=best)
+    decision = only([fp32(), fast, own, other])
+    assert decision.headline == "Ship static · openvino."
+    assert "at a promised speed-up of 1.9 (gate.latency.min_speedup): static · onednn" in decision.would_change
+
+
 def test_without_the_runtime_another_one_wins() -> None:
     """What is shipped where a runtime is not there."""
     other = measured("net/static/onnxruntime/t1/b1", 1.5)
