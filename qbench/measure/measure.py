@@ -76,7 +76,7 @@ class GroupMeasurer:
         timed = {case: result.samples for case, result in measured.items() if result.samples is not None}
         self.calm_ns = canary.lowest_level(timed.values(), self.calm_ns)
         fastest = find_fastest_fp32(arms, timed)
-        in_final = _list_finalists(arms, timed)
+        in_final = list_finalists(arms, timed)
         known = {}
         for arm in arms:
             if arm.case not in done:
@@ -130,7 +130,7 @@ class GroupMeasurer:
             heats=lambda staying, fastest, blocks: split_heats(
                 staying, fastest, sizes, free_bytes=free_bytes(), first=blocks
             ),
-            first_process=_count_processes(self.folder / "samples", arms[0].case),
+            first_process=count_processes(self.folder / "samples", arms[0].case),
         )
 
     def remove_checkpoints(self) -> None:
@@ -223,13 +223,13 @@ def find_fastest_fp32(arms: Sequence[Arm], timed: Mapping[str, Samples]) -> str 
     return find_fastest(list(known), known) if known else None
 
 
-def _list_finalists(arms: Sequence[Arm], timed: Mapping[str, Samples]) -> set[str]:
+def list_finalists(arms: Sequence[Arm], timed: Mapping[str, Samples]) -> set[str]:
     """The cases that were in to the end, with the fp32 that they are compared with."""
     ended = [arm for arm in arms if arm.case in timed and timed[arm.case].stopped not in (SCREENED, LEFT)]
     return {arm.case for arm in ended} | {arm.baseline for arm in ended if arm.baseline is not None}
 
 
-def _count_processes(folder: Path, case: str) -> int:
+def count_processes(folder: Path, case: str) -> int:
     """How many generations of processes an earlier part of the run has numbered in what it stored of the cases with the
     same model, threads and batch."""
     model, *_, threads, batch_size = case.split("/")
