@@ -92,7 +92,7 @@ KINDS = tuple(BUILT_IN)
 # Many names by one line: a pattern, and what is called with the part of the name that it captures.
 FAMILIES: dict[str, dict[str, tuple[str, str]]] = {
     "metric": {
-        "top<k>": (r"top([1-9][0-9]{0,5})", "qbench.metrics.topk:top"),
+        "top<k>": (r"top([1-9][0-9]{0,5})", "qbench.metrics.topk:find_top"),
         "f1:<class>": (r"f1:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:f1_of"),
         "precision:<class>": (r"precision:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:precision_of"),
         "recall:<class>": (r"recall:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:recall_of"),
