@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 
 from qbench import formatting
-from qbench.record.schema import Speedup
+from qbench.record.schema import Record, Speedup
+
+
+def is_coarse(record: Record) -> bool:
+    """Whether the case's speed-up is known coarsely: it left the race after the screening, a few rounds in one process
+    each. Its limits allow for what further processes would differ by."""
+    return record.speedup is not None and record.speedup.stopped == "screened"
 
 
 def find_doubt(speedup: Speedup, room: float, meaning: str) -> str | None:

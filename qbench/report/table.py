@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from qbench import formatting
 from qbench.compare import compare, host_share, int8_share
 from qbench.compare import text as compare_text
+from qbench.compare.speedup_doubt import is_coarse
 from qbench.record import schema
 from qbench.record.schema import Record, TwinChange
 from qbench.report import recommendation
@@ -104,6 +105,8 @@ class Row:
     cells: Mapping[str, Cell]
 
 
+COARSE = "~"
+COARSE_MEANS = "~: coarse, from the screening alone, one process each"
 _JUDGED = (
     "is accuracy worse than fp32's by less than the margin? one-sided 5 % test of each case alone; where it cannot "
     "tell, about how many examples would decide"
@@ -182,9 +185,18 @@ def _latency_cells(record: Record, unit: float) -> dict[str, Cell]:
     if speedup is not None:
         found = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
         hint = f"{speedup.protocol}, {speedup.processes} process(es), against {speedup.baseline}"
-        cells["speedup"] = dataclasses.replace(_interval_cell(found), hint=hint, tone=_side(found))
+        cells["speedup"] = _mark_coarse(
+            dataclasses.replace(_interval_cell(found), hint=hint, tone=_side(found)), record
+        )
         cells["control"] = _control_cell(speedup.control)
     return cells
+
+
+def _mark_coarse(cell: Cell, record: Record) -> Cell:
+    """A ratio of the screening alone carries ``COARSE``."""
+    if not is_coarse(record) or not cell.text:
+        return cell
+    return dataclasses.replace(cell, text=f"{cell.text}{COARSE}", hint=f"{cell.hint}; {COARSE_MEANS}")
 
 
 def _side(speedup: Interval) -> Tone:
@@ -216,7 +228,8 @@ def _against_best(record: Record, best: Record | None) -> Cell:
             return Cell(hint="is the fastest fp32")
         ratio = Interval(value=fastest.value, low=fastest.low, high=fastest.high)
         tone = _side(ratio) if recommendation.is_int8(record) else ""
-        return dataclasses.replace(_interval_cell(ratio), hint=f"against {fastest.baseline}", tone=tone)
+        cell = dataclasses.replace(_interval_cell(ratio), hint=f"against {fastest.baseline}", tone=tone)
+        return _mark_coarse(cell, record)
     own, full = recommendation.p50(record), None if best is None else recommendation.p50(best)
     if own is None or full is None or record is best:
         return Cell(hint="is the fastest fp32") if record is best else Cell()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from qbench import formatting
 from qbench.compare import compare
+from qbench.compare.speedup_doubt import is_coarse
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
 from qbench.report import recommendation, table, text
@@ -54,7 +55,7 @@ def wrap(line: str, width: int | None) -> str:
 
 
 def _explain(judged: Judged) -> str:
-    """What the columns mean, in one sentence."""
+    """What the columns mean."""
     metric = judged.metric
     if metric is None:
         shown = "change of accuracy"
@@ -62,7 +63,8 @@ def _explain(judged: Judged) -> str:
         shown = f"{metric.name}, {'%' if metric.percent else metric.own_unit}"
     else:
         shown = f"change of {metric.name}, {metric.unit}"
-    return f"In brackets 95 % limits; vs fp32: times as fast as the fastest fp32; acc: {shown.rstrip(', ')}."
+    coarse = f" {table.COARSE_MEANS}." if any(map(is_coarse, judged.records)) else ""
+    return f"In brackets 95 % limits; vs fp32: times as fast as the fastest fp32; acc: {shown.rstrip(', ')}.{coarse}"
 
 
 def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
@@ -142,6 +144,7 @@ def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, 
     unit, unit_name = table.latency_unit(records)
     p50 = _column([row.p50 for row in figures], 1 / unit, _decimals_of_times(figures, unit), "p50" in limited)
     ratio = _column([row.ratio for row in figures], 1.0, 2, "ratio" in limited)
+    ratio = _mark_coarse(ratio, figures)
     scale = judged.metric.scale if judged.metric else 1.0
     signed = judged.metric is None or judged.metric.against != "fp32"
     changes = [row.change for row in figures]
@@ -217,6 +220,21 @@ def _column(
     return [
         f"{number} {limit.ljust(widest)}" if widest else number for number, limit in zip(texts, limits, strict=True)
     ]
+
+
+def _mark_coarse(cells: Sequence[str], figures: Sequence[_Figures]) -> list[str]:
+    """The cells, with ``table.COARSE`` in place of the limits of what was only screened."""
+    coarse = [is_coarse(row.record) and row.ratio is not None for row in figures]
+    if not any(coarse):
+        return list(cells)
+    numbers = [cell.split()[0] for cell in cells]
+    start = max(map(len, numbers))
+    width = max(*map(len, cells), start + len(table.COARSE))
+    behind = [
+        table.COARSE if marked else cell[len(number) :]
+        for cell, number, marked in zip(cells, numbers, coarse, strict=True)
+    ]
+    return [f"{number.rjust(start)}{rest}".ljust(width) for number, rest in zip(numbers, behind, strict=True)]
 
 
 def _limits(value: Interval | None, scale: float, places: int, signed: bool) -> str:

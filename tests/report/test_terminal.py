@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -53,6 +54,22 @@ def test_the_table_is_golden(width: int | None) -> None:
     # speed-ups of this old run have no limits; with them the widths differ
     records = [replace(record, speedup_fastest=fastest(record)) for record in run.records]
     assert same_as_golden(f"terminal_{width or 'file'}.txt", drawn(replace(run, records=records), width) + "\n")
+
+
+def test_what_was_only_screened_is_marked_as_coarse() -> None:
+    """A ratio of one process carries a ~, in the narrow table and the wide one, and what that means is said once."""
+    run = judge(read_run(RUN_V1))
+    screened = next(record for record in run.records if record.speedup is not None)
+    assert screened.speedup is not None
+    left = replace(screened, speedup=replace(screened.speedup, stopped="screened"), speedup_fastest=fastest(screened))
+    records = [left if record is screened else record for record in run.records]
+    narrow = drawn(replace(run, records=records), 100)
+    assert [line for line in narrow.splitlines() if re.search(r"[0-9]~ ", line)] == [
+        line for line in narrow.splitlines() if line.startswith(left.case.variant)
+    ]
+    assert narrow.count("coarse, from the screening") == 1
+    assert "~" in drawn(replace(run, records=records), wide=True)
+    assert "coarse" not in drawn(run, 100)
 
 
 def test_the_wide_table_is_golden() -> None:
