@@ -58,7 +58,13 @@ def measure(folder: Path, spend: str) -> tuple[float, dict[str, float]]:
     subprocess.run([*command, "--set", f"measure.spend={spend}"], cwd=folder, check=False, stdout=subprocess.DEVNULL)
     run = folder / "out/race/latest"
     seconds = json.loads((run / "run.json").read_text())["elapsed_seconds"]["measure"]
-    records = [record for record in jsonl.read(run) if record.speedup_fastest and record.case.mode != "fp32"]
+    every = [record for record in jsonl.read(run) if record.case.mode != "fp32"]
+    for record in every:
+        if record.status == "failed":
+            print(f"  {record.case.variant}: {record.stage}: {record.reason}")
+    records = [record for record in every if record.speedup_fastest]
+    if not records:
+        sys.exit(f"{spend}: nothing was measured")
     for record in records:
         speedup = record.speedup
         print(
