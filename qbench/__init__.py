@@ -14,8 +14,8 @@ The way of the data through the rooms:
     record      all that is known of a case <-> one JSON line; a run read back from disk
     run         the story: prepare, build, evaluate, measure, record
     compare     baseline + contender records -> deltas with intervals
-    report      records -> tables, plots, one HTML file
     decide      records + samples + the suite's rules -> what to ship, per setting
+    report      records -> tables, plots, one HTML file
     gate        deltas + policy -> verdicts and an exit code
     cli         one module per subcommand; the only place that prints
 
