@@ -82,10 +82,8 @@ def _note_apart(choice: Choice, pick: Record, bench: Bench) -> Iterator[str]:
     if over is not None and over.evidence == "p50":
         yield "It was not measured against the fastest fp32: two typical calls are compared, which may be off by 22 %."
     if over is not None and over.evidence == "rounds" and over.difference.coarse:
-        yield (
-            f"Measured in {over.difference.generations} generation(s) of processes: its limits rest on how processes "
-            "differ in general."
-        )
+        measured_in = "one process" if over.difference.generations == 1 else "two processes"
+        yield f"Measured in {measured_in} only: its limits rest on how processes differ in general."
 
 
 def _note_doubts(choice: Choice, pick: Record, judged: Judged, bench: Bench) -> Iterator[str]:

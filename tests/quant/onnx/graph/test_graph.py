@@ -201,8 +201,8 @@ def test_what_killed_processes_left_is_removed_and_work_under_way_is_not(tmp_pat
     """A process that ends without a word leaves its folder; the next that writes the same file removes it."""
     code = (
         "import os, sys, pathlib\n"
-        "from qbench.files.atomic import workplace\n"
-        "with workplace(pathlib.Path(sys.argv[1])) as folder:\n"
+        "from qbench.files.atomic import make_workplace\n"
+        "with make_workplace(pathlib.Path(sys.argv[1])) as folder:\n"
         "    (folder / 'half').write_text('half')\n"
         "    os._exit(0)\n"
     )
