@@ -198,6 +198,11 @@ def explain_decider(choice: Choice, rival: Record, judged: Judged, bench: Bench)
             if needed <= 10_000_000:
                 return f"about {max(needed, count + 1):,} examples would decide between them, there are {count:,}"
             return "they are half the margin apart in accuracy, which no number of examples would decide"
+    if comparison is not None and max(-comparison.low, comparison.high) <= bench.tie:
+        artifacts = [record.artifact.sha256 if record.artifact else None for record in (choice.pick, rival)]
+        if artifacts[0] is not None and artifacts[0] == artifacts[1]:
+            return "they are the same file, byte for byte, so take either"
+        return "they tie, and nothing that decide.prefer names tells them apart, so take either"
     return _explain_processes(comparison, bench)
 
 

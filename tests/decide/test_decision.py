@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,10 @@ from made_records import FP32, accuracy, failed, fp32, int8, latency, skipped, s
 
 from qbench.decide import text
 from qbench.decide.cases import setting_name
+from qbench.decide.choose import Choice
 from qbench.decide.decision import Decision, decide
 from qbench.decide.judged import Judged, Rules, judge
+from qbench.decide.notes import explain_decider
 from qbench.errors import UsageError
 from qbench.record.schema import Fastest, Interference, Memory, Record
 from qbench.record.stored_run import MetricInfo
@@ -162,6 +166,32 @@ def test_within_the_tie_accuracy_comes_first() -> None:
     assert decision.deciding_step.startswith("accuracy: qat · onednn against static · onednn +5.2 points")
     assert "qat · onednn (+5.2 points): the gain over fp32 is the training's, not int8's" in " ".join(decision.notes)
     assert "fp32_twin" in " ".join(decision.notes)
+
+
+@pytest.mark.parametrize(
+    ("reach", "sha256", "said"),
+    [
+        (0.01, "other", "they tie, and nothing that decide.prefer names tells them apart, so take either"),
+        (0.01, "same", "they are the same file, byte for byte, so take either"),
+        (0.05, "same", "processes (measure.processes) would decide, there are 7"),
+    ],
+)
+def test_between_those_that_tie_nothing_more_is_asked_for(reach: float, sha256: str, said: str) -> None:
+    """No number of processes tells copies of one file apart: once they are shown to tie, either will do."""
+    pick, rival = measured(STATIC, 2.5), measured(X86, 2.5)
+    assert pick.artifact is not None
+    assert rival.artifact is not None
+    rival = replace(
+        rival, artifact=replace(rival.artifact, sha256=pick.artifact.sha256 if sha256 == "same" else sha256)
+    )
+    difference = SimpleNamespace(value=0.001, error=reach / 2, generations=7)
+    comparison = SimpleNamespace(value=0.001, low=-reach, high=reach, evidence="rounds", difference=difference)
+    bench: Any = SimpleNamespace(
+        tie=math.log1p(0.03),
+        differences=SimpleNamespace(compare=lambda *_: None),
+        scale=SimpleNamespace(compare=lambda *_: comparison),
+    )
+    assert said in explain_decider(Choice(verdict="ship", pick=pick), rival, judge([], TOP1, rules()), bench)
 
 
 def test_all_arms_tied_and_nothing_to_tell_them_apart() -> None:
