@@ -44,7 +44,7 @@ def choose(records: Sequence[Record], checks: Checks, bench: Bench) -> Choice:
     measured = tuple(record for record in records if cases.is_int8(record) and scale.value(record) is not None)
     if not measured:
         return Choice(verdict="no answer")
-    fp32 = best_fp32(records, scale)
+    fp32 = best_fp32(records, bench)
     held = {record.case.id: checks.get(record.case.id, ()) for record in measured}
     good = tuple(record for record in measured if held[record.case.id] and qualify.holds_all(held[record.case.id]))
     open_ = tuple(record for record in measured if record not in good and qualify.may_be_shipped(held[record.case.id]))
@@ -61,16 +61,18 @@ def choose(records: Sequence[Record], checks: Checks, bench: Bench) -> Choice:
     return replace(known, pick=sort_by_estimate(good or open_, scale)[0])
 
 
-def best_fp32(records: Sequence[Record], scale: Scale) -> Record | None:
-    """The fp32 that leads in what is minimized, whatever its backend."""
+def best_fp32(records: Sequence[Record], bench: Bench) -> Record | None:
+    """The fp32 that leads in what is minimized, whatever its backend, of those that hold `decide`'s own limits: what is
+    too slow or too large cannot be kept either."""
     measured = [record for record in records if record.status == "ok" and cases.is_plain_fp32(record)]
-    known = [record for record in measured if scale.value(record) is not None]
+    measured = [record for record in measured if not qualify.breaks_ceiling(record, bench.spec)]
+    known = [record for record in measured if bench.scale.value(record) is not None]
     if not known:
         return None
-    fastest = cases.fastest_fp32(records)
-    if scale.objective == "latency" and fastest is not None:
+    fastest = cases.fastest_fp32(known)
+    if bench.scale.objective == "latency" and fastest is not None:
         return fastest
-    return sort_by_estimate(known, scale)[0]
+    return sort_by_estimate(known, bench.scale)[0]
 
 
 def _list_better(tried: Sequence[Record], fp32: Record | None, scale: Scale) -> tuple[Record, ...]:

@@ -137,6 +137,15 @@ def _check_case(
         yield LimitCheck(limit="peak", outcome="FAIL", text=f"faster than this core can be: {share} of its int8 peak")
 
 
+def breaks_ceiling(record: Record, decide: DecideSpec) -> bool:
+    """Whether a case, fp32 included, is shown to take longer or hold more memory than ``decide`` allows."""
+    checks = [
+        None if decide.max_latency is None else _check_latency(record, decide.max_latency),
+        None if decide.max_memory is None else _check_memory(record, decide.max_memory),
+    ]
+    return any(check is not None and check.outcome == "FAIL" for check in checks)
+
+
 def _check_int8(record: Record) -> LimitCheck:
     if (why := int8_share.explain_fp32_in_effect(record)) is not None:
         return LimitCheck(limit="int8", outcome="FAIL", text=f"{int8_share.FP32_IN_EFFECT}: {why}")

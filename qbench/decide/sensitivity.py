@@ -126,7 +126,8 @@ def _try_limits(choice: Choice, records: Sequence[Record], checks: Checks, bench
         ):
             continue
         without = {case: tuple(check for check in held if check.limit != limit) for case, held in checks.items()}
-        other = choose(records, without, bench)
+        ceilings = {key.removeprefix("decide."): None} if key.startswith("decide.") else {}
+        other = choose(records, without, replace(bench, spec=bench.spec.model_copy(update=ceilings)))
         yield None if _same(choice, other) else f"without {key}: {_name(other)}"
 
 

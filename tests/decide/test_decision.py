@@ -18,7 +18,7 @@ from qbench.decide.decision import Decision, decide
 from qbench.decide.judged import Judged, Rules, judge
 from qbench.decide.notes import explain_decider
 from qbench.errors import UsageError
-from qbench.record.schema import Fastest, Interference, Memory, Record
+from qbench.record.schema import ColdStart, Fastest, Interference, Memory, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 from qbench.suite.settings import DecideSpec, GateSpec
@@ -262,6 +262,19 @@ def test_limits_that_flip_the_choice() -> None:
     assert "at a margin of 0.9 points: static · x86" in tight.would_change
     promised = only([fp32(), fast, slow], rules({"latency": {"min_speedup": 5.0}}))
     assert promised.headline.startswith("None qualifies: 2 of 2 do not keep gate.latency.min_speedup")
+
+
+def test_an_fp32_that_breaks_a_ceiling_is_not_kept() -> None:
+    """fp32 starts a little faster, but takes longer than `max_latency`: the int8 variant that holds it is shipped, and
+    nothing says that fp32 would be in its place."""
+    start = {"load_seconds": 0.01, "first_call_seconds": 0.01}
+    slow = replace(fp32(), cold_start=ColdStart(**start))
+    quick = replace(measured(STATIC, 2.5), cold_start=ColdStart(load_seconds=0.012, first_call_seconds=0.012))
+    free = only([slow, quick], rules(minimize="cold_start"))
+    assert free.verdict == "keep fp32"
+    bound = only([slow, quick], rules(minimize="cold_start", max_latency=0.0015))
+    assert bound.headline == "Ship static · onednn."
+    assert not any("fp32" in change for change in bound.would_change if "max_latency" not in change)
 
 
 def test_limits_that_no_variant_can_hold_leave_none() -> None:
