@@ -62,8 +62,8 @@ class RaceRules:
 
     @property
     def enough(self) -> float:
-        """The half width at which a difference between arms is known well enough: finer than the tie, nobody ships for
-        it (simulated, that takes a fifth less time than the precision of 2 %, at no more errors)."""
+        """The half width at which a difference between arms is known well enough: nobody ships for what is finer than
+        the tie."""
         return max(self.tie, self.precision)
 
 
