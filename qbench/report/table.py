@@ -183,10 +183,10 @@ def _latency_cells(record: Record, unit: float) -> dict[str, Cell]:
         text = formatting.number(Interval(value=latency.p90_seconds), scale=1 / unit)
         cells["p90"] = Cell(text=text, sort=latency.p90_seconds)
     if speedup is not None:
-        found = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
+        ratio = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
         hint = f"{speedup.protocol}, {speedup.processes} process(es), against {speedup.baseline}"
         cells["speedup"] = _mark_coarse(
-            dataclasses.replace(_interval_cell(found), hint=hint, tone=_side(found)), record
+            dataclasses.replace(_interval_cell(ratio), hint=hint, tone=_side(ratio)), record
         )
         cells["control"] = _control_cell(speedup.control)
     return cells

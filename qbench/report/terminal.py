@@ -108,11 +108,11 @@ def _heading(setting: Setting) -> str:
 
 def _measured(judged: Judged) -> list[tuple[Setting, list[Record]]]:
     """Each setting with its measured cases; without any it is left out."""
-    found = (
+    by_setting = (
         (setting, [r for r in recommendation.of_setting(setting, judged.records) if r.status == "ok"])
         for setting in recommendation.settings(judged.records)
     )
-    return [(setting, records) for setting, records in found if records]
+    return [(setting, records) for setting, records in by_setting if records]
 
 
 def _sorted(records: Sequence[Record], rulings: Rulings) -> list[Record]:
