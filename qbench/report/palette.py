@@ -1,0 +1,82 @@
+"""What a backend, a mode and a verdict look like, the same in every picture and table of a report.
+
+Colours: M. Okabe and K. Ito, Color Universal Design (2008), https://jfly.uni-koeln.de/color/, told apart by readers
+with any kind of colour vision. Some are pale on white, so a mark has an edge in the colour of the text, and no
+meaning hangs on a colour alone: a backend's name, a mode's marker, a verdict's symbol and word stand beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Marker = Literal["circle", "triangle", "square", "diamond"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Color:
+    """A colour on a light and on a dark page, ``#rrggbb``."""
+
+    light: str
+    dark: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sign:
+    """A verdict as it is shown: a symbol, and words that say the same without it."""
+
+    symbol: str
+    word: str
+
+
+BACKENDS: dict[str, Color] = {
+    "torch": Color(light="#000000", dark="#f2f2f2"),
+    "onnxruntime": Color(light="#0072b2", dark="#3a9bd9"),
+    "fbgemm": Color(light="#e69f00", dark="#e69f00"),
+    "x86": Color(light="#d55e00", dark="#d55e00"),
+    "onednn": Color(light="#009e73", dark="#009e73"),
+    "qnnpack": Color(light="#cc79a7", dark="#cc79a7"),
+    "inductor": Color(light="#56b4e9", dark="#8ecbf0"),
+    "openvino": Color(light="#f0e442", dark="#f0e442"),
+}
+OTHER = Color(light="#7a7a7a", dark="#9a9a9a")  # of a backend that a user's package adds
+
+MARKERS: dict[str, Marker] = {"fp32": "circle", "dynamic": "triangle", "static": "square", "qat": "diamond"}
+SYMBOLS: dict[Marker, str] = {"circle": "●", "triangle": "▲", "square": "■", "diamond": "◆"}
+
+VERDICTS: dict[str, Sign] = {
+    "ship": Sign(symbol="✓", word="ship"),
+    "either": Sign(symbol="≈", word="either will do"),
+    "keep fp32": Sign(symbol="=", word="keep fp32"),
+    "undecided": Sign(symbol="?", word="undecided"),
+    "none qualifies": Sign(symbol="✗", word="none may be shipped"),
+    "PASS": Sign(symbol="✓", word="OK"),
+    "INCONCLUSIVE": Sign(symbol="?", word="open"),
+    "FAIL": Sign(symbol="✗", word="too low"),
+    "failed": Sign(symbol="✗", word="failed"),
+    "skipped": Sign(symbol="○", word="skipped"),
+    "no record": Sign(symbol="?", word="no record"),
+}
+
+
+def color_of(backend: str) -> Color:
+    """The backend's colour; one grey for all that are not built in."""
+    return BACKENDS.get(backend, OTHER)
+
+
+def variable_of(backend: str) -> str:
+    """``var(--backend-onnxruntime)``: the backend's colour inside the page, which follows its colour scheme."""
+    return f"var(--backend-{backend if backend in BACKENDS else 'other'})"
+
+
+def marker_of(mode: str) -> Marker:
+    """The mode's marker; a circle for what is not built in."""
+    return MARKERS.get(mode, "circle")
+
+
+def style() -> str:
+    """The backends' colours as CSS variables, for light and dark pages and for paper."""
+    named = {**BACKENDS, "other": OTHER}
+    light = " ".join(f"--backend-{name}: {color.light};" for name, color in named.items())
+    dark = " ".join(f"--backend-{name}: {color.dark};" for name, color in named.items())
+    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
