@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
 from qbench.compare import compare
+from qbench.progress.table import TextTable
 from qbench.record.schema import Record
 from qbench.report import plots, recommendation
 from qbench.report.plots import Group, Mark, Role, Words
@@ -27,11 +28,15 @@ LATENCY_END = (1.06, 3.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One plot: a heading, the SVG, and the words under it."""
+    """One picture: ``key`` names it within a page (``pareto`` is the trade-off), ``caption`` says what it shows in a
+    sentence, ``data`` holds what is drawn as text, and ``more`` counts the cases that only the table has."""
 
+    key: str
     heading: str
     svg: str
     caption: str
+    data: TextTable | None = None
+    more: int = 0
 
 
 MakeMark = Callable[[Record], "Mark | None"]
@@ -87,7 +92,7 @@ def _speedup(judged: Judged) -> Figure | None:
     )
     caption = f"Right of 1 is faster than fp32 on the same runtime. Bars are 95 % intervals.{_left_out(more)}"
     svg = plots.intervals(groups, words, reference=1.0, log=True)
-    return Figure(heading="Speed-up", svg=svg, caption=caption)
+    return Figure(key=words.key, heading="Speed-up", svg=svg, caption=caption)
 
 
 def _accuracy(judged: Judged) -> Figure | None:
@@ -121,7 +126,7 @@ def _accuracy(judged: Judged) -> Figure | None:
         f"amber is undecided.{_left_out(more)}"
     )
     svg = plots.intervals(groups, words, reference=0.0, log=False, margin=margin)
-    return Figure(heading="Accuracy change", svg=svg, caption=caption)
+    return Figure(key=words.key, heading="Accuracy change", svg=svg, caption=caption)
 
 
 def _times(value: float | None, scale: float) -> float | None:
@@ -145,7 +150,7 @@ def _size(judged: Judged) -> Figure | None:
         return None
     words = Words(key="size", title="Bytes of each artifact", description=_told(groups), axis="size, MB")
     caption = f"Exact bytes of what is shipped; fp32 in grey.{_left_out(more)}"
-    return Figure(heading="Size", svg=plots.bars(groups, words), caption=caption)
+    return Figure(key=words.key, heading="Size", svg=plots.bars(groups, words), caption=caption)
 
 
 def _latency(run: StoredRun, judged: Judged) -> Figure | None:
@@ -181,7 +186,7 @@ def _latency(run: StoredRun, judged: Judged) -> Figure | None:
         f"({end:.2f} and beyond), are noise or a slow path.{_left_out(more)}"
     )
     svg = plots.ridges(groups, words, lambda mark: calls[mark.key], end)
-    return Figure(heading="Latency distribution", svg=svg, caption=caption)
+    return Figure(key=words.key, heading="Latency distribution", svg=svg, caption=caption)
 
 
 def _typical_ns(record: Record, nanoseconds: NDArray[Any]) -> float:
