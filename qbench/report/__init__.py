@@ -1,7 +1,6 @@
 """Records of a run turned into tables, plots and one HTML file.
 
 build               a run's folder -> report.html, summary.md, results.csv, flips.csv, classes.csv
-recommendation      what the tables ask of `decide`, under one name
 table               records -> a DataFrame with raw values; the cells that a reader sees
 measurement_table   what else was measured of each case
 text                the terminal's table, a comparison as rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from qbench import formatting
 from qbench.compare import calibration_seeds
+from qbench.decide.judged import Judged
 from qbench.progress.table import TextTable
-from qbench.report.recommendation import Judged
 
 
 def table(judged: Judged) -> TextTable:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
 from qbench.compare import compare
+from qbench.decide import cases
+from qbench.decide.judged import Judged
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
-from qbench.report import plots, recommendation
+from qbench.report import plots
 from qbench.report.plots import Group, Mark, Role, Words
-from qbench.report.recommendation import Judged
 from qbench.stats.interval_type import Interval
 
 if TYPE_CHECKING:
@@ -48,11 +49,16 @@ def figures(run: StoredRun, judged: Judged) -> tuple[Figure, ...]:
     return tuple(figure for figure in drawn if figure is not None)
 
 
+def _speedup_interval(record: Record) -> Interval | None:
+    speedup = record.speedup
+    return None if speedup is None else Interval(value=speedup.value, low=speedup.low, high=speedup.high)
+
+
 def _groups(judged: Judged, make: MakeMark, *, best_first: Callable[[Mark], float]) -> tuple[list[Group], int]:
     """Marks by setting, sorted, at most ``MOST_MARKS`` shared evenly; and how many were left out."""
     marked = []
-    for setting in recommendation.settings(judged.records):
-        records = recommendation.of_setting(setting, judged.records)
+    for setting in cases.settings(judged.records):
+        records = cases.of_setting(setting, judged.records)
         marks = [mark for record in records if record.status == "ok" and (mark := make(record)) is not None]
         if marks:
             marked.append((setting, sorted(marks, key=best_first)))
@@ -64,7 +70,7 @@ def _groups(judged: Judged, make: MakeMark, *, best_first: Callable[[Mark], floa
     return groups, total - sum(len(group.marks) for group in groups)
 
 
-def _heading(setting: recommendation.Setting) -> str:
+def _heading(setting: cases.Setting) -> str:
     plural = "s" if setting.threads > 1 else ""
     return f"{setting.model}  ·  {setting.threads} thread{plural}, batch {setting.batch_size}"
 
@@ -75,7 +81,7 @@ def _left_out(count: int) -> str:
 
 def _speedup(judged: Judged) -> Figure | None:
     def mark(record: Record) -> Mark | None:
-        interval = recommendation.speedup_interval(record)
+        interval = _speedup_interval(record)
         if interval is None or record.case.mode == "fp32":
             return None
         slow = interval.high is not None and interval.high < 1
@@ -163,7 +169,7 @@ def _latency(run: StoredRun, judged: Judged) -> Figure | None:
         calls[record.case.id] = nanoseconds / median
         role: Role = "fp32" if record.case.mode == "fp32" else "int8"
         return Mark(
-            label=recommendation.variant(record),
+            label=cases.variant(record),
             text=f"p50 {formatting.duration(median / 1e9)}, {nanoseconds.size:,} calls",
             value=median,
             role=role,
@@ -203,7 +209,7 @@ def _quantile(values: NDArray[Any], q: float) -> float:
 
 def _mark(record: Record, interval: Interval, text: str, role: Role) -> Mark:
     return Mark(
-        label=recommendation.variant(record),
+        label=cases.variant(record),
         text=text.replace("-", "\N{MINUS SIGN}"),
         value=interval.value,
         low=interval.low,

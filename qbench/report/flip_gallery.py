@@ -6,10 +6,10 @@ import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from qbench.decide.cases import variant
 from qbench.evaluate import thumbnails
 from qbench.evaluate.flips import Flip
 from qbench.record.stored_run import StoredRun
-from qbench.report import recommendation
 from qbench.report.flips import CaseFlips, distinct, move
 
 MOST_EXAMPLES = 48
@@ -79,7 +79,7 @@ def _describe_moves(flips: Sequence[tuple[CaseFlips, Flip]]) -> Iterator[str]:
     for case, flip in flips:
         model = f"{case.record.case.model} " if len(models) > 1 else ""
         names = by_move.setdefault(move(flip), [])
-        if (name := f"{model}{recommendation.variant(case.record)}") not in names:
+        if (name := f"{model}{variant(case.record)}") not in names:
             names.append(name)
     for change, names in by_move.items():
         yield f"{change}: {', '.join(names)}"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from qbench import formatting
 from qbench.compare import compare, text
+from qbench.decide.cases import is_int8
 from qbench.evaluate import flips
 from qbench.evaluate.flips import Answers, ClassChange, Flip, Kind
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun
-from qbench.report import recommendation
 from qbench.stats import mcnemar
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def of_run(run: StoredRun) -> tuple[CaseFlips, ...]:
     found = []
     for record in run.records:
         fp32 = compare.like_for_like(record, run.records)
-        if not recommendation.is_int8(record) or fp32 is None or record.accuracy is None:
+        if not is_int8(record) or fp32 is None or record.accuracy is None:
             continue
         own, base = read(record), read(fp32)
         if own is None or base is None or (own.labels is None and not run.judged_by_agreement):

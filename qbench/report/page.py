@@ -10,6 +10,7 @@ from typing import Any
 from qbench import formatting
 from qbench.compare import host_share
 from qbench.compare.compare import Delta
+from qbench.decide import cases
 from qbench.decide import text as decide_text
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
@@ -17,7 +18,7 @@ from qbench.progress.table import TextTable
 from qbench.record.schema import Record
 from qbench.record.stored_run import RunInfo, StoredRun
 from qbench.report import calibration_seeds as draws
-from qbench.report import figures, flips, layers, recommendation, table, text
+from qbench.report import figures, flips, layers, table, text
 from qbench.report import measurement_table as details
 from qbench.report.figures import Figure
 from qbench.report.flip_gallery import Gallery, gallery
@@ -184,8 +185,8 @@ def _card(decision: Decision, judged: Judged, info: RunInfo) -> Card:
 
 def _sections(judged: Judged, found: Sequence[Decision]) -> Iterable[Section]:
     marks = {decision.setting: _mark_named(decision) for decision in found}
-    for setting in recommendation.settings(judged.records):
-        records = recommendation.of_setting(setting, judged.records)
+    for setting in cases.settings(judged.records):
+        records = cases.of_setting(setting, judged.records)
         unit = table.latency_unit(records)
         rows = table.rows(judged, records, unit)
         if rows:

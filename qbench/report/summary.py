@@ -8,6 +8,7 @@ from qbench import formatting
 from qbench.compare import above_peak, host_share
 from qbench.compare import text as compare_text
 from qbench.compare.compare import Delta
+from qbench.decide import cases
 from qbench.decide import text as decide_text
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
@@ -16,7 +17,7 @@ from qbench.progress.table import TextTable
 from qbench.quant.analysis import input_drift
 from qbench.quant.artifacts import coverage
 from qbench.record.stored_run import StoredRun
-from qbench.report import calibration_seeds, flips, recommendation, table, text
+from qbench.report import calibration_seeds, flips, table, text
 from qbench.report.flips import CaseFlips
 
 
@@ -103,15 +104,13 @@ def _answers(run: StoredRun, answers: Sequence[Decision], judged: Judged) -> lis
 
 def _tables(judged: Judged) -> list[str]:
     parts = []
-    for setting in recommendation.settings(judged.records):
-        unit = table.latency_unit(recommendation.of_setting(setting, judged.records))
+    for setting in cases.settings(judged.records):
+        unit = table.latency_unit(cases.of_setting(setting, judged.records))
         rows = text.setting_rows(judged, setting, unit)
         if not rows:
             continue
         columns = table.columns(judged, unit[1])
-        lines = tuple(
-            (recommendation.variant(row.record), *(str(row.cells[column.key]) for column in columns)) for row in rows
-        )
+        lines = tuple((cases.variant(row.record), *(str(row.cells[column.key]) for column in columns)) for row in rows)
         content = TextTable(columns=("variant", *(column.title for column in columns)), rows=lines)
         parts += [f"## {formatting.markdown(text.setting_name(setting))}", text.as_markdown(content)]
     return parts

@@ -14,10 +14,10 @@ from qbench import formatting
 from qbench.compare import compare, host_share, int8_share
 from qbench.compare import text as compare_text
 from qbench.compare.speedup_doubt import is_coarse
+from qbench.decide import cases
+from qbench.decide.judged import Judged
 from qbench.record import schema
 from qbench.record.schema import Record, TwinChange
-from qbench.report import recommendation
-from qbench.report.recommendation import Judged
 from qbench.stats import mcnemar
 from qbench.stats.interval_type import Interval
 
@@ -147,15 +147,15 @@ def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
 
 def latency_unit(records: Sequence[Record]) -> tuple[float, str]:
     """One unit for a whole column: that of the smallest p50, so that no value falls below 1 of it."""
-    times = [seconds for record in records if (seconds := recommendation.p50(record)) is not None]
+    times = [seconds for record in records if (seconds := cases.p50(record)) is not None]
     return formatting.time_unit(min(times)) if times else (1e-3, "ms")
 
 
 def rows(judged: Judged, records: Sequence[Record], unit: tuple[float, str]) -> list[Row]:
     """The measured cases, fp32 first, then the fastest first."""
     measured = [record for record in records if record.status == "ok"]
-    best = recommendation.fastest_fp32(measured)
-    measured.sort(key=lambda r: (r.case.mode != "fp32", recommendation.p50(r) or float("inf"), r.case.id))
+    best = cases.fastest_fp32(measured)
+    measured.sort(key=lambda r: (r.case.mode != "fp32", cases.p50(r) or float("inf"), r.case.id))
     return [Row(record=record, cells=_cells(judged, record, best, unit[0])) for record in measured]
 
 
@@ -227,13 +227,13 @@ def _against_best(record: Record, best: Record | None) -> Cell:
         if fastest.baseline == record.case.id:
             return Cell(hint="is the fastest fp32")
         ratio = Interval(value=fastest.value, low=fastest.low, high=fastest.high)
-        tone = _side(ratio) if recommendation.is_int8(record) else ""
+        tone = _side(ratio) if cases.is_int8(record) else ""
         cell = dataclasses.replace(_interval_cell(ratio), hint=f"against {fastest.baseline}", tone=tone)
         return _mark_coarse(cell, record)
-    own, full = recommendation.p50(record), None if best is None else recommendation.p50(best)
+    own, full = cases.p50(record), None if best is None else cases.p50(best)
     if own is None or full is None or record is best:
         return Cell(hint="is the fastest fp32") if record is best else Cell()
-    slower: Tone = "bad" if own > full and recommendation.is_int8(record) else ""
+    slower: Tone = "bad" if own > full and cases.is_int8(record) else ""
     return Cell(text=f"{full / own:.2f}", sort=full / own, tone=slower)
 
 
@@ -312,7 +312,7 @@ def _coverage_cell(record: Record) -> Cell:
 
 
 def _judged_cell(judged: Judged, record: Record) -> Cell:
-    if not recommendation.is_int8(record):
+    if not cases.is_int8(record):
         return Cell()
     if (why := int8_share.explain_fp32_in_effect(record)) is not None:
         return Cell(text="no candidate", tone="muted", sort=0, hint=f"{int8_share.FP32_IN_EFFECT}: {why}")
@@ -332,9 +332,7 @@ def presentation(judged: Judged, render: Callable[[Cell], str] = str) -> pd.Data
 
     unit = latency_unit(judged.records)
     titles = columns(judged, unit[1])
-    shown = [
-        row for setting in recommendation.settings(judged.records) for row in rows(judged, _of(judged, setting), unit)
-    ]
+    shown = [row for setting in cases.settings(judged.records) for row in rows(judged, _of(judged, setting), unit)]
     return pd.DataFrame(
         [[render(row.cells[column.key]) for column in titles] for row in shown],
         columns=[column.title for column in titles],
@@ -342,5 +340,5 @@ def presentation(judged: Judged, render: Callable[[Cell], str] = str) -> pd.Data
     )
 
 
-def _of(judged: Judged, setting: recommendation.Setting) -> list[Record]:
-    return recommendation.of_setting(setting, judged.records)
+def _of(judged: Judged, setting: cases.Setting) -> list[Record]:
+    return cases.of_setting(setting, judged.records)

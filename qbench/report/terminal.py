@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from qbench import formatting
 from qbench.compare import compare
 from qbench.compare.speedup_doubt import is_coarse
+from qbench.decide import cases
+from qbench.decide.cases import Setting
+from qbench.decide.judged import Judged
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
-from qbench.report import recommendation, table, text
-from qbench.report.recommendation import Judged, Setting
+from qbench.report import table, text
 from qbench.report.ruling import Rulings
 from qbench.stats.interval_type import Interval
 
@@ -75,7 +77,7 @@ def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
         cells = {row.record.case.id: row.cells for row in table.rows(judged, records, unit)}
         lines = tuple(
             (
-                recommendation.variant(record),
+                cases.variant(record),
                 *(formatting.clean(str(cells[record.case.id][column.key])) for column in columns),
                 rulings[record.case.id].word,
             )
@@ -109,8 +111,8 @@ def _heading(setting: Setting) -> str:
 def _measured(judged: Judged) -> list[tuple[Setting, list[Record]]]:
     """Each setting with its measured cases; without any it is left out."""
     by_setting = (
-        (setting, [r for r in recommendation.of_setting(setting, judged.records) if r.status == "ok"])
-        for setting in recommendation.settings(judged.records)
+        (setting, [r for r in cases.of_setting(setting, judged.records) if r.status == "ok"])
+        for setting in cases.settings(judged.records)
     )
     return [(setting, records) for setting, records in by_setting if records]
 
@@ -122,7 +124,7 @@ def _sorted(records: Sequence[Record], rulings: Rulings) -> list[Record]:
         ruling = rulings[record.case.id]
         group = 3 - ruling.candidate * 2 - ruling.picked if record.case.mode != "fp32" else 2
         over = None if ruling.over_fp32 is None else ruling.over_fp32.value
-        return group, -(over or 0.0), recommendation.p50(record) or float("inf"), record.case.id
+        return group, -(over or 0.0), cases.p50(record) or float("inf"), record.case.id
 
     return sorted(records, key=key)
 
@@ -152,7 +154,7 @@ def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, 
     change = _column(changes, scale, places, "change" in limited, signed=signed)
     lines = tuple(
         (
-            formatting.clean(recommendation.variant(row.record)),
+            formatting.clean(cases.variant(row.record)),
             *cells,
             formatting.DASH if row.size is None else formatting.share(row.size, 0),
             rulings[row.record.case.id].word,
@@ -165,7 +167,7 @@ def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, 
 
 def _read(judged: Judged, record: Record, rulings: Rulings) -> _Figures:
     fp32 = compare.like_for_like(record, judged.records)
-    latency, seconds = record.latency, recommendation.p50(record)
+    latency, seconds = record.latency, cases.p50(record)
     limits = (None, None) if latency is None or latency.p50_seconds is None else (latency.p50_low, latency.p50_high)
     size = None
     if record.artifact is not None and fp32 is not None and fp32.artifact is not None:

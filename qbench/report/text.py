@@ -7,24 +7,24 @@ from collections.abc import Sequence
 from qbench import formatting
 from qbench.compare.compare import Delta
 from qbench.decide import cases
+from qbench.decide.judged import Judged
 from qbench.progress.table import TextTable
 from qbench.record.stored_run import QUICK, MetricInfo, RunInfo
-from qbench.report import recommendation, table
-from qbench.report.recommendation import Judged
+from qbench.report import table
 from qbench.stats.interval_type import Interval
 
 
-def setting_rows(judged: Judged, setting: recommendation.Setting, unit: tuple[float, str]) -> list[table.Row]:
+def setting_rows(judged: Judged, setting: cases.Setting, unit: tuple[float, str]) -> list[table.Row]:
     """The rows of one setting's measured cases."""
-    return table.rows(judged, recommendation.of_setting(setting, judged.records), unit)
+    return table.rows(judged, cases.of_setting(setting, judged.records), unit)
 
 
-def setting_name(setting: recommendation.Setting) -> str:
+def setting_name(setting: cases.Setting) -> str:
     """``digits-cnn, 1 thread, batch 1``."""
     return cases.setting_name(setting)
 
 
-def answer_name(setting: recommendation.Setting, info: RunInfo) -> str:
+def answer_name(setting: cases.Setting, info: RunInfo) -> str:
     """The setting that an answer is for; said to be no more than a quick look where it is none."""
     return setting_name(setting) if info.quick is None else f"{QUICK} at {setting_name(setting)}"
 
