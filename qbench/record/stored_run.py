@@ -16,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from qbench.errors import UsageError
 from qbench.files import npz_file, strict_json
 from qbench.record import jsonl
+from qbench.record.commit import Commit
 from qbench.record.example_scores import ExampleScores, example_scores
 from qbench.record.layer_numbers import LayerNumbers
 from qbench.record.schema import Record
@@ -131,7 +132,7 @@ class MetricInfo:
 class RunInfo:
     """``run.json``: all that concerns the whole run. ``finished`` is null while it runs or once it was killed.
     ``digests``: of the data and of each network, so that a resumed run has the same. ``quick`` is null but for a quick
-    look."""
+    look, ``commit`` where the suite lies in no git repository."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
 
@@ -146,6 +147,7 @@ class RunInfo:
     metric: MetricInfo | None = None
     digests: dict[str, str] = field(default_factory=dict)
     quick: QuickInfo | None = None
+    commit: Commit | None = None
 
 
 _INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from qbench.machine import fingerprint
 from qbench.metrics.spec import MetricSpec
 from qbench.plan.planner import Plan
 from qbench.record import jsonl, schema
+from qbench.record.commit import read_commit
 from qbench.record.schema import Record
 from qbench.record.stored_run import RUN, read_info
 from qbench.suite import Suite
@@ -89,7 +91,8 @@ class RunDirectory:
         self._update_info({"digests": self._digests})
 
     def write_info(self, suite: Suite, plan: Plan, metric: MetricSpec, *, started: str) -> None:
-        """Writes ``run.json``: the suite as read, the plan, the metric, the machine, versions."""
+        """Writes ``run.json``: the suite as read, the plan, the metric, the machine, versions, the commit."""
+        commit = read_commit(suite.base)
         content = {
             "schema": schema.SCHEMA,
             "suite": {
@@ -111,6 +114,7 @@ class RunDirectory:
             "elapsed_seconds": {},
             "digests": self._digests,
             "quick": {"examples": None, "of": None} if suite.quick else None,
+            "commit": None if commit is None else asdict(commit),
         }
         with self._writing():
             self._write_info(content)

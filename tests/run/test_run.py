@@ -245,6 +245,7 @@ def test_a_run_ends_with_a_complete_record_for_every_case(folder):
     assert set(int8.elapsed_seconds) == {"build", "evaluate", "measure"}
     content = json.loads((result.folder / "run.json").read_text())
     assert content["finished"]
+    assert content["commit"] is None  # the suite lies in no repository
     assert content["suite"]["text"] == (folder / "s.yaml").read_text()
     assert (folder / "reports/small/latest").resolve() == result.folder.resolve()
     assert [name for name, _ in heard.stages] == ["prepare", "build", "evaluate", "measure"]

@@ -1,0 +1,73 @@
+"""Rules of qbench/record/commit.py: which commit a run was made at."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from qbench.record.commit import Commit, read_commit
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+
+
+def git(folder: Path, *words: str) -> str:
+    """What a git command printed."""
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
+    return subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository of one commit."""
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / "suite.yaml").write_text("suite: a\n", encoding="utf-8")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "suite: the first $1 | <b>\n\nbody")
+    return tmp_path
+
+
+def test_a_commit_is_its_full_name_and_subject(repository: Path) -> None:
+    """Also from a folder inside the repository; files that git does not know are no change."""
+    (repository / "suites").mkdir()
+    (repository / "suites" / "new.txt").write_text("new", encoding="utf-8")
+    expected = Commit(sha=git(repository, "rev-parse", "HEAD"), subject="suite: the first $1 | <b>", changed=False)
+    assert read_commit(repository / "suites") == expected
+    assert expected.short == expected.sha[:9]
+
+
+def test_changed_files_are_told(repository: Path) -> None:
+    """A run of edited files is not a run of the commit: the short name carries a plus."""
+    (repository / "suite.yaml").write_text("suite: b\n", encoding="utf-8")
+    commit = read_commit(repository)
+    assert commit is not None
+    assert commit.changed
+    assert commit.short.endswith("+")
+
+
+def test_no_program_of_the_repository_runs(repository: Path) -> None:
+    """A monitor of the file system that the repository's own settings name is not started."""
+    program = repository / ".git" / "spy"
+    program.write_text(f"#!/bin/sh\ntouch {repository}/ran\n", encoding="utf-8")
+    program.chmod(0o755)
+    git(repository, "config", "core.fsmonitor", str(program))
+    assert read_commit(repository) is not None
+    assert not (repository / "ran").exists()
+
+
+def test_outside_a_repository_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor before the first commit, nor without git; a variable of a hook that calls qbench does not mislead it."""
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert read_commit(tmp_path) is None
+    git(tmp_path, "init", "--quiet")
+    assert read_commit(tmp_path) is None
+    monkeypatch.setenv("PATH", "")
+    assert read_commit(tmp_path) is None
+
+
+def test_the_repository_of_the_folder_counts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``GIT_DIR``, which git sets where a hook calls qbench, names another repository."""
+    monkeypatch.setenv("GIT_DIR", str(repository / "elsewhere"))
+    assert read_commit(repository) is not None
