@@ -14,7 +14,8 @@ from qbench.decide.qualify import LimitCheck
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import noninferiority, thresholds
-from qbench.suite.settings import DecideSpec, GateSpec
+from qbench.suite.gate import GateSpec
+from qbench.suite.settings import DecideSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

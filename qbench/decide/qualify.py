@@ -34,7 +34,8 @@ from qbench.stats.thresholds import Outcome
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from qbench.suite.settings import DecideSpec, GateSpec
+    from qbench.suite.gate import GateSpec
+    from qbench.suite.settings import DecideSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ def check_accuracy(evidence: Evidence, record: Record) -> Verdict | None:
     """
     spec, metric, scores = evidence.policy.accuracy, evidence.info.metric, record.accuracy
     name = _name_metric(evidence)
-    rule = Rule(name=name, case=record.case.id, place=evidence.place("gate.accuracy.margin"))
+    rule = Rule(name=name, kind="metric", case=record.case.id, place=evidence.place("gate.accuracy.margin"))
     if metric is None or scores is None or scores.delta is None:
         reason = "neither labels nor predictions of its fp32 to compare with"
         return rule.verdict("MISSING", "no accuracy", reason) if spec.model_fields_set else None

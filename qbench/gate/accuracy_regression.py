@@ -53,6 +53,7 @@ def check_regression(evidence: Evidence, record: Record) -> Verdict | None:
         return None
     rule = Rule(
         name=f"{metric.name} regression",
+        kind="metric",
         case=record.case.id,
         place=evidence.place("gate.accuracy.max_regression"),
         threshold=-allowed / metric.scale,

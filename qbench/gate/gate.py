@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Gated", "Outcome", "Verdict", "exit_code", "gate", "gate_run", "needs_baseline"]
 
 # Worst first (design.md, section 4): a failure is certain, an invalid verdict says that nothing is known.
-EXIT_CODES: dict[Outcome, int] = {"FAIL": 1, "INVALID": 3, "MISSING": 3, "INCONCLUSIVE": 4, "PASS": 0}
+EXIT_CODES: dict[Outcome, int] = {"FAIL": 1, "INVALID": 3, "MISSING": 3, "INCONCLUSIVE": 4, "IMPROVED": 0, "PASS": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def gate_run(
 def _refuse_quick(run: RunInfo, baseline: RunInfo | None, place: str) -> list[Verdict]:
     """INVALID for a quick look: it is too coarse to be held to anything, or to hold anything to."""
     told = {"the run": run, "the baseline": baseline}
-    rule = Rule(name="run", case=run.suite.name, place=place)
+    rule = Rule(name="run", kind="run", case=run.suite.name, place=place)
     return [
         rule.verdict("INVALID", f"{what} is a {QUICK}", f"make it without --quick: `qbench run {info.suite.file}`")
         for what, info in told.items()
@@ -120,7 +120,7 @@ def _refuse_quick(run: RunInfo, baseline: RunInfo | None, place: str) -> list[Ve
 
 def _report_newest(newest: Path, run: StoredRun, place: str) -> Verdict:
     """MISSING: a benchmark that failed wholly proves nothing by an older run that is still there."""
-    return Rule(name="run", case=run.info.suite.name, place=place).verdict(
+    return Rule(name="run", kind="run", case=run.info.suite.name, place=place).verdict(
         "MISSING",
         f"the latest run, {newest.name}, has no case that is ok",
         f"it has {locate.without_ok(newest)} ({newest}); judged is {run.folder.name}, which is older: "
@@ -227,7 +227,7 @@ def _baseline_has(evidence: Evidence, case: str) -> bool:
 
 def _case_verdict(evidence: Evidence, case: str, outcome: Outcome, text: str, reason: str) -> Verdict:
     """A verdict on whether the case is there at all."""
-    return Rule(name="case", case=case, place=evidence.place("matrix")).verdict(outcome, text, reason)
+    return Rule(name="case", kind="case", case=case, place=evidence.place("matrix")).verdict(outcome, text, reason)
 
 
 def _correct_for_rules(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:

@@ -59,9 +59,11 @@ def check_latency(evidence: Evidence, record: Record) -> Verdict | None:
     if evidence.baseline is None and not _wants_latency(evidence.policy):
         return None
     tolerance = evidence.policy.latency.max_regression
+    if tolerance is None:
+        return None
     delta = evidence.deltas.get(record.case.id)
     place = evidence.place("gate.latency.max_regression")
-    rule = Rule(name="latency", case=record.case.id, place=place, threshold=1 + tolerance)
+    rule = Rule(name="latency", kind="time", case=record.case.id, place=place, threshold=1 + tolerance)
     if evidence.baseline is None:
         return rule.verdict("MISSING", "no baseline", "write one with `qbench baseline RUN` and commit it")
     if delta is None or delta.base is None or delta.base.status != "ok":
@@ -139,7 +141,7 @@ def check_speedup(evidence: Evidence, record: Record) -> Verdict | None:
     if promise is None:
         return None
     place = evidence.place("gate.latency.min_speedup")
-    rule = Rule(name="speed-up", case=record.case.id, place=place, threshold=promise)
+    rule = Rule(name="speed-up", kind="time", case=record.case.id, place=place, threshold=promise)
     if speedup is None:
         return rule.verdict("MISSING", "no speed-up", "latency was not measured")
     interval = Interval(value=speedup.value, low=speedup.low, high=speedup.high)

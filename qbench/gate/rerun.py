@@ -96,7 +96,7 @@ class Rerunner:
             except CaseError as error:
                 return Rerun(pairs=tuple(pairs), analysis=None, reason=str(error))
             if is_analysis_due(len(pairs)):
-                analysis = analyze(pairs, suite.gate.latency.max_regression, rules=rules)
+                analysis = analyze(pairs, suite.gate.latency.max_regression or 0.05, rules=rules)
         return Rerun(pairs=tuple(pairs), analysis=analysis)
 
     def _run_pair(self, baseline: WorkerSpec, contender: WorkerSpec, *, limits: Limits, seed: int) -> ProcessPair:

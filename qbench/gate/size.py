@@ -10,16 +10,15 @@ from qbench.compare import compare
 from qbench.gate.verdict import Evidence, Rule, Verdict
 from qbench.record.schema import Record
 
-# An archive's own names and versions move a few bytes; a layer that fell back to float moves far more.
-SIZE_GROWTH = 0.01
-
 
 def check_size(evidence: Evidence, record: Record) -> Verdict | None:
     """Are the artifact's bytes within the promised share of the like-for-like fp32's?"""
     budget = evidence.policy.size.max_ratio
     if budget is None:
         return None
-    rule = Rule(name="size", case=record.case.id, place=evidence.place("gate.size.max_ratio"), threshold=budget)
+    rule = Rule(
+        name="size", kind="size", case=record.case.id, place=evidence.place("gate.size.max_ratio"), threshold=budget
+    )
     fp32 = compare.like_for_like(record, evidence.records)
     if record.artifact is None or fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
         return rule.verdict("MISSING", "no size", "the artifact of the case or of its fp32 was not recorded")
@@ -29,14 +28,15 @@ def check_size(evidence: Evidence, record: Record) -> Verdict | None:
 
 
 def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
-    """Has the artifact grown against the baseline's by more than ``SIZE_GROWTH``? None without a pair."""
+    """Has the artifact grown against the baseline's by more than ``size.max_growth``?"""
+    allowed = evidence.policy.size.max_growth
     delta = evidence.deltas.get(record.case.id)
-    if delta is None or delta.size_ratio is None or delta.base is None:
+    if allowed is None or delta is None or delta.size_ratio is None or delta.base is None:
         return None
     assert delta.base.artifact is not None
     assert record.artifact is not None
     old, new = delta.base.artifact.size_bytes, record.artifact.size_bytes
-    place = evidence.place("gate.size")
-    rule = Rule(name="size growth", case=record.case.id, place=place, threshold=1 + SIZE_GROWTH)
-    text = f"{formatting.size(old)} -> {formatting.size(new)}  {new - old:+d} bytes  tolerance {SIZE_GROWTH * 100:g} %"
+    place = evidence.place("gate.size.max_growth")
+    rule = Rule(name="size growth", kind="size", case=record.case.id, place=place, threshold=1 + allowed)
+    text = f"{formatting.size(old)} -> {formatting.size(new)}  {new - old:+d} bytes  tolerance {allowed * 100:g} %"
     return rule.compare_number(delta.size_ratio, text, f"{new} bytes, {old} in the baseline")

@@ -22,6 +22,7 @@ _MEANING: dict[Outcome, str] = {
     "INVALID": "the run cannot be compared with the baseline",
     "MISSING": "something that was asked for is not there",
     "INCONCLUSIVE": "the samples cannot tell",
+    "IMPROVED": "every rule holds, and something is better than in the baseline: refresh it with `qbench baseline RUN`",
     "PASS": "every rule holds",
 }
 

@@ -20,16 +20,45 @@ if TYPE_CHECKING:
     from qbench.gate.baseline import Baseline
     from qbench.suite import GateSpec
 
-Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE", "INVALID", "MISSING"]
+Outcome = Literal["PASS", "IMPROVED", "INCONCLUSIVE", "MISSING", "INVALID", "FAIL"]
+# What a rule is about; tests of one kind on one case share their error (Holm).
+Kind = Literal["run", "case", "time", "metric", "size", "cold start", "memory", "coverage"]
+# What a verdict does to the exit code: none of the first three does; hold is 4, invalid 3, fail 1.
+Effect = Literal["pass", "note", "skip", "hold", "invalid", "fail"]
+_EFFECTS: dict[Outcome, Effect] = {
+    "PASS": "pass",
+    "IMPROVED": "pass",
+    "INCONCLUSIVE": "hold",
+    "MISSING": "invalid",
+    "INVALID": "invalid",
+    "FAIL": "fail",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveTimes:
+    """Typical seconds of a call, as run again here and now: of the baseline's artifact, of the run's, and of its fp32
+    where it ran along. ``pairs``: process pairs that they rest on; ``spent``: seconds that measuring took."""
+
+    baseline: float | None
+    contender: float | None
+    fp32: float | None = None
+    pairs: int = 0
+    spent: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """One rule on one case. ``text`` holds the numbers, ``reason`` why it is not PASS, ``place`` the rule's
-    file:line. ``value``, its limits and ``threshold`` are raw (ratios, or the metric's own scale, better positive);
-    ``p_value`` is the FAIL side's, scaled to a 5 % test, None where the rule does not rest on samples. ``way`` says
-    how latency was judged: ``live``, by running both artifacts again, or by ``stored`` speed-ups. ``examples``: about
-    how many would decide an INCONCLUSIVE accuracy; ``mcnemar_p``: the mid-p value of "no answer's correctness changed".
+    file:line in the suite, ``rule`` its name and ``kind`` what it is about.
+
+    ``value``, its limits at ``level`` and ``threshold`` are raw (ratios, or the metric's own scale, better positive).
+    ``p_value`` is the FAIL side's, scaled to a 5 % test, None where the rule does not rest on samples; ``p_harm`` is
+    that of any change for the worse, however small. ``way`` says how time was judged: ``live``, by running both
+    artifacts again (``times``), or by ``stored`` figures. ``identical``: the artifact is the baseline's, byte by byte,
+    so nothing was measured. ``decides`` says what would decide an INCONCLUSIVE, ``examples`` how many where examples
+    would; ``mcnemar_p``: the mid-p value of "no answer's correctness changed". ``settled``: what an INCONCLUSIVE or
+    MISSING does by the suite's ``inconclusive`` and ``missing``, else None.
     """
 
     outcome: Outcome
@@ -37,6 +66,7 @@ class Verdict:
     rule: str
     place: str
     text: str
+    kind: Kind = "case"
     reason: str | None = None
     value: float | None = None
     low: float | None = None
@@ -44,9 +74,19 @@ class Verdict:
     level: float | None = None
     threshold: float | None = None
     p_value: float | None = None
+    p_harm: float | None = None
     way: Literal["live", "stored"] | None = None
+    times: LiveTimes | None = None
+    identical: bool = False
+    decides: str | None = None
     examples: int | None = None
     mcnemar_p: float | None = None
+    settled: Effect | None = None
+
+    @property
+    def effect(self) -> Effect:
+        """What it does to the exit code."""
+        return self.settled or _EFFECTS[self.outcome]
 
     def unless(self, doubt: str | None) -> Verdict:
         """The verdict, or INCONCLUSIVE for that reason where there is one."""
@@ -74,12 +114,13 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One rule on one case, not checked yet: every verdict is built here. ``place`` is the rule's file:line,
+    """One rule on one case, not checked yet: every verdict is built here. ``place`` is the rule's file:line, ``kind``,
     ``threshold`` and ``way`` as in ``Verdict``."""
 
     name: str
     case: str
     place: str
+    kind: Kind
     threshold: float | None = None
     way: Literal["live", "stored"] | None = None
 
@@ -89,6 +130,7 @@ class Rule:
             outcome=outcome,
             case=self.case,
             rule=self.name,
+            kind=self.kind,
             place=self.place,
             text=text,
             reason=reason,

@@ -7,7 +7,8 @@ The path of a suite file through this room:
     types               the values: names, shares, counts
     models_and_data     the sections that say what goes in: models, data
     accuracy            the metric that judges, and the loss that it allows
-    settings            the sections that say what to do: matrix, quantize, measure, gate, limits
+    settings            the sections that say what to do: matrix, quantize, measure, decide, limits
+    gate                the section that says what a later run must hold
     messages            what pydantic finds, in plain words at its place
     cross_checks        what concerns several keys, or the disk
     data_checks         the options of data sets, and the user's Python files
@@ -15,8 +16,9 @@ The path of a suite file through this room:
     suite               Suite, parse, read, json_schema
 """
 
+from qbench.suite.gate import GateSpec
 from qbench.suite.models_and_data import DataSpec, ModelSpec
-from qbench.suite.settings import MODES, DecideSpec, GateSpec, Limits, Matrix, MeasureSpec, Mode, Quantize
+from qbench.suite.settings import MODES, DecideSpec, Limits, Matrix, MeasureSpec, Mode, Quantize
 from qbench.suite.suite import Suite, json_schema, parse, read
 
 __all__ = [

@@ -11,7 +11,6 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from qbench import registry
 from qbench.quant.recipe import DYNAMIC_MIN_COVERAGE, Recipe
-from qbench.suite.accuracy import AccuracyGate
 from qbench.suite.recipes import Flow, Percentile
 from qbench.suite.types import (
     BackendName,
@@ -20,7 +19,6 @@ from qbench.suite.types import (
     Count,
     ModelName,
     Positive,
-    Ratio,
     Seconds,
     Section,
     Seed,
@@ -249,27 +247,6 @@ class EvaluateKeys(Section):
         description="SQNR and cosine of each layer's output against fp32, on calibration examples, and the share of "
         "values on evaluation examples that it clips.",
     )
-
-
-class LatencyGate(Section):
-    """What latency must hold."""
-
-    max_regression: ShareOrZero = Field(0.05, description="Largest slowdown against the stored baseline.")
-    min_speedup: Positive | None = Field(None, description="Smallest speed-up over fp32; null: not gated.")
-
-
-class SizeGate(Section):
-    """What size must hold."""
-
-    max_ratio: Ratio | None = Field(None, description="Largest int8 bytes over fp32 bytes; null: not gated.")
-
-
-class GateSpec(Section):
-    """What `qbench gate` demands."""
-
-    latency: LatencyGate = Field(LatencyGate(), description="Latency.")
-    accuracy: AccuracyGate = Field(AccuracyGate(), description="Accuracy.")
-    size: SizeGate = Field(SizeGate(), description="Size.")
 
 
 class DecideSpec(Section):

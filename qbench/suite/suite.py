@@ -14,9 +14,10 @@ from qbench.suite import cross_checks, data_checks, int8_file_checks, messages
 from qbench.suite import overrides as given
 from qbench.suite import quick as quick_look
 from qbench.suite import yaml_tree as yaml_text
+from qbench.suite.gate import GateSpec
 from qbench.suite.models_and_data import DataSpec, ModelItem
 from qbench.suite.recipes import DEFAULT_CHOICE, RecipeChoices
-from qbench.suite.settings import DecideSpec, EvaluateKeys, GateSpec, Limits, Matrix, MeasureSpec, Quantize
+from qbench.suite.settings import DecideSpec, EvaluateKeys, Limits, Matrix, MeasureSpec, Quantize
 from qbench.suite.types import Names, Section, SuiteName
 
 

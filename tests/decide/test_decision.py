@@ -21,7 +21,8 @@ from qbench.errors import UsageError
 from qbench.record.schema import ColdStart, Fastest, Interference, Memory, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
-from qbench.suite.settings import DecideSpec, GateSpec
+from qbench.suite.gate import GateSpec
+from qbench.suite.settings import DecideSpec
 
 TOP1 = MetricInfo(name="top1")
 LOSSY = accuracy(harmful=60)

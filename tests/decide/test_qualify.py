@@ -11,7 +11,8 @@ from made_records import CASE, accuracy, failed, fp32, int8, latency, speedup
 from qbench.decide.qualify import holds_all, may_be_shipped, qualify
 from qbench.record.schema import Memory, Record, Roofline
 from qbench.record.stored_run import MetricInfo
-from qbench.suite.settings import DecideSpec, GateSpec
+from qbench.suite.gate import GateSpec
+from qbench.suite.settings import DecideSpec
 
 TOP1 = MetricInfo(name="top1")
 
