@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from qbench.cli import baseline, clean, compare, doctor, gate, onnx, plan, plugins, report, run, schema, train
+from qbench.cli import baseline, clean, compare, doctor, export, gate, onnx, plan, plugins, report, run, schema, train
 from qbench.errors import QbenchError
 from qbench.progress.terminal import plain_output
 
@@ -52,6 +52,7 @@ app.command(epilog="Example: qbench report quickstart --compare reports/quicksta
 app.command(epilog="Example: qbench compare reports/baselines/quickstart.jsonl quickstart")(compare.compare)
 app.command(epilog="Example: qbench baseline quickstart")(baseline.baseline)
 app.command(epilog="Example: qbench gate quickstart --markdown gate.md")(gate.gate)
+app.command(epilog="Example: qbench export quickstart --format pytest-benchmark -o times.json")(export.export)
 app.command(epilog="Example: qbench doctor --json, or qbench doctor --control --seconds 600")(doctor.doctor)
 app.command("list", epilog="Example: qbench list --json")(plugins.list_)
 app.command(epilog="Example: qbench schema > suites/schema.json")(schema.schema)

@@ -41,9 +41,9 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     deltas = None if other is None else compared(read_run(other), run)
     shown = page(run, judged, found, changes, deltas, "" if other is None else other.name)
     files = {
-        RESULTS: _csv(table.frame(run.records)),
-        FLIPS: _csv(flips.flips_frame(changes)),
-        CLASSES: _csv(flips.classes_frame(changes)),
+        RESULTS: csv_text(table.frame(run.records)),
+        FLIPS: csv_text(flips.flips_frame(changes)),
+        CLASSES: csv_text(flips.classes_frame(changes)),
         SUMMARY: summary(run, judged, found, changes, deltas),
         REPORT: html.render(shown),
     }
@@ -75,7 +75,8 @@ def compared(base: StoredRun, contender: StoredRun) -> Sequence[Delta]:
     return compare.compare(base.records, contender.records, incomparable=field)
 
 
-def _csv(frame: pd.DataFrame) -> str:
+def csv_text(frame: pd.DataFrame) -> str:
+    """The frame as CSV in which no cell is run as a formula by a spreadsheet."""
     safe = frame.map(lambda value: formatting.cell(value) if isinstance(value, str) else value)
     safe.columns = [formatting.cell(str(name)) for name in frame.columns]
     content: str = safe.to_csv(index=False, lineterminator="\n")

@@ -68,6 +68,8 @@ def _parents(columns: Sequence[str]) -> set[str]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return json.dumps(value)
     if not isinstance(value, list | tuple):
         return value
     return ";".join(json.dumps(item) if isinstance(item, dict) else str(item) for item in value)

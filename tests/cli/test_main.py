@@ -40,6 +40,7 @@ COMMANDS = (
     "compare",
     "baseline",
     "gate",
+    "export",
     "doctor",
     "list",
     "schema",
