@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from qbench.compare import int8_share
-from qbench.record.schema import Record
+from qbench.record.schema import CaseKey, Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,9 +18,9 @@ class Setting:
     batch_size: int
 
 
-def settings(records: Iterable[Record]) -> tuple[Setting, ...]:
-    """Every setting, in the order of the records."""
-    keys = (record.case for record in records)
+def settings(records: Iterable[Record], missing: Iterable[CaseKey] = ()) -> tuple[Setting, ...]:
+    """Every setting, in the order of the records; then those of which no case has one."""
+    keys = (*(record.case for record in records), *missing)
     return tuple(
         dict.fromkeys(Setting(model=key.model, threads=key.threads, batch_size=key.batch_size) for key in keys)
     )
@@ -28,8 +28,12 @@ def settings(records: Iterable[Record]) -> tuple[Setting, ...]:
 
 def of_setting(setting: Setting, records: Iterable[Record]) -> list[Record]:
     """The records of one setting."""
-    wanted = (setting.model, setting.threads, setting.batch_size)
-    return [r for r in records if (r.case.model, r.case.threads, r.case.batch_size) == wanted]
+    return [record for record in records if is_of_setting(record.case, setting)]
+
+
+def is_of_setting(case: CaseKey, setting: Setting) -> bool:
+    """Whether a case is decided in a setting."""
+    return (case.model, case.threads, case.batch_size) == (setting.model, setting.threads, setting.batch_size)
 
 
 def setting_name(setting: Setting) -> str:

@@ -3,7 +3,7 @@ stored beside them; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from qbench.compare import calibration_seeds, compare
 from qbench.compare.calibration_seeds import SeedSpread
 from qbench.decide import cases, qualify
 from qbench.decide.qualify import LimitCheck
-from qbench.record.schema import Record
+from qbench.record.schema import CaseKey, Record, read_case_id
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import noninferiority, thresholds
 from qbench.suite.gate import GateSpec
@@ -37,9 +37,9 @@ class Judged:
     """The records of a run with each int8 case's limits, its accuracy test (absent where there is none to make), and
     its spread over calibration seeds (where there are several).
 
-    ``rules`` None: this qbench cannot read the run's suite. ``samples`` gives the timing arrays of a case, empty where
-    none are stored (raises ``QbenchError`` for a damaged file), ``values`` the metric of each example, None where no
-    predictions are stored.
+    ``missing``: planned cases without a record. ``rules`` None: this qbench cannot read the run's suite. ``samples``
+    gives the timing arrays of a case, empty where none are stored (raises ``QbenchError`` for a damaged file),
+    ``values`` the metric of each example, None where no predictions are stored.
     """
 
     records: Sequence[Record]
@@ -48,6 +48,7 @@ class Judged:
     tests: Mapping[str, noninferiority.NonInferiority] = field(default_factory=dict)
     checks: qualify.Checks = field(default_factory=dict)
     seed_spreads: Mapping[str, SeedSpread] = field(default_factory=dict)
+    missing: tuple[CaseKey, ...] = ()
     samples: Callable[[Record], Arrays] = lambda record: {}
     values: Callable[[Record, Record | None], NDArray[Any] | None] = lambda record, fp32: None
 
@@ -84,11 +85,12 @@ def judge(
     rules: Rules | None,
     pairs: compare.Pairs = lambda record, fp32: None,
     *,
+    planned: Iterable[str] = (),
     samples: Callable[[Record], Arrays] = lambda record: {},
     values: Callable[[Record, Record | None], NDArray[Any] | None] = lambda record, fp32: None,
 ) -> Judged:
     """The records with the limits, the accuracy test and the seed spread of each int8 case; ``pairs`` gives the metric
-    of each example for a case and its fp32."""
+    of each example for a case and its fp32, ``planned`` the ids of all cases that the run was to have."""
     margin = None if rules is None else rules.gate.accuracy.margin
     tests = qualify.run_accuracy_tests(records, metric, margin, pairs)
     checks = qualify.check_limits(
@@ -111,6 +113,14 @@ def judge(
         tests=tests,
         checks=checks,
         seed_spreads=spreads,
+        missing=find_missing(planned, records),
         samples=samples,
         values=values,
     )
+
+
+def find_missing(planned: Iterable[str], records: Sequence[Record]) -> tuple[CaseKey, ...]:
+    """The planned cases that have no record, as a killed run or a damaged file of records leaves them."""
+    recorded = {record.case.id for record in records}
+    keys = (read_case_id(case) for case in planned if case not in recorded)
+    return tuple(key for key in keys if key is not None)

@@ -6,19 +6,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from qbench import formatting
 from qbench.compare import calibration_seeds, host_share, training_gain
 from qbench.compare.speedup_doubt import find_doubt
+from qbench.decide import cases
 from qbench.decide.accuracy_difference import AccuracyDifference
 from qbench.decide.cases import variant
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
-from qbench.decide.paired_times import MOST_LOG, Comparison
+from qbench.decide.paired_times import MOST_LOG, Comparison, as_ratio
 from qbench.decide.qualify import LimitCheck
-from qbench.decide.rank import Bench, describe_difference
+from qbench.decide.rank import Bench, describe_difference, sort_by_estimate
+from qbench.measure.paired_difference import PairedDifference
 from qbench.record.schema import Record
 from qbench.stats.thresholds import DECIDING_Z
 
 MOST_PROCESSES = 99
+NAMED = 3  # so many that are ahead, but ruled out, are named
 # Where measuring ends before the precision is reached.
 ENDS = {
     "max_seconds": "at measure.max_seconds",
@@ -32,8 +36,10 @@ def list_notes(choice: Choice, records: Sequence[Record], judged: Judged, bench:
     """Sentences, the most important first."""
     lines = list[str]()
     if choice.pick is not None:
-        lines += _note_open(choice, choice.pick, judged)
+        lines += _note_open(choice.pick, judged)
+        lines += _note_slower(choice, choice.pick, records, bench)
         if bench.spec.minimize == "latency":
+            lines += _note_small_gain(choice, choice.pick, bench)
             lines += _note_apart(choice, choice.pick, bench)
             lines += _note_doubts(choice, choice.pick, judged, bench)
             lines += _note_host(choice.pick)
@@ -51,12 +57,39 @@ def explain_open(check: LimitCheck) -> str:
     return f"may or may not hold its limit on {check.limit}: {check.text}"
 
 
-def _note_open(choice: Choice, pick: Record, judged: Judged) -> Iterator[str]:
+def _note_open(pick: Record, judged: Judged) -> Iterator[str]:
     for check in judged.checks_of(pick):
         if check.outcome != "PASS":
             yield f"It {explain_open(check)}."
-    if choice.verdict == "keep fp32" and choice.better == () and choice.fp32 is not None and pick in choice.good:
-        yield "To show a small gain measure longer (measure.max_seconds, measure.processes), or let size decide."
+
+
+def _note_small_gain(choice: Choice, pick: Record, bench: Bench) -> Iterator[str]:
+    """What would show the gain of a variant that holds every limit, where its estimate has one that can be shown."""
+    if choice.verdict != "keep fp32" or choice.fp32 is None or pick not in choice.good:
+        return
+    comparison = bench.scale.compare(pick, choice.fp32)
+    if comparison is None or comparison.value >= 0 or comparison.evidence not in ("rounds", "baseline"):
+        return
+    needed = count_processes(comparison.difference, abs(comparison.value))
+    gain = formatting.share(math.expm1(-comparison.value))
+    if needed <= MOST_PROCESSES:
+        there = comparison.difference.generations
+        yield (
+            f"To show its gain of {gain}, about {max(needed, there + 1)} processes would do (measure.processes, "
+            f"measure.max_seconds), there are {there}; or let size decide (decide.minimize)."
+        )
+
+
+def _note_slower(choice: Choice, pick: Record, records: Sequence[Record], bench: Bench) -> Iterator[str]:
+    """That what is shipped for its size, memory or start takes longer than the fastest fp32."""
+    fastest = cases.fastest_fp32(records)
+    if bench.spec.minimize == "latency" or choice.verdict == "keep fp32" or fastest is None:
+        return
+    comparison = bench.scale.times.compare(pick.case.id, fastest.case.id)
+    if comparison is not None and comparison.value > 0:
+        shown = "is slower" if comparison.low > 0 else "may be slower"
+        ratio = formatting.with_limits(as_ratio(comparison))
+        yield f"It {shown} than fp32: {ratio} times as fast as fp32 on {fastest.case.backend}."
 
 
 def _note_host(pick: Record) -> Iterator[str]:
@@ -134,7 +167,7 @@ def _note_fast_but_wrong(choice: Choice, judged: Judged, bench: Bench) -> Iterat
     if pick is None:
         return
     ahead: dict[str, list[str]] = {}
-    for record in choice.measured:
+    for record in sort_by_estimate(choice.measured, bench.scale):
         comparison = None if record is pick or record in choice.good else bench.scale.compare(record, pick)
         if comparison is None or comparison.high >= 0:
             continue
@@ -144,7 +177,9 @@ def _note_fast_but_wrong(choice: Choice, judged: Judged, bench: Bench) -> Iterat
             word = "wrong" if broken[0].outcome == "FAIL" and broken[0].limit == "accuracy" else "passed over"
             ahead.setdefault(word, []).append(f"{variant(record)} ({broken[0].text})")
     lead = bench.scale.better[0].upper() + bench.scale.better[1:]
-    yield from (f"{lead}, but {word}: {', '.join(names)}." for word, names in ahead.items())
+    for word, names in ahead.items():
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        yield f"{lead}, but {word}: {', '.join(names[:NAMED])}{more}."
 
 
 def _note_training(choice: Choice, judged: Judged) -> Iterator[str]:
@@ -164,12 +199,15 @@ def _note_failed(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _note_problems(bench: Bench) -> Iterator[str]:
-    """One note for all stored files that could not be read."""
-    problems = {**bench.scale.times.problems, **bench.differences.problems}
-    if problems:
-        first = next(iter(problems.values()))
-        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        yield f"Decided without stored files that cannot be read: {first}{more}."
+    """Which cases are known by their records alone, since what is stored beside them is gone or damaged."""
+    times = bench.scale.times
+    for problems, what, rests in (
+        (times.problems, "samples", "compared by the times in their records, with wider limits"),
+        (bench.differences.problems, "predictions", "compared by their scores, and not by their answers"),
+    ):
+        if problems:
+            names = ", ".join(variant(times.records[case]) for case in sorted(problems))
+            yield f"Without {what}, which are gone or damaged: {names}; {rests}."
 
 
 def describe_accuracy(difference: AccuracyDifference, bench: Bench) -> str:
@@ -212,12 +250,16 @@ def _explain_processes(comparison: Comparison | None, bench: Bench) -> str:
     if comparison.evidence in ("apart", "p50"):
         return "they were not measured against each other; a new run measures them side by side"
     difference = comparison.difference
-    room = abs(abs(difference.value) - bench.tie)
-    spread = difference.error * math.sqrt(difference.generations)
-    needed = math.ceil((DECIDING_Z * spread / room) ** 2) if room > 0 else MOST_PROCESSES + 1
+    needed = count_processes(difference, abs(abs(difference.value) - bench.tie))
     if needed > MOST_PROCESSES:
         return "they are about a tie apart, which more processes would hardly decide"
     return (
         f"about {max(needed, difference.generations + 1)} processes (measure.processes) would decide, there are "
         f"{difference.generations}"
     )
+
+
+def count_processes(difference: PairedDifference, room: float) -> int:
+    """How many generations of processes would tell a difference from a bound that is ``room`` away."""
+    spread = difference.error * math.sqrt(difference.generations)
+    return math.ceil((DECIDING_Z * spread / room) ** 2) if room > 0 else MOST_PROCESSES + 1

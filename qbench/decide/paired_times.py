@@ -222,6 +222,14 @@ def _difference(value: float, error: float, freedom: float) -> PairedDifference:
     return PairedDifference(value=value, error=max(error, 1e-6), freedom=freedom, generations=1, coarse=True)
 
 
+def as_ratio(comparison: Comparison) -> Interval:
+    """How many times as fast: the other's time over the case's."""
+    ratio = comparison.ratio()
+    assert ratio.low is not None
+    assert ratio.high is not None
+    return Interval(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low)
+
+
 def paired_times(records: Sequence[Record], read: Callable[[Record], Arrays]) -> PairedTimes:
     """The cases of one setting, to be held against each other."""
     return PairedTimes(records={record.case.id: record for record in records}, read=read)

@@ -8,10 +8,10 @@ from qbench import formatting
 from qbench.compare import compare
 from qbench.decide import reasons
 from qbench.decide.cases import setting_name, variant
-from qbench.decide.decision import Decision, as_ratio
+from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
 from qbench.decide.objective import Scale
-from qbench.decide.paired_times import PairedTimes
+from qbench.decide.paired_times import PairedTimes, as_ratio
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
@@ -48,6 +48,12 @@ def _list_points(decision: Decision) -> Iterator[str]:
         yield f"What decided: {decision.deciding_step}."
     if decision.probability is not None and decision.pick is not None:
         yield f"{variant(decision.pick)} is the best of what may be shipped: {say_chance(decision.probability)}."
+    if decision.missing:
+        it = "it" if len(decision.missing) == 1 else "one of them"
+        yield (
+            f"What has no record was not compared, and {it} may be better: go on with `qbench run --resume` and "
+            "the folder of this run, or run the suite again."
+        )
     yield from decision.notes
     if decision.runner_up is not None and decision.behind is not None and decision.verdict == "ship":
         tied = decision.runner_up.case.id in decision.tied  # how far behind it is stands above then
@@ -68,12 +74,7 @@ def facts(decision: Decision, judged: Judged) -> str:
     record = decision.pick
     if record is None:
         return ""
-    scale = Scale(objective="latency", times=PairedTimes(records={}, read=lambda record: {}))
-    parts = [] if scale.value(record) is None else [scale.show(record)]
-    if decision.objective in ("cold_start", "memory"):
-        other = Scale(objective=decision.objective, times=scale.times)
-        parts = [other.show(record), *parts]
-    parts += _speed_parts(decision, record)
+    parts = [*_list_figures(decision, record), *_speed_parts(decision, record)]
     parts += _size_part(record, judged) + _accuracy_part(record, judged.metric)
     coverage = record.artifact.coverage if record.artifact else None
     if coverage is not None and coverage.macs_int8 is not None:
@@ -81,11 +82,21 @@ def facts(decision: Decision, judged: Judged) -> str:
     return ", ".join(parts) + "." if parts else ""
 
 
+def _list_figures(decision: Decision, record: Record) -> list[str]:
+    """What is minimized and the time of a call, but for what the headline of an fp32 that stays has said already."""
+    times = PairedTimes(records={}, read=lambda record: {})
+    said = decision.objective if decision.verdict == "keep fp32" else None
+    shown = dict.fromkeys((decision.objective, "latency"))
+    scales = [Scale(objective=objective, times=times) for objective in shown if objective not in ("size", said)]
+    return [scale.show(record) for scale in scales if scale.value(record) is not None]
+
+
 def _speed_parts(decision: Decision, record: Record) -> list[str]:
     """Over the fastest fp32 by the interval that was tested, else over its own."""
-    over, fp32 = decision.over_fp32, decision.fp32
-    if decision.objective == "latency" and fp32 is not None and over is not None and over.evidence != "p50":
-        return [f"{formatting.with_limits(as_ratio(over))} times as fast as fp32 on {fp32.case.backend}"]
+    over, fp32 = decision.over_fastest, decision.fastest
+    if fp32 is not None and over is not None and over.evidence != "p50":
+        ratio = f"{formatting.with_limits(as_ratio(over))} times as fast"
+        return [] if ratio in decision.headline else [f"{ratio} as fp32 on {fp32.case.backend}"]
     if record.speedup is None:
         return []
     own = Interval(value=record.speedup.value, low=record.speedup.low, high=record.speedup.high)

@@ -10,6 +10,7 @@ never renamed. Real files of every number are fixtures in tests/data/records/.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
@@ -28,6 +29,9 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
 Level = Annotated[float, Field(gt=0, lt=1)]
+_CASE_ID = re.compile(
+    r"(?P<model>.+)/(?P<mode>[^/]+)/(?P<backend>[^/]+)/t(?P<threads>[1-9]\d{0,8})/b(?P<batch>[1-9]\d{0,8})", re.DOTALL
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,24 @@ class CaseKey:
         """The variant's name beside its model's: ``static · onednn``, ``static@eager · onednn``."""
         at = "" if self.recipe == "default" else f"@{self.recipe}"
         return f"{self.mode}{at} · {self.backend}"
+
+
+def read_case_id(case: str) -> CaseKey | None:
+    """The key that an id such as ``net/static@eager/onednn/t1/b8`` says; None where it is no case's. Slashes before the
+    last four belong to the model."""
+    match = _CASE_ID.fullmatch(case)
+    if match is None:
+        return None
+    mode, _, recipe = match["mode"].partition("@")
+    return CaseKey(
+        id=case,
+        model=match["model"],
+        mode=mode,
+        backend=match["backend"],
+        threads=int(match["threads"]),
+        batch_size=int(match["batch"]),
+        recipe=recipe or "default",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

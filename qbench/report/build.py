@@ -54,7 +54,15 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
 
 def judge(run: StoredRun) -> Judged:
     """The run's records, held against the rules of its own suite."""
-    return judging.judge(run.records, run.info.metric, rules_of(run), run.pairs, samples=run.samples, values=run.values)
+    return judging.judge(
+        run.records,
+        run.info.metric,
+        rules_of(run),
+        run.pairs,
+        planned=run.info.plan.cases,
+        samples=run.samples,
+        values=run.values,
+    )
 
 
 def rules_of(run: StoredRun) -> Rules | None:

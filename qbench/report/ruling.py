@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from qbench.compare import int8_share
 from qbench.decide import cases, reasons
-from qbench.decide.decision import Decision, as_ratio
+from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
-from qbench.decide.paired_times import PairedTimes, paired_times
+from qbench.decide.paired_times import PairedTimes, as_ratio, paired_times
 from qbench.record.schema import Record
 from qbench.stats.interval_type import Interval
 
@@ -62,7 +62,7 @@ def rule(judged: Judged, decisions: Sequence[Decision]) -> dict[str, Ruling]:
 
 
 def _name_fp32(record: Record, fastest: Record | None, decision: Decision) -> str:
-    if decision.verdict == "keep fp32" and record is decision.fp32:
+    if decision.verdict in ("keep fp32", "none qualifies") and record is decision.fp32:
         return "keep"
     if record.case.is_twin:
         return "fp32 twin"

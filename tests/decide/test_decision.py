@@ -27,6 +27,7 @@ from qbench.suite.settings import DecideSpec
 TOP1 = MetricInfo(name="top1")
 LOSSY = accuracy(harmful=60)
 OPEN = accuracy(harmful=9, beneficial=2)
+KEPT = "keep fp32 on torch (2.50 ms a call)."
 STATIC, QAT, X86 = "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1", "net/static/x86/t1/b1"
 
 
@@ -57,14 +58,19 @@ def measured(case: str, value: float, **changes: Any) -> Record:
         (
             [fp32(), int8(accuracy=LOSSY)],
             "none qualifies",
-            "None qualifies: static · onednn loses more accuracy than the margin of 1 points.",
+            f"None qualifies: static · onednn loses more accuracy than the margin of 1 point; {KEPT}",
         ),
         (
             [fp32(), int8(accuracy=LOSSY), int8(QAT, coverage=0.0)],
             "none qualifies",
-            "None qualifies: 1 of 2 loses more accuracy than the margin of 1 points, 1 of 2 runs nothing in int8.",
+            "None qualifies: 1 of 2 loses more accuracy than the margin of 1 point, "
+            "1 of 2 runs nothing in int8; keep fp32 on torch (2.50 ms a call).",
         ),
-        ([fp32(), int8(coverage=0.0)], "none qualifies", "None qualifies: no candidate runs in int8."),
+        (
+            [fp32(), int8(coverage=0.0)],
+            "none qualifies",
+            f"None qualifies: no candidate runs in int8; {KEPT}",
+        ),
         ([fp32(), failed()], "no answer", "No answer: no int8 case was measured (1 failed)."),
         ([skipped()], "no answer", "No answer: no int8 case was measured (1 skipped)."),
         ([fp32(), replace(int8(), latency=None)], "no answer", "No answer: latency was measured of no int8 case."),
@@ -87,12 +93,28 @@ def test_the_answer(records: list[Record], verdict: str, headline: str) -> None:
     ("value", "half", "verdict"), [(1.3, 0.02, "ship"), (1.3, 0.4, "keep fp32"), (0.9, 0.4, "keep fp32")]
 )
 def test_what_is_not_shown_to_be_faster_ships_nothing(value: float, half: float, verdict: str) -> None:
-    """Where the limits on the speed-up over the fastest fp32 hold 1, fp32 stays, and what to do about it is said."""
+    """Where the limits on the speed-up over the fastest fp32 hold 1, fp32 stays."""
     decision = only([fp32(), int8(speedup=speedup(value, half))])
     assert decision.verdict == verdict
     if verdict == "keep fp32":
         assert "no int8 variant is shown to be faster" in decision.headline
-        assert "measure.max_seconds" in " ".join(decision.notes)
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "said"),
+    [
+        (1.02, 0.03, "To show its gain of 2.0 %, about"),
+        (1.0, 0.03, ""),
+        (0.97, 0.4, ""),
+        (1.0001, 0.03, ""),
+    ],
+)
+def test_a_small_gain_is_worth_more_processes_only_where_there_is_one(value: float, half: float, said: str) -> None:
+    """What is estimated to be slower, or ahead by less than any number of processes tells, needs no more measuring."""
+    decision = only([fp32(), int8(latency=latency(0.0025 / value), speedup=speedup(value, half))])
+    assert decision.verdict == "keep fp32"
+    assert [note for note in decision.notes if "gain" in note and note.startswith(said)] != [] if said else True
+    assert said or not any("processes" in note for note in decision.notes)
 
 
 def test_the_fastest_fp32_of_any_backend_is_what_counts() -> None:
@@ -235,6 +257,47 @@ def test_other_objectives_have_their_own_measure(minimize: str) -> None:
     assert only([full, large, small]).headline == "Ship static · onednn."
     decision = only([full, large, small], rules(minimize=minimize))
     assert (decision.verdict, decision.headline) == ("ship", "Ship qat · onednn.")
+
+
+@pytest.mark.parametrize("minimize", ["size", "memory", "cold_start"])
+def test_what_is_shipped_for_its_bytes_or_its_start_though_slower_says_so(minimize: str) -> None:
+    """A pick that takes longer than the fastest fp32 has a note, and no figure stands twice in the answer."""
+    start, memory = (
+        ColdStart(load_seconds=0.01, first_call_seconds=0.01),
+        Memory(loaded_rss_bytes=4 * 10**8, peak_rss_bytes=None),
+    )
+    full = replace(fp32(), cold_start=start, memory=memory)
+    own = {
+        "cold_start": ColdStart(load_seconds=0.001, first_call_seconds=0.001),
+        "memory": Memory(loaded_rss_bytes=100_000_000, peak_rss_bytes=None),
+    }
+    judged = judge([full, measured(STATIC, 0.5, **own)], TOP1, rules(minimize=minimize))
+    (decision,) = decide(judged)
+    assert decision.headline == "Ship static · onednn."
+    assert "It is slower than fp32: 0.500 [0.495, 0.505] times as fast as fp32 on torch." in decision.notes
+    line = text.lines(decision, judged)[0]
+    assert line.count("5.00 ms a call") == 1
+    figure = {"size": "26 % of its size", "memory": "100 MB resident", "cold_start": "2.00 ms to load and call once"}
+    assert line.count(figure[minimize]) == 1
+
+
+def test_the_headline_of_an_fp32_that_stays_is_not_said_again() -> None:
+    """The figure of what is minimized stands in the headline; the numbers behind it go on from there."""
+    full = replace(fp32(), memory=Memory(loaded_rss_bytes=100_000_000, peak_rss_bytes=None))
+    judged = judge(
+        [full, int8(memory=Memory(loaded_rss_bytes=100_000_000, peak_rss_bytes=None))], TOP1, rules(minimize="memory")
+    )
+    (decision,) = decide(judged)
+    assert decision.verdict == "keep fp32"
+    assert text.lines(decision, judged)[0].count("100 MB resident") == 2  # of fp32, and of the variant
+
+
+def test_no_fp32_is_kept_that_breaks_a_ceiling_either() -> None:
+    """Where neither int8 nor fp32 holds a limit, the answer says both."""
+    decision = only([fp32(), int8()], rules(max_latency="1 us"))
+    assert decision.headline == (
+        "None qualifies: static · onednn takes longer than decide.max_latency; no fp32 holds decide.max_latency either."
+    )
 
 
 def test_no_smaller_variant_keeps_fp32() -> None:
@@ -420,16 +483,41 @@ def broken(record: Record) -> Any:
     raise UsageError(f"{record.samples}: cannot be read as stored arrays: not a zip; delete it to go on without")
 
 
-@pytest.mark.parametrize(
-    ("read", "said"), [(broken, "cannot be read as stored arrays"), (lambda record: {}, "is not there")]
-)
-def test_samples_that_cannot_be_read_are_one_note(read: Any, said: str) -> None:
-    """A run's folder is data: the decision rests on the records then, and says so once."""
+@pytest.mark.parametrize("read", [broken, lambda record: {}])
+def test_samples_that_are_gone_or_damaged_are_one_note(read: Any) -> None:
+    """A run's folder is data: the decision rests on the records then, and says of which cases, in the same words."""
     records = [fp32(), int8(samples="samples/a.npz"), measured(QAT, 2.4, samples="samples/b.npz")]
     decision = only(records, samples=read)
     assert decision.verdict == "ship"
-    (note,) = [note for note in decision.notes if note.startswith("Decided without stored files")]
-    assert said in note
+    assert (
+        "Without samples, which are gone or damaged: qat · onednn, static · onednn; compared by the times in their "
+        "records, with wider limits."
+    ) in decision.notes
+
+
+@pytest.mark.parametrize("verdict", ["ship", "keep fp32", "no answer"])
+def test_planned_cases_without_a_record_are_missing_from_the_comparison(verdict: str) -> None:
+    """A file of records that was cut, or a killed run: the answer says what it was compared without, and claims no
+    probability."""
+    records = {"ship": [fp32(), int8()], "keep fp32": [fp32(), measured(STATIC, 0.8)], "no answer": []}[verdict]
+    decision = only(records, planned=[FP32, STATIC, QAT] if records else [QAT])
+    assert decision.verdict == verdict
+    assert decision.probability is None
+    assert decision.missing == (QAT,)
+    count = "1 of 3 planned cases is" if records else "1 of 1 planned cases is"
+    assert decision.headline.startswith(f"Incomplete: {count} missing from the comparison (qat · onednn). ")
+    said = " ".join(text.points(decision))
+    assert "almost certain" not in said
+    assert "What has no record was not compared, and it may be better" in said
+
+
+def test_a_planned_case_of_another_setting_is_not_missed_here() -> None:
+    """Settings are decided apart; one without any record has its own answer."""
+    judged = judge([fp32(), int8()], TOP1, rules(), planned=[FP32, STATIC, "net/static/onednn/t2/b1", "no case"])
+    first, second = decide(judged)
+    assert (first.missing, first.headline) == ((), "Ship static · onednn.")
+    assert second.verdict == "no answer"
+    assert second.missing == ("net/static/onednn/t2/b1",)
 
 
 def test_each_setting_has_its_own_answer() -> None:

@@ -1,0 +1,106 @@
+"""A decision in one sentence: what to ship, or why there is nothing to ship; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qbench import formatting
+from qbench.decide import cases, notes, reasons
+from qbench.decide.cases import variant
+from qbench.decide.choose import Choice
+from qbench.decide.judged import Judged
+from qbench.decide.paired_times import as_ratio
+from qbench.decide.rank import Bench
+from qbench.record.schema import CaseKey, Record
+
+NAMED = 4  # so many missing cases are named
+
+
+def explain(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench, rival: Record | None) -> str:
+    """What to do in one setting; ``rival``: what may be the best as well."""
+    pick = choice.pick
+    if choice.verdict == "no answer":
+        return _explain_nothing(records, bench)
+    if choice.verdict == "none qualifies" or pick is None:
+        return f"{_explain_none(choice, judged)}{_keep(choice, records, bench)}."
+    if choice.verdict == "keep fp32":
+        return _explain_fp32(choice, pick, bench)
+    if choice.verdict == "undecided":
+        what = "the fastest candidate" if bench.spec.minimize == "latency" else "the candidate that leads"
+        return f"Undecided on {variant(pick)}, {what}."
+    if rival is not None:
+        decider = notes.explain_decider(choice, rival, judged, bench)
+        return f"Either {variant(pick)} or {variant(rival)}: {decider}."
+    return f"Ship {variant(pick)}."
+
+
+def explain_missing(missing: Sequence[CaseKey], recorded: int) -> str:
+    """``Incomplete: 2 of 17 planned cases are missing from the comparison (qat · x86, static · x86).``"""
+    if not missing:
+        return ""
+    names = ", ".join(key.variant for key in missing[:NAMED])
+    more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+    are = "is" if len(missing) == 1 else "are"
+    count = f"{len(missing)} of {len(missing) + recorded} planned cases {are} missing"
+    return f"Incomplete: {count} from the comparison ({names}{more})."
+
+
+def _explain_nothing(records: Sequence[Record], bench: Bench) -> str:
+    if any(cases.is_int8(record) for record in records):
+        return f"No answer: {bench.spec.minimize} was measured of no int8 case."
+    counts = {status: sum(record.status == status for record in records) for status in ("failed", "skipped")}
+    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    return f"No answer: no int8 case was measured ({said})." if said else "No answer: no int8 case was measured."
+
+
+def _explain_none(choice: Choice, judged: Judged) -> str:
+    """Counts what rules the candidates out, by the first limit that each one breaks."""
+    broken: dict[str, list[Record]] = {}
+    for record in choice.measured:
+        limit = next(check.limit for check in judged.checks_of(record) if check.outcome == "FAIL")
+        broken.setdefault(limit, []).append(record)
+    if set(broken) == {"int8"}:
+        return "None qualifies: no candidate runs in int8"
+    parts = []
+    for limit, records in broken.items():
+        single, several = reasons.BROKEN[limit]
+        margin = f" of {_margin(judged)}" if limit == "accuracy" else ""
+        who = variant(records[0]) if len(choice.measured) == 1 else f"{len(records)} of {len(choice.measured)}"
+        parts.append(f"{who} {single if len(records) == 1 else several}{margin}")
+    return f"None qualifies: {', '.join(parts)}"
+
+
+def _keep(choice: Choice, records: Sequence[Record], bench: Bench) -> str:
+    """Which fp32 stays where no int8 variant qualifies; empty where none was measured."""
+    if choice.fp32 is not None:
+        return f"; keep fp32 on {choice.fp32.case.backend} ({bench.scale.show(choice.fp32)})"
+    ceilings = [name for name in ("max_latency", "max_memory") if getattr(bench.spec, name) is not None]
+    if cases.fastest_fp32(records) is not None and ceilings:
+        return f"; no fp32 holds {' and '.join(f'decide.{name}' for name in ceilings)} either"
+    return ""
+
+
+def _margin(judged: Judged) -> str:
+    if judged.metric is None or judged.margin is None:
+        return formatting.DASH
+    unit = judged.metric.unit
+    return f"{judged.margin:g} {unit.removesuffix('s') if judged.margin == 1 and unit == 'points' else unit}".strip()
+
+
+def _explain_fp32(choice: Choice, pick: Record, bench: Bench) -> str:
+    scale, fp32 = bench.scale, choice.fp32
+    if fp32 is None:
+        return "Keep fp32: no int8 variant is shown to be better."
+    comparison = scale.compare(pick, fp32)
+    holds = "that holds its accuracy" if pick in choice.good else "that may hold its accuracy"
+    best = {"latency": "the fastest int8"}.get(scale.objective, "the best int8")
+    unless = " unless size decides" if scale.objective == "latency" else ""
+    kept = f"Keep fp32 on {fp32.case.backend} ({scale.show(fp32)})"
+    if comparison is not None and comparison.low > 0:
+        value = scale.show(pick).removesuffix(" a call")
+        verb = "takes" if scale.objective in ("latency", "cold_start") else "has"
+        return f"{kept}{unless}: {best} {holds}, {variant(pick)}, {verb} {value}."
+    gain = "" if comparison is None else f", {formatting.with_limits(as_ratio(comparison))} times as fast"
+    if scale.objective != "latency":
+        gain = f", {scale.show(pick)}"
+    return f"{kept}: no int8 variant is shown to be {scale.better}; {best} {holds} is {variant(pick)}{gain}."
