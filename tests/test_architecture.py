@@ -41,7 +41,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("evaluate", "measure"),
     ("decide",),
     ("run", "gate", "report"),
-    ("cli",),
+    ("cli", "pytest_plugin"),
     ("__main__",),
 )
 HEAVY = (

@@ -49,6 +49,12 @@ def text(gated: Gated) -> str:
     return "\n".join([*lines, "", summary(gated)])
 
 
+def describe(verdict: Verdict) -> str:
+    """One verdict as a line, and its reason as another."""
+    line = formatting.one_line("  ".join(_cells(verdict)))
+    return line if verdict.reason is None else f"{line}\n  {formatting.one_line(verdict.reason)}"
+
+
 def _cells(verdict: Verdict) -> tuple[str, ...]:
     return verdict.outcome, clean(verdict.case), clean(verdict.rule), clean(f"{verdict.text}  {verdict.place}")
 

@@ -1,0 +1,162 @@
+"""Rules of qbench/pytest_plugin: suites as tests, in a project of their own and in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from qbench.pytest_plugin import items
+from qbench.pytest_plugin.judged import match_exactly
+
+pytest_plugins = ["pytester"]
+
+SUITE = """\
+suite: small
+models: [{name: net, source: {python: "network.py:perceptron"}}]
+data: {dataset: {npz: data.npz}, calibrate: {samples: 16}}
+matrix:
+  modes: [fp32, dynamic, static]
+  backends: [fake]
+  threads: [1, 4096]
+measure: {protocol: sequential, warmup_calls: 2, calls: 20, cold_starts: 1}
+gate:
+  size: {max_ratio: 0.28}
+  accuracy: {margin: 50.0}
+"""
+NETWORK = """\
+from torch import nn
+
+def perceptron():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+"""
+FP32, STATIC, DYNAMIC = "net/fp32/fake/t1/b1", "net/static/fake/t1/b1", "net/dynamic/fake/t1/b1"
+
+
+@pytest.fixture
+def project(pytester):
+    """A project with a suite, its network and its data; warnings are errors there, too."""
+    rng = np.random.default_rng(0)
+    arrays = {"train_inputs": rng.random((32, 1, 8, 8), dtype=np.float32), "train_labels": np.arange(32) % 10}
+    arrays |= {"test_inputs": rng.random((20, 1, 8, 8), dtype=np.float32), "test_labels": np.arange(20) % 10}
+    np.savez(pytester.path / "data.npz", **arrays)
+    (pytester.path / "network.py").write_text(NETWORK)
+    (pytester.path / "qbench_small.yaml").write_text(SUITE)
+    pytester.makeini("[pytest]\naddopts = --strict-markers\nfilterwarnings = error\n")
+    return pytester
+
+
+def test_each_case_is_a_test_that_its_gate_judges(project):
+    """One run for all items: fp32 and static pass, dynamic is too large for the rule and fails with its line, the cases
+    with too many threads are skipped with the reason, and pytest-benchmark gets the calls that the run stored."""
+    result = project.runpytest_subprocess(
+        "-p", "no:xdist", "-rs", "--benchmark-json=times.json", "--junitxml=junit.xml"
+    )
+    result.assert_outcomes(passed=3, failed=1, skipped=3)
+    result.stdout.fnmatch_lines(["*net/dynamic/fake/t1/b1*size*qbench_small.yaml:10*", "*qbench report*reports*small*"])
+    result.stdout.fnmatch_lines(["SKIPPED*4096*"])
+    result.stdout.fnmatch_lines(["*benchmark 'net t1 b1': 3 tests*"])
+    assert len([path for path in (project.path / "reports/small").iterdir() if not path.is_symlink()]) == 1
+    benchmarks = json.loads((project.path / "times.json").read_text())["benchmarks"]
+    assert {benchmark["name"] for benchmark in benchmarks} == {FP32, STATIC, DYNAMIC}
+    (folder,) = (project.path / "reports/small").glob("2*")
+    exported = _export(folder, project.path)
+    for benchmark in benchmarks:
+        assert benchmark["stats"]["data"] == exported[benchmark["name"]]
+    tests = ElementTree.parse(project.path / "junit.xml").getroot().iter("testcase")
+    assert sum(test.find("failure") is not None for test in tests) == 1
+
+
+def _export(folder, here):
+    """The calls of each case by ``qbench export``."""
+    command = [sys.executable, "-m", "qbench", "export", str(folder), "--format", "pytest-benchmark", "-o", "x.json"]
+    subprocess.run(command, cwd=here, check=True)
+    return {each["name"]: each["stats"]["data"] for each in json.loads((here / "x.json").read_text())["benchmarks"]}
+
+
+def test_k_selects_what_is_run_and_compare_fail_works(project):
+    """``-k`` runs what it keeps and the fp32 that it needs; a slowdown against a saved file fails the session."""
+    project.runpytest_subprocess("-p", "no:xdist", "-k", "static and t1", "--benchmark-save=first").assert_outcomes(
+        passed=1, deselected=6
+    )
+    (folder,) = (project.path / "reports/small").glob("2*")
+    records = [json.loads(line)["case"]["id"] for line in (folder / "records.jsonl").read_text().splitlines()]
+    assert set(records) == {FP32, STATIC}
+    (saved,) = (project.path / ".benchmarks").rglob("*.json")
+    faster = json.loads(saved.read_text())
+    for benchmark in faster["benchmarks"]:
+        benchmark["stats"] |= {name: benchmark["stats"][name] / 1000 for name in ("min", "mean", "median")}
+    saved.write_text(json.dumps(faster))
+    result = project.runpytest_subprocess(
+        "-p", "no:xdist", "-k", "static and t1", "--benchmark-compare=0001", "--benchmark-compare-fail=mean:50%"
+    )
+    assert result.ret != 0
+    result.stderr.fnmatch_lines(["*Performance has regressed*"])
+
+
+def test_a_suite_of_any_name_is_given_by_option(project):
+    """``--qbench`` alone collects that suite and nothing else, also without pytest-benchmark."""
+    (project.path / "suites").mkdir()
+    (project.path / "qbench_small.yaml").rename(project.path / "ci.yaml")
+    project.makepyfile(test_other="def test_other():\n    assert True\n")
+    result = project.runpytest_subprocess(
+        "-p", "no:xdist", "-p", "no:benchmark", "--qbench", "ci.yaml", "-k", "t1", "--qbench-out", "elsewhere"
+    )
+    result.assert_outcomes(passed=2, failed=1, deselected=4)
+    assert list((project.path / "elsewhere/small").glob("2*"))
+
+
+def test_a_wrong_suite_is_a_collection_error_with_all_problems(project):
+    """No traceback; file, line and what to do."""
+    (project.path / "qbench_small.yaml").write_text(SUITE.replace("fake", "fakee").replace("[fp32", "[fp33"))
+    result = project.runpytest_subprocess("-p", "no:xdist")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*qbench_small.yaml:5:*", "*qbench_small.yaml:6:*fakee*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_workers_share_one_run(project):
+    """Below xdist, however it distributes, the suite is run once."""
+    result = project.runpytest_subprocess("-n", "2", "--dist", "load", "-k", "t1", "-W", "default")
+    result.assert_outcomes(passed=2, failed=1)
+    assert len(list((project.path / "reports/small").glob("2*"))) == 1
+
+
+def test_who_does_not_use_it_pays_nothing(pytester):
+    """A project without a suite: no item more, no module of qbench loaded but the hooks."""
+    pytester.makepyfile(
+        "import sys\n\n"
+        "def test_own():\n"
+        "    loaded = {name for name in sys.modules if name.partition('.')[0] == 'qbench'}\n"
+        "    assert loaded <= {'qbench', 'qbench.pytest_plugin', 'qbench.pytest_plugin.hooks'}, loaded\n"
+        "    assert 'pydantic' not in sys.modules\n"
+    )
+    (pytester.path / "other.yaml").write_text("a: 1\n")
+    pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:hypothesispytest").assert_outcomes(passed=1)
+
+
+def test_the_plugin_is_found_by_pytest():
+    """The entry point leads to the hooks; a clone that was installed before it had one installs itself again."""
+    (point,) = (point for point in entry_points(group="pytest11") if point.name == "qbench")
+    assert point.value == "qbench.pytest_plugin.hooks"
+
+
+def test_a_case_is_matched_by_its_own_name_only():
+    """Characters of a glob in a name are taken as they are."""
+    assert match_exactly(["net[1]/static", "net*/qat"]) == "net[[]1]/static,net[*]/qat"
+
+
+def test_the_timer_gives_the_durations_back():
+    """Read before and after a call, its difference is the next stored duration."""
+    timer = items.Replay()
+    timer.seconds = [0.25, 0.5]
+    differences = []
+    for _ in range(2):
+        start = timer()
+        differences.append(timer() - start)
+    assert differences == [0.25, 0.5]
