@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
 from qbench.progress.terminal import CONTROL
 from qbench.stats.interval_type import Interval
 
 _FORMULA = "=+-@\t\r\uff1d\uff0b\uff0d\uff20"  # the last four are the wide forms of the first four
 DASH = "—"
+_MOST_PLACES, _MOST_SIGNIFICANT = 6, 9  # what tells a value from its limit
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
@@ -60,13 +62,34 @@ def with_limits(interval: Interval | None, *, scale: float = 1.0, signed: bool =
     return f"{value} {limits(interval, scale=scale, signed=signed, least=least)}".strip()
 
 
+def places_beside(values: Iterable[float | None], bound: float, places: int) -> int:
+    """At least ``places`` decimals, and up to 6 so that no value reads like a bound that it does not equal."""
+    known = [value for value in values if value is not None and value != bound]
+    while places < _MOST_PLACES and any(fixed(value, places) == fixed(bound, places) for value in known):
+        places += 1
+    return places
+
+
+def beside(value: float, bound: float, show: Callable[[float, int], str]) -> tuple[str, str]:
+    """A value and its bound by ``show(amount, significant digits)``, with as many digits as tell them apart."""
+    significant = 3
+    while significant < _MOST_SIGNIFICANT and value != bound and show(value, significant) == show(bound, significant):
+        significant += 1
+    return show(value, significant), show(bound, significant)
+
+
 def time_unit(seconds: float) -> tuple[float, str]:
     """The unit in which the value is 1 or more: its size in seconds and its name."""
     return next((unit for unit in _TIME_UNITS if abs(seconds) >= unit[0]), _TIME_UNITS[-1])
 
 
-def duration(seconds: float | None) -> str:
-    """Three significant digits with a unit; minutes from 120 seconds on."""
+def byte_unit(count: float) -> tuple[float, str]:
+    """The decimal unit in which the amount is 1 or more: its size in bytes and its name."""
+    return next((unit for unit in _BYTE_UNITS if count >= unit[0]), (1.0, "B"))
+
+
+def duration(seconds: float | None, significant: int = 3) -> str:
+    """Three significant digits (or so many) with a unit; minutes from 120 seconds on."""
     if seconds is None:
         return DASH
     if abs(seconds) >= 120:
@@ -74,17 +97,17 @@ def duration(seconds: float | None) -> str:
     if seconds == 0:
         return "0 s"
     size, unit = time_unit(seconds)
-    return f"{fixed(seconds / size, _of_size(seconds / size, significant=3))} {unit}"
+    return f"{fixed(seconds / size, _of_size(seconds / size, significant=significant))} {unit}"
 
 
-def size(count: int | None) -> str:
-    """Three significant digits in decimal units; bytes below 1,000 are exact."""
+def size(count: float | None, significant: int = 3) -> str:
+    """Three significant digits (or so many) in decimal units; bytes below 1,000 are exact."""
     if count is None:
         return DASH
     for unit, name in _BYTE_UNITS:
         if count >= unit:
-            return f"{fixed(count / unit, _of_size(count / unit, significant=3))} {name}"
-    return f"{count} B"
+            return f"{fixed(count / unit, _of_size(count / unit, significant=significant))} {name}"
+    return f"{count:.0f} B"
 
 
 def share(value: float | None, places: int = 1) -> str:

@@ -37,8 +37,7 @@ def warnings(records: Iterable[Record]) -> Iterator[str]:
         p50 = "" if len(of_all) == len(high) else "p50 is that of the undisturbed blocks, "
         yield (
             f"the host shared the core {describe_range(high)} of the time while {len(high)} of {len(watched)} cases "
-            f"were measured: {p50}p90 and p99 are longer than on a machine of your own; speed-ups hold, since they "
-            "compare neighbouring blocks"
+            f"were measured: {p50}p90 and p99 are longer than on a machine of your own; {_judge_speedups(watched)}"
         )
     if of_all:
         names = ", ".join(of_all) if len(of_all) <= _NAMED else f"{len(of_all)} cases"
@@ -53,3 +52,11 @@ def describe_range(shares: Sequence[float]) -> str:
     """``40 % to 60 %``, or one of them where they read the same."""
     low, high = (formatting.share(limit, 0) for limit in (min(shares), max(shares)))
     return low if low == high else f"{low} to {high}"
+
+
+def _judge_speedups(watched: Sequence[tuple[Record, float]]) -> str:
+    """Whether ratios hold: blocks of one round share what disturbs them, one case after the other does not."""
+    protocols = {record.speedup.protocol for record, _ in watched if record.speedup is not None}
+    if "sequential" in protocols:
+        return "speed-ups may be off, since protocol sequential measures one case after the other"
+    return "speed-ups hold, since they compare blocks of the same round"

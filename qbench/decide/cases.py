@@ -67,6 +67,16 @@ def p50(record: Record) -> float | None:
     return record.latency.p50_seconds or record.latency.mean_seconds
 
 
+def mean(record: Record) -> float | None:
+    """The mean call in seconds."""
+    return None if record.latency is None else record.latency.mean_seconds
+
+
+def is_sequential(record: Record) -> bool:
+    """Whether its speed-up is a ratio of means, as protocol sequential measures."""
+    return record.speedup is not None and record.speedup.protocol == "sequential"
+
+
 def is_plain_fp32(record: Record) -> bool:
     """Whether the case is an fp32 as the suite has it; a twin is as fast, and has other weights."""
     return record.case.mode == "fp32" and not record.case.is_twin

@@ -166,7 +166,7 @@ def _check_accuracy(
     if test is None or metric is None or record.accuracy is None:
         return make(outcome=None, text="has no accuracy to compare with its fp32's")
     change = compare.oriented(test.delta, metric.sign)
-    amount = formatting.with_limits(change, scale=metric.scale, signed=True, least=metric.least)
+    amount = _with_limits_beside(change, -metric.sign * margin, metric.scale, signed=True, least=metric.least)
     shown = f"{metric.name} {amount} {metric.unit}".rstrip() + f", margin {margin:g}"
     if test.outcome == "INCONCLUSIVE" and (needed := text.would_decide(test, record.accuracy.n)) is not None:
         shown += f": {needed} would decide, there are {record.accuracy.n:,}"
@@ -178,7 +178,8 @@ def _check_size(record: Record, fp32: Record | None, budget: float) -> LimitChec
     if record.artifact is None or fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
         return make(outcome=None, text="has no size to compare with its fp32's")
     ratio = record.artifact.size_bytes / fp32.artifact.size_bytes
-    shown = f"{formatting.share(ratio)} of fp32's bytes, at most {formatting.share(budget)}"
+    places = formatting.places_beside([ratio * 100], budget * 100, 1)
+    shown = f"{formatting.share(ratio, places)} of fp32's bytes, at most {formatting.share(budget, places)}"
     return make(outcome="PASS" if ratio <= budget else "FAIL", text=shown)
 
 
@@ -189,7 +190,7 @@ def _check_speedup(record: Record, promise: float) -> LimitCheck:
         return make(outcome=None, text="has no speed-up")
     interval = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
     outcome = thresholds.decide(interval, promise, wanted="above")
-    shown = f"{formatting.with_limits(interval)} times as fast as its fp32, promised {promise:g}"
+    shown = f"{_with_limits_beside(interval, promise)} times as fast as its fp32, promised {promise:g}"
     if outcome == "INCONCLUSIVE":
         return make(outcome=outcome, text=shown)
     doubt = find_doubt(speedup, room_to_promise(speedup.value, promise), "half the distance to the promise")
@@ -204,8 +205,9 @@ def _check_latency(record: Record, most: float) -> LimitCheck:
     if latency is None or typical is None:
         return make(outcome=None, text="has no latency")
     interval = Interval(value=typical, low=latency.p50_low, high=latency.p50_high)
-    limits = "" if interval.high is None else f", up to {formatting.duration(interval.high)} by its limits"
-    shown = f"{formatting.duration(typical)} a call{limits}, at most {formatting.duration(most)}"
+    value, bound = formatting.beside(typical, most, formatting.duration)
+    high = "" if interval.high is None else formatting.beside(interval.high, most, formatting.duration)[0]
+    shown = f"{value} a call{f', up to {high} by its limits' if high else ''}, at most {bound}"
     return make(outcome=thresholds.decide(interval, most, wanted="below"), text=shown)
 
 
@@ -215,5 +217,16 @@ def _check_memory(record: Record, most: float) -> LimitCheck:
     if memory is None:
         return make(outcome=None, text="has no memory measured")
     resident = memory.loaded_rss_bytes if memory.peak_rss_bytes is None else memory.peak_rss_bytes
-    shown = f"{formatting.size(resident)} resident, at most {formatting.size(int(most))}"
+    value, bound = formatting.beside(resident, most, formatting.size)
+    shown = f"{value} resident, at most {bound}"
     return make(outcome="PASS" if resident <= most else "FAIL", text=shown)
+
+
+def _with_limits_beside(
+    interval: Interval, bound: float, scale: float = 1.0, *, signed: bool = False, least: int = 0
+) -> str:
+    """``1.496 [1.480, 1.512]`` beside a bound (in shown units) of 1.5: no number reads like a bound that it is not."""
+    ends = (interval.value, interval.low, interval.high)
+    shown = [None if end is None else end * scale for end in ends]
+    least = formatting.places_beside(shown, bound, max(least, formatting.decimals(interval, scale)))
+    return formatting.with_limits(interval, scale=scale, signed=signed, least=least)

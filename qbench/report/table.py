@@ -16,10 +16,12 @@ from qbench.compare import text as compare_text
 from qbench.compare.speedup_doubt import is_coarse
 from qbench.decide import cases
 from qbench.decide.judged import Judged
+from qbench.decide.objective import VALUES
 from qbench.record import schema
 from qbench.record.schema import Record, TwinChange
 from qbench.stats import mcnemar
 from qbench.stats.interval_type import Interval
+from qbench.suite.settings import Objective
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,6 +132,7 @@ def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
     seeds = (Column(key="seeds", title="by seed", hint=f"{metric} by the seed that drew the calibration examples"),)
     twins = (Column(key="twin", title=f"vs fp32 twin{unit_of}", hint=_TWIN),)
     return (
+        *_minimized_column(judged),
         Column(key="p50", title=f"p50, {unit}", hint="median closed-loop service time of one call, 95 % limits"),
         Column(key="p90", title=f"p90, {unit}", hint="nine calls in ten are at least this fast"),
         Column(key="speedup", title="speed-up", hint="like-for-like fp32 time over this case's, 95 % limits"),
@@ -145,6 +148,37 @@ def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
         Column(key="coverage", title="coverage", hint="share of multiply-accumulates that run in int8"),
         Column(key="judged", title="within margin", hint=_JUDGED),
     )
+
+
+MINIMIZED = {"size": "bytes", "cold_start": "cold start", "memory": "memory"}
+_MINIMIZED_MEANS = {
+    "cold_start": "from nothing loaded to the first answer: loading and the first call",
+    "memory": "the largest resident set of the measuring process",
+}
+
+
+def _minimized_column(judged: Judged) -> tuple[Column, ...]:
+    """What the decision minimizes, where no other column has it."""
+    objective = judged.decide.minimize
+    if objective not in _MINIMIZED_MEANS:
+        return ()
+    return (
+        Column(key="minimized", title=MINIMIZED[objective], hint=f"what is minimized: {_MINIMIZED_MEANS[objective]}"),
+    )
+
+
+def _minimized_cell(judged: Judged, record: Record) -> Cell:
+    value = VALUES[judged.decide.minimize](record)
+    if value is None:
+        return Cell()
+    shown = formatting.size(value) if judged.decide.minimize in ("size", "memory") else formatting.duration(value)
+    return Cell(text=shown, sort=value)
+
+
+def unit_of(objective: Objective, values: Sequence[float]) -> tuple[float, str]:
+    """One unit for a whole column of seconds or bytes: that of the smallest value."""
+    least = min(values)
+    return formatting.byte_unit(least) if objective in ("size", "memory") else formatting.time_unit(least)
 
 
 def latency_unit(records: Sequence[Record]) -> tuple[float, str]:
@@ -164,6 +198,7 @@ def rows(judged: Judged, records: Sequence[Record], unit: tuple[float, str]) -> 
 def _cells(judged: Judged, record: Record, best: Record | None, unit: float) -> dict[str, Cell]:
     fp32 = compare.like_for_like(record, judged.records)
     return {
+        "minimized": _minimized_cell(judged, record),
         **_latency_cells(record, unit),
         "best": _against_best(record, best),
         **_size_cells(record, fp32),
@@ -232,7 +267,8 @@ def _against_best(record: Record, best: Record | None) -> Cell:
         tone = _side(ratio) if cases.is_int8(record) else ""
         cell = dataclasses.replace(_interval_cell(ratio), hint=f"against {fastest.baseline}", tone=tone)
         return _mark_coarse(cell, record)
-    own, full = cases.p50(record), None if best is None else cases.p50(best)
+    typical = cases.mean if cases.is_sequential(record) else cases.p50
+    own, full = typical(record), None if best is None else typical(best)
     if own is None or full is None or record is best:
         return Cell(hint="is the fastest fp32") if record is best else Cell()
     slower: Tone = "bad" if own > full and cases.is_int8(record) else ""

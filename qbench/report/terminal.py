@@ -16,6 +16,7 @@ from qbench.compare.speedup_doubt import is_coarse
 from qbench.decide import cases
 from qbench.decide.cases import Setting
 from qbench.decide.judged import Judged
+from qbench.decide.objective import VALUES
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
 from qbench.report import table, text
@@ -81,7 +82,7 @@ def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
                 *(formatting.clean(str(cells[record.case.id][column.key])) for column in columns),
                 rulings[record.case.id].word,
             )
-            for record in _sorted(records, rulings)
+            for record in _sorted(judged, records, rulings)
         )
         titles = ("variant", *(column.title for column in columns), "verdict")
         content = TextTable(columns=titles, rows=lines, words=(0, len(titles) - 1))
@@ -117,14 +118,16 @@ def _measured(judged: Judged) -> list[tuple[Setting, list[Record]]]:
     return [(setting, records) for setting, records in by_setting if records]
 
 
-def _sorted(records: Sequence[Record], rulings: Rulings) -> list[Record]:
-    """The pick, the other candidates, fp32, what is no candidate; each the fastest first."""
+def _sorted(judged: Judged, records: Sequence[Record], rulings: Rulings) -> list[Record]:
+    """The pick, the other candidates, fp32, what is no candidate; each the best in what is minimized first."""
+    objective = judged.decide.minimize
 
-    def key(record: Record) -> tuple[int, float, float, str]:
+    def key(record: Record) -> tuple[int, float, float, float, str]:
         ruling = rulings[record.case.id]
         group = 3 - ruling.candidate * 2 - ruling.picked if record.case.mode != "fp32" else 2
         over = None if ruling.over_fp32 is None else ruling.over_fp32.value
-        return group, -(over or 0.0), cases.p50(record) or float("inf"), record.case.id
+        minimized = 0.0 if objective == "latency" else VALUES[objective](record) or float("inf")
+        return group, minimized, -(over or 0.0), cases.p50(record) or float("inf"), record.case.id
 
     return sorted(records, key=key)
 
@@ -142,7 +145,7 @@ class _Figures:
 
 
 def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, limited: Sequence[str]) -> TextTable:
-    figures = [_read(judged, record, rulings) for record in _sorted(records, rulings)]
+    figures = [_read(judged, record, rulings) for record in _sorted(judged, records, rulings)]
     unit, unit_name = table.latency_unit(records)
     p50 = _column([row.p50 for row in figures], 1 / unit, _decimals_of_times(figures, unit), "p50" in limited)
     ratio = _column([row.ratio for row in figures], 1.0, 2, "ratio" in limited)
@@ -150,19 +153,20 @@ def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, 
     scale = judged.metric.scale if judged.metric else 1.0
     signed = judged.metric is None or judged.metric.against != "fp32"
     changes = [row.change for row in figures]
-    places = _decimals_of_changes(judged, figures)
+    places, places_of_sizes = _decimals_of_changes(judged, figures), _decimals_of_sizes(judged, figures)
+    minimized = _list_minimized(judged, figures)
     change = _column(changes, scale, places, "change" in limited, signed=signed)
     lines = tuple(
         (
             formatting.clean(cases.variant(row.record)),
             *cells,
-            formatting.DASH if row.size is None else formatting.share(row.size, 0),
+            formatting.DASH if row.size is None else formatting.share(row.size, places_of_sizes),
             rulings[row.record.case.id].word,
         )
-        for row, *cells in zip(figures, p50, ratio, change, strict=True)
+        for row, *cells in zip(figures, *minimized.columns, p50, ratio, change, strict=True)
     )
-    titles = ("variant", f"p50, {unit_name}", "vs fp32", "acc", "size", "verdict")
-    return TextTable(columns=titles, rows=lines, words=(0, 5))
+    titles = ("variant", *minimized.titles, f"p50, {unit_name}", "vs fp32", "acc", "size", "verdict")
+    return TextTable(columns=titles, rows=lines, words=(0, len(titles) - 1))
 
 
 def _read(judged: Judged, record: Record, rulings: Rulings) -> _Figures:
@@ -189,6 +193,35 @@ def _change(judged: Judged, record: Record) -> Interval | None:
     if judged.metric is not None and judged.metric.against == "fp32":
         return Interval(value=scores.value, low=scores.low, high=scores.high)
     return scores.delta
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Minimized:
+    """The column of what the decision minimizes, where no other column has it: a title and its cells, or none."""
+
+    titles: tuple[str, ...] = ()
+    columns: tuple[list[str], ...] = ()
+
+
+def _list_minimized(judged: Judged, figures: Sequence[_Figures]) -> _Minimized:
+    objective = judged.decide.minimize
+    if objective == "latency":
+        return _Minimized()
+    values = [VALUES[objective](row.record) for row in figures]
+    known = [value for value in values if value is not None]
+    if not known:
+        return _Minimized()
+    unit, name = table.unit_of(objective, known)
+    places = formatting.decimals(Interval(value=min(known)), 1 / unit)
+    cells = [formatting.DASH if value is None else formatting.fixed(value / unit, places) for value in values]
+    return _Minimized(titles=(f"{table.MINIMIZED[objective]}, {name}",), columns=(cells,))
+
+
+def _decimals_of_sizes(judged: Judged, figures: Sequence[_Figures]) -> int:
+    """None, or as many as tell a size from the limit that it breaks."""
+    budget = None if judged.rules is None else judged.rules.gate.size.max_ratio
+    sizes = [None if row.size is None else row.size * 100 for row in figures]
+    return 0 if budget is None else formatting.places_beside(sizes, budget * 100, 0)
 
 
 def _decimals_of_times(figures: Sequence[_Figures], unit: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_records import int8, latency
+from made_records import int8, latency, speedup
 
 from qbench.compare import host_share
 from qbench.record.schema import Interference, Record
@@ -57,3 +57,12 @@ def test_many_cases_are_counted_instead_of_named() -> None:
 def test_a_low_share_is_no_warning() -> None:
     """A tenth of the time leaves p50 as it is."""
     assert list(host_share.warnings([watched(0.1), watched(0.0), int8()])) == []
+
+
+def test_of_protocol_sequential_no_blocks_are_compared() -> None:
+    """What disturbs the core while one case is measured does not disturb the other."""
+    sequential = speedup(low=None, high=None, protocol="sequential", control=None)
+    (said, _) = host_share.warnings([replace(watched(0.9, "all"), speedup=sequential)])
+    assert said.endswith("speed-ups may be off, since protocol sequential measures one case after the other")
+    (paired, _) = host_share.warnings([watched(0.9, "all")])
+    assert paired.endswith("speed-ups hold, since they compare blocks of the same round")

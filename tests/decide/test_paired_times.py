@@ -130,3 +130,14 @@ def test_a_damaged_file_is_named() -> None:
     times = paired_times([int8(STATIC, samples="a.npz"), int8(QAT)], read)
     times.compare(STATIC, QAT)
     assert times.problems == {STATIC: "a.npz: not a zip"}
+
+
+def test_protocol_sequential_has_one_figure_for_one_ratio() -> None:
+    """Its speed-up is a ratio of means, so the comparison with the same fp32 is that, and not the ratio of two p50."""
+    alone = speedup(2.09, low=None, high=None, protocol="sequential", control=None)
+    case = int8(STATIC, latency=replace(latency(0.0025 / 2.13), mean_seconds=0.0026 / 2.09), speedup=alone)
+    full = replace(fp32(), latency=replace(latency(0.0025), mean_seconds=0.0026))
+    comparison = paired_times([full, case], lambda record: {}).compare(STATIC, FP32)
+    assert comparison is not None
+    assert comparison.evidence == "p50"
+    assert 1 / comparison.ratio().value == pytest.approx(2.09)

@@ -108,3 +108,30 @@ def test_a_dynamic_case_that_is_fp32_in_effect_is_no_candidate() -> None:
     assert check.text == (
         "fp32 in effect: 0.1 % of its multiply-accumulates in int8, below the 1 % of quantize.dynamic.min_coverage"
     )
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "gate", "decide", "limit", "text"),
+    [
+        (260_400, {"size": {"max_ratio": 0.26}}, {}, "size", "26.04 % of fp32's bytes, at most 26.00 %"),
+        (260_000, {"size": {"max_ratio": 0.26}}, {}, "size", "26.0 % of fp32's bytes, at most 26.0 %"),
+        (1, {}, {"max_memory": "79.99 MB"}, "memory", "80.00 MB resident, at most 79.99 MB"),
+        (
+            1,
+            {},
+            {"max_latency": "1.0004 ms"},
+            "latency",
+            "1.0000 ms a call, up to 1.01 ms by its limits, at most 1.0004 ms",
+        ),
+        (1, {"latency": {"min_speedup": 2.4751}}, {}, "speed-up", "2.5000 [2.4750, 2.5250] times as fast as its fp32"),
+    ],
+)
+def test_a_value_and_its_limit_read_differently_unless_they_are_equal(
+    size_bytes: int, gate: dict[str, Any], decide: dict[str, Any], limit: str, text: str
+) -> None:
+    """As many decimals as it takes, so that no FAIL stands beside two equal numbers."""
+    record = int8(size_bytes=size_bytes, memory=Memory(loaded_rss_bytes=60_000_000, peak_rss_bytes=80_000_000))
+    spec = GateSpec.model_validate(gate)
+    checks = qualify([fp32(), record], metric=TOP1, gate=spec, decide=DecideSpec.model_validate(decide))
+    (said,) = [check.text for check in checks[CASE] if check.limit == limit]
+    assert said.startswith(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,10 +14,12 @@ from made_records import RUN_V1, accuracy, failed, fp32, int8, latency, same_as_
 from qbench.decide.decision import decide
 from qbench.decide.judged import Judged, Rules
 from qbench.decide.judged import judge as judge_records
-from qbench.record.schema import Fastest, Record
+from qbench.record.schema import ColdStart, Fastest, Memory, Record
 from qbench.record.stored_run import MetricInfo, read_run
-from qbench.report import ruling, terminal
+from qbench.report import ruling, table, terminal
 from qbench.report.build import judge
+from qbench.suite.gate import GateSpec
+from qbench.suite.settings import DecideSpec
 
 TOP1 = MetricInfo(name="top1")
 QAT = "net/qat/onednn/t1/b1"
@@ -168,3 +171,36 @@ def test_a_figure_stays_beside_its_unit_and_limits(width: int) -> None:
     """No line begins with a unit, an interval or the second half of a variant."""
     lines = terminal.wrap("Ship static · onednn: 2.5 [2.4, 2.6] times as fast, 26 % of its size, 100 % in int8", width)
     assert not [line for line in lines.splitlines() if line.strip()[0] in "%·["]
+
+
+@pytest.mark.parametrize(
+    ("minimize", "title", "cells"),
+    [
+        ("memory", "memory, MB", ["100", "200"]),
+        ("cold_start", "cold start, ms", ["20.0", "40.0"]),
+        ("size", "bytes, kB", ["260", "1000"]),
+        ("latency", None, []),
+    ],
+)
+def test_what_is_minimized_has_its_column(minimize: str, title: str | None, cells: list[str]) -> None:
+    """In the narrow table and in the report's columns; the best comes first."""
+
+    def cost(times: int) -> dict[str, Any]:
+        start = ColdStart(load_seconds=0.01 * times, first_call_seconds=0.01 * times)
+        return {"cold_start": start, "memory": Memory(loaded_rss_bytes=times * 10**8, peak_rss_bytes=None)}
+
+    records = [replace(fp32(), **cost(2)), int8(**cost(1))]
+    run = judge_records(records, TOP1, Rules(decide=DecideSpec.model_validate({"minimize": minimize})))
+    keys = [column.key for column in table.columns(run, "ms")]
+    assert ("minimized" in keys) == (minimize in ("memory", "cold_start"))
+    text = drawn(run)
+    if title is not None:
+        assert title in text
+        assert [row[1] for row in rows(text)] == cells
+
+
+def test_a_size_that_breaks_its_limit_does_not_read_like_it() -> None:
+    """26.04 % beside a limit of 26 % is not shown as 26 %."""
+    gate = GateSpec.model_validate({"size": {"max_ratio": 0.26}})
+    run = judge_records([fp32(), int8(size_bytes=260_400)], TOP1, Rules(gate=gate))
+    assert "26.04 %" in drawn(run)
