@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 
 from qbench.progress.terminal import CONTROL
@@ -132,12 +133,45 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
+def shorten(text: str, letters: int) -> str:
+    """The text on one line, its middle left out where it is longer: both ends tell names apart."""
+    line = one_line(text)
+    if len(line) <= letters:
+        return line
+    tail = letters // 2
+    return f"{line[: letters - tail - 1]}…{line[-tail:]}"
+
+
 def markdown(text: str) -> str:
-    """The text so that no character of it is Markdown, HTML or the end of a table's cell."""
-    line = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    for character in "\\`*_|~":
-        line = line.replace(character, f"\\{character}")
-    return line.replace("](", "]\\(")  # plain brackets hold limits and stay readable; this would make a link
+    """The text so that no character of it is Markdown, HTML, mathematics, a mention, a link or the end of a table's
+    cell, wherever it stands: as GitHub renders it, it reads as it was. Plain brackets hold limits and stay readable."""
+    line = one_line(text)
+    for pattern, inert in _MARKDOWN:
+        line = pattern.sub(inert, line)
+    return line
+
+
+# A part of its own for what means something beside its neighbours; `$` as GitHub's documentation has it.
+_MARKDOWN = tuple(
+    (re.compile(pattern), inert)
+    for pattern, inert in (
+        ("&", "&amp;"),
+        ("<", "&lt;"),
+        (">", "&gt;"),
+        (r"([\\`*_|~])", r"\\\1"),
+        (r"\](?=[(\[:])", r"\]"),
+        (r"\[(?![-+\d])", r"\["),
+        ("#", "<span>&#35;</span>"),
+        (r"\$", "<span>&#36;</span>"),
+        ("@", "<span>&#64;</span>"),
+        ("://", ":<span>//</span>"),
+        (r"(?i)\b(www)\.", r"\1<span>.</span>"),
+        (r"(?i)\b(GH)-(?=\d)", r"\1<span>-</span>"),
+        (r":(?=[\w+\\-]+:)", "<span>:</span>"),
+        (r"^(?=[-+=](?:\s|$)|[-=]{2,}$)", r"\\"),
+        (r"^(\d+)(?=[.)](?:\s|$))", r"\1\\"),
+    )
+)
 
 
 def code(text: str) -> str:

@@ -5,6 +5,10 @@ table               records -> a DataFrame with raw values; the cells that a rea
 measurement_table   what else was measured of each case
 text                the terminal's table, a comparison as rows
 summary             summary.md, for a pull request
+headline            what came of a whole run, in one sentence
+candidates          the cases of a setting in six columns
+markdown            parts of a document that stays under a number of characters
+run_warnings        what to know before any figure
 flips               which answers flipped and which classes changed
 flip_gallery        the examples that flipped, as images
 calibration_seeds   how much the draw of the calibration examples matters

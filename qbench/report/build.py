@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from qbench import formatting
 from qbench.compare import compare
+from qbench.compare import text as compare_text
 from qbench.compare.compare import Delta
 from qbench.decide import decision
 from qbench.decide import judged as judging
@@ -16,7 +17,8 @@ from qbench.errors import QbenchError, SuiteError
 from qbench.files import atomic
 from qbench.machine import fingerprint
 from qbench.record.stored_run import StoredRun, read_run
-from qbench.report import flips, html, table
+from qbench.report import flips, html, table, text
+from qbench.report.markdown import Part, table_part
 from qbench.report.page import page
 from qbench.report.summary import summary
 
@@ -44,12 +46,19 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
         RESULTS: csv_text(table.frame(run.records)),
         FLIPS: csv_text(flips.flips_frame(changes)),
         CLASSES: csv_text(flips.classes_frame(changes)),
-        SUMMARY: summary(run, judged, found, changes, deltas),
+        SUMMARY: summary(run, judged, found, changes, _compared_parts(deltas, judged)),
         REPORT: html.render(shown),
     }
     for name, content in files.items():
         _write(folder / name, content)
     return folder / REPORT
+
+
+def _compared_parts(deltas: Sequence[Delta] | None, judged: Judged) -> list[Part]:
+    if deltas is None:
+        return []
+    note = compare_text.unpaired(deltas) or ""
+    return [table_part(text.comparison(deltas, judged.metric), folded="Compared", after=formatting.markdown(note))]
 
 
 def judge(run: StoredRun) -> Judged:

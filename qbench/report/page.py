@@ -23,7 +23,7 @@ from qbench.report import measurement_table as details
 from qbench.report.figures import Figure
 from qbench.report.flip_gallery import Gallery, gallery
 from qbench.report.flips import CaseFlips
-from qbench.report.summary import warnings
+from qbench.report.run_warnings import warnings
 
 CONTROL = (
     "The control is a second copy of the fp32 baseline, measured like any contender. Its true speed-up is 1. Where "

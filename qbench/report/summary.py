@@ -1,24 +1,28 @@
-"""``summary.md``: a run for a pull request; pure but for what it is given."""
+"""``summary.md``: a run for a pull request; pure.
+
+One sentence for the whole run, then for each setting the fp32 and what may be shipped; everything else is folded. It
+stays under what a comment on GitHub may have, however large the run is: lines are left out then, and said to be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from qbench import formatting
-from qbench.compare import above_peak, host_share
-from qbench.compare import text as compare_text
-from qbench.compare.compare import Delta
-from qbench.decide import cases
 from qbench.decide import text as decide_text
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
-from qbench.evaluate import constant_answer, runtime_difference
-from qbench.progress.table import TextTable
-from qbench.quant.analysis import input_drift
-from qbench.quant.artifacts import coverage
 from qbench.record.stored_run import StoredRun
-from qbench.report import calibration_seeds, flips, table, text
+from qbench.report import calibration_seeds, flips, text
+from qbench.report.candidates import Candidates, candidates
 from qbench.report.flips import CaseFlips
+from qbench.report.headline import describe_run
+from qbench.report.markdown import LETTERS, Part, fit, list_part, table_part
+from qbench.report.run_warnings import warnings
+
+LIMIT = 60_000  # characters; GitHub takes 65,536 in a comment
+OPEN_SETTINGS = 6
+_SENTENCE = 600  # characters of a warning, a reason or an answer
 
 
 def summary(
@@ -26,115 +30,137 @@ def summary(
     judged: Judged,
     found: Sequence[Decision],
     changes: Sequence[CaseFlips] = (),
-    deltas: Sequence[Delta] | None = None,
+    compared: Sequence[Part] = (),
 ) -> str:
-    """The answer, the tables, what flipped, what failed, how it was measured."""
-    parts = [f"# qbench: {formatting.markdown(run.info.suite.name)}", *_warnings(run, judged, changes)]
-    parts += [*_answers(run, found, judged), *_tables(judged), *_flips(changes), *_draws(judged)]
-    parts += _left(run) + _footnotes(run, judged)
-    if deltas is not None:
-        parts += ["## Compared", text.as_markdown(text.comparison(deltas, judged.metric))]
-        parts += [told] if (told := compare_text.unpaired(deltas)) is not None else []
-    return "\n\n".join(parts) + "\n"
+    """The answer, the tables, what changed from another run (``compared``); folded: the rest."""
+    tables = [candidates(decision, judged) for decision in found]
+    title = f"# qbench: {formatting.markdown(formatting.shorten(run.info.suite.name, LETTERS))}"
+    parts = [
+        Part(lines=(f"{title}\n\n**{_escape(describe_run(found, judged))}**",)),
+        *_state(run),
+        *_warnings(run, judged, changes),
+        *compared,
+        *_answers(found, tables, judged, run),
+        *_folded(run, judged, found, tables, changes),
+    ]
+    return fit(parts, LIMIT)
 
 
-def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tuple[str, ...]:
-    """What to know before any figure: data that does not fit, verdicts that a seed decides, changed files."""
-    doubts = tuple(case.doubt for case in changes if case.doubt is not None)
-    return (
-        *([] if run.info.quick is None else [run.info.quick.text]),
-        *constant_answer.warnings(run.records),
-        *input_drift.warnings(run.records),
-        *coverage.warnings(run.records),
-        *runtime_difference.warnings(run.records),
-        *above_peak.warnings(run.records),
-        *host_share.warnings(run.records),
-        *_describe_shared(run),
-        *judged.warnings(),
-        *doubts,
-    )
+def _escape(sentence: str) -> str:
+    return formatting.markdown(formatting.shorten(sentence, _SENTENCE))
 
 
-def _describe_shared(run: StoredRun) -> Iterator[str]:
-    """Scores on examples that calibration or training saw, which the suite allowed."""
-    scores = [record.accuracy for record in run.records if record.accuracy is not None]
-    counts = {(accuracy.shared_examples, accuracy.n) for accuracy in scores}
-    for shared, n in sorted((shared, n) for shared, n in counts if shared):
-        yield (
-            f"{shared:,} of the {n:,} evaluation examples are calibration or training examples, too "
-            "(data.overlap: allow): the score on them proves nothing"
+def _state(run: StoredRun) -> Iterator[Part]:
+    missing = sum(case not in run.by_id for case in run.info.plan.cases)
+    if run.info.finished is None or missing:
+        said = (
+            f"This run is not complete: {missing:,} of {len(run.info.plan.cases):,} planned cases have no record yet."
         )
+        yield Part(lines=(said,))
 
 
-def _warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> list[str]:
-    lines = [f"- warning: {formatting.markdown(warning)}" for warning in warnings(run, judged, changes)]
-    return ["\n".join(lines)] if lines else []
+def _warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> Iterator[Part]:
+    if lines := [f"warning: {_escape(warning)}" for warning in warnings(run, judged, changes)]:
+        yield list_part(lines)
 
 
-def _flips(changes: Sequence[CaseFlips]) -> list[str]:
+def _answers(found: Sequence[Decision], tables: Sequence[Candidates], judged: Judged, run: StoredRun) -> Iterator[Part]:
+    """Each setting with its table; only the first are open where there are many."""
+    several = len(found) > 1
+    if several:
+        lines = [f"**{_name(decision, run)}**: {_answer(decision, judged)}" for decision in found]
+        yield list_part(lines[:OPEN_SETTINGS])
+        if len(found) > OPEN_SETTINGS:
+            yield list_part(lines[OPEN_SETTINGS:], folded=f"The other {len(found) - OPEN_SETTINGS:,} settings")
+    for place, (decision, table) in enumerate(zip(found, tables, strict=True)):
+        if table.shown.rows:
+            folded = f"Setting {place + 1:,}: its candidates and fp32" if place >= OPEN_SETTINGS else None
+            name = f"**{_name(decision, run)}**\n\n"
+            part = table_part(table.shown, bold=table.bold, folded=folded)
+            yield Part(lines=part.lines, before=name + part.before, rest=part.rest, folded=folded)
+
+
+def _name(decision: Decision, run: StoredRun) -> str:
+    return formatting.markdown(formatting.shorten(text.answer_name(decision.setting, run.info), LETTERS))
+
+
+def _answer(decision: Decision, judged: Judged) -> str:
+    return _escape(f"{decision.headline} {decide_text.facts(decision, judged)}")
+
+
+def _folded(
+    run: StoredRun,
+    judged: Judged,
+    found: Sequence[Decision],
+    tables: Sequence[Candidates],
+    changes: Sequence[CaseFlips],
+) -> Iterator[Part]:
+    yield from _reasons(run, found)
+    yield from _rest(run, found, tables)
+    yield from _flips(changes)
+    drawn = calibration_seeds.table(judged)
+    if drawn.rows:
+        yield table_part(drawn, folded="Spread over calibration seeds")
+    yield from _left(run)
+    yield Part(lines=(_method(run),), folded="How it was measured")
+
+
+def _reasons(run: StoredRun, found: Sequence[Decision]) -> Iterator[Part]:
+    lines = []
+    for decision in found:
+        points = decide_text.points(decision)
+        lines += [f"**{_name(decision, run)}**"] if points and len(found) > 1 else []
+        lines += [_escape(point) for point in points]
+    if lines:
+        yield list_part(lines, folded="How sure, and what would change it")
+
+
+def _rest(run: StoredRun, found: Sequence[Decision], tables: Sequence[Candidates]) -> Iterator[Part]:
+    for decision, table in zip(found, (each.rest for each in tables), strict=True):
+        if table.rows:
+            part = table_part(table)
+            before = f"**{_name(decision, run)}**\n\n{part.before}"
+            plural = "case" if len(table.rows) == 1 else "cases"
+            yield Part(
+                lines=part.lines,
+                before=before,
+                rest=part.rest,
+                folded=f"{len(table.rows):,} {plural} more, and why not",
+            )
+
+
+def _flips(changes: Sequence[CaseFlips]) -> Iterator[Part]:
     listed, classes = flips.table(changes), flips.classes_table(changes)
     if not listed.rows:
-        return []
-    parts = ["## Which answers flipped", text.as_markdown(listed)]
-    if without := flips.without(changes):
-        parts.append(formatting.markdown(without))
+        return
+    notes = [flips.without(changes), "All of them: flips.csv."]
+    yield table_part(listed, folded="Which answers flipped", after=_escape(" ".join(filter(None, notes))))
     if told := flips.classes_told(changes):
-        parts += [formatting.markdown(told), *([text.as_markdown(classes)] if classes.rows else [])]
-    return [*parts, "All of them: `flips.csv`, `classes.csv`."]
+        after = _escape(f"{told} All of them: classes.csv.")
+        lines = table_part(classes, after=after) if classes.rows else Part(lines=(after,))
+        yield Part(lines=lines.lines, before=lines.before, after=lines.after, folded="Class by class")
 
 
-def _draws(judged: Judged) -> list[str]:
-    drawn = calibration_seeds.table(judged)
-    return ["## Spread over calibration seeds", text.as_markdown(drawn)] if drawn.rows else []
-
-
-def _answers(run: StoredRun, answers: Sequence[Decision], judged: Judged) -> list[str]:
-    if not answers:
-        return ["No answer: the run has no record yet."]
-    lines = []
-    for answer in answers:
-        name = formatting.markdown(text.answer_name(answer.setting, run.info))
-        said = f"{answer.headline} {decide_text.facts(answer, judged)}"
-        lines += [
-            f"- **{name}**: {formatting.markdown(said)}",
-            *(f"  - {formatting.markdown(note)}" for note in decide_text.points(answer)),
-        ]
-    return ["\n".join(lines)]
-
-
-def _tables(judged: Judged) -> list[str]:
-    parts = []
-    for setting in cases.settings(judged.records):
-        unit = table.latency_unit(cases.of_setting(setting, judged.records))
-        rows = text.setting_rows(judged, setting, unit)
-        if not rows:
-            continue
-        columns = table.columns(judged, unit[1])
-        lines = tuple((cases.variant(row.record), *(str(row.cells[column.key]) for column in columns)) for row in rows)
-        content = TextTable(columns=("variant", *(column.title for column in columns)), rows=lines)
-        parts += [f"## {formatting.markdown(text.setting_name(setting))}", text.as_markdown(content)]
-    return parts
-
-
-def _left(run: StoredRun) -> list[str]:
+def _left(run: StoredRun) -> Iterator[Part]:
     lines = []
     for status in ("failed", "skipped"):
         for record in run.records:
             if record.status == status:
                 stage = f" ({formatting.markdown(record.stage)})" if record.stage else ""
-                reason = formatting.markdown(record.reason or "")
-                lines.append(f"- {status}{stage}: `{formatting.code(record.case.id)}`: {reason}")
-    lines += [f"- no record: `{formatting.code(case)}`" for case in run.info.plan.cases if case not in run.by_id]
-    return ["## Failed and skipped", "\n".join(lines)] if lines else []
+                lines.append(f"{status}{stage}: {_case(record.case.id)}: {_escape(record.reason or '')}")
+    lines += [f"no record: {_case(case)}" for case in run.info.plan.cases if case not in run.by_id]
+    if lines:
+        yield list_part(lines, folded=f"Failed and skipped ({len(lines):,})")
 
 
-def _footnotes(run: StoredRun, judged: Judged) -> list[str]:
+def _case(case: str) -> str:
+    return formatting.markdown(formatting.shorten(case, LETTERS))
+
+
+def _method(run: StoredRun) -> str:
     cpu = run.info.environment.get("cpu")
-    margin = (
-        "" if judged.margin is None or judged.metric is None else f" Margin: {judged.margin:g} {judged.metric.unit}."
+    return _escape(
+        "Time is that of one call (p50 of the closed-loop service time); in brackets 95 % intervals. Accuracy change "
+        "is the paired change against fp32 on the same runtime, on the same examples."
+        + (f" Measured on {cpu}." if cpu else "")
     )
-    machine = f" Measured on {formatting.markdown(str(cpu))}." if cpu else ""
-    return [
-        "Latency is closed-loop service time of one call; in brackets 95 % intervals; "
-        f"control (A/A) is a second copy of the fp32, whose true value is 1.{margin}{machine}"
-    ]

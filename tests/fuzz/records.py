@@ -136,7 +136,7 @@ def _worded(run: StoredRun, folder: Path) -> None:
     build._csv(table.frame(run.records))
     build._csv(flips.flips_frame(changes))
     build._csv(flips.classes_frame(changes))
-    summary.summary(run, judged, found, changes, None)
+    summary.summary(run, judged, found, changes)
     for width, wide in ((80, False), (None, False), (None, True)):
         terminal.draw(judged, ruling.rule(judged, found), width=width, wide=wide)
     measurement_table.details(run.records)

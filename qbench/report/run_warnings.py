@@ -1,0 +1,41 @@
+"""What to know of a run before any figure: data that does not fit, verdicts that a seed decides; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from qbench.compare import above_peak, host_share
+from qbench.decide.judged import Judged
+from qbench.evaluate import constant_answer, runtime_difference
+from qbench.quant.analysis import input_drift
+from qbench.quant.artifacts import coverage
+from qbench.record.stored_run import StoredRun
+from qbench.report.flips import CaseFlips
+
+
+def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tuple[str, ...]:
+    """One sentence each, the first is that of a quick look."""
+    doubts = tuple(case.doubt for case in changes if case.doubt is not None)
+    return (
+        *([] if run.info.quick is None else [run.info.quick.text]),
+        *constant_answer.warnings(run.records),
+        *input_drift.warnings(run.records),
+        *coverage.warnings(run.records),
+        *runtime_difference.warnings(run.records),
+        *above_peak.warnings(run.records),
+        *host_share.warnings(run.records),
+        *_describe_shared(run),
+        *judged.warnings(),
+        *doubts,
+    )
+
+
+def _describe_shared(run: StoredRun) -> Iterator[str]:
+    """Scores on examples that calibration or training saw, which the suite allowed."""
+    scores = [record.accuracy for record in run.records if record.accuracy is not None]
+    counts = {(accuracy.shared_examples, accuracy.n) for accuracy in scores}
+    for shared, n in sorted((shared, n) for shared, n in counts if shared):
+        yield (
+            f"{shared:,} of the {n:,} evaluation examples are calibration or training examples, too "
+            "(data.overlap: allow): the score on them proves nothing"
+        )

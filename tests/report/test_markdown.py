@@ -1,0 +1,57 @@
+"""Rules of qbench/report/markdown.py: documents that stay short, and say what they left out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rendered_markdown import elements_of, foreign, words_of
+
+from qbench.progress.table import TextTable
+from qbench.report.markdown import Part, fit, list_part, table_part
+
+
+def test_what_fits_is_whole() -> None:
+    """Nothing is cut while all of it is shorter than the limit."""
+    parts = [Part(lines=("one",)), list_part(["two", "three"], folded="more")]
+    assert fit(parts, 200) == "one\n\n<details><summary>more</summary>\n\n- two\n- three\n\n</details>\n"
+
+
+@given(
+    st.lists(st.integers(min_value=0, max_value=60), min_size=1, max_size=12),
+    st.integers(min_value=1, max_value=40),
+    st.integers(min_value=300, max_value=3000),
+)
+def test_a_document_stays_under_its_limit(counts: list[int], width: int, limit: int) -> None:
+    """However many parts there are, and however long they are; each that is cut says so."""
+    parts = [list_part(["x" * width] * count, before="head\n", folded="fold") for count in counts if count]
+    text = fit(parts, limit)
+    assert len(text) < limit
+    assert text.count("<details>") == text.count("</details>")
+    shown = text.count("- " + "x" * width)
+    if shown < sum(counts):
+        assert "more in report.html" in text or "more sections are in report.html" in text
+
+
+def test_a_short_part_leaves_its_room_to_the_others() -> None:
+    """The room is shared evenly, and what one does not need is not lost."""
+    long = list_part([f"{number:05}" for number in range(1000)])
+    text = fit([Part(lines=("short",)), long], 2000)
+    assert 1500 < len(text) < 2000
+    assert text.count("\n- ") > 150
+    assert "… and 7" in text
+
+
+def test_a_table_is_one_row_a_line_with_every_cell_inert() -> None:
+    """Bars, breaks and marks in a cell make no cell, row or element; one row may stand out."""
+    content = TextTable(columns=("a|b", "n"), rows=(("x|y\nz", "1"), ("<b>", "")), words=(0,))
+    text = table_part(content, bold=0, folded="All", after="after").draw()
+    assert elements_of(text) == {"details", "summary", "table", "thead", "tbody", "tr", "th", "td", "strong", "p"}
+    assert foreign(text) == []
+    assert words_of(text) == "All a|b n x|y z 1 <b> after"
+
+
+@pytest.mark.parametrize("room", [0, 50, 100])
+def test_a_part_without_room_is_left_out_whole(room: int) -> None:
+    """A heading without a line under it would promise something."""
+    assert list_part(["x" * 200], before="heading").draw(room) == ""

@@ -1,0 +1,126 @@
+"""Rules of qbench/report/summary.py: what a pull request is told of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_records import CASE, FP32, RUN_V1, accuracy, failed, fp32, info, int8, skipped, speedup
+from made_runs import HOSTILE, hostile_run, run_folder
+from rendered_markdown import elements_of, foreign, words_of
+
+from qbench.decide import decision
+from qbench.decide.judged import Rules, judge
+from qbench.formatting import one_line
+from qbench.record.schema import Record
+from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo, RunInfo, StoredRun
+from qbench.report.build import build_report
+from qbench.report.summary import LIMIT, OPEN_SETTINGS, summary
+
+
+def write(records: list[Record], described: RunInfo | None = None) -> str:
+    """The summary of some records; none of them has a file."""
+    run = StoredRun(folder=Path("/none"), info=described or info(), records=tuple(records))
+    judged = judge(run.records, MetricInfo(name="top1"), Rules())
+    return summary(run, judged, decision.decide(judged))
+
+
+def test_the_answer_is_the_first_sentence() -> None:
+    """One sentence with its figures for one setting, how many have which answer for several."""
+    text = write([fp32(), int8()])
+    assert text.startswith("# qbench: demo\n\n**Ship static · onednn.")
+    several = [fp32(), int8(), fp32("b/fp32/torch/t1/b1"), int8("b/static/onednn/t1/b1", accuracy=accuracy(harmful=90))]
+    assert "**Of 2 settings: ship int8 in 1, no int8 qualifies in 1.**" in write(several)
+
+
+def test_what_may_be_shipped_is_open_in_six_columns_and_the_rest_is_folded() -> None:
+    """The fp32 first, the pick stands out; what loses too much is under a fold, with the reason."""
+    lossy = int8("net/static/qnnpack/t1/b1", accuracy=accuracy(harmful=90))
+    text = write([fp32(), int8(), int8("net/qat/onednn/t1/b1"), lossy])
+    visible, _, folded = text.partition("<details>")
+    header = next(line for line in visible.splitlines() if line.startswith("| variant"))
+    assert header.count("|") == 7
+    rows = [line for line in visible.splitlines() if line.startswith("| ") and line != header]
+    assert rows[0].startswith("| fp32 · torch | 2.50 | 1 (reference) |")
+    assert len([row for row in rows if row.startswith("| **")]) == 1
+    assert "qnnpack" not in visible
+    assert "qnnpack" in folded
+    assert "loses more accuracy than the margin" in folded
+
+
+def test_warnings_and_what_is_missing_stand_open() -> None:
+    """A quick look, an unfinished run and data that does not fit are seen before any table."""
+    described = info((FP32, CASE), finished=None, quick=QuickInfo(examples=10, of=100))
+    visible = write([fp32()], described).partition("<details>")[0]
+    assert "This run is not complete: 1 of 2 planned cases have no record yet." in visible
+    assert "- warning: quick look" in visible
+    assert visible.index("warning") < visible.index("| variant")
+
+
+@pytest.mark.parametrize("count", [1, 24, 300, 10_000])
+def test_it_stays_under_what_a_comment_may_have(count: int) -> None:
+    """At any number of cases, settings, failures and letters of a name; every table that is begun is whole."""
+    name, most = "m" * 200, min(count, 300)
+    records: list[Record] = []
+    for setting in range(max(1, most // 20)):
+        base = f"{name}{setting}/fp32/torch/t1/b1"
+        int8s = [f"{name}{setting}/static/backend{place}/t1/b1" for place in range(max(1, most // 20))]
+        records += [fp32(base), *(int8(case, speedup=speedup(baseline=base)) for case in int8s)]
+    records += [skipped(f"{name}/qat/x{place}/t1/b1", reason="why " * 100) for place in range(count - len(records))]
+    described = info(plan=PlanInfo(cases=tuple(record.case.id for record in records)))
+    text = write(records, described)
+    assert len(text) < LIMIT
+    assert text.count("<details>") == text.count("</details>")
+    assert foreign(text) == []
+    assert ("more" in text) or count < 300
+
+
+def test_many_settings_are_folded_after_the_first() -> None:
+    """A reader sees six answers, and how many more there are."""
+    models = [f"net{place}" for place in range(9)]
+    records = [fp32(f"{model}/fp32/torch/t1/b1") for model in models]
+    records += [
+        int8(f"{model}/static/onednn/t1/b1", speedup=speedup(baseline=f"{model}/fp32/torch/t1/b1")) for model in models
+    ]
+    text = write(records)
+    visible = text.partition("<details>")[0]
+    assert visible.count("- **net") == OPEN_SETTINGS
+    assert "The other 3 settings" in text
+    assert "Setting 9: its candidates and fp32" in text
+
+
+@pytest.mark.parametrize("compared", [False, True])
+def test_hostile_names_are_inert(tmp_path: Path, compared: bool) -> None:
+    """Names of the suite, models, files and reasons of failures are read as words by an independent parser."""
+    folder = hostile_run(tmp_path / "run")
+    build_report(folder, other=folder if compared else None)
+    text = (folder / "summary.md").read_text(encoding="utf-8")
+    assert foreign(text) == []
+    assert elements_of(text) <= {
+        *("h1", "p", "strong", "ul", "li", "table", "thead", "tbody", "tr", "th", "td"),
+        *("details", "summary", "span"),
+    }
+    assert one_line(HOSTILE)[:40] in words_of(text)
+    assert "$" not in text
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
+    """No clock, no order of a set: a summary that is built again is the same file."""
+    records = [fp32(), int8(), failed("net/qat/x86/t1/b1"), skipped("net/qat/fbgemm/t1/b1")]
+    folder = run_folder(tmp_path / "run", records, replace(info()))
+    build_report(folder)
+    first = (folder / "summary.md").read_bytes()
+    build_report(folder)
+    assert (folder / "summary.md").read_bytes() == first
+
+
+def test_a_run_of_schema_1_has_a_summary(tmp_path: Path) -> None:
+    """The real files of the first schema are read, and every line is Markdown that is only text."""
+    import shutil
+
+    shutil.copytree(RUN_V1, tmp_path / "run")
+    build_report(tmp_path / "run")
+    text = (tmp_path / "run" / "summary.md").read_text(encoding="utf-8")
+    assert foreign(text) == []
+    assert "Which answers flipped" in text

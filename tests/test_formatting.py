@@ -1,0 +1,90 @@
+"""Rules of qbench/formatting.py: texts that stay texts in Markdown."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rendered_markdown import foreign, text_nodes, words_of
+
+from qbench import formatting
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=1>",
+    "a|b|c",
+    "`code` ``more``",
+    "**bold** __bold__ *i* _i_ ~~s~~",
+    "$x^2$ and $$y$$ costs $5",
+    "$`x`$",
+    "@octocat @org/team a@b.example",
+    "#1 owner/name#2 GH-3 gh-4",
+    "https://evil.example/x www.evil.example mailto:a@b.example ftp://x.example",
+    "[text](https://evil.example) ![i](x.png) [a][b] [c]: d",
+    "[ ] task [x] done",
+    "[^1] note [^1]: text",
+    ":tada: :red_circle: :+1:",
+    "&lt;b&gt; &#36; &amp;",
+    "\\$ \\` \\| \\<",
+    "line\nbreak\r\nand\u2028more\x0bmore",
+    "# heading",
+    "- item",
+    "+ item",
+    "1. item",
+    "2) item",
+    "> quote",
+    "===",
+    "---",
+    "| --- | --- |",
+    "name #",
+    "\u202eabc\u202c \u2066x\u2069",
+    "日本語 🎉 é",
+    "<!-- comment -->",
+    "</details><details>",
+    "=cmd|' /C calc'!A0",
+    "C:\\path\\name_with_underscores.py",
+)
+PLACES = ("{}", "- {}", "- **{}**: words", "# qbench: {}", "| a | b |\n|---|---:|\n| {} | 2 |", "**{}**\n\nmore")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_is_inert_in_markdown(text: str, place: str) -> None:
+    """Wherever a name stands, an independent parser finds its words and nothing else in it."""
+    drawn = place.format(formatting.markdown(text))
+    assert foreign(drawn) == []
+    assert formatting.one_line(text) in words_of(drawn)
+    if "|---" in place:
+        assert words_of(drawn) == f"a b {formatting.one_line(text)} 2"
+
+
+@given(st.text(alphabet=st.sampled_from("ab1 \\`*_~|<>[]()!#@$:/.-+=&;^{}\n\"'"), max_size=30))
+def test_any_text_is_inert_in_markdown(text: str) -> None:
+    """Also where the signs of Markdown meet in an order that nobody thought of."""
+    for place in PLACES[:5]:
+        drawn = place.format(formatting.markdown(text))
+        assert foreign(drawn) == []
+        assert formatting.one_line(text) in words_of(drawn)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_piece_of_text_is_a_mention_or_a_formula(text: str) -> None:
+    """GitHub looks for mentions, issues, emoji and mathematics in each piece of text between two elements."""
+    pieces = text_nodes(formatting.markdown(text))
+    signs = r"@\w|#\w|\$.*\$|:[\w+-]+:|://|(?i:www\.|\bGH-\d)"
+    assert [piece for piece in pieces if re.search(signs, piece)] == []
+    assert "$" not in formatting.markdown(text)
+
+
+def test_figures_and_limits_stay_readable_in_the_source() -> None:
+    """A reader of the plain file sees numbers as they are."""
+    for text in ("2.53 [2.41, 2.66]", "+0.2 [-0.6, +1.2]", "static · onnxruntime", "-0.4", "365 kB (26 % of fp32)"):
+        assert formatting.markdown(text) == text
+
+
+@pytest.mark.parametrize(("text", "short"), [("abc", "abc"), ("0123456789", "01…89"), ("a\nb", "a b")])
+def test_a_long_text_keeps_both_ends(text: str, short: str) -> None:
+    """The middle is left out, since names differ at their ends."""
+    assert formatting.shorten(text, 5) == short
