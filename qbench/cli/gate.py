@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from qbench.cli.options import Json, Quiet, Run
+from qbench.cli.options import Filter, Json, Quiet, Run
 from qbench.cli.output import find_folder
 from qbench.errors import UsageError
 from qbench.record.locate import committed_baseline
@@ -32,6 +33,13 @@ def gate(
             "--trust-baseline-artifacts", help="Also run artifacts that lie beside the baseline: they are native code."
         ),
     ] = False,
+    only: Filter = None,
+    max_minutes: Annotated[
+        float | None,
+        typer.Option(
+            metavar="M", min=0, help="Most minutes of measuring, spent on the rules that are open; the rest is open."
+        ),
+    ] = None,
     stored: Annotated[bool, typer.Option("--stored", help="Run nothing: compare the stored speed-ups.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -41,7 +49,7 @@ def gate(
     What is run lies in the cache: it was built here. Nothing that a run's folder or a baseline brings along is run
     unless an option says so; what cannot be run again is judged by its stored figures.
     Exit code: 0 pass, 1 fail, 2 usage, 3 invalid (not comparable, no baseline, no case of the latest run ok),
-    4 inconclusive.
+    4 inconclusive (where the samples point to a change for the worse, or gate.inconclusive says so).
     """
     from qbench.gate import gate as gates
     from qbench.gate import text as gate_text
@@ -53,9 +61,14 @@ def gate(
     folder = find_folder(run)
     against = baseline or committed_baseline(read_run(folder).info.suite.name)
     with live(sys.stderr, quiet=quiet) as progress:
-        rerunner = Rerunner(progress=progress, trust_beside=trust_baseline_artifacts, suite_file=suite)
+        rerunner = Rerunner(
+            progress=progress,
+            trust_beside=trust_baseline_artifacts,
+            suite_file=suite,
+            most_seconds=math.inf if max_minutes is None else 60 * max_minutes,
+        )
         gated = gates.gate_run(
-            folder, against, rerun=None if stored else rerunner, newest=locate.passed_over(run, folder)
+            folder, against, rerun=None if stored else rerunner, newest=locate.passed_over(run, folder), only=only
         )
     if junit is not None:
         _write(junit, gate_text.junit(gated))

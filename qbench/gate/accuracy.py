@@ -7,9 +7,10 @@ from dataclasses import replace
 from qbench import formatting
 from qbench.compare import calibration_seeds, compare
 from qbench.compare import text as compare_text
-from qbench.gate.verdict import Evidence, Rule, Verdict
+from qbench.gate.verdict import Evidence, Rule, Verdict, format_level
 from qbench.record.schema import Flips, Record
 from qbench.record.stored_run import MetricInfo
+from qbench.stats import noninferiority
 from qbench.stats.noninferiority import NonInferiority
 from qbench.suite.accuracy import DEFAULTS
 
@@ -59,9 +60,11 @@ def describe_change(
     old, new = (formatting.fixed(value * metric.scale, places) for value in (before, now))
     by = formatting.number(change, scale=metric.scale, signed=True, least=metric.least)
     limits = formatting.limits(change, scale=metric.scale, signed=True, least=metric.least)
+    why = "a test at 5 % on one side" if test.level == noninferiority.LEVEL else ""
+    level = format_level(test.level, why) if limits else ""
     parts = [
         f"{old} -> {new}{' %' if metric.percent else ''}",
-        " ".join(filter(None, (by, metric.unit, limits))),
+        " ".join(filter(None, (by, metric.unit, limits, level))),
         f"margin {format_margin(margin, metric)}",
         "" if flips is None else f"flips {compare_text.flips(flips)}",
     ]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+SUFFIX = " regression"
 RESAMPLES = 2000
 # Fewer changed examples than this are few: of 30, resamples draw their number well enough (score.FEW).
 FEW = 30
@@ -52,7 +53,7 @@ def check_regression(evidence: Evidence, record: Record) -> Verdict | None:
     if allowed is None or metric is None:
         return None
     rule = Rule(
-        name=f"{metric.name} regression",
+        name=f"{metric.name}{SUFFIX}",
         kind="metric",
         case=record.case.id,
         place=evidence.place("gate.accuracy.max_regression"),
@@ -63,7 +64,7 @@ def check_regression(evidence: Evidence, record: Record) -> Verdict | None:
         return missing if "max_regression" in spec.model_fields_set else None
     delta = evidence.deltas.get(record.case.id)
     if delta is None or delta.base is None or delta.base.accuracy is None:
-        return None  # a case that the baseline lacks is MISSING by the rule on latency
+        return None  # a case that the baseline lacks is MISSING as a case
     if record.accuracy is None:
         return rule.verdict("MISSING", "no accuracy", "the baseline has a score, this run has none")
     was, name = delta.base.accuracy.metric, record.accuracy.metric
@@ -87,7 +88,7 @@ def _compare_scores(
         return rule.verdict("INVALID", "other examples", reason)
     if _is_identical(shared, record, delta.base):
         text = _describe_identical(metric, record.accuracy.value, shared.n, allowed)
-        return replace(rule.verdict("PASS", text), value=0.0)
+        return replace(rule.verdict("PASS", text), value=0.0, identical=True)
     return _take_comparison(rule, _compare_paired(evidence, shared, metric, allowed), metric, allowed)
 
 
@@ -205,4 +206,5 @@ def _take_comparison(rule: Rule, compared: _Comparison, metric: MetricInfo, allo
         failed="worse than the baseline's int8 by more than the margin",
         n=compared.n,
         flips=compared.flips,
+        improves=True,
     )

@@ -1,35 +1,45 @@
 """Stage 9: records + policy + a stored baseline -> one ``Verdict`` per case and rule, and an exit code.
 
-    rule          judged                                             asked for by
-    run           the suite's latest run has a case that is ok       a suite's name in place of a run's folder
-    run           neither it nor the baseline is a quick look        always
-    case          planned cases ran, baseline cases are still there  always
-    latency       slowdown against the baseline <= tolerance         a baseline, latency.max_regression, or no rule
-    speed-up      speed-up over the like-for-like fp32 >= promise    latency.min_speedup
-    size          bytes / bytes of the like-for-like fp32 <= budget  size.max_ratio
-    size growth   bytes / bytes in the baseline <= 1.01              a baseline
-    <metric>      non-inferior to the like-for-like fp32             accuracy, or labels in the data
-    … regression  non-inferior to the baseline's int8                a baseline, accuracy.max_regression
+    rule           judged                                              asked for by
+    run            the suite's latest run has a case that is ok        a suite's name in place of a run's folder
+    run            neither it nor the baseline is a quick look         always
+    case           planned cases ran, both have the same cases         always
+    latency        slowdown against the baseline <= tolerance          a baseline (latency.max_regression)
+    speed-up       speed-up over the like-for-like fp32 >= promise     latency.min_speedup
+    size           bytes / bytes of the like-for-like fp32 <= budget   size.max_ratio
+    size growth    bytes / bytes in the baseline                       a baseline (size.max_growth)
+    <metric>       non-inferior to the like-for-like fp32              accuracy, or labels in the data
+    … regression   non-inferior to the baseline's int8                 a baseline (accuracy.max_regression)
+    cold start     load and first call, seconds                        cold_start.max_seconds
+    … growth       the same, both run again                            cold_start.max_regression
+    memory         peak of the resident set                            memory.max_bytes
+    … growth       the same against the baseline                       memory.max_regression
+    coverage       share in int8                                       coverage.min_share
+    … drop         the same against the baseline                       a baseline (coverage.max_drop)
 
 Latency is judged on both artifacts run again (``gate.rerun``, handed to ``gate_run``), else on stored speed-ups.
-What cannot be judged is MISSING or INVALID, never PASS. The rules that rest on samples (latency, speed-up, metric)
-share one error budget: a FAIL must survive Holm's correction over all of them, else it is INCONCLUSIVE.
+What cannot be judged is MISSING or INVALID, never PASS. A case whose artifact is the baseline's, byte by byte, is PASS
+where it is held against the baseline. The rules on one case that rest on samples of one kind (time: latency and
+speed-up; metric: against fp32 and against the baseline) share one error: a FAIL must survive Holm's correction over
+them, else it is INCONCLUSIVE. What that does to the exit code is the suite's to say (``gate.inconclusive``).
 ``gate`` is pure; ``gate_run`` reads the folder for it.
 """
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.compare import compare
-from qbench.errors import NotComparable
-from qbench.gate import accuracy, accuracy_regression, latency, size
+from qbench.errors import NotComparable, UsageError, first_names
+from qbench.gate import accuracy, accuracy_regression, cold_start, coverage, latency, memory, size
 from qbench.gate.latency import needs_baseline
+from qbench.gate.policy import require_rules
 from qbench.gate.sequential_test import NotRun, Rerun
-from qbench.gate.verdict import Evidence, Outcome, Rule, Verdict
+from qbench.gate.verdict import Effect, Evidence, Outcome, Rule, Verdict
 from qbench.machine import fingerprint
 from qbench.record import locate, stored_run
 from qbench.record.example_scores import ExampleScores
@@ -46,6 +56,7 @@ __all__ = ["Gated", "Outcome", "Verdict", "exit_code", "gate", "gate_run", "need
 
 # Worst first (design.md, section 4): a failure is certain, an invalid verdict says that nothing is known.
 EXIT_CODES: dict[Outcome, int] = {"FAIL": 1, "INVALID": 3, "MISSING": 3, "INCONCLUSIVE": 4, "IMPROVED": 0, "PASS": 0}
+_CODES: dict[Effect, int] = {"fail": 1, "invalid": 3, "hold": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +72,7 @@ class Gated:
 
     @property
     def exit_code(self) -> int:
-        """0 pass, 1 fail, 3 invalid or missing, 4 inconclusive."""
+        """0 pass, 1 fail, 3 invalid or missing, 4 inconclusive where that holds a change."""
         return exit_code(self.verdicts)
 
 
@@ -70,26 +81,33 @@ def gate_run(
     baseline: Path | None = None,
     rerun: Callable[[StoredRun, Suite, Baseline], Mapping[str, Rerun | NotRun]] | None = None,
     newest: Path | None = None,
+    only: str | None = None,
 ) -> Gated:
     """The verdicts on the run in ``folder`` by the gate of its own suite, against a baseline's ``.jsonl`` file.
 
     ``rerun`` runs the artifacts of both again (``gate.rerun.Rerunner``); without it stored speed-ups are compared.
     ``newest`` is a later run of the suite that was passed over, having no case that is ok: MISSING, whatever the
-    older run's verdicts are.
+    older run's verdicts are. ``only``: the cases whose id matches one of its comma-separated globs.
     Raises ``SuiteError`` where this qbench cannot read the run's suite, ``NotComparable`` where the baseline is of
-    another suite or metric, ``UsageError`` where a file cannot be read.
+    another suite or metric or is not there, ``UsageError`` where a file cannot be read, or the suite has no rule.
     """
     from qbench import suite as suites
     from qbench.gate.baseline import read_baseline
 
     run = stored_run.read_run(folder)
     suite = suites.parse(run.info.suite.text, file=run.info.suite.file, overrides=run.info.suite.overrides, stored=True)
+    require_rules(suite.gate, suite.place("gate"), written="gate" in suite.model_fields_set)
+    if baseline is not None and not baseline.is_file():
+        raise NotComparable(f"{baseline}: no such baseline; write one with `qbench baseline RUN` and commit it")
     against = None if baseline is None else read_baseline(baseline)
     if against is not None and against.info.suite.name != run.info.suite.name:
         raise NotComparable(
             f"{baseline}: the baseline is of suite '{against.info.suite.name}', the run of '{run.info.suite.name}'"
         )
-    reruns = {} if rerun is None or against is None else rerun(run, suite, against)
+    if only is not None:
+        run, against = keep_cases(run, against, only)
+    quick = _refuse_quick(run.info, None if against is None else against.info, suite.place("suite"))
+    reruns = {} if rerun is None or against is None or quick else rerun(run, suite, against)
     verdicts = gate(
         run.records,
         run.info,
@@ -101,7 +119,7 @@ def gate_run(
         score_of_facts=run.score_of_facts,
         reruns=reruns,
     )
-    verdicts = (*_refuse_quick(run.info, None if against is None else against.info, suite.place("suite")), *verdicts)
+    verdicts = (*quick, *verdicts)
     if newest is not None:
         verdicts = (_report_newest(newest, run, suite.place("matrix")), *verdicts)
     return Gated(suite=run.info.suite.name, folder=folder, baseline=baseline, verdicts=verdicts, reruns=reruns)
@@ -162,15 +180,19 @@ def gate(
         score_of_facts=score_of_facts,
         reruns=reruns or {},
     )
-    verdicts = [verdict for record in records for verdict in _check_record(evidence, record)] + _find_absent(evidence)
-    nothing = _case_verdict(evidence, info.suite.name, "MISSING", "nothing to judge", "no int8 case was measured")
-    return _correct_for_rules(verdicts or [nothing])
+    verdicts = [
+        verdict for record in records for verdict in _check_record(evidence.of_case(record.case), record)
+    ] + _find_absent(evidence)
+    if verdicts:
+        return tuple(verdicts)
+    return (_case_verdict(evidence, info.suite.name, "MISSING", "nothing to judge", "no int8 case was measured"),)
 
 
 def exit_code(verdicts: Sequence[Verdict]) -> int:
-    """The exit code of the worst verdict: fail over invalid or missing over inconclusive over pass."""
-    outcomes = {verdict.outcome for verdict in verdicts}
-    return next((code for outcome, code in EXIT_CODES.items() if outcome in outcomes), EXIT_CODES["MISSING"])
+    """The exit code of the worst effect: fail over invalid or missing over what holds over the rest; nothing judged is
+    invalid."""
+    effects = {verdict.effect for verdict in verdicts}
+    return next((code for effect, code in _CODES.items() if effect in effects), 0 if verdicts else _CODES["invalid"])
 
 
 def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
@@ -180,13 +202,12 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
         return [_case_verdict(evidence, case, "FAIL", "failed", reason)]
     if record.status == "skipped":
         reason = f"skipped: {record.reason}"
-        return (
-            [_case_verdict(evidence, case, "MISSING", "the baseline has it", reason)]
-            if _baseline_has(evidence, case)
-            else []
-        )
+        return [_changed_case(evidence, case, "the baseline has it", reason)] if evidence.base_of(case) else []
     if record.case.mode == "fp32":
         return []
+    new = []
+    if evidence.baseline is not None and evidence.base_of(case) is None:
+        new = [_changed_case(evidence, case, NEW, "a new case is not judged; add it with `qbench baseline RUN`")]
     checks = (
         latency.check_latency,
         latency.check_speedup,
@@ -194,8 +215,26 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
         size.check_growth,
         accuracy.check_accuracy,
         accuracy_regression.check_regression,
+        cold_start.check_limit,
+        cold_start.check_growth,
+        memory.check_limit,
+        memory.check_growth,
+        coverage.check_share,
+        coverage.check_drop,
     )
-    return [verdict for check in checks if (verdict := check(evidence, record)) is not None]
+    verdicts = [verdict for check in checks if (verdict := check(evidence, record)) is not None]
+    return [*new, *_settle(_correct_for_rules(verdicts), evidence, record)]
+
+
+NEW = "not in the baseline"
+
+
+def _changed_case(evidence: Evidence, case: str, text: str, reason: str) -> Verdict:
+    """A case that only one side has; by ``gate.missing`` that is MISSING, or left out with a note."""
+    verdict = _case_verdict(evidence, case, "MISSING", text, reason)
+    if evidence.policy.missing == "skip":
+        return replace(verdict, place=evidence.place("gate.missing"), settled="skip")
+    return verdict
 
 
 def _find_absent(evidence: Evidence) -> list[Verdict]:
@@ -204,9 +243,7 @@ def _find_absent(evidence: Evidence) -> list[Verdict]:
     planned = [case for case in evidence.info.plan.cases if case not in present]
     skipped = {skip.id: f"skipped: {skip.reason}" for skip in evidence.info.plan.skipped}
     absent = [
-        case
-        for case in evidence.deltas
-        if case not in present and case not in planned and _baseline_has(evidence, case)
+        case for case in evidence.deltas if case not in present and case not in planned and evidence.base_of(case)
     ]
     return [
         _case_verdict(
@@ -214,15 +251,9 @@ def _find_absent(evidence: Evidence) -> list[Verdict]:
         )
         for case in planned
     ] + [
-        _case_verdict(evidence, case, "MISSING", "the baseline has it", skipped.get(case, "it is not in this run"))
+        _changed_case(evidence, case, "the baseline has it", skipped.get(case, "it is not in this run"))
         for case in absent
     ]
-
-
-def _baseline_has(evidence: Evidence, case: str) -> bool:
-    """Whether the baseline has the case, measured."""
-    delta = evidence.deltas.get(case)
-    return delta is not None and delta.base is not None and delta.base.status == "ok"
 
 
 def _case_verdict(evidence: Evidence, case: str, outcome: Outcome, text: str, reason: str) -> Verdict:
@@ -230,23 +261,76 @@ def _case_verdict(evidence: Evidence, case: str, outcome: Outcome, text: str, re
     return Rule(name="case", kind="case", case=case, place=evidence.place("matrix")).verdict(outcome, text, reason)
 
 
-def _correct_for_rules(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
-    """The verdicts, a FAIL by samples turned INCONCLUSIVE where it does not survive Holm over all such rules."""
-    sampled = [verdict for verdict in verdicts if verdict.p_value is not None]
-    adjusted = multiple_testing.adjust_by_holm([verdict.p_value for verdict in sampled if verdict.p_value is not None])
-    by_id = {id(verdict): p for verdict, p in zip(sampled, adjusted, strict=True)}
+def _correct_for_rules(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts on one case, a FAIL by samples turned INCONCLUSIVE where it does not survive Holm over the rules of
+    its kind."""
+    corrected = {}
+    for kind in {verdict.kind for verdict in verdicts}:
+        sampled = [verdict for verdict in verdicts if verdict.kind == kind and verdict.p_value is not None]
+        adjusted = multiple_testing.adjust_by_holm([verdict.p_value or 0.0 for verdict in sampled])
+        for verdict, p in zip(sampled, adjusted, strict=True):
+            # Rounding may leave a single rule's own 5 % a last digit above it.
+            if verdict.outcome == "FAIL" and p > FAMILY_ERROR * (1 + 1e-9):
+                corrected[id(verdict)] = _withdraw(verdict, p, len(sampled))
+    return [corrected.get(id(verdict), verdict) for verdict in verdicts]
 
-    def corrected(verdict: Verdict) -> Verdict:
-        p = by_id.get(id(verdict))
-        # Rounding may leave a single rule's own 5 % a last digit above it.
-        if verdict.outcome != "FAIL" or p is None or p <= FAMILY_ERROR * (1 + 1e-9):
+
+def _withdraw(verdict: Verdict, p: float, rules: int) -> Verdict:
+    """INCONCLUSIVE: a FAIL that does not survive the correction."""
+    times = multiple_testing.estimate_sample_factor(verdict.p_value or 0.0, rules)
+    more = f"about {times:.1f} times as many samples"
+    reason = f"fails alone, but {rules} rules of its kind were judged at once (Holm: p = {p:.2g}); {more} would decide"
+    return replace(verdict.unless(reason), decides=more)
+
+
+def _settle(verdicts: Sequence[Verdict], evidence: Evidence, record: Record) -> list[Verdict]:
+    """The verdicts on one case, each INCONCLUSIVE with what it does by ``gate.inconclusive``.
+
+    ``hold`` holds where the samples point to a change for the worse, and where there are none. What was so in the
+    baseline is no change: the rule on the metric against fp32 holds only if the metric is worse than in the baseline,
+    too, and no rule holds a case whose artifact is the baseline's.
+    """
+    regressions = [verdict for verdict in verdicts if verdict.rule.endswith(accuracy_regression.SUFFIX)]
+    as_before = any(
+        verdict.outcome in ("PASS", "IMPROVED", "INCONCLUSIVE") and not verdict.points_to_harm
+        for verdict in regressions
+    )
+    identical = evidence.is_identical(record)
+
+    def settle(verdict: Verdict) -> Verdict:
+        if verdict.outcome != "INCONCLUSIVE":
             return verdict
-        assert verdict.p_value is not None
-        times = multiple_testing.estimate_sample_factor(verdict.p_value, len(sampled))
-        reason = (
-            f"fails alone, but {len(sampled)} rules were judged at once (Holm: p = {p:.2g}); "
-            f"about {times:.1f} times as many samples would decide"
-        )
-        return verdict.unless(reason)
+        treatment = evidence.policy.inconclusive
+        if treatment != "hold":
+            effect: Effect = "note" if treatment == "pass" else treatment
+        elif identical or (verdict.kind == "metric" and as_before):
+            effect = "note"
+        else:
+            effect = "hold" if verdict.p_harm is None or verdict.points_to_harm else "note"
+        return replace(verdict, settled=effect)
 
-    return tuple(corrected(verdict) for verdict in verdicts)
+    return [settle(verdict) for verdict in verdicts]
+
+
+def keep_cases(run: StoredRun, baseline: Baseline | None, only: str) -> tuple[StoredRun, Baseline | None]:
+    """Both with the int8 cases whose id matches one of the comma-separated globs, and every fp32; raises ``UsageError``
+    for a glob without a match."""
+    ids = {record.case.id for record in (*run.records, *(baseline.records if baseline else ()))}
+    ids |= {*run.info.plan.cases}
+    matched = set()
+    for glob in (part.strip() for part in only.split(",")):
+        matching = {case for case in ids if fnmatch.fnmatchcase(case, glob)}
+        if not matching:
+            raise UsageError(f"--filter '{glob}' matches no case; there are {first_names(sorted(ids), 5)}")
+        matched |= matching
+
+    def keep(records: Sequence[Record]) -> tuple[Record, ...]:
+        return tuple(record for record in records if record.case.id in matched or record.case.mode == "fp32")
+
+    plan = replace(
+        run.info.plan,
+        cases=tuple(case for case in run.info.plan.cases if case in matched or "/fp32" in case),
+        skipped=tuple(skip for skip in run.info.plan.skipped if skip.id in matched),
+    )
+    kept = replace(run, info=replace(run.info, plan=plan), records=keep(run.records))
+    return kept, None if baseline is None else replace(baseline, records=keep(baseline.records))

@@ -5,97 +5,161 @@ None means that a rule does not concern the case or was not asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qbench import formatting
-from qbench.compare import compare
+from qbench.compare import above_peak, compare
 from qbench.compare.speedup_doubt import find_doubt, room_to_promise
-from qbench.gate.sequential_test import ANALYSES, NotRun, Rerun
-from qbench.gate.verdict import Evidence, Rule, Verdict
+from qbench.gate.sequential_test import (
+    ANALYSES,
+    CONTROL_LEVEL,
+    InterimAnalysis,
+    NotRun,
+    Rerun,
+    estimate_pairs,
+)
+from qbench.gate.verdict import Evidence, LiveTimes, Rule, Verdict, format_level
 from qbench.record.schema import Record, Speedup
 from qbench.stats.interval_type import Interval
 
 if TYPE_CHECKING:
     from qbench.suite import GateSpec
 
-# What loads and runs artifacts: another version of it changes what they take.
-RUNTIMES = ("torch", "onnxruntime", "openvino")
+INVALID_LIVE = "live  ended in process pair {}"
+LOOKS = f"{len(ANALYSES)} looks share 5 %"
 
 
 def needs_baseline(policy: GateSpec) -> bool:
-    """Whether a rule asks for a baseline where none is at hand: the suite writes one of the two ``max_regression``, or
-    no rule at all, so that it wants the defaults. A suite of absolute rules alone needs no baseline."""
+    """Whether a rule is written that asks for a baseline, so that one that is not there is MISSING: either
+    ``max_regression``. A suite of absolute rules alone needs no baseline."""
     return _wants_latency(policy) or "max_regression" in policy.accuracy.model_fields_set
 
 
 def _wants_latency(policy: GateSpec) -> bool:
-    sections = [name for name in policy.model_fields_set if getattr(policy, name).model_fields_set]
-    return not sections or "max_regression" in policy.latency.model_fields_set
-
-
-def count_sampled_rules(records: Sequence[Record], policy: GateSpec, baseline: Sequence[Record] = ()) -> int:
-    """How many verdicts on these records will rest on samples and share one error: latency, promise, metric, and the
-    metric against that of the baseline's records."""
-    cases = {record.case.id for record in baseline if record.status == "ok" and record.accuracy is not None}
-    cases = set() if policy.accuracy.allowed_regression is None else cases
-    measured = [record for record in records if record.status == "ok" and record.case.mode != "fp32"]
-    promised = policy.latency.min_speedup is not None
-    return sum(
-        1
-        + (promised and record.speedup is not None)
-        + (record.accuracy is not None and record.accuracy.delta is not None)
-        + (record.accuracy is not None and record.case.id in cases)
-        for record in measured
-    )
+    return "max_regression" in policy.latency.model_fields_set and policy.latency.max_regression is not None
 
 
 def check_latency(evidence: Evidence, record: Record) -> Verdict | None:
     """Is the case slower than the baseline's by more than the tolerance?
 
-    Decided on both artifacts run again, else on the two stored speed-ups, each in units of its own run's fp32.
+    PASS at once where the artifact is the baseline's. Else decided on both artifacts run again, or on the two stored
+    speed-ups, each in units of its own run's fp32.
     """
-    if evidence.baseline is None and not _wants_latency(evidence.policy):
-        return None
     tolerance = evidence.policy.latency.max_regression
-    if tolerance is None:
+    if tolerance is None or (evidence.baseline is None and not _wants_latency(evidence.policy)):
         return None
-    delta = evidence.deltas.get(record.case.id)
     place = evidence.place("gate.latency.max_regression")
     rule = Rule(name="latency", kind="time", case=record.case.id, place=place, threshold=1 + tolerance)
     if evidence.baseline is None:
         return rule.verdict("MISSING", "no baseline", "write one with `qbench baseline RUN` and commit it")
-    if delta is None or delta.base is None or delta.base.status != "ok":
-        reason = "a new case is not judged; add it with `qbench baseline RUN`"
-        return rule.verdict("MISSING", "not in the baseline", reason)
+    delta = evidence.deltas.get(record.case.id)
+    if delta is None or evidence.base_of(record.case.id) is None:
+        return None  # a case that the baseline lacks is MISSING as a case
+    if above_peak.is_impossible(record):
+        return _refuse_impossible(rule, record)
+    if evidence.is_identical(record):
+        return rule.pass_identical(f"  {_name_updates(evidence)}".rstrip())
     rerun = evidence.reruns.get(record.case.id)
     if isinstance(rerun, Rerun):
-        return _check_rerun(replace(rule, way="live"), rerun, tolerance, _name_updates(evidence))
+        return _check_rerun(replace(rule, way="live"), rerun, record, tolerance, _name_updates(evidence))
     return _check_stored(replace(rule, way="stored"), record, delta, tolerance, rerun)
 
 
-def _check_rerun(rule: Rule, rerun: Rerun, tolerance: float, updates: str) -> Verdict:
-    analysis = rerun.analysis
-    if analysis is None or rerun.reason is not None:
-        return rule.verdict("INVALID", f"live  ended in process pair {len(rerun.pairs) + 1}", rerun.reason)
+def _refuse_impossible(rule: Rule, record: Record) -> Verdict:
+    assert record.roofline is not None
+    reason = (
+        f"{formatting.share(record.roofline.peak_fraction, 0)} of the int8 peak of this core: faster than "
+        "possible; its artifact skips work, or its multiply-accumulates are miscounted"
+    )
+    return rule.verdict("INVALID", "faster than possible", reason)
+
+
+def _check_rerun(rule: Rule, rerun: Rerun, record: Record, tolerance: float, updates: str) -> Verdict:
+    if rerun.reason is not None:
+        return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
+    analysis, times = rerun.analysis, list_times(rerun)
+    if analysis is None:
+        return describe_budget(rule, rerun)
+    measured = _at_live_speed(record, times.contender)
+    if above_peak.is_impossible(measured):
+        return replace(_refuse_impossible(rule, measured), times=times)
     parts = [
-        f"live  time {_format_change(analysis.slowdown)}",
+        f"live  {_format_times(times.baseline, times.contender)}",
+        f"time {format_change(analysis.slowdown)} {format_level(analysis.level, LOOKS)}",
         f"tolerance {tolerance * 100:g} %",
-        f"{analysis.pairs} process pairs, interim analysis {analysis.number} of {len(ANALYSES)}",
-        f"control {_format_change(analysis.control)}",
+        f"{analysis.pairs} process pairs, look {analysis.number} of {len(ANALYSES)}",
+        f"noise check {format_change(analysis.control)} {format_level(CONTROL_LEVEL)}",
         updates,
     ]
-    return rule.compare_interval(
+    verdict = rule.compare_interval(
         analysis.slowdown,
         "  ".join(filter(None, parts)),
         level=analysis.level,
         side="below",
-        degrees_of_freedom=analysis.pairs - 1,
-    ).unless(analysis.doubt)
+        degrees_of_freedom=analysis.freedom,
+        unchanged=1.0,
+    )
+    return replace(_explain_open(verdict.unless(analysis.doubt), analysis, rerun), times=times)
 
 
-def _format_change(ratio: Interval) -> str:
+def _explain_open(verdict: Verdict, analysis: InterimAnalysis, rerun: Rerun) -> Verdict:
+    """An INCONCLUSIVE with what would decide it: more process pairs, or a quieter machine."""
+    if verdict.outcome != "INCONCLUSIVE":
+        return verdict
+    assert verdict.threshold is not None
+    if analysis.doubt is not None and not rerun.cut:
+        return replace(verdict, decides="a quieter machine, or `qbench gate` again")
+    pairs = estimate_pairs(analysis, verdict.threshold)
+    if pairs is None:
+        decides = "more process pairs than anybody has (the change lies on the limit)"
+    else:
+        seconds = pairs * rerun.spent / max(1, len(rerun.pairs))
+        decides = f"about {pairs} process pairs" + (f", {seconds:.0f} s of measuring" if rerun.spent else "")
+    over = "the time that may be spent was over; " if rerun.cut else ""
+    return replace(verdict, reason=f"{verdict.reason}; {over}{decides} would decide", decides=decides)
+
+
+def describe_budget(rule: Rule, rerun: Rerun) -> Verdict:
+    """INCONCLUSIVE: the time that may be spent was over before the first look."""
+    each = rerun.spent / len(rerun.pairs) if rerun.pairs else None
+    decides = "a larger --max-minutes" + (f" (a look takes {ANALYSES[0] * each:.0f} s)" if each else "")
+    reason = f"the time that may be spent was over before its first look; {decides} would decide"
+    verdict = rule.verdict("INCONCLUSIVE", f"live  {len(rerun.pairs)} of {ANALYSES[0]} process pairs", reason)
+    return replace(verdict, decides=decides, times=list_times(rerun))
+
+
+def list_times(rerun: Rerun) -> LiveTimes:
+    """The typical seconds of a call of each artifact that was run again: medians over the process pairs."""
+    known = [pair.seconds for pair in rerun.pairs if pair.seconds]
+    typical = [statistics.median(arm) for arm in zip(*known, strict=False)]
+    return LiveTimes(
+        baseline=typical[0] if typical else None,
+        contender=typical[1] if len(typical) > 1 else None,
+        fp32=typical[2] if len(typical) > 2 else None,
+        pairs=len(rerun.pairs),
+        spent=rerun.spent,
+    )
+
+
+def _at_live_speed(record: Record, seconds: float | None) -> Record:
+    """The record with the share of the peak that the live time means."""
+    roofline, latency = record.roofline, record.latency
+    if seconds is None or roofline is None or roofline.peak_fraction is None or latency is None:
+        return record
+    if latency.p50_seconds is None:
+        return record
+    share = roofline.peak_fraction * latency.p50_seconds / seconds
+    return replace(record, roofline=replace(roofline, peak_fraction=share))
+
+
+def _format_times(*seconds: float | None) -> str:
+    """``1.203 -> 1.215 ms``; empty where they are not known."""
+    return " -> ".join(formatting.duration(value) for value in seconds) if None not in seconds else ""
+
+
+def format_change(ratio: Interval) -> str:
     """``+1.2 % [-0.3, +2.7]``: a ratio of times as a change."""
     low, high = (None if limit is None else limit - 1 for limit in (ratio.low, ratio.high))
     change = Interval(value=ratio.value - 1, low=low, high=high)
@@ -105,9 +169,8 @@ def _format_change(ratio: Interval) -> str:
 
 def _name_updates(evidence: Evidence) -> str:
     """The runtimes that changed since the baseline: both artifacts ran under the new ones."""
-    assert evidence.baseline is not None
-    old, new = evidence.baseline.info.versions, evidence.info.versions
-    changed = [name for name in RUNTIMES if old.get(name) != new.get(name)]
+    new = evidence.info.versions
+    changed = evidence.list_updates()
     return f"both under {', '.join(f'{name} {new.get(name)}' for name in changed)}" if changed else ""
 
 
@@ -122,32 +185,40 @@ def _check_stored(
     if delta.slowdown is None:
         reason = f"{delta.invalid} differs between the baseline and this run"
         return rule.verdict("INVALID", f"not comparable{why}", reason)
-    text = _describe_stored(delta.base.speedup, record.speedup, delta.slowdown, tolerance) + why
+    text = _describe_stored(delta.base.speedup, record.speedup, delta.slowdown, delta.level, tolerance) + why
     verdict = rule.compare_interval(
-        delta.slowdown, text, level=delta.level, side="below", degrees_of_freedom=delta.freedom
+        delta.slowdown, text, level=delta.level, side="below", degrees_of_freedom=delta.freedom, unchanged=1.0
     )
     return verdict.unless(find_doubt(record.speedup, tolerance / 2, "half the tolerance"))
 
 
-def _describe_stored(old: Speedup, new: Speedup, slowdown: Interval, tolerance: float) -> str:
+def _describe_stored(old: Speedup, new: Speedup, slowdown: Interval, level: float, tolerance: float) -> str:
     places = formatting.decimals(Interval(value=new.value, low=new.low, high=new.high))
     before, after = formatting.fixed(old.value, places), formatting.fixed(new.value, places)
-    return f"stored  speed-up {before} -> {after}  time {_format_change(slowdown)}  tolerance {tolerance * 100:g} %"
+    change = f"time {format_change(slowdown)} {format_level(level)}"
+    return f"stored  speed-up {before} -> {after}  {change}  tolerance {tolerance * 100:g} %"
 
 
 def check_speedup(evidence: Evidence, record: Record) -> Verdict | None:
-    """Does the case hold the promised speed-up over its like-for-like fp32?"""
+    """Does the case hold the promised speed-up over its like-for-like fp32? Decided on both run again, where they were,
+    else on what the run itself measured side by side."""
     promise, speedup = evidence.policy.latency.min_speedup, record.speedup
     if promise is None:
         return None
     place = evidence.place("gate.latency.min_speedup")
     rule = Rule(name="speed-up", kind="time", case=record.case.id, place=place, threshold=promise)
+    if above_peak.is_impossible(record):
+        return _refuse_impossible(rule, record)
+    rerun = evidence.reruns.get(record.case.id)
+    if isinstance(rerun, Rerun) and (rerun.promise is not None or rerun.reason is not None):
+        return _check_promise(replace(rule, way="live"), rerun, promise)
+    rule = replace(rule, way="stored")
     if speedup is None:
         return rule.verdict("MISSING", "no speed-up", "latency was not measured")
     interval = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
     verdict = rule.compare_interval(
         interval,
-        f"{formatting.with_limits(interval)}  promised {promise:g}",
+        f"{formatting.with_limits(interval)} {format_level(speedup.level)}  promised {promise:g}",
         level=speedup.level,
         side="above",
         degrees_of_freedom=speedup.processes - 1 if speedup.processes > 1 else None,
@@ -156,3 +227,22 @@ def check_speedup(evidence: Evidence, record: Record) -> Verdict | None:
         return verdict
     room = room_to_promise(speedup.value, promise)
     return verdict.unless(find_doubt(speedup, room, "half the distance to the promise"))
+
+
+def _check_promise(rule: Rule, rerun: Rerun, promise: float) -> Verdict:
+    if rerun.reason is not None or rerun.promise is None:
+        return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
+    analysis, times = rerun.promise, list_times(rerun)
+    parts = [
+        f"live  fp32 {_format_times(times.fp32, times.contender)}",
+        f"{formatting.with_limits(analysis.slowdown)} {format_level(analysis.level, LOOKS)}  promised {promise:g}",
+        f"{analysis.pairs} process pairs, look {analysis.number} of {len(ANALYSES)}",
+    ]
+    verdict = rule.compare_interval(
+        analysis.slowdown,
+        "  ".join(parts),
+        level=analysis.level,
+        side="above",
+        degrees_of_freedom=analysis.freedom,
+    ).unless(analysis.doubt)
+    return replace(_explain_open(verdict, analysis, rerun), times=times)

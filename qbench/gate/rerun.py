@@ -1,30 +1,34 @@
 """Stage 9, running: the baseline's artifact and the run's, again, in the same session on the same machine.
 
-Each case takes up to 12 generations of three fresh interpreters, one after the other: the baseline's artifact, the
-run's, and a second copy of the baseline's as control (``sequential_test`` says when to stop). A stored latency is for
-trends only: it differs by 16 to 22 % from one process to the next.
+What is decided early leaves; the time that may be spent goes to the rules that are still open (``live_case``,
+``sequential_test``): all open cases get process pairs up to the next interim analysis, then those that are still open.
+A stored latency is for trends only: it differs by 16 to 22 % from one process to the next.
 
-A case whose baseline artifact is gone, or that another kind of machine built, is not run: the stored speed-ups are
-then compared, and the verdict says so. A process that dies makes its case INVALID; the others go on.
+A case whose artifact is the baseline's, byte by byte, has nothing to be measured. One whose baseline artifact is gone,
+or that another kind of machine built, is not run: the stored speed-ups are then compared, and the verdict says so. A
+process that dies makes its case INVALID; the others go on.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from qbench.cache import store
+from qbench.compare import compare
 from qbench.errors import CaseError
 from qbench.gate.baseline import Baseline, artifact_file
-from qbench.gate.latency import count_sampled_rules
-from qbench.gate.sequential_test import ANALYSES, NotRun, ProcessPair, Rerun, analyze, is_analysis_due, process_pair
+from qbench.gate.identical import is_identical
+from qbench.gate.live_case import BASELINE, CONTENDER, FP32, LiveCase, LiveRules
+from qbench.gate.policy import resolve
+from qbench.gate.sequential_test import ANALYSES, NotRun, Rerun
 from qbench.gate.trusted_suite import suite_to_open
 from qbench.machine import fingerprint
-from qbench.measure.group import Measured, measure_group
-from qbench.measure.paired import Paired
-from qbench.measure.protocol import CONTROL
+from qbench.measure.group import RemoteWorker
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.network import Data, prepare_data, request_of
 from qbench.plan.planner import measuring_cores
@@ -36,27 +40,23 @@ from qbench.suite import Suite
 
 # An artifact is built for these; another CPU of the same kind runs both artifacts, so their ratio means something.
 BUILT_FOR = ("arch", "isa", "isa_switches", "os")
-# 20 rounds of 6 ms blocks take 0.7 s beside the 3 to 5 s that three fresh interpreters take to start, and leave
-# 0.5 % of spread within a process beside the 1 to 1.5 % from one to the next.
-ROUNDS = 20
-# For long calls: 1.2 s for the contender and as much for the control keep 12 generations within 90 s at 50 ms a call.
-MAX_SECONDS = 1.2
-CONTENDER = "contender"
-Measure = Callable[..., Mapping[str, Measured]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rerunner:
-    """Runs again every case that the baseline and the run have; the gate calls it with what it read."""
+    """Runs again every case that the baseline and the run have as different artifacts; the gate calls it with what it
+    read. ``most_seconds`` of measuring for all of them together."""
 
     progress: Silent
-    measure: Measure = measure_group
+    open_remote: Callable[..., Any] = RemoteWorker
+    clock: Callable[[], float] = time.monotonic
+    most_seconds: float = math.inf
     trust_beside: bool = False  # whether artifacts that lie beside the baseline are run: they are native code
     suite_file: Path | None = None  # where the user says that the run's suite is
 
     def __call__(self, run: StoredRun, suite: Suite, baseline: Baseline) -> dict[str, Rerun | NotRun]:
         """By case, what running it again gave, or why it could not be run."""
-        cases = _pair_cases(run, baseline)
+        cases = [(old, new) for old, new in _pair_cases(run, baseline) if not is_identical(old, new)]
         if not cases:
             return {}
         with store.in_use(store.open_cache()):
@@ -68,62 +68,93 @@ class Rerunner:
         cores = measuring_cores(suite, fingerprint.allowed_cores())
         data = _prepare_data(run, suite_to_open(run, suite, self.suite_file))
         self.progress.stage("gate", len(cases))
-        rules = count_sampled_rules(run.records, suite.gate, baseline.records)
-        reruns: dict[str, Rerun | NotRun] = {}
+        prepared: dict[str, LiveCase | NotRun] = {}
         for old, new in cases:
             files = _find_files(old, new, baseline, trust_beside=self.trust_beside)
             if isinstance(files, NotRun):
-                workers: NotRun | tuple[WorkerSpec, WorkerSpec] = files
+                live: LiveCase | NotRun = files
             else:
-                workers = data if isinstance(data, NotRun) else _prepare_workers(new, files, run, baseline, data, cores)
-            if isinstance(workers, NotRun):
-                self.progress.note(f"{new.case.id}: not run again: {workers.reason}")
-                reruns[new.case.id] = workers
-            else:
-                reruns[new.case.id] = self.rerun_case(new.case.id, *workers, suite=suite, rules=rules)
-            self.progress.advance(new.case.id)
-        return reruns
+                live = (
+                    data if isinstance(data, NotRun) else self._prepare(new, files, run, baseline, data, cores, suite)
+                )
+            prepared[new.case.id] = live
+            if isinstance(live, NotRun):
+                self.progress.note(f"{new.case.id}: not run again: {live.reason}")
+                self.progress.advance(new.case.id)
+        self._run_open([live for live in prepared.values() if isinstance(live, LiveCase)])
+        return {case: live if isinstance(live, NotRun) else live.conclude() for case, live in prepared.items()}
 
     def rerun_case(self, case: str, baseline: WorkerSpec, contender: WorkerSpec, *, suite: Suite, rules: int) -> Rerun:
-        """Process pairs of one case until an interim analysis decides, or until a process dies."""
-        limits = Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes)
-        pairs: list[ProcessPair] = []
-        analysis = None
-        while analysis is None or not analysis.decided:
-            self.progress.advance(f"{case}: process pair {len(pairs) + 1}", len(pairs) / ANALYSES[-1])
-            try:
-                pairs.append(self._run_pair(baseline, contender, limits=limits, seed=suite.measure.seed + len(pairs)))
-            except CaseError as error:
-                return Rerun(pairs=tuple(pairs), analysis=None, reason=str(error))
-            if is_analysis_due(len(pairs)):
-                analysis = analyze(pairs, suite.gate.latency.max_regression or 0.05, rules=rules)
-        return Rerun(pairs=tuple(pairs), analysis=analysis)
-
-    def _run_pair(self, baseline: WorkerSpec, contender: WorkerSpec, *, limits: Limits, seed: int) -> ProcessPair:
-        """One generation of fresh processes; raises ``CaseError`` with the reason where one of them dies."""
-        ended: list[str] = []  # the protocol tells of the control only when it dies
-        measured = self.measure(
-            baseline, [contender], protocol=_protocol(seed), limits=limits, fresh=True, watch=ended.append
+        """Process pairs of one case until an interim analysis decides its time, or until a process dies."""
+        tolerance = suite.gate.latency.max_regression
+        live = LiveCase(
+            case=case,
+            specs={BASELINE: baseline, CONTENDER: contender},
+            rules=LiveRules(tolerance=0.05 if tolerance is None else tolerance),
+            limits=_limit(suite),
+            seed=suite.measure.seed,
+            open_remote=self.open_remote,
+            clock=self.clock,
         )
-        result = measured[contender.case]
-        if result.error is not None or result.samples is None:
-            raise result.error or CaseError("nothing was measured")
-        pair = process_pair(result.samples.log_ratios, result.samples.control_log_ratios)
-        if pair is None or CONTROL in ended:
-            raise CaseError("the control, a second copy of the baseline's artifact, died or gave no block")
-        return pair
+        self._run_open([live])
+        return live.conclude()
+
+    def _run_open(self, cases: Sequence[LiveCase]) -> None:
+        """Process pairs for all cases up to each interim analysis in turn, until none is open or the time is over."""
+        started = self.clock()
+        for most in ANALYSES:
+            for live in [live for live in cases if live.is_open]:
+                while live.is_open and len(live.pairs) < most:
+                    if self.clock() - started + live.seconds_per_pair > self.most_seconds:
+                        break  # another case may take less
+                    self.progress.advance(
+                        f"{live.case}: process pair {len(live.pairs) + 1}", len(live.pairs) / ANALYSES[-1]
+                    )
+                    live.run_pair()
+                if not live.is_open:
+                    self.progress.advance(live.case)
+
+    def _prepare(
+        self,
+        new: Record,
+        files: tuple[Path, Path],
+        run: StoredRun,
+        baseline: Baseline,
+        data: Data,
+        cores: tuple[int, ...],
+        suite: Suite,
+    ) -> LiveCase | NotRun:
+        """The case, ready to be run; the reason where it cannot be."""
+        reason = _explain_obstacle(new, run, baseline, cores)
+        if reason is not None:
+            return NotRun(reason=reason)
+        gate, _ = resolve(suite.gate, new.case, suite.place)
+        specs = {
+            BASELINE: _describe_worker(new, BASELINE, files[0], cores, data),
+            CONTENDER: _describe_worker(new, CONTENDER, files[1], cores, data),
+        }
+        promise, fp32 = gate.latency.min_speedup, compare.like_for_like(new, run.records)
+        fp32_file = None if promise is None or fp32 is None else artifact_file(fp32, beside=None)
+        if fp32_file is None:
+            promise = None  # the run's own figure is judged
+        else:
+            assert fp32 is not None
+            specs[FP32] = _describe_worker(fp32, FP32, fp32_file, cores, data)
+        return LiveCase(
+            case=new.case.id,
+            specs=specs,
+            rules=LiveRules(
+                tolerance=gate.latency.max_regression, promise=promise, start=gate.cold_start.max_regression
+            ),
+            limits=_limit(suite),
+            seed=suite.measure.seed,
+            open_remote=self.open_remote,
+            clock=self.clock,
+        )
 
 
-def _protocol(seed: int) -> Paired:
-    """``ROUNDS`` rounds, or what ``MAX_SECONDS`` allow: the interim analyses decide the precision."""
-    return Paired(
-        precision=1.0,
-        max_seconds=MAX_SECONDS,
-        half_width=lambda log_ratios: 0.0,
-        seconds=time.monotonic,
-        least_rounds=ROUNDS,
-        seed=seed,
-    )
+def _limit(suite: Suite) -> Limits:
+    return Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes)
 
 
 def _pair_cases(run: StoredRun, baseline: Baseline) -> list[tuple[Record, Record]]:
@@ -141,9 +172,8 @@ def _prepare_data(run: StoredRun, suite: Suite | NotRun) -> Data | NotRun:
     if isinstance(suite, NotRun):
         return suite
     request = request_of(suite.data, suite.base, train=any(record.case.mode == "qat" for record in run.records))
-    limits = Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes)
     try:
-        data: Data = call(prepare_data, request, store.open_cache(), limits=limits)
+        data: Data = call(prepare_data, request, store.open_cache(), limits=_limit(suite))
     except CaseError as error:
         return NotRun(reason=f"the suite's data cannot be read: {error}")
     return data
@@ -168,10 +198,8 @@ def _find_files(old: Record, new: Record, baseline: Baseline, *, trust_beside: b
     )
 
 
-def _prepare_workers(
-    new: Record, files: tuple[Path, Path], run: StoredRun, baseline: Baseline, data: Data, cores: tuple[int, ...]
-) -> tuple[WorkerSpec, WorkerSpec] | NotRun:
-    """The two artifacts, ready to be loaded on the same cores with the same examples."""
+def _explain_obstacle(new: Record, run: StoredRun, baseline: Baseline, cores: tuple[int, ...]) -> str | None:
+    """Why the two artifacts cannot be run on these cores; None where they can."""
     here = fingerprint.fingerprint()
     for whose, environment in (
         ("the baseline's artifact", baseline.info.environment),
@@ -179,11 +207,9 @@ def _prepare_workers(
     ):
         field = next((name for name in BUILT_FOR if environment.get(name) != here.get(name)), None)
         if field is not None:
-            return NotRun(reason=f"{whose} was built on another kind of machine ({field} differs)")
-    if new.case.threads > len(cores):
-        return NotRun(reason=f"it takes {new.case.threads} cores, {len(cores)} may be used here")
-    return _describe_worker(new, "baseline", files[0], cores, data), _describe_worker(
-        new, CONTENDER, files[1], cores, data
+            return f"{whose} was built on another kind of machine ({field} differs)"
+    return (
+        None if new.case.threads <= len(cores) else f"it takes {new.case.threads} cores, {len(cores)} may be used here"
     )
 
 

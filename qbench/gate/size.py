@@ -39,4 +39,5 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     place = evidence.place("gate.size.max_growth")
     rule = Rule(name="size growth", kind="size", case=record.case.id, place=place, threshold=1 + allowed)
     text = f"{formatting.size(old)} -> {formatting.size(new)}  {new - old:+d} bytes  tolerance {allowed * 100:g} %"
-    return rule.compare_number(delta.size_ratio, text, f"{new} bytes, {old} in the baseline")
+    reason = f"{new} bytes, {old} in the baseline"
+    return rule.compare_number(delta.size_ratio, text, reason, improved=1 / (1 + allowed))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from qbench.compare import compare
 from qbench.compare import text as compare_text
+from qbench.gate.identical import is_identical
+from qbench.gate.policy import resolve
 from qbench.gate.sequential_test import NotRun, Rerun
 from qbench.record.example_scores import ExampleScores
-from qbench.record.schema import Flips, Record
+from qbench.record.schema import CaseKey, Flips, Record
 from qbench.record.stored_run import RunInfo
-from qbench.stats import mcnemar, multiple_testing, thresholds
+from qbench.stats import intervals, mcnemar, multiple_testing, thresholds
 from qbench.stats.interval_type import Interval
 from qbench.stats.noninferiority import NonInferiority
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from qbench.suite import GateSpec
 
 Outcome = Literal["PASS", "IMPROVED", "INCONCLUSIVE", "MISSING", "INVALID", "FAIL"]
+# What loads and runs artifacts: another version of it changes what they take.
+RUNTIMES = ("torch", "onnxruntime", "openvino")
+HARM = 0.05
 # What a rule is about; tests of one kind on one case share their error (Holm).
 Kind = Literal["run", "case", "time", "metric", "size", "cold start", "memory", "coverage"]
 # What a verdict does to the exit code: none of the first three does; hold is 4, invalid 3, fail 1.
@@ -92,6 +98,11 @@ class Verdict:
         """The verdict, or INCONCLUSIVE for that reason where there is one."""
         return self if doubt is None else replace(self, outcome="INCONCLUSIVE", reason=doubt)
 
+    @property
+    def points_to_harm(self) -> bool:
+        """Whether the samples alone, at 5 % and without a correction, show a change for the worse."""
+        return self.p_harm is not None and self.p_harm < HARM
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
@@ -110,6 +121,28 @@ class Evidence:
     examples: Callable[[Record], ExampleScores | None] = lambda record: None
     score_of_facts: Callable[[Any], float] | None = None
     reruns: Mapping[str, Rerun | NotRun] = field(default_factory=dict)
+
+    def of_case(self, case: CaseKey) -> Evidence:
+        """The same with the rules that hold for the case, overrides put in."""
+        policy, place = resolve(self.policy, case, self.place)
+        return replace(self, policy=policy, place=place)
+
+    def base_of(self, case: str) -> Record | None:
+        """The baseline's record of a case, where it is ok."""
+        delta = self.deltas.get(case)
+        base = None if delta is None else delta.base
+        return base if base is not None and base.status == "ok" else None
+
+    def is_identical(self, record: Record) -> bool:
+        """Whether the artifact is the baseline's, byte by byte."""
+        return is_identical(self.base_of(record.case.id), record)
+
+    def list_updates(self) -> list[str]:
+        """The runtimes whose version changed since the baseline."""
+        if self.baseline is None:
+            return []
+        old, new = self.baseline.info.versions, self.info.versions
+        return [name for name in RUNTIMES if old.get(name) != new.get(name)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,10 +171,20 @@ class Rule:
             way=self.way,
         )
 
-    def compare_number(self, value: float, text: str, reason: str) -> Verdict:
-        """The verdict on a number without an interval: PASS up to the threshold, else FAIL for ``reason``."""
+    def pass_identical(self, what: str) -> Verdict:
+        """PASS at once: the artifact is the baseline's, byte by byte, so ``what`` cannot have changed."""
+        return replace(self.verdict("PASS", f"identical: the baseline's artifact, byte by byte{what}"), identical=True)
+
+    def compare_number(self, value: float, text: str, reason: str, *, improved: float | None = None) -> Verdict:
+        """The verdict on a number without an interval: PASS up to the threshold, else FAIL for ``reason``; IMPROVED
+        below ``improved``."""
         assert self.threshold is not None
-        verdict = self.verdict("PASS", text) if value <= self.threshold else self.verdict("FAIL", text, reason)
+        if value > self.threshold:
+            verdict = self.verdict("FAIL", text, reason)
+        elif improved is not None and value < improved:
+            verdict = self.verdict("IMPROVED", text, REFRESH)
+        else:
+            verdict = self.verdict("PASS", text)
         return replace(verdict, value=value)
 
     def compare_interval(
@@ -152,45 +195,93 @@ class Rule:
         level: float,
         side: Literal["above", "below"],
         degrees_of_freedom: int | None,
+        unchanged: float | None = None,
     ) -> Verdict:
-        """The verdict on an interval: by the side of the threshold on which the whole of it lies."""
+        """The verdict on an interval: by the side of the threshold on which the whole of it lies. ``unchanged``: the
+        value that means no change (None: there is no earlier one); better by more than the tolerance is IMPROVED."""
         assert self.threshold is not None
         outcome = thresholds.decide(interval, self.threshold, wanted=side)
-        p_value = thresholds.p_value_beyond(
-            interval,
-            self.threshold,
-            side="below" if side == "above" else "above",
-            level=level,
-            degrees_of_freedom=degrees_of_freedom,
-        )
+        beyond: Literal["above", "below"] = "below" if side == "above" else "above"
+
+        def p_beyond(value: float) -> float:
+            return thresholds.p_value_beyond(
+                interval, value, side=beyond, level=level, degrees_of_freedom=degrees_of_freedom
+            )
+
         spans = "too few samples for an interval" if interval.low is None else "the interval spans the threshold"
         reasons = {"PASS": None, "FAIL": "the whole interval is beyond the threshold", "INCONCLUSIVE": spans}
-        return replace(
+        verdict = replace(
             self.verdict(outcome, text, reasons[outcome]),
             value=interval.value,
             low=interval.low,
             high=interval.high,
             level=level,
-            p_value=multiple_testing.scale_p_value(p_value, level),
+            p_value=multiple_testing.scale_p_value(p_beyond(self.threshold), level),
+            p_harm=None if interval.low is None else p_beyond(self.threshold if unchanged is None else unchanged),
         )
+        if outcome == "PASS" and unchanged is not None and interval.high is not None:
+            better = interval.high < unchanged and interval.value * self.threshold < unchanged**2
+            verdict = replace(verdict, outcome="IMPROVED", reason=REFRESH) if better else verdict
+        return verdict
 
-    def take_test(self, test: NonInferiority, text: str, *, failed: str, n: int, flips: Flips | None) -> Verdict:
-        """The verdict of a non-inferiority test on ``n`` examples; ``failed`` is the reason of a FAIL."""
-        reasons = {"PASS": None, "FAIL": failed, "INCONCLUSIVE": _explain_undecided(test, n)}
+    def take_test(
+        self,
+        test: NonInferiority,
+        text: str,
+        *,
+        failed: str,
+        n: int,
+        flips: Flips | None,
+        improves: bool = False,
+    ) -> Verdict:
+        """The verdict of a non-inferiority test on ``n`` examples; ``failed`` is the reason of a FAIL. ``improves``:
+        against the baseline; what is shown to be better, and by more than the margin, is IMPROVED."""
+        assert self.threshold is not None
+        decides = describe_examples(test, n, -self.threshold)
+        reasons = {"PASS": None, "FAIL": failed, "INCONCLUSIVE": _explain_undecided(test, n, decides)}
+        low = test.delta.low
+        better = improves and low is not None and low > 0 and test.delta.value > -self.threshold
+        harm = None if low is None else thresholds.p_value_beyond(test.delta, 0.0, side="below", level=test.level)
         return replace(
-            self.verdict(test.outcome, text, reasons[test.outcome]),
+            self.verdict("IMPROVED", text, REFRESH)
+            if better and test.outcome == "PASS"
+            else self.verdict(test.outcome, text, reasons[test.outcome]),
             value=test.delta.value,
-            low=test.delta.low,
+            low=low,
             high=test.delta.high,
             level=test.level,
             p_value=None if test.p_worse is None else multiple_testing.scale_p_value(test.p_worse, test.level),
+            p_harm=harm,
+            decides=decides if test.outcome == "INCONCLUSIVE" else None,
             examples=None if test.examples is None else max(test.examples, n + 1),
             mcnemar_p=None if flips is None else mcnemar.midp(flips.harmful, flips.beneficial),
         )
 
 
-def _explain_undecided(test: NonInferiority, n: int) -> str:
+def format_level(level: float, why: str = "") -> str:
+    """``(98.75 %: 4 looks share 5 %)``: the level of an interval, and why it is that."""
+    return f"({level * 100:g} %{': ' if why else ''}{why})"
+
+
+REFRESH = "better than the baseline by more than the tolerance: keep it with `qbench baseline RUN`"
+
+
+def describe_examples(test: NonInferiority, n: int, margin: float) -> str | None:
+    """``about 1,782 examples (700 to 8,900)``: how many would decide, and the range that one standard error of the
+    change to either side gives; None where it is decided or nothing is known."""
+    about = compare_text.would_decide(test, n)
+    if about is None or test.examples is None or test.delta.low is None or test.delta.high is None:
+        return about
+    error = (test.delta.high - test.delta.low) / 2 / intervals.normal_quantile(test.level)
+    room = abs(margin + test.delta.value)
+    least = test.examples * (room / (room + error)) ** 2
+    many = test.examples * (room / (room - error)) ** 2 if room > error else math.inf
+    low = max(n + 1, math.ceil(least))
+    high = f"to {math.ceil(many):,}" if many <= compare_text.MOST_EXAMPLES else "or more"
+    return f"{about} ({low:,} {high})"
+
+
+def _explain_undecided(test: NonInferiority, n: int, decides: str | None) -> str:
     if test.delta.low is None:
         return "the examples support no interval"
-    examples = compare_text.would_decide(test, n)
-    return "the interval spans the margin" + (f"; {examples} would decide, there are {n:,}" if examples else "")
+    return "the interval spans the margin" + (f"; {decides} would decide, there are {n:,}" if decides else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -29,14 +30,14 @@ from made_records import (
 )
 
 from qbench import suite
-from qbench.errors import NotComparable
+from qbench.errors import NotComparable, UsageError
 from qbench.gate import gate
 from qbench.gate import text as gate_text
 from qbench.gate.baseline import Baseline, write_baseline
-from qbench.gate.latency import count_sampled_rules, needs_baseline
-from qbench.gate.sequential_test import NotRun, ProcessPair, Rerun, analyze
+from qbench.gate.latency import needs_baseline
+from qbench.gate.sequential_test import NotRun, ProcessPair, Rerun, analyze, analyze_promise, analyze_start
 from qbench.progress.terminal import CONTROL
-from qbench.record.schema import Record
+from qbench.record.schema import ColdStart, Memory, Record, Roofline
 from qbench.record.stored_run import PlanInfo, QuickInfo, RunInfo, SkipInfo, read_run
 from qbench.stats.interval_type import Interval
 from qbench.suite import Suite
@@ -53,6 +54,7 @@ ALL_RULES = """gate:
     max_ratio: 0.35
 """
 ABSOLUTE = "gate:\n  accuracy: {margin: 1.0}\n  size: {max_ratio: 0.35}\n"
+START = "gate:\n  cold_start: {max_regression: 50%}\n  memory: {max_regression: 10%}\n"
 REGRESSION = "gate:\n  latency: {max_regression: 5%}\n"
 PROMISE = "gate:\n  latency: {min_speedup: 1.5}\n"
 NOISY = Interval(value=1.01, low=0.96, high=1.06)
@@ -76,6 +78,7 @@ class Situation:
     reruns: dict[str, Rerun | NotRun] = field(default_factory=dict)
     keeps: bool = True  # the baseline keeps what each example said
     first: int = 0  # the name of the run's first example; the baseline's is 0
+    same: bool = False  # the artifacts are the baseline's, byte by byte
 
     def gated(self) -> gate.Gated:
         """The verdicts."""
@@ -83,7 +86,8 @@ class Situation:
         stored = {record.case.id: scores for record in self.baseline or () if (scores := answers(record)) is not None}
         baseline = None
         if self.baseline is not None:
-            baseline = Baseline(info=self.held, records=tuple(self.baseline), examples=stored if self.keeps else {})
+            held = tuple(self.baseline) if self.same else tuple(map(as_other_file, self.baseline))
+            baseline = Baseline(info=self.held, records=held, examples=stored if self.keeps else {})
         verdicts = gate.gate(
             self.records,
             self.run,
@@ -99,21 +103,70 @@ class Situation:
         )
 
 
+def as_other_file(record: Record) -> Record:
+    """The record with another artifact of the same size."""
+    if record.artifact is None:
+        return record
+    return replace(record, artifact=replace(record.artifact, sha256="b" * 64))
+
+
 def slow(**changes: Any) -> Record:
     """The int8 case at 10 % less speed-up than the baseline's."""
     return int8(speedup=speedup(2.5 / 1.1, **changes))
 
 
-def rerun(change: float, count: int = 6, *, control: float = 0.0) -> dict[str, Rerun | NotRun]:
-    """The int8 case run again in that many process pairs: so much slower, its control so far off."""
+def rerun(
+    change: float,
+    count: int = 6,
+    *,
+    control: float = 0.0,
+    speedup: float = 2.5,
+    start: float = 1.0,
+    milliseconds: float = 1.0,
+) -> dict[str, Rerun | NotRun]:
+    """The int8 case run again in that many process pairs: so much slower, its control so far off; so much faster than
+    fp32, its start so many times as long."""
     wobble = [0.01 if number % 2 else -0.01 for number in range(count)]
     pairs = tuple(
         ProcessPair(ratio=math.log1p(change) + offset / 2, control=math.log1p(control) + offset, drift=0.001)
         for offset in wobble
     )
     # Half the control is taken back, so the ratios get a spread of their own.
-    pairs = tuple(replace(pair, ratio=pair.ratio + 0.004 * (n % 3 - 1)) for n, pair in enumerate(pairs))
-    return {CASE: Rerun(pairs=pairs, analysis=analyze(pairs, 0.05))}
+    pairs = tuple(
+        replace(
+            pair,
+            ratio=pair.ratio + 0.004 * (n % 3 - 1),
+            speedup=math.log(speedup) + 0.004 * (n % 3 - 1),
+            start=math.log(start) + 0.02 * (n % 3 - 1),
+            seconds=(milliseconds / 1e3 / (1 + change), milliseconds / 1e3, speedup * milliseconds / 1e3),
+        )
+        for n, pair in enumerate(pairs)
+    )
+    found = Rerun(
+        pairs=pairs,
+        analysis=analyze(pairs, 0.05),
+        promise=analyze_promise(pairs, 1.5),
+        start=analyze_start(pairs, 0.5),
+        spent=5.0 * count,
+    )
+    return {CASE: found}
+
+
+def cut(count: int) -> dict[str, Rerun | NotRun]:
+    """The time was over after so many process pairs, which point at the tolerance."""
+    (full,) = rerun(0.05, 3).values()
+    assert isinstance(full, Rerun)
+    analysis = full.analysis if count == 3 else None
+    return {CASE: Rerun(pairs=full.pairs[:count], analysis=analysis, cut=True, spent=5.0 * count)}
+
+
+def started(megabytes: int = 200) -> Record:
+    """The int8 case with a cold start of 30 ms and that peak of its resident set."""
+    start = ColdStart(
+        load_seconds=0.02, first_call_seconds=0.01, processes=6,
+        load_low=0.018, load_high=0.022, first_call_low=0.009, first_call_high=0.011,
+    )  # fmt: skip
+    return int8(cold_start=start, memory=Memory(loaded_rss_bytes=1, peak_rss_bytes=megabytes * 10**6))
 
 
 def died() -> dict[str, Rerun | NotRun]:
@@ -187,7 +240,44 @@ SITUATIONS = {
     "invalid_protocol": Situation("INVALID", [fp32(), int8(speedup=speedup(protocol="sequential"))], REGRESSION, GOOD),
     "invalid_metric": Situation("INVALID", [fp32(), int8(accuracy=replace(accuracy(), metric="f1"))], ABSOLUTE),
     "missing_baseline": Situation("MISSING", GOOD, REGRESSION),
-    "missing_baseline_by_default": Situation("MISSING", GOOD, ""),
+    "pass_identical": Situation("PASS", GOOD, ALL_RULES, GOOD, same=True),
+    "improved_live": Situation("IMPROVED", GOOD, REGRESSION, GOOD, reruns=rerun(-0.1)),
+    "improved_size": Situation("IMPROVED", [fp32(), int8(size_bytes=200_000)], REGRESSION, GOOD, reruns=rerun(0.0)),
+    "improved_regression": Situation(
+        "IMPROVED", [fp32(), int8()], ABSOLUTE, [fp32(), int8(accuracy=accuracy(harmful=30))], reruns=rerun(0.0)
+    ),
+    "inconclusive_live_note": Situation("INCONCLUSIVE", GOOD, REGRESSION, GOOD, reruns=rerun(0.0, 12, control=0.04)),
+    "inconclusive_budget": Situation("INCONCLUSIVE", GOOD, REGRESSION, GOOD, reruns=cut(1)),
+    "inconclusive_budget_later": Situation("INCONCLUSIVE", GOOD, REGRESSION, GOOD, reruns=cut(3)),
+    "invalid_faster_than_possible": Situation(
+        "INVALID", [fp32(), int8(roofline=Roofline(macs=10, peak_fraction=1.4))], REGRESSION, GOOD, reruns=rerun(0.0)
+    ),
+    "invalid_faster_than_possible_live": Situation(
+        "INVALID", [fp32(), int8(roofline=Roofline(macs=10, peak_fraction=0.6))], REGRESSION, GOOD,
+        reruns=rerun(-0.1, milliseconds=0.5)
+    ),
+    "pass_promise_live": Situation("PASS", GOOD, PROMISE, GOOD, reruns=rerun(0.0, speedup=2.0)),
+    "fail_promise_live": Situation("FAIL", GOOD, PROMISE, GOOD, reruns=rerun(0.0, speedup=1.3)),
+    "pass_start_and_memory": Situation("PASS", [fp32(), started()], START, [fp32(), started()], reruns=rerun(0.0)),
+    "fail_start": Situation("FAIL", [fp32(), started()], START, [fp32(), started()], reruns=rerun(0.0, start=2.0)),
+    "fail_start_limit": Situation(
+        "FAIL", [fp32(), started()], "gate:\n  cold_start: {max_seconds: 1 ms}\n"
+    ),
+    "inconclusive_start_stored": Situation("INCONCLUSIVE", [fp32(), started()], START, [fp32(), started()]),
+    "missing_start": Situation("MISSING", GOOD, "gate:\n  cold_start: {max_seconds: 1 ms}\n"),
+    "fail_memory": Situation(
+        "FAIL", [fp32(), started(300)], START, [fp32(), started()], reruns=rerun(0.0)
+    ),
+    "fail_memory_limit": Situation("FAIL", [fp32(), started()], "gate:\n  memory: {max_bytes: 100 MB}\n"),
+    "invalid_memory_other_torch": Situation(
+        "INVALID", [fp32(), started()], START, [fp32(), started()], reruns=rerun(0.0), run=NEW_TORCH, held=OTHER_TORCH
+    ),
+    "missing_memory": Situation("MISSING", GOOD, "gate:\n  memory: {max_bytes: 100 MB}\n"),
+    "fail_coverage": Situation("FAIL", [fp32(), int8(coverage=0.8)], "gate:\n  coverage: {min_share: 90%}\n"),
+    "fail_coverage_drop": Situation("FAIL", [fp32(), int8(coverage=0.8)], REGRESSION, GOOD, reruns=rerun(0.0)),
+    "missing_new_case_that_is_skipped": Situation(
+        "MISSING", [*GOOD, int8("net/qat/x86/t1/b1")], f"{REGRESSION}  missing: skip\n", GOOD, reruns=rerun(0.0)
+    ),
     "missing_in_baseline": Situation("MISSING", GOOD, REGRESSION, [fp32()]),
     "missing_baseline_case_failed": Situation("MISSING", GOOD, REGRESSION, [fp32(), failed()]),
     "missing_record": Situation("MISSING", GOOD, ABSOLUTE, run=info((FP32, CASE, "net/qat/x86/t1/b1"))),
@@ -229,9 +319,9 @@ def test_every_outcome_has_its_words(name: str) -> None:
     assert same_as_golden(f"gate_{name}.md", gate_text.markdown(gated))
 
 
-def test_all_five_outcomes_are_enumerated() -> None:
+def test_all_outcomes_are_enumerated() -> None:
     """No outcome is without a situation."""
-    assert {situation.outcome for situation in SITUATIONS.values()} | {"IMPROVED"} == set(gate.EXIT_CODES)
+    assert {situation.outcome for situation in SITUATIONS.values()} == set(gate.EXIT_CODES)
 
 
 @pytest.mark.parametrize(
@@ -242,6 +332,7 @@ def test_all_five_outcomes_are_enumerated() -> None:
         (["PASS", "INVALID", "INCONCLUSIVE"], 3),
         (["MISSING", "INCONCLUSIVE"], 3),
         (["PASS", "INCONCLUSIVE"], 4),
+        (["PASS", "IMPROVED"], 0),
         ([], 3),
     ],
 )
@@ -254,18 +345,15 @@ def test_the_worst_outcome_decides_the_exit_code(outcomes: list[Any], code: int)
 @pytest.mark.parametrize(
     ("rules", "needed"),
     [
-        ("", True),
-        ("gate: {}\n", True),
         (ALL_RULES, True),
         (REGRESSION, True),
         (ABSOLUTE, False),
         (PROMISE, False),
-        ("gate:\n  latency: {}\n", True),
         ("gate:\n  accuracy: {max_regression: 0.5}\n", True),
     ],
 )
 def test_only_a_suite_of_absolute_rules_needs_no_baseline(rules: str, needed: bool) -> None:
-    """A written tolerance, or no rule at all, asks for a baseline."""
+    """A written tolerance asks for a baseline."""
     assert needs_baseline(policy(rules).gate) is needed
 
 
@@ -295,19 +383,8 @@ def test_a_live_verdict_keeps_its_raw_observations() -> None:
     data = json.loads(gate_text.as_json(SITUATIONS["fail_live"].gated()))
     message = data["reruns"][CASE]
     assert len(message["pairs"]) == 6
-    assert set(message["pairs"][0]) == {"ratio", "control", "drift"}
-    assert message["look"]["number"] == 1
-
-
-def test_the_rules_that_share_the_error_are_counted() -> None:
-    """Latency, a promise and the metric of each measured int8 case rest on samples, and the metric against the
-    baseline's where both have one; size does not."""
-    records = [fp32(), int8(), int8("net/qat/x86/t1/b1", accuracy=None), skipped("net/dynamic/x86/t1/b1")]
-    assert count_sampled_rules(records, policy(ALL_RULES).gate) == 3 + 2
-    assert count_sampled_rules(records, policy(REGRESSION).gate) == 2 + 1
-    assert count_sampled_rules(records, policy(REGRESSION).gate, GOOD) == 3 + 1
-    least = "gate:\n  accuracy: {metric: cosine, at_least: 0.9}\n"
-    assert count_sampled_rules(records, policy(least).gate, GOOD) == 2 + 1
+    assert set(message["pairs"][0]) == {"ratio", "control", "drift", "speedup", "start", "seconds"}
+    assert message["look"]["number"] == 2
 
 
 def test_a_loss_of_fp32_and_int8_alike_passes_no_more() -> None:
@@ -328,7 +405,7 @@ def test_the_same_artifact_with_the_same_answers_has_not_become_worse_however_fe
     few = accuracy(n=50, right=49)
     rule = "top1 regression"
     records = [fp32(), int8(accuracy=few)]
-    same = Situation("", records, ABSOLUTE, records).gated()
+    same = Situation("", records, ABSOLUTE, records, same=True).gated()
     (verdict,) = (verdict for verdict in same.verdicts if verdict.rule == rule)
     assert (verdict.outcome, verdict.p_value) == ("PASS", None)
     rebuilt = Situation("", [fp32(), other(accuracy=few)], ABSOLUTE, records).gated()
@@ -353,16 +430,107 @@ def test_a_promise_tolerates_noise_that_cannot_decide_it() -> None:
     assert near.verdicts[0].outcome == "INCONCLUSIVE"
 
 
-def test_a_single_failure_among_many_rules_must_survive_holm() -> None:
-    """A speed-up that just fails alone is inconclusive among twenty-one, while a gross one still fails."""
+def test_a_failure_must_survive_holm_among_the_rules_of_its_kind_on_its_case_alone() -> None:
+    """A promise that just fails stands beside twenty other cases, which share no error with it; beside a second rule on
+    time it is INCONCLUSIVE, and holds the change all the same."""
     tight = Interval(value=1.0, low=0.9999, high=1.0001)  # so that only the interval and Holm speak
     slight = int8(speedup=speedup(1.5 * (1 - 0.0108), 0.01, control=tight), accuracy=None)
     others = [int8(f"net/static/b{number}/t1/b1", accuracy=None) for number in range(20)]
-    gross = int8(speedup=speedup(0.5, 0.001), accuracy=None)
-    runs = ([fp32(), slight], [fp32(), slight, *others], [fp32(), gross, *others])
-    first = [Situation("", records, PROMISE).gated().verdicts[0] for records in runs]
-    assert [verdict.outcome for verdict in first] == ["FAIL", "INCONCLUSIVE", "FAIL"]
-    assert "21 rules were judged at once (Holm" in str(first[1].reason)
+    among = Situation("", [fp32(), slight, *others], PROMISE).gated().verdicts[0]
+    assert among.outcome == "FAIL"
+    both = Situation("", [fp32(), slight], PROMISE, [fp32(), slight], reruns=without_promise()).gated()
+    (verdict,) = (verdict for verdict in both.verdicts if verdict.rule == "speed-up")
+    assert "2 rules of its kind were judged at once (Holm" in str(verdict.reason)
+    assert (verdict.outcome, verdict.effect, both.exit_code) == ("INCONCLUSIVE", "hold", 4)
+
+
+def without_promise() -> dict[str, Rerun | NotRun]:
+    """Run again without fp32."""
+    (full,) = rerun(0.0).values()
+    assert isinstance(full, Rerun)
+    return {CASE: replace(full, promise=None)}
+
+
+@pytest.mark.parametrize(
+    ("treatment", "harmless", "harmful"),
+    [("hold", ("note", 0), ("hold", 4)), ("fail", ("fail", 1), ("fail", 1)),
+     ("skip", ("skip", 0), ("skip", 0)), ("pass", ("note", 0), ("note", 0))],
+)  # fmt: skip
+def test_the_suite_says_what_an_inconclusive_does(
+    treatment: str, harmless: tuple[str, int], harmful: tuple[str, int]
+) -> None:
+    """By default it holds a change only where the samples point to harm; a noisy machine alone does not."""
+    rules = f"{REGRESSION}  inconclusive: {treatment}\n"
+    for change, expected in ((0.0, harmless), (0.08, harmful)):
+        gated = Situation("", GOOD, rules, GOOD, reruns=rerun(change, 12, control=0.04)).gated()
+        (verdict,) = (verdict for verdict in gated.verdicts if verdict.outcome == "INCONCLUSIVE")
+        assert (verdict.effect, gated.exit_code) == expected
+
+
+def test_two_points_lost_in_a_suite_of_twenty_rules_do_not_pass() -> None:
+    """Of 450 examples 13 flip to harm and 4 back: too few to show more than a point lost, and enough to hold; nineteen
+    other cases take nothing of that."""
+    was, now = accuracy(n=450, right=440), accuracy(n=450, right=440, harmful=13, beneficial=4)
+    cases = [f"net/static/b{number}/t1/b1" for number in range(20)]
+    before = [fp32(), *(int8(case, accuracy=was) for case in cases)]
+    after = [fp32(), int8(cases[0], accuracy=now), *(int8(case, accuracy=was) for case in cases[1:])]
+    gated = Situation("", after, ABSOLUTE, before).gated()
+    held = [verdict for verdict in gated.verdicts if verdict.effect in ("hold", "fail")]
+    assert {verdict.case for verdict in held} == {cases[0]}
+    assert gated.exit_code in (1, 4)
+
+
+def test_what_was_so_in_the_baseline_does_not_hold_a_change() -> None:
+    """int8 that may have lost more than a point against fp32 before, and has the same answers now, is INCONCLUSIVE with
+    a note; without a baseline it holds."""
+    lost = int8(accuracy=accuracy(harmful=12, beneficial=3))
+    alone = Situation("", [fp32(), lost], ABSOLUTE).gated()
+    again = Situation("", [fp32(), lost], ABSOLUTE, [fp32(), lost], reruns=rerun(0.0)).gated()
+    assert (alone.exit_code, again.exit_code) == (4, 0)
+    (verdict,) = (verdict for verdict in again.verdicts if verdict.rule == "top1")
+    assert (verdict.outcome, verdict.effect) == ("INCONCLUSIVE", "note")
+
+
+def test_an_undecided_metric_says_how_many_examples_would_decide_and_their_range() -> None:
+    """One standard error of the change to either side gives the range; as few as there are never would."""
+    (verdict,) = (
+        verdict for verdict in SITUATIONS["inconclusive_accuracy"].gated().verdicts if verdict.outcome == "INCONCLUSIVE"
+    )
+    assert re.fullmatch(r"about [\d,]+ examples \([\d,]+ (to [\d,]+|or more)\)", str(verdict.decides))
+    assert verdict.examples is not None
+    assert verdict.examples > 1000
+
+
+def test_a_case_is_judged_by_the_rules_that_are_written_for_it() -> None:
+    """10 % slower is within the 20 % that the suite allows its mode; the verdict names that line."""
+    rules = f"{REGRESSION}  overrides:\n    - {{mode: static, latency: {{max_regression: 20%}}}}\n"
+    (verdict, *_) = Situation("", GOOD, rules, GOOD, reruns=rerun(0.1)).gated().verdicts
+    assert (verdict.outcome, verdict.threshold, verdict.place) == ("PASS", 1.2, "suites/demo.yaml:8")
+
+
+def test_live_verdicts_hold_the_milliseconds() -> None:
+    """Those of the baseline, the run and the fp32 that ran along."""
+    times = {verdict.rule: verdict.times for verdict in SITUATIONS["fail_promise_live"].gated().verdicts}["speed-up"]
+    assert times is not None
+    assert (times.baseline, times.contender, times.fp32) == pytest.approx((0.001, 0.001, 0.0013))
+    assert (times.pairs, times.spent) == (6, 30.0)
+
+
+def test_filter_judges_the_matching_cases_only(tmp_path: Path) -> None:
+    """Other cases are neither judged nor missed; a glob without a match is said."""
+    baseline = write_baseline(RUN_V1, tmp_path, allow_failed=True)
+    cases = {verdict.case for verdict in gate.gate_run(RUN_V1, baseline, only="*/static/onnxruntime/*").verdicts}
+    assert cases
+    assert all("/static/onnxruntime/" in case for case in cases)
+    with pytest.raises(UsageError, match="--filter 'nothing' matches no case"):
+        gate.gate_run(RUN_V1, baseline, only="nothing")
+
+
+def test_a_baseline_that_is_not_there_has_one_exit_code(tmp_path: Path) -> None:
+    """Named or not: 3."""
+    with pytest.raises(NotComparable, match="no such baseline; write one"):
+        gate.gate_run(RUN_V1, tmp_path / "gone.jsonl")
+    assert NotComparable.exit_code == gate.gate_run(RUN_V1).exit_code or gate.gate_run(RUN_V1).exit_code == 1
 
 
 def test_fp32_and_skipped_cases_are_not_judged() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,13 +19,12 @@ from qbench.gate.baseline import Baseline
 from qbench.gate.rerun import Rerunner
 from qbench.gate.sequential_test import NotRun, Rerun
 from qbench.machine import fingerprint
-from qbench.measure.group import Measured, measure_group
-from qbench.measure.protocol import CONTROL
-from qbench.measure.samples import BlockTiming, Samples
-from qbench.measure.worker import WorkerSpec
+from qbench.measure.samples import BlockTiming
+from qbench.measure.worker import WorkerFacts, WorkerSpec
 from qbench.progress.live import Silent
 from qbench.record.schema import ArtifactFacts, Record
 from qbench.record.stored_run import RunInfo, StoredRun, SuiteInfo
+from qbench.suite import Suite
 
 SUITE = suite.parse("suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n")
 OTHER = "net/static/onnxruntime/t1/b1"
@@ -37,27 +35,67 @@ def here(**changes: Any) -> RunInfo:
     return info(environment={**fingerprint.fingerprint(), **changes})
 
 
-class Measuring:
-    """Stands for ``measure_group``: the contender's time over the baseline's is 1 + ``change``; dies on demand."""
+class Arms:
+    """Stands for ``RemoteWorker``: the contender's time over the baseline's is 1 + ``change``, fp32 takes twice the
+    baseline's; an arm dies on demand, told by (arm, how many of it were opened before, copies of the baseline apart).
+    A call moves the clock."""
 
-    def __init__(self, change: float = 0.0, *, dies: Callable[[int], bool] = lambda number: False) -> None:
+    def __init__(self, change: float = 0.0, *, dies: Callable[[str, int], bool] = lambda arm, number: False) -> None:
         self.change = change
         self.dies = dies
-        self.calls: list[tuple[WorkerSpec, WorkerSpec, dict[str, Any]]] = []
+        self.specs: list[WorkerSpec] = []
+        self.options: list[dict[str, Any]] = []
+        self.now = 0.0
+        self.rng = np.random.default_rng(0)
 
-    def __call__(self, baseline: WorkerSpec, contenders: Sequence[WorkerSpec], **options: Any) -> dict[str, Measured]:
-        (contender,) = contenders
-        self.calls.append((baseline, contender, options))
-        samples = error = None
-        if self.dies(len(self.calls)):
-            error = WorkerError("the process was ended by SIGSEGV")
-        else:
-            rng = np.random.default_rng(len(self.calls))
-            ratios = np.log1p(self.change) + rng.normal(0, 0.005, 20)
-            samples = Samples(
-                protocol="paired", stopped="fixed", log_ratios=ratios, control_log_ratios=rng.normal(0, 0.005, 20)
-            )
-        return {contender.case: Measured(samples=samples, error=error, facts=(), peak_rss_bytes=None)}
+    def __call__(self, spec: WorkerSpec, **options: Any) -> Arm:
+        number = sum(other.case == spec.case for other in self.specs)
+        self.specs.append(spec)
+        self.options.append(options)
+        seconds = {"baseline": 1e-3, "contender": (1 + self.change) * 1e-3, "fp32": 2e-3}[spec.case]
+        return Arm(self, seconds * float(np.exp(self.rng.normal(0, 0.003))), dies=self.dies(spec.case, number))
+
+    def clock(self) -> float:
+        return self.now
+
+    @property
+    def pairs(self) -> int:
+        """How many process pairs were begun."""
+        return sum(spec.case == "contender" for spec in self.specs)
+
+
+class Arm:
+    """One worker."""
+
+    peak_rss_bytes = 100
+
+    def __init__(self, arms: Arms, seconds: float, *, dies: bool) -> None:
+        self.arms, self.seconds, self.dies = arms, seconds, dies
+        self.facts = WorkerFacts(
+            load_seconds=seconds, first_call_seconds=seconds, next_calls_seconds=(), loaded_rss_bytes=1, observed={}
+        )
+        self.blocks = 0
+
+    def load(self) -> None:
+        """Loaded at once."""
+
+    def block(self, calls: int) -> BlockTiming:
+        """Calls that spread by a thousandth."""
+        self.blocks += 1
+        if self.dies and self.blocks == 30:
+            raise WorkerError("the process was ended by SIGSEGV")
+        self.arms.now += calls * self.seconds
+        calls_ns = (self.seconds * 1e9 * self.arms.rng.normal(1, 0.001, calls)).astype(np.int64)
+        return BlockTiming(calls_ns=calls_ns, cpu_ns=0, involuntary=0, faults=0)
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+
+
+def rerunner(arms: Arms | None = None, **changes: Any) -> Rerunner:
+    """One whose workers and clock are ``arms``."""
+    arms = arms or Arms()
+    return Rerunner(**{"progress": Silent(), "open_remote": arms, "clock": arms.clock, **changes})
 
 
 class Told(Silent):
@@ -108,16 +146,15 @@ def held(records: Sequence[Record], described: RunInfo | None = None) -> Baselin
 
 def test_both_artifacts_are_run_on_the_same_cores_with_the_same_examples() -> None:
     """The baseline's file against the run's, in fresh interpreters, with the run's threads, batch and real inputs."""
-    measuring = Measuring()
-    reruns = Rerunner(progress=Silent(), measure=measuring)(
-        stored([fp32(), built(int8(), "new")]), SUITE, held([fp32(), built(int8(), "old")])
-    )
+    arms = Arms()
+    reruns = rerunner(arms)(stored([fp32(), built(int8(), "new")]), SUITE, held([fp32(), built(int8(), "old")]))
     assert list(reruns) == [CASE]
-    old, new, options = measuring.calls[0]
+    old, new, control = arms.specs[:3]
+    assert control == old
     assert (old.file.read_text(), new.file.read_text()) == ("old", "new")
     assert (old.cores, old.threads, old.batch_size, old.backend) == (new.cores, 1, 1, "onednn")
     assert old.inputs[0].shape == (8, 1, 8, 8)
-    assert options["fresh"] is True
+    assert all(options["fresh"] for options in arms.options)
     assert old.case != new.case
 
 
@@ -131,12 +168,12 @@ def test_native_code_beside_a_baseline_runs_only_where_that_is_said(tmp_path: Pa
     cached = store.cache_folder() / "artifacts" / record.artifact.key
     cached.rename((file.parent / "demo").mkdir(parents=True) or file.parent / "demo" / record.artifact.sha256)
     baseline = replace(held([old]), file=file)
-    measuring = Measuring()
-    refused = Rerunner(progress=Silent(), measure=measuring)(stored([new]), SUITE, baseline)[CASE]
+    arms = Arms()
+    refused = rerunner(arms)(stored([new]), SUITE, baseline)[CASE]
     assert isinstance(refused, NotRun)
     assert "it is native code: --trust-baseline-artifacts runs it" in refused.reason
-    assert not measuring.calls
-    executed = Rerunner(progress=Silent(), measure=measuring, trust_beside=True)(stored([new]), SUITE, baseline)[CASE]
+    assert not arms.specs
+    executed = rerunner(arms, trust_beside=True)(stored([new]), SUITE, baseline)[CASE]
     assert isinstance(executed, Rerun)
 
 
@@ -147,8 +184,9 @@ def test_a_record_leads_to_no_folder_outside_the_cache(tmp_path: Path) -> None:
     assert record.artifact.key is not None
     (store.cache_folder() / "artifacts" / record.artifact.key).rename(tmp_path / "committed")
     evil = replace(record, artifact=replace(record.artifact, key="../../committed"))
+    new = built(int8(), "ours")
     assert (store.cache_folder() / "artifacts" / "../../committed").is_dir()
-    reruns = Rerunner(progress=Silent(), measure=Measuring())(stored([evil]), SUITE, held([evil]))[CASE]
+    reruns = rerunner()(stored([new]), SUITE, held([evil]))[CASE]
     assert isinstance(reruns, NotRun)
 
 
@@ -157,108 +195,104 @@ def test_data_of_a_suite_that_is_not_here_are_not_opened(tmp_path: Path) -> None
     text = f"suite: demo\nmodels: [digits-cnn]\ndata: {{dataset: {{python: '{tmp_path}/d.py:f'}}}}\nmatrix: {{}}\n"
     (tmp_path / "d.py").write_text("raise SystemExit('imported')")
     described = replace(here(), suite=SuiteInfo(name="demo", file=str(tmp_path / "gone.yaml"), text=text))
-    record = built(int8(), "same")
-    reruns = Rerunner(progress=Silent(), measure=Measuring())(
-        stored([record], described), suite.parse(text), held([record])
-    )[CASE]
+    old, new = built(int8(), "old"), built(int8(), "new")
+    reruns = rerunner()(stored([new], described), suite.parse(text), held([old]))[CASE]
     assert isinstance(reruns, NotRun)
     assert "gone.yaml is not there; name it with --suite" in reruns.reason
 
 
-def test_equal_artifacts_are_still_run() -> None:
-    """The same bytes on both sides are the A/A check that a user can make."""
-    measuring = Measuring()
+def pair_of(record: Record | None = None) -> tuple[StoredRun, Suite, Baseline]:
+    """A run and a baseline whose artifacts of that case differ, and the suite."""
+    record = record or int8()
+    return stored([fp32(), built(record, "new")]), SUITE, held([fp32(), built(record, "old")])
+
+
+def test_equal_artifacts_are_not_run() -> None:
+    """The same bytes have nothing that could be measured."""
+    arms = Arms()
     record = built(int8(), "same")
-    reruns = Rerunner(progress=Silent(), measure=measuring)(stored([record]), SUITE, held([record]))
-    assert len(measuring.calls) == 6
-    assert isinstance(reruns[CASE], Rerun)
+    assert rerunner(arms)(stored([record]), SUITE, held([record])) == {}
+    assert arms.specs == []
 
 
 @pytest.mark.parametrize(
-    ("change", "outcome", "pairs"), [(0.0, "PASS", 6), (0.1, "FAIL", 6), (0.05, "INCONCLUSIVE", 12)]
+    ("change", "outcome", "pairs"), [(0.0, "PASS", 3), (0.1, "FAIL", 3), (0.05, "INCONCLUSIVE", 12)]
 )
 def test_it_stops_at_the_analysis_that_decides(change: float, outcome: str, pairs: int) -> None:
-    """Clear cases take 6 process pairs; what lies at the tolerance takes all 12, each round in another order."""
-    measuring = Measuring(change)
-    record = built(int8(), "same")
-    result = Rerunner(progress=Silent(), measure=measuring)(stored([record]), SUITE, held([record]))[CASE]
+    """Clear cases take 3 process pairs; what lies at the tolerance takes all 12."""
+    arms = Arms(change)
+    result = rerunner(arms)(*pair_of())[CASE]
     assert isinstance(result, Rerun)
     assert result.analysis is not None
-    assert (result.analysis.outcome, len(result.pairs), len(measuring.calls)) == (outcome, pairs, pairs)
-    assert len({options["protocol"].seed for _, _, options in measuring.calls}) == pairs
+    assert (result.analysis.outcome, len(result.pairs), arms.pairs) == (outcome, pairs, pairs)
+    assert result.analysis.slowdown.value == pytest.approx(1 + change, abs=0.01)
+    assert result.pairs[0].seconds == pytest.approx((1e-3, (1 + change) * 1e-3), rel=0.03)
+    assert result.pairs[0].start == pytest.approx(np.log1p(change), abs=0.03)
+    assert not result.cut
+
+
+@pytest.mark.parametrize(("promise", "outcome"), [(1.5, "PASS"), (2.5, "FAIL")])
+def test_fp32_runs_along_where_there_is_a_promise(promise: float, outcome: str) -> None:
+    """It is a further arm of the same generations, so that the speed-up is of here and now."""
+    suite_ = suite.parse(f"{SUITE.text}gate: {{latency: {{min_speedup: {promise}}}}}\n")
+    arms = Arms()
+    run, _, baseline = pair_of()
+    run = replace(run, records=(built(fp32(), "float"), *run.records[1:]))
+    result = rerunner(arms)(run, suite_, baseline)[CASE]
+    assert isinstance(result, Rerun)
+    assert result.promise is not None
+    assert result.promise.outcome == outcome
+    assert {spec.case for spec in arms.specs} == {"baseline", "contender", "fp32"}
+    assert len(result.pairs[0].seconds) == 3
+
+
+def test_the_time_that_may_be_spent_goes_to_the_rules_that_are_open() -> None:
+    """Both cases get their first look, the decided one no more; what is cut says so."""
+    records = [built(int8(), "new one"), built(int8(OTHER), "new two")]
+    before = [built(int8(), "old one"), built(int8(OTHER), "old two")]
+    arms = Arms(0.05)
+    needed = rerunner(arms)(stored(records), SUITE, held(before))
+    assert all(isinstance(result, Rerun) and not result.cut for result in needed.values())
+    arms = Arms(0.05)
+    found = rerunner(arms, most_seconds=6.5 * needed[CASE].spent / 12)(stored(records), SUITE, held(before))
+    assert [len(result.pairs) for result in found.values() if isinstance(result, Rerun)] == [3, 3]
+    for result in found.values():
+        assert isinstance(result, Rerun)
+        assert result.analysis is not None
+        assert result.cut is not result.analysis.decided
+    (nothing,) = rerunner(Arms(), most_seconds=0.0)(*pair_of()).values()
+    assert isinstance(nothing, Rerun)
+    assert (nothing.cut, nothing.analysis) == (True, None)
 
 
 def test_a_process_that_dies_ends_its_own_case() -> None:
     """The reason is kept, the pairs before it too, and the next case is still judged."""
-    records = [built(int8(), "one"), built(int8(OTHER), "two")]
-    reruns = Rerunner(progress=Silent(), measure=Measuring(dies=lambda number: number == 3))(
-        stored(records), SUITE, held(records)
-    )
+    records = [built(int8(), "new one"), built(int8(OTHER), "new two")]
+    before = [built(int8(), "old one"), built(int8(OTHER), "old two")]
+    arms = Arms(dies=lambda arm, number: arm == "contender" and number == 2)
+    reruns = rerunner(arms)(stored(records), SUITE, held(before))
     first, second = reruns[CASE], reruns[OTHER]
     assert isinstance(first, Rerun)
-    assert (first.analysis, first.reason, len(first.pairs)) == (None, "the process was ended by SIGSEGV", 2)
+    assert (first.analysis, first.reason, len(first.pairs)) == (
+        None, "the artifact of this run: the process was ended by SIGSEGV", 2
+    )  # fmt: skip
     assert isinstance(second, Rerun)
     assert second.analysis is not None
     assert second.analysis.outcome == "PASS"
 
 
-@pytest.mark.parametrize("blocks", [0, 7])
-def test_a_control_that_died_is_said(blocks: int) -> None:
-    """Without the control nothing vouches for the ratio: the case ends with that reason, however far it came."""
-    measuring = Measuring()
-
-    def without(*args: Any, watch: Callable[[str], None], **options: Any) -> dict[str, Measured]:
-        (case, result), *_ = measuring(*args, **options).items()
-        assert result.samples is not None
-        watch(CONTROL)
-        return {case: replace(result, samples=replace(result.samples, control_log_ratios=np.zeros(blocks)))}
-
-    record = built(int8(), "same")
-    result = Rerunner(progress=Silent(), measure=without)(stored([record]), SUITE, held([record]))[CASE]
-    assert isinstance(result, Rerun)
-    assert "control" in str(result.reason)
-
-
-class DyingControl:
-    """An arm that answers at once; the second one of the baseline, the control, dies after some rounds."""
-
-    facts = peak_rss_bytes = None
-    opened = 0
-
-    def __init__(self, spec: WorkerSpec, *, limits: Any, fresh: bool) -> None:
-        self.control = spec.case == "baseline" and DyingControl.opened == 1
-        DyingControl.opened += spec.case == "baseline"
-        self.timed = 0
-
-    def load(self) -> None:
-        """Loaded at once."""
-
-    def block(self, calls: int) -> BlockTiming:
-        """Calls of a millisecond; the first ten are the warm-up."""
-        self.timed += calls != 10
-        if self.control and self.timed == 15:
-            raise WorkerError("the process was ended by SIGKILL")
-        return BlockTiming(calls_ns=np.full(calls, 1_000_000), cpu_ns=0, involuntary=0, faults=0)
-
-    def close(self) -> None:
-        """Nothing is left behind."""
-
-
-def test_the_protocol_tells_of_a_control_that_dies_amid_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the real protocol: the rounds that the control had do not pass for a whole process pair."""
-    monkeypatch.setattr(DyingControl, "opened", 0)
-    record = built(int8(), "same")
-    measure = functools.partial(measure_group, open_remote=DyingControl)
-    result = Rerunner(progress=Silent(), measure=measure)(stored([record]), SUITE, held([record]))[CASE]
+def test_a_control_that_dies_amid_its_rounds_is_said() -> None:
+    """Without it nothing vouches for the ratio: the case ends with that reason, however far it came."""
+    arms = Arms(dies=lambda arm, number: arm == "baseline" and number == 1)
+    result = rerunner(arms)(*pair_of())[CASE]
     assert isinstance(result, Rerun)
     assert (result.analysis, result.pairs) == (None, ())
-    assert "control" in str(result.reason)
+    assert "the noise check, a second copy" in str(result.reason)
 
 
 def test_an_artifact_that_no_runtime_loads_is_a_reason_not_a_crash() -> None:
     """With real processes: a file that is no model ends the case with what the runtime said."""
-    record = built(int8(OTHER), "no model")
-    result = Rerunner(progress=Silent())(stored([record]), SUITE, held([record]))[OTHER]
+    result = Rerunner(progress=Silent())(*pair_of(int8(OTHER)))[OTHER]
     assert isinstance(result, Rerun)
     assert result.analysis is None
     assert result.reason
@@ -266,11 +300,11 @@ def test_an_artifact_that_no_runtime_loads_is_a_reason_not_a_crash() -> None:
 
 def test_only_int8_cases_that_both_have_are_run() -> None:
     """fp32, new cases and those that are not ok on either side have nothing to be held against."""
-    measuring = Measuring()
+    arms = Arms()
     run = stored([fp32(), int8(), skipped(OTHER)])
-    assert Rerunner(progress=Silent(), measure=measuring)(run, SUITE, held([fp32(), skipped(), int8(OTHER)])) == {}
+    assert rerunner(arms)(run, SUITE, held([fp32(), skipped(), int8(OTHER)])) == {}
     assert FP32 in {record.case.id for record in run.records}
-    assert measuring.calls == []
+    assert arms.specs == []
 
 
 @pytest.mark.parametrize(
@@ -287,24 +321,24 @@ def test_only_int8_cases_that_both_have_are_run() -> None:
 )
 def test_an_artifact_from_another_kind_of_machine_is_not_run(run: RunInfo, base: RunInfo, said: str) -> None:
     """Architecture, instruction sets and system must be those that it was built for."""
-    record = built(int8(), "same")
+    old, new = built(int8(), "old"), built(int8(), "new")
     events = Told()
-    reruns = Rerunner(progress=events, measure=Measuring())(stored([record], run), SUITE, held([record], base))
+    reruns = rerunner(progress=events)(stored([new], run), SUITE, held([old], base))
     assert reruns == {CASE: NotRun(reason=said)}
     assert any(said in line for line in events.lines)
 
 
 def test_another_cpu_of_the_same_kind_runs_both() -> None:
     """Both run here, so where the baseline was measured does not matter, unlike for stored figures."""
-    record = built(int8(), "same")
-    reruns = Rerunner(progress=Silent(), measure=Measuring())(stored([record]), SUITE, held([record], here(cpu="B")))
+    old, new = built(int8(), "old"), built(int8(), "new")
+    reruns = rerunner()(stored([new]), SUITE, held([old], here(cpu="B")))
     assert isinstance(reruns[CASE], Rerun)
 
 
 def test_an_artifact_that_is_gone_or_changed_is_not_run() -> None:
     """The file must have the sha256 of its record; the reason says whose artifact is missing."""
     old, new = built(int8(), "old"), built(int8(), "new")
-    run_it = Rerunner(progress=Silent(), measure=Measuring())
+    run_it = rerunner()
     lost = replace(old, artifact=replace(old.artifact, key="0" * 64)) if old.artifact else old
     assert "the baseline's artifact" in str(run_it(stored([new]), SUITE, held([lost]))[CASE])
     assert new.artifact is not None
@@ -316,8 +350,7 @@ def test_an_artifact_that_is_gone_or_changed_is_not_run() -> None:
 def test_more_threads_than_cores_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A case of 2 threads on 1 core would be another case."""
     monkeypatch.setattr(fingerprint, "allowed_cores", lambda *root: (3,))
-    record = built(int8("net/static/onednn/t2/b1"), "same")
-    reruns = Rerunner(progress=Silent(), measure=Measuring())(stored([record]), SUITE, held([record]))
+    reruns = rerunner()(*pair_of(int8("net/static/onednn/t2/b1")))
     assert reruns["net/static/onednn/t2/b1"] == NotRun(reason="it takes 2 cores, 1 may be used here")
 
 
@@ -328,15 +361,12 @@ def test_data_that_cannot_be_read_leaves_the_stored_figures(monkeypatch: pytest.
         raise DataError("photos: no such folder")
 
     monkeypatch.setattr(rerun, "call", unreadable)
-    record = built(int8(), "same")
-    reruns = Rerunner(progress=Silent(), measure=Measuring())(stored([record]), SUITE, held([record]))
-    assert reruns == {CASE: NotRun(reason="the suite's data cannot be read: photos: no such folder")}
+    assert rerunner()(*pair_of()) == {CASE: NotRun(reason="the suite's data cannot be read: photos: no such folder")}
 
 
 def test_progress_tells_the_process_pair_and_the_case() -> None:
     """A user sees how far a gate of half a minute is."""
     events = Told()
-    record = built(int8(), "same")
-    Rerunner(progress=events, measure=Measuring())(stored([record]), SUITE, held([record]))
+    rerunner(progress=events)(*pair_of())
     assert events.lines[0] == f"{CASE}: process pair 1"
     assert events.lines[-1] == CASE

@@ -1,0 +1,73 @@
+"""The gate's rules on the cold start (loading the artifact in a fresh process, and the first call): a longest time, and
+its growth against the baseline's artifact, started again here and now.
+
+None means that the rule does not concern the case or was not asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qbench import formatting
+from qbench.gate.latency import INVALID_LIVE, LOOKS, describe_budget, format_change
+from qbench.gate.sequential_test import Rerun
+from qbench.gate.verdict import Evidence, Rule, Verdict, format_level
+from qbench.record.schema import Record
+from qbench.stats.interval_type import Interval
+
+
+def check_limit(evidence: Evidence, record: Record) -> Verdict | None:
+    """Does it start within ``cold_start.max_seconds``, by the medians over the run's processes?"""
+    most = evidence.policy.cold_start.max_seconds
+    if most is None:
+        return None
+    place = evidence.place("gate.cold_start.max_seconds")
+    rule = Rule(name="cold start", kind="cold start", case=record.case.id, place=place, threshold=most)
+    start = record.cold_start
+    if start is None:
+        return rule.verdict("MISSING", "no cold start", "latency was not measured")
+    seconds = start.load_seconds + start.first_call_seconds
+    lows = (start.load_low, start.first_call_low)
+    highs = (start.load_high, start.first_call_high)
+    low = None if None in lows else sum(filter(None, lows))
+    high = None if None in highs else sum(filter(None, highs))
+    text = f"{formatting.duration(seconds)}  at most {formatting.duration(most)}  {start.processes} processes"
+    return rule.compare_interval(
+        Interval(value=seconds, low=low, high=high), text, level=0.95, side="below", degrees_of_freedom=None
+    )
+
+
+def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
+    """Does it start slower than the baseline's by more than ``cold_start.max_regression``?"""
+    allowed, base = evidence.policy.cold_start.max_regression, evidence.base_of(record.case.id)
+    if allowed is None or base is None:
+        return None
+    place = evidence.place("gate.cold_start.max_regression")
+    rule = Rule(
+        name="cold start growth", kind="cold start", case=record.case.id, place=place, threshold=1 + allowed, way="live"
+    )
+    if evidence.is_identical(record):
+        return rule.pass_identical("")
+    rerun = evidence.reruns.get(record.case.id)
+    if not isinstance(rerun, Rerun):
+        why = "" if rerun is None else f": {formatting.one_line(rerun.reason)}"
+        reason = f"stored starts are for trends only, and the artifacts were not run again{why}"
+        return replace(rule, way="stored").verdict("INCONCLUSIVE", "not run again", reason)
+    if rerun.reason is not None:
+        return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
+    if rerun.start is None:
+        return describe_budget(rule, rerun)
+    found = rerun.start
+    parts = [
+        f"live  load and first call {format_change(found.slowdown)} {format_level(found.level, LOOKS)}",
+        f"tolerance {allowed * 100:g} %",
+        f"{found.pairs} process pairs",
+    ]
+    return rule.compare_interval(
+        found.slowdown,
+        "  ".join(parts),
+        level=found.level,
+        side="below",
+        degrees_of_freedom=found.freedom,
+        unchanged=1.0,
+    )

@@ -1,0 +1,53 @@
+"""The gate's rules on memory: the peak of the resident set of the measuring process, and its growth against the
+baseline, where that was measured on the same machine with the same versions.
+
+None means that the rule does not concern the case or was not asked for.
+"""
+
+from __future__ import annotations
+
+from qbench import formatting
+from qbench.gate.verdict import Evidence, Rule, Verdict
+from qbench.machine import fingerprint
+from qbench.record.schema import Record
+
+
+def check_limit(evidence: Evidence, record: Record) -> Verdict | None:
+    """Is the peak within ``memory.max_bytes``?"""
+    most = evidence.policy.memory.max_bytes
+    if most is None:
+        return None
+    place = evidence.place("gate.memory.max_bytes")
+    rule = Rule(name="memory", kind="memory", case=record.case.id, place=place, threshold=float(most))
+    peak = _peak(record)
+    if peak is None:
+        return rule.verdict("MISSING", "no peak", "the memory of the measuring process is not known")
+    text = f"peak {formatting.size(peak)}  at most {formatting.size(most)}"
+    return rule.compare_number(float(peak), text, f"{peak} bytes, {most} are allowed")
+
+
+def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
+    """Has the peak grown by more than ``memory.max_regression`` against the baseline?"""
+    allowed, base = evidence.policy.memory.max_regression, evidence.base_of(record.case.id)
+    if allowed is None or evidence.baseline is None or base is None:
+        return None
+    place = evidence.place("gate.memory.max_regression")
+    rule = Rule(name="memory growth", kind="memory", case=record.case.id, place=place, threshold=1 + allowed)
+    if evidence.is_identical(record):
+        return rule.pass_identical("")
+    before, now = _peak(base), _peak(record)
+    if before is None or now is None or not before:
+        where = "this run" if now is None else "the baseline"
+        return rule.verdict("MISSING", "no peak", f"the memory of the measuring process is not known in {where}")
+    field = fingerprint.comparable(evidence.baseline.info.environment, evidence.info.environment)
+    field = field or next(iter(evidence.list_updates()), None)
+    if field is not None:
+        reason = f"{field} differs between the baseline and this run; write a new baseline here"
+        return rule.verdict("INVALID", "not comparable", reason)
+    text = f"peak {formatting.size(before)} -> {formatting.size(now)}  tolerance {allowed * 100:g} %"
+    reason = f"{now} bytes, {before} in the baseline"
+    return rule.compare_number(now / before, text, reason, improved=1 / (1 + allowed))
+
+
+def _peak(record: Record) -> int | None:
+    return None if record.memory is None else record.memory.peak_rss_bytes
