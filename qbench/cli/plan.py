@@ -14,5 +14,6 @@ def plan(suite: Suite, only: Filter = None, overrides: Set = None, as_json: Json
 
     read = suites.read(suite, overrides or ())
     cores = plans.measuring_cores(read, fingerprint.allowed_cores())
-    planned = plans.make_plan(read, plans.load_backends(read), cores=len(cores), only=only)
+    memory = fingerprint.memory_bytes()
+    planned = plans.make_plan(read, plans.load_backends(read), cores=len(cores), only=only, memory_bytes=memory)
     print(plan_text.as_json(planned).rstrip() if as_json else plan_text.text(planned))

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qbench.cli.options import Filter, Json, Quiet, Set, Suite
+from qbench.cli.options import Filter, Json, Quiet, Set
 from qbench.cli.output import terminal_width
-from qbench.errors import QbenchError
+from qbench.errors import QbenchError, UsageError
 from qbench.record.locate import find_run
 
 if TYPE_CHECKING:
     from qbench.progress.live import Silent
     from qbench.run.run import RunResult
+    from qbench.run.stopped import Asked
 
 
 def run(
-    suite: Suite,
+    suite: Annotated[
+        Path | None, typer.Argument(metavar="SUITE", help="A suite file; --resume finds its own.", show_default=False)
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where runs land, as DIR/<suite>/<time>-<id>/; default: reports.")
     ] = None,
@@ -41,13 +45,13 @@ def run(
 
     Exit code: 0 every case is ok or skipped with a reason, 1 a case failed, 2 usage or suite error, 130 interrupted.
     """
-    from qbench import suite as suites
     from qbench.progress.live import live
     from qbench.run import run as story
     from qbench.run import text as run_text
 
-    read = suites.read(suite, overrides or (), quick=quick)
     interrupted = None if resume is None else find_run(resume, to_resume=True)
+    asked = _read_asked(suite, interrupted, overrides or (), only=only, quick=quick)
+    read, only = asked.suite, asked.only
     with live(sys.stderr, quiet=quiet) as progress:
         result = story.run(read, out=out, only=only, resume=interrupted, jobs=jobs, progress=progress)
         page, seconds = _write_report(result, progress)
@@ -59,6 +63,21 @@ def run(
     else:
         _show_run(result, page, elapsed, wide=wide)
     raise typer.Exit(result.exit_code or int(page is None and bool(result.records)))
+
+
+def _read_asked(
+    suite: Path | None, interrupted: Path | None, overrides: Sequence[str], *, only: str | None, quick: bool
+) -> Asked:
+    """The suite that is named, or that of the interrupted run."""
+    from qbench import suite as suites
+    from qbench.run.stopped import Asked, read_stopped
+
+    if suite is not None:
+        return Asked(suite=suites.read(suite, overrides, quick=quick), only=only)
+    if interrupted is None:
+        raise UsageError("no suite is named: `qbench run SUITE`, or `qbench run --resume DIR` to go on with a run")
+    asked = read_stopped(interrupted, overrides)
+    return Asked(suite=asked.suite, only=only or asked.only)
 
 
 def _write_report(result: RunResult, progress: Silent) -> tuple[Path | None, float]:

@@ -22,6 +22,8 @@ _PREFERENCES = {
 }
 # Eight bits in place of 32: whatever the network, its int8 weights alone take this share of fp32's.
 _LEAST_SIZE_RATIO = 0.25
+# The resident set of Python with numpy alone, before a runtime and a network are loaded.
+_LEAST_MEMORY = 30_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +88,15 @@ def describe(rule: DecisionRule) -> list[str]:
     return [f"decide: {_SMALLEST[rule.minimize]}; {ties}", f"limits: {'; '.join(rule.limit_texts)}"]
 
 
-def note_idle_keys(suite: Suite) -> list[str]:
-    """What the suite sets for its decision without effect, or beyond reach, each with its place."""
-    return [f"{suite.place(key)}: {key} {what}" for key, what in _find_idle_keys(suite)]
+def note_idle_keys(suite: Suite, *, memory_bytes: int | None = None) -> list[str]:
+    """What the suite sets for its decision without effect, or beyond reach, each with its place. ``memory_bytes``: of
+    this machine."""
+    idle = (*_find_idle_keys(suite), *_find_idle_limits(suite, memory_bytes), *_find_impossible_limits(suite))
+    return [f"{suite.place(key)}: {key} {what}" for key, what in idle]
 
 
 def _find_idle_keys(suite: Suite) -> Iterator[tuple[str, str]]:
-    decide, gate, measure, limits = suite.decide, suite.gate, suite.measure, suite.limits
+    decide, measure = suite.decide, suite.measure
     if "prefer" in decide.model_fields_set and decide.minimize in decide.prefer:
         yield "decide.prefer", f"names {decide.minimize}, which is minimized already"
     if decide.prefer and decide.tie == 0 and "prefer" in decide.model_fields_set:
@@ -104,11 +108,41 @@ def _find_idle_keys(suite: Suite) -> Iterator[tuple[str, str]]:
         )
     if "spend" in measure.model_fields_set and measure.protocol == "sequential":
         yield "measure.spend", "has no effect: protocol sequential measures every case alike"
-    if gate.latency.min_speedup is not None and measure.protocol == "sequential":
+
+
+def _find_idle_limits(suite: Suite, memory_bytes: int | None) -> Iterator[tuple[str, str]]:
+    """Limits that rule next to nothing out."""
+    decide, gate, limits = suite.decide, suite.gate, suite.limits
+    if gate.latency.min_speedup is not None and gate.latency.min_speedup <= 1:
+        yield (
+            "gate.latency.min_speedup",
+            "promises no gain: at 1 or less a variant may be as slow as its fp32",
+        )
+    if gate.size.max_ratio is not None and gate.size.max_ratio >= 1:
+        yield "gate.size.max_ratio", "allows int8 to be as large as fp32: it rules next to nothing out"
+    if gate.accuracy.at_least is None and gate.accuracy.in_percent and gate.accuracy.margin >= 100:
+        yield "gate.accuracy.margin", "is 100 points or more: no variant can lose so much"
+    if decide.max_latency is not None and decide.max_latency >= limits.stage_seconds:
+        yield "decide.max_latency", "has no effect: limits.stage_seconds stops a case before that"
+    if decide.max_memory is None:
+        return
+    if limits.memory_bytes is not None and decide.max_memory >= limits.memory_bytes:
+        yield "decide.max_memory", "has no effect: limits.memory_bytes stops a case before that"
+    elif memory_bytes is not None and decide.max_memory >= memory_bytes:
+        yield "decide.max_memory", f"has no effect: this machine has {formatting.size(memory_bytes)}"
+
+
+def _find_impossible_limits(suite: Suite) -> Iterator[tuple[str, str]]:
+    """Limits that hardly any variant holds, or that none can be shown to hold."""
+    decide, gate = suite.decide, suite.gate
+    if gate.latency.min_speedup is not None and suite.measure.protocol == "sequential":
         yield "gate.latency.min_speedup", "cannot be shown to hold: protocol sequential gives no interval"
     if gate.size.max_ratio is not None and gate.size.max_ratio < _LEAST_SIZE_RATIO:
         yield "gate.size.max_ratio", "is below 25 %, which int8 weights alone take of fp32's bytes: hardly any will do"
-    if decide.max_latency is not None and decide.max_latency >= limits.stage_seconds:
-        yield "decide.max_latency", "has no effect: limits.stage_seconds stops a case before that"
-    if decide.max_memory is not None and limits.memory_bytes is not None and decide.max_memory >= limits.memory_bytes:
-        yield "decide.max_memory", "has no effect: limits.memory_bytes stops a case before that"
+    if gate.accuracy.at_least is None and gate.accuracy.margin == 0:
+        yield "gate.accuracy.margin", "is 0: only a variant that is shown to be more accurate than fp32 holds it"
+    if decide.max_memory is not None and decide.max_memory < _LEAST_MEMORY:
+        yield (
+            "decide.max_memory",
+            f"is below {formatting.size(_LEAST_MEMORY)}, which a process with any runtime takes: none will do",
+        )

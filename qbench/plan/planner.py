@@ -44,8 +44,15 @@ def load_backends(suite: Suite) -> dict[str, Backend]:
     return backends
 
 
-def make_plan(suite: Suite, backends: Mapping[str, Backend], *, cores: int, only: str | None = None) -> Plan:
-    """The plan of a suite on a machine with ``cores`` usable cores.
+def make_plan(
+    suite: Suite,
+    backends: Mapping[str, Backend],
+    *,
+    cores: int,
+    only: str | None = None,
+    memory_bytes: int | None = None,
+) -> Plan:
+    """The plan of a suite on a machine with ``cores`` usable cores and so much memory (None: not known).
 
     ``only`` keeps the cases whose id matches one of its comma-separated globs (and the baselines and twins they need).
     A cell with more threads than ``cores`` is skipped. Raises ``UsageError`` where that leaves nothing to run, for a
@@ -73,7 +80,7 @@ def make_plan(suite: Suite, backends: Mapping[str, Backend], *, cores: int, only
     if not planned:
         _require_cores(suite, cells, variants)
         notes.append(f"nothing to run: {'every case is skipped' if skipped else 'the matrix holds no case'}")
-    notes += note_idle_keys(suite)
+    notes += note_idle_keys(suite, memory_bytes=memory_bytes)
     return Plan(
         suite=suite.suite, cases=planned, skipped=skipped, notes=tuple(notes), decision=make_decision_rule(suite)
     )

@@ -132,7 +132,7 @@ class MetricInfo:
 class RunInfo:
     """``run.json``: all that concerns the whole run. ``finished`` is null while it runs or once it was killed.
     ``digests``: of the data and of each network, so that a resumed run has the same. ``quick`` is null but for a quick
-    look, ``commit`` where the suite lies in no git repository."""
+    look, ``commit`` where the suite lies in no git repository. ``filter``: what ``--filter`` kept (null: all)."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
 
@@ -148,6 +148,7 @@ class RunInfo:
     digests: dict[str, str] = field(default_factory=dict)
     quick: QuickInfo | None = None
     commit: Commit | None = None
+    filter: str | None = None
 
 
 _INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)

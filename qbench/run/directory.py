@@ -90,7 +90,7 @@ class RunDirectory:
         self._digests |= digests
         self._update_info({"digests": self._digests})
 
-    def write_info(self, suite: Suite, plan: Plan, metric: MetricSpec, *, started: str) -> None:
+    def write_info(self, suite: Suite, plan: Plan, metric: MetricSpec, *, started: str, only: str | None) -> None:
         """Writes ``run.json``: the suite as read, the plan, the metric, the machine, versions, the commit."""
         commit = read_commit(suite.base)
         content = {
@@ -114,6 +114,7 @@ class RunDirectory:
             "elapsed_seconds": {},
             "digests": self._digests,
             "quick": {"examples": None, "of": None} if suite.quick else None,
+            "filter": only,
             "commit": None if commit is None else asdict(commit),
         }
         with self._writing():

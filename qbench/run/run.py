@@ -81,14 +81,14 @@ def open_run(
     """What the stages of a run are given: the suite's plan, the folder with ``run.json``, the cache; raises
     ``UsageError`` before anything runs."""
     cores = measuring_cores(suite, fingerprint.allowed_cores())
-    plan = make_plan(suite, load_backends(suite), cores=len(cores), only=only)
+    plan = make_plan(suite, load_backends(suite), cores=len(cores), only=only, memory_bytes=fingerprint.memory_bytes())
     if not plan.cases and not plan.skipped:
         raise UsageError(f"{suite.file}: nothing to run: {'; '.join(plan.notes) or 'the matrix holds no case'}")
     cache = store.open_cache()
     directory = run_directory.reopen(resume, suite) if resume else run_directory.create(suite, out)
     jobs = jobs or len(fingerprint.allowed_cores())
     context = open_context(suite, plan, directory, cache=cache, cores=cores, jobs=jobs, progress=progress)
-    directory.write_info(suite, plan, recall_metric(suite, directory.records()), started=context.started)
+    directory.write_info(suite, plan, recall_metric(suite, directory.records()), started=context.started, only=only)
     progress.expect(expect_seconds(directory.path.parent, suite, cases=len(context.tracker.open_cases())))
     return context
 

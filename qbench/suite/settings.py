@@ -262,11 +262,9 @@ class DecideSpec(Section):
         "fewer bytes, a faster start.",
         json_schema_extra=UNIQUE,
     )
-    max_latency: Seconds | None = Field(
-        None, description="Longest typical call, say `5 ms` (a number: seconds); null: no limit."
-    )
+    max_latency: Seconds | None = Field(None, description="Longest typical call, say `5 ms`; null: no limit.")
     max_memory: Bytes | None = Field(
-        None, description="Largest resident set of the process, say `200 MB` (a number: bytes); null: no limit."
+        None, description="Largest resident set of the process, say `200 MB`; null: no limit."
     )
 
 

@@ -98,7 +98,7 @@ def parse(
     problems += more
     suite = None
     try:
-        suite = Suite.model_validate(root.plain(), context=Names())
+        suite = Suite.model_validate(root.plain(), context=Names(stored=stored))
     except ValidationError as error:
         problems += messages.problems(error, root, Suite)
     base = _folder(file) if Path(file).is_file() and not stored else None

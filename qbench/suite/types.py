@@ -34,8 +34,13 @@ SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
 # A case id becomes a file name, and 255 bytes is the longest that common file systems take.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 SECONDS_IN = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
-BYTES_IN = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-zµ]+)\s*")
+# fmt: off
+BYTES_IN = {
+    "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}
+# fmt: on
+AMOUNT = re.compile(r"\s*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))\s*([A-Za-zµ]+)\s*")
 PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%\s*")
 
 
@@ -48,7 +53,8 @@ class Section(BaseModel):
 class Names:
     """The registry's names by kind, asked once per parsed suite (each answer reads every installed package)."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stored: bool = False) -> None:
+        self.stored = stored  # whether this is the text of a run, which an earlier qbench may have taken
         self._known: dict[str, tuple[str, ...]] = {}
 
     def of(self, kind: str) -> tuple[str, ...]:
@@ -72,6 +78,12 @@ def near(name: str, options: Iterable[str]) -> str:
     """``; did you mean 'x'?`` where one of the options is close, else nothing."""
     matches = difflib.get_close_matches(name, list(options), n=1)
     return f"; did you mean '{matches[0]}'?" if matches else ""
+
+
+def near_case(name: str, options: Iterable[str]) -> str:
+    """``; did you mean 'MB'?`` where an option differs in its capitals alone, else nothing."""
+    match = next((option for option in options if option.lower() == name.lower()), None)
+    return f"; did you mean '{match}'?" if match else ""
 
 
 def shown(value: Any) -> str:
@@ -111,25 +123,34 @@ def _share(value: Any, *, zero: bool, above_one: bool) -> float:
     return float(number)
 
 
-def _seconds(value: Any) -> float:
-    """Seconds of ``5 ms``, or of a number of seconds."""
-    return _amount(value, SECONDS_IN, "a time such as 5 ms, or a number of seconds")
+def _seconds(value: Any, info: ValidationInfo) -> float:
+    """Seconds of ``5 ms``."""
+    return _amount(value, SECONDS_IN, info, "a time", "ms")
 
 
-def _bytes(value: Any) -> int:
-    """Bytes of ``200 MB``, or of a number of bytes."""
-    return math.ceil(_amount(value, BYTES_IN, "an amount such as 200 MB, or a number of bytes"))
+def _bytes(value: Any, info: ValidationInfo) -> int:
+    """Bytes of ``200 MB``."""
+    return math.ceil(_amount(value, BYTES_IN, info, "an amount", "MB"))
 
 
-def _amount(value: Any, units: Mapping[str, float], expected: str) -> float:
-    number = value
-    if isinstance(value, str) and (match := AMOUNT.fullmatch(value)) and match[2] in units:
-        number = float(match[1]) * units[match[2]]
+def _amount(value: Any, units: Mapping[str, float], info: ValidationInfo, what: str, usual: str) -> float:
+    """In the base unit. A number without a unit, which a suite of an earlier run may hold, is in the base unit there
+    and a question elsewhere: 5 may be meant as 5 ms."""
+    example, named = {"ms": "5 ms", "MB": "200 MB"}[usual], f"units: {', '.join(units)}"
+    number, unit = value, next(iter(units))
+    if isinstance(value, str) and (match := AMOUNT.fullmatch(value)):
+        number, unit = float(match[1]), match[2]
+        if unit not in units:
+            close = near_case(unit, units) or near(unit, units)
+            raise wrong(f"expected {what} such as {example}, got {shown(value)}; no unit '{unit}'{close}; {named}")
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-        raise wrong(f"expected {expected}, got {shown(value)}; units: {', '.join(units)}")
+        raise wrong(f"expected {what} such as {example}, got {shown(value)}; {named}")
     if number <= 0:
-        raise wrong(f"expected {expected}, above 0, got {shown(value)}")
-    return float(number)
+        raise wrong(f"expected {what} above 0, such as {example}, got {shown(value)}")
+    if number is value and not known(info).stored:
+        guess = usual if 1 <= number < 1000 else unit
+        raise wrong(f"expected {what} with its unit, got {shown(value)}; did you mean '{value} {guess}'?")
+    return float(number) * units[unit]
 
 
 def _matching(pattern: re.Pattern[str], rule: str, value: str) -> str:
@@ -177,14 +198,7 @@ Share = Annotated[float, PlainValidator(partial(_share, zero=False, above_one=Fa
 ShareOrZero = Annotated[float, PlainValidator(partial(_share, zero=True, above_one=False)), SHARE_SCHEMA]
 ShareToOne = Annotated[StrictFloat, Field(ge=0, le=1, allow_inf_nan=False)]
 Ratio = Annotated[float, PlainValidator(partial(_share, zero=False, above_one=True)), SHARE_SCHEMA]
-AMOUNT_SCHEMA = WithJsonSchema(
-    {
-        "anyOf": [
-            {"type": "number", "exclusiveMinimum": 0},
-            {"type": "string", "pattern": r"^\s*[0-9.]+\s*[A-Za-zµ]+\s*$"},
-        ]
-    }
-)
+AMOUNT_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^\s*[0-9.]+\s*[A-Za-zµ]+\s*$"})
 Seconds = Annotated[float, PlainValidator(_seconds), AMOUNT_SCHEMA]
 Bytes = Annotated[int, PlainValidator(_bytes), AMOUNT_SCHEMA]
 SuiteName = Annotated[

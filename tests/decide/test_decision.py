@@ -336,7 +336,7 @@ def test_an_fp32_that_breaks_a_ceiling_is_not_kept() -> None:
     quick = replace(measured(STATIC, 2.5), cold_start=ColdStart(load_seconds=0.012, first_call_seconds=0.012))
     free = only([slow, quick], rules(minimize="cold_start"))
     assert free.verdict == "keep fp32"
-    bound = only([slow, quick], rules(minimize="cold_start", max_latency=0.0015))
+    bound = only([slow, quick], rules(minimize="cold_start", max_latency="1.5 ms"))
     assert bound.headline == "Ship static · onednn."
     assert not any("fp32" in change for change in bound.would_change if "max_latency" not in change)
 

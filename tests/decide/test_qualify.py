@@ -65,7 +65,7 @@ def test_what_is_not_measured_yet_has_no_outcome_and_may_be_shipped() -> None:
     open_case = replace(int8(), latency=None, speedup=None)
     checks = qualify(
         [fp32(), open_case], metric=TOP1, gate=GateSpec.model_validate(gate),
-        decide=DecideSpec.model_validate({"max_latency": 1.0, "max_memory": 1000}),
+        decide=DecideSpec.model_validate({"max_latency": "1 s", "max_memory": "1 kB"}),
     )[CASE]  # fmt: skip
     assert {check.limit: check.outcome for check in checks} == {
         "int8": "PASS", "accuracy": "PASS", "size": "PASS", "speed-up": None, "latency": None, "memory": None,

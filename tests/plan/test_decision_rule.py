@@ -100,11 +100,35 @@ def test_a_smallest_score_in_place_of_a_margin() -> None:
             ["decide: {max_memory: 2 GB}", "limits: {memory_bytes: 1000000000}"],
             "s.yaml:5: decide.max_memory has no effect: limits.memory_bytes stops a case before that",
         ),
+        (
+            ["gate: {latency: {min_speedup: 1}}"],
+            "s.yaml:5: gate.latency.min_speedup promises no gain: at 1 or less a variant may be as slow as its fp32",
+        ),
+        (
+            ["gate: {size: {max_ratio: 120%}}"],
+            "s.yaml:5: gate.size.max_ratio allows int8 to be as large as fp32: it rules next to nothing out",
+        ),
+        (
+            ["gate: {accuracy: {margin: 100}}"],
+            "s.yaml:5: gate.accuracy.margin is 100 points or more: no variant can lose so much",
+        ),
+        (
+            ["gate: {accuracy: {margin: 0}}"],
+            "s.yaml:5: gate.accuracy.margin is 0: only a variant that is shown to be more accurate than fp32 holds it",
+        ),
+        (
+            ["decide: {max_memory: 16 GB}"],
+            "s.yaml:5: decide.max_memory has no effect: this machine has 8.00 GB",
+        ),
+        (
+            ["decide: {max_memory: 1 MB}"],
+            "s.yaml:5: decide.max_memory is below 30.0 MB, which a process with any runtime takes: none will do",
+        ),
     ],
 )
 def test_what_has_no_effect_is_a_note_at_its_place(lines: list[str], told: str) -> None:
     """It breaks nothing, but its author meant something by it."""
-    assert note_idle_keys(suite(*lines)) == [told]
+    assert note_idle_keys(suite(*lines), memory_bytes=8 * 10**9) == [told]
 
 
 @pytest.mark.parametrize(
@@ -119,4 +143,4 @@ def test_what_has_no_effect_is_a_note_at_its_place(lines: list[str], told: str) 
 )
 def test_a_sensible_suite_gets_no_note(lines: list[str]) -> None:
     """A default that happens to be idle is nobody's slip."""
-    assert note_idle_keys(suite(*lines)) == []
+    assert note_idle_keys(suite(*lines), memory_bytes=8 * 10**9) == []

@@ -87,6 +87,40 @@ def test_a_limit_on_latency_needs_an_interval(protocol: str, latency: str, told:
     assert all(line.startswith("s.yaml:6:10: decide.max_latency: ") and "protocol: both" in line for line in found)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("max_latency", "5", "expected a time with its unit, got 5; did you mean '5 ms'?"),
+        ("max_latency", "0.005", "expected a time with its unit, got 0.005; did you mean '0.005 s'?"),
+        ("max_latency", "-5 ms", "expected a time above 0, such as 5 ms, got '-5 ms'"),
+        ("max_latency", "-5", "expected a time above 0, such as 5 ms, got -5"),
+        ("max_latency", "5 h", "expected a time such as 5 ms, got '5 h'; no unit 'h'; units: s, ms, us, µs"),
+        ("max_latency", "5 MS", "expected a time such as 5 ms, got '5 MS'; no unit 'MS'; did you mean 'ms'?"),
+        ("max_latency", "true", "expected a time such as 5 ms, got true; units: s, ms, us, µs"),
+        ("max_memory", "200", "expected an amount with its unit, got 200; did you mean '200 MB'?"),
+        ("max_memory", "200000000", "expected an amount with its unit, got 200000000; did you mean '200000000 B'?"),
+        ("max_memory", "200 mb", "got '200 mb'; no unit 'mb'; did you mean 'MB'?; units: B, kB, KB, MB, GB, TB, KiB"),
+    ],
+)
+def test_an_amount_has_a_unit(key: str, value: str, said: str) -> None:
+    """A bare number is a question, and every other slip names what was meant; nothing is taken for seconds in
+    silence."""
+    (problem,) = problems(f"{SMALL}decide: {{{key}: {value}}}\n")
+    assert said in problem
+
+
+@pytest.mark.parametrize(("value", "size"), [("1 TB", 10**12), ("1TiB", 2**40), ("0.5 kB", 500), ("1.5 KiB", 1536)])
+def test_amounts_of_memory(value: str, size: int) -> None:
+    """Decimal and binary units, with or without a space."""
+    assert parse(f"{SMALL}decide: {{max_memory: {value}}}\n").decide.max_memory == size
+
+
+def test_the_text_of_an_earlier_run_may_hold_a_number() -> None:
+    """It was taken as seconds and bytes then, and the run's report still is by these limits."""
+    decide = parse(f"{SMALL}decide: {{max_latency: 0.005, max_memory: 1000}}\n", stored=True).decide
+    assert (decide.max_latency, decide.max_memory) == (0.005, 1000)
+
+
 def test_example_of_the_style_guide() -> None:
     """The message for a wrong type and for a misspelt name reads as the style guide shows it."""
     text = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix:\n  threads: [1, two]\n"
