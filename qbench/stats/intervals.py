@@ -213,7 +213,7 @@ def check_counts(gained: int, lost: int, n: int) -> None:
         raise ValueError(f"{gained} gained and {lost} lost of {n} is no paired table")
 
 
-def score_statistic(gained: int, lost: int, n: int, delta: float) -> float:
+def score_statistic(gained: float, lost: float, n: float, delta: float) -> float:
     """The score statistic of H0: the true difference is ``delta``; falls as ``delta`` rises."""
     half = -gained - lost + (2 * n - gained + lost) * delta
     root = max(0.0, half * half + 8 * n * lost * delta * (1 - delta))

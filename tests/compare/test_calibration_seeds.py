@@ -108,7 +108,7 @@ def test_stored_predictions_of_the_worst_seed_decide(tmp_path: Path) -> None:
     folder = run_of_seeds(tmp_path / "run")
     page = build_report(folder).read_text(encoding="utf-8")
     summary = (folder / "summary.md").read_text(encoding="utf-8")
-    message = "PASS with the calibration examples of seed 0, FAIL with those of seed 1 (top1 -4.0 [-5.2, -3.1] points)"
+    message = "PASS with the calibration examples of seed 0, FAIL with those of seed 1 (top1 -4.0 [-5.2, -3.0] points)"
     assert message in summary
     assert message.replace("-", "\N{MINUS SIGN}") in page
     assert "Spread over calibration seeds" in page
@@ -116,4 +116,4 @@ def test_stored_predictions_of_the_worst_seed_decide(tmp_path: Path) -> None:
     parsed = suite.parse(SUITE, file="suites/demo.yaml")
     verdicts = gate.gate(run.records, run.info, parsed.gate, place=parsed.place, pairs=run.pairs)
     text = gate_text.text(gate.Gated(suite="demo", folder=folder, baseline=None, verdicts=verdicts))
-    assert "worst of 2 calibration seeds top1 -4.0 [-5.2, -3.1] points, FAIL" in text
+    assert "worst of 2 calibration seeds top1 -4.0 [-5.2, -3.0] points, FAIL" in text
