@@ -134,6 +134,7 @@ def _static(job: BuildJob, source: Path, file: Path, runtime: str) -> Made:
         file,
         runtime=runtime,
         narrow_weights=narrow,
+        leave_slow_float=job.recipe.first_layer_float is None,
         calibration=job.calibration,
     )
     floats = static.labelled(calibrated_model.graph, deployed.floats)
@@ -173,6 +174,7 @@ def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
         runtime=runtime,
         learned=True,
         narrow_weights=narrow,
+        leave_slow_float=job.recipe.first_layer_float is None,
         calibration=job.calibration,
     )
     return Made(

@@ -100,7 +100,11 @@ class ModeKeys(Section):
     skip_layers: tuple[Text, ...] = Field(
         (), description="Names or patterns (block.*) of layers that stay in floating point.", json_schema_extra=UNIQUE
     )
-    first_layer_float: Yes = Field(False, description="The first layer stays in floating point.")
+    first_layer_float: Yes | None = Field(
+        None,
+        description="The first layer stays in floating point. Left out: on onnxruntime where that is faster (a "
+        "convolution of few channels), on the other backends not.",
+    )
     last_layer_float: Yes = Field(False, description="The last layer stays in floating point.")
 
 

@@ -17,6 +17,7 @@ from qbench.quant.onnx.export import (
     deploy_openvino,
     executed_layers,
     left_out_ranges,
+    slow_in_int8,
 )
 from qbench.quant.onnx.export import narrow_weights as export_narrow_weights
 from qbench.quant.onnx.export.executed_layers import Settled
@@ -45,13 +46,15 @@ def write(
     runtime: str,
     learned: bool = False,
     narrow_weights: bool = True,
+    leave_slow_float: bool = False,
     calibration: tuple[Array, ...] = (),
 ) -> Written:
     """Writes the QDQ file that ``runtime`` ("onnxruntime" or "openvino") executes.
 
     Where its kernels add products in 16 bits, weights get wider steps, unless ``narrow_weights`` is off.
 
-    For ONNX Runtime what it runs in int8 is read from it. OpenVINO has its own places and types (``deploy_openvino``).
+    ``leave_slow_float``: what ONNX Runtime runs faster in float stays so. What it runs in int8 is read from it.
+    OpenVINO has its own places and types (``deploy_openvino``).
     ``learned``: scales that were trained stay as they are. ``calibration``: examples on which what the runtime computes
     is held against a simulation; none are needed.
     """
@@ -65,7 +68,8 @@ def write(
     if runtime == "openvino":
         deploy_openvino.deploy(graph, sites, fitted, learned=learned).save(file)
     else:
-        settled = _settle(graph, sites, fitted, learned)
+        slow = slow_in_int8.find_slow(graph, sites) if leave_slow_float and form != "S8S8" else {}
+        settled = _settle(graph, sites, fitted, learned, slow)
         settled.graph.save(file)
         floats = settled.floats
         notes += _notes_on_outputs(graph, settled.sites)
@@ -75,12 +79,12 @@ def write(
     return Written(notes=tuple(notes), floats=floats)
 
 
-def _settle(graph: Graph, sites: Sites, fitted: Fitted, learned: bool) -> Settled:
+def _settle(graph: Graph, sites: Sites, fitted: Fitted, learned: bool, slow: Mapping[str, str]) -> Settled:
     """What ONNX Runtime runs in int8; trained ranges clip where they are left out, others are joined at a Concat."""
     if not learned:
         joint = {**fitted.record, **concat_ranges.ranges(graph, sites, fitted.record)}
-        return executed_layers.settled(graph, sites, replace(fitted, record=joint))
-    settled = executed_layers.settled(graph, sites, fitted)
+        return executed_layers.settled(graph, sites, replace(fitted, record=joint), slow)
+    settled = executed_layers.settled(graph, sites, fitted, slow)
     if not settled.floats:
         return settled
     clipped = left_out_ranges.clip(graph, sites, settled.sites, fitted.record)

@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from qbench.quant.onnx.export import deploy_onnxruntime, keep_float, prevent_fusion, upsampling
+from qbench.quant.onnx.export import deploy_onnxruntime, global_pool, keep_float, prevent_fusion, upsampling
 from qbench.quant.onnx.export.deploy_onnxruntime import Form
 from qbench.quant.onnx.export.narrow_weights import Fitted
 from qbench.quant.onnx.graph import output_ends
@@ -22,7 +23,7 @@ from qbench.quant.onnx.sites import Sites
 
 _NO_KERNEL = ("ConvTranspose",)  # ONNX Runtime 1.31 has no kernel on bytes for it on a CPU
 # Operators that ONNX Runtime runs on bytes, or that keep values: they may need what a float layer gives as bytes.
-_ON_BYTES = (
+ON_BYTES = (
     "Add", "Mul", "Concat", "MaxPool", "AveragePool", "GlobalAveragePool", "ReduceMean", "LeakyRelu", "Sigmoid",
     "Softmax", "Resize", "Split", *deploy_onnxruntime.KEEP_VALUES,
 )  # fmt: skip
@@ -40,13 +41,17 @@ class Settled:
     floats: Mapping[str, str] = field(default_factory=dict)
 
 
-def settled(graph: Graph, sites: Sites, fitted: Fitted) -> Settled:
+def settled(
+    graph: Graph, sites: Sites, fitted: Fitted, left_float: Mapping[str, str] = MappingProxyType({})
+) -> Settled:
     """The deploy model of a prepared graph in which exactly that is quantized which this machine's ONNX Runtime runs in
-    int8. A form that another kind of CPU executes is written as planned.
+    int8, but for the layers ``left_float`` (with the reason). A form that another kind of CPU executes is written as
+    planned.
 
     Raises ``BuildError`` for a model that does not load, and as ``deploy`` does.
     """
-    floats: dict[str, str] = {}
+    floats = dict(left_float)
+    sites = without(graph, sites, floats) if floats else sites
     deployed = _deployed(graph, sites, fitted)
     for _ in range(_ROUNDS if runs_here(fitted.form) else 0):
         new = {name: why for name, why in _floats(graph, deployed, sites) if name not in floats}
@@ -62,7 +67,9 @@ def settled(graph: Graph, sites: Sites, fitted: Fitted) -> Settled:
 
 def _deployed(graph: Graph, sites: Sites, fitted: Fitted) -> Graph:
     """The deploy model with everything planned in it, layers written as those that have kernels."""
-    deployed = deploy_onnxruntime.deploy(graph, sites, fitted.record, form=fitted.form)
+    pooled = graph.copy()
+    global_pool.as_pools(pooled)
+    deployed = deploy_onnxruntime.deploy(pooled, sites, fitted.record, form=fitted.form)
     upsampling.as_convolutions(deployed)
     keep_float.keep_float(deployed)
     return deployed
@@ -100,7 +107,7 @@ def _given_as_bytes(graph: Graph, tensor: str, convolutions: Collection[str], qu
     if maker is None or maker.name in convolutions:
         return maker is not None
     data_inputs = [i for i, name in enumerate(maker.input) if name and graph.constant(name) is None]
-    return maker.op_type in _ON_BYTES and bool(data_inputs) and all((maker.name, i) in quantized for i in data_inputs)
+    return maker.op_type in ON_BYTES and bool(data_inputs) and all((maker.name, i) in quantized for i in data_inputs)
 
 
 def without_outputs(graph: Graph, sites: Sites) -> Sites:
@@ -129,7 +136,7 @@ def _gives(graph: Graph, node: Any) -> Iterator[str]:
 
 
 def _needs_bytes(graph: Graph, key: str, name: str) -> bool:
-    return key == name or graph.node(name).op_type in _ON_BYTES
+    return key == name or graph.node(name).op_type in ON_BYTES
 
 
 def _floats(graph: Graph, deploy: Graph, sites: Sites) -> Iterator[tuple[str, str]]:
