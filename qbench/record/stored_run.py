@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from qbench.errors import UsageError
-from qbench.files import npz_file, strict_json
-from qbench.record import jsonl
+from qbench.files import strict_json
+from qbench.record import jsonl, run_files
 from qbench.record.commit import Commit
 from qbench.record.example_scores import ExampleScores, example_scores
 from qbench.record.layer_numbers import LayerNumbers
@@ -28,25 +28,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+T = TypeVar("T")
 SCHEMA = 1
 RUN = "run.json"
 QUICK = "quick look"
-# What stored arrays are: numpy's letters for their types, and from how many to how many axes they have.
-_FORMS = {
-    **dict.fromkeys(("calls_ns", "block", "baseline_ns", "baseline_block", "process", "round"), ("iu", 1, 1)),
-    **dict.fromkeys(("control_process", "involuntary", "faults"), ("iu", 1, 1)),
-    **dict.fromkeys(("log_ratios", "control_log_ratios"), ("f", 1, 1)),
-    "canary_ns": ("iu", 2, 2),
-    "values": ("biuf", 1, 1),
-    "outputs": ("biuf", 1, 32),
-    "labels": ("biuf", 1, 32),
-    "ids": ("US", 1, 1),
-    "inputs": ("US", 0, 0),
-    "protocol": ("US", 0, 0),
-    "stopped": ("US", 0, 0),
-    "discarded": ("iu", 0, 0),
-    "seconds": ("f", 0, 0),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,16 +137,20 @@ class RunInfo:
 
 
 _INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)
-_LAYERS: TypeAdapter[tuple[LayerNumbers, ...]] = TypeAdapter(tuple[LayerNumbers, ...])
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRun:
-    """A run's folder with what was read of it; arrays are read when asked for."""
+    """A run's folder with what was read of it; arrays are read when asked for.
+
+    ``damage``: where given, a file that cannot be read counts as absent, and is noted here under its name with the
+    reason, also one that a record names and that is gone; else it is a ``UsageError``.
+    """
 
     folder: Path
     info: RunInfo
     records: tuple[Record, ...]
+    damage: dict[str, str] | None = None
 
     @cached_property
     def by_id(self) -> Mapping[str, Record]:
@@ -170,21 +159,35 @@ class StoredRun:
 
     def samples(self, record: Record) -> dict[str, Array]:
         """The timing arrays of a case (``calls_ns``, ``log_ratios``, …); empty where none are stored."""
-        return _arrays(self.folder, record.samples)
+        return self._arrays(record.samples)
 
     def predictions(self, record: Record) -> dict[str, Array]:
         """``outputs`` (n x …) and ``labels`` (n) of a case; empty where none are stored."""
-        return _arrays(self.folder, record.predictions)
+        return self._arrays(record.predictions)
 
     def layer_numbers(self, record: Record) -> tuple[LayerNumbers, ...]:
-        """SQNR and cosine of each layer of a case; empty where none are stored. ``UsageError`` for a damaged file."""
-        file = None if record.layers is None else (self.folder / record.layers).resolve()
-        if file is None or not file.is_relative_to(self.folder.resolve()) or not file.is_file():
-            return ()
+        """SQNR and cosine of each layer of a case; empty where none are stored."""
+        return self._without_damage(record.layers, run_files.read_layers, ())
+
+    def _arrays(self, name: str | None) -> dict[str, Array]:
+        return self._without_damage(name, run_files.read_arrays, {})
+
+    def _without_damage(self, name: str | None, read: Callable[[Path, str], T], nothing: T) -> T:
+        """What a file holds; ``nothing`` where there is none, or where it is damaged and that is noted."""
+        if name is None:
+            return nothing
+        if self.damage is None:
+            return read(self.folder, name)
+        if name in self.damage:
+            return nothing
+        if run_files.find(self.folder, name) is None:
+            self.damage[name] = run_files.GONE
+            return nothing
         try:
-            return _LAYERS.validate_json(file.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise UsageError(f"{file}: cannot be read as numbers of layers; delete it to go on without") from error
+            return read(self.folder, name)
+        except run_files.Damaged as error:
+            self.damage[name] = error.reason
+            return nothing
 
     def values(self, record: Record, fp32: Record | None = None) -> Array | None:
         """The metric of each example (length n), or None where it has none or no predictions are stored.
@@ -233,7 +236,8 @@ class StoredRun:
 
         if record.predictions is None:
             return None
-        kept = _arrays(self.folder, str(values_file(Path(record.predictions)))).get("values")
+        name = str(values_file(Path(record.predictions)))
+        kept = None if run_files.find(self.folder, name) is None else self._arrays(name).get("values")
         return kept if kept is not None and kept.shape == (n,) else None
 
     @cached_property
@@ -295,13 +299,17 @@ def read_info(file: Path) -> RunInfo:
         raise UsageError(f"{file}: {where}: {first['msg']}; {_AGAIN}") from error
 
 
-def read_run(folder: Path) -> StoredRun:
-    """The run in a folder; one without any record yet has none. Raises ``UsageError`` where it is no run."""
+def read_run(folder: Path, *, lenient: bool = False) -> StoredRun:
+    """The run in a folder; one without any record yet has none. Raises ``UsageError`` where it is no run.
+
+    ``lenient``: damaged files beside the records are noted in ``damage``, not refused.
+    """
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; a run lies in reports/<suite>/<time>-<id>/ or …/latest")
     info = read_info(folder / RUN)
     has_records = (folder / jsonl.RECORDS).exists()
-    return StoredRun(folder=folder, info=info, records=tuple(jsonl.read(folder)) if has_records else ())
+    records = tuple(jsonl.read(folder)) if has_records else ()
+    return StoredRun(folder=folder, info=info, records=records, damage={} if lenient else None)
 
 
 def _unfit(metric: Metric, outputs: Array, reference: Array) -> bool:
@@ -312,21 +320,3 @@ def _unfit(metric: Metric, outputs: Array, reference: Array) -> bool:
         return metric.problem(outputs, reference, None) is not None
     shapes = outputs.shape != reference.shape
     return shapes or any(metric.problem(array, None, None) is not None for array in (outputs, reference))
-
-
-def _arrays(folder: Path, name: str | None) -> dict[str, Array]:
-    if name is None:
-        return {}
-    file = (folder / name).resolve()
-    if not file.is_relative_to(folder.resolve()) or not file.is_file():
-        return {}
-    try:
-        arrays = npz_file.read(file)
-    except npz_file.BadNpz as error:
-        raise UsageError(f"{file}: cannot be read as stored arrays: {error}; delete it to go on without") from error
-    for key, array in arrays.items():
-        kinds, least, most = _FORMS.get(key, (array.dtype.kind, 0, array.ndim))
-        if array.dtype.kind not in kinds or not least <= array.ndim <= most:
-            what = f"{key}: {array.dtype}{list(array.shape)} is not what a run stores under this name"
-            raise UsageError(f"{file}: {what}; delete the file to go on without")
-    return arrays

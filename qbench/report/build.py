@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from qbench.record.stored_run import StoredRun, read_run
 from qbench.report import flips, html, table, text
 from qbench.report.markdown import Part, table_part
 from qbench.report.page import page
+from qbench.report.run_warnings import warnings
 from qbench.report.summary import summary
 
 if TYPE_CHECKING:
@@ -32,16 +34,17 @@ FLIPS, CLASSES = "flips.csv", "classes.csv"
 def build_report(folder: Path, *, other: Path | None = None) -> Path:
     """Writes the five files and returns the path of ``report.html``.
 
-    ``other`` is the folder of an earlier run that this one is compared with. Works on a run without records, and
-    on one that is not finished. Raises ``UsageError`` where the folder is no run, ``QbenchError`` where it cannot be
-    written.
+    ``other`` is the folder of an earlier run that this one is compared with. Works on a run without records, on one
+    that is not finished, and on one with damaged files beside its records, which it names. Raises ``UsageError`` where
+    the folder is no run, ``QbenchError`` where it cannot be written.
     """
-    run = read_run(folder)
+    run = read_run(folder, lenient=True)
     judged = judge(run)
     found = decision.decide(judged)
     changes = flips.of_run(run)
-    deltas = None if other is None else compared(read_run(other), run)
+    deltas = None if other is None else compared(read_run(other, lenient=True), run)
     shown = page(run, judged, found, changes, deltas, "" if other is None else other.name)
+    shown = replace(shown, warnings=warnings(run, judged, changes))  # damaged files are known once all were read
     files = {
         RESULTS: csv_text(table.frame(run.records)),
         FLIPS: csv_text(flips.flips_frame(changes)),

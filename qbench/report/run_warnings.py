@@ -9,8 +9,11 @@ from qbench.decide.judged import Judged
 from qbench.evaluate import constant_answer, runtime_difference
 from qbench.quant.analysis import input_drift
 from qbench.quant.artifacts import coverage
+from qbench.record import run_files
 from qbench.record.stored_run import StoredRun
 from qbench.report.flips import CaseFlips
+
+_NAMED = 3  # cases that are named where many lack the same
 
 
 def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tuple[str, ...]:
@@ -27,6 +30,7 @@ def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tu
         *_describe_shared(run),
         *judged.warnings(),
         *doubts,
+        *_describe_damage(run),
     )
 
 
@@ -39,3 +43,22 @@ def _describe_shared(run: StoredRun) -> Iterator[str]:
             f"{shared:,} of the {n:,} evaluation examples are calibration or training examples, too "
             "(data.overlap: allow): the score on them proves nothing"
         )
+
+
+def _describe_damage(run: StoredRun) -> Iterator[str]:
+    """Each file beside the records that could not be read, with its case, and how many are gone."""
+    gone: dict[str, None] = {}
+    for record in run.records:
+        for kind in ("samples", "predictions", "layers"):
+            name = getattr(record, kind)
+            reason = (run.damage or {}).get(name or "")
+            if reason is None:
+                continue
+            if reason == run_files.GONE:
+                gone[record.case.id] = None
+            else:
+                yield f"{record.case.id}: its {kind}, {name}, {reason}; shown is what its record says"
+    if gone:
+        named = ", ".join(list(gone)[:_NAMED])
+        more = f" and {len(gone) - _NAMED:,} more" if len(gone) > _NAMED else ""
+        yield f"files that records name are not there (any more), of {named}{more}; shown is what their records say"
