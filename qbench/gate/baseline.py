@@ -1,8 +1,9 @@
 """A stored baseline: a run's records, its machine and what it said of each example, as three small files to commit,
 and the artifacts to run again.
 
-``<suite>.jsonl`` holds the records, sorted by case; ``<suite>.run.json`` beside it the suite, environment and
-versions; ``<suite>.examples.json`` what ``baseline_examples`` keeps. The same run always gives the same bytes.
+``<suite>.jsonl`` holds the records, sorted by case (``baseline_lines``); ``<suite>.run.json`` beside it the suite, the
+environment and the versions; ``<suite>.examples.json`` what ``baseline_examples`` keeps. The same run always gives the
+same bytes.
 
 The gate runs the int8 artifacts of the baseline again. They lie in the cache, where the run put them; since they may
 be large, they are copied to ``<suite>/<sha256>/`` beside the baseline only when asked for. What the gate loads has
@@ -15,7 +16,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from qbench import formatting
 from qbench.cache import manifest, store
 from qbench.errors import UsageError
 from qbench.files import atomic
-from qbench.gate import baseline_examples
+from qbench.gate import baseline_examples, baseline_lines
 from qbench.record import jsonl
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import Record
@@ -72,7 +73,8 @@ def write_baseline(run_folder: Path, target: Path, *, allow_failed: bool = False
     file = target if target.suffix == SUFFIX else target / f"{run.info.suite.name}{SUFFIX}"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        jsonl.write(file, _strip_for_commit(run.records))
+        in_order = sorted(run.records, key=lambda record: record.case.id)
+        atomic.write_text(file, "".join(f"{baseline_lines.to_line(record)}\n" for record in in_order))
         _write_info(info_file(file), run.info)
         _write_examples(examples_file(file), run)
     except OSError as error:
@@ -210,14 +212,10 @@ def _require_complete(run: StoredRun, *, allow_failed: bool) -> None:
         )
 
 
-def _strip_for_commit(records: Sequence[Record]) -> list[Record]:
-    """Sorted by case, without the paths of samples and predictions, which stay in the run's folder."""
-    bare = (replace(record, samples=None, predictions=None) for record in records)
-    return sorted(bare, key=lambda record: record.case.id)
-
-
 def _write_info(file: Path, info: RunInfo) -> None:
-    text = json.dumps(asdict(info), ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False)
+    # How long the run took and what its plan had to say differ between runs of equal results.
+    bare = replace(info, plan=replace(info.plan, notes=()), elapsed_seconds={})
+    text = json.dumps(asdict(bare), ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False)
     atomic.write_text(file, f"{text}\n")
 
 
