@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from qbench.cli import gate_output
 from qbench.cli.options import Filter, Json, Quiet, Run
 from qbench.cli.output import find_folder
-from qbench.errors import UsageError
 from qbench.record.locate import committed_baseline
 
 
@@ -22,7 +22,10 @@ def gate(
     ] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write Markdown for a pull request.")] = None,
-    github: Annotated[bool, typer.Option("--github", help="Annotate the suite's lines in GitHub Actions.")] = False,
+    github: Annotated[
+        bool,
+        typer.Option("--github", help="Annotate the suite's lines in GitHub Actions, and add to the job's summary."),
+    ] = False,
     suite: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The run's suite, if it is not where the run says: its data are opened."),
@@ -52,7 +55,6 @@ def gate(
     4 inconclusive (where the samples point to a change for the worse, or gate.inconclusive says so).
     """
     from qbench.gate import gate as gates
-    from qbench.gate import text as gate_text
     from qbench.gate.rerun import Rerunner
     from qbench.progress.live import live
     from qbench.record import locate
@@ -60,7 +62,8 @@ def gate(
 
     folder = find_folder(run)
     against = baseline or committed_baseline(read_run(folder).info.suite.name)
-    with live(sys.stderr, quiet=quiet) as progress:
+    gate_output.require_writable(junit, markdown)
+    with gate_output.without_commands(github=github, as_json=as_json), live(sys.stderr, quiet=quiet) as progress:
         rerunner = Rerunner(
             progress=progress,
             trust_beside=trust_baseline_artifacts,
@@ -70,18 +73,5 @@ def gate(
         gated = gates.gate_run(
             folder, against, rerun=None if stored else rerunner, newest=locate.passed_over(run, folder), only=only
         )
-    if junit is not None:
-        _write(junit, gate_text.junit(gated))
-    if markdown is not None:
-        _write(markdown, gate_text.markdown(gated))
-    print(gate_text.as_json(gated).rstrip() if as_json else gate_text.text(gated))
-    if github:
-        print(gate_text.github(gated), end="", file=sys.stderr if as_json else sys.stdout)
+    gate_output.show(gated, junit=junit, markdown=markdown, github=github, as_json=as_json)
     raise typer.Exit(gated.exit_code)
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error

@@ -1,22 +1,24 @@
-"""Verdicts in words: text, Markdown, JUnit XML, GitHub annotations, JSON; pure."""
+"""Verdicts in words for a terminal: a line each, its reason below it, the count last; as JSON for programs; pure."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
-from xml.etree import ElementTree
 
 from qbench import formatting
 from qbench.formatting import clean
 from qbench.gate.gate import EXIT_CODES, Gated, Outcome, Verdict
 from qbench.gate.sequential_test import NotRun, Rerun
+from qbench.gate.verdict import Effect
 from qbench.progress.table import align_rows
 
 SCHEMA = 1
 _ORDER = {outcome: rank for rank, outcome in enumerate(EXIT_CODES)}
+_EFFECTS: tuple[Effect, ...] = ("fail", "invalid", "hold", "skip", "note", "pass")  # the worst first
 _MEANING: dict[Outcome, str] = {
     "FAIL": "a rule is broken",
     "INVALID": "the run cannot be compared with the baseline",
@@ -25,28 +27,56 @@ _MEANING: dict[Outcome, str] = {
     "IMPROVED": "every rule holds, and something is better than in the baseline: refresh it with `qbench baseline RUN`",
     "PASS": "every rule holds",
 }
+# What GitHub's runner takes for a command to itself: a line that begins with two colons, blanks aside, or that holds
+# the older form anywhere (actions/runner, ActionCommand.cs).
+_COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)", re.MULTILINE)
 
 
 def outcome_of(verdicts: Iterable[Verdict]) -> Outcome:
-    """The worst outcome."""
-    return min((verdict.outcome for verdict in verdicts), key=_ORDER.__getitem__)
+    """The outcome of a gate: of the verdicts that decide its exit code, the worst; with exit code 0 IMPROVED where a
+    verdict is, else PASS."""
+    by_effect: dict[Effect, set[Outcome]] = {}
+    for verdict in verdicts:
+        by_effect.setdefault(verdict.effect, set()).add(verdict.outcome)
+    if not by_effect:
+        return "MISSING"
+    if "fail" in by_effect:
+        return "FAIL"
+    if "invalid" in by_effect:
+        return min(by_effect["invalid"], key=_ORDER.__getitem__)
+    if "hold" in by_effect:
+        return "INCONCLUSIVE"
+    return "IMPROVED" if any("IMPROVED" in outcomes for outcomes in by_effect.values()) else "PASS"
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """The verdicts, the worst outcome first, else in their own order."""
-    return sorted(verdicts, key=lambda verdict: _ORDER[verdict.outcome])
+    """The verdicts, first those that weigh most on the exit code, then the worst outcome, else in their own order."""
+    return sorted(verdicts, key=lambda verdict: (_EFFECTS.index(verdict.effect), _ORDER[verdict.outcome]))
 
 
 def text(gated: Gated) -> str:
-    """One line per verdict, its reason under it, and the count last; columns aligned, no trailing newline."""
+    """One line per verdict, its reason under it, and the count last; columns aligned, no trailing newline.
+
+    No line is a command to GitHub's runner, whatever a case is called.
+    """
     verdicts = worst_first(gated.verdicts)
-    indent = " " * max(len(verdict.outcome) for verdict in verdicts)
+    indent = " " * max((len(verdict.outcome) for verdict in verdicts), default=0)
     lines = []
     for line, verdict in zip(align_rows(list(map(_cells, verdicts))), verdicts, strict=True):
         lines.append(line)
         if verdict.reason is not None:
             lines.append(f"{indent}  {formatting.one_line(verdict.reason)}")
-    return "\n".join([*lines, "", summary(gated)])
+    return _COMMAND.sub(lambda match: f"{match[0]} ", "\n".join([*lines, "", summary(gated)]))
+
+
+def _cells(verdict: Verdict) -> tuple[str, ...]:
+    measured = f"{verdict.text}  {verdict.place}"
+    return verdict.outcome, *(_unbroken(part) for part in (verdict.case, verdict.rule, measured))
+
+
+def _unbroken(text: str) -> str:
+    """The cleaned text on one line, its runs of blanks as they are: they part the numbers."""
+    return " ".join(clean(text).splitlines())
 
 
 def describe(verdict: Verdict) -> str:
@@ -55,97 +85,29 @@ def describe(verdict: Verdict) -> str:
     return line if verdict.reason is None else f"{line}\n  {formatting.one_line(verdict.reason)}"
 
 
-def _cells(verdict: Verdict) -> tuple[str, ...]:
-    return verdict.outcome, clean(verdict.case), clean(verdict.rule), clean(f"{verdict.text}  {verdict.place}")
-
-
 def summary(gated: Gated) -> str:
-    """The worst outcome, what it means, the counts and the exit code, in one line."""
-    worst = outcome_of(gated.verdicts)
-    counts = Counter(verdict.outcome for verdict in gated.verdicts)
-    listed = ", ".join(f"{counts[outcome]} {outcome}" for outcome in EXIT_CODES if counts[outcome])
-    return f"{worst}: {_MEANING[worst]} ({listed}); exit code {gated.exit_code}"
+    """The outcome, what it means, the counts and the exit code, in one line."""
+    return f"{outcome_of(gated.verdicts)}: {explain(gated)}; exit code {gated.exit_code}"
 
 
-def markdown(gated: Gated) -> str:
-    """For a pull request: what is wrong in a table, what passed folded away."""
-    verdicts = worst_first(gated.verdicts)
-    wrong = [verdict for verdict in verdicts if verdict.outcome != "PASS"]
-    right = [verdict for verdict in verdicts if verdict.outcome == "PASS"]
-    against = f"held against `{formatting.code(gated.baseline.name)}`" if gated.baseline else "without a baseline"
-    parts = [
-        f"## qbench gate: {outcome_of(verdicts)}",
-        f"Suite `{formatting.code(gated.suite)}`, {against}. {summary(gated)}.",
-    ]
-    if wrong:
-        parts.append(_markdown_table(wrong))
-    if right:
-        parts.append(f"<details><summary>{len(right)} passed</summary>\n\n{_markdown_table(right)}\n\n</details>")
-    return "\n\n".join(parts) + "\n"
+def explain(gated: Gated) -> str:
+    """What the outcome means, and how many verdicts there are of each: ``a rule is broken (1 FAIL, 3 PASS)``."""
+    outcome = outcome_of(gated.verdicts)
+    unsure = outcome == "PASS" and any(verdict.effect in ("note", "skip") for verdict in gated.verdicts)
+    meaning = "no rule is shown to be broken" if unsure else _MEANING[outcome]
+    return f"{meaning} ({count_outcomes(gated.verdicts)})"
 
 
-def _markdown_table(verdicts: Iterable[Verdict]) -> str:
-    rows = ["| outcome | case | rule | measured | why | where |", "|---|---|---|---|---|---|"]
-    for verdict in verdicts:
-        cells = (verdict.rule, verdict.text, verdict.reason or "", verdict.place)
-        tail = " | ".join(formatting.markdown(cell) for cell in cells)
-        rows.append(f"| **{verdict.outcome}** | `{formatting.code(verdict.case)}` | {tail} |")
-    return "\n".join(rows)
+def count_outcomes(verdicts: Sequence[Verdict]) -> str:
+    """``1 FAIL, 2 INCONCLUSIVE, 9 PASS``; those that the suite lets pass or skips are counted by themselves."""
+    counts = Counter((verdict.outcome, _aside(verdict)) for verdict in verdicts)
+    ordered = sorted(counts, key=lambda kind: (_ORDER[kind[0]], kind[1]))
+    return ", ".join(f"{counts[kind]} {kind[0]}{kind[1]}" for kind in ordered)
 
 
-def junit(gated: Gated) -> str:
-    """JUnit XML: a FAIL is a failure; INVALID, MISSING and INCONCLUSIVE are errors, so that no reader calls them
-    passed."""
-    suites = ElementTree.Element("testsuites", name="qbench gate")
-    bad = [verdict for verdict in gated.verdicts if verdict.outcome not in ("PASS", "FAIL")]
-    suite = ElementTree.SubElement(
-        suites,
-        "testsuite",
-        name=clean(gated.suite),
-        tests=str(len(gated.verdicts)),
-        failures=str(sum(verdict.outcome == "FAIL" for verdict in gated.verdicts)),
-        errors=str(len(bad)),
-    )
-    for verdict in gated.verdicts:
-        case = ElementTree.SubElement(suite, "testcase", classname=clean(verdict.case), name=clean(verdict.rule))
-        message = clean(f"{verdict.text}  {verdict.place}")
-        if verdict.outcome == "PASS":
-            ElementTree.SubElement(case, "system-out").text = message
-            continue
-        kind = "failure" if verdict.outcome == "FAIL" else "error"
-        problem = ElementTree.SubElement(
-            case, kind, type=verdict.outcome, message=clean(formatting.one_line(verdict.reason or ""))
-        )
-        problem.text = message
-    ElementTree.indent(suites)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
-
-
-def github(gated: Gated) -> str:
-    """Workflow commands that annotate the suite's lines: errors, and warnings for INCONCLUSIVE; empty if all pass.
-
-    Format: docs.github.com, "Workflow commands for GitHub Actions".
-    """
-    lines = []
-    for verdict in worst_first(gated.verdicts):
-        if verdict.outcome == "PASS":
-            continue
-        kind = "warning" if verdict.outcome == "INCONCLUSIVE" else "error"
-        file, _, line = verdict.place.rpartition(":")
-        where = f"file={_property(file)},line={_property(line)}" if file and line.isdigit() else ""
-        title = _property(f"qbench {verdict.outcome}: {verdict.case} {verdict.rule}")
-        message = _message(f"{verdict.text}\n{verdict.reason or ''}".rstrip())
-        lines.append(f"::{kind} {where}{',' if where else ''}title={title}::{message}")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _message(text: str) -> str:
-    lines = "\n".join(map(clean, text.splitlines()))  # a carriage return, too, is the end of a line
-    return lines.replace("%", "%25").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _message(text).replace(":", "%3A").replace(",", "%2C")
+def _aside(verdict: Verdict) -> str:
+    """How a verdict that is no PASS leaves the exit code alone, if it does."""
+    return {"note": " noted", "skip": " skipped"}.get(verdict.effect, "")
 
 
 def as_json(gated: Gated) -> str:
@@ -157,7 +119,7 @@ def as_json(gated: Gated) -> str:
         "baseline": None if gated.baseline is None else str(gated.baseline),
         "outcome": outcome_of(gated.verdicts),
         "exit_code": gated.exit_code,
-        "verdicts": [asdict(verdict) for verdict in gated.verdicts],
+        "verdicts": [{**asdict(verdict), "effect": verdict.effect} for verdict in gated.verdicts],
         "reruns": {case: _rerun_facts(rerun) for case, rerun in gated.reruns.items()},
     }
     return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"

@@ -108,7 +108,9 @@ def test_each_command_has_an_example_a_module_and_a_test(qbench: Qbench, command
     assert done.code == 0
     assert f"Example: qbench {command}" in done.out
     assert (ROOT / "qbench" / "cli" / f"{ {'list': 'plugins'}.get(command, command) }.py").exists()
-    room = {"schema": "suite", "list": "doctor", "baseline": "gate", "clean": "cache"}.get(command, command)
+    room = {"export": "report", "schema": "suite", "list": "doctor", "baseline": "gate", "clean": "cache"}.get(
+        command, command
+    )
     assert list((ROOT / "tests" / room).glob("test_*.py"))
 
 
@@ -346,7 +348,7 @@ def test_a_run_that_failed_wholly_is_not_green_by_an_older_one(
         assert done.code == 3
         assert f"the latest run, {newer.name}, has no case that is ok" in done.out
         assert f"it has {said} ({newer}); judged is {older.name}, which is older: mend the cause" in done.out
-        assert "## qbench gate: MISSING" in Path("g.md").read_text()
+        assert "**qbench gate: MISSING**" in Path("g.md").read_text()
         assert newer.name in Path("g.xml").read_text()
 
 

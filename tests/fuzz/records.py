@@ -23,7 +23,7 @@ from harness import Files, Fuzzer, main
 from qbench.compare import text as compare_text
 from qbench.decide import decision
 from qbench.errors import QbenchError
-from qbench.gate import gate
+from qbench.gate import gate, github, junit, markdown
 from qbench.gate import text as gate_text
 from qbench.gate.baseline import locate_artifacts, read_baseline, to_text, write_baseline
 from qbench.progress.table import align
@@ -133,9 +133,9 @@ def _worded(run: StoredRun, folder: Path) -> None:
     judged = build.judge(run)
     found = decision.decide(judged)
     changes = flips.of_run(run)
-    build._csv(table.frame(run.records))
-    build._csv(flips.flips_frame(changes))
-    build._csv(flips.classes_frame(changes))
+    build.csv_text(table.frame(run.records))
+    build.csv_text(flips.flips_frame(changes))
+    build.csv_text(flips.classes_frame(changes))
     summary.summary(run, judged, found, changes)
     for width, wide in ((80, False), (None, False), (None, True)):
         terminal.draw(judged, ruling.rule(judged, found), width=width, wide=wide)
@@ -163,7 +163,7 @@ def _compared(run: StoredRun, folder: Path) -> None:
 
 def _gated(run: StoredRun, folder: Path) -> None:
     gated = gate.gate_run(folder / RUN, folder / "base.jsonl")
-    for words in (gate_text.text, gate_text.markdown, gate_text.junit, gate_text.github, gate_text.as_json):
+    for words in (gate_text.text, markdown.markdown, junit.junit, github.github, gate_text.as_json):
         words(gated)
 
 

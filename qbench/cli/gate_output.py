@@ -1,0 +1,89 @@
+"""Where the verdicts of a gate go: the terminal, files, and what GitHub Actions shows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TextIO
+
+from qbench.errors import UsageError
+from qbench.gate.gate import Gated
+
+SUMMARY, WORKSPACE = "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"
+
+
+def require_writable(*files: Path | None) -> None:
+    """Raises ``UsageError`` before anything is measured where a file cannot be written."""
+    for file in files:
+        if file is not None:
+            _write(file, "", mode="a")
+
+
+def _write(file: Path, text: str, *, mode: str = "w") -> None:
+    try:
+        with file.open(mode, encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+
+
+def show(gated: Gated, *, junit: Path | None, markdown: Path | None, github: bool, as_json: bool) -> None:
+    """Writes the files, prints the text or the JSON, and tells GitHub."""
+    from qbench.gate import github as annotations
+    from qbench.gate import junit as xml
+    from qbench.gate import markdown as comment
+    from qbench.gate import text
+
+    if junit is not None:
+        _write(junit, xml.junit(gated))
+    if markdown is not None:
+        _write(markdown, comment.markdown(gated))
+    print(text.as_json(gated).rstrip() if as_json else text.text(gated))
+    if github:
+        print(annotations.github(gated, _folder_below(os.environ)), end="", file=_stream(as_json=as_json))
+        _add_to_summary(os.environ.get(SUMMARY), comment.markdown(gated))
+
+
+@contextlib.contextmanager
+def without_commands(*, github: bool, as_json: bool) -> Iterator[None]:
+    """While inside, GitHub's runner takes nothing that is printed for a command to itself: names of cases and messages
+    of libraries come from the suite that is judged."""
+    if not github:
+        yield
+        return
+    token = secrets.token_hex(16)
+    print(f"::stop-commands::{token}", file=_stream(as_json=as_json), flush=True)
+    try:
+        yield
+    finally:
+        print(f"::{token}::", file=_stream(as_json=as_json), flush=True)
+
+
+def _stream(*, as_json: bool) -> TextIO:
+    """Standard output, unless that is one JSON object."""
+    return sys.stderr if as_json else sys.stdout
+
+
+def _folder_below(environment: Mapping[str, str]) -> str:
+    """Where this process works, from the top of the repository that GitHub has checked out; empty at the top."""
+    top = environment.get(WORKSPACE)
+    here = Path.cwd().resolve()
+    if not top or not here.is_relative_to(Path(top).resolve()):
+        return ""
+    folder = here.relative_to(Path(top).resolve()).as_posix()
+    return "" if folder == "." else folder
+
+
+def _add_to_summary(file: str | None, text: str) -> None:
+    """Adds the comment to what the job shows on its page, where there is one."""
+    if not file:
+        return
+    try:
+        with Path(file).open("a", encoding="utf-8", newline="\n") as summary:
+            summary.write(text)
+    except OSError as error:
+        print(f"note: {SUMMARY}: {file}: cannot be written: {error.strerror or error}", file=sys.stderr)

@@ -1,0 +1,45 @@
+"""Rules of qbench/gate/text.py: what a terminal shows, and that nothing in it is a command to a CI system."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from made_records import same_as_golden
+from made_verdicts import FASTER, GATES, SIZE, SLOW, UNSURE, hostile, make_gated
+
+from qbench.gate import text
+from qbench.progress.terminal import CONTROL
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_every_outcome_has_its_words(name: str) -> None:
+    """The golden file of each, and the outcome of the whole by what weighs on the exit code."""
+    outcome, verdicts = GATES[name]
+    assert text.outcome_of(verdicts) == outcome
+    assert same_as_golden(f"gate_text_{name}.txt", text.text(make_gated(verdicts)) + "\n")
+
+
+def test_no_line_is_a_command_to_the_runner() -> None:
+    """GitHub's runner obeys lines that begin with `::`, blanks aside, and `##[` anywhere; a line break in a name starts
+    no line."""
+    shown = text.text(hostile())
+    assert not re.search(r"^\s*::|##\[", shown, re.MULTILINE)
+    assert not CONTROL.search(shown)
+    assert len(shown.splitlines()) == 2 * 2 + 2
+
+
+def test_what_weighs_most_comes_first() -> None:
+    """FAIL, then what holds, then IMPROVED and PASS."""
+    order = [verdict.outcome for verdict in text.worst_first([SIZE, FASTER, UNSURE, SLOW])]
+    assert order == ["FAIL", "INCONCLUSIVE", "IMPROVED", "PASS"]
+
+
+def test_json_says_what_each_verdict_does() -> None:
+    """Raw times, and the effect on the exit code, which the suite may have settled."""
+    data = json.loads(text.as_json(make_gated(GATES["pass_noted"][1])))
+    assert data["outcome"] == "PASS"
+    noted = data["verdicts"][0]
+    assert (noted["outcome"], noted["effect"]) == ("INCONCLUSIVE", "note")
+    assert noted["times"]["contender"] == 0.000445
