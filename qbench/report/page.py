@@ -132,7 +132,7 @@ def page(
         warnings=warnings(run, judged, changes),
         cards=tuple(_card(one, judged, info) for one in found),
         sections=tuple(_sections(judged, found)),
-        figures=figures.figures(run, judged),
+        figures=figures.figures(run, judged, found),
         flipped=_flipped(run, changes),
         draws=draws.table(judged),
         left=tuple(_left(run)),

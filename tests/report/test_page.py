@@ -200,7 +200,7 @@ def test_the_page_is_accessible_by_structure(built: Path) -> None:
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     drawings = page.all("svg")
-    assert len(drawings) == 4
+    assert len(drawings) == len(page.all("figure")) > 4
     for drawing in drawings:
         assert drawing["role"] == "img"
         assert set(str(drawing["aria-labelledby"]).split()) <= set(ids)
@@ -293,11 +293,11 @@ def test_any_run_has_a_report(tmp_path: Path, records: list[Record], described: 
 
 
 def test_many_records_give_a_readable_report(tmp_path: Path) -> None:
-    """Of 500 cases every one is in the tables, and the plots say how many they leave out."""
+    """Of 500 cases every one is in the tables, and the pictures show some of them."""
     records = [fp32()] + [int8(f"net/static/b{number}/t1/b1") for number in range(499)]
     source = build_report(run_folder(tmp_path / "run", records)).read_text(encoding="utf-8")
     assert source.count('<th scope="row" data-sort') == 500
-    assert "459 more are in the tables." in source
+    assert all(svg.count("static · b") < 40 for svg in re.findall(r"<svg.*?</svg>", source, flags=re.DOTALL))
     assert len(source) < 2_000_000
 
 
@@ -312,7 +312,7 @@ def test_every_module_says_its_plots_in_words(built: Path) -> None:
     source = (built / "report.html").read_text(encoding="utf-8")
     described = re.search(r'<desc id="speedup-description">(.*?)</desc>', source)
     assert described is not None
-    assert "static · onnxruntime 2.53 [2.51, 2.56]" in described.group(1)
+    assert "over fp32 on the same runtime 2.53 [2.51, 2.56]" in described.group(1)
 
 
 def test_a_report_that_cannot_be_written_says_how_to_get_it(

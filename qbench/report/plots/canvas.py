@@ -1,0 +1,114 @@
+"""What every picture is drawn on: sizes, colours, text that fits.
+
+Sizes are in points; on a phone one point is about one pixel, so that letters are 12 pixels high there.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from qbench.formatting import clean
+from qbench.report import palette
+
+Role = Literal["ink", "muted", "grid", "card", "good", "bad", "unsure"]
+# As on a light page; inside a report each becomes the page's own variable (``svg``). matplotlib leaves pure black out
+# of an SVG, so that a page could not put its own colour there: it is drawn as the next colour to it.
+ROLES: dict[Role, str] = {
+    "ink": "#17202a",
+    "muted": "#56616e",
+    "grid": "#d5dae1",
+    "card": "#ffffff",
+    "good": "#17703c",
+    "bad": "#b3261e",
+    "unsure": "#8a5a00",
+}
+_BLACK, _NEARLY_BLACK = "#000000", "#000001"
+WIDTH, SIZE, SMALL = 338.0, 12.0, 11.0
+LINE = 15.0  # of a line of text
+MARKERS: dict[str, str] = {"circle": "o", "triangle": "^", "square": "s", "diamond": "D"}
+_SETTINGS: dict[str, Any] = {
+    "svg.fonttype": "none",  # text as text: it can be read aloud, searched and selected
+    "svg.hashsalt": "qbench",  # else element ids are random
+    "text.parse_math": False,  # a model may be called $x^2$
+    "font.size": SIZE,
+    "axes.unicode_minus": True,
+    "hatch.linewidth": 0.8,
+}
+
+
+@contextmanager
+def settings() -> Iterator[None]:
+    """matplotlib's own settings with those of the pictures, whatever the user's are; they are left alone."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        # A name in a script that the measuring font lacks is still drawn by the reader's own fonts.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
+        mpl.rcdefaults()
+        mpl.rcParams.update(_SETTINGS)  # type: ignore[arg-type]  # its stubs want one Literal per key
+        yield
+
+
+def new_figure(height: float) -> Any:
+    """An empty figure of ``WIDTH`` and that height in points, without any global state."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
+
+
+def add_axes(figure: Any, left: float, bottom: float, width: float, height: float) -> Any:
+    """Axes at a place in points from the lower left corner."""
+    across, up = (side * 72 for side in figure.get_size_inches())
+    return figure.add_axes((left / across, bottom / up, width / across, height / up))
+
+
+def color_of(backend: str) -> str:
+    """The backend's colour, as it is drawn."""
+    color = palette.color_of(backend).light
+    return _NEARLY_BLACK if color == _BLACK else color
+
+
+def variables() -> dict[str, str]:
+    """What each drawn colour becomes inside a page: its CSS variable, with the colour where the page has none."""
+    names = {color: f"var(--{role}, {color})" for role, color in ROLES.items()}
+    for backend in palette.BACKENDS:
+        names[color_of(backend)] = palette.variable_of(backend)
+    return names | {palette.OTHER.light: palette.variable_of("")}
+
+
+def mark_style(mode: str, backend: str) -> dict[str, Any]:
+    """How a case is drawn: the mode's marker in the backend's colour; fp32 hollow, int8 filled with an edge."""
+    color = color_of(backend)
+    style: dict[str, Any] = {"marker": MARKERS[palette.marker_of(mode)], "linestyle": "none"}
+    if mode == "fp32":
+        return style | {"markerfacecolor": ROLES["card"], "markeredgecolor": color, "markeredgewidth": 2.0}
+    return style | {"markerfacecolor": color, "markeredgecolor": ROLES["ink"], "markeredgewidth": 0.7}
+
+
+@functools.lru_cache(maxsize=4096)
+def text_width(text: str, size: float = SIZE, *, bold: bool = False) -> float:
+    """How wide a text is in points, in matplotlib's own font, which is wider than most."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
+    with settings():
+        width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    return float(width)
+
+
+def fit_text(text: str, room: float, size: float = SIZE, *, bold: bool = False) -> str:
+    """The cleaned text, its middle left out where it is wider than ``room`` points: both ends tell names apart."""
+    text = clean(text)
+    if text_width(text, size, bold=bold) <= room:
+        return text
+    for kept in range(min(len(text) - 1, 120), 1, -1):
+        tail = kept // 2
+        shorter = f"{text[: kept - tail]}…{text[len(text) - tail :]}"
+        if text_width(shorter, size, bold=bold) <= room:
+            return shorter
+    return "…"

@@ -1,0 +1,155 @@
+"""What pictures read of a frame of cases, and which of them a picture shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST = 15  # rows of a picture; more are no longer read, and the table holds them all
+# Which cases come first where not all fit.
+_NAMED = ("ship", "either", "keep fp32", "undecided")
+
+
+class Estimate(NamedTuple):
+    """A number with its limits."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def known(self) -> tuple[float, ...]:
+        """The limits that there are."""
+        return tuple(limit for limit in (self.low, self.high) if limit is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The columns of a frame as plain values, each read once and only if asked for."""
+
+    frame: pd.DataFrame
+    _known: dict[str, list[Any] | None] = field(default_factory=dict)
+
+    def read(self, name: str) -> list[Any] | None:
+        """The values of a column, None for what is missing; None where there is no such column."""
+        if name not in self._known:
+            self._known[name] = None
+            if name in self.frame.columns:
+                column = self.frame[name]
+                pairs = zip(column.tolist(), column.isna().tolist(), strict=True)
+                self._known[name] = [None if is_missing else value for value, is_missing in pairs]
+        return self._known[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One row of the frame as pictures read it; what is missing is None."""
+
+    columns: Columns
+    place: int
+
+    def __getitem__(self, column: str) -> Any:
+        """The value of a column, None where it is missing or the frame has no such column."""
+        values = self.columns.read(column)
+        return None if values is None else values[self.place]
+
+    def number(self, column: str) -> float | None:
+        """A finite number, or None."""
+        value = self[column]
+        return float(value) if value is not None and math.isfinite(value) else None
+
+    def estimate(self, column: str, *, scale: float = 1.0) -> Estimate | None:
+        """``<column>.value`` with ``.low`` and ``.high``; None where there is no value."""
+        value, low, high = (self.number(f"{column}.{part}") for part in ("value", "low", "high"))
+        if value is None:
+            return None
+        return Estimate(
+            value=value * scale,
+            low=None if low is None else low * scale,
+            high=None if high is None else high * scale,
+        )
+
+    @property
+    def key(self) -> str:
+        """The id, with the run where the frame holds several."""
+        return str(self["case.id"])
+
+    @property
+    def setting(self) -> str:
+        """``digits-cnn, 1 thread, batch 1``."""
+        return str(self["case.setting"])
+
+    @property
+    def variant(self) -> str:
+        """``static · onednn``."""
+        return str(self["case.variant"])
+
+    @property
+    def mode(self) -> str:
+        """``static``."""
+        return str(self["case.mode"])
+
+    @property
+    def backend(self) -> str:
+        """``onednn``."""
+        return str(self["case.backend"])
+
+    @property
+    def role(self) -> str:
+        """What the decision says of it, empty where it does not name it."""
+        return str(self["decision.role"] or "")
+
+    @property
+    def is_int8(self) -> bool:
+        """Whether it is of an int8 mode."""
+        return self.mode != "fp32"
+
+    @property
+    def pace(self) -> float:
+        """What cases are sorted by: time over the fastest fp32, else the median call."""
+        return self.number("over_best_fp32.value") or self.seconds
+
+    @property
+    def seconds(self) -> float:
+        """The median call, infinite where there is none."""
+        return self.number("latency.p50_seconds") or self.number("latency.mean_seconds") or math.inf
+
+
+def read_cases(frame: pd.DataFrame) -> list[Case]:
+    """The measured cases of a frame, in its order."""
+    columns = Columns(frame=frame)
+    cases = [Case(columns=columns, place=place) for place in range(len(frame))]
+    return [case for case in cases if case["status"] == "ok"]
+
+
+def list_settings(cases: Iterable[Case]) -> list[str]:
+    """Every setting, in the order of the cases."""
+    return list(dict.fromkeys(case.setting for case in cases))
+
+
+def choose(cases: Sequence[Case], best_first: Callable[[Case], float], most: int = MOST) -> tuple[list[Case], int]:
+    """At most so many of the cases, and how many are left out: first those that a decision names, then those that tie,
+    then the fastest fp32, then the others, the best of each setting in turn. Sorted by setting, the best first."""
+    order = sorted(cases, key=lambda case: (best_first(case), case.key))
+    settings = list_settings(cases)
+    ranked: list[Case] = []
+    for rank in range(4):
+        columns = [[case for case in order if _rank(case) == rank and case.setting == name] for name in settings]
+        ranked += [case for turn in zip_longest(*columns) for case in turn if case is not None]
+    kept = {id(case) for case in ranked[:most]}
+    chosen = [case for name in settings for case in order if case.setting == name and id(case) in kept]
+    return chosen, len(cases) - len(chosen)
+
+
+def _rank(case: Case) -> int:
+    if case.role in _NAMED:
+        return 0
+    if case.role == "tied":
+        return 1
+    return 2 if case["decision.is_best_fp32"] else 3

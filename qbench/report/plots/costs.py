@@ -1,0 +1,78 @@
+"""What a variant costs besides the time of a call: bytes on disk, memory, and the time until the first answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from qbench import formatting
+from qbench.report.plots import rows, scale
+from qbench.report.plots.canvas import ROLES, color_of
+from qbench.report.plots.cases import MOST, Case, choose, read_cases
+from qbench.report.plots.ratios import group_rows
+from qbench.report.plots.rows import Row
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+What = Literal["size", "memory", "cold_start"]
+TITLES: dict[What, str] = {
+    "size": "size of what is shipped",
+    "memory": "memory of the process, at its peak",
+    "cold_start": "time until the first answer (loading in grey)",
+}
+
+
+def footprint(frame: pd.DataFrame, what: What = "size", most: int = MOST) -> Any:
+    """A matplotlib figure of a frame of cases: a bar from zero for the size, the memory or the cold start of each."""
+    chosen, _ = choose_sized(read_cases(frame), what, most)
+    values = [amount(case, what) or 0.0 for case in chosen]
+    unit, name = _unit(what, max(values, default=1.0))
+    across = scale.from_zero([value / unit for value in values])
+
+    def draw(axes: Any, y: float, row: Row) -> None:
+        case = by_row[row.key]
+        value, first = (amount(case, what) or 0.0) / unit, 0.0
+        if what == "cold_start":
+            first = (case.number("cold_start.load_seconds") or 0.0) / unit
+            axes.barh([y - 1], [first], height=8, color=ROLES["muted"], alpha=0.45)
+        hollow = {"facecolor": "none", "edgecolor": color_of(row.backend), "linewidth": 1.6}
+        filled = {"facecolor": color_of(row.backend), "edgecolor": ROLES["ink"], "linewidth": 0.6}
+        axes.barh([y - 1], [value - first], left=first, height=8, **(filled if case.is_int8 else hollow))
+
+    groups, by_row = group_rows(chosen, lambda case: show_amount(case, what))
+    return rows.draw_rows(groups, across, f"{TITLES[what]}, {name}", draw)
+
+
+def amount(case: Case, what: What) -> float | None:
+    """Bytes, or seconds for the cold start; None where it was not measured."""
+    if what == "size":
+        return case.number("artifact.size_bytes")
+    if what == "memory":
+        return case.number("memory.peak_rss_bytes") or case.number("memory.loaded_rss_bytes")
+    load, first = case.number("cold_start.load_seconds"), case.number("cold_start.first_call_seconds")
+    return None if load is None or first is None else load + first
+
+
+def choose_sized(cases: Sequence[Case], what: What, most: int = MOST) -> tuple[list[Case], int]:
+    """The cases that are shown, the least first, and how many are not."""
+    return choose([case for case in cases if amount(case, what)], lambda case: amount(case, what) or 0.0, most)
+
+
+def show_amount(case: Case, what: What) -> str:
+    """``412 kB (26 %)`` of its fp32, ``31.2 ms``."""
+    value = amount(case, what)
+    if value is None:
+        return formatting.DASH
+    if what == "cold_start":
+        return formatting.duration(value)
+    share = case.number("size_over_fp32") if what == "size" and case.is_int8 else None
+    return formatting.size(int(value)) + (
+        f" ({formatting.share(share, 0)})" if share is not None and share != 1 else ""
+    )
+
+
+def _unit(what: What, largest: float) -> tuple[float, str]:
+    if what == "cold_start":
+        return formatting.time_unit(largest)
+    return next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if largest >= unit), (1.0, "B"))

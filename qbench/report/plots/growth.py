@@ -1,0 +1,110 @@
+"""How throughput grows with threads and with the batch size, beside the line of an ideal machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from qbench.report.plots import canvas, legend, scale
+from qbench.report.plots.canvas import ROLES, SIZE, SMALL, WIDTH
+from qbench.report.plots.cases import MOST, Case, read_cases
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+By = Literal["threads", "batch_size"]
+_LEFT, _RIGHT, _HEAD, _FOOT, _PANEL = 40.0, 10.0, 40.0, 38.0, 190.0
+_MOST_PANELS = 4
+WORDS: dict[By, str] = {"threads": "threads", "batch_size": "batch size"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One variant at several numbers of threads or batch sizes: throughput over that at the smallest."""
+
+    case: Case
+    panel: str
+    at: tuple[int, ...]
+    gain: tuple[float, ...]
+
+
+def scaling(frame: pd.DataFrame, by: By = "threads") -> Any:
+    """A matplotlib figure of a frame of cases: throughput of each variant over that at the fewest threads (or the
+    smallest batch). Raises ``ValueError`` where there is but one number of them."""
+    lines, _ = list_lines(read_cases(frame), by)
+    if not lines:
+        raise ValueError(f"no variant was measured with several values of {by}")
+    panels = list(dict.fromkeys(line.panel for line in lines))
+    with canvas.settings():
+        key = legend.arrange([line.case for line in lines], WIDTH - 8)
+        each = _HEAD + _PANEL + _FOOT
+        figure = canvas.new_figure(each * len(panels) + key.height + 4)
+        for number, panel in enumerate(panels):
+            bottom = key.height + 4 + each * (len(panels) - 1 - number) + _FOOT
+            axes = canvas.add_axes(figure, _LEFT, bottom, WIDTH - _LEFT - _RIGHT, _PANEL)
+            _draw_panel(axes, panel, [line for line in lines if line.panel == panel], by)
+        legend.draw(canvas.add_axes(figure, 4, 0, WIDTH - 8, key.height), key)
+    return figure
+
+
+def list_lines(cases: Sequence[Case], by: By) -> tuple[list[Line], int]:
+    """The variants that were measured at several, at most ``MOST`` in at most four panels, those that a decision names
+    first; and how many are left out."""
+    other: By = "batch_size" if by == "threads" else "threads"
+    found: dict[tuple[str, str, int], dict[int, Case]] = {}
+    for case in cases:
+        if case.number("throughput_per_second"):
+            name = (str(case["case.model"]), case.variant, int(case[f"case.{other}"]))
+            found.setdefault(name, {})[int(case[f"case.{by}"])] = case
+    lines = []
+    for (model, _, fixed), by_count in found.items():
+        if len(by_count) > 1:
+            counts = tuple(sorted(by_count))
+            rates = [by_count[count].number("throughput_per_second") or 0.0 for count in counts]
+            named = next((case for case in by_count.values() if case.role), by_count[counts[0]])
+            words = f"batch {fixed}" if other == "batch_size" else f"{fixed} thread{'s' if fixed > 1 else ''}"
+            gain = tuple(rate / rates[0] for rate in rates)
+            lines.append(Line(case=named, panel=f"{model}, {words}", at=counts, gain=gain))
+    panels = list(dict.fromkeys(line.panel for line in lines))[:_MOST_PANELS]
+    shown = [line for line in lines if line.panel in panels]
+    shown.sort(key=lambda line: (not line.case.role, line.case.is_int8 and not line.case.role, line.case.seconds))
+    kept = shown[:MOST]
+    return [line for panel in panels for line in kept if line.panel == panel], len(lines) - len(kept)
+
+
+def _draw_panel(axes: Any, panel: str, lines: Sequence[Line], by: By) -> None:
+    counts = sorted({count for line in lines for count in line.at})
+    gains = [gain for line in lines for gain in line.gain]
+    ideal = [count / counts[0] for count in counts]
+    across = scale.Scale(
+        low=counts[0] / 1.12, high=counts[-1] * 1.12, log=True, ticks=tuple(counts), words=lambda count: f"{count:g}"
+    )
+    up = scale.logarithmic(
+        [*gains, *ideal], (), (*gains, *ideal), words=lambda gain: f"{gain:g}\N{MULTIPLICATION SIGN}"
+    )
+    across.apply(axes, f"{WORDS[by]} (log scale)")
+    up.apply(axes, "", "y")
+    for side in ("right", "top"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(ROLES["grid"])
+    axes.tick_params(color=ROLES["grid"], labelcolor=ROLES["muted"], length=3, labelsize=SMALL)
+    axes.xaxis.label.set_color(ROLES["muted"])
+    axes.xaxis.label.set_size(SMALL)
+    axes.plot(counts, ideal, color=ROLES["muted"], linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
+    axes.text(
+        0.02, 0.97, "- - ideal: in proportion", transform=axes.transAxes, va="top", fontsize=SMALL, color=ROLES["muted"]
+    )
+    for line in lines:
+        color = canvas.color_of(line.case.backend)
+        axes.plot(line.at, line.gain, color=color, linewidth=2.2 if line.case.role else 1.2, zorder=3)
+        style = canvas.mark_style(line.case.mode, line.case.backend)
+        axes.plot(line.at, line.gain, markersize=7, zorder=4, **style)
+    across_up = -(_LEFT - 4) / (WIDTH - _LEFT - _RIGHT)
+    title = canvas.fit_text(panel, WIDTH - 8, SIZE, bold=True)
+    axes.text(
+        across_up, 1 + 23 / _PANEL, title, transform=axes.transAxes, fontsize=SIZE, weight="bold", color=ROLES["ink"]
+    )
+    told = f"examples a second, over those with {counts[0]}"
+    axes.text(across_up, 1 + 8 / _PANEL, told, transform=axes.transAxes, fontsize=SMALL, color=ROLES["muted"])

@@ -1,0 +1,107 @@
+"""Layer by layer: how far an int8 variant is from fp32 (SQNR), and how much it clips; float layers hatched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from qbench import formatting
+from qbench.report.plots import canvas, rows, scale
+from qbench.report.plots.canvas import ROLES, color_of
+from qbench.report.plots.cases import MOST, Case, read_cases
+from qbench.report.plots.rows import Flag, Group, Row
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TEN, _GOOD = 10.0, 20.0  # dB: the error is a tenth, a hundredth of the signal's power
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer of one case."""
+
+    case: str
+    name: str
+    sqnr_db: float | None
+    clipped: float | None
+    is_float: bool
+
+
+def layers(frame: pd.DataFrame, numbers: pd.DataFrame, case: str | None = None, most: int = MOST) -> Any:
+    """A matplotlib figure of a frame of cases and one of their layers (``qbench.load(run, "layers")``): the SQNR of
+    each layer of one case (default: the one to ship), in the network's order; the worst ones where there are more."""
+    key = case or pick_case(read_cases(frame), numbers)
+    if key is None:
+        raise ValueError("the run has no numbers of layers")
+    shown, _ = choose_layers(list_layers(numbers, key), most)
+    named = {item.key: item for item in read_cases(frame)}
+    backend, mode = (named[key].backend, named[key].mode) if key in named else ("", "static")
+    values = [layer.sqnr_db for layer in shown if layer.sqnr_db is not None]
+    across = scale.from_zero([*values, _GOOD])
+
+    def draw(axes: Any, y: float, row: Row) -> None:
+        layer = by_row[row.key]
+        if layer.is_float:
+            end = across.high if layer.sqnr_db is None else max(0.0, layer.sqnr_db)
+            hatched = {"facecolor": "none", "edgecolor": ROLES["muted"], "hatch": "////", "linewidth": 0.8}
+            axes.barh([y - 1], [end], height=8, **hatched)
+        elif layer.sqnr_db is not None:
+            axes.barh([y - 1], [max(0.0, layer.sqnr_db)], height=8, color=color_of(backend), alpha=0.85)
+        if layer.clipped:
+            axes.barh([y - 5.5], [across.high * layer.clipped], height=3, color=ROLES["bad"])
+
+    by_row = {f"{number}": layer for number, layer in enumerate(shown)}
+    listed = [
+        Row(key=row, label=layer.name, text=show_layer(layer), mode=mode, backend=backend)
+        for row, layer in by_row.items()
+    ]
+    flags = [Flag(at=_GOOD, text="20 dB: 1 % error power", role="muted", dashed=True)]
+    heading = named[key].variant + ", " + str(named[key]["case.model"]) if key in named else key
+    return rows.draw_rows([Group(heading=heading, rows=listed)], across, "SQNR, dB (right is better)", draw, flags)
+
+
+def pick_case(cases: Sequence[Case], numbers: pd.DataFrame) -> str | None:
+    """The case whose layers are shown: one to ship, else one that ties, else the fastest; None where none has any."""
+    told = set(numbers["case.id"])
+    order = {"ship": 0, "either": 0, "undecided": 1, "tied": 2}
+    known = sorted((order.get(case.role, 3), case.seconds, case.key) for case in cases if case.key in told)
+    return known[0][2] if known else None
+
+
+def list_layers(numbers: pd.DataFrame, key: str) -> list[Layer]:
+    """The layers of a case, in the order of the network."""
+    own = numbers[numbers["case.id"] == key]
+    columns = (own["layer"], own["sqnr_db"], own["clipped"], own["is_float"])
+    return [
+        Layer(case=key, name=str(name), sqnr_db=_number(sqnr), clipped=_number(clipped), is_float=bool(is_float))
+        for name, sqnr, clipped, is_float in zip(*columns, strict=True)
+    ]
+
+
+def choose_layers(layers: Sequence[Layer], most: int = MOST) -> tuple[list[Layer], int]:
+    """The layers that are shown, in order: those farthest from fp32 where there are more; and how many are not."""
+    ranked = sorted(range(len(layers)), key=lambda i: _badness(layers[i]))[:most]
+    return [layers[i] for i in sorted(ranked)], len(layers) - len(ranked)
+
+
+def _badness(layer: Layer) -> tuple[bool, float]:
+    if layer.sqnr_db is None:
+        return True, 0.0
+    return False, layer.sqnr_db - 100 * (layer.clipped or 0.0)
+
+
+def show_layer(layer: Layer) -> str:
+    """``31.2 dB, 0.1 % clipped``."""
+    parts = ["float"] if layer.is_float else []
+    parts += [] if layer.sqnr_db is None else [f"{layer.sqnr_db:.1f} dB".replace("-", "\N{MINUS SIGN}")]
+    parts += [f"{formatting.share(layer.clipped)} clipped"] if layer.clipped else []
+    return ", ".join(parts) or formatting.DASH
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or value != value else float(value)
+
+
+__all__ = ["Layer", "canvas", "choose_layers", "layers", "list_layers", "pick_case", "show_layer"]

@@ -1,0 +1,76 @@
+"""How much of what a core can do each case does: operations a second beside the measured peaks of fp32 and int8."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from qbench import formatting
+from qbench.report.plots import rows, scale
+from qbench.report.plots.canvas import color_of
+from qbench.report.plots.cases import MOST, Case, choose, read_cases
+from qbench.report.plots.ratios import group_rows
+from qbench.report.plots.rows import Flag, Row
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def roofline(frame: pd.DataFrame, most: int = MOST) -> Any:
+    """A matplotlib figure of a frame of cases: operations a second and core, and both peaks by name."""
+    cases = read_cases(frame)
+    chosen, _ = choose_rated(cases, most)
+    peaks = find_peaks(cases)
+    rates = {id(case): rate_of(case) or 0.0 for case in chosen}
+    values = [rate / 1e9 for rate in rates.values()]
+    flags = [
+        Flag(at=peak / 1e9, text=f"{name} peak {show_rate(peak)}", role="ink", dashed=name == "fp32")
+        for name, peak in peaks.items()
+    ]
+    must = [*values, *(flag.at for flag in flags)]
+    across = scale.logarithmic(values, (), must, words="{:g}".format)
+
+    def draw(axes: Any, y: float, row: Row) -> None:
+        rate = rates[id(by_row[row.key])] / 1e9
+        axes.barh([y - 1], [rate - across.low], left=across.low, height=5, color=color_of(row.backend), alpha=0.55)
+        rows.draw_mark(axes, rate, y - 1, row, across)
+
+    groups, by_row = group_rows(chosen, show_share)
+    return rows.draw_rows(groups, across, "billion operations a second, per core (log scale)", draw, flags)
+
+
+def choose_rated(cases: Sequence[Case], most: int = MOST) -> tuple[list[Case], int]:
+    """The cases whose share of a peak is known, the fastest first, and how many are not shown."""
+    return choose([case for case in cases if case.number("roofline.peak_fraction")], lambda case: case.pace, most)
+
+
+def rate_of(case: Case) -> float | None:
+    """Operations a second and core; a multiply-accumulate is two."""
+    rate = case.number("roofline.operations_per_second")
+    return None if rate is None else rate / (case.number("case.threads") or 1)
+
+
+def find_peaks(cases: Sequence[Case]) -> dict[str, float]:
+    """The measured peak of a core for ``fp32`` and ``int8``, operations a second; the median of what cases tell."""
+    peaks = {}
+    for name in ("fp32", "int8"):
+        told = sorted(
+            peak / (case.number("case.threads") or 1)
+            for case in cases
+            if (case.mode == "fp32") == (name == "fp32") and (peak := case.number("roofline.peak_per_second"))
+        )
+        if told and math.isfinite(told[len(told) // 2]):
+            peaks[name] = told[len(told) // 2]
+    return peaks
+
+
+def show_rate(rate: float) -> str:
+    """``428 G/s``."""
+    return f"{formatting.fixed(rate / 1e9, 0 if rate >= 1e11 else 1)} G/s"
+
+
+def show_share(case: Case) -> str:
+    """``42 % of int8 peak``."""
+    name = "int8" if case.is_int8 else "fp32"
+    return f"{formatting.share(case.number('roofline.peak_fraction'), 0)} of {name} peak"

@@ -1,0 +1,59 @@
+"""A matplotlib figure as inline SVG: text stays text, colours become the page's own variables, equal figures give equal
+bytes."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from qbench.formatting import clean
+from qbench.report.plots import canvas
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """What a reader who cannot see the picture is told; ``key`` makes ids unique in a page."""
+
+    key: str
+    title: str
+    description: str
+
+
+def inline(figure: Any, words: Words) -> str:
+    """The figure for the body of an HTML page: no prologue, namespaces or metadata, no colour of its own."""
+    buffer = io.StringIO()
+    with canvas.settings():
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    box = re.search(r'viewBox="[^"]*"', svg)
+    body = _use_variables(_name_ids(svg[svg.index(">") + 1 :], words.key))
+    body = re.sub(r"<style.*?</style>", "", body, count=1, flags=re.DOTALL)  # it would style the whole page
+    body = re.sub(r"\n\s*", "\n", body)
+    body = re.sub(r"<!--.*?-->\n?", "", body, flags=re.DOTALL)  # matplotlib's copies of each text
+    name, more = f"{words.key}-title", f"{words.key}-description"
+    return (
+        f'<svg {box.group(0) if box else ""} role="img" aria-labelledby="{name} {more}">'
+        f'<title id="{name}">{html.escape(clean(words.title))}</title>'
+        f'<desc id="{more}">{html.escape(clean(words.description))}</desc>{body.strip()}'
+    )
+
+
+def _name_ids(body: str, key: str) -> str:
+    body = re.sub(r'(<\w+ )id="', rf'\1id="{key}-', body)
+    body = re.sub(r'xlink:href="#', f'href="#{key}-', body)
+    return body.replace("url(#", f"url(#{key}-")
+
+
+def _use_variables(body: str) -> str:
+    for color, variable in canvas.variables().items():
+        body = re.sub(rf"(?<=[:\"' ]){color}\b", variable, body)
+    return re.sub(r"font-family: [^;\"<]*|'DejaVu Sans'[^;\"<]*", _font, body)
+
+
+def _font(found: re.Match[str]) -> str:
+    return "font-family: var(--font)" if found.group(0).startswith("font-family") else "var(--font)"

@@ -1,0 +1,291 @@
+"""The trade-off: time over the fastest fp32 against the change of accuracy, one panel a setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from qbench.report.plots import canvas, legend, rows, scale
+from qbench.report.plots.canvas import ROLES, SIZE, SMALL, WIDTH
+from qbench.report.plots.cases import MOST, Case, Estimate, list_settings, read_cases
+from qbench.report.plots.labels import Box, Wanted, meet, place_labels
+from qbench.report.plots.scale import Scale
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LEFT, _RIGHT, _HEAD, _FOOT, _PANEL = 46.0, 6.0, 24.0, 38.0, 250.0
+_MARK = 8.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A case in the picture: ``time`` over the fastest fp32, ``change`` of accuracy in shown units."""
+
+    case: Case
+    time: Estimate
+    change: Estimate
+
+
+def pareto(frame: pd.DataFrame) -> Any:
+    """A matplotlib figure of a frame of cases (``qbench.load``): up is more accurate, left is faster. Raises
+    ``ValueError`` where no case has both a time and a change."""
+    cases = read_cases(frame)
+    panels = [(name, found) for name in list_settings(cases) if (found := list_points(cases, name))]
+    if not panels:
+        raise ValueError("no case has both a time and a change of accuracy")
+    shown = [point.case for _, points in panels for point in points]
+    with canvas.settings():
+        key = legend.arrange(shown, WIDTH - 8)
+        each = _HEAD + _PANEL + _FOOT + (18 if len(panels) > 1 else 0)
+        figure = canvas.new_figure(each * len(panels) + key.height + 4)
+        for number, (name, points) in enumerate(panels):
+            bottom = key.height + 4 + each * (len(panels) - 1 - number) + _FOOT
+            axes = canvas.add_axes(figure, _LEFT, bottom, WIDTH - _LEFT - _RIGHT, _PANEL)
+            _draw_panel(axes, name if len(panels) > 1 else "", points)
+        legend.draw(canvas.add_axes(figure, 4, 0, WIDTH - 8, key.height), key)
+    return figure
+
+
+def list_points(cases: Sequence[Case], setting: str) -> list[Point]:
+    """The cases of a setting that have a time and a change; of fp32 the change is none, but a twin's."""
+    points = []
+    for case in cases:
+        time = case.estimate("over_best_fp32")
+        if case.setting != setting or time is None or time.value <= 0:
+            continue
+        change = case.estimate("accuracy.delta", scale=case.number("metric.scale") or 1.0)
+        if (
+            change is None
+            and not case.is_int8
+            and case["accuracy.value"] is not None
+            and case["case.recipe"] in (None, "default")
+        ):
+            change = Estimate(0.0, None, None)
+        if change is not None:
+            points.append(Point(case=case, time=time, change=change))
+    return points
+
+
+def find_front(points: Sequence[Point]) -> list[Point]:
+    """Those that no other is faster and at least as accurate than, the fastest first."""
+    front: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.time.value, -_worth(point))):
+        if not front or _worth(point) > _worth(front[-1]):
+            front.append(point)
+    return front
+
+
+def choose_points(points: Sequence[Point], most: int = MOST) -> tuple[list[Point], list[Point]]:
+    """The points that are drawn with their bars and names, those that matter most first; and the others."""
+    front = find_front(points)
+    ranked = sorted(points, key=lambda point: _importance(point, front))
+    return ranked[:most], ranked[most:]
+
+
+def _worth(point: Point) -> float:
+    """The change of accuracy, better is greater."""
+    return -point.change.value if point.case["metric.higher_is_better"] is False else point.change.value
+
+
+def shown_margin(points: Sequence[Point]) -> float | None:
+    """The most that may be lost, in shown units; None where the suite sets no margin."""
+    for point in points:
+        margin, factor = point.case.number("accuracy.margin"), point.case.number("metric.scale")
+        if margin is not None:
+            return margin * (factor or 1.0)
+    return None
+
+
+# --- the panel ------------------------------------------------------------------------------------------------------
+
+
+def _draw_panel(axes: Any, heading: str, points: Sequence[Point]) -> None:
+    across, up = _find_scales(points)
+    across.apply(axes, "time over the fastest fp32 (log scale) · left is faster")
+    up.apply(axes, "", "y")
+    upside_down = points[0].case["metric.higher_is_better"] is False
+    if upside_down:
+        axes.invert_yaxis()
+    _style(axes, points, heading)
+    _shade(axes, points, across, up)
+    front = find_front(points)
+    steps = [(across.clip(point.time.value), up.clip(point.change.value)) for point in front]
+    if len(steps) > 1:
+        axes.step(*zip(*steps, strict=True), where="post", color=ROLES["muted"], linewidth=1.3, zorder=2)
+    chosen, rest = choose_points(points)
+    for point in rest:
+        _draw_faint(axes, point, across, up)
+    for point in chosen:
+        _draw_point(axes, point, across, up)
+    _write_labels(axes, chosen, across, up)
+
+
+def _find_scales(points: Sequence[Point]) -> tuple[Scale, Scale]:
+    times = [point.time.value for point in points]
+    ends = [limit for point in points for limit in point.time.known]
+    tie = points[0].case.number("decision.tie") or 0.0
+    across = scale.logarithmic(
+        times, ends, [1.0, min(times) * (1 + tie), *_named(points, "time")], words=_times, ticks=7
+    )
+    changes = [point.change.value for point in points]
+    limits = [limit for point in points for limit in point.change.known]
+    margin = shown_margin(points)
+    sign = 1.0 if points[0].case["metric.higher_is_better"] is False else -1.0
+    must = [0.0, *([] if margin is None else [sign * margin * 1.25]), *_named(points, "change")]
+    return across, scale.linear(changes, limits, must)
+
+
+def _named(points: Sequence[Point], what: str) -> list[float]:
+    return [getattr(point, what).value for point in points if point.case.role]
+
+
+def _times(value: float) -> str:
+    return f"{value:g}\N{MULTIPLICATION SIGN}"
+
+
+def _style(axes: Any, points: Sequence[Point], heading: str) -> None:
+    for side in ("right", "top"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(ROLES["grid"])
+    axes.tick_params(color=ROLES["grid"], labelcolor=ROLES["muted"], length=3, labelsize=SMALL)
+    axes.xaxis.label.set_color(ROLES["muted"])
+    axes.xaxis.label.set_size(SMALL)
+    if heading:
+        at = (-(_LEFT - 4) / (WIDTH - _LEFT - _RIGHT), 1 + 24 / _PANEL)
+        text = canvas.fit_text(heading, WIDTH - 8, SIZE, bold=True)
+        axes.text(*at, text, transform=axes.transAxes, color=ROLES["ink"], fontsize=SIZE, weight="bold")
+    case = points[0].case
+    unit = f", {case['metric.unit']}" if case["metric.unit"] else ""
+    title = f"change of {case['accuracy.metric']}{unit} · up is better"
+    at = (-(_LEFT - 4) / (WIDTH - _LEFT - _RIGHT), 1 + 8 / _PANEL)
+    text = canvas.fit_text(title, WIDTH - 8, SMALL)
+    axes.text(*at, text, transform=axes.transAxes, color=ROLES["muted"], fontsize=SMALL)
+
+
+def _shade(axes: Any, points: Sequence[Point], across: Scale, up: Scale) -> None:
+    """The ties with the best, and what the limit on accuracy forbids."""
+    axes.axhline(0, color=ROLES["grid"], linewidth=1.0, zorder=0)
+    axes.axvline(1, color=ROLES["grid"], linewidth=1.0, zorder=0)
+    tied = [point.time.value for point in points if point.case.role in ("ship", "either", "tied")]
+    tie = points[0].case.number("decision.tie")
+    if tied and tie:
+        axes.axvspan(min(tied), min(tied) * (1 + tie), color=ROLES["good"], alpha=0.18, linewidth=0, zorder=-1)
+    margin = shown_margin(points)
+    if margin is None:
+        return
+    upside_down = points[0].case["metric.higher_is_better"] is False
+    at, end = (margin, up.high) if upside_down else (-margin, up.low)
+    axes.axhspan(min(at, end), max(at, end), color=ROLES["bad"], alpha=0.10, linewidth=0, zorder=-1)
+    axes.axhline(at, color=ROLES["bad"], linewidth=1.2, linestyle=(0, (3, 1.5)), zorder=1)
+
+
+def _draw_point(axes: Any, point: Point, across: Scale, up: Scale) -> None:
+    x, y = across.clip(point.time.value), up.clip(point.change.value)
+    color = canvas.color_of(point.case.backend)
+    line = {"color": color, "linewidth": 1.0, "alpha": 0.55, "zorder": 3}
+    if point.time.low is not None and point.time.high is not None:
+        axes.plot([max(point.time.low, across.low), min(point.time.high, across.high)], [y, y], **line)
+    if point.change.low is not None and point.change.high is not None:
+        axes.plot([x, x], [max(point.change.low, up.low), min(point.change.high, up.high)], **line)
+    size = _MARK if point.case.role or point.case["decision.is_best_fp32"] else _MARK - 1
+    axes.plot([x], [y], markersize=size, zorder=5, **canvas.mark_style(point.case.mode, point.case.backend))
+    if point.case.role in ("ship", "either", "keep fp32"):
+        rows.draw_ring(axes, x, y)
+
+
+def _draw_faint(axes: Any, point: Point, across: Scale, up: Scale) -> None:
+    """One of many that have neither a name nor bars."""
+    style = canvas.mark_style(point.case.mode, point.case.backend) | {"alpha": 0.35, "markeredgewidth": 0.4}
+    axes.plot([across.clip(point.time.value)], [up.clip(point.change.value)], markersize=5, zorder=2.5, **style)
+
+
+def _write_labels(axes: Any, points: Sequence[Point], across: Scale, up: Scale) -> None:
+    """The names of the points as far as there is room, those that matter most first, and of the shaded areas."""
+    width = WIDTH - _LEFT - _RIGHT
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return tuple(axes.transAxes.inverted().transform(axes.transData.transform((x, y))) * (width, _PANEL))
+
+    places = [place(across.clip(point.time.value), up.clip(point.change.value)) for point in points]
+    marks = [_box_around(at, 9.0 if point.case.role else 5.5) for at, point in zip(places, points, strict=True)]
+    area: Box = (0.0, 1.0, width, _PANEL)
+    taken = _name_areas(axes, points, marks, area, place)
+    wanted = []
+    for i in range(len(points)):
+        text = _label(points[i], across, up)
+        reach = 9.0 if points[i].case.role else 6.0
+        bold = bool(points[i].case.role in ("ship", "either", "keep fp32"))
+        wide = canvas.text_width(text, SMALL, bold=bold)
+        wanted.append(Wanted(x=places[i][0], y=places[i][1], width=wide, height=SMALL + 1, reach=reach))
+    for i, placed in enumerate(place_labels(wanted, [*marks, *taken], area)):
+        if placed is None:
+            continue
+        named = points[i].case.role in ("ship", "either", "keep fp32")
+        if placed.leader is not None:
+            line = {"color": ROLES["muted"], "linewidth": 0.7, "zorder": 4, "clip_on": False}
+            ends = [
+                (places[i][0] / width, places[i][1] / _PANEL),
+                (placed.leader[0] / width, placed.leader[1] / _PANEL),
+            ]
+            axes.plot(*zip(*ends, strict=True), transform=axes.transAxes, **line)
+        axes.text(
+            placed.box[0] / width,
+            (placed.box[1] + 2.5) / _PANEL,
+            _label(points[i], across, up),
+            transform=axes.transAxes,
+            fontsize=SMALL,
+            weight="bold" if named else "normal",
+            color=ROLES["ink"],
+            zorder=7,
+            bbox={"facecolor": ROLES["card"], "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
+        )
+
+
+def _label(point: Point, across: Scale, up: Scale) -> str:
+    text = canvas.fit_text(point.case.variant, 170, SMALL)
+    beyond = []
+    if across.side_of(point.time.value):
+        beyond.append(f"{point.time.value:.2g}\N{MULTIPLICATION SIGN}")
+    if up.side_of(point.change.value):
+        beyond.append(f"{point.change.value:+.1f}".replace("-", "\N{MINUS SIGN}"))
+    return f"{text} ({', '.join(beyond)})" if beyond else text
+
+
+def _importance(point: Point, front: Sequence[Point]) -> tuple[int, float]:
+    order = {"ship": 0, "either": 0, "keep fp32": 0, "undecided": 1, "tied": 3}
+    rank = order.get(point.case.role, 5)
+    if point.case["decision.is_best_fp32"]:
+        rank = min(rank, 2)
+    if any(point is other for other in front):
+        rank = min(rank, 4)
+    return rank, point.time.value
+
+
+def _name_areas(axes: Any, points: Sequence[Point], marks: Sequence[Box], area: Box, place: Any) -> list[Box]:
+    """Writes beside the limit what it is, where no mark is in the way; gives the boxes of the words."""
+    margin = shown_margin(points)
+    if margin is None:
+        return []
+    upside_down = points[0].case["metric.higher_is_better"] is False
+    value = margin if upside_down else -margin
+    text = f"limit {value:+.1f} {points[0].case['metric.unit'] or ''}".rstrip().replace("-", "\N{MINUS SIGN}")
+    wide = canvas.text_width(text, SMALL)
+    line = place(1.0, value)[1]
+    for left in (area[2] - wide - 2, 4.0, (area[2] - wide) / 2):
+        for bottom in (line - SMALL - 5, line + 3):
+            box = (left, bottom, left + wide, bottom + SMALL + 1)
+            if bottom >= 1 and not any(meet(box, mark, 1.0) for mark in marks):
+                at = (box[0] / area[2], (box[1] + 2.5) / _PANEL)
+                axes.text(*at, text, transform=axes.transAxes, fontsize=SMALL, color=ROLES["bad"], zorder=7)
+                return [box, (0.0, line - 1, area[2], line + 1)]
+    return []
+
+
+def _box_around(at: tuple[float, float], reach: float) -> Box:
+    return at[0] - reach, at[1] - reach, at[0] + reach, at[1] + reach
+
+
+__all__ = ["Point", "choose_points", "find_front", "list_points", "pareto", "shown_margin"]

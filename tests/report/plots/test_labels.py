@@ -1,0 +1,46 @@
+"""Rules of qbench/report/plots/labels.py: labels cover neither each other nor a mark."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbench.report.plots.labels import Wanted, meet, place_labels
+
+AREA = (0.0, 0.0, 286.0, 250.0)
+PLACES = st.lists(st.tuples(st.floats(0, 286), st.floats(0, 250)), min_size=1, max_size=15)
+
+
+def box_of(x: float, y: float) -> tuple[float, float, float, float]:
+    """The box of a mark."""
+    return x - 5, y - 5, x + 5, y + 5
+
+
+@settings(max_examples=40, deadline=None)
+@given(PLACES)
+def test_no_label_covers_anything(places: list[tuple[float, float]]) -> None:
+    """Whatever is placed lies in the area, away from marks and other labels."""
+    marks = [box_of(x, y) for x, y in places]
+    placed = place_labels([Wanted(x=x, y=y, width=90, height=12) for x, y in places], marks, AREA)
+    boxes = [label.box for label in placed if label is not None]
+    assert all(not meet(one, other) for one, other in combinations(boxes, 2))
+    assert all(not meet(box, mark) for box in boxes for mark in marks)
+    assert all(AREA[0] <= box[0] and box[2] <= AREA[2] and AREA[1] <= box[1] and box[3] <= AREA[3] for box in boxes)
+
+
+def test_many_equal_points_are_told_apart_by_lines() -> None:
+    """Of eight variants at one place each has its label, those that are not beside it with a line."""
+    places = [(140.0 + i * 0.3, 120.0) for i in range(8)]
+    wanted = [Wanted(x=x, y=y, width=90, height=12) for x, y in places]
+    placed = place_labels(wanted, [box_of(*place) for place in places], AREA)
+    assert None not in placed
+    assert sum(label is not None and label.leader is not None for label in placed) >= 4
+
+
+def test_a_label_without_room_is_left_out() -> None:
+    """It is not put on another."""
+    wanted = [Wanted(x=50.0, y=10.0, width=95, height=12) for _ in range(4)]
+    placed = place_labels(wanted, [box_of(50, 10)], (0.0, 0.0, 100.0, 40.0))
+    assert None in placed

@@ -1,0 +1,53 @@
+"""Rules of qbench/report/plots/scale.py: where an axis ends, its ticks, and what lies beyond."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.report.plots.scale import from_zero, linear, logarithmic
+
+NUMBERS = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=20)
+RATIOS = st.lists(st.floats(1e-4, 1e4), min_size=1, max_size=20)
+
+
+@given(NUMBERS, NUMBERS, st.lists(st.floats(-100, 100), max_size=3))
+def test_what_must_be_seen_is_on_the_axis(values: list[float], ends: list[float], must: list[float]) -> None:
+    """The reference, the limit and the named cases are never off the scale; ticks lie inside, in order."""
+    scale = linear(values, ends, must)
+    assert all(scale.side_of(value) == 0 for value in must)
+    assert list(scale.ticks) == sorted(set(scale.ticks))
+    assert all(scale.low <= tick <= scale.high for tick in scale.ticks)
+    assert all(scale.low <= scale.clip(value) <= scale.high for value in (*values, *ends))
+
+
+@given(RATIOS, RATIOS)
+def test_a_logarithmic_axis_has_few_ticks_inside_it(values: list[float], ends: list[float]) -> None:
+    """At most as many as there is room for, whatever the range; 1 is on it where it must be."""
+    scale = logarithmic(values, ends, [1.0])
+    assert len(scale.ticks) <= 6
+    assert all(scale.low <= tick <= scale.high for tick in scale.ticks)
+    assert 0 <= scale.fraction(1.0) <= 1
+    assert scale.side_of(1.0) == 0
+
+
+def test_an_outlier_does_not_press_the_rest_together() -> None:
+    """One value a hundred times as far as the others is drawn at the edge."""
+    scale = linear([-0.4, -0.2, 0.0, 0.1, 0.2, -60.0], [], [0.0, -1.0])
+    assert scale.side_of(-60.0) == -1
+    assert scale.side_of(-0.4) == 0
+    assert scale.low < scale.clip(-60.0) < -1.0
+
+
+def test_a_wide_interval_is_cut_and_not_the_estimates() -> None:
+    """Limits that reach far beyond all estimates end at the edge."""
+    scale = linear([0.0, 0.1, 0.2, 0.3], [-0.1, 0.4, -0.2, 0.5, -300.0, 300.0], [0.0])
+    assert scale.side_of(300.0) == 1
+    assert scale.side_of(0.5) == 0
+
+
+def test_ticks_have_as_many_decimals_and_a_true_minus() -> None:
+    """As many after the point as the step has."""
+    scale = linear([-0.6, 0.6], [], [])
+    assert [scale.words(tick) for tick in scale.ticks][:2] == ["\N{MINUS SIGN}0.50", "\N{MINUS SIGN}0.25"]
+    assert from_zero([3.0]).ticks[0] == 0
