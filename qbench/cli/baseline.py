@@ -29,7 +29,7 @@ def baseline(
     """
     from qbench.gate import baseline as baselines
 
-    file = baselines.write_baseline(find_folder(run), out, allow_failed=allow_failed)
+    file = baselines.write_baseline(find_folder(run, full=True), out, allow_failed=allow_failed)
     examples = baselines.examples_file(file)
     if examples.exists():
         print(f"wrote {file}, {baselines.info_file(file)} and {examples}; commit all three")

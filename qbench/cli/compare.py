@@ -44,6 +44,9 @@ def compare(
         kept = bool(old.examples) if isinstance(old, baselines.Baseline) else None
         if (note := compare_text.unpaired(deltas, kept)) is not None:
             print(f"\n{note}")
+        for which, info in ((base, old.info), (contender, new.info)):
+            if info.quick is not None:
+                print(f"\nnote: {which} is a {info.quick.text}")
 
 
 def _read_stored(name: str) -> StoredRun | Baseline:

@@ -60,7 +60,7 @@ def gate(
     from qbench.record import locate
     from qbench.record.stored_run import read_run
 
-    folder = find_folder(run)
+    folder = find_folder(run, full=True)
     against = baseline or committed_baseline(read_run(folder).info.suite.name)
     gate_output.require_writable(junit, markdown)
     with gate_output.without_commands(github=github, as_json=as_json), live(sys.stderr, quiet=quiet) as progress:

@@ -9,9 +9,10 @@ from pathlib import Path
 from qbench.record.locate import find_run
 
 
-def find_folder(name: str) -> Path:
-    """The folder of a run; which one it is of a suite's is said where that is not the latest."""
-    return find_run(name, tell=lambda note: print(f"note: {note}", file=sys.stderr))
+def find_folder(name: str, *, full: bool = False) -> Path:
+    """The folder of a run; which one it is of a suite's is said where that is not the latest. ``full``: rather a run
+    proper than a later quick look."""
+    return find_run(name, full=full, tell=lambda note: print(f"note: {note}", file=sys.stderr))
 
 
 def terminal_width() -> int | None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qbench.cli.answer import print_answer, read_decisions
 from qbench.cli.options import Filter, Json, Quiet, Set
-from qbench.cli.output import terminal_width
 from qbench.errors import QbenchError, UsageError
 from qbench.record.locate import find_run
 
@@ -59,7 +59,7 @@ def run(
         print(f"interrupted; what is known is kept. Go on with:\n{result.resume}", file=sys.stderr)
     elapsed = {**result.elapsed_seconds, "report": seconds}
     if as_json:
-        print(run_text.as_json(result, page, elapsed), end="")
+        print(run_text.as_json(result, page, elapsed, read_decisions(result.folder)), end="")
     else:
         _show_run(result, page, elapsed, wide=wide)
     raise typer.Exit(result.exit_code or int(page is None and bool(result.records)))
@@ -99,26 +99,8 @@ def _write_report(result: RunResult, progress: Silent) -> tuple[Path | None, flo
 
 def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, float], *, wide: bool) -> None:
     """The answer, the table, what failed or was skipped, warnings, the report's path, and last where the time went."""
-    from qbench.decide import decision
-    from qbench.decide import text as decide_text
-    from qbench.record.stored_run import read_run
-    from qbench.report import build, ruling, terminal, text
     from qbench.run import text as run_text
 
-    run, width = read_run(result.folder), terminal_width()
-    judged = build.judge(run)
-    decisions = decision.decide(judged)
-    answers = [
-        line
-        for answer in decisions
-        for line in decide_text.lines(answer, judged, text.answer_name(answer.setting, run.info))
-    ]
-    for line in (*answers, *([] if run.info.quick is None else [run.info.quick.text])):
-        print(terminal.wrap(line, width))
-    if table := terminal.draw(judged, ruling.rule(judged, decisions), width=width, wide=wide):
-        print(f"\n{table}\n")
-    warnings = (*run_text.warnings(result.records), *(f"warning: {warning}" for warning in judged.warnings()))
-    for line in (*run_text.problems(result.records), *warnings):
-        print(terminal.wrap(line, width))
+    print_answer(result.folder, wide=wide)
     print(f"report: {page or ('none, see above' if result.records else 'none, since nothing was recorded')}")
     print(run_text.times(elapsed_seconds))

@@ -13,5 +13,8 @@ sensitivity          what would change the choice
 reasons              why each other case is not it
 notes                doubts, and what would decide
 decision             one decision for each setting
-text                 a decision in words
+headline             a decision in one sentence
+tie                  what ties with the pick, in words
+text                 all that is said of a decision
+json_text            decisions for a program
 """

@@ -126,12 +126,24 @@ def _noise(heard: Noise) -> tuple[str, ...]:
     can = "can" if heard.decidable else "cannot"
     return (
         f"{heard.pairs} pairs of blocks of one loop against itself, {where}, {heard.seconds:.1f} s: "
-        f"ratio {formatting.with_limits(heard.ratio)}, where 1 is true",
+        f"ratio {formatting.with_limits(heard.ratio)}, where 1 is true{_comment_ratio(heard)}",
         f"95 % of pairs within {formatting.share(heard.pair_spread)}; "
         f"the slowest 5 % of single calls take {formatting.share(heard.call_spread)} more than the median",
         f"a {formatting.share(heard.tolerance, 0)} gate {can} be decided: the interval must lie within "
         f"{formatting.share(heard.tolerance / 2)} of 1",
         *_host(heard),
+    )
+
+
+def _comment_ratio(heard: Noise) -> str:
+    """What an interval without 1 means: noise that the blocks shared, not chance alone."""
+    low, high = heard.ratio.low, heard.ratio.high
+    if low is None or high is None or low <= 1 <= high:
+        return ""
+    off = max(low - 1, 1 - high)
+    return (
+        f": 1 lies outside, so something here favours one of two equals by at least {formatting.share(off, 2)}; "
+        "differences of that size prove nothing, so repeat this when the machine is idle"
     )
 
 

@@ -16,12 +16,18 @@ BASELINES = REPORTS / "baselines"
 
 
 def find_run(
-    name: str, reports: Path = REPORTS, *, tell: Callable[[str], None] = lambda note: None, to_resume: bool = False
+    name: str,
+    reports: Path = REPORTS,
+    *,
+    tell: Callable[[str], None] = lambda note: None,
+    to_resume: bool = False,
+    full: bool = False,
 ) -> Path:
     """The folder of a run: ``name`` itself, or the latest run in ``name`` or in ``reports/name``.
 
     Of a suite it is the latest run with a case that is ok, if there is one, and ``tell`` hears of a later one without;
-    ``to_resume`` asks for the very latest. Raises ``UsageError`` that lists the suites which have runs.
+    ``to_resume`` asks for the very latest, ``full`` for one that is no quick look, if there is one.
+    Raises ``UsageError`` that lists the suites which have runs.
     """
     given = Path(name)
     if (given / RUN).is_file():
@@ -29,16 +35,27 @@ def find_run(
     for folder in (given, reports / name):
         if runs := _runs(folder):
             newest = runs[0]
-            chosen = newest if to_resume else next((run for run in runs if _statuses(run)["ok"]), newest)
+            good = [newest] if to_resume else [run for run in runs if _statuses(run)["ok"]] or [newest]
+            chosen = next((run for run in good if not is_quick(run)), good[0]) if full else good[0]
             if chosen != newest:
+                looked = chosen != good[0]
+                why = "is a quick look" if looked else f"has no case that is ok ({without_ok(newest)})"
                 tell(
-                    f"{name}: its latest run, {newest.name}, has no case that is ok ({without_ok(newest)}), so this is "
-                    f"about {chosen.name}; name {newest} to see that one"
+                    f"{name}: its latest run, {newest.name}, {why}, so this is about {chosen.name}; name {newest} to "
+                    f"{'take' if looked else 'see'} that one"
                 )
             return chosen.resolve()
     there = sorted({path.parent.parent.name for path in reports.glob(f"*/*/{RUN}")})
     hint = f"suites with runs: {', '.join(there)}" if there else "make one with `qbench run SUITE`"
     raise UsageError(f"{name}: no run is there; {hint}")
+
+
+def is_quick(run: Path) -> bool:
+    """Whether a run's folder holds a quick look; one that cannot be read holds none."""
+    with contextlib.suppress(OSError, ValueError):
+        content = strict_json.parse((run / RUN).read_text(encoding="utf-8"))
+        return isinstance(content, dict) and content.get("quick") is not None
+    return False
 
 
 def passed_over(name: str, chosen: Path, reports: Path = REPORTS) -> Path | None:

@@ -11,7 +11,7 @@ from qbench import formatting
 from qbench.compare import compare
 from qbench.compare import text as compare_text
 from qbench.compare.compare import Delta
-from qbench.decide import decision
+from qbench.decide import decision, json_text
 from qbench.decide import judged as judging
 from qbench.decide.judged import Judged, Rules
 from qbench.errors import QbenchError, SuiteError
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPORT, SUMMARY, RESULTS = "report.html", "summary.md", "results.csv"
+DECISION = "decision.json"
 FLIPS, CLASSES = "flips.csv", "classes.csv"
 
 
 def build_report(folder: Path, *, other: Path | None = None) -> Path:
-    """Writes the five files and returns the path of ``report.html``.
+    """Writes the files and returns the path of ``report.html``.
 
     ``other`` is the folder of an earlier run that this one is compared with. Works on a run without records, on one
     that is not finished, and on one with damaged files beside its records, which it names. Raises ``UsageError`` where
@@ -50,6 +51,7 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
         FLIPS: csv_text(flips.flips_frame(changes)),
         CLASSES: csv_text(flips.classes_frame(changes)),
         SUMMARY: summary(run, judged, found, changes, _compared_parts(deltas, judged)),
+        DECISION: json_text.as_json(run.info.suite.name, found),
         REPORT: html.render(shown),
     }
     for name, content in files.items():

@@ -25,6 +25,7 @@ from qbench.metrics.spec import MetricSpec
 from qbench.plan.planner import Plan
 from qbench.record import jsonl, schema
 from qbench.record.commit import read_commit
+from qbench.record.locate import is_quick
 from qbench.record.schema import Record
 from qbench.record.stored_run import RUN, read_info
 from qbench.suite import Suite
@@ -194,11 +195,13 @@ def _forget_begun(reports: Path) -> None:
 
 
 def _point_latest_at(folder: Path) -> None:
-    """``latest`` is this run, unless it is a later one already: names of runs begin with their time."""
+    """``latest`` is this run, unless it is a later one already (names of runs begin with their time), or this is a
+    quick look and the other is none."""
     link = folder.parent / "latest"
     text = link.with_suffix(".txt")
     temporary = folder.parent / f".latest-{folder.name}"
-    if link.is_symlink() and link.readlink().name > folder.name and (link / RUN).is_file():
+    later = link.is_symlink() and (link / RUN).is_file() and link.readlink().name > folder.name
+    if later or (is_quick(folder) and (link / RUN).is_file() and not is_quick(link)):
         return
     try:
         temporary.unlink(missing_ok=True)  # of a run that was killed right here

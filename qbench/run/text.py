@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from qbench import formatting
 from qbench.compare import above_peak, host_share
@@ -56,7 +57,12 @@ def times(elapsed_seconds: Mapping[str, float]) -> str:
     return f"time: {parts}; {formatting.duration(sum(elapsed_seconds.values()))} in all"
 
 
-def as_json(result: RunResult, report: Path | None, elapsed_seconds: Mapping[str, float]) -> str:
+def as_json(
+    result: RunResult,
+    report: Path | None,
+    elapsed_seconds: Mapping[str, float],
+    decisions: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """Everything, for a program; numbers raw."""
     data = {
         "schema": SCHEMA,
@@ -66,6 +72,7 @@ def as_json(result: RunResult, report: Path | None, elapsed_seconds: Mapping[str
         "interrupted": result.interrupted,
         "resume": result.resume,
         "elapsed_seconds": dict(elapsed_seconds),
+        "decisions": list(decisions),
         "records": [asdict(record) for record in result.records],
     }
     return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"

@@ -16,8 +16,7 @@ from made_runs import run_folder
 
 from qbench import __version__
 from qbench.cache import clean as cleaning
-from qbench.cli import main
-from qbench.cli import run as run_command
+from qbench.cli import answer, main
 from qbench.doctor import findings as doctors
 from qbench.errors import NotComparable, QbenchError, UsageError, WorkerError
 from qbench.gate import baseline, gate
@@ -26,7 +25,7 @@ from qbench.gate.rerun import Rerunner
 from qbench.machine.peak import Effort
 from qbench.record.jsonl import read, write
 from qbench.record.schema import CaseKey, Record
-from qbench.record.stored_run import SuiteInfo
+from qbench.record.stored_run import QuickInfo, SuiteInfo
 from qbench.run import run
 from qbench.run.run import RunResult
 
@@ -538,7 +537,7 @@ def test_output_is_not_cut_where_it_is_no_terminal(
 
 def test_output_fits_a_terminal(qbench: Qbench, story: list[Told], monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal the table is folded to its width."""
-    monkeypatch.setattr(run_command, "terminal_width", lambda: 60)
+    monkeypatch.setattr(answer, "terminal_width", lambda: 60)
     table = qbench("run", QUICKSTART).out.partition("failed: ")[0]
     assert max(map(len, table.splitlines())) <= 60
 
@@ -572,3 +571,41 @@ def test_compare_takes_runs_and_baselines(qbench: Qbench, story: list[Told], run
     data = json.loads(qbench("compare", "demo", "demo", "--json").out)
     assert [delta["case"] for delta in data["deltas"]] == [one.case.id for one in read(runs)]
     assert data["incomparable"] is None
+
+
+def test_compare_says_which_run_is_a_quick_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qbench: Qbench
+) -> None:
+    """A change of a coarse look is none of a run proper."""
+    monkeypatch.chdir(tmp_path)
+    run_folder(tmp_path / "reports/demo/20260101T000000Z-0000", [fp32(), int8()], info())
+    quick = info(quick=QuickInfo(examples=500, of=1000))
+    run_folder(tmp_path / "reports/demo/20260102T000000Z-0000", [fp32(), int8()], quick)
+    said = qbench("compare", "reports/demo/20260101T000000Z-0000", "demo").out.splitlines()
+    assert [line for line in said if line.startswith("note: ")] == [
+        "note: demo is a quick look: coarse timing in one process, 500 of 1,000 evaluation examples, nothing trained; "
+        "run it without --quick to decide"
+    ]
+
+
+def test_report_wide_prints_the_answer_and_every_column(qbench: Qbench, story: list[Told], runs: Path) -> None:
+    """As `qbench run --wide` does; the path comes last."""
+    lines = qbench("report", "demo", "--wide").out.splitlines()
+    assert lines[0].startswith("m, 1 thread, batch 1: ")
+    assert any("control (A/A)" in line for line in lines)
+    assert lines[-1] == str(runs / "report.html")
+
+
+def test_run_without_a_suite_needs_a_run_to_go_on_with(qbench: Qbench, story: list[Told], runs: Path) -> None:
+    """A suite, or a run's folder, which knows its own: the suite is read from the file that the run names."""
+    assert "no suite is named: `qbench run SUITE`" in qbench("run").err
+    assert "is not there; go to where the run was started" in qbench("run", "--resume", "demo").err
+    assert story == []
+
+
+def test_what_ci_reads_of_a_decision(qbench: Qbench, story: list[Told], runs: Path) -> None:
+    """`qbench run --json` has the decisions, the same as decision.json beside the report."""
+    printed = json.loads(qbench("run", QUICKSTART, "--json").out)["decisions"]
+    stored = json.loads((runs / "decision.json").read_text(encoding="utf-8"))
+    assert stored == {"schema": 1, "suite": "demo", "decisions": printed}
+    assert [one["verdict"] for one in printed] == ["no answer"]

@@ -286,3 +286,15 @@ def test_text_says_what_is_not_told_and_fits_the_width() -> None:
     for label in ("governor", "load", "noise", "peak", "as used", "allocator"):
         assert f"{label:<13} not told by this system" in shown
     assert max(map(len, shown.splitlines())) <= 60
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(0.9991, 1.0013, ""), (1.0102, 1.02, "at least 1.02 %"), (0.97, 0.99, "at least 1.00 %")],
+)
+def test_an_interval_that_leaves_1_is_commented(low: float, high: float, said: str) -> None:
+    """Two equals that differ beyond chance: what is read here is off by so much."""
+    noise = replace(QUIET, ratio=Interval(value=(low + high) / 2, low=low, high=high))
+    lines = text(replace(GOOD, noise=noise))
+    assert ("1 lies outside" in lines) == bool(said)
+    assert said in lines

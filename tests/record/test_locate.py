@@ -72,6 +72,23 @@ def test_a_suite_means_its_last_run_with_a_case_that_is_ok(newest: Path) -> None
     assert find_run("reports/demo/latest") == newest
 
 
+def test_a_run_proper_is_preferred_to_a_later_quick_look(newest: Path) -> None:
+    """Where a full run is asked for, as the gate and the baseline do; unless every run is a quick look."""
+    older = newest.with_name("20250101T000000Z-0000")
+    (newest / "run.json").write_text('{"quick": {"examples": 500, "of": 1000}}')
+    for run in (newest, older):
+        (run / "records.jsonl").write_text('{"status": "ok"}\n')
+    message: list[str] = []
+    assert find_run("demo", tell=message.append) == newest
+    assert find_run("demo", full=True, tell=message.append) == older
+    assert message == [
+        f"demo: its latest run, {newest.name}, is a quick look, so this is about {older.name}; name "
+        f"reports/demo/{newest.name} to take that one"
+    ]
+    (older / "run.json").write_text('{"quick": {"examples": 500, "of": 1000}}')
+    assert find_run("demo", full=True) == newest
+
+
 def test_a_suite_whose_latest_leads_nowhere_has_its_other_runs(newest: Path) -> None:
     """A run that was removed by hand, or killed before it had anything to show, hides none of the others."""
     (newest / "run.json").unlink()

@@ -1,0 +1,69 @@
+"""Decisions for a program, as ``decision.json`` and ``qbench run --json`` hold them; pure.
+
+Numbers are raw, ratios are "times as good as fp32" in what is minimized, and what is not known is null. Keys may be
+added, never renamed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from qbench.decide.decision import Decision
+from qbench.decide.paired_times import Comparison, as_ratio
+from qbench.record.schema import Record
+
+SCHEMA = 1
+
+
+def as_json(suite: str, decisions: Sequence[Decision]) -> str:
+    """The file ``decision.json`` of a run."""
+    data = {"schema": SCHEMA, "suite": suite, "decisions": list_data(decisions)}
+    return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def list_data(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
+    """One mapping for each decision, ready for JSON."""
+    return [_describe(decision) for decision in decisions]
+
+
+def _describe(decision: Decision) -> dict[str, Any]:
+    return {
+        "setting": asdict(decision.setting),
+        "verdict": decision.verdict,
+        "ship": find_shipped(decision),
+        "headline": decision.headline,
+        "minimize": decision.objective,
+        "pick": _id(decision.pick),
+        "runner_up": _id(decision.runner_up),
+        "fp32": _id(decision.fp32),
+        "over_fp32": _ratio(decision.over_fp32),
+        "fastest_fp32": _id(decision.fastest),
+        "speedup": _ratio(decision.over_fastest),
+        "probability": decision.probability,
+        "tied": list(decision.tied),
+        "deciding_step": decision.deciding_step,
+        "limits": {case: [asdict(check) for check in checks] for case, checks in decision.checks.items()},
+        "not_it": [{"reason": reason, "cases": list(cases)} for reason, cases in decision.not_it],
+        "would_change": list(decision.would_change),
+        "missing": list(decision.missing),
+        "notes": list(decision.notes),
+    }
+
+
+def find_shipped(decision: Decision) -> str | None:
+    """The case to ship: the pick, or the fp32 that is kept; null where that is open."""
+    if decision.verdict == "ship":
+        return _id(decision.pick)
+    return _id(decision.fp32) if decision.verdict in ("keep fp32", "none qualifies") else None
+
+
+def _id(record: Record | None) -> str | None:
+    return None if record is None else record.case.id
+
+
+def _ratio(comparison: Comparison | None) -> dict[str, Any] | None:
+    """With 95 % limits, and what it rests on."""
+    return None if comparison is None else {**asdict(as_ratio(comparison)), "evidence": comparison.evidence}

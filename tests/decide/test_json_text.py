@@ -1,0 +1,60 @@
+"""Rules of decide/json_text: a decision for a program."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from made_records import FP32, accuracy, fp32, int8, latency, speedup
+
+from qbench.decide.decision import decide
+from qbench.decide.json_text import as_json
+from qbench.decide.judged import Rules, judge
+from qbench.record.schema import Record
+from qbench.record.stored_run import MetricInfo
+
+STATIC, QAT = "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1"
+
+
+def read(*records: Record, planned: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The one decision on some records, through JSON."""
+    judged = judge(list(records), MetricInfo(name="top1"), Rules(), planned=planned)
+    (decision,) = json.loads(as_json("demo", decide(judged)))["decisions"]
+    return dict(decision)
+
+
+def test_a_program_reads_what_to_ship_and_how_sure_that_is() -> None:
+    """Pick, runner-up, probability, limits and reasons; ids are those of the records."""
+    slower = int8(QAT, latency=latency(0.0025 / 1.5), speedup=speedup(1.5))
+    data = read(fp32(), int8(), slower)
+    assert (data["verdict"], data["ship"], data["pick"], data["fp32"]) == ("ship", STATIC, STATIC, FP32)
+    assert (data["runner_up"], data["tied"], data["missing"]) == (QAT, [STATIC], [])
+    assert data["probability"] > 0.99
+    assert data["speedup"] == data["over_fp32"]
+    assert data["speedup"]["low"] < data["speedup"]["value"] < data["speedup"]["high"]
+    assert data["setting"] == {"model": "net", "threads": 1, "batch_size": 1}
+    outcomes = {limit["limit"]: limit["outcome"] for limit in data["limits"][STATIC]}
+    assert outcomes == {"int8": "PASS", "accuracy": "PASS"}
+    assert data["not_it"] == [{"reason": "slower than the pick", "cases": [QAT]}]
+
+
+@pytest.mark.parametrize(
+    ("record", "verdict", "ship"),
+    [
+        (int8(accuracy=accuracy(harmful=60)), "none qualifies", FP32),
+        (int8(speedup=speedup(0.8), latency=latency(0.003)), "keep fp32", FP32),
+        (int8(accuracy=accuracy(harmful=9, beneficial=2)), "undecided", None),
+    ],
+)
+def test_fp32_is_shipped_where_it_stays(record: Record, verdict: str, ship: str | None) -> None:
+    """What is open ships nothing."""
+    data = read(fp32(), record)
+    assert (data["verdict"], data["ship"]) == (verdict, ship)
+
+
+def test_what_is_not_known_is_null() -> None:
+    """No probability is claimed where planned cases are missing, and no ratio where there is no fp32."""
+    data = read(int8(), planned=(STATIC, QAT))
+    assert (data["probability"], data["fp32"], data["over_fp32"], data["speedup"]) == (None, None, None, None)
+    assert data["missing"] == [QAT]
