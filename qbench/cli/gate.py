@@ -5,18 +5,32 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from qbench.cli import gate_output
 from qbench.cli.options import Filter, Json, Quiet, Run
 from qbench.cli.output import find_folder
+from qbench.errors import UsageError
 from qbench.record.locate import committed_baseline
+
+if TYPE_CHECKING:
+    from qbench.gate.gate import Gated
+    from qbench.gate.rerun import Rerunner
 
 
 def gate(
     run: Run,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REF", help="RUN is a suite's file: build it as committed and at this git commit, and compare."
+        ),
+    ] = None,
+    same_environment: Annotated[
+        bool, typer.Option("--same-environment", help="With --against: build both here, whatever the requirements say.")
+    ] = False,
     baseline: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Default: reports/baselines/<suite>.jsonl if it is there.")
     ] = None,
@@ -50,18 +64,16 @@ def gate(
     """Judge a run by its suite's gate, against the baseline, whose artifacts are run again beside the run's.
 
     What is run lies in the cache: it was built here. Nothing that a run's folder or a baseline brings along is run
-    unless an option says so; what cannot be run again is judged by its stored figures.
+    unless an option says so; what cannot be run again is judged by its stored figures. --against runs the code of
+    both commits.
     Exit code: 0 pass, 1 fail, 2 usage, 3 invalid (not comparable, no baseline, no case of the latest run ok),
     4 inconclusive (where the samples point to a change for the worse, or gate.inconclusive says so).
     """
-    from qbench.gate import gate as gates
     from qbench.gate.rerun import Rerunner
     from qbench.progress.live import live
-    from qbench.record import locate
-    from qbench.record.stored_run import read_run
 
-    folder = find_folder(run, full=True)
-    against = baseline or committed_baseline(read_run(folder).info.suite.name)
+    if against is not None and (stored or baseline is not None or suite is not None):
+        raise UsageError("--against builds its own baseline: leave out --stored, --baseline and --suite")
     gate_output.require_writable(junit, markdown)
     with gate_output.without_commands(github=github, as_json=as_json), live(sys.stderr, quiet=quiet) as progress:
         rerunner = Rerunner(
@@ -70,8 +82,22 @@ def gate(
             suite_file=suite,
             most_seconds=math.inf if max_minutes is None else 60 * max_minutes,
         )
-        gated = gates.gate_run(
-            folder, against, rerun=None if stored else rerunner, newest=locate.passed_over(run, folder), only=only
-        )
+        if against is None:
+            gated = _gate_run(run, baseline, None if stored else rerunner, only)
+        else:
+            from qbench.gate.against import Request, gate_against
+
+            request = Request(suite=Path(run), ref=against, only=only, same_environment=same_environment, quiet=quiet)
+            gated = gate_against(request, rerunner)
     gate_output.show(gated, junit=junit, markdown=markdown, github=github, as_json=as_json)
     raise typer.Exit(gated.exit_code)
+
+
+def _gate_run(run: str, baseline: Path | None, rerunner: Rerunner | None, only: str | None) -> Gated:
+    from qbench.gate import gate as gates
+    from qbench.record import locate
+    from qbench.record.stored_run import read_run
+
+    folder = find_folder(run, full=True)
+    file = baseline or committed_baseline(read_run(folder).info.suite.name)
+    return gates.gate_run(folder, file, rerun=rerunner, newest=locate.passed_over(run, folder), only=only)
