@@ -46,7 +46,11 @@ def conclude_trade_off(points: Sequence[trade_off.Point]) -> str:
             if kept != "but not it"
             else ", but does not keep the accuracy limit"
         )
-    parts = [f"{sentence}.", *(_tell_point(point) for point in points if point.case.role in _SHIPPED)]
+    shipped = [point for point in points if point.case.role in _SHIPPED]
+    parts = [f"{sentence}."]
+    if shipped:
+        word = "To ship" if shipped[0].case.role == "ship" else "Either will do"
+        parts.append(f"{word}: {'; or '.join(map(_tell_point, shipped))}.")
     kept_fp32 = next((point for point in points if point.case.role == "keep fp32"), None)
     if kept_fp32 is not None:
         parts.append(f"Keep {kept_fp32.case.variant}.")
@@ -64,10 +68,9 @@ def conclude_trade_off(points: Sequence[trade_off.Point]) -> str:
 
 
 def _tell_point(point: trade_off.Point) -> str:
-    word = "To ship" if point.case.role == "ship" else "A choice"
     unit = str(point.case["metric.unit"] or "")
     change = f"{ratios.show(point.change, signed=True, least=1)} {unit}".rstrip()
-    return f"{word}: {point.case.variant}, {ratios.show(point.time)} times the time, {change}."
+    return f"{point.case.variant}, {ratios.show(point.time)} times the time, {change}"
 
 
 def tabulate_points(points: Sequence[trade_off.Point]) -> TextTable:
@@ -98,7 +101,7 @@ def conclude_speedups(cases: Sequence[Case]) -> str:
     where = f" ({best.setting})" if len(list_settings(cases)) > 1 else ""
     first = f"{_of(len(faster), len(rated), 'int8 variant')} {_be(len(faster))} faster than the fastest fp32"
     undecided = len(rated) - len(faster) - len(slower)
-    rest = f"{len(slower)} {_be(len(slower))} slower" + (
+    rest = f"{len(slower) or 'none'} {_be(len(slower))} slower" + (
         f", {undecided} cannot be told apart from it" if undecided else ""
     )
     top = f"the fastest is {best.variant}, {ratios.show(ratio)} times as fast{where}"
@@ -214,9 +217,10 @@ def conclude_growth(lines: Sequence[growth.Line], by: growth.By) -> str:
     reached = [(line.gain[-1] / (line.at[-1] / line.at[0]), line) for line in lines]
     share, best = max(reached, key=lambda pair: pair[0])
     last = min(reached, key=lambda pair: pair[0])[1]
-    words = growth.WORDS[by]
+    ends = f"{best.at[0]} to {best.at[-1]}"
+    span = f"{ends} threads" if by == "threads" else f"batch size {ends}"
     first = (
-        f"From {words} {best.at[0]} to {best.at[-1]}, {best.case.variant} gains most: {best.gain[-1]:.2f} times as "
+        f"From {span}, {best.case.variant} gains most: {best.gain[-1]:.2f} times as "
         f"many examples a second, {formatting.fixed(share * 100, 0)} % of the ideal"
     )
     rest = ""
@@ -307,11 +311,11 @@ def conclude_costs(cases: Sequence[Case], what: costs.What) -> str:
     known = [case for case in cases if costs.amount(case, what)]
     several = len(list_settings(cases)) > 1
     shipped = [case for case in known if case.role in _SHIPPED][:3]
-    parts = [f"To ship: {_tell_amount(case, what, several=several)}" for case in shipped]
+    parts = [f"To ship{_tell_amount(case, what, several=several)}" for case in shipped]
     least = min(known, key=lambda case: costs.amount(case, what) or 0.0)
     if least not in shipped:
         words = {"size": "Smallest of all", "memory": "Least of all", "cold_start": "Fastest of all"}
-        parts.append(f"{words[what]}: {_tell_amount(least, what, several=several)}")
+        parts.append(f"{words[what]}{_tell_amount(least, what, several=several)}")
     notes = {
         "size": "Exact bytes; in brackets the share of fp32's.",
         "memory": "The whole process with its runtime.",
@@ -322,8 +326,8 @@ def conclude_costs(cases: Sequence[Case], what: costs.What) -> str:
 
 
 def _tell_amount(case: Case, what: costs.What, *, several: bool) -> str:
-    where = f", {case.setting}" if several else ""
-    return f"{case.variant}, {costs.show_amount(case, what)}{where}"
+    where = f" for {case.setting}" if several else ""
+    return f"{where}: {case.variant}, {costs.show_amount(case, what)}"
 
 
 def tabulate_costs(cases: Sequence[Case], what: costs.What) -> TextTable:

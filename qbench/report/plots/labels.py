@@ -39,8 +39,12 @@ def place_labels(wanted: Sequence[Wanted], points: Sequence[Box], area: Box) -> 
     taken = _Taken(points=points, area=area)
     placed: dict[int, Placed] = {}
     for crowd in _find_crowds(wanted):
-        labels = [wanted[i] for i in crowd]
-        placed |= dict(zip(crowd, _stack(labels, taken), strict=False))
+        for count in (len(crowd), *(number for number in (12, 9, 7, 5, _CROWD) if number < len(crowd))):
+            first = [i for i in crowd if i in sorted(crowd)[:count]]
+            stacked = _stack([wanted[i] for i in first], taken)
+            if stacked:
+                placed |= dict(zip(first, stacked, strict=True))
+                break
     for i, label in enumerate(wanted):
         if i not in placed and (best := _place_beside(label, taken)) is not None:
             placed[i] = best

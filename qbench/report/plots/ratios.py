@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
+from qbench.report import palette
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES
 from qbench.report.plots.cases import MOST, Case, Estimate, choose, list_settings, read_cases
@@ -14,8 +15,6 @@ from qbench.stats.interval_type import Interval
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_SIGNS = {"PASS": "✓", "INCONCLUSIVE": "?", "FAIL": "✗"}
 
 
 def speedup(frame: pd.DataFrame, most: int = MOST) -> Any:
@@ -66,8 +65,9 @@ def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
         rows.draw_mark(axes, change.value, y - 1, row, across)
 
     def text(case: Case) -> str:
-        sign = _SIGNS.get(str(case["accuracy.verdict"]), "")
-        return f"{show(changes[id(case)], signed=True, least=1)} {sign}".rstrip()
+        sign = palette.VERDICTS.get(str(case["accuracy.verdict"]))
+        number = show(changes[id(case)], signed=True, least=1)
+        return number if sign is None else f"{number} {sign.symbol} {sign.word}"
 
     groups, by_row = group_rows(chosen, text)
     flags = [Flag(at=0.0, text="as fp32", role="muted")]

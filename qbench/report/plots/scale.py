@@ -98,8 +98,8 @@ def _window(values: Sequence[float], ends: Sequence[float], must: Sequence[float
         near = [value for value in known if quartiles[0] - reach <= value <= quartiles[1] + reach]
     low, high = min((*near, *must)), max((*near, *must))
     span = high - low
-    widths = sorted(abs(end - low) for end in ends if math.isfinite(end) and not low <= end <= high)
-    beyond = max(span * 0.6, widths[len(widths) // 2] if widths else 0.0)
+    widths = sorted(max(low - end, end - high, 0.0) for end in ends if math.isfinite(end))
+    beyond = max(span * 0.6, widths[(3 * len(widths)) // 4] if widths else 0.0)
     reached = [end for end in ends if math.isfinite(end) and low - beyond <= end <= high + beyond]
     return min((low, *reached)), max((high, *reached))
 

@@ -119,7 +119,7 @@ def _draw_panel(axes: Any, heading: str, points: Sequence[Point]) -> None:
         _draw_faint(axes, point, across, up)
     for point in chosen:
         _draw_point(axes, point, across, up)
-    _write_labels(axes, chosen, across, up)
+    _write_labels(axes, chosen, rest, across, up)
 
 
 def _find_scales(points: Sequence[Point]) -> tuple[Scale, Scale]:
@@ -190,19 +190,33 @@ def _draw_point(axes: Any, point: Point, across: Scale, up: Scale) -> None:
         axes.plot([max(point.time.low, across.low), min(point.time.high, across.high)], [y, y], **line)
     if point.change.low is not None and point.change.high is not None:
         axes.plot([x, x], [max(point.change.low, up.low), min(point.change.high, up.high)], **line)
+    if (arrow := _point_beyond(point, across, up)) is not None:
+        axes.plot([x], [y], marker=arrow, markersize=_MARK, color=color, markeredgecolor=ROLES["ink"], zorder=5)
+        return
     size = _MARK if point.case.role or point.case["decision.is_best_fp32"] else _MARK - 1
     axes.plot([x], [y], markersize=size, zorder=5, **canvas.mark_style(point.case.mode, point.case.backend))
     if point.case.role in ("ship", "either", "keep fp32"):
         rows.draw_ring(axes, x, y)
 
 
+def _point_beyond(point: Point, across: Scale, up: Scale) -> str | None:
+    """The arrow that stands for a point off the scale."""
+    aside, above = across.side_of(point.time.value), up.side_of(point.change.value)
+    if aside:
+        return ">" if aside > 0 else "<"
+    if not above:
+        return None
+    return "^" if (above > 0) != (point.case["metric.higher_is_better"] is False) else "v"
+
+
 def _draw_faint(axes: Any, point: Point, across: Scale, up: Scale) -> None:
     """One of many that have neither a name nor bars."""
     style = canvas.mark_style(point.case.mode, point.case.backend) | {"alpha": 0.35, "markeredgewidth": 0.4}
+    style |= {"marker": _point_beyond(point, across, up) or style["marker"]}
     axes.plot([across.clip(point.time.value)], [up.clip(point.change.value)], markersize=5, zorder=2.5, **style)
 
 
-def _write_labels(axes: Any, points: Sequence[Point], across: Scale, up: Scale) -> None:
+def _write_labels(axes: Any, points: Sequence[Point], rest: Sequence[Point], across: Scale, up: Scale) -> None:
     """The names of the points as far as there is room, those that matter most first, and of the shaded areas."""
     width = WIDTH - _LEFT - _RIGHT
 
@@ -211,6 +225,8 @@ def _write_labels(axes: Any, points: Sequence[Point], across: Scale, up: Scale) 
 
     places = [place(across.clip(point.time.value), up.clip(point.change.value)) for point in points]
     marks = [_box_around(at, 9.0 if point.case.role else 5.5) for at, point in zip(places, points, strict=True)]
+    unnamed = [place(across.clip(point.time.value), up.clip(point.change.value)) for point in rest]
+    marks += [_box_around(at, 3.5) for at in unnamed]
     area: Box = (0.0, 1.0, width, _PANEL)
     taken = _name_areas(axes, points, marks, area, place)
     wanted = []

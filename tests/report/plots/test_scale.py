@@ -41,7 +41,7 @@ def test_an_outlier_does_not_press_the_rest_together() -> None:
 
 def test_a_wide_interval_is_cut_and_not_the_estimates() -> None:
     """Limits that reach far beyond all estimates end at the edge."""
-    scale = linear([0.0, 0.1, 0.2, 0.3], [-0.1, 0.4, -0.2, 0.5, -300.0, 300.0], [0.0])
+    scale = linear([0.0, 0.1, 0.2, 0.3], [-0.1, 0.4, -0.2, 0.5, -0.1, 0.4, -300.0, 300.0], [0.0])
     assert scale.side_of(300.0) == 1
     assert scale.side_of(0.5) == 0
 
