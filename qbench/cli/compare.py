@@ -12,6 +12,7 @@ from qbench.cli.output import find_folder, terminal_width
 from qbench.errors import NotComparable
 
 if TYPE_CHECKING:
+    from qbench.compare.paired_accuracy import Examples
     from qbench.gate.baseline import Baseline
     from qbench.record.stored_run import StoredRun
 
@@ -24,9 +25,12 @@ def compare(
     """Show what changed from one run to another, with intervals."""
     from qbench.compare import compare as comparing
     from qbench.compare import text as compare_text
+    from qbench.compare.changes import find_changes
+    from qbench.compare.paired_accuracy import pair_accuracy
     from qbench.gate import baseline as baselines
     from qbench.machine import fingerprint
     from qbench.progress.table import format_table
+    from qbench.record.stored_run import StoredRun
     from qbench.report import text
 
     old, new = _read_stored(base), _read_stored(contender)
@@ -36,17 +40,32 @@ def compare(
             "between suites is no change; compare two runs of one suite"
         )
     field = fingerprint.comparable(old.info.environment, new.info.environment)
-    deltas = comparing.compare(old.records, new.records, incomparable=field)
+    deltas = pair_accuracy(
+        comparing.compare(old.records, new.records, incomparable=field),
+        _examples_of(old),
+        _examples_of(new),
+        new.score_of_facts if isinstance(new, StoredRun) else None,
+    )
     if as_json:
         print(compare_text.as_json(base, contender, deltas, incomparable=field), end="")
     else:
-        print(format_table(text.comparison(deltas, new.info.metric), terminal_width()))
+        print(format_table(text.comparison(find_changes(deltas, new.info.metric), new.info.metric), terminal_width()))
         kept = bool(old.examples) if isinstance(old, baselines.Baseline) else None
         if (note := compare_text.unpaired(deltas, kept)) is not None:
             print(f"\n{note}")
         for which, info in ((base, old.info), (contender, new.info)):
             if info.quick is not None:
                 print(f"\nnote: {which} is a {info.quick.text}")
+
+
+def _examples_of(side: StoredRun | Baseline) -> Examples:
+    """What a record's score rests on: a run's predictions, or what a baseline keeps of them."""
+    from qbench.gate.baseline import Baseline
+    from qbench.report.comparison import examples_of
+
+    if isinstance(side, Baseline):
+        return lambda record: side.examples.get(record.case.id)
+    return examples_of(side)
 
 
 def _read_stored(name: str) -> StoredRun | Baseline:

@@ -33,7 +33,9 @@ Change = Literal["compared", "new", "gone", "now failed", "now skipped", "now ok
 class Delta:
     """What changed for one case. ``slowdown`` is contender time over base time, each in units of its own run's
     fp32 (above 1: slower); ``accuracy`` is contender - base in the metric's own scale; ``notes`` say what limits
-    these. ``invalid`` names the field that makes latency incomparable."""
+    these. ``invalid`` names the field that makes latency incomparable. ``paired``: on how many examples that both runs
+    have the accuracy was compared (null: as two scores of different examples), ``accuracy_p`` the two-sided p-value of
+    "no change" on them."""
 
     case: str
     change: Change
@@ -45,6 +47,8 @@ class Delta:
     invalid: str | None = None
     size_ratio: float | None = None
     accuracy: Interval | None = None
+    paired: int | None = None
+    accuracy_p: float | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -30,18 +30,22 @@ def as_json(base: str, contender: str, deltas: Sequence[Delta], *, incomparable:
 
 
 def unpaired(deltas: Iterable[Delta], baseline_keeps: bool | None = None) -> str | None:
-    """That the accuracy of two runs is compared as of different examples, and what pairs them; None where none is.
+    """That the accuracy of some cases is compared as of different examples, and why; None where none is.
 
     ``baseline_keeps``: whether the base is a baseline that keeps examples; None: it is a run.
     """
-    if all(delta.accuracy is None for delta in deltas):
+    cases = [delta.case for delta in deltas if delta.accuracy is not None and delta.paired is None]
+    if not cases:
         return None
-    ways = {
-        None: "`qbench baseline` of the first, then `qbench gate` of the second, pairs them",
-        True: "`qbench gate` pairs them with those that this baseline keeps",
-        False: "this baseline keeps none: write it again with `qbench baseline RUN`, and `qbench gate` pairs them",
+    why = {
+        None: "not both runs keep predictions of them, or they share no example",
+        True: "this run and the baseline share no example of them",
+        False: "this baseline keeps no examples: write it again with `qbench baseline RUN`",
     }
-    return f"accuracy: two scores, their examples not paired, so the intervals are wide; {ways[baseline_keeps]}"
+    which = cases[0] if len(cases) == 1 else f"{len(cases):,} cases"
+    return (
+        f"accuracy of {which}: two scores, their examples not paired, so the intervals are wide ({why[baseline_keeps]})"
+    )
 
 
 def would_decide(test: NonInferiority, n: int) -> str | None:

@@ -8,6 +8,7 @@ summary             summary.md, for a pull request
 headline            what came of a whole run, in one sentence
 candidates          the cases of a setting in six columns
 markdown            parts of a document that stays under a number of characters
+comparison          two runs side by side
 run_warnings        what to know before any figure
 flips               which answers flipped and which classes changed
 flip_gallery        the examples that flipped, as images

@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench import formatting
-from qbench.compare import compare
-from qbench.compare import text as compare_text
-from qbench.compare.compare import Delta
 from qbench.decide import decision, json_text
 from qbench.decide import judged as judging
 from qbench.decide.judged import Judged, Rules
 from qbench.errors import QbenchError, SuiteError
 from qbench.files import atomic
-from qbench.machine import fingerprint
 from qbench.record.stored_run import StoredRun, read_run
-from qbench.report import flips, html, table, text
-from qbench.report.markdown import Part, table_part
+from qbench.report import comparison as comparing
+from qbench.report import flips, html, table
 from qbench.report.page import page
 from qbench.report.run_warnings import warnings
 from qbench.report.summary import summary
@@ -43,27 +39,29 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     judged = judge(run)
     found = decision.decide(judged)
     changes = flips.of_run(run)
-    deltas = None if other is None else compared(read_run(other, lenient=True), run)
-    shown = page(run, judged, found, changes, deltas, "" if other is None else other.name)
+    comparison = _compare_with(other, run, found)
+    shown = page(run, judged, found, changes)
     shown = replace(shown, warnings=warnings(run, judged, changes))  # damaged files are known once all were read
     files = {
         RESULTS: csv_text(table.frame(run.records)),
         FLIPS: csv_text(flips.flips_frame(changes)),
         CLASSES: csv_text(flips.classes_frame(changes)),
-        SUMMARY: summary(run, judged, found, changes, _compared_parts(deltas, judged)),
+        SUMMARY: summary(run, judged, found, changes, [] if comparison is None else comparing.as_parts(comparison)),
         DECISION: json_text.as_json(run.info.suite.name, found),
-        REPORT: html.render(shown),
+        REPORT: html.render(shown, comparison),
     }
     for name, content in files.items():
         _write(folder / name, content)
     return folder / REPORT
 
 
-def _compared_parts(deltas: Sequence[Delta] | None, judged: Judged) -> list[Part]:
-    if deltas is None:
-        return []
-    note = compare_text.unpaired(deltas) or ""
-    return [table_part(text.comparison(deltas, judged.metric), folded="Compared", after=formatting.markdown(note))]
+def _compare_with(
+    folder: Path | None, run: StoredRun, found: Sequence[decision.Decision]
+) -> comparing.Comparison | None:
+    if folder is None:
+        return None
+    other = read_run(folder, lenient=True)
+    return comparing.compare_runs(other, run, decision.decide(judge(other)), found)
 
 
 def judge(run: StoredRun) -> Judged:
@@ -89,12 +87,6 @@ def rules_of(run: StoredRun) -> Rules | None:
     except SuiteError:
         return None
     return Rules(gate=suite.gate, decide=suite.decide, precision=suite.measure.precision)
-
-
-def compared(base: StoredRun, contender: StoredRun) -> Sequence[Delta]:
-    """The deltas of two runs, latency only where their machines are comparable."""
-    field = fingerprint.comparable(base.info.environment, contender.info.environment)
-    return compare.compare(base.records, contender.records, incomparable=field)
 
 
 def csv_text(frame: pd.DataFrame) -> str:

@@ -8,13 +8,14 @@ import re
 from pathlib import Path
 
 from qbench.formatting import clean
+from qbench.report.comparison import Comparison
 from qbench.report.page import CONTROL, Page
 
 _HERE = Path(__file__).parent
 
 
-def render(page: Page) -> str:
-    """The HTML text of a page.
+def render(page: Page, comparison: Comparison | None = None) -> str:
+    """The HTML text of a page, with what changed from another run where one is given.
 
     The policy allows no source at all but inline styles, ``data:`` images and the one script by its hash.
     """
@@ -33,6 +34,7 @@ def render(page: Page) -> str:
     style, script = (_HERE / "page.css").read_text("utf-8"), (_HERE / "page.js").read_text("utf-8")
     text = environment.get_template("page.jinja").render(
         page=page,
+        comparison=comparison,
         # These three are ours, not a user's: the drawings were escaped when drawn.
         style=Markup(style),
         script=Markup(script),

@@ -9,7 +9,6 @@ from typing import Any
 
 from qbench import formatting
 from qbench.compare import host_share
-from qbench.compare.compare import Delta
 from qbench.decide import cases
 from qbench.decide import text as decide_text
 from qbench.decide.decision import Decision
@@ -107,8 +106,6 @@ class Page:
     versions: tuple[tuple[str, str], ...]
     plan_notes: tuple[str, ...]
     elapsed: tuple[tuple[str, str], ...]
-    comparison: TextTable | None
-    compared_with: str
 
 
 def page(
@@ -116,10 +113,8 @@ def page(
     judged: Judged,
     found: Sequence[Decision],
     changes: Sequence[CaseFlips] = (),
-    deltas: Sequence[Delta] | None = None,
-    compared_with: str = "",
 ) -> Page:
-    """The page of a run; ``changes`` are its flips, ``deltas`` against another run add a comparison."""
+    """The page of a run; ``changes`` are its flips."""
     info = run.info
     return Page(
         suite=info.suite.name,
@@ -144,8 +139,6 @@ def page(
         versions=tuple((name, _value(value)) for name, value in info.versions.items()),
         plan_notes=info.plan.notes,
         elapsed=tuple((name, formatting.duration(seconds)) for name, seconds in info.elapsed_seconds.items()),
-        comparison=None if deltas is None else text.comparison(deltas, judged.metric),
-        compared_with=compared_with,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qbench import formatting
-from qbench.compare.compare import Delta
+from qbench.compare.changes import CaseChange
 from qbench.decide import cases
 from qbench.decide.judged import Judged
 from qbench.progress.table import TextTable
@@ -29,19 +29,20 @@ def answer_name(setting: cases.Setting, info: RunInfo) -> str:
     return setting_name(setting) if info.quick is None else f"{QUICK} at {setting_name(setting)}"
 
 
-def comparison(deltas: Sequence[Delta], metric: MetricInfo | None) -> TextTable:
-    """One row per case of two runs: slowdown, size, accuracy, and what limits them."""
-    columns = ("case", "change", "time", "size", "accuracy", "notes")
-    return TextTable(columns=columns, rows=tuple(_delta_row(delta, metric) for delta in deltas), words=(0, 1, 5))
+def comparison(changes: Sequence[CaseChange], metric: MetricInfo | None) -> TextTable:
+    """One row per case of two runs: what is shown to have changed, slowdown, accuracy, size, and what limits them."""
+    columns = ("case", "verdict", "time", "accuracy", "size", "notes")
+    return TextTable(columns=columns, rows=tuple(_change_row(change, metric) for change in changes), words=(0, 1, 5))
 
 
-def _delta_row(delta: Delta, metric: MetricInfo | None) -> tuple[str, ...]:
+def _change_row(change: CaseChange, metric: MetricInfo | None) -> tuple[str, ...]:
+    delta = change.delta
     scale, unit, least = (metric.scale, metric.unit, metric.least) if metric else (1.0, "", 0)
     time = formatting.DASH
     if (slow := delta.slowdown) is not None:
         low, high = (None if limit is None else limit - 1 for limit in (slow.low, slow.high))
-        change = Interval(value=slow.value - 1, low=low, high=high)
-        number, limits = (make(change, scale=100, signed=True) for make in (formatting.number, formatting.limits))
+        slowdown = Interval(value=slow.value - 1, low=low, high=high)
+        number, limits = (make(slowdown, scale=100, signed=True) for make in (formatting.number, formatting.limits))
         time = f"{number} % {limits}".rstrip()
     size = (
         formatting.DASH
@@ -51,7 +52,7 @@ def _delta_row(delta: Delta, metric: MetricInfo | None) -> tuple[str, ...]:
     accuracy = formatting.DASH
     if delta.accuracy is not None:
         accuracy = f"{formatting.with_limits(delta.accuracy, scale=scale, signed=True, least=least)} {unit}".rstrip()
-    return formatting.clean(delta.case), delta.change, time, size, accuracy, formatting.clean("; ".join(delta.notes))
+    return formatting.clean(delta.case), change.verdict, time, accuracy, size, formatting.clean("; ".join(delta.notes))
 
 
 def as_markdown(content: TextTable) -> str:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from made_records import CASE, FP32, accuracy, failed, fp32, int8, same_as_golden, skipped, speedup
 
 from qbench.compare import compare
+from qbench.compare.changes import find_changes
 from qbench.progress.table import align
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
@@ -136,7 +137,7 @@ def test_the_words_of_a_comparison_are_golden() -> None:
         int8("net/static/other/t1/b1", speedup=speedup(protocol="sequential")),
         int8("net/static/one/t1/b1", speedup=speedup(processes=1)),
     ]
-    shown = align(text.comparison(compare.compare(base, contender), TOP1))
+    shown = align(text.comparison(find_changes(compare.compare(base, contender), TOP1), TOP1))
     assert same_as_golden("compare_rows.txt", shown + "\n")
 
 

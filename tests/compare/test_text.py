@@ -30,17 +30,18 @@ def test_json_holds_every_delta_raw_and_null_where_nothing_is_known() -> None:
 
 
 def test_what_is_not_paired_is_said_with_what_pairs_it() -> None:
-    """Whoever reads an interval on accuracy learns that examples were not paired, by what they can be, and that an old
-    baseline has to be written again; without accuracy nothing is said."""
+    """Whoever reads an interval on accuracy learns that examples were not paired, and why, say since an old baseline
+    has to be written again; nothing is said of what was paired or has no accuracy."""
     bare = Delta(case="m/static/x86/t1/b1", change="compared", base=None, contender=None)
     assert unpaired([bare], False) is None
     scored = replace(bare, accuracy=Interval(value=0.0, low=-0.02, high=0.02))
-    for keeps, way in ((None, "`qbench baseline` of the first"), (True, "pairs them with those that this baseline"),
+    assert unpaired([replace(scored, paired=100)]) is None
+    for keeps, why in ((None, "not both runs keep predictions"), (True, "share no example"),
                        (False, "write it again with `qbench baseline RUN`")):  # fmt: skip
         text = unpaired([bare, scored], keeps)
         assert text is not None
-        assert text.startswith("accuracy: two scores, their examples not paired")
-        assert way in text
+        assert text.startswith("accuracy of m/static/x86/t1/b1: two scores, their examples not paired")
+        assert why in text
 
 
 def test_two_suites_are_not_compared() -> None:

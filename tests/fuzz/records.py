@@ -20,7 +20,9 @@ import mutate
 import numpy as np
 from harness import Files, Fuzzer, main
 
+from qbench.compare import compare
 from qbench.compare import text as compare_text
+from qbench.compare.changes import find_changes
 from qbench.decide import decision
 from qbench.errors import QbenchError
 from qbench.gate import gate, github, junit, markdown
@@ -156,8 +158,8 @@ def _as_baseline(run: StoredRun, folder: Path) -> None:
 def _compared(run: StoredRun, folder: Path) -> None:
     base = read_baseline(folder / "base.jsonl")
     for old, new in ((base, run), (run, base)):
-        deltas = build.compare.compare(old.records, new.records)
-        align(text.comparison(deltas, new.info.metric))
+        deltas = compare.compare(old.records, new.records)
+        align(text.comparison(find_changes(deltas, new.info.metric), new.info.metric))
         compare_text.as_json("a", "b", deltas, incomparable=None)
 
 

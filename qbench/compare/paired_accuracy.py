@@ -1,0 +1,79 @@
+"""The accuracy of two runs compared on the examples that both have; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from qbench.compare.compare import Delta
+from qbench.record.example_scores import ExampleScores, Paired, pair
+from qbench.record.schema import Record
+from qbench.stats import intervals, mcnemar
+from qbench.stats.interval_type import Interval
+from qbench.stats.thresholds import p_value_beyond
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+Examples = Callable[[Record], ExampleScores | None]
+RESAMPLES = 1000
+LEVEL = 0.95
+
+
+def pair_accuracy(
+    deltas: Iterable[Delta],
+    of_base: Examples,
+    of_contender: Examples,
+    score_of_facts: Callable[[Array], float] | None = None,
+) -> tuple[Delta, ...]:
+    """The deltas, their accuracy compared example by example where both sides keep some that the other has, too.
+
+    ``score_of_facts``: the metric as a function of examples' facts, for one that no example has alone.
+    """
+    return tuple(_pair(delta, of_base, of_contender, score_of_facts) for delta in deltas)
+
+
+def _pair(
+    delta: Delta, of_base: Examples, of_contender: Examples, score_of_facts: Callable[[Array], float] | None
+) -> Delta:
+    if delta.accuracy is None or delta.base is None or delta.contender is None:
+        return delta
+    old, new = of_base(delta.base), of_contender(delta.contender)
+    if old is None or new is None or (new.facts and score_of_facts is None):
+        return delta
+    shared = pair(new, old)
+    if shared.n == 0 or shared.facts != old.facts:
+        return delta
+    change, p = _compare_facts(shared, score_of_facts) if shared.facts else _compare_values(shared)
+    notes = delta.notes
+    if not shared.whole:
+        notes += (f"accuracy on {shared.n:,} shared examples (this run {shared.of_new:,}, other {shared.of_old:,})",)
+    return replace(delta, accuracy=change, paired=shared.n, accuracy_p=p, notes=notes)
+
+
+def _compare_values(shared: Paired) -> tuple[Interval, float]:
+    """Right or wrong by Tango's interval and McNemar's mid-p value, other numbers by the t interval."""
+    new, old = shared.new.astype(float), shared.old.astype(float)
+    change = intervals.paired_delta(new, old, LEVEL)
+    if intervals.is_binary(new) and intervals.is_binary(old):
+        return change, mcnemar.midp(int((new < old).sum()), int((new > old).sum()))
+    return change, 1.0 if (new == old).all() else two_sided(change, 0.0, LEVEL, shared.n - 1)
+
+
+def _compare_facts(shared: Paired, score: Callable[[Array], float] | None) -> tuple[Interval, float]:
+    """A metric that no example has alone: both runs scored on the same resamples."""
+    assert score is not None
+    change = intervals.paired_bootstrap(
+        lambda index: score(shared.new[index]) - score(shared.old[index]), shared.n, level=LEVEL, resamples=RESAMPLES
+    )
+    return change, 1.0 if (shared.new == shared.old).all() else two_sided(change, 0.0, LEVEL)
+
+
+def two_sided(interval: Interval, value: float, level: float, freedom: int | None = None) -> float:
+    """The two-sided p-value of "it is ``value``", read off an interval; 1 without limits."""
+    side = "above" if interval.value >= value else "below"
+    p = p_value_beyond(interval, value, side=side, level=level, degrees_of_freedom=freedom or None)  # type: ignore[arg-type]
+    return min(1.0, 2 * p)

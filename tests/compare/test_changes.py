@@ -1,0 +1,91 @@
+"""Rules of qbench/compare/changes.py: what is said to have changed from one run to another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_records import accuracy, answers, failed, int8, speedup
+
+from qbench.compare import compare
+from qbench.compare.changes import CaseChange, find_changes
+from qbench.compare.paired_accuracy import pair_accuracy
+from qbench.record.schema import Record
+from qbench.record.stored_run import MetricInfo
+from qbench.stats import intervals
+
+TOP1 = MetricInfo(name="top1")
+
+
+def change(base: Record, contender: Record, metric: MetricInfo = TOP1, *, paired: bool = True) -> CaseChange:
+    """The change of one case, its accuracy paired on the answers that ``made_records`` makes of a record."""
+    deltas = compare.compare([base], [contender])
+    read = answers if paired else lambda record: None
+    return find_changes(pair_accuracy(deltas, read, read), metric)[0]
+
+
+@pytest.mark.parametrize(
+    ("contender", "verdict"),
+    [
+        (int8(), "no change shown"),
+        (int8(speedup=speedup(2.0)), "slower"),
+        (int8(speedup=speedup(3.0)), "faster"),
+        (int8(speedup=speedup(2.51)), "no change shown"),
+        (int8(size_bytes=300_000), "larger"),
+        (int8(size_bytes=200_000), "smaller"),
+        (int8(size_bytes=260_100), "no change shown"),
+        (int8(accuracy=accuracy(harmful=20)), "less accurate"),
+        (int8(accuracy=accuracy(beneficial=20)), "more accurate"),
+        (int8(speedup=speedup(2.0), size_bytes=200_000), "slower, smaller"),
+        (int8(speedup=speedup(protocol="sequential")), "latency not comparable"),
+        (failed(), "now failed"),
+    ],
+)
+def test_a_change_is_what_its_test_shows(contender: Record, verdict: str) -> None:
+    """Latency and accuracy by their tests, size exactly but for some bytes, a status as it is."""
+    told = change(int8(), contender)
+    assert told.verdict == verdict
+    assert told.changed == (verdict not in ("no change shown", "latency not comparable"))
+
+
+def test_paired_examples_show_what_two_scores_do_not() -> None:
+    """12 answers of 1,000 that turn wrong are a change on the same examples, and none among 1,000 others."""
+    base, contender = int8(accuracy=accuracy()), int8(accuracy=accuracy(harmful=12))
+    assert change(base, contender).verdict == "less accurate"
+    assert change(base, contender, paired=False).verdict == "no change shown"
+
+
+def test_a_lower_score_is_better_where_the_metric_says_so() -> None:
+    """An error that grew is less accurate."""
+    error = MetricInfo(name="error", higher_is_better=False)
+    assert change(int8(accuracy=accuracy(harmful=20)), int8(), error).verdict == "less accurate"
+
+
+def measured(rng: np.random.Generator) -> Record:
+    """A case of which three processes were measured, whose limits are those of Student's t over them."""
+    ratio = intervals.ratio_over_processes(rng.normal(0.0, 0.01, 3))
+    return int8(accuracy=None, speedup=speedup(ratio.value, low=ratio.low, high=ratio.high))
+
+
+def test_all_tests_share_one_error() -> None:
+    """Of 60 comparisons of 30 cases, in which nothing changed, at most one of twenty names any case; each test alone
+    would name one in a quarter of them."""
+    rng = np.random.default_rng(0)
+    together = alone = 0
+    for _ in range(60):
+        deltas = [compare.compare([measured(rng)], [measured(rng)])[0] for _ in range(30)]
+        changes = find_changes(deltas, TOP1)
+        together += any(told.changed for told in changes)
+        slowdowns = [delta.slowdown for delta in deltas if delta.slowdown is not None]
+        alone += any(ratio.low > 1 or ratio.high < 1 for ratio in slowdowns)  # type: ignore[operator]
+    assert together <= 3
+    assert alone > 10
+
+
+def test_sizes_and_statuses_take_no_share_of_the_error() -> None:
+    """A case without latency and accuracy is not tested, and the others are not held to more for it."""
+    bare = replace(int8("net/static/bare/t1/b1"), speedup=None, accuracy=None)
+    changes = find_changes(compare.compare([int8(), bare], [int8(), bare]), TOP1)
+    assert [told.p_latency is None for told in changes] == [False, True]
+    assert changes[1].p_accuracy is None

@@ -1,0 +1,45 @@
+"""Rules of qbench/compare/environment.py: what differs between two runs beside their cases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from made_records import info
+
+from qbench.compare.environment import differences, suite_changes
+from qbench.record.commit import Commit
+from qbench.record.stored_run import QuickInfo, SuiteInfo
+
+
+def test_only_what_differs_is_listed() -> None:
+    """Machine, versions, commit and digests, each before and after; what is not known is said so."""
+    old = info(versions={"torch": "2.12", "numpy": "2.0"}, digests={"data": "a" * 64})
+    new = info(
+        versions={"torch": "2.13", "numpy": "2.0", "onnx": None},
+        environment=old.environment | {"cpu": "CPU B", "isa": ["avx2", "vnni"]},
+        commit=Commit(sha="1" * 40, subject="quant: x", changed=True),
+        digests={"data": "b" * 64},
+        quick=QuickInfo(),
+    )
+    assert differences(old, old) == ()
+    assert differences(old, new) == (
+        ("commit", "not known", "111111111+ quant: x"),
+        ("cpu", "CPU A", "CPU B"),
+        ("isa", "avx2", "avx2, vnni"),
+        ("torch", "2.12", "2.13"),
+        ("data", f"{'a' * 12}…", f"{'b' * 12}…"),
+        ("kind of run", "a run proper", "a quick look"),
+    )
+
+
+def test_a_suite_is_compared_line_by_line() -> None:
+    """Changed lines and overrides with what stands around them; nothing where the text is the same."""
+    text = "".join(f"line{number}\n" for number in range(20))
+    old = replace(info(), suite=SuiteInfo(name="demo", text=text))
+    new = replace(info(), suite=SuiteInfo(name="demo", text=text.replace("line9\n", "changed\n"), overrides=("a=1",)))
+    lines = suite_changes(old, new)
+    assert suite_changes(old, old) == ()
+    assert "-line9" in lines
+    assert "+changed" in lines
+    assert "+--set a=1" in lines
+    assert " line1" not in lines

@@ -1,0 +1,95 @@
+"""Rules of qbench/compare/paired_accuracy.py: two runs compared on the same examples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from made_records import accuracy, answers, int8
+
+from qbench.compare import compare
+from qbench.compare.compare import Delta
+from qbench.compare.paired_accuracy import pair_accuracy
+from qbench.record.example_scores import ExampleScores
+from qbench.record.schema import Record
+
+
+def only(old: ExampleScores | None, new: ExampleScores | None, score: object = None) -> Delta:
+    """The delta of one case with these examples."""
+    deltas = compare.compare([int8()], [int8()])
+    return pair_accuracy(deltas, lambda record: old, lambda record: new, score)[0]  # type: ignore[arg-type]
+
+
+def scores(values: object, first: int = 0, **changes: object) -> ExampleScores:
+    """Examples named by whole numbers."""
+    array = np.asarray(values, dtype=float)
+    return ExampleScores(values=array, contents=np.arange(first, first + len(array)).astype(np.uint64), **changes)  # type: ignore[arg-type]
+
+
+def test_flips_between_the_runs_are_the_change() -> None:
+    """20 answers turned wrong of 1,000: -2 points, with limits that are narrower than those of two scores."""
+    base, contender = int8(accuracy=accuracy()), int8(accuracy=accuracy(harmful=20))
+    (plain,) = compare.compare([base], [contender])
+    (delta,) = pair_accuracy([plain], answers, answers)
+    assert delta.paired == 1000
+    assert delta.accuracy is not None
+    assert plain.accuracy is not None
+    assert delta.accuracy.value == pytest.approx(-0.02)
+    assert delta.accuracy.high - delta.accuracy.low < 0.8 * (plain.accuracy.high - plain.accuracy.low)  # type: ignore[operator]
+    assert delta.accuracy_p is not None
+    assert delta.accuracy_p < 1e-5
+
+
+def test_the_same_answers_are_no_change() -> None:
+    """Whatever the metric is made of."""
+    assert only(scores([0, 1, 1]), scores([0, 1, 1])).accuracy_p == 1.0
+    assert only(scores([0.1, 0.2, 0.7]), scores([0.1, 0.2, 0.7])).accuracy_p == 1.0
+
+
+def test_numbers_are_compared_by_their_differences() -> None:
+    """A loss that grew by the same on each example is seen, however much examples differ."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(0, 10, 200)
+    delta = only(scores(base), scores(base + 0.1 + rng.normal(0, 0.01, 200)))
+    assert delta.accuracy is not None
+    assert delta.accuracy.value == pytest.approx(0.1, abs=0.01)
+    assert delta.accuracy_p is not None
+    assert delta.accuracy_p < 1e-6
+
+
+def test_a_metric_of_all_examples_is_resampled() -> None:
+    """One that no example has alone: both runs on the same draws."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(0, 1, (100, 2))
+    delta = only(scores(base, facts=True), scores(base + 1, facts=True), lambda facts: float(np.median(facts)))
+    assert delta.accuracy is not None
+    assert delta.accuracy.value == pytest.approx(1.0, abs=1e-6)
+    assert delta.accuracy_p == 0.0 or delta.accuracy_p < 1e-3
+
+
+def test_only_shared_examples_are_compared_and_that_is_said() -> None:
+    """Half of the examples are others."""
+    delta = only(scores([1.0] * 100), scores([1.0] * 50 + [0.0] * 50, first=50))
+    assert delta.paired == 50
+    assert any("50 shared examples" in note for note in delta.notes)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(None, scores([1.0])), (scores([1.0]), None), (scores([1.0]), scores([1.0], first=9)), (None, None)],
+)
+def test_without_shared_examples_it_stays_unpaired(old: ExampleScores | None, new: ExampleScores | None) -> None:
+    """Two scores, as of different examples."""
+    delta = only(old, new)
+    assert delta.paired is None
+    assert delta.accuracy_p is None
+    assert delta.accuracy is not None
+
+
+def test_a_case_without_accuracy_is_left_alone() -> None:
+    """Nothing is read of it."""
+    record = int8(accuracy=None)
+
+    def read(record: Record) -> ExampleScores | None:
+        raise AssertionError("read")
+
+    assert pair_accuracy(compare.compare([record], [record]), read, read)[0].accuracy is None
