@@ -84,7 +84,7 @@ def _test_worst(
         import numpy as np
 
         new, old = (metric.sign * np.asarray(values) for values in pair)
-        return noninferiority.assess_examples(new, old, margin / metric.scale)
+        return noninferiority.assess_examples(new, old, margin / metric.scale, bounds=metric.bounds)
     if shipped.delta is None:
         return None
     moved = compare.oriented(_shift(shipped.delta, value - shipped.value), metric.sign)

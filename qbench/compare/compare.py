@@ -197,7 +197,8 @@ def accuracy_test(
     if (pair := values()) is not None:
         import numpy as np
 
-        return noninferiority.assess_examples(sign * np.asarray(pair[0]), sign * np.asarray(pair[1]), allowed)
+        new, old = (sign * np.asarray(values) for values in pair)
+        return noninferiority.assess_examples(new, old, allowed, bounds=metric.bounds)
     return noninferiority.assess_interval(oriented(accuracy.delta, sign), allowed, n=accuracy.n)
 
 

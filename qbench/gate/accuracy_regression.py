@@ -133,7 +133,7 @@ def _compare_paired(evidence: Evidence, shared: Paired, metric: MetricInfo, allo
         assert evidence.score_of_facts is not None
         compared = _compare_facts(shared, evidence.score_of_facts, sign, margin)
     else:
-        compared = _compare_values(shared, sign, margin)
+        compared = _compare_values(shared, metric, margin)
     notes = []
     if not shared.whole:
         notes.append(f"on {shared.n:,} shared examples (baseline {shared.of_old:,}, run {shared.of_new:,})")
@@ -142,10 +142,10 @@ def _compare_paired(evidence: Evidence, shared: Paired, metric: MetricInfo, allo
     return replace(compared, note="  ".join(notes))
 
 
-def _compare_values(shared: Paired, sign: float, margin: float) -> _Comparison:
+def _compare_values(shared: Paired, metric: MetricInfo, margin: float) -> _Comparison:
     """Right or wrong, or a number, of each example."""
-    new, old = shared.new.astype(float), shared.old.astype(float)
-    test = noninferiority.assess_examples(sign * new, sign * old, margin)
+    new, old, sign = shared.new.astype(float), shared.old.astype(float), metric.sign
+    test = noninferiority.assess_examples(sign * new, sign * old, margin, bounds=metric.bounds)
     flips = None
     if intervals.is_binary(new) and intervals.is_binary(old):
         flips = Flips(harmful=int((sign * new < sign * old).sum()), beneficial=int((sign * new > sign * old).sum()))

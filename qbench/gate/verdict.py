@@ -270,7 +270,7 @@ def describe_examples(test: NonInferiority, n: int, margin: float) -> str | None
     """``about 1,782 examples (700 to 8,900)``: how many would decide, and the range that one standard error of the
     change to either side gives; None where it is decided or nothing is known."""
     about = compare_text.would_decide(test, n)
-    if about is None or test.examples is None or test.delta.low is None or test.delta.high is None:
+    if about is None or test.examples is None or test.delta.low is None or test.delta.high is None or test.reason:
         return about
     error = (test.delta.high - test.delta.low) / 2 / intervals.normal_quantile(test.level)
     room = abs(margin + test.delta.value)
@@ -284,4 +284,6 @@ def describe_examples(test: NonInferiority, n: int, margin: float) -> str | None
 def _explain_undecided(test: NonInferiority, n: int, decides: str | None) -> str:
     if test.delta.low is None:
         return "the examples support no interval"
-    return "the interval spans the margin" + (f"; {decides} would decide, there are {n:,}" if decides else "")
+    return (test.reason or "the interval spans the margin") + (
+        f"; {decides} would decide, there are {n:,}" if decides else ""
+    )

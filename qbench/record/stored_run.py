@@ -80,6 +80,15 @@ class QuickInfo:
         return f"{QUICK}: coarse timing in one process, {scored}, nothing trained; run it without --quick to decide"
 
 
+# Of metrics that are no shares. An output that is as wrong as zeros has 0 dB.
+BOUNDS: Mapping[str, tuple[float | None, float | None]] = {
+    "cosine": (-1.0, 1.0),
+    "sqnr": (0.0, 100.0),
+    "kl": (None, 0.0),
+    "mae": (None, 0.0),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetricInfo:
     """How the suite's metric is shown (``percent``, else ``own_unit``), which way is better, and what the outputs are
@@ -101,6 +110,11 @@ class MetricInfo:
     def sign(self) -> float:
         """1 where a higher value is better, else -1."""
         return 1.0 if self.higher_is_better else -1.0
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """The lowest and the highest that the value of one example times ``sign`` may be; None: not known."""
+        return (0.0, None) if self.percent and self.higher_is_better else BOUNDS.get(self.name, (None, None))
 
     @property
     def least(self) -> int:

@@ -130,14 +130,20 @@ def _proportion(successes: int, n: int, level: float, method: str) -> Interval:
 
 
 def mean(values: ArrayLike, level: float = 0.95) -> Interval:
-    """The mean: of zeros and ones with Wilson limits, else with t limits.
+    """The mean: of zeros and ones with Wilson limits, else with limits that allow for rare large values.
 
     The limits are None for one value and where all values are equal, since nothing is known of the spread.
     """
     array = _as_floats(values)
     if is_binary(array):
         return proportion(int(array.sum()), array.size, level)
-    return t_interval(array, level)
+    return _limit_mean(array, level)
+
+
+def _limit_mean(array: Floats, level: float) -> Interval:
+    from qbench.stats.mean_limits import WeightedMean
+
+    return WeightedMean.of(array).interval(level)
 
 
 def t_interval(array: Floats, level: float) -> Interval:
@@ -165,13 +171,13 @@ def paired_delta(contender: ArrayLike, baseline: ArrayLike, level: float = 0.95)
     """The mean of contender - baseline over the same examples, with limits.
 
     ``contender``, ``baseline``: one float per example, same order. Zeros and ones (correct or not) get the score
-    interval of ``paired_proportions``; anything else the t interval of the differences, None where they are all
-    equal.
+    interval of ``paired_proportions``; anything else limits on the mean of the differences that allow for rare large
+    ones, None where they are all equal.
     """
     new, old = paired(contender, baseline)
     if is_binary(new) and is_binary(old):
         return paired_proportions(int((new > old).sum()), int((new < old).sum()), new.size, level)
-    return t_interval(new - old, level)
+    return _limit_mean(new - old, level)
 
 
 def paired(contender: ArrayLike, baseline: ArrayLike) -> tuple[Floats, Floats]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numpy.typing import ArrayLike
 
 from qbench.stats import intervals
 from qbench.stats.interval_type import Interval
+from qbench.stats.mean_limits import UNSEEN, WeightedMean
 from qbench.stats.thresholds import DECIDING_Z, Outcome, decide, p_value_beyond
 
 # More than so many times the examples are nobody's plan.
@@ -20,81 +21,64 @@ LEVEL = 0.90
 CONTINUITY, CONTINUITY_AGAINST = 0.25, 0.5
 
 
+# The lowest and the highest that the value of one example may be; None: nobody knows.
+Bounds = tuple[float | None, float | None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class NonInferiority:
     """Is the loss smaller than the margin? ``delta`` has two-sided limits at ``level``, better is positive;
-    ``p_worse`` is the one-sided p-value of "worse than the margin"; ``examples`` would decide an undecided one."""
+    ``p_worse`` is the one-sided p-value of "worse than the margin"; ``examples`` would decide an undecided one, and
+    ``reason`` says why it is undecided, where the limits do not."""
 
     outcome: Outcome
     delta: Interval
     level: float
     p_worse: float | None
     examples: int | None = None
+    reason: str | None = None
 
 
-def assess_examples(contender: ArrayLike, baseline: ArrayLike, margin: float, level: float = LEVEL) -> NonInferiority:
+def assess_examples(
+    contender: ArrayLike,
+    baseline: ArrayLike,
+    margin: float,
+    level: float = LEVEL,
+    bounds: Bounds = (None, None),
+) -> NonInferiority:
     """The paired test of "worse by less than ``margin``" on per-example values where more is better.
 
-    Zeros and ones are tested by ``assess_counts``; other values by the t test of their differences
-    against -margin, straightened where they are skewed. PASS if the lower limit is above -margin, FAIL if the upper one
-    is below it.
+    Zeros and ones are tested by ``assess_counts``; of other values the mean difference is held against -margin, with
+    limits that allow for rare large losses (``mean_limits``). PASS if the lower limit is above -margin, FAIL if the
+    upper one is below it. Where the lowest value of an example is not known (``bounds``), fewer than ``UNSEEN``
+    examples show too little of what strikes 1 in 100: they do not PASS.
     """
     new, old = intervals.paired(contender, baseline)
     if intervals.is_binary(new) and intervals.is_binary(old):
         return assess_counts(int((new > old).sum()), int((new < old).sum()), new.size, margin, level)
-    change = new - old
-    plain = intervals.t_interval(change, level)
-    if plain.low is None:
-        return _conclude(plain, margin, level, None, None)
-    skewed = _SkewedMean.of(change)
-    examples = estimate_examples(float(change.std()) ** 2, plain.value, margin)
-    return _conclude(skewed.interval(level), margin, level, skewed.p_below(-margin), examples)
+    change = WeightedMean.of(new - old, *_bound_change(new, old, bounds))
+    delta = change.interval(level)
+    if delta.low is None or delta.high is None:
+        return _conclude(Interval(value=delta.value), margin, level, None, None)
+    examples = estimate_examples(float((new - old).var()), delta.value, margin)
+    test = _conclude(delta, margin, level, change.p_below(-margin), examples)
+    if bounds[0] is None and new.size < UNSEEN and test.outcome == "PASS":
+        share = 100 * 0.99**new.size
+        reason = f"a large loss of 1 example in 100 goes unseen in {share:.0f} % of samples of {new.size:,}"
+        return replace(test, outcome="INCONCLUSIVE", examples=max(UNSEEN, examples or 0), reason=reason)
+    return test
 
 
-@dataclass(frozen=True, kw_only=True)
-class _SkewedMean:
-    """The mean of n values with Student's t, straightened by the values' skewness: errors of single examples have a
-    long tail on the side of the losses, and the t test passes too many there (on the margin, with 500 examples whose
-    losses are lognormal, 7.6 % where 5 % are meant; straightened 5.5 %). Without skewness it is the t test.
-
-    Source: Hall, Journal of the Royal Statistical Society B 54 (1992), 221-228.
-    """
-
-    mean: float
-    error: float
-    degrees_of_freedom: int
-    bend: float  # skewness / sqrt(n)
-
-    @classmethod
-    def of(cls, values: intervals.Floats) -> _SkewedMean:
-        from scipy.stats import skew
-
-        return cls(
-            mean=float(values.mean()),
-            error=float(values.std(ddof=1)) / math.sqrt(values.size),
-            degrees_of_freedom=values.size - 1,
-            bend=float(skew(values)) / math.sqrt(values.size),
-        )
-
-    def interval(self, level: float) -> Interval:
-        from scipy.special import stdtrit
-
-        reach = float(stdtrit(self.degrees_of_freedom, (1 + level) / 2))
-        low, high = (self.mean - self.error * self._find_t(x) for x in (reach, -reach))
-        return Interval(value=self.mean, low=min(low, self.mean), high=max(high, self.mean))
-
-    def p_below(self, threshold: float) -> float:
-        """The one-sided p-value against "the true mean is not below the threshold"."""
-        from scipy.special import stdtr
-
-        t, bend = (self.mean - threshold) / self.error, self.bend
-        return float(stdtr(self.degrees_of_freedom, t + bend * t**2 / 3 + bend**2 * t**3 / 27 + bend / 6))
-
-    def _find_t(self, x: float) -> float:
-        """The t at which the straightened statistic is x."""
-        if abs(self.bend) < 1e-6:
-            return x
-        return 3 / self.bend * (math.cbrt(1 + self.bend * (x - self.bend / 6)) - 1)
+def _bound_change(new: intervals.Floats, old: intervals.Floats, bounds: Bounds) -> Bounds:
+    """The most that one more example may lose, and gain. Where only the lowest value is known, the highest is taken to
+    have been seen."""
+    least, most = bounds
+    if least is not None and most is None:
+        most = max(float(new.max()), float(old.max()))
+    return (
+        None if least is None else min(0.0, least - float(old.max())),
+        None if most is None else max(0.0, most - float(old.min())),
+    )
 
 
 def assess_counts(gained: int, lost: int, n: int, margin: float, level: float = LEVEL) -> NonInferiority:

@@ -126,15 +126,15 @@ def skewed(loss: float, n: int, rng: np.random.Generator) -> tuple[np.ndarray, n
     return base - lost, base
 
 
-def test_the_t_test_holds_on_skewed_losses() -> None:
-    """Per-example values whose losses have a long tail: of models on the margin at most 6 % pass with 1,000 examples,
-    and of models within half of it at least 60 % do; the plain t test passes 7 % of the former."""
+def test_the_test_of_a_mean_holds_on_skewed_losses() -> None:
+    """Per-example values whose losses have a long tail: of models on the margin at most 5 % pass with 1,000 examples,
+    and of models within a third of it at least 45 % do; the plain t test passes 7 % of the former."""
     rng = np.random.default_rng(11)
     passed = {
         loss: np.mean(
             [noninferiority.assess_examples(*skewed(loss, N, rng), 0.3).outcome == "PASS" for _ in range(600)]
         )
-        for loss in (0.3, 0.15)
+        for loss in (0.3, 0.1)
     }
-    assert passed[0.3] <= 0.06
-    assert passed[0.15] >= 0.6
+    assert passed[0.3] <= 0.05
+    assert passed[0.1] >= 0.45
