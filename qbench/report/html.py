@@ -8,8 +8,9 @@ import re
 from pathlib import Path
 
 from qbench.formatting import clean
+from qbench.report import palette
 from qbench.report.comparison import Comparison
-from qbench.report.page import CONTROL, Page
+from qbench.report.page import Page
 
 _HERE = Path(__file__).parent
 
@@ -31,7 +32,8 @@ def render(page: Page, comparison: Comparison | None = None) -> str:
         finalize=lambda value: clean(value) if type(value) is str else value,
     )
     environment.filters["minus"] = _minus
-    style, script = (_HERE / "page.css").read_text("utf-8"), (_HERE / "page.js").read_text("utf-8")
+    style = palette.style() + (_HERE / "page.css").read_text("utf-8")
+    script = (_HERE / "page.js").read_text("utf-8")
     text = environment.get_template("page.jinja").render(
         page=page,
         comparison=comparison,
@@ -40,7 +42,6 @@ def render(page: Page, comparison: Comparison | None = None) -> str:
         script=Markup(script),
         svg=Markup,
         policy=_policy(script),
-        control=CONTROL,
     )
     return f"{text.rstrip()}\n"
 

@@ -9,8 +9,10 @@ from qbench.compare import int8_share
 from qbench.decide import cases, reasons
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
+from qbench.decide.objective import VALUES
 from qbench.decide.paired_times import PairedTimes, as_ratio, paired_times
 from qbench.record.schema import Record
+from qbench.report import palette
 from qbench.stats.interval_type import Interval
 
 # Reasons that are too long for a column. What is tied names the preference that it lost by.
@@ -26,7 +28,15 @@ _SHORT = {
     "tied, no better": "tied",
     **{told: f"{limit} open" for limit, told in reasons.OPEN.items() if told.startswith("undecided")},
 }
-_FAILED = {several: f"{limit} FAIL" for limit, (_, several) in reasons.BROKEN.items()}
+_BROKEN = {"accuracy": "too low", "speed-up": "too low", "int8": "missing", "peak": "impossible"}  # else too high
+
+
+def name_limit(limit: str, failed: bool) -> str:
+    """``accuracy too low``, ``size too high``, ``accuracy open``."""
+    return f"{limit} {_BROKEN.get(limit, 'too high') if failed else 'open'}"
+
+
+_FAILED = {several: name_limit(limit, True) for limit, (_, several) in reasons.BROKEN.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +49,48 @@ class Ruling:
     picked: bool = False
     over_fp32: Interval | None = None
 
+    @property
+    def symbol(self) -> str:
+        """The word's meaning at a glance: what to ship, as good, not as good, open, ruled out, a reference."""
+        if self.word in FP32:
+            return palette.VERDICTS["ship"].symbol if self.word == "keep" else palette.SYMBOLS["circle"]
+        if self.picked:
+            return palette.VERDICTS[self.word].symbol
+        if not self.candidate:
+            return palette.VERDICTS["FAIL"].symbol
+        if self.word.startswith("tied"):
+            return palette.VERDICTS["either"].symbol
+        return "↓" if self.word == "slower" else palette.VERDICTS["undecided"].symbol
 
+    @property
+    def slower(self) -> bool:
+        """Whether it is shown to be slower than the fastest fp32."""
+        over = self.over_fp32
+        return over is not None and (over.value if over.high is None else over.high) < 1
+
+    @property
+    def faster(self) -> bool:
+        """Whether it is shown to be faster than the fastest fp32."""
+        over = self.over_fp32
+        return over is not None and (over.value if over.low is None else over.low) > 1
+
+
+FP32 = ("keep", "fp32 twin", "fastest fp32", "fp32")  # words of cases that are no candidates and not ruled out either
 Rulings = Mapping[str, Ruling]
+
+
+def rank(judged: Judged, records: Sequence[Record], rulings: Rulings) -> list[Record]:
+    """The pick, the other candidates, fp32, what is no candidate; each the best in what is minimized first."""
+    objective = judged.decide.minimize
+
+    def key(record: Record) -> tuple[int, float, float, float, str]:
+        ruling = rulings[record.case.id]
+        group = 3 - ruling.candidate * 2 - ruling.picked if record.case.mode != "fp32" else 2
+        over = None if ruling.over_fp32 is None else ruling.over_fp32.value
+        minimized = 0.0 if objective == "latency" else VALUES[objective](record) or float("inf")
+        return group, minimized, -(over or 0.0), cases.p50(record) or float("inf"), record.case.id
+
+    return sorted(records, key=key)
 
 
 def rule(judged: Judged, decisions: Sequence[Decision]) -> dict[str, Ruling]:
@@ -85,14 +135,14 @@ def _rule_int8(record: Record, decision: Decision, reason: str | None, over: Int
 def _rule_unshipped(record: Record, decision: Decision, over: Interval | None) -> Ruling:
     """What a decision is about without shipping it: the best int8 beside an fp32 that stays, or one that is open."""
     if decision.verdict == "keep fp32":
-        slower = over is not None and (over.value if over.high is None else over.high) < 1
-        return Ruling(word="slower than fp32" if slower else "no gain shown", candidate=not slower, over_fp32=over)
+        slower = Ruling(word="slower than fp32", over_fp32=over)
+        return slower if slower.slower else Ruling(word="no gain shown", candidate=True, over_fp32=over)
     unshown = [check for check in decision.checks.get(record.case.id, ()) if check.outcome != "PASS"]
     limit = min(unshown, key=lambda check: check.outcome != "FAIL", default=None)
     if limit is None:
         return Ruling(word="undecided", candidate=True, over_fp32=over)
     failed = limit.outcome == "FAIL"
-    return Ruling(word=f"{limit.limit} {'FAIL' if failed else 'open'}", candidate=not failed, over_fp32=over)
+    return Ruling(word=name_limit(limit.limit, failed), candidate=not failed, over_fp32=over)
 
 
 def _over(record: Record, fastest: Record | None, times: PairedTimes) -> Interval | None:

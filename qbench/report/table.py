@@ -7,26 +7,19 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
-from qbench.compare import compare, host_share, int8_share
-from qbench.compare import text as compare_text
-from qbench.compare.speedup_doubt import is_coarse
 from qbench.decide import cases
 from qbench.decide.judged import Judged
-from qbench.decide.objective import VALUES
 from qbench.record import schema
-from qbench.record.schema import Record, TwinChange
-from qbench.stats import mcnemar
-from qbench.stats.interval_type import Interval
+from qbench.record.schema import Record
+from qbench.report.cells import Cell, Digits, count_digits, draw_cells, twin_change
 from qbench.suite.settings import Objective
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Tone = Literal["", "good", "bad", "unsure", "muted"]
 
 
 def frame(records: Sequence[Record]) -> pd.DataFrame:
@@ -78,21 +71,6 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
-    """What stands in one cell: ``text`` with ``limits`` under or behind it; ``sort`` orders the column (None last);
-    ``hint`` says more; ``tone`` is never the only bearer of a meaning."""
-
-    text: str = formatting.DASH
-    limits: str = ""
-    sort: float | None = None
-    hint: str = ""
-    tone: Tone = ""
-
-    def __str__(self) -> str:
-        return f"{self.text} {self.limits}".rstrip()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Column:
     """One column: its key, title, and what it means."""
 
@@ -109,14 +87,10 @@ class Row:
     cells: Mapping[str, Cell]
 
 
-COARSE = "~"
-COARSE_MEANS = "~: coarse, from the screening alone, one process each"
 _JUDGED = (
-    "is accuracy worse than fp32's by less than the margin? one-sided 5 % test of each case alone; where it cannot "
-    "tell, about how many examples would decide"
+    "does it lose less accuracy than the limit? One-sided 5 % test of each case alone; where it cannot tell, about how "
+    "many examples would decide"
 )
-
-
 _TWIN = (
     "paired change of a qat case against its fp32 twin, the same network with the same training but without fake "
     "quantization: what int8 itself costs"
@@ -130,23 +104,47 @@ def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
     percent = ", %" if judged.metric is None or judged.metric.percent else own
     unit_of = f", {judged.metric.unit}" if judged.metric and judged.metric.unit else ""
     seeds = (Column(key="seeds", title="by seed", hint=f"{metric} by the seed that drew the calibration examples"),)
-    twins = (Column(key="twin", title=f"vs fp32 twin{unit_of}", hint=_TWIN),)
+    twins = (Column(key="twin", title=f"against fp32 twin{unit_of}", hint=_TWIN),)
     return (
         *_minimized_column(judged),
-        Column(key="p50", title=f"p50, {unit}", hint="median closed-loop service time of one call, 95 % limits"),
-        Column(key="p90", title=f"p90, {unit}", hint="nine calls in ten are at least this fast"),
-        Column(key="speedup", title="speed-up", hint="like-for-like fp32 time over this case's, 95 % limits"),
-        Column(key="best", title="vs fastest fp32", hint="time of the fastest fp32 of any backend over this case's"),
-        Column(key="control", title="control (A/A)", hint="a second copy of the fp32, measured alike; 1 is true"),
+        Column(key="p50", title=f"time, {unit}", hint="half of all calls take at most this long (p50)"),
+        Column(key="p90", title=f"9 in 10, {unit}", hint="nine calls in ten take at most this long (p90)"),
+        Column(
+            key="best",
+            title="times the best fp32",
+            hint="how many times as fast as the fastest fp32 of any backend; below 1 it is slower than plain fp32",
+        ),
+        Column(
+            key="speedup",
+            title="times its own fp32",
+            hint="how many times as fast as fp32 on the same runtime (like for like)",
+        ),
+        Column(
+            key="control",
+            title="noise check",
+            hint="fp32 against fp32 (A/A): a second copy of the baseline, measured alike; the true answer is 1",
+        ),
         Column(key="size", title="size", hint="exact bytes of what is shipped"),
-        Column(key="ratio", title="size ratio", hint="bytes over those of the like-for-like fp32"),
-        Column(key="accuracy", title=f"{metric}{percent}", hint=f"{metric} on the evaluation examples, 95 % limits"),
+        Column(key="ratio", title="of fp32", hint="bytes over those of fp32 on the same runtime"),
+        Column(key="accuracy", title=f"{metric}{percent}", hint=f"{metric} on the evaluation examples"),
         *(seeds if judged.seed_spreads else ()),
-        Column(key="delta", title=f"change{unit_of}", hint="paired change against the like-for-like fp32"),
-        *(twins if any(_twin_change(record) for record in judged.records) else ()),
-        Column(key="flips", title="flips", hint="right to wrong / wrong to right; McNemar's mid-p of no change"),
-        Column(key="coverage", title="coverage", hint="share of multiply-accumulates that run in int8"),
-        Column(key="judged", title="within margin", hint=_JUDGED),
+        Column(
+            key="delta",
+            title=f"accuracy change{unit_of}",
+            hint=f"change of {metric} against fp32 on the same runtime, the same examples (paired)",
+        ),
+        *(twins if any(twin_change(record) for record in judged.records) else ()),
+        Column(
+            key="flips",
+            title="examples",
+            hint="lost: fp32 right, int8 wrong; gained: the other way round; p is McNemar's mid-p of no change",
+        ),
+        Column(
+            key="coverage",
+            title="work done in int8",
+            hint="the share of multiply-accumulates that really run in int8 (coverage), read from the artifact",
+        ),
+        Column(key="judged", title="accuracy limit", hint=_JUDGED),
     )
 
 
@@ -167,14 +165,6 @@ def _minimized_column(judged: Judged) -> tuple[Column, ...]:
     )
 
 
-def _minimized_cell(judged: Judged, record: Record) -> Cell:
-    value = VALUES[judged.decide.minimize](record)
-    if value is None:
-        return Cell()
-    shown = formatting.size(value) if judged.decide.minimize in ("size", "memory") else formatting.duration(value)
-    return Cell(text=shown, sort=value)
-
-
 def unit_of(objective: Objective, values: Sequence[float]) -> tuple[float, str]:
     """One unit for a whole column of seconds or bytes: that of the smallest value."""
     least = min(values)
@@ -187,181 +177,13 @@ def latency_unit(records: Sequence[Record]) -> tuple[float, str]:
     return formatting.time_unit(min(times)) if times else (1e-3, "ms")
 
 
-def rows(judged: Judged, records: Sequence[Record], unit: tuple[float, str]) -> list[Row]:
-    """The measured cases, fp32 first, then the fastest first."""
+def rows(judged: Judged, records: Sequence[Record], unit: tuple[float, str], digits: Digits | None = None) -> list[Row]:
+    """The measured cases of one setting, fp32 first, then the fastest first; ``digits``: null counts them here."""
     measured = [record for record in records if record.status == "ok"]
     best = cases.fastest_fp32(measured)
     measured.sort(key=lambda r: (r.case.mode != "fp32", cases.p50(r) or float("inf"), r.case.id))
-    return [Row(record=record, cells=_cells(judged, record, best, unit[0])) for record in measured]
-
-
-def _cells(judged: Judged, record: Record, best: Record | None, unit: float) -> dict[str, Cell]:
-    fp32 = compare.like_for_like(record, judged.records)
-    return {
-        "minimized": _minimized_cell(judged, record),
-        **_latency_cells(record, unit),
-        "best": _against_best(record, best),
-        **_size_cells(record, fp32),
-        **_accuracy_cells(judged, record),
-        "twin": _twin_cell(judged, record),
-        "seeds": _seeds_cell(judged, record),
-        "coverage": _coverage_cell(record),
-        "judged": _judged_cell(judged, record),
-    }
-
-
-def _latency_cells(record: Record, unit: float) -> dict[str, Cell]:
-    latency, speedup = record.latency, record.speedup
-    cells = {"p50": Cell(), "p90": Cell(), "speedup": Cell(), "control": Cell()}
-    if latency is not None and latency.p50_seconds is not None:
-        p50 = Interval(value=latency.p50_seconds, low=latency.p50_low, high=latency.p50_high)
-        cells["p50"] = replace(_interval_cell(p50, scale=1 / unit), hint=host_share.describe(record) or "")
-    if latency is not None and latency.p90_seconds is not None:
-        text = formatting.number(Interval(value=latency.p90_seconds), scale=1 / unit)
-        cells["p90"] = Cell(text=text, sort=latency.p90_seconds)
-    if speedup is not None:
-        ratio = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
-        hint = f"{speedup.protocol}, {speedup.processes} process(es), against {speedup.baseline}"
-        cells["speedup"] = _mark_coarse(
-            dataclasses.replace(_interval_cell(ratio), hint=hint, tone=_side(ratio)), record
-        )
-        cells["control"] = _control_cell(speedup.control)
-    return cells
-
-
-def _mark_coarse(cell: Cell, record: Record) -> Cell:
-    """A ratio of the screening alone carries ``COARSE``."""
-    if not is_coarse(record) or not cell.text:
-        return cell
-    return dataclasses.replace(cell, text=f"{cell.text}{COARSE}", hint=f"{cell.hint}; {COARSE_MEANS}")
-
-
-def _side(speedup: Interval) -> Tone:
-    if speedup.low is not None and speedup.low > 1:
-        return "good"
-    return "bad" if speedup.high is not None and speedup.high < 1 else ""
-
-
-def _control_cell(control: Interval | None) -> Cell:
-    if control is None:
-        return Cell()
-    cell = _interval_cell(control)
-    off = control.low is not None and control.high is not None and not control.low <= 1 <= control.high
-    return dataclasses.replace(cell, tone="unsure", hint="1 is outside: biased by noise") if off else cell
-
-
-def _interval_cell(interval: Interval, *, scale: float = 1.0, signed: bool = False, least: int = 0) -> Cell:
-    return Cell(
-        text=formatting.number(interval, scale=scale, signed=signed, least=least),
-        limits=formatting.limits(interval, scale=scale, signed=signed, least=least),
-        sort=interval.value,
-    )
-
-
-def _against_best(record: Record, best: Record | None) -> Cell:
-    """Measured in one group where the record says so; else (older records) from the two p50."""
-    if (fastest := record.speedup_fastest) is not None:
-        if fastest.baseline == record.case.id:
-            return Cell(hint="is the fastest fp32")
-        ratio = Interval(value=fastest.value, low=fastest.low, high=fastest.high)
-        tone = _side(ratio) if cases.is_int8(record) else ""
-        cell = dataclasses.replace(_interval_cell(ratio), hint=f"against {fastest.baseline}", tone=tone)
-        return _mark_coarse(cell, record)
-    typical = cases.mean if cases.is_sequential(record) else cases.p50
-    own, full = typical(record), None if best is None else typical(best)
-    if own is None or full is None or record is best:
-        return Cell(hint="is the fastest fp32") if record is best else Cell()
-    slower: Tone = "bad" if own > full and cases.is_int8(record) else ""
-    return Cell(text=f"{full / own:.2f}", sort=full / own, tone=slower)
-
-
-def _size_cells(record: Record, fp32: Record | None) -> dict[str, Cell]:
-    if record.artifact is None:
-        return {"size": Cell(), "ratio": Cell()}
-    own = record.artifact.size_bytes
-    cells = {"size": Cell(text=formatting.size(own), sort=own, hint=f"{own:,} bytes"), "ratio": Cell()}
-    if fp32 is not None and fp32 is not record and fp32.artifact is not None and fp32.artifact.size_bytes:
-        ratio = own / fp32.artifact.size_bytes
-        cells["ratio"] = Cell(text=f"{ratio:.3f}", sort=ratio)
-    return cells
-
-
-def _accuracy_cells(judged: Judged, record: Record) -> dict[str, Cell]:
-    cells = {"accuracy": Cell(), "delta": Cell(), "flips": Cell()}
-    scores = record.accuracy
-    if scores is None:
-        return cells
-    scale, least = (judged.metric.scale, judged.metric.least) if judged.metric else (1.0, 0)
-    value = Interval(value=scores.value, low=scores.low, high=scores.high)
-    cells["accuracy"] = dataclasses.replace(
-        _interval_cell(value, scale=scale, least=least),
-        hint=f"{scores.n:,} examples" + (f"; limits: {scores.interval}" if scores.interval else ""),
-    )
-    if scores.delta is not None:
-        cells["delta"] = _interval_cell(scores.delta, scale=scale, signed=True, least=least)
-    if scores.flips is not None:
-        harmful, beneficial = scores.flips.harmful, scores.flips.beneficial
-        p = compare_text.p_value(mcnemar.midp(harmful, beneficial))
-        hint = f"{harmful} right to wrong, {beneficial} wrong to right; McNemar's test of no change: mid-{p}"
-        cells["flips"] = Cell(text=f"{harmful} / {beneficial}", limits=p, sort=harmful, hint=hint)
-    return cells
-
-
-def _twin_change(record: Record) -> TwinChange | None:
-    return None if record.accuracy is None else record.accuracy.twin
-
-
-def _twin_cell(judged: Judged, record: Record) -> Cell:
-    twin = _twin_change(record)
-    if twin is None or twin.delta is None:
-        return Cell()
-    scale, least = (judged.metric.scale, judged.metric.least) if judged.metric else (1.0, 0)
-    hint = f"against {twin.baseline}"
-    if twin.flips is not None:
-        hint += f"; {twin.flips.harmful} right to wrong, {twin.flips.beneficial} wrong to right"
-    return dataclasses.replace(_interval_cell(twin.delta, scale=scale, signed=True, least=least), hint=hint)
-
-
-def _seeds_cell(judged: Judged, record: Record) -> Cell:
-    spread = judged.seed_spreads.get(record.case.id)
-    if spread is None or judged.metric is None:
-        return Cell()
-    scale, places = judged.metric.scale, 1 if judged.metric.percent else 4
-    low, high = (formatting.fixed(value * scale, places) for value in (min(spread.values), max(spread.values)))
-    worst = spread.test.outcome if spread.test else "not judged"
-    tone: Tone = "unsure" if judged.outcome(record) == "PASS" and worst not in ("PASS", "not judged") else ""
-    hint = f"the worst of {len(spread.values)} seeds, {spread.worst}: {worst}"
-    return Cell(text=f"{low} to {high}", sort=spread.spread, hint=hint, tone=tone)
-
-
-def _coverage_cell(record: Record) -> Cell:
-    coverage = record.artifact.coverage if record.artifact else None
-    if coverage is None:
-        return Cell()
-    layers = f"{coverage.layers_int8} of {coverage.layers_total} layers"
-    if coverage.macs_int8 is None:
-        return Cell(text="not known", hint=coverage.unknown or layers, tone="unsure")
-    tone: Tone = "bad" if coverage.macs_int8 == 0 else ""
-    label = ""
-    if (why := int8_share.explain_fp32_in_effect(record)) is not None:
-        layers, tone, label = f"{layers}; {why}", "bad", int8_share.FP32_IN_EFFECT
-    text = formatting.share(coverage.macs_int8)
-    return Cell(text=text, limits=label, sort=coverage.macs_int8, hint=layers, tone=tone)
-
-
-def _judged_cell(judged: Judged, record: Record) -> Cell:
-    if not cases.is_int8(record):
-        return Cell()
-    if (why := int8_share.explain_fp32_in_effect(record)) is not None:
-        return Cell(text="no candidate", tone="muted", sort=0, hint=f"{int8_share.FP32_IN_EFFECT}: {why}")
-    test = judged.tests.get(record.case.id)
-    if test is None:
-        return Cell(text="not judged", tone="muted", sort=0)
-    tones: dict[str, tuple[Tone, float]] = {"PASS": ("good", 3), "INCONCLUSIVE": ("unsure", 2), "FAIL": ("bad", 1)}
-    tone, order = tones[test.outcome]
-    needed = compare_text.would_decide(test, record.accuracy.n) if record.accuracy else None
-    hint = f"{needed} would decide, if the change stays as it is" if needed else ""
-    return Cell(text=test.outcome, limits=needed or "", tone=tone, sort=order, hint=hint)
+    digits = digits or count_digits(judged, measured, unit[0])
+    return [Row(record=record, cells=draw_cells(judged, record, best, unit[0], digits)) for record in measured]
 
 
 def presentation(judged: Judged, render: Callable[[Cell], str] = str) -> pd.DataFrame:

@@ -20,7 +20,8 @@ from qbench.decide.objective import VALUES
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
 from qbench.report import table, text
-from qbench.report.ruling import Rulings
+from qbench.report.cells import COARSE, COARSE_MEANS
+from qbench.report.ruling import Rulings, rank
 from qbench.stats.interval_type import Interval
 
 # Which columns have limits, the fullest way first.
@@ -66,7 +67,7 @@ def _explain(judged: Judged) -> str:
         shown = f"{metric.name}, {'%' if metric.percent else metric.own_unit}"
     else:
         shown = f"change of {metric.name}, {metric.unit}"
-    coarse = f" {table.COARSE_MEANS}." if any(map(is_coarse, judged.records)) else ""
+    coarse = f" {COARSE_MEANS}." if any(map(is_coarse, judged.records)) else ""
     return f"In brackets 95 % limits; vs fp32: times as fast as the fastest fp32; acc: {shown.rstrip(', ')}.{coarse}"
 
 
@@ -82,7 +83,7 @@ def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
                 *(formatting.clean(str(cells[record.case.id][column.key])) for column in columns),
                 rulings[record.case.id].word,
             )
-            for record in _sorted(judged, records, rulings)
+            for record in rank(judged, records, rulings)
         )
         titles = ("variant", *(column.title for column in columns), "verdict")
         content = TextTable(columns=titles, rows=lines, words=(0, len(titles) - 1))
@@ -118,20 +119,6 @@ def _measured(judged: Judged) -> list[tuple[Setting, list[Record]]]:
     return [(setting, records) for setting, records in by_setting if records]
 
 
-def _sorted(judged: Judged, records: Sequence[Record], rulings: Rulings) -> list[Record]:
-    """The pick, the other candidates, fp32, what is no candidate; each the best in what is minimized first."""
-    objective = judged.decide.minimize
-
-    def key(record: Record) -> tuple[int, float, float, float, str]:
-        ruling = rulings[record.case.id]
-        group = 3 - ruling.candidate * 2 - ruling.picked if record.case.mode != "fp32" else 2
-        over = None if ruling.over_fp32 is None else ruling.over_fp32.value
-        minimized = 0.0 if objective == "latency" else VALUES[objective](record) or float("inf")
-        return group, minimized, -(over or 0.0), cases.p50(record) or float("inf"), record.case.id
-
-    return sorted(records, key=key)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Figures:
     """The figures of one case: p50 in seconds, times as fast as the fastest fp32, the change of accuracy (or the score
@@ -145,7 +132,7 @@ class _Figures:
 
 
 def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, limited: Sequence[str]) -> TextTable:
-    figures = [_read(judged, record, rulings) for record in _sorted(judged, records, rulings)]
+    figures = [_read(judged, record, rulings) for record in rank(judged, records, rulings)]
     unit, unit_name = table.latency_unit(records)
     p50 = _column([row.p50 for row in figures], 1 / unit, _decimals_of_times(figures, unit), "p50" in limited)
     ratio = _column([row.ratio for row in figures], 1.0, 2, "ratio" in limited)
@@ -258,16 +245,15 @@ def _column(
 
 
 def _mark_coarse(cells: Sequence[str], figures: Sequence[_Figures]) -> list[str]:
-    """The cells, with ``table.COARSE`` in place of the limits of what was only screened."""
+    """The cells, with ``COARSE`` in place of the limits of what was only screened."""
     coarse = [is_coarse(row.record) and row.ratio is not None for row in figures]
     if not any(coarse):
         return list(cells)
     numbers = [cell.split()[0] for cell in cells]
     start = max(map(len, numbers))
-    width = max(*map(len, cells), start + len(table.COARSE))
+    width = max(*map(len, cells), start + len(COARSE))
     behind = [
-        table.COARSE if marked else cell[len(number) :]
-        for cell, number, marked in zip(cells, numbers, coarse, strict=True)
+        COARSE if marked else cell[len(number) :] for cell, number, marked in zip(cells, numbers, coarse, strict=True)
     ]
     return [f"{number.rjust(start)}{rest}".ljust(width) for number, rest in zip(numbers, behind, strict=True)]
 

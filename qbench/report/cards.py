@@ -1,0 +1,223 @@
+"""The first screen: one card a setting with what to ship, its figures, how sure that is, and who is not it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from qbench import formatting
+from qbench.compare import compare
+from qbench.decide import cases, reasons
+from qbench.decide import text as decide_text
+from qbench.decide.cases import variant
+from qbench.decide.decision import Decision
+from qbench.decide.judged import Judged
+from qbench.decide.objective import Scale
+from qbench.decide.paired_times import PairedTimes
+from qbench.record.schema import Record
+from qbench.record.stored_run import QUICK, RunInfo
+from qbench.report import palette
+from qbench.report.cells import RATIO_DIGITS, Cell, Tone, accuracy_limit, count_digits, count_flips, draw_cells
+from qbench.report.names import backend_name, in_words, setting_words, variant_name
+from qbench.report.palette import Sign
+from qbench.report.ruling import Rulings
+from qbench.report.table import latency_unit
+from qbench.stats.interval_type import Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """One figure: what it is, its value with unit and limits, and lines below it; the first may carry a tone."""
+
+    label: str
+    value: str
+    unit: str = ""
+    limits: str = ""
+    lines: tuple[str, ...] = ()
+    tone: Tone = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A variant that a card names: its name in words, a backend's colour, how much of it is int8, and its tiles."""
+
+    name: str
+    color: str
+    work: str
+    tiles: tuple[Tile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    """Why some are not it: a count with the reason, and the variants with how fast they are."""
+
+    told: str
+    variants: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """The answer for one setting as the page shows it. ``rows``: a question and its answer, the first matters most."""
+
+    anchor: str
+    title: str
+    verdict: str
+    sign: Sign
+    headline: str
+    aside: str
+    candidates: tuple[Candidate, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    not_it: str
+    reasons: tuple[Reason, ...]
+    warnings: tuple[str, ...]
+
+
+def cards(decisions: Sequence[Decision], judged: Judged, rulings: Rulings, info: RunInfo) -> tuple[Card, ...]:
+    """A card for each setting, in the order of the records."""
+    return tuple(_card(number, decision, judged, rulings, info) for number, decision in enumerate(decisions, start=1))
+
+
+def _card(number: int, decision: Decision, judged: Judged, rulings: Rulings, info: RunInfo) -> Card:
+    title = setting_words(decision.setting)
+    return Card(
+        anchor=f"answer-{number}",
+        title=title if info.quick is None else f"{QUICK} at {title}",
+        verdict=decision.verdict,
+        sign=palette.VERDICTS.get(decision.verdict, Sign(symbol="?", word=decision.verdict)),
+        headline=_headline(decision, judged),
+        aside=_aside(decision),
+        candidates=tuple(_candidates(decision, judged, rulings)),
+        rows=tuple(_rows(decision)),
+        not_it=_count_others(decision),
+        reasons=tuple(_reason(reason, named, judged, rulings) for reason, named in decision.not_it),
+        warnings=(*([] if info.quick is None else [info.quick.text]), *decision.notes),
+    )
+
+
+def _headline(decision: Decision, judged: Judged) -> str:
+    if decision.verdict == "ship" and decision.pick is not None and not decision.missing:
+        return f"Ship {variant_name(decision.pick)}"
+    return in_words(decision.headline, judged.records).removesuffix(".")
+
+
+def _aside(decision: Decision) -> str:
+    """Whose figures the tiles hold, where that is not what is shipped."""
+    if decision.pick is None or decision.verdict in ("ship", "either"):
+        return ""
+    return "The fastest int8 beside it:" if decision.verdict == "keep fp32" else "Its figures:"
+
+
+def _candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Iterator[Candidate]:
+    named = [decision.pick, decision.runner_up if decision.verdict == "either" else None]
+    for record in named:
+        if record is None:
+            continue
+        coverage = record.artifact.coverage if record.artifact else None
+        known = coverage is not None and coverage.macs_int8 is not None
+        work = f"{formatting.share(coverage.macs_int8)} of its work done in int8" if known and coverage else ""
+        yield Candidate(
+            name=variant(record),
+            color=palette.variable_of(record.case.backend),
+            work=work,
+            tiles=tuple(_tiles(record, decision, judged, rulings)),
+        )
+
+
+def _tiles(record: Record, decision: Decision, judged: Judged, rulings: Rulings) -> Iterator[Tile]:
+    unit = latency_unit([record])
+    cells = draw_cells(judged, record, None, unit[0], count_digits(judged, [record], unit[0]))
+    if decision.objective in ("cold_start", "memory"):
+        scale = Scale(objective=decision.objective, times=PairedTimes(records={}, read=lambda record: {}))
+        value = scale.show(record).removesuffix(" to load and call once").removesuffix(" resident")
+        yield Tile(label={"cold_start": "to load and call once", "memory": "memory"}[decision.objective], value=value)
+    yield _time_tile(cells["p50"], unit[1])
+    yield _ratio_tile(rulings[record.case.id].over_fp32, decision)
+    yield _accuracy_tile(record, judged, cells)
+    yield _size_tile(record, judged)
+
+
+def _time_tile(cell: Cell, unit: str) -> Tile:
+    return Tile(label="time of a call", value=cell.text, unit="" if cell.sort is None else unit, limits=cell.limits)
+
+
+def _ratio_tile(over: Interval | None, decision: Decision) -> Tile:
+    fp32 = decision.fastest
+    lines: tuple[str, ...] = ()
+    if fp32 is not None and fp32.latency is not None:
+        lines = (f"best fp32: {formatting.duration(cases.p50(fp32))}", f"on {backend_name(fp32.case.backend)}")
+    label = "times the best fp32"
+    if over is None:
+        return Tile(label=label, value=formatting.DASH, lines=lines)
+    limits = ""
+    if over.low is not None and over.high is not None:
+        limits = f"[{formatting.fixed(over.low, RATIO_DIGITS)}, {formatting.fixed(over.high, RATIO_DIGITS)}]"
+    value = formatting.fixed(over.value, RATIO_DIGITS)
+    return Tile(label=label, value=value, unit="×", limits=limits, lines=lines)  # noqa: RUF001 (times)
+
+
+def _accuracy_tile(record: Record, judged: Judged, cells: dict[str, Cell]) -> Tile:
+    metric, outcome = judged.metric, judged.outcome(record)
+    against_fp32 = metric is not None and metric.against == "fp32"
+    cell = cells["accuracy" if against_fp32 else "delta"]
+    unit = "" if metric is None else (("%" if metric.percent else metric.own_unit) if against_fp32 else metric.unit)
+    label = "accuracy change" if metric is None or not against_fp32 else metric.name
+    lines = []
+    tone: Tone = ""
+    if outcome is not None:
+        sign = palette.VERDICTS[outcome]
+        tone = {"PASS": "good", "FAIL": "bad", "INCONCLUSIVE": "unsure"}[outcome]  # type: ignore[assignment]
+        lines.append(f"{sign.symbol} {sign.word}{accuracy_limit(judged)}")
+    flips = record.accuracy.flips if record.accuracy else None
+    if flips is not None and record.accuracy is not None:
+        changed = count_flips(flips.harmful, flips.beneficial)
+        lines.append(f"{'no change' if changed == 'none' else changed} in {record.accuracy.n:,}")
+    unit = "" if cell.sort is None else unit
+    return Tile(label=label, value=cell.text, unit=unit, limits=cell.limits, lines=tuple(lines), tone=tone)
+
+
+def _size_tile(record: Record, judged: Judged) -> Tile:
+    fp32 = compare.like_for_like(record, judged.records)
+    if record.artifact is None:
+        return Tile(label="size against fp32", value=formatting.DASH)
+    own = formatting.size(record.artifact.size_bytes)
+    if fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
+        return Tile(label="size", value=own)
+    ratio = record.artifact.size_bytes / fp32.artifact.size_bytes
+    whole = f"fp32: {formatting.size(fp32.artifact.size_bytes)}"
+    return Tile(label="size against fp32", value=formatting.share(ratio, 0), lines=(own, whole))
+
+
+def _rows(decision: Decision) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if decision.probability is not None and decision.pick is not None:
+        chance = decide_text.say_chance(decision.probability)
+        yield "How sure", (f"{chance[0].upper()}{chance[1:]} the best of what may be shipped.",)
+    step = (decision.deciding_step or "").replace("no_training", "training")
+    decided = (f"What decided: {step}.",) if step else ()
+    if decision.runner_up is not None and decision.behind is not None and decision.verdict == "ship":
+        tied = "tied with it" if decision.runner_up.case.id in decision.tied else ""
+        said = ", ".join(part for part in (variant(decision.runner_up), tied, decision.behind) if part)
+        yield "Runner-up", (f"{said}.", *decided)
+    elif decision.tie is not None or decided:
+        yield "Tie", (*(() if decision.tie is None else (decision.tie,)), *decided)
+    if decision.would_change:
+        yield "What would change it", tuple(f"{change[0].upper()}{change[1:]}" for change in decision.would_change)
+
+
+def _count_others(decision: Decision) -> str:
+    """``11 slower than fp32, 2 no gain shown``."""
+    return ", ".join(_count(reason, len(named)) for reason, named in decision.not_it)
+
+
+def _count(reason: str, count: int) -> str:
+    single = {several: one for one, several in reasons.BROKEN.values()}
+    return f"{count} {single.get(reason, reason) if count == 1 else reason}"
+
+
+def _reason(reason: str, named: Sequence[str], judged: Judged, rulings: Rulings) -> Reason:
+    by_id = {record.case.id: record for record in judged.records}
+    variants = []
+    for case in named:
+        over = rulings[case].over_fp32 if case in rulings else None
+        speed = "" if over is None else f" ({formatting.fixed(over.value, RATIO_DIGITS)} × fp32)"  # noqa: RUF001
+        variants.append(f"{variant(by_id[case]) if case in by_id else case}{speed}")
+    return Reason(told=_count(reason, len(named)), variants=tuple(variants))

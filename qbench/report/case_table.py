@@ -1,0 +1,165 @@
+"""The one table of all measured cases: columns that some case fills, rows in reading order, what a row says besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from qbench import formatting
+from qbench.decide import cases
+from qbench.decide.decision import Decision
+from qbench.decide.judged import Judged
+from qbench.record.schema import Record
+from qbench.report import palette, table
+from qbench.report.cells import Cell, accuracy_limit, count_digits
+from qbench.report.recipes import describe_recipe
+from qbench.report.ruling import FP32, Ruling, Rulings, rank
+from qbench.report.table import Column, Row
+from qbench.stats.thresholds import Outcome
+
+# Left to right as a decider asks; what a cell holds besides stands under its text.
+ORDER = (
+    "minimized",
+    "p50",
+    "best",
+    "speedup",
+    "delta",
+    "accuracy",
+    "twin",
+    "flips",
+    "size",
+    "coverage",
+    "control",
+    "p90",
+)
+KEPT = ("p50", "best", "delta", "size")  # also where no case has a value
+MANY = 30  # rows; from there on the table scrolls within itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One case: its place in the matrix, a backend's colour, a mode's marker, its verdict, cells by column key, and
+    what else is known of it as pairs."""
+
+    record: Record
+    color: str
+    marker: str
+    ruling: Ruling
+    group: str
+    cells: Mapping[str, Cell]
+    facts: tuple[tuple[str, str], ...]
+    outcome: Outcome | None
+
+    @property
+    def accuracy_sign(self) -> str:
+        """``✓ OK``: whether its accuracy holds the limit; empty where it was not judged."""
+        return (
+            ""
+            if self.outcome is None
+            else f"{palette.VERDICTS[self.outcome].symbol} {palette.VERDICTS[self.outcome].word}"
+        )
+
+    @property
+    def findable(self) -> str:
+        """What a reader may type to find it."""
+        return f"{self.record.case.id} {self.record.case.variant} {self.ruling.word}".lower()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseTable:
+    """``keys``: which of the columns that say where a case stands differ between cases; ``choices``: what the table can
+    be narrowed to, by name."""
+
+    keys: tuple[str, ...]
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    choices: Mapping[str, tuple[str, ...]]
+    many: bool
+
+
+def case_table(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) -> CaseTable:
+    """All measured cases, setting by setting: what is shipped first, then the other candidates, fp32, the rest."""
+    measured = [record for record in judged.records if record.status == "ok"]
+    unit = table.latency_unit(measured)
+    digits = count_digits(judged, measured, unit[0])
+    lines: list[Line] = []
+    for decision in decisions:
+        records = cases.of_setting(decision.setting, measured)
+        rows = {row.record.case.id: row for row in table.rows(judged, records, unit, digits)}
+        lines += [
+            _line(rows[record.case.id], rulings[record.case.id], judged) for record in rank(judged, records, rulings)
+        ]
+    known = {column.key: column for column in table.columns(judged, unit[1])}
+    limited = f"{known['delta'].title}{accuracy_limit(judged)}"
+    known["delta"] = replace(known["delta"], title=limited)
+    columns = tuple(known[key] for key in ORDER if key in known and (key in KEPT or _is_filled(key, lines)))
+    return CaseTable(
+        keys=tuple(key for key in ("model", "threads", "batch_size") if _differs(key, measured)),
+        columns=columns,
+        lines=tuple(lines),
+        choices=_choices(lines),
+        many=len(lines) > MANY,
+    )
+
+
+def _differs(key: str, records: Sequence[Record]) -> bool:
+    return len({getattr(record.case, key) for record in records}) > 1
+
+
+def _is_filled(key: str, lines: Sequence[Line]) -> bool:
+    return any(line.cells[key].sort is not None for line in lines)
+
+
+def _choices(lines: Sequence[Line]) -> dict[str, tuple[str, ...]]:
+    cases_ = [line.record.case for line in lines]
+    named = {
+        "model": [case.model for case in cases_],
+        "mode": [case.mode for case in cases_],
+        "backend": [case.backend for case in cases_],
+        "verdict": [line.ruling.word for line in lines],
+    }
+    distinct = {name: tuple(dict.fromkeys(values)) for name, values in named.items()}
+    return {name: values for name, values in distinct.items() if len(values) > 1}
+
+
+def _line(row: Row, ruling: Ruling, judged: Judged) -> Line:
+    case = row.record.case
+    shipped = ruling.picked or ruling.word == "keep"
+    return Line(
+        record=row.record,
+        color=palette.variable_of(case.backend),
+        marker=palette.SYMBOLS[palette.marker_of(case.mode)],
+        ruling=ruling,
+        group="picked" if shipped else "fp32" if ruling.word in FP32 else "" if ruling.candidate else "out",
+        cells=row.cells,
+        facts=tuple(_facts(row)),
+        outcome=judged.outcome(row.record),
+    )
+
+
+def _facts(row: Row) -> Iterator[tuple[str, str]]:
+    """What hangs on single cells, so that no mouse is needed to read it."""
+    record, cells = row.record, row.cells
+    yield "case", record.case.id
+    if recipe := describe_recipe(record):
+        yield "recipe", recipe
+    named = {
+        "time": "p50",
+        "compared": "speedup",
+        "noise check": "control",
+        "accuracy": "accuracy",
+        "limit": "judged",
+        "changed answers": "flips",
+        "in int8": "coverage",
+        "size": "size",
+    }
+    for name, key in named.items():
+        if hint := cells[key].hint:
+            yield name, hint
+    if record.throughput_per_second is not None:
+        yield "throughput", f"{record.throughput_per_second:,.0f} examples a second"
+    if record.latency is not None:
+        yield "calls", f"{record.latency.n:,} kept"
+    if record.cold_start is not None:
+        load, first = record.cold_start.load_seconds, record.cold_start.first_call_seconds
+        yield "cold start", f"{formatting.duration(load)} to load, {formatting.duration(first)} for the first call"

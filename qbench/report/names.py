@@ -1,0 +1,51 @@
+"""Variants as a reader who does not know qbench calls them: ``static int8 on ONNX Runtime``; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from qbench.decide.cases import Setting
+from qbench.record.schema import Record
+
+BACKENDS = {
+    "torch": "PyTorch",
+    "fbgemm": "FBGEMM (PyTorch)",
+    "x86": "x86 (PyTorch)",
+    "onednn": "oneDNN (PyTorch)",
+    "qnnpack": "QNNPACK (PyTorch)",
+    "inductor": "Inductor (PyTorch)",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+}
+
+
+def backend_name(backend: str) -> str:
+    """The name that the backend's makers use; a plug-in's own name."""
+    return BACKENDS.get(backend, backend)
+
+
+def variant_name(record: Record) -> str:
+    """``static int8 on ONNX Runtime``, ``fp32 on PyTorch``, ``static int8 (recipe eager) on oneDNN (PyTorch)``."""
+    case = record.case
+    kind = {"fp32": "fp32", "qat": "QAT int8"}.get(case.mode, f"{case.mode} int8")
+    recipe = "" if case.recipe == "default" else f" (recipe {case.recipe})"
+    return f"{kind}{recipe} on {backend_name(case.backend)}"
+
+
+def in_words(text: str, records: Iterable[Record]) -> str:
+    """The text with each variant's short name, ``static · onnxruntime``, in words; the longest names first, so that no
+    name is taken for the beginning of another."""
+    names = {}
+    for record in records:
+        names[record.case.variant] = variant_name(record)
+        if record.case.mode == "fp32" and not record.case.is_twin:
+            names[f"fp32 on {record.case.backend}"] = variant_name(record)
+    for short in sorted(names, key=len, reverse=True):
+        text = text.replace(short, names[short])
+    return text
+
+
+def setting_words(setting: Setting) -> str:
+    """``digits-cnn · 1 thread · batch 1``."""
+    plural = "" if setting.threads == 1 else "s"
+    return f"{setting.model} · {setting.threads} thread{plural} · batch {setting.batch_size}"

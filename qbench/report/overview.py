@@ -1,0 +1,48 @@
+"""What a whole run says in one line: how many int8 variants beat plain fp32 at all; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from qbench.decide import cases
+from qbench.decide.decision import Decision
+from qbench.decide.judged import Judged
+from qbench.report.names import backend_name
+from qbench.report.ruling import Rulings
+
+
+def overview(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) -> str:
+    """``15 of 20 int8 variants are slower than plain fp32 on ONNX Runtime, 4 are faster, 1 is too close to call.``;
+    empty where no int8 case was held against an fp32."""
+    ruled = [rulings[record.case.id] for record in judged.records if cases.is_int8(record)]
+    ruled = [ruling for ruling in ruled if ruling.over_fp32 is not None]
+    if not ruled:
+        return ""
+    slower, faster = sum(ruling.slower for ruling in ruled), sum(ruling.faster for ruling in ruled)
+    counted = [(slower, "slower"), (faster, "faster"), (len(ruled) - slower - faster, "too close to call")]
+    said = [(count, word) for count, word in counted if count]
+    (first, word), rest = said[0], said[1:]
+    whole = f"All {len(ruled)}" if first == len(ruled) > 1 else f"{first} of {len(ruled)}"
+    kind = _name_cases(judged, len(ruled))
+    than = _name_fp32(judged, decisions)
+    told = f"{whole} {kind} {_be(first)} {word} {'against' if word.startswith('too') else 'than'} {than}"
+    return "".join((told, *(f", {count} {_be(count)} {word}" for count, word in rest), "."))
+
+
+def _be(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _name_cases(judged: Judged, count: int) -> str:
+    """Variants, or cases where a variant is measured with several threads or batch sizes."""
+    settings = cases.settings(judged.records)
+    several = max(Counter(setting.model for setting in settings).values()) > 1
+    return f"int8 {'case' if several else 'variant'}{'' if count == 1 else 's'}"
+
+
+def _name_fp32(judged: Judged, decisions: Sequence[Decision]) -> str:
+    """Plain fp32 on its one runtime, or the fastest fp32 where that differs from setting to setting."""
+    fastest = [cases.fastest_fp32(cases.of_setting(decision.setting, judged.records)) for decision in decisions]
+    backends = {record.case.backend for record in fastest if record is not None}
+    return f"plain fp32 on {backend_name(backends.pop())}" if len(backends) == 1 else "the fastest plain fp32"
