@@ -1,7 +1,12 @@
 """Records of a run turned into tables, plots and one HTML file.
 
 build               a run's folder -> report.html, summary.md, results.csv, flips.csv, classes.csv
-table               records -> a DataFrame with raw values; the cells that a reader sees
+table               records -> a DataFrame with raw values; the columns and rows that a reader sees
+cells               what stands in each cell of a row
+ruling              what the decisions say of each case, in a few words
+names               variants and backends as a reader calls them
+recipes             how a variant was made, by what differs from the default
+palette             one look for each backend, mode and verdict
 measurement_table   what else was measured of each case
 text                the terminal's table, a comparison as rows
 summary             summary.md, for a pull request
@@ -16,6 +21,12 @@ calibration_seeds   how much the draw of the calibration examples matters
 layers              layer by layer: what runs in int8, and what is farthest from fp32
 figures             which plots, and what they say
 plots               plots as inline SVG
+overview            the whole run in one line
+cards               the first screen: one card a setting
+matrix              many settings at a glance
+case_table          the one table of all cases
+failures            cases without a result, by reason
+method              how it was measured, and the command that repeats it
 page                what the HTML page shows
 html                the page rendered with page.jinja, page.css and page.js
 """

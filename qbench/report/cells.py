@@ -258,7 +258,7 @@ def _judged_cell(judged: Judged, record: Record) -> Cell:
 
 def accuracy_limit(judged: Judged) -> str:
     """`` (limit -2.0)``: the greatest loss that the suite allows, in the metric's unit; empty where it is not known."""
-    if judged.margin is None or judged.metric is None:
+    if judged.margin is None or judged.metric is None or judged.metric.against == "fp32":
         return ""
     places = max(1, len(f"{judged.margin:g}".partition(".")[2]))
     return f" (limit {formatting.fixed(-judged.margin * judged.metric.sign, places, signed=True)})"

@@ -52,7 +52,7 @@ VERDICTS: dict[str, Sign] = {
     "none qualifies": Sign(symbol="✗", word="none may be shipped"),
     "PASS": Sign(symbol="✓", word="OK"),
     "INCONCLUSIVE": Sign(symbol="?", word="open"),
-    "FAIL": Sign(symbol="✗", word="too low"),
+    "FAIL": Sign(symbol="✗", word="loses too much"),
     "failed": Sign(symbol="✗", word="failed"),
     "skipped": Sign(symbol="○", word="skipped"),
     "no record": Sign(symbol="?", word="no record"),

@@ -28,12 +28,20 @@ _SHORT = {
     "tied, no better": "tied",
     **{told: f"{limit} open" for limit, told in reasons.OPEN.items() if told.startswith("undecided")},
 }
-_BROKEN = {"accuracy": "too low", "speed-up": "too low", "int8": "missing", "peak": "impossible"}  # else too high
+_BROKEN = {
+    "accuracy": "loses too much",
+    "speed-up": "too slow",
+    "latency": "too slow",
+    "size": "too large",
+    "memory": "needs too much",
+    "int8": "nothing in int8",
+    "peak": "impossible",
+}
 
 
 def name_limit(limit: str, failed: bool) -> str:
-    """``accuracy too low``, ``size too high``, ``accuracy open``."""
-    return f"{limit} {_BROKEN.get(limit, 'too high') if failed else 'open'}"
+    """``loses too much``, ``too large``, ``accuracy open``."""
+    return _BROKEN.get(limit, f"{limit} too high") if failed else f"{limit} open"
 
 
 _FAILED = {several: name_limit(limit, True) for limit, (_, several) in reasons.BROKEN.items()}

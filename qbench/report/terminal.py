@@ -20,7 +20,7 @@ from qbench.decide.objective import VALUES
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
 from qbench.report import table, text
-from qbench.report.cells import COARSE, COARSE_MEANS
+from qbench.report.cells import COARSE, COARSE_MEANS, REFERENCE, accuracy_limit
 from qbench.report.ruling import Rulings, rank
 from qbench.stats.interval_type import Interval
 
@@ -29,7 +29,7 @@ _LIMITED = (("p50", "ratio", "change"), ("ratio", "change"), ("ratio",), ())
 _NARROWEST = 20  # columns; narrower text is not read
 _TOGETHER = (" %", " µs", " ms", " ns", " · ", " [")  # what no line ends before
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-_MANY_EXAMPLES = 2000  # so many that one of them is less than 0.05 %, and a tenth of a point hides some
+_SHORT = 6  # characters of a unit that heads a column
 
 
 def draw(judged: Judged, rulings: Rulings, *, width: int | None, wide: bool = False) -> str:
@@ -66,9 +66,21 @@ def _explain(judged: Judged) -> str:
     elif metric.against == "fp32":
         shown = f"{metric.name}, {'%' if metric.percent else metric.own_unit}"
     else:
-        shown = f"change of {metric.name}, {metric.unit}"
+        shown = f"change of {metric.name}" + ("" if metric.unit == _title_change(judged) else f", {metric.unit}")
     coarse = f" {COARSE_MEANS}." if any(map(is_coarse, judged.records)) else ""
-    return f"In brackets 95 % limits; vs fp32: times as fast as the fastest fp32; acc: {shown.rstrip(', ')}.{coarse}"
+    shown = f"{_title_change(judged)}: {shown.rstrip(', ')}{accuracy_limit(judged)}"
+    return (
+        "In brackets 95 % limits. The time is the median call (p50); times fp32: how many times as fast as the fastest "
+        f"fp32; {shown}; size: of fp32's.{coarse}"
+    )
+
+
+def _title_change(judged: Judged) -> str:
+    """``points``: the unit of the change where it is short, and none is a score of its own."""
+    metric = judged.metric
+    if metric is None or metric.against == "fp32" or not 0 < len(metric.unit) <= _SHORT:
+        return "acc"
+    return metric.unit
 
 
 def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
@@ -136,7 +148,7 @@ def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, 
     unit, unit_name = table.latency_unit(records)
     p50 = _column([row.p50 for row in figures], 1 / unit, _decimals_of_times(figures, unit), "p50" in limited)
     ratio = _column([row.ratio for row in figures], 1.0, 2, "ratio" in limited)
-    ratio = _mark_coarse(ratio, figures)
+    ratio = _mark_reference(_mark_coarse(ratio, figures), figures)
     scale = judged.metric.scale if judged.metric else 1.0
     signed = judged.metric is None or judged.metric.against != "fp32"
     changes = [row.change for row in figures]
@@ -152,7 +164,7 @@ def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, 
         )
         for row, *cells in zip(figures, *minimized.columns, p50, ratio, change, strict=True)
     )
-    titles = ("variant", *minimized.titles, f"p50, {unit_name}", "vs fp32", "acc", "size", "verdict")
+    titles = ("variant", *minimized.titles, unit_name, "times fp32", _title_change(judged), "size", "verdict")
     return TextTable(columns=titles, rows=lines, words=(0, len(titles) - 1))
 
 
@@ -218,10 +230,9 @@ def _decimals_of_times(figures: Sequence[_Figures], unit: float) -> int:
 
 
 def _decimals_of_changes(judged: Judged, figures: Sequence[_Figures]) -> int:
-    """What the number of examples supports of a share, else what the narrowest limits do."""
+    """Two of a share in percent, else what the narrowest limits support."""
     if judged.metric is None or judged.metric.percent:
-        counts = [row.record.accuracy.n for row in figures if row.record.accuracy is not None]
-        return 2 if max(counts, default=0) > _MANY_EXAMPLES else 1
+        return 2
     known = [row.change for row in figures if row.change is not None and row.change.low != row.change.high]
     return max((formatting.decimals(change, judged.metric.scale) for change in known), default=1)
 
@@ -242,6 +253,17 @@ def _column(
     return [
         f"{number} {limit.ljust(widest)}" if widest else number for number, limit in zip(texts, limits, strict=True)
     ]
+
+
+def _mark_reference(cells: Sequence[str], figures: Sequence[_Figures]) -> list[str]:
+    """The cells, with ``REFERENCE`` for the fastest fp32, which is once as fast as itself; its brackets stand below
+    those of the others."""
+    width = max(map(len, cells), default=0)
+    start = min((cell.index("[") for cell in cells if "[" in cell), default=0)
+    text = REFERENCE.text if not start else f"{REFERENCE.text} {REFERENCE.limits}"
+    text = text.rjust(start + len(text) - 2) if start else text
+    own = [row.record.case.mode == "fp32" and row.ratio == Interval(value=1.0) for row in figures]
+    return [text.ljust(width) if is_own else cell for cell, is_own in zip(cells, own, strict=True)]
 
 
 def _mark_coarse(cells: Sequence[str], figures: Sequence[_Figures]) -> list[str]:

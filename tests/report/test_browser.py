@@ -112,9 +112,9 @@ def test_words_stay_inside_their_plot(browser: Any, reports: dict[str, Path], na
 def test_contrast_is_enough(browser: Any, reports: dict[str, Path], scheme: str) -> None:
     """Every colour of text has at least 4.5 : 1 on what it stands on (WCAG 2.2, AA)."""
     show(browser, reports["plain"], width=1280, scheme=scheme)
-    pairs = [("ink", "page"), ("ink", "card"), ("muted", "page"), ("muted", "card"), ("int8", "page")]
+    pairs = [("ink", "page"), ("ink", "card"), ("muted", "page"), ("muted", "card"), ("link", "page"), ("link", "card")]
     pairs += [(tone, ground) for tone in ("good", "bad", "unsure") for ground in ("card", f"{tone}-wash")]
-    pairs += [("muted", "good-wash"), ("ink", "good-wash"), ("card", "good")]
+    pairs += [("muted", "good-wash"), ("ink", "good-wash"), ("muted", "sunk"), ("ink", "unsure-wash")]
     low = {pair: ratio for pair in pairs if (ratio := _contrast(browser, *pair)) < 4.5}
     assert low == {}
 
@@ -132,15 +132,32 @@ def _contrast(browser: Any, front: str, back: str) -> float:
 
 
 def test_a_column_sorts_both_ways_with_dashes_last(browser: Any, reports: dict[str, Path]) -> None:
-    """Pressing the speed-up's title sorts by number, pressing again turns it around; fp32's dashes stay last."""
+    """Enter on a column's title sorts by number, again turns it around; cells without a value stay last."""
     show(browser, reports["plain"], width=1280, scheme="light")
-    table = browser.find_element("css selector", "table.sortable")
-    button = next(b for b in table.find_elements("css selector", "thead button") if b.text == "speed-up")
+    head = browser.find_element("css selector", "table.cases th[data-key=speedup]")
+    index = browser.execute_script("return arguments[0].cellIndex", head)
     for falling in (False, True):
-        button.click()
-        cells = table.find_elements("css selector", "tbody td:nth-child(4)")
-        shown = [cell.get_attribute("data-sort") for cell in cells]
+        head.find_element("css selector", "button").send_keys("\n")
+        cells = "[...document.querySelectorAll('table.cases tbody tr')].map(row => row.cells[arguments[0]])"
+        shown = browser.execute_script(f"return {cells}.map(cell => cell.dataset.sort)", index)
         numbers = [float(value) for value in shown if value]
         assert numbers == sorted(numbers, reverse=falling)
         assert shown[-2:] == ["", ""]
+        assert head.get_attribute("aria-sort") == ("descending" if falling else "ascending")
+    assert browser.get_log("browser") == []
+
+
+def test_the_table_is_narrowed_from_the_keyboard(browser: Any, reports: dict[str, Path]) -> None:
+    """Words must all be found, a choice narrows further, and how many are left is said."""
+    show(browser, reports["plain"], width=1280, scheme="light")
+    tools = browser.find_element("css selector", ".tools")
+    find, rows = tools.find_element("css selector", "input"), "table.cases tbody tr:not([hidden])"
+    find.send_keys("static onn")
+    found = [row.get_attribute("data-find") for row in browser.find_elements("css selector", rows)]
+    assert found
+    assert all("static" in words and "onn" in words for words in found)
+    tools.find_element("css selector", "select[name=backend]").send_keys("onnxruntime")
+    left = browser.find_elements("css selector", rows)
+    assert {row.get_attribute("data-backend") for row in left} == {"onnxruntime"}
+    assert tools.find_element("css selector", ".count").text.startswith(f"{len(left)} of ")
     assert browser.get_log("browser") == []
