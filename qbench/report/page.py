@@ -25,6 +25,8 @@ from qbench.report.overview import overview
 from qbench.report.ruling import rule
 from qbench.report.run_warnings import warnings
 
+TRADE_OFF = "pareto"  # what the keys of pictures of time against accuracy begin with
+
 
 @dataclass(frozen=True, kw_only=True)
 class Flipped:
@@ -56,7 +58,7 @@ class Page:
     matrix: Matrix | None
     cards: tuple[Card, ...]
     cases: CaseTable
-    pareto: Figure | None
+    tradeoffs: tuple[Figure, ...]
     figures: tuple[Figure, ...]
     flipped: Flipped
     draws: TextTable
@@ -98,8 +100,8 @@ def page(
         matrix=matrix(found, answers, rulings),
         cards=answers,
         cases=case_table(judged, found, rulings),
-        pareto=next((figure for figure in pictures if figure.key == "pareto"), None),
-        figures=tuple(figure for figure in pictures if figure.key != "pareto"),
+        tradeoffs=tuple(figure for figure in pictures if figure.key.startswith(TRADE_OFF)),
+        figures=tuple(figure for figure in pictures if not figure.key.startswith(TRADE_OFF)),
         flipped=_flipped(run, changes),
         draws=draws.table(judged),
         failures=group_failures(run),

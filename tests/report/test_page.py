@@ -212,6 +212,7 @@ def test_the_answer_comes_first_and_everything_is_there(built: Path) -> None:
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", source)
     assert headings == [
         "The answer",
+        "Time against accuracy",
         "All cases",
         "Pictures",
         "Which answers changed",
