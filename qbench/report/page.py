@@ -12,7 +12,7 @@ from qbench.decide.judged import Judged
 from qbench.progress.table import TextTable
 from qbench.record.stored_run import StoredRun
 from qbench.report import calibration_seeds as draws
-from qbench.report import figures, flips, layers, method, text
+from qbench.report import figures, flips, layers, method
 from qbench.report import measurement_table as details
 from qbench.report.cards import Card, cards
 from qbench.report.case_table import CaseTable, case_table
