@@ -15,8 +15,10 @@ from PIL import Image
 from qbench import registry, user_code
 from qbench.datasets import photos
 from qbench.errors import DataError
+from qbench.gate.baseline import read_baseline
 from qbench.models.base import ModelReference
 from qbench.models.weights import code_digest
+from qbench.plan.planner import load_backends, make_plan
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.recipe import Recipe
 from qbench.suite import read
@@ -215,3 +217,24 @@ def test_a_graph_whose_shapes_are_not_all_known_is_quantized(tmp_path, monkeypat
     x = np.linspace(-1, 1, 8, dtype=np.float32)[None]
     found = [onnxruntime_session.run(tmp_path / name, (x,)) for name in ("int8.onnx", "expected.onnx")]
     assert np.array_equal(*found)
+
+
+# ---- ci: what this repository is held against ------------------------------------------------------------------------
+
+
+def test_the_committed_baseline_is_of_the_suite_as_it_is():
+    """Its cases are those that the suite plans, all ok, with what each example said; no rule needs its machine."""
+    suite, baseline = read(SUITES / "ci.yaml"), read_baseline(SUITES.parent / "reports/baselines/ci.jsonl")
+    plan = make_plan(suite, load_backends(suite), cores=1)
+    assert {record.case.id for record in baseline.records if record.status == "ok"} == {
+        planned.case.id for planned in plan.cases
+    }
+    assert set(baseline.examples) == {record.case.id for record in baseline.records if record.case.mode != "fp32"}
+    given = {f"{section}.{key}" for section, key, value in suite.gate.given() if value is not None}
+    assert not given & {"latency.max_regression", "cold_start.max_regression", "memory.max_regression"}
+
+
+def test_ci_runs_the_gate_of_this_repository():
+    """On the suite and the baseline that are committed."""
+    script = (SUITES.parent / ".ci/run").read_text(encoding="utf-8")
+    assert ".venv/bin/qbench run suites/ci.yaml --quiet\n.venv/bin/qbench gate ci --stored" in script
