@@ -194,7 +194,8 @@ def _artifact(progress: Silent) -> tuple[Suite, WorkerSpec]:
     data = call(prepare_data, request, root, limits=limits, progress=progress.advance)
     plan = make_plan(suite, load_backends(suite), cores=len(cores))
     variant = next(planned.case.variant for planned in plan.cases if planned.case.variant.mode == "static")
-    model = call(prepare_model, variant.model, data, "top1", root, limits=limits, progress=progress.advance)
+    metric = suite.gate.accuracy.choose_metric(base=suite.base, labelled=True)
+    model = call(prepare_model, variant.model, data, metric, root, limits=limits, progress=progress.advance)
     artifact = build(variant, model=model, data=data, root=root, limits=limits, progress=progress.advance)
     spec = WorkerSpec(
         case="baseline",

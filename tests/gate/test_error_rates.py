@@ -13,8 +13,11 @@ import numpy as np
 import psutil
 import pytest
 
+from qbench.errors import WorkerError
 from qbench.gate import error_rates
 from qbench.gate.error_rates import CHANGES, NOISES, Rate, Trace
+from qbench.network import prepare_model
+from qbench.progress.live import Silent
 
 GATES = int(os.environ.get("QBENCH_GATES", "3000"))
 
@@ -49,6 +52,21 @@ def test_published_error_rates_hold_on_the_recorded_noise(name):
     assert rates[0.0].outcomes.get("FAIL", 0) <= 0.001 * GATES
     assert rates[0.10].outcomes.get("PASS", 0) <= 0.001 * GATES
     assert rates[0.075].outcomes.get("PASS", 0) <= 0.01 * GATES
+
+
+def test_the_real_gates_prepare_a_network_as_a_run_does(monkeypatch):
+    """What the child process is handed is a metric, not its name: `qbench doctor --control` ends with rates."""
+    asked = []
+
+    def call(function, *arguments, **options):
+        asked.append((function, arguments))
+        if function is prepare_model:
+            raise WorkerError("asked")
+
+    monkeypatch.setattr(error_rates, "call", call)
+    with pytest.raises(WorkerError, match="asked"):
+        error_rates._artifact(Silent())
+    assert asked[-1][1][2].load().name == "top1"
 
 
 def test_the_interval_covers_what_it_says():
