@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.compare.compare import Delta
 from qbench.record.example_scores import ExampleScores, Paired, pair
 from qbench.record.schema import Record
-from qbench.stats import intervals, mcnemar
+from qbench.stats import intervals, jackknife, mcnemar
 from qbench.stats.interval_type import Interval
 from qbench.stats.thresholds import p_value_beyond
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 Examples = Callable[[Record], ExampleScores | None]
-RESAMPLES = 1000
 LEVEL = 0.95
 
 
@@ -55,7 +54,7 @@ def _pair(
 
 
 def _compare_values(shared: Paired) -> tuple[Interval, float]:
-    """Right or wrong by Tango's interval and McNemar's mid-p value, other numbers by the t interval."""
+    """Right or wrong by Tango's interval and McNemar's mid-p value, other numbers by limits on their mean."""
     new, old = shared.new.astype(float), shared.old.astype(float)
     change = intervals.paired_delta(new, old, LEVEL)
     if intervals.is_binary(new) and intervals.is_binary(old):
@@ -64,11 +63,9 @@ def _compare_values(shared: Paired) -> tuple[Interval, float]:
 
 
 def _compare_facts(shared: Paired, score: Callable[[Array], float] | None) -> tuple[Interval, float]:
-    """A metric that no example has alone: both runs scored on the same resamples."""
+    """A metric that no example has alone: both runs scored without each of the same examples."""
     assert score is not None
-    change = intervals.paired_bootstrap(
-        lambda index: score(shared.new[index]) - score(shared.old[index]), shared.n, level=LEVEL, resamples=RESAMPLES
-    )
+    change = jackknife.limit_change(score, shared.new, shared.old, LEVEL)
     return change, 1.0 if (shared.new == shared.old).all() else two_sided(change, 0.0, LEVEL)
 
 

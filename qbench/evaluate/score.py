@@ -20,16 +20,15 @@ from qbench.metrics.spec import MetricSpec
 from qbench.metrics.validation import choose_classes
 from qbench.process.parent import Limits, call
 from qbench.record.schema import Accuracy, Flips
-from qbench.stats import intervals
+from qbench.stats import intervals, jackknife
 from qbench.stats.interval_type import Interval
 
 Array = NDArray[Any]
 Progress = Callable[[str, float], None]
-IntervalMethod = Literal["score", "t", "paired bootstrap"]
+IntervalMethod = Literal["score", "weighted mean", "jackknife", "paired bootstrap"]
 LEVEL = 0.95
 # Fewer changed examples than this are few: of 30, resamples draw their number well enough.
 FEW = 30
-RESAMPLES = 2000
 # A score of the user's own takes as long as it takes, each time. Of 400 resamples a 95 % limit lies 10 from the end.
 RESAMPLES_OF_OWN = 400
 
@@ -142,32 +141,38 @@ class _ScoredVariant:
         self.values = metric.per_example(outputs, reference)
         self.n = len(outputs) if self.values is None else len(self.values)
         self._facts = None if self.values is not None else metric.facts(outputs, reference)
-        self._times = RESAMPLES_OF_OWN if self._facts is None else RESAMPLES
         self._known: dict[bytes, float] = {}
 
     @property
     def interval_method(self) -> IntervalMethod:
         """How the limits come about: of right or wrong, of another mean, or of what has no value for each example."""
         if self.values is None:
-            return "paired bootstrap"
-        return "score" if intervals.is_binary(np.asarray(self.values, dtype=np.float64)) else "t"
+            return "paired bootstrap" if self._facts is None else "jackknife"
+        return "score" if intervals.is_binary(np.asarray(self.values, dtype=np.float64)) else "weighted mean"
 
     def interval(self) -> Interval:
         """The score with its limits."""
         if self.values is not None:
             return intervals.mean(self.values, LEVEL)
-        return intervals.paired_bootstrap(self.on, self.n, level=LEVEL, resamples=self._times)
+        if self._facts is not None:
+            return jackknife.limit_score(self._metric.of_facts, self._facts, LEVEL)
+        return intervals.paired_bootstrap(self.on, self.n, level=LEVEL, resamples=RESAMPLES_OF_OWN)
 
     def change(self, fp32: _ScoredVariant) -> Interval:
         """This score minus fp32's on the same examples, with its limits."""
         if self.values is not None and fp32.values is not None:
             delta, size = intervals.paired_delta(self.values, fp32.values, LEVEL), _root_mean_square(self.values)
         else:
-            delta = intervals.paired_bootstrap(
-                lambda index: self.on(index) - fp32.on(index), self.n, level=LEVEL, resamples=self._times
-            )
-            size = abs(self.on(np.arange(self.n)))
+            delta, size = self._limit_change(fp32), abs(self.on(np.arange(self.n)))
         return self._with_unseen(delta, fp32, size)
+
+    def _limit_change(self, fp32: _ScoredVariant) -> Interval:
+        """The change of what no example has alone, with its limits."""
+        if self._facts is not None and fp32._facts is not None:
+            return jackknife.limit_change(self._metric.of_facts, self._facts, fp32._facts, LEVEL)
+        return intervals.paired_bootstrap(
+            lambda index: self.on(index) - fp32.on(index), self.n, level=LEVEL, resamples=RESAMPLES_OF_OWN
+        )
 
     def _with_unseen(self, delta: Interval, fp32: _ScoredVariant, size: float) -> Interval:
         """The limits, wide enough for changes that so few examples need not show.

@@ -19,7 +19,7 @@ from qbench.gate.verdict import Evidence, Rule, Verdict
 from qbench.record.example_scores import Paired, pair
 from qbench.record.schema import Flips, Record
 from qbench.record.stored_run import MetricInfo
-from qbench.stats import intervals, noninferiority
+from qbench.stats import intervals, jackknife, noninferiority
 from qbench.stats.interval_type import Interval
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 SUFFIX = " regression"
-RESAMPLES = 2000
-# Fewer changed examples than this are few: of 30, resamples draw their number well enough (score.FEW).
+# Fewer changed examples than this are few (score.FEW).
 FEW = 30
 LEVEL = noninferiority.LEVEL
 
@@ -156,14 +155,9 @@ def _compare_values(shared: Paired, metric: MetricInfo, margin: float) -> _Compa
 
 
 def _compare_facts(shared: Paired, score: Callable[[Array], float], sign: float, margin: float) -> _Comparison:
-    """A metric that no example has alone: both runs scored on the same resamples."""
+    """A metric that no example has alone: both runs scored without each of the same examples."""
     before, now = score(shared.old), score(shared.new)
-    delta = intervals.paired_bootstrap(
-        lambda index: sign * (score(shared.new[index]) - score(shared.old[index])),
-        shared.n,
-        level=LEVEL,
-        resamples=RESAMPLES,
-    )
+    delta = jackknife.limit_change(lambda facts: sign * score(facts), shared.new, shared.old, LEVEL)
     changed = int((shared.new != shared.old).reshape(shared.n, -1).any(axis=1).sum())
     if changed < min(FEW, shared.n) or delta.low is None:
         delta = _widen_for_unseen(delta, shared.n, abs(before))

@@ -297,8 +297,9 @@ class Accuracy:
     each model input fits a static or QAT artifact (null for others, and for inputs of whole numbers). ``calibration``:
     how much the subset that a static variant was calibrated on matters (null where only one was drawn).
     ``shared_examples``: how many evaluation examples calibration or training saw, too (null: not counted).
-    ``interval``: how the limits come about, ``score`` (Wilson's, Tango's) for right or wrong, ``t`` for other means,
-    ``paired bootstrap`` for metrics that no example has alone (null: not told). ``only_answer``: the class that every
+    ``interval``: how the limits come about, ``score`` (Wilson's, Tango's) for right or wrong, ``weighted mean``
+    (Gaffke's; in older records ``t``) for other means, ``jackknife`` for metrics that no example has alone, ``paired
+    bootstrap`` for such ones of the user's own (null: not told). ``only_answer``: the class that every
     example is given (null: there are several, or the outputs are no classes). ``other_runtime``: null where no other
     backend runs the same network, and where its outputs are the same but for rounding. ``twin``: null for all but QAT
     cases whose suite asks for fp32 twins."""
@@ -314,7 +315,7 @@ class Accuracy:
     inputs: tuple[InputFit | None, ...] | None = None
     calibration: CalibrationSeeds | None = None
     shared_examples: Whole | None = None
-    interval: Literal["score", "t", "paired bootstrap"] | None = None
+    interval: Literal["score", "t", "weighted mean", "jackknife", "paired bootstrap"] | None = None
     only_answer: Whole | None = None
     other_runtime: OtherRuntime | None = None
     twin: TwinChange | None = None

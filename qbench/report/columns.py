@@ -215,7 +215,7 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "calibration.predictions|text||the file of predictions of each",
             "calibration.reasons|text||why a seed has no score",
             "shared_examples|count||evaluation examples that calibration or training saw",
-            "interval|text||how the limits come about: score, t or paired bootstrap",
+            "interval|text||how the limits come about: score, weighted mean, jackknife or paired bootstrap",
             "only_answer|count||the one class that every example is given",
             "other_runtime.case|text||a case of the same network whose outputs differ by more than rounding",
             "other_runtime.between_db|number|dB|SQNR of one against the other",

@@ -42,8 +42,8 @@ def test_the_baseline_itself_has_no_delta():
     assert (accuracy.delta, accuracy.agreement, accuracy.flips) == (None, None, None)
 
 
-def test_a_metric_that_is_no_mean_uses_the_paired_bootstrap():
-    """F1 has no per-example values: its delta's interval resamples examples of both arms together."""
+def test_a_metric_that_is_no_mean_uses_the_jackknife():
+    """F1 has no per-example values: its delta's interval leaves the same examples out of both."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, 300)
     base = predictions(np.where(rng.random(300) < 0.9, labels, 0), labels)
@@ -123,7 +123,7 @@ def test_how_the_limits_come_about_is_said():
     ways = [
         score.score_predictions(metric, {**own, "labels": labels}, base, None).interval for metric in (TOP1, SQNR, F1)
     ]
-    assert ways == ["score", "t", "paired bootstrap"]
+    assert ways == ["score", "weighted mean", "jackknife"]
 
 
 def test_one_logit_has_flips_and_agreement_where_labels_are_two_classes():
@@ -199,9 +199,9 @@ def test_outputs_that_are_all_equal_have_limits_as_wide_as_what_so_few_may_hide(
         labels = np.arange(n) % 9 % 7 if metric.percent else np.arange(n) / n
         own = {**base, "labels": labels}
         accuracy = score.score_predictions(metric, own, base, None)
-        assert (accuracy.delta.value, accuracy.delta.low) == (0.0, -accuracy.delta.high)
+        assert (accuracy.delta.value, accuracy.delta.low) == (0.0, pytest.approx(-accuracy.delta.high))
         reach.append(accuracy.delta.high / abs(accuracy.value))
-    assert 0.02 < reach[0] < 0.15
+    assert 0.02 < reach[0] < (0.35 if name == "f1" else 0.15)  # of a low score a single example is a large share
     assert reach[1] < reach[0] / 2
 
 

@@ -1,0 +1,102 @@
+"""Limits on scores that no example has alone, and on their changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qbench.metrics.classes import F1, RECALL
+from qbench.metrics.regression import RMSE
+from qbench.stats import intervals, jackknife
+from qbench.stats.mean_limits import WeightedMean
+
+
+def answers(n: int, right: float, seed: int, classes: int = 3) -> np.ndarray:
+    """Facts of class scores: what n examples were given, and their labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, n)
+    given = np.where(rng.random(n) < right, labels, (labels + 1) % classes)
+    return np.stack([given, labels], axis=1)
+
+
+def test_the_shares_of_a_mean_are_its_values() -> None:
+    """Of a score that is a mean after all, the limits are those of the mean of the examples' values."""
+    values = np.random.default_rng(0).exponential(size=60)
+    limits = jackknife.limit_score(lambda rows: float(rows.mean()), values)
+    mean = WeightedMean.of(values).interval(0.95)
+    assert (limits.low, limits.high) == (pytest.approx(mean.low, rel=1e-6), pytest.approx(mean.high, rel=1e-6))
+
+
+def test_a_loss_that_few_examples_do_not_show_is_allowed_for() -> None:
+    """Where 100 examples show no change, the limits of a change of macro F1 reach as far as 3 lost examples of the
+    rarest class would take it, nearly; those of the examples that fp32 has right reach less far up than down."""
+    facts = answers(100, 0.97, 1)
+    limits = jackknife.limit_change(F1.of_facts, facts, facts, 0.9)
+    assert limits.value == 0
+    assert limits.low is not None
+    assert limits.high is not None
+    worse = facts.copy()
+    rarest = np.bincount(facts[:, 1]).argmin()
+    worse[np.flatnonzero((facts == rarest).all(axis=1))[:3], 0] = (rarest + 1) % 3
+    assert limits.low == pytest.approx(F1.of_facts(worse) - F1.of_facts(facts), abs=0.015)
+
+
+@pytest.mark.parametrize("right", [0.6, 0.8])
+def test_a_large_change_is_seen(right: float) -> None:
+    """300 examples of which a further fifth or more is wrong: the whole interval is below 0, and near the normal one of
+    macro recall, which is nearly a mean."""
+    old, new = answers(300, 0.99, 2), answers(300, right, 2)
+    limits = jackknife.limit_change(RECALL.of_facts, new, old)
+    assert limits.high is not None
+    assert limits.low is not None
+    assert limits.high < 0
+    plain = intervals.t_interval((new[:, 0] == new[:, 1]).astype(float) - (old[:, 0] == old[:, 1]), 0.95)
+    assert plain.low is not None
+    assert limits.low == pytest.approx(plain.low, abs=0.03)
+
+
+def test_many_distinct_examples_are_left_out_in_groups() -> None:
+    """3,000 errors that all differ take 1,000 scores, and the limits are those of leaving out each, to a tenth."""
+    errors, taken = np.random.default_rng(3).exponential(size=3000), []
+
+    def score(rows: np.ndarray) -> float:
+        taken.append(len(rows))
+        return RMSE.of_facts(rows)
+
+    limits = jackknife.limit_score(score, errors)
+    assert len(taken) == 1001
+    assert limits.low is not None
+    assert limits.high is not None
+    error = errors.std() / np.sqrt(3000) / (2 * limits.value)  # of a root, by the delta method
+    assert limits.high - limits.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+
+
+def test_nothing_that_changes_has_no_limits() -> None:
+    """Errors that are equal say nothing of how they spread, and neither does a single example."""
+    assert jackknife.limit_change(RMSE.of_facts, np.ones(20), np.ones(20)).low is None
+    assert jackknife.limit_score(RMSE.of_facts, np.ones(1)).low is None
+
+
+def test_the_change_of_macro_f1_is_rarely_judged_wrong() -> None:
+    """50 examples, of which int8 loses 4 % more: at most 5 % of 150 samples pass a margin of exactly that (three
+    standard deviations allowed); percentile limits pass a fifth."""
+    rng = np.random.default_rng(4)
+    shares = np.array([0.5, 0.3, 0.2])
+    expected = population_change(shares)
+    passed = 0
+    for _ in range(150):
+        labels = rng.choice(3, size=50, p=shares)
+        lost = rng.random(50) < 0.04
+        old, new = (
+            np.stack([labels, labels], axis=1),
+            np.stack([np.where(lost, (labels + 1) % 3, labels), labels], axis=1),
+        )
+        low = jackknife.limit_change(F1.of_facts, new, old, 0.9).low
+        passed += low is not None and low > expected
+    assert passed / 150 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150)
+
+
+def population_change(shares: np.ndarray) -> float:
+    """Macro F1 minus 1 where 4 % of each class are given the next one."""
+    right, answered = 0.96 * shares, 0.96 * shares + 0.04 * np.roll(shares, 1)
+    return float(np.mean(2 * right / (shares + answered))) - 1
