@@ -14,12 +14,11 @@ from qbench.decide import cases, qualify
 from qbench.decide.objective import Scale
 from qbench.decide.qualify import Checks
 from qbench.decide.rank import Bench, Ranking, rank, sort_by_estimate
+from qbench.measure.paired_difference import SHOWN_ERROR
 from qbench.record.schema import Record
 from qbench.stats import multiple_testing
 
 Verdict = Literal["ship", "either", "keep fp32", "undecided", "none qualifies", "no answer"]
-# The error of "shown to be better than fp32", one side, shared by all variants that were tried.
-SHOWN_ERROR = 0.025
 
 
 @dataclass(frozen=True, kw_only=True)

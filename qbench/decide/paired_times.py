@@ -65,10 +65,7 @@ class Comparison:
 
     def p_not_below(self, threshold: float) -> float:
         """The one-sided p-value of "ln(case / other) is not below the threshold"."""
-        from scipy.special import stdtr
-
-        difference = self.difference
-        return float(stdtr(difference.freedom, (difference.value - threshold) / difference.error))
+        return self.difference.p_not_below(threshold)
 
 
 @dataclass(kw_only=True)

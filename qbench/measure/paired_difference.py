@@ -25,6 +25,9 @@ ENOUGH = 3
 # Standard deviation of ln(case / other) from one generation to the next, and of single blocks within a generation.
 SPREAD, SPREAD_FREEDOM = 0.02, 6
 BLOCK_SPREAD, BLOCK_FREEDOM = 0.015, 6
+# The error of "shown to be better than fp32", one side, shared by all variants that were tried: the decision's test,
+# and what the race goes on for.
+SHOWN_ERROR = 0.025
 LEAST_ERROR = 1e-6  # equal medians show no spread; clocks and caches do not repeat to the millionth
 
 
@@ -43,6 +46,12 @@ class PairedDifference:
         """The two-sided limits of ln(case / other)."""
         half = quantile_of_t((1 + level) / 2, self.freedom) * self.error
         return self.value - half, self.value + half
+
+    def p_not_below(self, threshold: float) -> float:
+        """The one-sided p-value of "ln(case / other) is not below the threshold"."""
+        from scipy.special import stdtr
+
+        return float(stdtr(self.freedom, (self.value - threshold) / self.error))
 
     def ratio(self, level: float = LEVEL) -> Interval:
         """Time of the case over time of the other, with limits."""

@@ -183,7 +183,8 @@ class _State:
         racing = [arm for arm in self.race.arms if arm.case not in self.stopped and arm.case not in self.errors]
         minima = {case: _list_minima(series) for case, series in self.series.items()}
         spent = {case: series.seconds for case, series in self.series.items()}
-        standing = judge(racing, minima, self.race.rules, spent=spent)
+        tried = sum(arm.role == "candidate" for arm in self.race.arms)
+        standing = judge(racing, minima, self.race.rules, spent=spent, tried=tried)
         for case in standing.leaving:
             self._end(case, SCREENED if len(set(self.series[case].process)) == 1 else LEFT)
         for case, how in standing.ended.items():

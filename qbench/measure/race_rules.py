@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.measure.gain_over_fp32 import find_gain, is_gain_settled
 from qbench.measure.paired_difference import (
     LEVEL,
     SPREAD,
@@ -87,9 +88,11 @@ def judge(
     rules: RaceRules,
     *,
     spent: Mapping[str, float],
+    tried: int | None = None,
 ) -> Standing:
     """How the race of these arms, all that are still in, stands. ``minima``: the fastest call of every block of each
-    (``pairing.list_minima``); ``spent``: seconds of its blocks."""
+    (``pairing.list_minima``); ``spent``: seconds of its blocks. ``tried``: how many candidates there were at first, of
+    which the best will be held against fp32 (None: those that are in)."""
     generations = _count_generations(arms, minima)
     fp32 = _rank([arm for arm in arms if arm.role == "fp32"], minima)
     candidates = _rank([arm for arm in arms if arm.role == "candidate"], minima)
@@ -103,7 +106,11 @@ def judge(
     longest = max((spent[arm.case] for arm in staying), default=0.0)
     ended, more = None, rules.least - later
     if later >= rules.least:
-        ended, more = _find_end(staying, minima, rules, generations, candidates if candidates.leader else fp32, fp32)
+        tried = tried or max(1, sum(arm.role == "candidate" for arm in arms))
+        gain = find_gain(candidates.leader, fp32.leader, minima)
+        unshown = gain is not None and not is_gain_settled(gain, rules.enough, tried)
+        ranking = candidates if candidates.leader else fp32
+        ended, more = _find_end(staying, minima, rules, generations, ranking, gain if unshown else None)
         if ended is None and longest >= rules.max_seconds:
             ended = "max_seconds"
     return Standing(
@@ -214,13 +221,15 @@ def _find_end(
     rules: RaceRules,
     generations: int,
     ranking: _Ranking,
-    fp32: _Ranking,
+    gain: PairedDifference | None,
 ) -> tuple[str | None, int]:
-    """Why the race needs no further generation (None: it does), and about how many more there will be."""
+    """Why the race needs no further generation (None: it does), and about how many more there will be. ``gain``: the
+    leader's over the fastest fp32, where that is not settled."""
     if rules.everything:
         open_, most = _list_wide(staying, minima, rules), rules.most
     else:
-        open_, most = _list_unsettled(staying, minima, rules, ranking, fp32.leader), rules.most + 1
+        open_ = [*_list_unsettled(staying, rules, ranking), *([] if gain is None else [gain])]
+        most = rules.most + 1
     unmet = not rules.everything and bool(ranking.list_apart() & {arm.case for arm in staying})
     if not open_ and not unmet:
         return "precision", 0
@@ -234,14 +243,12 @@ def _find_end(
     return None, max(1, min(most, needed) - generations)
 
 
-def _list_unsettled(
-    staying: Sequence[Arm], minima: Mapping[str, Minima], rules: RaceRules, ranking: _Ranking, fastest: str | None
-) -> list[PairedDifference]:
+def _list_unsettled(staying: Sequence[Arm], rules: RaceRules, ranking: _Ranking) -> list[PairedDifference]:
     """What a further generation could still tell: differences to the leader that are neither shown within the tie, nor
-    beyond it, nor precise; and the leader's to the fastest fp32, while it is not shown which of them is faster."""
+    beyond it, nor precise."""
     stay = {arm.case for arm in staying}
     slower = ranking.find_slower(rules)
-    open_ = [
+    return [
         difference
         for case, difference in ranking.differences.items()
         if case in stay
@@ -249,13 +256,6 @@ def _list_unsettled(
         and not ranking.is_tied(case, rules)
         and not _is_precise(difference, rules.enough)
     ]
-    if ranking.leader is not None and fastest is not None and ranking.leader != fastest:
-        log_ratios = pair_minima(minima[ranking.leader], minima[fastest])
-        for difference in pool_differences({ranking.leader: log_ratios} if log_ratios else {}).values():
-            low, high = difference.limits()
-            if low < 0 < high and not _is_precise(difference, rules.enough):
-                open_.append(difference)
-    return open_
 
 
 def _list_wide(staying: Sequence[Arm], minima: Mapping[str, Minima], rules: RaceRules) -> list[PairedDifference]:

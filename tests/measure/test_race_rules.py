@@ -126,3 +126,14 @@ def test_on_recorded_noise_the_leader_is_right_and_copies_are_tied(noise):
             for race in raced for case, (_, low, high) in race.limits.items()]  # fmt: skip
     assert sum(held) / len(held) > 0.85
     assert np.mean([race.seconds for race in raced]) < 0.5 * np.mean([race.seconds for race in every])
+
+
+def test_the_race_goes_on_for_a_gain_that_is_not_shown_for_the_number_tried():
+    """A leader that 95 % limits call faster than fp32, but not the decision's test over nine: more generations."""
+    minima = time_arms({"fp32": 1.06, "a": 1.0}, generations=4, spread=0.009, noise=0.001, seed=2)
+    arms = [FP32, *int8("a")]
+    spent = dict.fromkeys(minima, 0.0)
+    assert judge(arms, minima, RULES, spent=spent, tried=1).ended == {"fp32": "precision", "a": "decided"}
+    standing = judge(arms, minima, RULES, spent=spent, tried=9)
+    assert not standing.ended
+    assert standing.more >= 1
