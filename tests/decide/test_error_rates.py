@@ -9,6 +9,7 @@ from qbench.decide.error_rates import (
     Rate,
     normal_noise,
     rate_false_gains,
+    rate_missed_truths,
     rate_split_copies,
     rate_wrong_choices,
     simulate_decision,
@@ -39,6 +40,12 @@ def test_the_fastest_of_nine_equals_is_no_gain() -> None:
     """Trying nine variants that are as fast as fp32 makes none of them faster."""
     gains = rate_false_gains(NOISE, runs=60, seed=3)
     assert not is_shown_above(gains)
+
+
+def test_the_limits_beside_the_pick_hold_its_truth() -> None:
+    """Though it was picked for its estimate among nine that are close."""
+    missed = rate_missed_truths(NOISE, runs=40, seed=3)
+    assert not is_shown_above(missed)
 
 
 def test_a_simulated_run_is_decided_by_rounds() -> None:
