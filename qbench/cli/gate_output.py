@@ -8,10 +8,12 @@ import secrets
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from qbench.errors import UsageError
-from qbench.gate.gate import Gated
+
+if TYPE_CHECKING:
+    from qbench.gate.gate import Gated
 
 SUMMARY, WORKSPACE = "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"
 

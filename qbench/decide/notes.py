@@ -252,7 +252,9 @@ def _explain_processes(comparison: Comparison | None, bench: Bench) -> str:
     difference = comparison.difference
     needed = count_processes(difference, abs(abs(difference.value) - bench.tie))
     if needed > MOST_PROCESSES:
-        return "they are about a tie apart, which more processes would hardly decide"
+        if abs(abs(difference.value) - bench.tie) < bench.tie / 2:
+            return "they are about a tie apart, which more processes would hardly decide"
+        return "this machine is too noisy to tell them apart; measure again when it is quieter"
     return (
         f"about {max(needed, difference.generations + 1)} processes (measure.processes) would decide, there are "
         f"{difference.generations}"

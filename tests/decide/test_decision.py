@@ -197,6 +197,7 @@ def test_within_the_tie_accuracy_comes_first() -> None:
         (0.01, "other", "they tie, and nothing that decide.prefer names tells them apart, so take either"),
         (0.01, "same", "they are the same file, byte for byte, so take either"),
         (0.05, "same", "processes (measure.processes) would decide, there are 7"),
+        (1.0, "same", "this machine is too noisy to tell them apart; measure again when it is quieter"),
     ],
 )
 def test_between_those_that_tie_nothing_more_is_asked_for(reach: float, sha256: str, said: str) -> None:
