@@ -21,7 +21,8 @@ from qbench.measure.race import LEFT, SCREENED, Race
 from qbench.measure.race_rules import MOST_GENERATIONS, Arm, RaceRules, find_fastest
 from qbench.measure.samples import Samples
 from qbench.measure.unfinished_group import Checkpoint
-from qbench.measure.worker import INPUTS, WorkerSpec
+from qbench.measure.warm_up import count_left
+from qbench.measure.worker import FIRST_CALLS, INPUTS, WorkerSpec
 from qbench.network import Data
 from qbench.plan.planner import Case
 from qbench.process.parent import Limits
@@ -125,7 +126,7 @@ class GroupMeasurer:
                 everything=spec.spend == "all" or (not screening and decide.minimize != "latency"),
             ),
             clock=time.monotonic,
-            warmup_calls=max(1, spec.warmup_calls),
+            warmup_calls=count_left(spec.warmup_calls, FIRST_CALLS),
             seed=spec.seed,
             heats=lambda staying, fastest, blocks: split_heats(
                 staying, fastest, sizes, free_bytes=free_bytes(), first=blocks

@@ -19,6 +19,12 @@ def warm(worker: TimedWorker, *, calls: int, seconds: float, clock: Seconds) -> 
     return float(np.min(timing.calls_ns)) / 1e9
 
 
+def count_left(calls: int, loading: int) -> int:
+    """How many of the warm-up ``calls`` are left after those that ``loading`` made, since on a large network each takes
+    long; at least one, whose time sizes the blocks."""
+    return max(1, calls - loading)
+
+
 def find_block(worker: TimedWorker, call_seconds: float, switch: Callable[[int], None] | None) -> Block:
     """How the blocks of a warm worker are made. ``switch`` runs so many calls of another worker: what follows it shows
     how many calls are cold; None where there is no other."""
