@@ -14,6 +14,7 @@ from qbench.evaluate.flips import Answers, ClassChange, Flip, Kind
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun
+from qbench.report.cells import count_flips
 from qbench.stats import mcnemar
 
 if TYPE_CHECKING:
@@ -132,22 +133,22 @@ def table(cases: Sequence[CaseFlips]) -> TextTable:
     lines = [
         (
             case.record.case.id,
-            f"{case.count('harmful'):,} / {case.count('beneficial'):,}",
+            count_flips(case.count("harmful"), case.count("beneficial")),
             text.p_value(mcnemar.midp(case.count("harmful"), case.count("beneficial"))),
             _name_flips(case, "harmful"),
             _name_flips(case, "beneficial"),
         )
         for case in shown
     ]
-    columns = ("case", "flips", "McNemar, mid-p", "right to wrong", "wrong to right")
-    return TextTable(columns=columns, rows=tuple(lines), words=(0, 3, 4))
+    columns = ("case", "examples", "McNemar, mid-p", "lost: right to wrong", "gained: wrong to right")
+    return TextTable(columns=columns, rows=tuple(lines), words=(0, 1, 3, 4))
 
 
 def meaning(cases: Sequence[CaseFlips]) -> str:
     """What counts as a flip in this run."""
     if any(case.count("changed") for case in cases):
         return "Without labels: every example that int8 answers otherwise than fp32; nobody knows which is right."
-    return "A flip: an example that fp32 has right and int8 wrong, or the other way round."
+    return "Lost: examples that fp32 has right and int8 wrong; gained: the other way round."
 
 
 def without(cases: Sequence[CaseFlips]) -> str:
@@ -156,7 +157,7 @@ def without(cases: Sequence[CaseFlips]) -> str:
     if not names:
         return ""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"No answer flips in {formatting.clean(', '.join(names[:NAMED]))}{more}."
+    return f"No answer changes in {formatting.clean(', '.join(names[:NAMED]))}{more}."
 
 
 def _name_flips(case: CaseFlips, kind: Kind) -> str:

@@ -32,6 +32,7 @@ def render(page: Page, comparison: Comparison | None = None) -> str:
         finalize=lambda value: clean(value) if type(value) is str else value,
     )
     environment.filters["minus"] = _minus
+    environment.filters["split_sentence"] = _split_sentence
     style = palette.style() + (_HERE / "page.css").read_text("utf-8")
     script = (_HERE / "page.js").read_text("utf-8")
     text = environment.get_template("page.jinja").render(
@@ -52,6 +53,12 @@ def _policy(script: str) -> str:
         f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+def _split_sentence(text: str) -> tuple[str, str]:
+    """The first sentence, and what follows it."""
+    first, *rest = re.split(r"(?<=[.!?]) (?=[A-Z0-9])", text, maxsplit=1)
+    return first, " ".join(rest)
 
 
 def _minus(text: str) -> str:

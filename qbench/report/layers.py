@@ -10,35 +10,30 @@ from qbench.quant.analysis.input_drift import CLIPPED
 from qbench.record.layer_numbers import LayerNumbers
 from qbench.record.schema import ArtifactFacts, Coverage, Record
 from qbench.record.stored_run import StoredRun
+from qbench.report.recipes import describe_recipe
 
 WORST = 5  # layers of each case
-# Choices that are told only where they are made.
-UNUSUAL = ("first_layer_float", "last_layer_float", "framework_default", "symmetric", "distill")
 
 
 def layers(records: Sequence[Record]) -> TextTable:
-    """What stayed in float and why, and how the variant was made, for each int8 case."""
-    rows = []
+    """What stayed in float and why, and how a variant was made; int8 variants of which the same is said in one row."""
+    grouped: dict[tuple[str, ...], dict[str, None]] = {}
     for record in records:
         coverage = record.artifact.coverage if record.artifact else None
         if record.status != "ok" or coverage is None:
             continue
-        rows.append(
-            (
-                record.case.id,
-                f"{coverage.layers_int8} of {coverage.layers_total}",
-                coverage_text(coverage),
-                ", ".join(_float_layer(name, coverage.float_reasons) for name in coverage.float_layers) or "none",
-                ", ".join(
-                    f"{key} {_shown(value)}"
-                    for key, value in (record.recipe or {}).items()
-                    if value is not False or key not in UNUSUAL
-                ),
-                _note(record.artifact),
-            )
+        told = (
+            record.case.model,
+            f"{coverage.layers_int8} of {coverage.layers_total}",
+            coverage_text(coverage),
+            ", ".join(_float_layer(name, coverage.float_reasons) for name in coverage.float_layers) or "none",
+            describe_recipe(record),
+            _note(record.artifact),
         )
-    titles = ("case", "int8 layers", "coverage", "float layers", "recipe", "note")
-    return TextTable(columns=titles, rows=tuple(rows))
+        grouped.setdefault(told, {})[record.case.variant] = None
+    rows = tuple((", ".join(variants), *told) for told, variants in grouped.items())
+    titles = ("variants", "model", "int8 layers", "work done in int8", "float layers", "recipe", "note")
+    return TextTable(columns=titles, rows=rows, words=(0, 1, 4, 5, 6))
 
 
 def coverage_text(coverage: Coverage) -> str:
@@ -91,9 +86,3 @@ def _note(artifact: ArtifactFacts | None) -> str:
         return ""
     rewritten = f"rewritten: {', '.join(artifact.rewrites)}" if artifact.rewrites else ""
     return "; ".join(part for part in (artifact.note, rewritten) if part)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

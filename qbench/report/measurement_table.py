@@ -115,7 +115,7 @@ def _faults(record: Record) -> str | None:
 
 COLUMNS: dict[str, Value] = {
     "calls": _calls,
-    "worth independent": _effective,
+    "effective sample size": _effective,
     "p99": _p99,
     "steady": _steady,
     "sequential mean": _sequential,
@@ -127,8 +127,8 @@ COLUMNS: dict[str, Value] = {
     "calls 2 to 5": _next,
     "memory, loaded": _loaded,
     "memory, peak": _peak_rss,
-    "switched away": _switches,
+    "involuntary context switches": _switches,
     "page faults": _faults,
-    "core shared by the host": _shared,
+    "core busy with other work": _shared,
     "p50 from blocks": _p50_from,
 }

@@ -21,7 +21,7 @@ def overview(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) ->
         return ""
     slower, faster = sum(ruling.slower for ruling in ruled), sum(ruling.faster for ruling in ruled)
     counted = [(slower, "slower"), (faster, "faster"), (len(ruled) - slower - faster, "too close to call")]
-    said = [(count, word) for count, word in counted if count]
+    said = sorted(((count, word) for count, word in counted if count), reverse=True, key=lambda pair: pair[0])
     (first, word), rest = said[0], said[1:]
     whole = f"All {len(ruled)}" if first == len(ruled) > 1 else f"{first} of {len(ruled)}"
     kind = _name_cases(judged, len(ruled))

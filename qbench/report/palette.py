@@ -46,7 +46,7 @@ SYMBOLS: dict[Marker, str] = {"circle": "●", "triangle": "▲", "square": "■
 
 VERDICTS: dict[str, Sign] = {
     "ship": Sign(symbol="✓", word="ship"),
-    "either": Sign(symbol="≈", word="either will do"),
+    "either": Sign(symbol="≈", word="either of two"),
     "keep fp32": Sign(symbol="=", word="keep fp32"),
     "undecided": Sign(symbol="?", word="undecided"),
     "none qualifies": Sign(symbol="✗", word="none may be shipped"),

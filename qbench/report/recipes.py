@@ -24,7 +24,7 @@ def describe_recipe(record: Record) -> str:
         return ""
     other = ", ".join(
         f"{key.replace('_', ' ')}: {_say(recipe.get(key))}"
-        for key in sorted({*recipe, *default} - set(ALWAYS))
+        for key in sorted(set(recipe) - set(ALWAYS))  # an older record lacks keys: nobody chose them
         if _plain(recipe.get(key)) != _plain(default.get(key))
     )
     default_flow = all(_plain(recipe.get(key)) == _plain(default.get(key)) for key in ALWAYS)

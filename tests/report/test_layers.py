@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from made_records import CASE, fp32, info, int8
+from made_records import CASE, case_key, fp32, info, int8
 
 from qbench.errors import UsageError
 from qbench.formatting import DASH
@@ -34,15 +34,15 @@ def test_a_float_layer_is_named_with_its_reason_where_one_is_known():
         macs_int8=0.9, layers_int8=3, layers_total=5, float_layers=("lstm", "fc"), float_reasons={"lstm": "no kernel"}
     )
     found = layers([fp32(), with_artifact(coverage=coverage)])
-    assert [row[0] for row in found.rows] == [CASE]
-    assert found.rows[0][1] == "3 of 5"
-    assert found.rows[0][3] == "lstm (no kernel), fc"
+    assert [row[0] for row in found.rows] == ["static · onednn"]
+    assert found.rows[0][2] == "3 of 5"
+    assert found.rows[0][4] == "lstm (no kernel), fc"
 
 
 def test_rewrites_stand_beside_the_note():
     """What the network was rewritten into before it was quantized is told with what else a reader must know."""
     found = layers([with_artifact(note="slow here", rewrites=("bn1 folded into conv1", "pad folded into conv2"))])
-    assert found.rows[0][5] == "slow here; rewritten: bn1 folded into conv1, pad folded into conv2"
+    assert found.rows[0][6] == "slow here; rewritten: bn1 folded into conv1, pad folded into conv2"
 
 
 def test_the_worst_layers_come_first_and_no_more_than_a_few(tmp_path):
@@ -78,11 +78,11 @@ def test_a_damaged_file_is_named(tmp_path):
         worst(run(tmp_path, replace(int8(), layers="layers.json")))
 
 
-def test_a_recipe_is_told_without_the_choices_that_nobody_made():
-    """What is off as usual is left out; what is on, or off against the usual, is told."""
-    recipe = {"flow": "fx", "symmetric": False, "first_layer_float": True, "canonicalize": False}
-    found = layers([replace(int8(), recipe=recipe)])
-    assert found.rows[0][4] == "flow fx, first_layer_float yes, canonicalize no"
+def test_variants_of_which_the_same_is_said_share_a_row():
+    """Also those of several threads; another model has a row of its own."""
+    cases = ("net/static/x86/t1/b1", "net/static/x86/t2/b1", "other/static/x86/t1/b1")
+    found = layers([with_artifact(), *(replace(with_artifact(), case=case_key(case)) for case in cases)])
+    assert [row[:2] for row in found.rows] == [("static · onednn, static · x86", "net"), ("static · x86", "other")]
 
 
 def test_coverage_that_is_not_known_says_why() -> None:

@@ -26,7 +26,7 @@ def record(name="a", **changes):
 def test_columns_without_content_are_left_out():
     """A record that knows only its calls has two columns beside its name."""
     found = details([record()])
-    assert found.columns == ("case", "calls", "worth independent")
+    assert found.columns == ("case", "calls", "effective sample size")
     assert found.rows == (("a", "1,234", "800"),)
 
 
@@ -45,7 +45,7 @@ def test_everything_that_is_known_is_shown():
     row = dict(zip(found.columns, found.rows[0], strict=True))
     assert row["of this core's peak"] == "41.0 %"
     assert row["sequential mean"] == "2.00 ms (n = 100)"
-    assert row["switched away"] == "5"
+    assert row["involuntary context switches"] == "5"
     assert "page faults" not in row
     assert "memory, peak" not in row
     assert dict(zip(found.columns, found.rows[1], strict=True))["load"] == "—"
@@ -59,7 +59,7 @@ def test_what_the_host_did_is_shown():
     busy = record("b", interference=host, latency=replace(plain, p50_from="all", p50_all_seconds=1e-3))
     found = details([shared, busy])
     rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
-    assert [row["core shared by the host"] for row in rows] == ["60 %", "60 %"]
+    assert [row["core busy with other work"] for row in rows] == ["60 %", "60 %"]
     assert [row["p50 from blocks"] for row in rows] == ["undisturbed (of all: 2.00 ms)", "all"]
 
 

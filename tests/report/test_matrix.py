@@ -1,0 +1,70 @@
+"""Rules of qbench/report/matrix.py and overview.py: many settings at a glance, the run in one line."""
+
+from __future__ import annotations
+
+from made_records import fp32, info, int8, latency, speedup
+
+from qbench.decide.decision import decide
+from qbench.decide.judged import Judged, Rules, judge
+from qbench.record.schema import Fastest, Record
+from qbench.record.stored_run import MetricInfo
+from qbench.report.cards import cards
+from qbench.report.matrix import MOST_CARDS, Matrix, matrix
+from qbench.report.overview import overview
+from qbench.report.ruling import rule
+
+
+def setting(model: str, threads: int, value: float = 2.0) -> list[Record]:
+    """An fp32 and an int8 that is so many times as fast."""
+    base = f"{model}/fp32/onnxruntime/t{threads}/b1"
+    over = Fastest(baseline=base, value=value, low=value * 0.98, high=value * 1.02)
+    own = speedup(value, baseline=base)
+    case = f"{model}/static/onnxruntime/t{threads}/b1"
+    return [fp32(base), int8(case, latency=latency(0.0025 / value), speedup=own, speedup_fastest=over)]
+
+
+def judged(*records: Record) -> Judged:
+    """Records with their accuracy tests."""
+    return judge(records, MetricInfo(name="top1"), Rules())
+
+
+def drawn(run: Judged) -> Matrix | None:
+    """The matrix of a run."""
+    decisions = decide(run)
+    rulings = rule(run, decisions)
+    return matrix(decisions, cards(decisions, run, rulings, info()), rulings)
+
+
+def test_few_settings_need_no_matrix() -> None:
+    """Their cards are read at a glance."""
+    assert drawn(judged(*setting("net", 1))) is None
+
+
+def test_a_matrix_has_models_down_and_threads_across() -> None:
+    """Each square says what is shipped and how much faster, and leads to its card; a hole stays a hole."""
+    models = [f"net{number}" for number in range(MOST_CARDS)]
+    records = [record for model in models for record in setting(model, 1)]
+    found = drawn(judged(*records, *setting("net0", 2)))
+    assert found is not None
+    assert found.columns == ("1 thread, batch 1", "2 threads, batch 1")
+    assert [model for model, _ in found.rows] == models
+    first, second = found.rows[0][1]
+    assert first is not None
+    assert second is not None
+    assert (first.name, first.ratio, first.symbol) == ("static · onnxruntime", "2.00 ×", "✓")  # noqa: RUF001
+    assert found.rows[1][1][1] is None
+    assert first.anchor != second.anchor
+
+
+def test_the_run_is_told_in_one_line() -> None:
+    """How many int8 variants are slower than plain fp32, where that has one runtime; the most frequent comes first."""
+    run = judged(*setting("a", 1, 0.5), *setting("b", 1, 0.6), *setting("c", 1, 2.0))
+    decisions = decide(run)
+    told = overview(run, decisions, rule(run, decisions))
+    assert told == "2 of 3 int8 variants are slower than plain fp32 on ONNX Runtime, 1 is faster."
+
+
+def test_without_int8_there_is_nothing_to_say() -> None:
+    """No sentence about none of none."""
+    run = judged(fp32())
+    assert overview(run, decide(run), rule(run, decide(run))) == ""

@@ -1,0 +1,46 @@
+"""Rules of qbench/report/method.py: the command that repeats a run, and what the noise check said."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+from made_records import fp32, info, int8, speedup
+
+from qbench.record.stored_run import PlanInfo, QuickInfo
+from qbench.report.method import command, explain_noise
+from qbench.stats.interval_type import Interval
+
+QAT = "net/qat/onednn/t1/b1"
+
+
+def test_the_command_repeats_the_run() -> None:
+    """With its filter, its overrides and --quick, quoted for a shell."""
+    suite = replace(info().suite, file="my suites/a.yaml", overrides=("measure.max_seconds=3",))
+    plan = PlanInfo(notes=("--filter '*/static/*' keeps 3 of 24 cells", "another note"))
+    described = replace(info(), suite=suite, plan=plan, quick=QuickInfo())
+    words = ["--filter", "*/static/*", "--set", "measure.max_seconds=3", "--quick"]
+    assert shlex.split(command(described)) == ["qbench", "run", "my suites/a.yaml", *words]
+    assert command(info()) == "qbench run suites/demo.yaml"
+
+
+def test_a_quiet_machine_is_called_so() -> None:
+    """Every interval holds 1; the widest says what is not to be trusted, and what was not checked is counted."""
+    wide = int8(QAT, speedup=speedup(control=Interval(value=1.0, low=0.95, high=1.04)))
+    screened = int8("net/static/x86/t1/b1", speedup=speedup(control=None))
+    told = explain_noise([fp32(), int8(), wide, screened])
+    assert "beside 2 cases; the true answer is 1, and the 95 % intervals reach from 0.95 to 1.04" in told
+    assert f"Quiet enough: each of them holds 1. Differences below 5 % are not to be trusted for {QAT}" in told
+    assert told.endswith("1 case was measured too briefly for a noise check.")
+
+
+def test_a_noisy_case_is_named() -> None:
+    """Where 1 lies outside the interval, small differences may be noise."""
+    off = int8(QAT, speedup=speedup(control=Interval(value=1.1, low=1.05, high=1.15)))
+    assert f"Noisy: 1 lies outside for {QAT}," in explain_noise([int8(), off])
+
+
+def test_without_a_check_that_is_said() -> None:
+    """Neither quiet nor noisy: not known."""
+    assert "no noise check" in explain_noise([fp32()])
+    assert "No case has a noise check" in explain_noise([int8(speedup=speedup(control=None))])

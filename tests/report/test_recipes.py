@@ -1,0 +1,28 @@
+"""Rules of qbench/report/recipes.py: a recipe is told by what differs from the default."""
+
+from __future__ import annotations
+
+from made_records import fp32, int8
+
+from qbench.report.recipes import describe_recipe
+
+USUAL = {"flow": "fx", "calibrator": "histogram", "per_channel": True, "symmetric": False, "canonicalize": True}
+
+
+def test_the_default_is_called_so() -> None:
+    """Of a recipe as it comes only the flow and the calibrator are named; plain fp32 has none."""
+    assert describe_recipe(int8(recipe=USUAL)) == "fx, histogram (default)"
+    assert describe_recipe(fp32()) == ""
+
+
+def test_what_differs_is_told_alone() -> None:
+    """In plain words, with lists spelled out; what an older record does not hold is not told."""
+    changed = {**USUAL, "symmetric": True, "skip_layers": ["stem", "fc"]}
+    assert describe_recipe(int8(recipe=changed)) == "fx, histogram; skip layers: stem, fc, symmetric: yes"
+    assert describe_recipe(int8(recipe={"flow": "fx", "calibrator": "minmax"})) == "fx, minmax"
+
+
+def test_of_a_plug_in_everything_is_told() -> None:
+    """Nobody knows what its default is."""
+    own = int8("net/static/mine/t1/b1", recipe={"flow": "own", "bits": 8})
+    assert describe_recipe(own) == "own; bits: 8"
