@@ -5,7 +5,7 @@ The way of the data through the rooms:
     suite       YAML text -> Suite
     plan        Suite -> Plan: variants, cases, skips with reasons
     train       built-in + training split -> fp32 weights, through the cache; resumable
-    data        the examples of a run: what calibrates, trains and evaluates
+    data        the examples of a run: what calibrates, trains and evaluates (made by data_preparation)
     network     the fp32 networks of a run, checked once
     quant       an fp32 network -> an int8 one; what ran in int8, and where accuracy is lost
     build       variant -> artifact, through a content-addressed cache

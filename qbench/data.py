@@ -1,12 +1,9 @@
-"""The examples of a run: what calibrates, trains and evaluates, checked, kept apart, and put into the cache.
-
-``prepare_data`` runs in a child process (user code); later stages read the examples memory-mapped.
-"""
+"""The examples of a run as every stage reads them from the cache: what calibrates, trains and evaluates."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,23 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench import registry
 from qbench.backends.base import Inputs
-from qbench.cache import store
-from qbench.datasets import overlap, validation
-from qbench.datasets.base import Dataset, Examples, Preprocessing
-from qbench.errors import DataError
+from qbench.datasets.base import Examples, Preprocessing
 from qbench.suite import DataSpec
 
 Array = NDArray[Any]
 CONTENTS = "evaluate_contents.npy"
-Progress = Callable[[str, float], None]
-WAY_OUT = (
-    "take them out of one of the two, evaluate on another split, or set `data: {overlap: allow}` where that is meant"
-)
-
-
-SHOWN = 5  # classes in a note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,197 +161,3 @@ class Data:
     def _labels(self, part: str) -> Array | None:
         file = self.folder / f"{part}_labels.npy"
         return np.load(file, allow_pickle=False) if file.exists() else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Parts:
-    """What was read of a data set: ``calibrate`` by seed, the one that is shipped first; ``labels`` of the whole
-    calibration split where they are known."""
-
-    calibrate: Mapping[int, Examples]
-    train: Examples
-    evaluate: Examples
-    labels: Array | None = None
-    evaluate_of: int | None = None
-
-    @property
-    def first(self) -> Examples:
-        return next(iter(self.calibrate.values()))
-
-
-def prepare_data(request: DataRequest, root: Path, *, progress: Progress) -> Data:
-    """Reads, checks and caches the examples; raises ``DataError`` with what to do, also where the evaluation has
-    examples that calibration or training has, too, unless the request allows it."""
-    progress("read data", 0.1)
-    dataset: Dataset = registry.load("dataset", request.loader)(
-        request.value, base=request.base, options=request.options
-    )
-    for split in (request.calibrate_split, request.evaluate_split):
-        validation.require_split(dataset, split)
-    parts = _read_examples(dataset, request)
-    progress("compare calibration, training and evaluation examples", 0.6)
-    shared = _require_no_overlap(dataset, request, parts)
-    notes = _list_notes(request, parts, shared)
-    progress("keep the examples", 0.8)
-    data = _store_examples(dataset, parts, root)
-    return replace(
-        data,
-        notes=(*notes, *data.notes),
-        calibration_seed=request.calibrate_seed,
-        shared_examples=shared,
-        allow_overlap=request.allow_overlap,
-        request=request,
-        evaluation_of=parts.evaluate_of,
-    )
-
-
-def _read_examples(dataset: Dataset, request: DataRequest) -> _Parts:
-    seeds = range(request.calibrate_seed, request.calibrate_seed + request.calibrate_seeds)
-    train = dataset.sample(request.calibrate_split, None, 0) if request.train else None
-    drawn = {seed: dataset.sample(request.calibrate_split, request.calibrate_samples, seed) for seed in seeds}
-    labels = dataset.known_labels(request.calibrate_split)
-    most, samples, of = request.evaluate_at_most, request.evaluate_samples, None
-    if most is not None:
-        of = dataset.count(request.evaluate_split) if samples is None else samples
-        samples = min(most, of)
-    evaluate = dataset.sample(request.evaluate_split, samples, request.evaluate_seed)
-    for examples in (*drawn.values(), *([] if train is None else [train])):
-        validation.check_dataset(dataset, request.calibrate_split, examples)
-    validation.check_dataset(dataset, request.evaluate_split, evaluate)
-    first = drawn[request.calibrate_seed]
-    validation.require_alike(dataset, {request.calibrate_split: first, request.evaluate_split: evaluate})
-    return _Parts(
-        calibrate=_drop_repeated_subsets(drawn),
-        train=first if train is None else train,
-        evaluate=evaluate,
-        labels=labels,
-        evaluate_of=of,
-    )
-
-
-def _drop_repeated_subsets(drawn: Mapping[int, Examples]) -> dict[int, Examples]:
-    """Each subset once, with the first seed that drew it: a split may hold too few examples for several."""
-    seeds: dict[str, int] = {}
-    for seed, examples in drawn.items():
-        seeds.setdefault(examples.digest(), seed)
-    return {seed: drawn[seed] for seed in seeds.values()}
-
-
-def _require_no_overlap(dataset: Dataset, request: DataRequest, parts: _Parts) -> int:
-    """How many evaluation examples calibration or training has, too; ``DataError`` unless that is allowed."""
-    learned_from = [parts.train] if request.train else list(parts.calibrate.values())
-    shared = overlap.find_shared(learned_from, parts.evaluate)
-    if shared and not request.allow_overlap:
-        raise DataError(
-            f"{dataset.name}: {len(shared)} of {len(parts.evaluate)} examples of the split '{request.evaluate_split}' "
-            f"{'is' if len(shared) == 1 else 'are'} also among the {'training' if request.train else 'calibration'} "
-            f"examples of '{request.calibrate_split}': {overlap.describe_pairs(parts.evaluate, shared, learned_from)}; "
-            f"a score on examples that were seen before proves nothing: {WAY_OUT}"
-        )
-    return len(shared)
-
-
-def require_not_trained_on(data: Data, trained_on: Examples, *, name: str) -> str | None:
-    """Raises ``DataError`` where a network was trained on evaluation examples; where the suite allows it, a note."""
-    evaluate = data.evaluation_examples()
-    shared = overlap.find_shared([trained_on], evaluate)
-    if not shared:
-        return None
-    if data.allow_overlap:
-        return f"{name} was trained on {len(shared)} of the {len(evaluate)} evaluation examples"
-    raise DataError(
-        f"{name} was trained on {len(shared)} of the {len(evaluate)} evaluation examples: "
-        f"{overlap.describe_pairs(evaluate, shared, [trained_on])}; {WAY_OUT}"
-    )
-
-
-def _list_notes(request: DataRequest, parts: _Parts, shared: int) -> tuple[str, ...]:
-    notes = []
-    if shared:
-        notes.append(
-            f"{shared} of {len(parts.evaluate)} evaluation examples are calibration or training examples, too, which "
-            "the suite allows: its scores flatter"
-        )
-    if repeated := overlap.find_repeated(parts.evaluate):
-        notes.append(
-            f"{repeated} of {len(parts.evaluate)} evaluation examples repeat an earlier one; intervals count them as "
-            "independent, so they are too narrow"
-        )
-    notes += _list_class_notes(request, parts)
-    if (drawn := len(parts.calibrate)) < request.calibrate_seeds:
-        notes.append(
-            f"calibrate.seeds: {request.calibrate_seeds} seeds draw {drawn} different "
-            f"{'subset' if drawn == 1 else 'subsets'} of {len(parts.first)} examples from split "
-            f"'{request.calibrate_split}'; take fewer samples to see what the draw matters"
-        )
-    return tuple(notes)
-
-
-def _list_class_notes(request: DataRequest, parts: _Parts) -> list[str]:
-    """Classes that nothing but the evaluation has, and labels that are all the same."""
-    labels = parts.evaluate.labels
-    if labels is None or labels.ndim != 1 or labels.dtype.kind not in "iu":
-        return []
-    present = np.unique(labels)
-    notes = []
-    if len(present) == 1 and len(labels) > 1:
-        notes.append(
-            f"all {len(labels)} evaluation examples are of class {present[0]}: a network that always answers it is "
-            "right on every one; is the split sorted by class, or are the labels all the same?"
-        )
-    if parts.labels is not None and parts.labels.ndim == 1 and parts.labels.dtype.kind in "iu":
-        unseen = [int(label) for label in np.setdiff1d(present, parts.labels)]
-        if unseen:
-            named = ", ".join(map(str, unseen[:SHOWN])) + (f" and {len(unseen) - SHOWN} more" * (len(unseen) > SHOWN))
-            count = int(np.isin(labels, unseen).sum())
-            notes.append(
-                f"{len(unseen)} of {len(present)} classes of '{request.evaluate_split}' are not in "
-                f"'{request.calibrate_split}': {named} ({count} of {len(labels)} evaluation examples); do both splits "
-                "number the classes alike?"
-            )
-    return notes
-
-
-def _store_examples(dataset: Dataset, parts: _Parts, root: Path) -> Data:
-    arrays = {
-        f"calibrate{number or ''}": examples_of_seed for number, examples_of_seed in enumerate(parts.calibrate.values())
-    }
-    others = list(zip(parts.calibrate, arrays, strict=True))[1:]
-    arrays |= {"train": parts.train, "evaluate": parts.evaluate}
-    digests = {part: examples.digest() for part, examples in arrays.items()}
-    preprocessing = dataset.preprocessing.digest()
-    ids = list(parts.evaluate.ids) or [str(i) for i in range(len(parts.evaluate))]
-
-    def fill(folder: Path) -> Mapping[str, Any]:
-        for part, examples in arrays.items():
-            _save_examples(folder, part, examples)
-        (folder / "ids.json").write_text(json.dumps(ids))
-        np.save(folder / CONTENTS, overlap.digest_examples(parts.evaluate), allow_pickle=False)
-        return {}
-
-    def digest(name: str, part: str) -> str:
-        return store.key_of({"preprocessing": preprocessing, name: digests[part]})
-
-    named = {**digests, "preprocessing": preprocessing, "ids": ids, "holds": CONTENTS}
-    entry = store.fetch(root, "data", store.key_of(named), fill)
-    return Data(
-        folder=entry.folder,
-        preprocessing=dataset.preprocessing,
-        classes=dataset.classes,
-        inputs=len(parts.evaluate.inputs),
-        calibration_digest=digest("calibration", "calibrate"),
-        training_digest=digest("training", "train"),
-        evaluation_digest=digest("evaluation", "evaluate"),
-        evaluation_count=len(parts.evaluate),
-        notes=(entry.note,) if entry.note else (),
-        other_subsets=tuple(
-            CalibrationSubset(seed=seed, part=part, digest=digest("calibration", part)) for seed, part in others
-        ),
-    )
-
-
-def _save_examples(folder: Path, part: str, examples: Examples) -> None:
-    for i, array in enumerate(examples.inputs):
-        np.save(folder / f"{part}_{i}.npy", array, allow_pickle=False)
-    if examples.labels is not None:
-        np.save(folder / f"{part}_labels.npy", examples.labels, allow_pickle=False)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from qbench import registry
 from qbench.backends.base import Inputs
 from qbench.cache import store
-from qbench.data import Data, DataRequest, prepare_data, request_of, require_not_trained_on
+from qbench.data import Data, DataRequest
+from qbench.data_preparation import require_not_trained_on
 from qbench.errors import CaseError, ModelError, out_of_memory
 from qbench.metrics.spec import MetricSpec
 from qbench.models import adapt, batch_dependence, dry_run, trainer
@@ -26,15 +27,6 @@ from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network
 from qbench.train import train
 
-__all__ = [
-    "Data",
-    "DataRequest",
-    "Model",
-    "load_network",
-    "prepare_data",
-    "prepare_model",
-    "request_of",
-]
 Array = NDArray[Any]
 Progress = Callable[[str, float], None]
 PROBES = 4  # examples on which a network is tried before anything is built

@@ -35,6 +35,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("backends", "suite"),
     ("plan", "compare"),
     ("data",),
+    ("data_preparation",),
     ("train",),
     ("network",),
     ("build",),

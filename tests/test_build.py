@@ -10,15 +10,15 @@ import pytest
 
 from qbench import build as stage
 from qbench import network
-from qbench.backends.base import Built
 from qbench.build import build
 from qbench.cache import store
-from qbench.errors import BuildError, CaseSkipped, ModeImpossible
+from qbench.data import DataRequest
+from qbench.data_preparation import prepare_data
+from qbench.errors import BuildError, CaseSkipped
 from qbench.metrics.spec import MetricSpec
 from qbench.models.base import ModelReference
 from qbench.plan.planner import Variant
 from qbench.process.parent import Limits
-from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.recipe import Recipe
 
 NETWORKS = Path(__file__).parent / "fixtures" / "networks.py"
@@ -32,7 +32,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def data(root):
-    request = network.DataRequest(
+    request = DataRequest(
         loader="digits",
         value=None,
         options={},
@@ -45,7 +45,7 @@ def data(root):
         evaluate_seed=0,
         train=False,
     )
-    return network.prepare_data(request, root, progress=lambda *_: None)
+    return prepare_data(request, root, progress=lambda *_: None)
 
 
 def model(root, data, attribute="residual_cnn"):
@@ -283,54 +283,3 @@ def test_dynamic_does_not_depend_on_calibration(root, data):
     backend = stage.registry.load("backend", "onednn")
     other = replace(data, calibration_digest="other")
     assert stage._make_key(variant, backend, known, data) == stage._make_key(variant, backend, known, other)
-
-
-def test_coverage_counts_work_not_layers():
-    """The share is of multiply-accumulates; float layers are named in order."""
-    layers = tuple(
-        Layer(name=name, operator="x", macs=macs, int8=int8) for name, macs, int8 in [("a", 90, True), ("b", 10, False)]
-    )
-    found = stage.coverage(layers, {"b": "no kernel", "a": "said of an int8 layer"})
-    assert found.float_reasons == {"b": "no kernel"}
-    assert (found.macs_int8, found.layers_int8, found.layers_total, found.float_layers) == (0.9, 1, 2, ("b",))
-
-
-def test_coverage_that_cannot_be_counted_is_null_with_its_reason():
-    """A layer of unknown work, or layers that could not be read, leave no share: never 100 %."""
-    layers = (
-        Layer(name="a", operator="QGemm", macs=90, int8=True),
-        Layer(name="b", operator="MoE", macs=None, int8=False),
-    )
-    found = stage.coverage(layers, {})
-    assert (found.macs_int8, found.unknown) == (None, "how much b (MoE) multiplies cannot be counted")
-    assert (found.layers_int8, found.layers_total, found.float_layers) == (1, 2, ("b",))
-    unread = stage.coverage((), {}, "the interpreter cannot be watched")
-    assert (unread.macs_int8, unread.unknown) == (None, "the interpreter cannot be watched")
-
-
-def test_unknown_coverage_fails_no_min_coverage():
-    """Nothing shows that it is less; but where every layer is seen to be float, nothing runs in int8 all the same."""
-
-    def built(*layers, **rest):
-        return Built(format="x", file="x", layers=layers, **rest)
-
-    int8, unknown = (Layer(name="a", operator="x", macs=m, int8=m is not None) for m in (90, None))
-    stage._require_int8(built(int8, unknown), 0.9)
-    stage._require_int8(built(uncounted="the interpreter cannot be watched"), 0.9)
-    with pytest.raises(BuildError, match="nothing runs in int8: all 1 layers stay float"):
-        stage._require_int8(built(unknown), None)
-
-
-@pytest.mark.parametrize(
-    ("operator", "way_out"),
-    [
-        ("ConvTranspose", "; mode static on fbgemm has an int8 kernel for ConvTranspose; leave"),
-        ("aten::gru", "; mode dynamic on a torch engine has int8 kernels for LSTM and GRU; leave"),
-        ("Einsum", r"a \(Einsum\); leave this mode out here$"),
-    ],
-)
-def test_a_network_that_a_mode_cannot_make_int8_is_told_where_it_can_be(operator, way_out):
-    """Skipped, with the mode and backend that have a kernel for its layers, and no other's."""
-    layers = (Layer(name="a", operator=operator, macs=90, int8=False),)
-    with pytest.raises(ModeImpossible, match=way_out):
-        stage._require_int8(Built(format="x", file="x", layers=layers), None)

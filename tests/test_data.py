@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from qbench import suite
 from qbench.cache import store
-from qbench.data import DataRequest, prepare_data, request_of, require_not_trained_on
+from qbench.data import DataRequest, request_of
+from qbench.data_preparation import prepare_data, require_not_trained_on
 from qbench.datasets import overlap, validation
 from qbench.datasets.base import Dataset, Examples
 from qbench.errors import DataError, SuiteError

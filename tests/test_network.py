@@ -12,12 +12,13 @@ import pytest
 from qbench import network as fp32_network
 from qbench import registry
 from qbench.cache import store
+from qbench.data import DataRequest
+from qbench.data_preparation import prepare_data
 from qbench.errors import DataError, ModelError
 from qbench.metrics.spec import MetricSpec
 from qbench.models import trainer
 from qbench.models import weights as weights_file
 from qbench.models.base import ModelReference
-from qbench.network import DataRequest
 
 NETWORKS = Path(__file__).parent / "fixtures" / "networks.py"
 
@@ -51,7 +52,7 @@ def request(**changes):
 
 
 def prepare(root, **changes):
-    return fp32_network.prepare_data(request(**changes), root, progress=ignore)
+    return prepare_data(request(**changes), root, progress=ignore)
 
 
 def network(name, **changes):

@@ -24,11 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.build import build
 from qbench.cache import store
+from qbench.data import request_of
+from qbench.data_preparation import prepare_data
 from qbench.gate.rerun import Rerunner
 from qbench.gate.sequential_test import ProcessPair, analyze, is_analysis_due, process_pair
 from qbench.machine import fingerprint
 from qbench.measure.worker import INPUTS, WorkerSpec
-from qbench.network import prepare_data, prepare_model, request_of
+from qbench.network import prepare_model
 from qbench.plan.planner import load_backends, make_plan
 from qbench.process.parent import Limits, call
 from qbench.stats import intervals

@@ -20,6 +20,8 @@ from typing import Any
 
 from qbench.cache import store
 from qbench.compare import compare
+from qbench.data import Data, request_of
+from qbench.data_preparation import prepare_data
 from qbench.errors import CaseError
 from qbench.gate.baseline import Baseline, artifact_file
 from qbench.gate.identical import is_identical
@@ -30,7 +32,6 @@ from qbench.gate.trusted_suite import suite_to_open
 from qbench.machine import fingerprint
 from qbench.measure.group import RemoteWorker
 from qbench.measure.worker import INPUTS, WorkerSpec
-from qbench.network import Data, prepare_data, request_of
 from qbench.plan.planner import measuring_cores
 from qbench.process.parent import Limits, call
 from qbench.progress.live import Silent

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.build import Artifact
+from qbench.data import Data
 from qbench.errors import CaseError
 from qbench.measure import canary, estimates, samples
 from qbench.measure.group import Measured, cold_starts, measure_group
@@ -23,7 +24,6 @@ from qbench.measure.samples import Samples
 from qbench.measure.unfinished_group import Checkpoint
 from qbench.measure.warm_up import count_left
 from qbench.measure.worker import FIRST_CALLS, INPUTS, WorkerSpec
-from qbench.network import Data
 from qbench.plan.planner import Case
 from qbench.process.parent import Limits
 from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Memory, Sequential, Speedup

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from qbench.data import Data
+from qbench.data import Data, request_of
+from qbench.data_preparation import prepare_data
 from qbench.errors import CaseError
 from qbench.metrics.spec import MetricSpec
 from qbench.models.base import ModelReference
-from qbench.network import Model, prepare_data, prepare_model, request_of
+from qbench.network import Model, prepare_model
 from qbench.process.parent import call
 from qbench.run.context import RunContext
 from qbench.run.metric_choice import choose_metric

@@ -18,7 +18,8 @@ from pydantic import TypeAdapter
 from qbench import registry
 from qbench.cache import store
 from qbench.cache.root import UNFINISHED
-from qbench.data import Data, DataRequest, prepare_data, request_of, require_not_trained_on
+from qbench.data import Data, DataRequest, request_of
+from qbench.data_preparation import prepare_data, require_not_trained_on
 from qbench.errors import ModelError, UnknownName, UsageError
 from qbench.files import atomic
 from qbench.machine import fingerprint

@@ -24,7 +24,8 @@ import numpy as np
 
 from qbench.build import Artifact, build
 from qbench.cache import store
-from qbench.data import Data, DataRequest, prepare_data
+from qbench.data import Data, DataRequest
+from qbench.data_preparation import prepare_data
 from qbench.evaluate import predictions
 from qbench.machine import fingerprint
 from qbench.models.base import ModelReference

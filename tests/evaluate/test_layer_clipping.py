@@ -11,7 +11,8 @@ import pytest
 
 from qbench.build import Artifact
 from qbench.cache import store
-from qbench.data import DataRequest, prepare_data
+from qbench.data import DataRequest
+from qbench.data_preparation import prepare_data
 from qbench.errors import BuildError
 from qbench.evaluate import layer_clipping
 from qbench.evaluate.layer_clipping import Variant, rows

@@ -14,7 +14,8 @@ from qbench import registry
 from qbench.backends.base import Runner
 from qbench.build import Artifact, outputs_digest
 from qbench.cache import store
-from qbench.data import DataRequest, prepare_data
+from qbench.data import DataRequest
+from qbench.data_preparation import prepare_data
 from qbench.errors import EvaluateError, WorkerError
 from qbench.evaluate import predictions, score, worker_pool
 from qbench.evaluate import worker as evaluate_worker

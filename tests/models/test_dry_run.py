@@ -13,11 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qbench import network as inputs
 from qbench.cache import store
+from qbench.data import DataRequest
 from qbench.errors import ModelError
 from qbench.metrics.spec import MetricSpec
 from qbench.models import dry_run
 from qbench.models.base import ModelReference, Network
-from qbench.network import DataRequest
 
 NETWORKS = Path(__file__).parent.parent / "fixtures" / "networks.py"
 IDS = np.arange(24).reshape(4, 6) % 16

@@ -22,7 +22,8 @@ from torch import nn
 from qbench import network as fp32_network
 from qbench import registry, suite
 from qbench.cache import store
-from qbench.data import prepare_data, request_of
+from qbench.data import request_of
+from qbench.data_preparation import prepare_data
 from qbench.errors import ModelError
 from qbench.metrics.topk import TOP1
 from qbench.models import onnx as onnx_source

@@ -19,7 +19,8 @@ from qbench import network as fp32_network
 from qbench import suite
 from qbench.cache import store
 from qbench.cli import main
-from qbench.data import Data, DataRequest, prepare_data, request_of
+from qbench.data import Data, DataRequest, request_of
+from qbench.data_preparation import prepare_data
 from qbench.errors import DataError, ModelError, SuiteError, UsageError, WorkerError
 from qbench.metrics.spec import MetricSpec
 from qbench.models import trainer
