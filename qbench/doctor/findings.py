@@ -81,7 +81,7 @@ def examine(
     core = machine.allowed_cores()[-1]
     notes: list[str] = []
     tell("reading back what a measuring process sees")
-    seen = _tried("what a process sees", lambda: inside.look_inside(limits=_LIMITS, cores=(core,)), notes)
+    process = _tried("what a process sees", lambda: inside.look_inside(limits=_LIMITS, cores=(core,)), notes)
     tell("measuring the fp32 and int8 peak of one core, unless that was done before")
     top = _tried("the peak of one core", lambda: _peak(core, effort), notes)
     tell(f"listening to this machine's noise for {noise_seconds:g} s")
@@ -89,10 +89,10 @@ def examine(
     calm = None if top is None else top.canary_seconds
     heard = _tried("noise", lambda: noise.noise(noise_seconds, limits=listen, core=core, calm_seconds=calm), notes)
     folder = cache.cache_folder()
-    found = Findings(
+    findings = Findings(
         machine=facts,
         int8=int8_meaning(facts["isa"] or ()),
-        inside=seen,
+        inside=process,
         peak=top,
         governors=machine.governors(root),
         transparent_hugepages=machine.transparent_hugepages(root),
@@ -107,7 +107,7 @@ def examine(
         backends={row.name: row.missing for row in plugin_list.listing(("backend",))},
         notes=tuple(notes),
     )
-    return replace(found, advice=advice(found))
+    return replace(findings, advice=advice(findings))
 
 
 def _peak(core: int, effort: peak.Effort) -> peak.Peak:
@@ -155,52 +155,52 @@ def compiler(environ: Mapping[str, str]) -> str | None:
     return next((path for path in paths if path), None)
 
 
-def advice(found: Findings) -> tuple[str, ...]:
+def advice(findings: Findings) -> tuple[str, ...]:
     """What would make measurements steadier or int8 faster here; nothing that is already followed."""
-    return (*_advice_on_cores(found), *_advice_on_noise(found), *_advice_on_software(found))
+    return (*_advice_on_cores(findings), *_advice_on_noise(findings), *_advice_on_software(findings))
 
 
-def _advice_on_cores(found: Findings) -> Iterator[str]:
-    slow = [name for name in found.governors or () if name != "performance"]
+def _advice_on_cores(findings: Findings) -> Iterator[str]:
+    slow = [name for name in findings.governors or () if name != "performance"]
     if slow:
         yield (
             f"the frequency governor is {' and '.join(slow)}: set it with "
             "`sudo cpupower frequency-set -g performance` while you measure"
         )
-    quota = found.machine["cpu_quota"]
-    if quota is not None and quota < (found.machine["cores_total"] or 0):
+    quota = findings.machine["cpu_quota"]
+    if quota is not None and quota < (findings.machine["cores_total"] or 0):
         yield (
             f"a CPU quota of {quota:g} cores throttles whoever exceeds it: "
             "give whole cores instead (docker: --cpuset-cpus rather than --cpus)"
         )
-    if found.machine["cores_allowed"] == 1:
+    if findings.machine["cores_allowed"] == 1:
         yield "only one core is allowed: the coordinator disturbs what it measures; allow two if you can"
 
 
-def _is_peak_too_low(found: Findings) -> bool:
+def _is_peak_too_low(findings: Findings) -> bool:
     """Whether the core was shared all the while when its peak was measured."""
-    if found.peak is None or found.noise is None:
+    if findings.peak is None or findings.noise is None:
         return False
-    then, calm = found.peak.canary_seconds, found.noise.calm_seconds
+    then, calm = findings.peak.canary_seconds, findings.noise.calm_seconds
     return then is not None and calm is not None and then >= canary.DISTURBED * calm
 
 
-def _advice_on_noise(found: Findings) -> Iterator[str]:
-    if found.load_average is not None and found.load_average > _LOAD_OF_ONE:
+def _advice_on_noise(findings: Findings) -> Iterator[str]:
+    if findings.load_average is not None and findings.load_average > _LOAD_OF_ONE:
         yield (
-            f"the load average of the last minute is {found.load_average:.1f}: "
+            f"the load average of the last minute is {findings.load_average:.1f}: "
             "if something else still runs, stop it before you measure"
         )
-    heard = found.noise
+    heard = findings.noise
     if heard is not None and heard.shared is not None and heard.shared >= _MUCH_SHARED:
         yield (
             f"the host shares this core with something else {formatting.share(heard.shared, 0)} of the time: speed-ups "
             "hold, and p50 is that of the undisturbed blocks; for p90 and p99 measure on a machine of your own"
         )
-    if _is_peak_too_low(found):
+    if _is_peak_too_low(findings):
         yield (
             "the peak was measured while the host shared the core, so it is too low: remove the folder peak in the "
-            f"cache ({found.cache}), and run qbench doctor again"
+            f"cache ({findings.cache}), and run qbench doctor again"
         )
     if heard is not None and not heard.decidable:
         yield (
@@ -214,28 +214,28 @@ def _advice_on_noise(found: Findings) -> Iterator[str]:
         )
 
 
-def _advice_on_software(found: Findings) -> Iterator[str]:
-    hiding = [name for name in machine.HIDING_VARIABLES if name in found.variables]
+def _advice_on_software(findings: Findings) -> Iterator[str]:
+    hiding = [name for name in machine.HIDING_VARIABLES if name in findings.variables]
     if hiding:
         yield f"{' and '.join(hiding)} can hide instruction sets from a runtime: unset it unless you mean to"
-    elif not _uses_amx(found):
+    elif not _uses_amx(findings):
         yield (
             "the CPU has AMX, but no process here may or does use it: "
             "Linux 5.16 or newer and a sandbox that allows arch_prctl are needed"
         )
-    binding = [name for name in BINDING if name in found.variables]
+    binding = [name for name in BINDING if name in findings.variables]
     if binding:
         yield f"{' and '.join(binding)} can move threads off the cores that qbench pins them to: unset it"
-    named = next((name for name in inside.ALLOCATORS if name in (found.preloaded or "")), None)
-    if named and found.inside is not None and found.inside.allocator not in (named, None):
+    named = next((name for name in inside.ALLOCATORS if name in (findings.preloaded or "")), None)
+    if named and findings.inside is not None and findings.inside.allocator not in (named, None):
         yield f"LD_PRELOAD names {named}, but no process has it: correct the path"
-    if found.compiler is None:
+    if findings.compiler is None:
         yield "no C++ compiler: backends that generate code are skipped; install one (Debian: apt install g++)"
 
 
-def _uses_amx(found: Findings) -> bool:
+def _uses_amx(findings: Findings) -> bool:
     """Whether AMX is used as far as one can tell, or absent."""
-    if found.inside is None or "amx_int8" not in (found.machine["isa"] or ()):
+    if findings.inside is None or "amx_int8" not in (findings.machine["isa"] or ()):
         return True
-    isa = found.inside.onednn_isa
-    return found.inside.amx_granted is not False and (isa is None or "AMX" in isa)
+    isa = findings.inside.onednn_isa
+    return findings.inside.amx_granted is not False and (isa is None or "AMX" in isa)

@@ -18,18 +18,18 @@ _UNTOLD = "not told by this system"
 _LITTLE = 1.5  # below it int8 arithmetic is no reason to quantize
 
 
-def as_json(found: Findings) -> str:
+def as_json(findings: Findings) -> str:
     """The findings as an indented JSON object with the fields of ``Findings``, and the ratio of the peaks."""
-    data = asdict(found)
-    if found.peak is not None:
-        data["peak"]["ratio"] = found.peak.ratio
+    data = asdict(findings)
+    if findings.peak is not None:
+        data["peak"]["ratio"] = findings.peak.ratio
     return json.dumps(data, indent=2, ensure_ascii=False)
 
 
-def text(found: Findings, width: int | None = None) -> str:
+def text(findings: Findings, width: int | None = None) -> str:
     """The findings as labelled lines, wrapped at ``width`` columns (None: not at all)."""
     lines: list[str] = []
-    for label, values in _rows(found):
+    for label, values in _rows(findings):
         for value in values or (_UNTOLD,):
             lines += _wrapped(f"{label:<13} ", value, width)
             label = ""
@@ -49,41 +49,41 @@ def _wrapped(prefix: str, value: str, width: int | None) -> list[str]:
     )
 
 
-def _rows(found: Findings) -> Iterator[tuple[str, tuple[str, ...]]]:
-    facts = found.machine
+def _rows(findings: Findings) -> Iterator[tuple[str, tuple[str, ...]]]:
+    facts = findings.machine
     yield "CPU", _list_value(facts["cpu"])
-    yield "int8", (found.int8,)
+    yield "int8", (findings.int8,)
     yield "ISA", _list_value(" ".join(facts["isa"] or ()))
-    yield "as used", () if found.inside is None else _list_isa(found.inside)
-    yield "peak", () if found.peak is None else _peak(found.peak)
+    yield "as used", () if findings.inside is None else _list_isa(findings.inside)
+    yield "peak", () if findings.peak is None else _peak(findings.peak)
     yield "cores", (_cores(facts),)
-    yield "governor", found.governors or ()
-    yield "huge pages", _list_value(found.transparent_hugepages)
+    yield "governor", findings.governors or ()
+    yield "huge pages", _list_value(findings.transparent_hugepages)
     yield "hypervisor", _list_value(facts["hypervisor"])
     yield "memory", (formatting.size(facts["memory_bytes"]),) if facts["memory_bytes"] else ()
     yield "system", (f"{facts['os']} {facts['kernel']}, Python {facts['python']}",)
-    yield "load", _list_value(found.load_average)
-    yield "noise", () if found.noise is None else _noise(found.noise)
-    yield "libraries", tuple(f"{name} {version or 'not installed'}" for name, version in found.versions.items())
-    yield "variables", tuple(f"{key}={value}" for key, value in found.variables.items()) or ("none is set",)
-    yield "allocator", _list_value(found.inside.allocator if found.inside else None)
-    yield "preloaded", (found.preloaded or "nothing",)
-    yield "C++ compiler", (found.compiler or "none",)
-    yield "cache", (f"{found.cache}, {formatting.size(found.cache_bytes)}",)
-    yield "backends", tuple(f"{name}: {missing or 'usable'}" for name, missing in found.backends.items())
-    if found.notes:
-        yield "notes", found.notes
-    yield "advice", found.advice or ("none: nothing here stands in the way of a good measurement",)
+    yield "load", _list_value(findings.load_average)
+    yield "noise", () if findings.noise is None else _noise(findings.noise)
+    yield "libraries", tuple(f"{name} {version or 'not installed'}" for name, version in findings.versions.items())
+    yield "variables", tuple(f"{key}={value}" for key, value in findings.variables.items()) or ("none is set",)
+    yield "allocator", _list_value(findings.inside.allocator if findings.inside else None)
+    yield "preloaded", (findings.preloaded or "nothing",)
+    yield "C++ compiler", (findings.compiler or "none",)
+    yield "cache", (f"{findings.cache}, {formatting.size(findings.cache_bytes)}",)
+    yield "backends", tuple(f"{name}: {missing or 'usable'}" for name, missing in findings.backends.items())
+    if findings.notes:
+        yield "notes", findings.notes
+    yield "advice", findings.advice or ("none: nothing here stands in the way of a good measurement",)
 
 
 def _list_value(value: object) -> tuple[str, ...]:
     return (str(value),) if value not in (None, "") else ()
 
 
-def _list_isa(seen: Inside) -> tuple[str, ...]:
-    used = (("torch", seen.torch_isa), ("oneDNN", seen.onednn_isa))
+def _list_isa(inside: Inside) -> tuple[str, ...]:
+    used = (("torch", inside.torch_isa), ("oneDNN", inside.onednn_isa))
     lines = tuple(f"{name}: {isa}" for name, isa in used if isa is not None)
-    return lines if seen.amx_granted is None else (*lines, f"AMX: {'granted' if seen.amx_granted else 'denied'}")
+    return lines if inside.amx_granted is None else (*lines, f"AMX: {'granted' if inside.amx_granted else 'denied'}")
 
 
 def _peak(peak: Peak) -> tuple[str, ...]:

@@ -126,20 +126,20 @@ def watched(
 
 
 def judged(
-    seen: Watched, *, core: int | None, tolerance: float = TOLERANCE, calm_seconds: float | None = None
+    pairs: Watched, *, core: int | None, tolerance: float = TOLERANCE, calm_seconds: float | None = None
 ) -> Noise:
     """The figures of what was watched, and the verdict: the rule that a gate holds its own control to."""
-    readings = np.asarray(seen.canary_ns, dtype=np.int64)
+    readings = np.asarray(pairs.canary_ns, dtype=np.int64)
     calm_ns = canary.calm_level(readings, None if calm_seconds is None else calm_seconds * 1e9)
     shared = readings[readings >= canary.DISTURBED * calm_ns] if calm_ns is not None else readings
-    ratio = intervals.ratio_over_blocks(seen.log_ratios)
-    cuts = statistics.quantiles(seen.log_ratios, n=40, method="inclusive")
+    ratio = intervals.ratio_over_blocks(pairs.log_ratios)
+    cuts = statistics.quantiles(pairs.log_ratios, n=40, method="inclusive")
     return Noise(
         ratio=ratio,
         pair_spread=math.expm1((cuts[-1] - cuts[0]) / 2),
-        call_spread=statistics.quantiles(seen.calls, n=20)[-1] / statistics.median(seen.calls) - 1,
-        pairs=len(seen.log_ratios),
-        seconds=seen.seconds,
+        call_spread=statistics.quantiles(pairs.calls, n=20)[-1] / statistics.median(pairs.calls) - 1,
+        pairs=len(pairs.log_ratios),
+        seconds=pairs.seconds,
         core=core,
         tolerance=tolerance,
         decidable=decidable(ratio, tolerance),

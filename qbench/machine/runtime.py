@@ -41,8 +41,8 @@ class Inside:
 
 def look_inside(*, limits: parent.Limits, cores: tuple[int, ...] | None = None) -> Inside:
     """What a child process that is pinned to ``cores`` sees; raises ``CaseError`` where none can be started."""
-    seen: Inside = parent.call(in_this_process, limits=limits, cores=cores)
-    return seen
+    view: Inside = parent.call(in_this_process, limits=limits, cores=cores)
+    return view
 
 
 def in_this_process(*, progress: Any = None) -> Inside:

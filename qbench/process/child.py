@@ -57,7 +57,7 @@ def serve(
     while True:
         try:
             message = receive(connection.fileno(), inbox)
-        except (EOFError, OSError):
+        except (EOFError, ConnectionError):
             return
         try:
             if message[0] == "start":
@@ -68,12 +68,12 @@ def serve(
                 method, args = message
                 value = _invoke(session, method, args, connection)
             answer = pack(("result", value))
-        except BaseException as error:
+        except BaseException as error:  # a user's file may call sys.exit(), too
             traceback.print_exc()
             answer = pack(("error", _portable(error)))
         try:
             _send(connection, answer)
-        except (BrokenPipeError, ConnectionError):
+        except ConnectionError:
             return
 
 

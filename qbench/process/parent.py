@@ -169,7 +169,7 @@ class Worker:
         while True:
             try:
                 kind, value = self._message(deadline)
-            except (pipe.NoMessage, ValueError, TypeError) as error:
+            except pipe.NoMessage as error:
                 self._kill()
                 raise WorkerError(
                     f"what it sent is no answer of qbench's ({error}), so it was stopped; code of the model must not "
@@ -184,7 +184,7 @@ class Worker:
                 raise value
             return value
 
-    def _message(self, deadline: float) -> Any:
+    def _message(self, deadline: float) -> tuple[str, Any]:
         while (message := self._inbox.take()) is None:
             self._wait(deadline, selectors.EVENT_READ)
             try:
@@ -196,7 +196,10 @@ class Worker:
             if not data:
                 raise self._died()
             self._inbox.add(data)
-        return message[0]
+        answer = message[0]
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise pipe.NoMessage(f"is {type(answer).__name__}, a pair was expected")
+        return answer
 
     def _wait(self, deadline: float, event: int) -> None:
         """Returns once the pipe can be read or written; keeps the child's output meanwhile. Raises ``WorkerError`` for

@@ -91,10 +91,10 @@ def _runs(folder: Path) -> list[Path]:
 
 def _latest(folder: Path) -> Path:
     """Where a suite's ``latest`` leads; where there are no symbolic links a name stands in ``latest.txt``."""
-    told = folder / f"{LATEST}.txt"
-    if not told.is_file():
+    pointer = folder / f"{LATEST}.txt"
+    if not pointer.is_file():
         return (folder / LATEST).resolve()
-    return folder / told.read_text(encoding="utf-8", errors="replace").strip()
+    return folder / pointer.read_text(encoding="utf-8", errors="replace").strip()
 
 
 def _statuses(run: Path) -> Counter[str]:

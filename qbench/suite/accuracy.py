@@ -94,8 +94,8 @@ def _own_keys(value: dict[Any, Any]) -> OwnKeys:
         if first["type"] != "extra_forbidden":
             raise wrong(messages.what(first), *at) from error
         keys = sorted(OwnKeys.model_fields)
-        told = f"unknown key '{at[-1]}'{near(str(at[-1]), keys) or ';'} available: {', '.join(keys)}"
-        raise wrong(told, *at) from error
+        unknown = f"unknown key '{at[-1]}'{near(str(at[-1]), keys) or ';'} available: {', '.join(keys)}"
+        raise wrong(unknown, *at) from error
 
 
 MetricKey = Annotated[

@@ -48,8 +48,8 @@ def _problem(item: Mapping[str, Any], root: Node, model: type[BaseModel]) -> Pro
     if item["type"] == "extra_forbidden":
         options = sorted(_keys(model, path[:-1]))
         name = str(path[-1])
-        told = f"unknown key '{name}'{near(name, options) or ';'} available: {', '.join(options)}"
-        return key_mark.problem(told, path_text(path[:-1]))
+        unknown = f"unknown key '{name}'{near(name, options) or ';'} available: {', '.join(options)}"
+        return key_mark.problem(unknown, path_text(path[:-1]))
     mark = key_mark if in_key or len(steps) <= len(path) else node.mark
     return mark.problem(what(item), path_text(path))
 

@@ -214,7 +214,7 @@ class ModelSpec(Section):
             weights=absolute(self.weights) if self.weights else None,
             training=self.train.model_dump(exclude_none=True) if self.train else {},
             int8=tuple(file.under(base) for file in self.int8),
-            inputs={name: InputForm(axis=one.axis or 0, constant=one.constant) for name, one in self.inputs.items()},
+            inputs={name: InputForm(axis=form.axis or 0, constant=form.constant) for name, form in self.inputs.items()},
             output=self.output.name if self.output else None,
             output_axis=self.output.axis if self.output else 0,
         )

@@ -110,11 +110,13 @@ def _binds_by_hand(tree: ast.Module) -> bool:
 
 def _signature(node: ast.FunctionDef) -> Signature:
     takes = node.args
-    positional = [one.arg for one in (*takes.posonlyargs, *takes.args)]
+    positional = [argument.arg for argument in (*takes.posonlyargs, *takes.args)]
     needed = positional[: len(positional) - len(takes.defaults)]
-    needed += [one.arg for one, default in zip(takes.kwonlyargs, takes.kw_defaults, strict=True) if default is None]
+    needed += [
+        argument.arg for argument, default in zip(takes.kwonlyargs, takes.kw_defaults, strict=True) if default is None
+    ]
     return Signature(
-        names=(*positional, *(one.arg for one in takes.kwonlyargs)),
+        names=(*positional, *(argument.arg for argument in takes.kwonlyargs)),
         needed=tuple(needed),
         open=takes.kwarg is not None or takes.vararg is not None or bool(takes.posonlyargs),
     )
@@ -134,5 +136,5 @@ def _strings(node: ast.expr) -> tuple[str, ...] | None:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
-    fits = isinstance(value, list | tuple) and value and all(isinstance(one, str) for one in value)
+    fits = isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value)
     return tuple(value) if fits else None
