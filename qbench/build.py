@@ -15,17 +15,19 @@ from pydantic import TypeAdapter
 from qbench import backends, quant, registry
 from qbench.backends import fp32_twin
 from qbench.backends.base import Backend, BuildJob, Built
+from qbench.backends.int8_coverage import require_int8, summarize_coverage
 from qbench.cache import store
 from qbench.cache.root import UNFINISHED
-from qbench.errors import BuildError, CaseSkipped, ModeImpossible
+from qbench.data import Data
+from qbench.errors import CaseSkipped
 from qbench.machine import fingerprint
-from qbench.network import Data, Model, load_network
+from qbench.network import Model, load_network
 from qbench.plan.planner import Variant
 from qbench.process.parent import Limits, call
-from qbench.quant.analysis.quantized_range import InputRange, Ranges
-from qbench.quant.artifacts.coverage import Layer, compute_int8_share, explain_unknown
+from qbench.quant.analysis.quantized_range import Ranges
+from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.recipe import Recipe
-from qbench.record.schema import ArtifactFacts, Coverage
+from qbench.record.schema import ArtifactFacts
 
 Progress = Callable[[str, float], None]
 SHARED_FILE = "ranges.pt"
@@ -65,32 +67,18 @@ class Artifact:
 
     def facts(self) -> ArtifactFacts:
         """What a record says of it."""
+        int8 = None if self.mode == "fp32" else summarize_coverage(self.layers, self.float_reasons, self.uncounted)
         return ArtifactFacts(
             format=self.format,
             sha256=self.sha256,
             size_bytes=self.size_bytes,
-            coverage=None if self.mode == "fp32" else coverage(self.layers, self.float_reasons, self.uncounted),
+            coverage=int8,
             key=self.key,
             cached=not self.fresh,
             note="; ".join(self.notes) or None,
             rewrites=self.rewrites,
             rewrite_difference=self.rewrite_difference,
         )
-
-
-def coverage(layers: tuple[Layer, ...], reasons: Mapping[str, str], uncounted: str | None = None) -> Coverage:
-    """The share of multiply-accumulates in int8, the layers that are, the names of those that are not, and why; no
-    share where ``uncounted`` says why the layers could not be read, or where the work of one is not known."""
-    floats = tuple(layer.name for layer in layers if not layer.int8)
-    unknown = uncounted or explain_unknown(layers)
-    return Coverage(
-        macs_int8=None if unknown else compute_int8_share(layers),
-        unknown=unknown,
-        layers_int8=sum(layer.int8 for layer in layers),
-        layers_total=len(layers),
-        float_layers=floats,
-        float_reasons={name: reasons[name] for name in floats if name in reasons},
-    )
 
 
 def build(
@@ -231,70 +219,10 @@ def build_here(
         job, training_note = fp32_twin.trained(job)
     built = backend.build(job)
     if variant.mode != "fp32":
-        _require_int8(built, _failing_coverage(variant))
-    return {
-        "format": built.format,
-        "file": built.file,
-        "layers": [asdict(layer) for layer in built.layers],
-        "fixed_batch": built.fixed_batch,
-        "note": "; ".join(note for note in (training_note, built.note) if note) or None,
-        "float_reasons": dict(built.float_reasons),
-        "rewrites": built.rewrites,
-        "rewrite_difference": built.rewrite_difference,
-        "layer_numbers": [dict(layer) for layer in built.layer_numbers],
-        "input_ranges": [None if known is None else asdict(known) for known in built.input_ranges],
-        "uncounted": built.uncounted,
-        "expected": outputs_digest(backend, folder / built.file, data, built.fixed_batch or 1),
-    }
-
-
-_RECURRENT = "mode dynamic on a torch engine has int8 kernels for LSTM and GRU"
-# What no recipe makes int8 in a mode on a backend: operator -> where there is a kernel for it, None where nowhere is
-# (products of two activations).
-_NEVER_INT8: Mapping[str, str | None] = {
-    **dict.fromkeys(("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu", "LSTM", "GRU", "RNN"), _RECURRENT),
-    **dict.fromkeys(("aten::bmm", "aten::baddbmm", "aten::scaled_dot_product_attention", "Einsum")),
-    "aten::_scaled_dot_product_flash_attention_for_cpu": None,
-    "ConvTranspose": "mode static on fbgemm has an int8 kernel for ConvTranspose",
-}
-
-
-def _require_int8(built: Built, least: float | None) -> None:
-    """Raises ``BuildError`` where nothing, or less than the recipe's ``min_coverage``, runs in int8.
-
-    Where the share is not known, that is told (``coverage.warnings``) and nothing fails by ``least``: nothing shows
-    that it is less. It still fails where every layer is seen to be float.
-    """
-    if built.uncounted is not None:
-        return
-    int8_share = compute_int8_share(built.layers)
-    if not any(layer.int8 for layer in built.layers):
-        if built.layers and all(layer.operator in _NEVER_INT8 for layer in built.layers):
-            elsewhere = dict.fromkeys(_NEVER_INT8[layer.operator] for layer in built.layers)
-            ways_out = "; ".join([*filter(None, elsewhere), "leave this mode out here"])
-            raise ModeImpossible(
-                "no layer of this network has an int8 kernel in this mode here: "
-                f"{_name_float_layers(built)}; {ways_out}"
-            )
-        names = _name_float_layers(built) or "the model has no Conv, Linear or LSTM"
-        raise BuildError(
-            f"nothing runs in int8: all {len(built.layers)} layers stay float: {names}; quantize other layers, or "
-            "leave this mode out"
-        )
-    if least is not None and int8_share is not None and int8_share < least:
-        raise BuildError(
-            f"only {int8_share:.1%} of the multiply-accumulates run in int8, and min_coverage is {least:.0%}: "
-            f"{_name_float_layers(built)} stay float; quantize them, or lower quantize.<mode>.min_coverage if that is "
-            "meant"
-        )
-
-
-def _name_float_layers(built: Built, most: int = 8) -> str:
-    """The largest float layers first, each with its reason or its operator."""
-    floats = sorted((layer for layer in built.layers if not layer.int8), key=lambda layer: -(layer.macs or 0))
-    named = [f"{layer.name} ({built.float_reasons.get(layer.name, layer.operator)})" for layer in floats[:most]]
-    more = len(floats) - most
-    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+        require_int8(built, _failing_coverage(variant))
+    note = "; ".join(note for note in (training_note, built.note) if note) or None
+    expected = outputs_digest(backend, folder / built.file, data, built.fixed_batch or 1)
+    return {**asdict(built), "note": note, "expected": expected}
 
 
 def outputs_digest(backend: Backend, file: Path, data: Data, batch: int) -> str:
@@ -305,21 +233,10 @@ def outputs_digest(backend: Backend, file: Path, data: Data, batch: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Facts:
+class _Facts(Built):
     """What ``build_here`` said of an entry, read back."""
 
-    format: str
-    file: str
-    layers: tuple[Layer, ...]
-    fixed_batch: int | None
-    note: str | None
-    float_reasons: dict[str, str]
-    rewrites: tuple[str, ...]
-    rewrite_difference: float | None
-    layer_numbers: tuple[dict[str, Any], ...]
-    input_ranges: tuple[InputRange | None, ...]
     expected: str
-    uncounted: str | None
 
 
 _FACTS: TypeAdapter[_Facts] = TypeAdapter(_Facts)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
-from qbench.backends.torch_quantize import find_without_ranges, make_room_for_sums, prepare_fp32, quantize_network
+from qbench.backends.open_choices import choose_ranges, find_without_ranges, make_room_for_sums
+from qbench.backends.torch_quantize import prepare_fp32, quantize_network
 from qbench.backends.torch_runner import one_example, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
@@ -75,14 +76,7 @@ class Inductor(Backend):
             return replace(without, reduce_range=room.reduce_range, narrow_weights=room.narrow_weights)
         if recipe.framework_default:
             return replace(find_without_ranges(recipe), per_channel=None)
-        calibrator = "moving_average" if mode == "qat" else recipe.calibrator or _CALIBRATOR
-        return replace(
-            make_room_for_sums(recipe),
-            calibrator=calibrator,
-            percentile=recipe.percentile if calibrator == "percentile" else None,
-            per_channel=recipe.per_channel is not False,
-            symmetric=bool(recipe.symmetric),
-        )
+        return choose_ranges(make_room_for_sums(recipe), mode, _CALIBRATOR)
 
     def libraries(self) -> tuple[str, ...]:
         """What exports, quantizes and generates the code."""

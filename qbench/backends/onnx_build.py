@@ -8,66 +8,30 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qbench.backends.base import BuildJob
-from qbench.backends.torch_quantize import find_without_ranges
 from qbench.machine import fingerprint
-from qbench.models.base import NetworkKind
-from qbench.quant.recipe import Recipe
+
+if TYPE_CHECKING:
+    from qbench.quant.onnx.static import Scaled
 
 FILE = "model.onnx"
 EXPORTS = ("torch", "onnx", "onnxscript")  # the distributions that decide an exported file
-# Chosen on EfficientNet-Lite0 (ImageNet weights; calibrated on 128 crops of ten photos, judged on 100 of ten others,
-# and the other way round): SQNR of the logits in dB minmax 18.3 and 18.7, percentile (99.999) 18.6 and 18.7, ifmr 18.6
-# and 18.7, hfmg 18.6 and 18.3, mse 18.6 and 18.2, moving_average 18.1, entropy 14.1; 98 to 100 % agree with fp32, ONNX
-# Runtime's own quantizer has 7.3 dB and 93 %. All but entropy are alike, minmax is the quickest. digits-cnn loses
-# nothing with any. Weights per channel, matrix products too. Balance and bias correction are left to `qbench onnx`.
-_CALIBRATOR = "minmax"
-_MADE = "qbench.training"  # where a trained file tells how it was trained
+_TRAINING = "qbench.training"  # where a trained file tells how it was trained
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class BuildNotes:
     """What is known of an int8 file beside its bytes; the fields are those of ``Built``."""
 
     notes: tuple[str, ...] = ()
     float_reasons: Mapping[str, str] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
     rewrite_difference: float | None = None
-
-
-def find_obstacle(mode: str, kind: NetworkKind) -> str | None:
-    """Why a network of that kind has no ONNX file of that mode; None if it has one."""
-    if kind == "torchscript":
-        return "torch no longer exports TorchScript files to ONNX; give the Python source, or an ONNX file"
-    if mode == "qat" and kind == "onnx":
-        return "an ONNX file cannot be trained; give the model's Python source"
-    return None
-
-
-def resolve_recipe(mode: str, recipe: Recipe) -> Recipe:
-    """The recipe with every choice that was left open; QAT rewrites and clips as torch's FX flow, which trains it."""
-    recipe = replace(recipe, flow="onnx", embeddings=False)  # no int8 tables in this flow
-    if recipe.file is not None:  # the user's own: there is nothing to choose
-        return recipe
-    if mode == "dynamic" or recipe.framework_default:
-        per_channel = None if recipe.framework_default else recipe.per_channel is not False
-        return find_without_ranges(replace(recipe, per_channel=per_channel, canonicalize=False))
-    calibrator = "moving_average" if mode == "qat" else recipe.calibrator or _CALIBRATOR
-    recipe = replace(
-        recipe,
-        calibrator=calibrator,
-        percentile=recipe.percentile if calibrator == "percentile" else None,
-        per_channel=recipe.per_channel is not False,
-        symmetric=bool(recipe.symmetric),
-        reduce_range=False,  # where products are added in 16 bits, weights get wider steps
-        narrow_weights=recipe.narrow_weights is not False,
-    )
-    return recipe if mode == "qat" else replace(recipe, clip_ranges=False, canonicalize=False)
 
 
 @contextlib.contextmanager
@@ -107,82 +71,64 @@ def _export(job: BuildJob, target: Path) -> None:
         shutil.copyfile(file, target)
 
 
-def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -> Made:
+def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -> BuildNotes:
     """Writes the int8 file of a job as ``runtime`` executes it: static from ``source`` (fp32), QAT from the job's
-    network."""
-    return _trained(job, file, runtime) if job.mode == "qat" else _static(job, source, file, runtime)
-
-
-def _static(job: BuildJob, source: Path, file: Path, runtime: str) -> Made:
-    """The scales are found once for every runtime that takes the same recipe."""
+    network. Scales are found, or learned by torch's FX flow, once for every runtime that takes the same recipe."""
     from qbench.quant.onnx import static
     from qbench.quant.onnx.export import deploy_model
 
-    parts = {"what": "calibrated ONNX file", "recipe": {**asdict(job.recipe), "name": None}}
-    parts["versions"] = fingerprint.versions((*EXPORTS, "onnxruntime"))
-    with tempfile.TemporaryDirectory() as folder:
-        calibrated = Path(folder) / FILE
-        make = functools.partial(_calibrate, job, source)
-        fetch_shared(job, parts, make, calibrated)
-        calibrated_model = static.read(calibrated)
-    job.progress("write the int8 file", 0.85)
-    narrow = job.recipe.narrow_weights is not False
+    learned = job.mode == "qat"
+    scaled, notes = _learn(job) if learned else (_calibrate(job, source), BuildNotes())
+    job.progress("write the int8 file", 0.9)
     deployed = deploy_model.write(
-        calibrated_model.graph,
-        calibrated_model.sites,
-        calibrated_model.record,
+        scaled.graph,
+        scaled.sites,
+        scaled.record,
         file,
         runtime=runtime,
-        narrow_weights=narrow,
+        learned=learned,
+        narrow_weights=job.recipe.narrow_weights is not False,
         leave_slow_float=job.recipe.first_layer_float is None,
         calibration=job.calibration,
     )
-    floats = static.labelled(calibrated_model.graph, deployed.floats)
-    return Made(
-        notes=(*calibrated_model.notes, *deployed.notes), float_reasons={**calibrated_model.float_reasons, **floats}
+    return replace(
+        notes,
+        notes=(*scaled.notes, *notes.notes, *deployed.notes),
+        float_reasons={**scaled.float_reasons, **static.labelled(scaled.graph, deployed.floats)},
     )
 
 
-def _calibrate(job: BuildJob, source: Path, target: Path) -> None:
+def _calibrate(job: BuildJob, source: Path) -> Scaled:
     from qbench.quant.onnx import static
 
-    static.scaled(source, target, job.recipe, job.calibration, job.progress)
+    def write(target: Path) -> None:
+        static.scaled(source, target, job.recipe, job.calibration, job.progress)
+
+    parts = {"what": "calibrated ONNX file", "versions": fingerprint.versions((*EXPORTS, "onnxruntime"))}
+    with _scaled_file(job, parts, write) as file:
+        return static.read(file)
 
 
-def _trained(job: BuildJob, file: Path, runtime: str) -> Made:
-    """Trained by torch's FX flow, once for every runtime, with the scales that it has learned."""
+def _learn(job: BuildJob) -> tuple[Scaled, BuildNotes]:
     from qbench.quant.onnx import qat as onnx_qat
-    from qbench.quant.onnx import static
-    from qbench.quant.onnx.export import deploy_model
     from qbench.quant.onnx.graph.graph import Graph
 
-    parts = {"what": "trained ONNX file", "recipe": {**asdict(job.recipe), "name": None}}
-    parts |= {"versions": fingerprint.versions(EXPORTS), "training": _digest(*_given(job))}
+    parts = {"what": "trained ONNX file", "versions": fingerprint.versions(EXPORTS), "training": _digest(*_given(job))}
+    with _scaled_file(job, parts, functools.partial(_train, job)) as file:
+        graph = Graph.load(file)
+    facts = json.loads(next(prop.value for prop in graph.model.metadata_props if prop.key == _TRAINING))
+    return onnx_qat.learned(graph), BuildNotes(
+        notes=tuple(facts["notes"]), rewrites=tuple(facts["rewrites"]), rewrite_difference=facts["rewrite_difference"]
+    )
+
+
+@contextlib.contextmanager
+def _scaled_file(job: BuildJob, parts: Mapping[str, Any], make: Callable[[Path], None]) -> Iterator[Path]:
+    """A file that holds the scales of a recipe: made here, or as a build for another runtime made it."""
     with tempfile.TemporaryDirectory() as folder:
-        trained = Path(folder) / FILE
-        fetch_shared(job, parts, functools.partial(_train, job), trained)
-        graph = Graph.load(trained)
-    labels = json.loads(next(prop.value for prop in graph.model.metadata_props if prop.key == _MADE))
-    job.progress("write the int8 file", 0.9)
-    learned = onnx_qat.learned(graph)
-    narrow = job.recipe.narrow_weights is not False
-    deployed = deploy_model.write(
-        learned.graph,
-        learned.sites,
-        learned.record,
-        file,
-        runtime=runtime,
-        learned=True,
-        narrow_weights=narrow,
-        leave_slow_float=job.recipe.first_layer_float is None,
-        calibration=job.calibration,
-    )
-    return Made(
-        notes=(*labels["notes"], *deployed.notes),
-        float_reasons=static.labelled(learned.graph, deployed.floats),
-        rewrites=tuple(labels["rewrites"]),
-        rewrite_difference=labels["rewrite_difference"],
-    )
+        file = Path(folder) / FILE
+        fetch_shared(job, {**parts, "recipe": {**asdict(job.recipe), "name": None}}, make, file)
+        yield file
 
 
 def _train(job: BuildJob, target: Path) -> None:
@@ -211,7 +157,7 @@ def _train(job: BuildJob, target: Path) -> None:
         file = Path(folder) / FILE
         onnx_qat.write(fitted.prepared, example, file)
         graph = Graph.load(file)
-        graph.model.metadata_props.add(key=_MADE, value=json.dumps(facts))
+        graph.model.metadata_props.add(key=_TRAINING, value=json.dumps(facts))
         graph.save(target)
 
 

@@ -2,94 +2,56 @@
 
 from __future__ import annotations
 
-import importlib.util
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qbench.backends import own_int8_file
-from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
-from qbench.backends.onnx_build import EXPORTS, FILE, Made, find_obstacle, fp32_file, quantize_network, resolve_recipe
-from qbench.models.base import NetworkKind
-from qbench.quant.recipe import Recipe
+from qbench.backends.base import Array, BuildJob, Inputs, Runner
+from qbench.backends.onnx_backend import OnnxBackend
+from qbench.backends.onnx_build import BuildNotes
+
+if TYPE_CHECKING:
+    from qbench.quant.onnx.onnxruntime_layers import Executed
 
 
-class OnnxRuntime(Backend):
+class OnnxRuntime(OnnxBackend):
     """ONNX Runtime. Its int8 files are made from its fp32 file, which is exported once for all of them."""
 
     name = "onnxruntime"
     runtime = "onnxruntime"
     modes = ("fp32", "dynamic", "static", "qat")
-    flows = ("onnx",)
-    int8_files = True
     modules = ("onnxruntime", "qbench.quant.onnx.onnxruntime_session")
+    packages = ("onnxruntime", "onnx")
+    install = "onnxruntime onnx"
 
-    def missing(self) -> str | None:
-        """Whether the packages are there."""
-        absent = [name for name in ("onnxruntime", "onnx") if importlib.util.find_spec(name) is None]
-        return f"{' and '.join(absent)} not installed; pip install {' '.join(absent)}" if absent else None
+    def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, BuildNotes]:
+        """As every ONNX backend; ONNX Runtime's own quantizer makes dynamic files and the framework's default."""
+        from qbench.quant.onnx import onnxruntime_session, static
 
-    def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
-        """An ONNX file cannot be trained; TorchScript has no path to ONNX that torch still keeps."""
-        return find_obstacle(mode, kind)
+        notes: tuple[str, ...] = ()
+        if job.mode == "dynamic":
+            notes = onnxruntime_session.dynamic(source, file, job.recipe)
+        elif job.mode == "static" and job.recipe.framework_default:
+            onnxruntime_session.framework_static(source, file, job.recipe, job.calibration)
+        else:
+            return super().quantize(job, source, file)
+        return file, BuildNotes(notes=notes, float_reasons=static.within_subgraphs(source))
 
-    def resolve(self, mode: str, recipe: Recipe) -> Recipe:
-        """Every choice that was left open; the framework's default has none."""
-        return resolve_recipe(mode, recipe)
+    def open_file(self, file: Path) -> Callable[[Inputs], Array]:
+        """A session on one thread."""
+        from qbench.quant.onnx import onnxruntime_session
 
-    def libraries(self) -> tuple[str, ...]:
-        """What exports, quantizes and runs."""
-        return (*EXPORTS, "onnxruntime")
+        return onnxruntime_session.open_run(file)
 
-    def build(self, job: BuildJob) -> Built:
-        """Exports (fp32) or quantizes, checks that the file gives the same from call to call, reads the layers from
-        what ONNX Runtime made of it."""
-        from qbench.quant.analysis import quantized_range
-        from qbench.quant.artifacts import onnx_file
-        from qbench.quant.onnx import onnxruntime_layers, onnxruntime_session
+    def execute(self, file: Path, inputs: Inputs) -> Sequence[Executed]:
+        """The layers that ONNX Runtime's profile tells of."""
+        from qbench.quant.onnx import onnxruntime_layers
 
-        file = job.folder / FILE
-        with fp32_file(job) as source:
-            reference = onnxruntime_layers.executed(source, job.example, optimized=False)
-            if job.int8_file is not None:
-                quantization = own_int8_file.take_own_file(job, source, file)
-                own_int8_file.require_outputs(job, source, file, onnxruntime_session.run)
-                reference = onnxruntime_layers.as_float(onnxruntime_layers.executed(file, job.example, optimized=False))
-            elif job.mode == "fp32":
-                onnx_file.copy(source, file)
-                quantization = Made()
-            else:
-                quantization = _int8(job, source, file)
-        onnxruntime_session.require_repeatable(file, job.example)
-        executed = onnxruntime_layers.executed(file, job.example) if job.mode != "fp32" else reference
-        return Built(
-            format="onnx",
-            file=FILE,
-            layers=onnxruntime_layers.match(reference, executed),
-            fixed_batch=onnx_file.fixed_batch(file),
-            note="; ".join(quantization.notes) or None,
-            float_reasons=quantization.float_reasons,
-            rewrites=quantization.rewrites,
-            rewrite_difference=quantization.rewrite_difference,
-            input_ranges=quantized_range.range_of_onnx(file),
-        )
+        return onnxruntime_layers.executed(file, tuple(array[:1] for array in inputs))
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """A session with that many intra-op threads, not spinning."""
         return OnnxRunner(file, threads=threads)
-
-
-def _int8(job: BuildJob, source: Path, file: Path) -> Made:
-    from qbench.quant.onnx import onnxruntime_session, static
-
-    job.progress("quantize", 0.2)
-    if job.mode == "dynamic":
-        notes = onnxruntime_session.dynamic(source, file, job.recipe)
-    elif job.mode == "static" and job.recipe.framework_default:
-        onnxruntime_session.framework_static(source, file, job.recipe, job.calibration)
-        notes = ()
-    else:
-        return quantize_network(job, source, file, runtime="onnxruntime")
-    return Made(notes=notes, float_reasons=static.within_subgraphs(source))
 
 
 class OnnxRunner(Runner):

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qbench.backends import own_int8_file
-from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
-from qbench.backends.onnx_build import EXPORTS, FILE, Made, find_obstacle, fp32_file, quantize_network, resolve_recipe
+from qbench.backends.base import Array, BuildJob, Inputs, Runner
+from qbench.backends.onnx_backend import OnnxBackend
+from qbench.backends.onnx_build import BuildNotes
 from qbench.errors import MeasureError
 from qbench.models.base import NetworkKind
-from qbench.quant.recipe import Recipe
+
+if TYPE_CHECKING:
+    from qbench.quant.onnx.onnxruntime_layers import Executed
 
 NNCF_FILE = "model.ov.zip"
 NNCF_NOTE = "OpenVINO's own form: model.xml and model.bin, stored in one zip file"
 TASKS = Path("/proc/self/task")
-_PACKAGES = ("openvino", "nncf", "onnx", "onnxruntime")
 
 
-class OpenVino(Backend):
+class OpenVino(OnnxBackend):
     """OpenVINO. It runs the very files that onnxruntime runs, where its kernels take them."""
 
     name = "openvino"
     runtime = "openvino"
     modes = ("fp32", "static", "qat")
-    flows = ("onnx",)
-    int8_files = True
     modules = ("openvino", "qbench.quant.artifacts.openvino_model")
-
-    def missing(self) -> str | None:
-        """Whether the packages are there."""
-        absent = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-        return f"{' and '.join(absent)} not installed; pip install 'qbench[openvino]'" if absent else None
+    packages = ("openvino", "nncf", "onnx", "onnxruntime")
+    install = "'qbench[openvino]'"
 
     def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
         """OpenVINO quantizes no activations as it runs; otherwise as for every ONNX file."""
@@ -43,91 +39,40 @@ class OpenVino(Backend):
                 "OpenVINO's CPU kernels take activations whose ranges are known; use static, or dynamic on "
                 "onnxruntime or a torch engine"
             )
-        return find_obstacle(mode, kind)
+        return super().why_not(mode=mode, kind=kind)
 
-    def resolve(self, mode: str, recipe: Recipe) -> Recipe:
-        """Every choice that was left open; NNCF chooses for itself where the framework's default is asked for."""
-        return resolve_recipe(mode, recipe)
-
-    def libraries(self) -> tuple[str, ...]:
-        """What exports, quantizes and runs."""
-        return (*EXPORTS, "onnxruntime", "openvino", "nncf")
-
-    def build(self, job: BuildJob) -> Built:
-        """Exports or quantizes, and reads the layers from the graph that OpenVINO executes."""
+    def require_known(self, source: Path) -> None:
+        """Raises ``ModeImpossible`` for a Fourier transform that OpenVINO computes wrongly."""
         from qbench.quant.onnx import openvino_operators
 
-        with fp32_file(job) as source:
-            openvino_operators.require_transforms(source)
-            if job.mode == "fp32":
-                return _fp32(job, source)
-            own = job.mode == "static" and job.recipe.framework_default
-            file = job.folder / (NNCF_FILE if own else FILE)
-            if job.int8_file is not None:
-                return _of_user(job, source, file)
-            job.progress("quantize", 0.2)
-            quantization = (
-                _by_nncf(job, source, file) if own else quantize_network(job, source, file, runtime="openvino")
-            )
-            return _int8(job, source, file, quantization)
+        openvino_operators.require_transforms(source)
+
+    def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, BuildNotes]:
+        """As every ONNX backend; NNCF makes the framework's default, in OpenVINO's own form."""
+        from qbench.quant.artifacts import openvino_model
+
+        if job.mode != "static" or not job.recipe.framework_default:
+            return super().quantize(job, source, file)
+        pair = file.with_name(NNCF_FILE)
+        openvino_model.quantize(source, pair, job.calibration)
+        return pair, BuildNotes(notes=(NNCF_NOTE,))
+
+    def open_file(self, file: Path) -> Callable[[Inputs], Array]:
+        """A compiled model on one thread."""
+        from qbench.quant.artifacts import openvino_model
+
+        compiled = openvino_model.compile_file(file)
+        return lambda inputs: openvino_model.run(compiled, inputs)
+
+    def execute(self, file: Path, inputs: Inputs) -> Sequence[Executed]:
+        """The layers of the graph that OpenVINO executes."""
+        from qbench.quant.onnx import openvino_layers
+
+        return openvino_layers.executed(file, inputs)
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The compiled model with that many threads on one stream."""
         return OpenVinoRunner(file, threads=threads)
-
-
-def _fp32(job: BuildJob, source: Path) -> Built:
-    """The file itself; its layers are those of the file as written."""
-    from qbench.quant.artifacts import onnx_file, openvino_model
-    from qbench.quant.onnx import onnxruntime_layers
-
-    file = job.folder / FILE
-    onnx_file.copy(source, file)
-    openvino_model.require_repeatable(file, onnx_file.tile_batch(file, job.example))
-    layers = onnxruntime_layers.layers(source, job.example, optimized=False)
-    return Built(format="onnx", file=FILE, layers=layers, fixed_batch=onnx_file.fixed_batch(source))
-
-
-def _of_user(job: BuildJob, source: Path, file: Path) -> Built:
-    """The user's own int8 file; its layers are those of that file."""
-    from qbench.quant.artifacts import openvino_model
-
-    def run(path: Path, inputs: Inputs) -> Array:
-        return openvino_model.run(openvino_model.compile_file(path), inputs)
-
-    int8_file = own_int8_file.take_own_file(job, source, file)
-    own_int8_file.require_outputs(job, source, file, run)
-    return _int8(job, file, file, int8_file)
-
-
-def _by_nncf(job: BuildJob, source: Path, file: Path) -> Made:
-    from qbench.quant.artifacts import openvino_model
-
-    openvino_model.quantize(source, file, job.calibration)
-    return Made(notes=(NNCF_NOTE,))
-
-
-def _int8(job: BuildJob, source: Path, file: Path, int8_file: Made) -> Built:
-    """What was built, proven, with its layers as they ran."""
-    from qbench.quant.analysis import quantized_range
-    from qbench.quant.artifacts import onnx_file, openvino_model
-    from qbench.quant.onnx import onnxruntime_layers, openvino_layers
-
-    inputs = onnx_file.tile_batch(source, job.example)
-    openvino_model.require_repeatable(file, inputs)
-    expected = onnxruntime_layers.executed(source, job.example, optimized=False)
-    reference = onnxruntime_layers.as_float(expected)
-    return Built(
-        format="onnx" if file.name == FILE else "openvino",
-        file=file.name,
-        layers=onnxruntime_layers.match(reference, openvino_layers.executed(file, inputs)),
-        fixed_batch=onnx_file.fixed_batch(source),
-        note="; ".join(int8_file.notes) or None,
-        float_reasons=int8_file.float_reasons,
-        rewrites=int8_file.rewrites,
-        rewrite_difference=int8_file.rewrite_difference,
-        input_ranges=quantized_range.range_of_onnx(file) if file.name == FILE else (),
-    )
 
 
 class OpenVinoRunner(Runner):

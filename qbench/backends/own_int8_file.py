@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from qbench.backends.base import Array, BuildJob, Inputs
-from qbench.backends.onnx_build import Made
+from qbench.backends.onnx_build import BuildNotes
 from qbench.errors import BuildError, ModelError, out_of_memory
 
-Run = Callable[[Path, Inputs], "Array"]
+Open = Callable[[Path], Callable[[Inputs], "Array"]]
 
 
-def take_own_file(job: BuildJob, source: Path, file: Path) -> Made:
+def take_own_file(job: BuildJob, source: Path, file: Path) -> BuildNotes:
     """Copies the user's int8 file of a job to ``file``, external data taken in.
 
     ``source`` is the float network as an ONNX file. Raises ``BuildError`` for a file that is not whole, not quantized,
@@ -30,7 +30,7 @@ def take_own_file(job: BuildJob, source: Path, file: Path) -> Made:
     onnx_file.copy(own, file)
     _require_mode(job, own, model)
     _require_inputs(source, file, own)
-    return Made(notes=(f"the user's own file, {job.recipe.file}: qbench quantized nothing",))
+    return BuildNotes(notes=(f"the user's own file, {job.recipe.file}: qbench quantized nothing",))
 
 
 def _require_mode(job: BuildJob, own: Path, model: Any) -> None:
@@ -59,9 +59,9 @@ def _listed(types: dict[str, str | None]) -> str:
     return ", ".join(f"{name} ({kind or 'no tensor'})" for name, kind in types.items()) or "nothing"
 
 
-def require_outputs(job: BuildJob, source: Path, file: Path, run: Run) -> None:
-    """Raises ``BuildError`` where the first output of the user's file, as ``run`` gives it for a few examples, does not
-    have the shape of the float network's, or is NaN where that is a number."""
+def require_outputs(job: BuildJob, source: Path, file: Path, open_file: Open) -> None:
+    """Raises ``BuildError`` where the first output of the user's file for a few examples, opened by ``open_file``, does
+    not have the shape of the float network's, or is NaN where that is a number."""
     import numpy as np
 
     from qbench.quant.artifacts import onnx_file
@@ -69,7 +69,7 @@ def require_outputs(job: BuildJob, source: Path, file: Path, run: Run) -> None:
 
     probes = job.probes if onnx_file.fixed_batch(file) is None else onnx_file.tile_batch(file, job.example)
     try:
-        outputs = run(file, probes)
+        outputs = open_file(file)(probes)
     except Exception as error:  # ONNX Runtime and OpenVINO raise all kinds for inputs that do not fit
         if isinstance(error, BuildError) or out_of_memory(error):
             raise

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from qbench.backends.base import Backend, BuildJob, Built, Runner
-from qbench.backends.torch_quantize import find_without_ranges, make_room_for_sums, quantize_network
+from qbench.backends.open_choices import choose_ranges, find_without_ranges, make_room_for_sums
+from qbench.backends.torch_quantize import quantize_network
 from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, torch_missing
 from qbench.models.base import NetworkKind
 from qbench.quant.pytorch import torch_ao
@@ -59,16 +60,7 @@ class TorchAO(Backend):
         flow = recipe.flow or "fx"
         if recipe.framework_default:
             return replace(find_without_ranges(recipe), flow=flow, per_channel=None)
-        # QAT tracks ranges with moving averages: a histogram observer is too slow in a training loop.
-        calibrator = "moving_average" if mode == "qat" else recipe.calibrator or _CALIBRATOR
-        return replace(
-            make_room_for_sums(recipe),
-            flow=flow,
-            calibrator=calibrator,
-            percentile=recipe.percentile if calibrator == "percentile" else None,
-            per_channel=recipe.per_channel is not False,
-            symmetric=bool(recipe.symmetric),
-        )
+        return replace(choose_ranges(make_room_for_sums(recipe), mode, _CALIBRATOR), flow=flow)
 
     def libraries(self) -> tuple[str, ...]:
         """torch."""

@@ -33,19 +33,6 @@ class Quantized:
     input_ranges: Ranges = ()
 
 
-def find_without_ranges(recipe: Recipe) -> Recipe:
-    """The recipe without what concerns ranges of activations: a mode or a framework default that has no such choice."""
-    recipe = replace(recipe, calibrator=None, percentile=None, symmetric=None, clip_ranges=False)
-    return replace(recipe, reduce_range=None, narrow_weights=None)
-
-
-def make_room_for_sums(recipe: Recipe) -> Recipe:
-    """The recipe with the choice how sums of 16 bits are kept from overflowing: by wider steps for the weights of the
-    layers that need it, unless it says something else."""
-    narrow = recipe.reduce_range is None if recipe.narrow_weights is None else recipe.narrow_weights
-    return replace(recipe, reduce_range=bool(recipe.reduce_range), narrow_weights=narrow)
-
-
 def read_calibration_batches(job: BuildJob, size: int = _BATCH, most: int | None = None) -> Batches:
     """Fresh passes over the calibration examples (the first ``most``) as tensors, one batch in memory at a time."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -287,7 +288,7 @@ def test_layers_are_matched_by_name_and_then_by_size():
 
 def test_without_the_packages_the_reason_names_the_extra(monkeypatch):
     """A plan skips the cases and says what to install."""
-    monkeypatch.setattr(backend.importlib.util, "find_spec", lambda name: None if name == "nncf" else object())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nncf" else object())
     assert BACKEND.missing() == "nncf not installed; pip install 'qbench[openvino]'"
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from qbench.errors import BuildError
 
 Array = NDArray[Any]
 
@@ -59,6 +61,22 @@ def fixed_batch(file: Path) -> int | None:
 def tile_batch(file: Path, example: tuple[Array, ...]) -> tuple[Array, ...]:
     """One example (a batch of 1), repeated to the batch size that the file demands."""
     return tuple(np.repeat(array, fixed_batch(file) or 1, axis=0) for array in example)
+
+
+def require_repeatable(
+    open_file: Callable[[Path], Callable[[tuple[Array, ...]], Array]],
+    file: Path,
+    inputs: tuple[Array, ...],
+    runtime: str,
+) -> None:
+    """Raises ``BuildError`` unless a file, opened twice and called twice, gives the same outputs."""
+    run = open_file(file)
+    expected, *others = run(inputs), run(inputs), open_file(file)(inputs)
+    if not all(np.array_equal(expected, outputs, equal_nan=True) for outputs in others):
+        raise BuildError(
+            f"the outputs of {runtime} for the ONNX model differ from call to call: is randomness left in its graph "
+            "(Dropout in training mode, RandomNormal)? Export it from a network in eval mode"
+        )
 
 
 class Batches:

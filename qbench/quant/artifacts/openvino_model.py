@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.errors import BuildError, ModeImpossible, out_of_memory
+from qbench.errors import BuildError, ModeImpossible, out_of_memory, reraise
 from qbench.quant.artifacts import onnx_file
 
 Array = NDArray[Any]
@@ -89,31 +89,20 @@ def run(compiled: Any, inputs: tuple[Array, ...]) -> Array:
     return np.array(compiled.create_infer_request().infer(list(inputs))[0])
 
 
-def require_repeatable(file: Path, inputs: tuple[Array, ...]) -> None:
-    """Raises ``BuildError`` unless the file, loaded twice and called twice, gives the same outputs."""
-    first = compile_file(file)
-    expected, *others = run(first, inputs), run(first, inputs), run(compile_file(file), inputs)
-    if not all(np.array_equal(expected, outputs, equal_nan=True) for outputs in others):
-        raise BuildError(
-            "OpenVINO's outputs differ from call to call: is randomness left in the model (Dropout in training mode, "
-            "RandomNormal)? Export it from a network in eval mode"
-        )
-
-
 def quantize(fp32: Path, file: Path, calibration: tuple[Array, ...]) -> None:
     """NNCF's post-training quantization as its documentation has it: default preset, default algorithms; ``file`` holds
     the model in OpenVINO's form. Raises ``BuildError`` where NNCF cannot quantize."""
     with _quiet_nncf() as (nncf, openvino), tempfile.TemporaryDirectory() as folder:
-        try:
+        # Nncf raises all kinds, some of them bare.
+        with reraise(
+            BuildError,
+            lambda error: (
+                f"NNCF cannot quantize this model: {type(error).__name__}: {shorten(error)}; leave this recipe out"
+            ),
+        ):
             model = openvino.Core().read_model(str(fp32))
             int8_model = nncf.quantize(model, nncf.Dataset(onnx_file.Batches(fp32, calibration)))
             openvino.save_model(int8_model, str(Path(folder) / GRAPH))
-        except Exception as error:  # nncf raises all kinds, some of them bare
-            if out_of_memory(error):
-                raise
-            raise BuildError(
-                f"NNCF cannot quantize this model: {type(error).__name__}: {shorten(error)}; leave this recipe out"
-            ) from error
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as pair:
             for name in (GRAPH, WEIGHTS):
                 pair.writestr(zipfile.ZipInfo(name, _EPOCH), (Path(folder) / name).read_bytes())

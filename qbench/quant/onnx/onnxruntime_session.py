@@ -8,7 +8,7 @@ import re
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,18 +69,6 @@ def export(module: Any, example: tuple[Any, ...], file: Path, *, tolerance: floa
     if not worst <= tolerance * max(1.0, float(np.abs(expected).max())):
         model_call.require_repeatable(module, example=example)
         raise BuildError(f"the exported ONNX model differs from the torch model: largest difference {worst:g}")
-
-
-def require_repeatable(file: Path, example: tuple[Array, ...]) -> None:
-    """Raises ``BuildError`` unless the file, loaded twice and called twice, gives the same outputs for one example."""
-    inputs = onnx_file.tile_batch(file, example)
-    session = open_session(file)
-    expected, *others = _outputs(session, inputs), _outputs(session, inputs), run(file, inputs)
-    if not all(np.array_equal(expected, other, equal_nan=True) for other in others):
-        raise BuildError(
-            "the ONNX model's outputs differ from call to call: is randomness left in its graph (Dropout in training "
-            "mode, RandomNormal)? Export it from a network in eval mode"
-        )
 
 
 def framework_static(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Array, ...]) -> None:
@@ -310,12 +298,18 @@ def call(session: Any, names: Sequence[str] | None, feed: Mapping[str, Array], *
         timer.cancel()
 
 
+def open_run(file: Path) -> Callable[[tuple[Array, ...]], Array]:
+    """A session on one thread: inputs -> the first output of one inference."""
+    session = open_session(file)
+    names = [value.name for value in session.get_inputs()]
+
+    def run_once(inputs: tuple[Array, ...]) -> Array:
+        result: Array = session.run(None, dict(zip(names, inputs, strict=True)))[0]
+        return result
+
+    return run_once
+
+
 def run(file: Path, inputs: tuple[Array, ...]) -> Array:
     """The first output of one inference."""
-    return _outputs(open_session(file), inputs)
-
-
-def _outputs(session: Any, inputs: tuple[Array, ...]) -> Array:
-    names = [value.name for value in session.get_inputs()]
-    result: Array = session.run(None, dict(zip(names, inputs, strict=True)))[0]
-    return result
+    return open_run(file)(inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from qbench.errors import BuildError
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.formats.config import ActivationParams, WeightParams
-from qbench.quant.onnx.formats.scale_record import Record, Scales
+from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph import output_ends
 from qbench.quant.onnx.graph.graph import Graph, attribute
 from qbench.quant.onnx.sites import ActivationSite, Sites, WeightSite
+from qbench.quant.onnx.static import Scaled
 
 Array = NDArray[Any]
 # The engine whose observers use all 8 bits of activations and weights per channel, as ONNX kernels do.
@@ -26,16 +27,6 @@ ENGINE = "onednn"
 ROUNDING = 0.25
 _LAYERS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
 _UNSIGNED = 128  # what lies between a uint8 zero point and an offset of int8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Learned:
-    """A trained network: ``graph`` with its fp32 weights, ``sites`` where it was fake-quantized, ``record`` the scales
-    that it has learned there."""
-
-    graph: Graph
-    sites: Sites
-    record: Record
 
 
 def write(fitted: Any, example: tuple[Any, ...], file: Path) -> None:
@@ -53,7 +44,7 @@ def write(fitted: Any, example: tuple[Any, ...], file: Path) -> None:
     onnxruntime_session.export(reference, example, file, tolerance=ROUNDING)
 
 
-def learned(graph: Graph) -> Learned:
+def learned(graph: Graph) -> Scaled:
     """A graph without its quantize and dequantize nodes, and what these said; ``graph`` is changed in place.
 
     Raises ``BuildError`` where it quantizes to something else than uint8 activations and symmetric int8 weights, or
@@ -142,7 +133,7 @@ class _Learning:
             known = self._record.get(layer.name, Scales())
             self._record[layer.name] = replace(known, scale_w=scales, offset_w=(0,) * len(scales))
 
-    def finish(self) -> Learned:
+    def finish(self) -> Scaled:
         """The graph without the nodes that were taken out."""
         if not self._weights:
             raise BuildError("no weight of the trained network is quantized; leave it a layer that can be")
@@ -156,7 +147,7 @@ class _Learning:
         # What was quantized twice in a row (a Dropout, an in-place ReLU) is quantized once, as it was read.
         activations = (replace(site, tensor=self._resolved(site.tensor)) for site in self._activations.values())
         sites = Sites(weights=tuple(self._weights), activations=tuple(activations))
-        return Learned(graph=self._graph, sites=sites, record=self._record)
+        return Scaled(graph=self._graph, sites=sites, record=self._record)
 
     def _resolved(self, name: str) -> str:
         while name in self._instead:

@@ -227,8 +227,9 @@ def test_a_fixed_batch_is_filled_and_its_layers_count_for_one_example(tmp_path, 
         onnxruntime_session.dynamic(fp32, int8, RECIPE)
     assert onnx_file.fixed_batch(int8) == batch
     assert covered(fp32, int8) == [(CONV, True), (PRODUCT, True)]
-    onnxruntime_session.require_repeatable(int8, images(1))
-    assert onnx_file.tile_batch(int8, images(1))[0].shape == (batch, 1, 8, 8)
+    inputs = onnx_file.tile_batch(int8, images(1))
+    onnx_file.require_repeatable(onnxruntime_session.open_run, int8, inputs, "onnxruntime")
+    assert inputs[0].shape == (batch, 1, 8, 8)
 
 
 @pytest.mark.parametrize("batch", [5, "n"])
@@ -314,8 +315,9 @@ def test_randomness_in_the_graph_is_refused(tmp_path):
         helper.make_node("RandomNormalLike", ["a"], ["noise"], name="noise"),
         helper.make_node("Add", ["a", "noise"], ["b"], name="add"),
     ]
+    file = save_conv_and_product(tmp_path / "m.onnx", extra=extra)
     with pytest.raises(BuildError, match="differ from call to call: is randomness left in its graph"):
-        onnxruntime_session.require_repeatable(save_conv_and_product(tmp_path / "m.onnx", extra=extra), images(1))
+        onnx_file.require_repeatable(onnxruntime_session.open_run, file, images(1), "onnxruntime")
 
 
 @pytest.mark.parametrize(

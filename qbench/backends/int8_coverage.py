@@ -1,0 +1,72 @@
+"""What of an artifact runs in int8: in figures for its record, and whether it is enough to count as int8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qbench.backends.base import Built
+from qbench.errors import BuildError, ModeImpossible, first_names
+from qbench.quant.artifacts.coverage import Layer, compute_int8_share, explain_unknown
+from qbench.record.schema import Coverage
+
+_RECURRENT = "mode dynamic on a torch engine has int8 kernels for LSTM and GRU"
+# What no recipe makes int8 in a mode on a backend: operator -> where there is a kernel for it, None where nowhere is
+# (products of two activations).
+_NEVER_INT8: Mapping[str, str | None] = {
+    **dict.fromkeys(("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu", "LSTM", "GRU", "RNN"), _RECURRENT),
+    **dict.fromkeys(("aten::bmm", "aten::baddbmm", "aten::scaled_dot_product_attention", "Einsum")),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": None,
+    "ConvTranspose": "mode static on fbgemm has an int8 kernel for ConvTranspose",
+}
+
+
+def summarize_coverage(layers: tuple[Layer, ...], reasons: Mapping[str, str], uncounted: str | None = None) -> Coverage:
+    """The share of multiply-accumulates in int8, the layers that are, the names of those that are not, and why; no
+    share where ``uncounted`` says why the layers could not be read, or where the work of one is not known."""
+    floats = tuple(layer.name for layer in layers if not layer.int8)
+    unknown = uncounted or explain_unknown(layers)
+    return Coverage(
+        macs_int8=None if unknown else compute_int8_share(layers),
+        unknown=unknown,
+        layers_int8=sum(layer.int8 for layer in layers),
+        layers_total=len(layers),
+        float_layers=floats,
+        float_reasons={name: reasons[name] for name in floats if name in reasons},
+    )
+
+
+def require_int8(built: Built, least: float | None) -> None:
+    """Raises ``BuildError`` where nothing, or less than the recipe's ``min_coverage``, runs in int8.
+
+    Where the share is not known, that is told (``coverage.warnings``) and nothing fails by ``least``: nothing shows
+    that it is less. It still fails where every layer is seen to be float.
+    """
+    if built.uncounted is not None:
+        return
+    int8_share = compute_int8_share(built.layers)
+    if not any(layer.int8 for layer in built.layers):
+        if built.layers and all(layer.operator in _NEVER_INT8 for layer in built.layers):
+            elsewhere = dict.fromkeys(_NEVER_INT8[layer.operator] for layer in built.layers)
+            ways_out = "; ".join([*filter(None, elsewhere), "leave this mode out here"])
+            raise ModeImpossible(
+                "no layer of this network has an int8 kernel in this mode here: "
+                f"{_name_float_layers(built)}; {ways_out}"
+            )
+        names = _name_float_layers(built) or "the model has no Conv, Linear or LSTM"
+        raise BuildError(
+            f"nothing runs in int8: all {len(built.layers)} layers stay float: {names}; quantize other layers, or "
+            "leave this mode out"
+        )
+    if least is not None and int8_share is not None and int8_share < least:
+        raise BuildError(
+            f"only {int8_share:.1%} of the multiply-accumulates run in int8, and min_coverage is {least:.0%}: "
+            f"{_name_float_layers(built)} stay float; quantize them, or lower quantize.<mode>.min_coverage if that is "
+            "meant"
+        )
+
+
+def _name_float_layers(built: Built, most: int = 8) -> str:
+    """The largest float layers first, each with its reason or its operator."""
+    floats = sorted((layer for layer in built.layers if not layer.int8), key=lambda layer: -(layer.macs or 0))
+    named = (f"{layer.name} ({built.float_reasons.get(layer.name, layer.operator)})" for layer in floats)
+    return first_names(named, most)

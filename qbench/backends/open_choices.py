@@ -1,0 +1,33 @@
+"""What a recipe leaves open, chosen alike by every backend that quantizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qbench.quant.recipe import Recipe
+
+
+def find_without_ranges(recipe: Recipe) -> Recipe:
+    """The recipe without what concerns ranges of activations: a mode or a framework default that has no such choice."""
+    recipe = replace(recipe, calibrator=None, percentile=None, symmetric=None, clip_ranges=False)
+    return replace(recipe, reduce_range=None, narrow_weights=None)
+
+
+def choose_ranges(recipe: Recipe, mode: str, calibrator: str) -> Recipe:
+    """The recipe with calibrator (``calibrator`` where it names none), granularity and symmetry chosen. QAT tracks
+    ranges with moving averages: a histogram is too slow in a training loop."""
+    name = "moving_average" if mode == "qat" else recipe.calibrator or calibrator
+    return replace(
+        recipe,
+        calibrator=name,
+        percentile=recipe.percentile if name == "percentile" else None,
+        per_channel=recipe.per_channel is not False,
+        symmetric=bool(recipe.symmetric),
+    )
+
+
+def make_room_for_sums(recipe: Recipe) -> Recipe:
+    """The recipe with the choice how sums of 16 bits are kept from overflowing: by wider steps for the weights of the
+    layers that need it, unless it says something else."""
+    narrow = recipe.reduce_range is None if recipe.narrow_weights is None else recipe.narrow_weights
+    return replace(recipe, reduce_range=bool(recipe.reduce_range), narrow_weights=narrow)

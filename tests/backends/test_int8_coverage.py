@@ -1,0 +1,62 @@
+"""What of an artifact runs in int8: figures, and the refusal of too little."""
+
+from __future__ import annotations
+
+import pytest
+
+from qbench.backends.base import Built
+from qbench.backends.int8_coverage import require_int8, summarize_coverage
+from qbench.errors import BuildError, ModeImpossible
+from qbench.quant.artifacts.coverage import Layer
+
+
+def test_coverage_counts_work_not_layers():
+    """The share is of multiply-accumulates; float layers are named in order."""
+    layers = tuple(
+        Layer(name=name, operator="x", macs=macs, int8=int8) for name, macs, int8 in [("a", 90, True), ("b", 10, False)]
+    )
+    coverage = summarize_coverage(layers, {"b": "no kernel", "a": "said of an int8 layer"})
+    assert coverage.float_reasons == {"b": "no kernel"}
+    assert (coverage.macs_int8, coverage.float_layers) == (0.9, ("b",))
+    assert (coverage.layers_int8, coverage.layers_total) == (1, 2)
+
+
+def test_coverage_that_cannot_be_counted_is_null_with_its_reason():
+    """A layer of unknown work, or layers that could not be read, leave no share: never 100 %."""
+    layers = (
+        Layer(name="a", operator="QGemm", macs=90, int8=True),
+        Layer(name="b", operator="MoE", macs=None, int8=False),
+    )
+    coverage = summarize_coverage(layers, {})
+    assert (coverage.macs_int8, coverage.unknown) == (None, "how much b (MoE) multiplies cannot be counted")
+    assert (coverage.layers_int8, coverage.layers_total, coverage.float_layers) == (1, 2, ("b",))
+    unread = summarize_coverage((), {}, "the interpreter cannot be watched")
+    assert (unread.macs_int8, unread.unknown) == (None, "the interpreter cannot be watched")
+
+
+def test_unknown_coverage_fails_no_min_coverage():
+    """Nothing shows that it is less; but where every layer is seen to be float, nothing runs in int8 all the same."""
+
+    def built(*layers, **rest):
+        return Built(format="x", file="x", layers=layers, **rest)
+
+    int8, unknown = (Layer(name="a", operator="x", macs=m, int8=m is not None) for m in (90, None))
+    require_int8(built(int8, unknown), 0.9)
+    require_int8(built(uncounted="the interpreter cannot be watched"), 0.9)
+    with pytest.raises(BuildError, match="nothing runs in int8: all 1 layers stay float"):
+        require_int8(built(unknown), None)
+
+
+@pytest.mark.parametrize(
+    ("operator", "way_out"),
+    [
+        ("ConvTranspose", "; mode static on fbgemm has an int8 kernel for ConvTranspose; leave"),
+        ("aten::gru", "; mode dynamic on a torch engine has int8 kernels for LSTM and GRU; leave"),
+        ("Einsum", r"a \(Einsum\); leave this mode out here$"),
+    ],
+)
+def test_a_network_that_a_mode_cannot_make_int8_is_told_where_it_can_be(operator, way_out):
+    """Skipped, with the mode and backend that have a kernel for its layers, and no other's."""
+    layers = (Layer(name="a", operator=operator, macs=90, int8=False),)
+    with pytest.raises(ModeImpossible, match=way_out):
+        require_int8(Built(format="x", file="x", layers=layers), None)
