@@ -20,7 +20,7 @@ Anything else that escapes is a bug and shows its traceback.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 # How torch's allocator, C++ and ONNX Runtime's arena say in a message that memory ran out, in lower case.
@@ -51,6 +51,26 @@ class QbenchError(Exception):
     exit_code = 1
 
 
+class reraise:  # noqa: N801  # read as a verb: with reraise(BuildError, ...):
+    """Around what is not qbench's: raises ``kind`` with ``text`` of the error for one of ``errors``. An error of
+    qbench's own passes as it is, and so does one that says that memory ran out."""
+
+    def __init__(
+        self,
+        kind: type[Exception],
+        text: Callable[[Exception], str],
+        errors: type[Exception] | tuple[type[Exception], ...] = Exception,
+    ) -> None:
+        self._kind, self._text, self._errors = kind, text, errors
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, self._errors) and not isinstance(error, QbenchError) and not out_of_memory(error):
+            raise self._kind(self._text(error)) from error
+
+
 class UsageError(QbenchError):
     """A wrong option, path or name."""
 
@@ -59,6 +79,13 @@ class UsageError(QbenchError):
 
 class UnknownName(UsageError):
     """A name that no plug-in has."""
+
+
+def refuse(where: str, problems: Sequence[str], most: int = 20) -> None:
+    """Raises ``UsageError`` where there are problems: the first ``most``, one a line, and how many more there are."""
+    if problems:
+        lines = [*problems[:most], *([f"and {len(problems) - most} more"] if len(problems) > most else [])]
+        raise UsageError("\n".join(f"{where}: {line}" for line in lines))
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

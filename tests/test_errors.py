@@ -89,3 +89,28 @@ def test_a_list_of_names_that_is_cut_says_how_many_are_missing() -> None:
 def test_running_out_of_memory_is_told_from_other_errors(error, expected):
     """By type or by what the allocators say, whatever type carries it."""
     assert errors.out_of_memory(error) is expected
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RuntimeError("no kernel"), errors.BuildError),
+        (errors.ModelError("no model"), errors.ModelError),
+        (RuntimeError("std::bad_alloc"), RuntimeError),
+        (KeyError("x"), KeyError),
+    ],
+    ids=["a library's", "qbench's own", "memory ran out", "of another type"],
+)
+def test_only_a_librarys_error_of_the_named_types_becomes_one_of_qbenchs(error, expected):
+    """Its text is made of the error, which stays the cause; all others pass as they are."""
+    kinds = (RuntimeError, errors.QbenchError)
+    with (
+        pytest.raises(expected) as raised,
+        errors.reraise(errors.BuildError, lambda error: f"refused ({error})", kinds),
+    ):
+        raise error
+    if expected is errors.BuildError:
+        assert str(raised.value) == "refused (no kernel)"
+        assert raised.value.__cause__ is error
+    else:
+        assert raised.value is error

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from qbench.datasets.base import Array, Examples
+from qbench.errors import first_names
 
 # Rows are made comparable in blocks of about this many values, so that a large split needs little memory.
 BLOCK = 1 << 22
@@ -33,14 +34,14 @@ def find_shared(known: Sequence[Examples], examples: Examples) -> dict[int, tupl
     return {i: where[content] for i, content in enumerate(_hashes(examples, kinds)) if content in where}
 
 
-def describe_pairs(examples: Examples, found: Mapping[int, tuple[int, int]], seen: Sequence[Examples]) -> str:
-    """The first that ``find_shared`` found, by their ids, each with the id of what it equals where that is another."""
+def describe_pairs(examples: Examples, shared: Mapping[int, tuple[int, int]], learned_from: Sequence[Examples]) -> str:
+    """The first that ``find_shared`` gives, by their ids, each with the id of what it equals where that is another."""
     names = []
-    for here, (which, there) in list(found.items())[:SHOWN]:
+    for here, (which, there) in shared.items():
         name = examples.ids[here] if examples.ids else f"example {here}"
-        other = seen[which].ids[there] if seen[which].ids else name
+        other = learned_from[which].ids[there] if learned_from[which].ids else name
         names.append(name if other == name else f"{name} (= {other})")
-    return ", ".join(names) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+    return first_names(names, SHOWN)
 
 
 def find_repeated(examples: Examples) -> int:

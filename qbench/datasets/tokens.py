@@ -18,7 +18,7 @@ import numpy as np
 
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array
-from qbench.errors import DataError, out_of_memory
+from qbench.errors import DataError, reraise
 
 OPTIONS = ("tokenizer", "length", "tokens", "pad")
 LENGTH = 128
@@ -61,14 +61,14 @@ class Tokens:
             from tokenizers import Tokenizer
         except ImportError as error:
             raise DataError(f"{self.loader}: texts need tokenizers; pip install 'qbench[zoo]'") from error
-        try:
-            tokenizer = Tokenizer.from_file(str(self.file))
-        except Exception as error:  # the library raises bare Exception for all that is wrong with a file
-            if out_of_memory(error):
-                raise
-            raise DataError(
+        # The library raises bare Exception for all that is wrong with a file.
+        with reraise(
+            DataError,
+            lambda error: (
                 f"{self.loader}: tokenizer: {self.file} is no file of the library tokenizers (tokenizer.json): {error}"
-            ) from error
+            ),
+        ):
+            tokenizer = Tokenizer.from_file(str(self.file))
         own = tokenizer.padding or {}
         tokenizer.enable_padding(
             length=self.length,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.errors import ModelError, out_of_memory
+from qbench.errors import ModelError, first_names, out_of_memory
 from qbench.models.base import Network
 from qbench.models.dry_run import Inputs, try_outputs
 from qbench.quant.artifacts import onnx_file
@@ -103,9 +103,8 @@ def _cause(network: Network, inputs: int) -> str:
             if "BatchNorm" in type(layer).__name__ and getattr(layer, "running_mean", 0) is None
         ]
         if norms:
-            more = f" and {len(norms) - 3} more" if len(norms) > 3 else ""
             return (
-                f"{', '.join(norms[:3])}{more} normalizes by the batch, since it has no running statistics; train with "
+                f"{first_names(norms, 3)} normalizes by the batch, since it has no running statistics; train with "
                 "track_running_stats=True (the default), or use GroupNorm or LayerNorm"
             )
     mixing = (

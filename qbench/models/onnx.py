@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import ModelError, out_of_memory
+from qbench.errors import ModelError, reraise
 from qbench.models.base import ModelReference, Network
 from qbench.quant.artifacts import onnx_check
 from qbench.quant.onnx import onnxruntime_session
@@ -45,9 +45,9 @@ def _check_runs(path: Path) -> None:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4  # what is wrong is in the exception; its log goes to stderr as well
     options.intra_op_num_threads = 1
-    try:
+    with reraise(
+        ModelError,
+        lambda error: f"{path}: ONNX Runtime cannot load it: {onnxruntime_session.plain(error)}",
+        onnxruntime_session.runtime_errors(),
+    ):
         onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except onnxruntime_session.runtime_errors() as error:
-        if out_of_memory(error):
-            raise
-        raise ModelError(f"{path}: ONNX Runtime cannot load it: {onnxruntime_session.plain(error)}") from error

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from qbench.errors import first_names
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -35,8 +37,7 @@ def quantized(result: Quantized) -> Iterator[str]:
         if not tensor:
             reasons.setdefault(reason, []).append(name)
     for reason, names in reasons.items():
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        yield f"float: {', '.join(names[:_NAMED])}{more}: {reason}"
+        yield f"float: {first_names(names, _NAMED)}: {reason}"
     others = [layer.operator for layer in result.layers if layer.kind != "layer" and layer.name not in inputs]
     if others := [operator for operator in others if operator not in SILENT]:
         yield f"float operators: {_counted(others)}"

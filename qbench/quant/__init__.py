@@ -1,6 +1,6 @@
 """The core quantization pipeline: from an fp32 network to a proven int8 artifact.
 
-Public here is the tensor level (``affine``), in numpy alone; importing the package imports nothing yet.
+Public here is the tensor level (``affine``, ``scale_rules``), in numpy alone; the package itself imports nothing yet.
 
     >>> from qbench.quant import qparams, quantize_per_tensor
     >>> params = qparams(-1.0, 1.55, "quint8")
@@ -17,16 +17,13 @@ if TYPE_CHECKING:
         QINT8,
         QINT32,
         QUINT8,
-        RULES,
-        ChannelQParams,
         Dtype,
-        QParams,
         Quantized,
-        qparams,
         quantize_per_channel,
         quantize_per_tensor,
         representable,
     )
+    from qbench.quant.scale_rules import RULES, ChannelQParams, QParams, qparams
 
 __all__ = [
     "QINT8",
@@ -48,6 +45,6 @@ def __getattr__(name: str) -> Any:
     """A public name, once it is asked for: numpy costs what answers at once a third of its time."""
     if name not in __all__:
         raise AttributeError(f"module 'qbench.quant' has no attribute '{name}'")
-    from qbench.quant import affine
+    from qbench.quant import affine, scale_rules
 
-    return getattr(affine, name)
+    return getattr(affine if hasattr(affine, name) else scale_rules, name)

@@ -57,11 +57,8 @@ def in_order(module: Any, example: tuple[Any, ...]) -> tuple[str, ...]:
         for name, part in module.named_modules()
         if name and isinstance(part, multiplying())
     ]
-    try:
+    with model_call.hooked(hooks):
         model_call.of_one_example(module, example)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return tuple(order)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import BuildError, out_of_memory
+from qbench.errors import BuildError, reraise
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LONGEST = 400
@@ -40,6 +41,29 @@ def _place(error: BaseException) -> str:
     return ""
 
 
+@contextmanager
+def hooked(hooks: Iterable[Any]) -> Iterator[None]:
+    """The hooks are there inside, and removed afterwards."""
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """torch's fast path of attention, one operator that enters no layer, is off inside."""
+    import torch
+
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
 def first(result: Any) -> Any:
     """The output that counts: the result itself, or the first of several."""
     return result[0] if isinstance(result, tuple | list) else result
@@ -49,17 +73,16 @@ def of_one_example(module: Any, example: tuple[Any, ...]) -> Any:
     """The first output of a module for a batch of 1; raises ``BuildError`` where its forward does not take one."""
     import torch
 
-    try:
-        with torch.inference_mode():
-            return first(module(*example))
-    except Exception as error:  # the user's forward can raise anything
-        if out_of_memory(error):
-            raise
-        raise BuildError(
+    refused = reraise(  # the user's forward can raise anything
+        BuildError,
+        lambda error: (
             f"the network does not take a batch of 1 ({reason(error)}): variants are built, checked and timed on "
             "single examples; make its forward work for one (the usual causes: a squeeze() that drops the batch axis, "
             "statistics over the batch)"
-        ) from error
+        ),
+    )
+    with refused, torch.inference_mode():
+        return first(module(*example))
 
 
 def require_repeatable(*modules: Callable[..., Any], example: tuple[Any, ...], tolerance: float = 0.0) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from qbench.errors import BuildError, out_of_memory
+from qbench.errors import BuildError, reraise
 from qbench.quant import model_call
 
 # What quantizers fuse into a layer or put behind it, by the name of the function without outer underscores.
@@ -39,7 +39,7 @@ class Step:
     readable: bool
 
 
-class Watch:
+class Trace:
     """What one call of a network does: the functions in order, which of them made a module's output, and who used it.
 
     ``ends`` holds for each call of a module where its output is found again and the number of its step. The outputs
@@ -167,43 +167,43 @@ def flatten_tensors(value: Any) -> Iterator[Any]:
         yield from flatten_tensors(list(value.values()))
 
 
-def run_watched(module: Any, batch: tuple[Any, ...], watch: Watch, kind: str) -> None:
+def run_traced(module: Any, batch: tuple[Any, ...], trace: Trace, kind: str) -> None:
     """Runs a network once, watched; the hooks are gone afterwards."""
     import torch
 
     with ExitStack() as stack:
         for name, part in module.named_modules():
             if name and not isinstance(part, torch.jit.ScriptModule):
-                hook = part.register_forward_hook(lambda _, __, output, name=name: watch.left(name, output))
+                hook = part.register_forward_hook(lambda _, __, output, name=name: trace.left(name, output))
                 stack.callback(hook.remove)
         stack.enter_context(torch.inference_mode())
-        stack.enter_context(_watched_functions(watch))
-        try:
-            (_interpreter(module, watch) if isinstance(module, torch.fx.GraphModule) else module)(*batch)
-        except Exception as error:  # the user's forward can raise anything
-            if out_of_memory(error):
-                raise
-            raise BuildError(
+        stack.enter_context(_traced_functions(trace))
+        # The user's forward can raise anything.
+        with reraise(
+            BuildError,
+            lambda error: (
                 f"per-layer numbers: the {kind} network does not run on a calibration batch "
                 f"({model_call.reason(error)}); give it inputs as it was built for"
-            ) from error
+            ),
+        ):
+            (_interpreter(module, trace) if isinstance(module, torch.fx.GraphModule) else module)(*batch)
 
 
-def _watched_functions(watch: Watch) -> Any:
-    """A context in which every torch function that user code, a module or a graph calls is told to ``watch``."""
+def _traced_functions(trace: Trace) -> Any:
+    """A context in which every torch function that user code, a module or a graph calls is told to ``trace``."""
     from torch.overrides import TorchFunctionMode
 
     class Functions(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to mypy here
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
-            watch.step(function, (args, kwargs), result)
+            trace.step(function, (args, kwargs), result)
             return result
 
     return Functions()
 
 
-def _interpreter(graph: Any, watch: Watch) -> Callable[..., Any]:
-    """Runs a graph node by node, and tells ``watch`` from which module an operator came."""
+def _interpreter(graph: Any, trace: Trace) -> Callable[..., Any]:
+    """Runs a graph node by node, and tells ``trace`` from which module an operator came."""
     import torch
 
     class Named(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
@@ -211,11 +211,11 @@ def _interpreter(graph: Any, watch: Watch) -> Callable[..., Any]:
             stack = node.meta.get("nn_module_stack") if node.op in ("call_function", "call_method") else None
             if stack:
                 key, (name, *_) = list(stack.items())[-1]
-                watch.scope = (key, name)
+                trace.scope = (key, name)
             try:
                 return super().run_node(node)
             finally:
-                watch.scope = None
+                trace.scope = None
 
     run: Callable[..., Any] = Named(graph).run
     return run

@@ -23,7 +23,7 @@ ERRORS, LEFT_OVER = 6.0, 0.5
 _MOST_CHANNELS = 16
 
 
-class Watch:
+class InputValues:
     """Sums up the values of one model input, batch by batch."""
 
     def __init__(self, channel_axis: int) -> None:
@@ -32,7 +32,7 @@ class Watch:
         self._least, self._greatest = math.inf, -math.inf
         self._means: list[Array] = []  # of each example, by channel
 
-    def see(self, batch: Array) -> None:
+    def add(self, batch: Array) -> None:
         """Takes in the examples of one batch (first axis = example)."""
         self._count += batch.size
         self._least = min(self._least, float(batch.min()))
@@ -77,14 +77,14 @@ def count_outside(batch: Array, fitting: InputRange) -> int:
 
 def measure_spreads(batches: Iterable[Sequence[Array]], channel_axis: int) -> tuple[Spread | None, ...]:
     """What each model input was over all batches; None for inputs of whole numbers, whose values are names."""
-    watches: tuple[Watch | None, ...] | None = None
+    values: tuple[InputValues | None, ...] | None = None
     for batch in batches:
-        if watches is None:
-            watches = tuple(Watch(channel_axis) if array.dtype.kind == "f" else None for array in batch)
-        for watch, array in zip(watches, batch, strict=True):
-            if watch is not None:
-                watch.see(array)
-    return tuple(None if watch is None else watch.spread() for watch in watches or ())
+        if values is None:
+            values = tuple(InputValues(channel_axis) if array.dtype.kind == "f" else None for array in batch)
+        for of_input, array in zip(values, batch, strict=True):
+            if of_input is not None:
+                of_input.add(array)
+    return tuple(None if of_input is None else of_input.spread() for of_input in values or ())
 
 
 def compare_inputs(

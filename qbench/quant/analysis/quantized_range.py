@@ -54,7 +54,7 @@ def range_of_module(module: Any, example: tuple[Any, ...]) -> Ranges:
     tensors = list(example)  # no storage may be freed and given to another tensor while it runs
     ranges: list[list[InputRange]] = [[] for _ in example]
 
-    class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
+    class Quantizations(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
             first = args[0] if args and isinstance(args[0], torch.Tensor) else None
@@ -69,7 +69,7 @@ def range_of_module(module: Any, example: tuple[Any, ...]) -> Ranges:
                 tensors.append(result)
             return result
 
-    with torch.inference_mode(), Watch():
+    with torch.inference_mode(), Quantizations():
         module(*example)
     return tuple(narrowest(of_input) for of_input in ranges)
 

@@ -30,7 +30,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import BuildError, out_of_memory
+from qbench.errors import BuildError, reraise
 from qbench.quant import model_call, rounding
 from qbench.quant.artifacts import coverage, torch_export
 from qbench.quant.artifacts.coverage import Layer
@@ -65,15 +65,12 @@ def compile_package(module: Any, example: tuple[Any, ...], file: Path) -> tuple[
     layers: list[Layer] = []
     options = {**OPTIONS, "post_grad_custom_pre_pass": _reader(layers, _layer_of_scale(graph.module()))}
     quiet = torch_export.known_warnings()
-    with _cache_beside(file) as cache, _paths_from(cache), _own_rules(), quiet, torch.no_grad():
-        try:
-            torch._inductor.aoti_compile_and_package(graph.program, package_path=str(file), inductor_configs=options)
-        except Exception as error:  # Inductor raises its own, the compiler's and torch's
-            if out_of_memory(error):
-                raise
-            raise BuildError(
-                f"Inductor cannot compile this network ({model_call.reason(error)}); use another backend"
-            ) from error
+    refused = reraise(  # Inductor raises its own errors, the compiler's and torch's
+        BuildError,
+        lambda error: f"Inductor cannot compile this network ({model_call.reason(error)}); use another backend",
+    )
+    with _cache_beside(file) as cache, _paths_from(cache), _own_rules(), quiet, torch.no_grad(), refused:
+        torch._inductor.aoti_compile_and_package(graph.program, package_path=str(file), inductor_configs=options)
     _forget_folder(file, cache)
     called, meant = count_int8_calls(file), sum(layer.int8 for layer in layers)
     if called != meant:

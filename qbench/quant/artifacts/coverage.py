@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from qbench.errors import first_names
 from qbench.record.schema import Record
 
 
@@ -75,10 +76,7 @@ def compute_int8_share(layers: Sequence[Layer]) -> float | None:
 def explain_unknown(layers: Sequence[Layer], most: int = 3) -> str | None:
     """Why the share of the layers in int8 is not known; None where it is."""
     names = [f"{layer.name} ({layer.operator})" for layer in layers if layer.macs is None]
-    if not names:
-        return None
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"how much {', '.join(names[:most])}{more} multiplies cannot be counted"
+    return f"how much {first_names(names, most)} multiplies cannot be counted" if names else None
 
 
 def warnings(records: Iterable[Record]) -> tuple[str, ...]:

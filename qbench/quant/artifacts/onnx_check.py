@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from qbench.errors import DataError, ModelError, QbenchError, out_of_memory
+from qbench.errors import DataError, ModelError, QbenchError, out_of_memory, reraise
 
 # Bits of an element where they are not numpy's; what is not here has 8 times its itemsize.
 _BITS = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6, "BOOL": 8}
@@ -75,12 +75,12 @@ def require_valid(model: Any, file: Path) -> None:
     """Raises ``ModelError`` with what onnx's checker finds, on a copy without the large weights."""
     import onnx
 
-    try:
+    with reraise(
+        ModelError,
+        lambda error: f"{file}: not a valid ONNX model: {_words(error)}",
+        (onnx.checker.ValidationError, RuntimeError, ValueError, TypeError, KeyError, IndexError),
+    ):
         onnx.checker.check_model(_without_weights(model))
-    except (onnx.checker.ValidationError, RuntimeError, ValueError, TypeError, KeyError, IndexError) as error:
-        if out_of_memory(error):
-            raise
-        raise ModelError(f"{file}: not a valid ONNX model: {_words(error)}") from error
 
 
 def _parsed(file: Path) -> Any:

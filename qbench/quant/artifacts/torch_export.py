@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from qbench.errors import BuildError, ModeImpossible, out_of_memory
+from qbench.errors import BuildError, ModeImpossible, out_of_memory, reraise
 from qbench.quant import model_call
 from qbench.quant.layer_selection import below
 
@@ -54,15 +54,15 @@ def export(module: Any, example: tuple[Any, ...], *, any_batch: bool = True) -> 
         except Exception as error:  # whatever the user's forward raises on stand-ins; then tried for one
             if out_of_memory(error):
                 raise
-        try:
-            return Exported(program=torch.export.export(module, example), fixed_batch=1)
-        except Exception as error:  # as above
-            if out_of_memory(error):
-                raise
-            raise ModeImpossible(
+        # As above.
+        with reraise(
+            ModeImpossible,
+            lambda error: (
                 f"torch.export cannot trace this network ({model_call.reason(error)}): most often its control flow "
                 "depends on values; rewrite that part with tensor operations (torch.where), or use flow: eager"
-            ) from error
+            ),
+        ):
+            return Exported(program=torch.export.export(module, example), fixed_batch=1)
 
 
 @contextmanager

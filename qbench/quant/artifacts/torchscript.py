@@ -77,7 +77,7 @@ def find_layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
     executed: list[Layer] = []
     stack: list[str] = []
 
-    class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
+    class Products(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             # Inference mode hands on a matmul or an einsum as it stands: its products are found in what it is made of.
             # On int8 tensors no operator of aten multiplies, and torch's Python decompositions refuse their type.
@@ -97,15 +97,8 @@ def find_layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
             return result
 
     hooks = [] if isinstance(module, torch.jit.ScriptModule) else _name_hooks(module, stack)
-    try:
-        # The fast path of attention is one operator that hides its projections.
-        torch.backends.mha.set_fastpath_enabled(False)
-        with torch.inference_mode(), Watch():
-            module(*example)
-    finally:
-        torch.backends.mha.set_fastpath_enabled(True)
-        for hook in hooks:
-            hook.remove()
+    with model_call.hooked(hooks), model_call.plain_attention(), torch.inference_mode(), Products():
+        module(*example)
     return tuple(executed)
 
 

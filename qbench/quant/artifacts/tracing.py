@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from qbench.errors import BuildError, out_of_memory
+from qbench.errors import BuildError, first_names, out_of_memory
 from qbench.quant import model_call
 
 Example: TypeAlias = "tuple[Any, ...]"
@@ -144,9 +144,7 @@ def _refused(decisions: tuple[Decision, ...], where: str) -> BuildError:
 
 
 def _named(decisions: tuple[Decision, ...]) -> str:
-    more = f" and {len(decisions) - _SHOWN} more" if len(decisions) > _SHOWN else ""
-    names = ", ".join(map(str, decisions[:_SHOWN]))
-    return f"{'a decision' if len(decisions) == 1 else 'decisions'} at {names}{more}"
+    return f"{'a decision' if len(decisions) == 1 else 'decisions'} at {first_names(decisions, _SHOWN)}"
 
 
 @contextmanager

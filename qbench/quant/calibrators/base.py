@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from qbench.quant.affine import QParams, amct_qparams
 from qbench.quant.recipe import FLOWS
+from qbench.quant.scale_rules import QParams, amct_qparams
 
 Array = NDArray[Any]
 

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.quant.affine import HIGH, LOW, amct_qparams
+from qbench.quant.affine import HIGH, LOW
 from qbench.quant.calibrators.base import Calibrator
 from qbench.quant.calibrators.bins import Bins
 from qbench.quant.calibrators.extremes import CHUNK, find_extremes
+from qbench.quant.scale_rules import amct_qparams
 
 Array = NDArray[Any]
 # R / c as a power of two: outliers of 1000 times the rest leave 4 bins to a step of the rest's own.

@@ -129,7 +129,7 @@ def _rewritten(module: Any, example: tuple[Any, ...], purpose: _Purpose, *, only
             replace_subclasses.replace(work.module, example, training=purpose.training),
             replace_subclasses.number_paddings(work.module),
         ):
-            work.rewrites += step.found
+            work.rewrites += step.rewrites
             work.kept += step.kept
             padded += step.padded
     if _ATTENTION in only:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from qbench.quant import model_call
 from qbench.quant.canonical.rewrite import Rewrite
 
 if TYPE_CHECKING:
@@ -49,17 +50,9 @@ def _uses(module: Any, example: tuple[Any, ...]) -> dict[str, Use | None]:
                 layer_uses.setdefault(name, set()).add(_use(layer, dict(zip(names, args, strict=False)) | kwargs))
 
             hooks.append(part.register_forward_pre_hook(note, with_kwargs=True))
-    if not hooks:
-        return {}
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # it enters no layer
-    try:
-        with torch.no_grad():
+    if hooks:
+        with model_call.hooked(hooks), model_call.plain_attention(), torch.no_grad():
             module(*example)
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-        for hook in hooks:
-            hook.remove()
     return {name: next(iter(uses)) if len(uses) == 1 else None for name, uses in layer_uses.items()}
 
 

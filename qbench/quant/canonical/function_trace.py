@@ -39,14 +39,14 @@ def trace_calls(run: Callable[[], Any]) -> tuple[tuple[Call, ...], Any]:
     recorded: list[Call] = []
     questions = _questions()
 
-    class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to mypy here
+    class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to mypy here
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
             if function not in questions:
                 recorded.append(Call(function=function, args=args, kwargs=kwargs or {}, result=result))
             return result
 
-    with Watch():
+    with Calls():
         result = run()
     return tuple(recorded), result
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from qbench.errors import out_of_memory
+from qbench.errors import reraise
 from qbench.quant import model_call
 
 
@@ -32,7 +32,8 @@ def trace(module: Any, inputs: tuple[Any, ...]) -> Any:
 
     _require_tensors_first(inputs)
     part_counts: dict[str, int] = {}
-    try:
+    # Tracing runs the user's forward on stand-ins: it fails in its own way.
+    with reraise(Untraceable, model_call.reason):
         with _unchecked(module):
             graph = _trace(module, inputs, part_counts)
             while isinstance(graph, _Stopped):
@@ -43,10 +44,6 @@ def trace(module: Any, inputs: tuple[Any, ...]) -> Any:
         traced = torch.fx.GraphModule(module, graph, class_name=type(module).__name__)
         traced.meta[UNPACKED] = tuple(part_counts)
         return traced
-    except Exception as error:  # tracing runs the user's forward on stand-ins: it fails in its own way
-        if out_of_memory(error):
-            raise
-        raise Untraceable(model_call.reason(error)) from error
 
 
 def _require_tensors_first(inputs: tuple[Any, ...]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from qbench.errors import out_of_memory
+from qbench.errors import reraise
 from qbench.quant import model_call
 from qbench.quant.canonical import function_trace, padding
 
@@ -46,13 +46,15 @@ def watch_layer(layer: Any, tensor: Any, *, training: bool) -> Form:
     """
     import torch
 
-    try:
-        with torch.no_grad():
-            calls, result = function_trace.trace_calls(lambda: layer(tensor))
-    except Exception as error:  # the user's forward can raise anything
-        if out_of_memory(error):
-            raise
-        raise NotPlain(f"it raises {model_call.reason(error)}") from error
+    # The user's forward can raise anything.
+    with (
+        reraise(
+            NotPlain,
+            lambda error: f"it raises {model_call.reason(error)}",
+        ),
+        torch.no_grad(),
+    ):
+        calls, result = function_trace.trace_calls(lambda: layer(tensor))
     chain = _chain(layer, tensor, calls)
     if not chain or result is not chain[-1].result:
         raise NotPlain("its forward returns something else than a plain layer's result")

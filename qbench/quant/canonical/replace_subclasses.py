@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
+from qbench.quant import model_call
 from qbench.quant.canonical import equivalence, padding
 from qbench.quant.canonical.layer_signature import Form, NotPlain, supported_kinds, watch_layer
 from qbench.quant.canonical.rewrite import Rewrite
@@ -13,10 +14,10 @@ from qbench.quant.canonical.rewrite import Rewrite
 
 @dataclass(frozen=True, kw_only=True)
 class Replaced:
-    """What was ``found`` and replaced; a line for each layer that was ``kept``; the names of those that are
+    """The ``rewrites`` that were made; a line for each layer that was ``kept``; the names of those that are
     ``padded``: ``Sequential(padding, conv)`` now."""
 
-    found: list[Rewrite] = field(default_factory=list)
+    rewrites: list[Rewrite] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     padded: list[str] = field(default_factory=list)
 
@@ -29,7 +30,7 @@ def replace(module: Any, example: tuple[Any, ...], *, training: bool) -> Replace
     """
     replaced = Replaced()
     for name, inputs in _inputs(module, example).items():
-        if any(name.startswith(f"{rewrite.name}.") for rewrite in replaced.found):
+        if any(name.startswith(f"{rewrite.name}.") for rewrite in replaced.rewrites):
             continue  # it was part of a layer that is gone
         layer = module.get_submodule(name)
         try:
@@ -66,7 +67,7 @@ def number_paddings(module: Any) -> Replaced:
         what = (
             f"padding '{word if mode == 'zeros' else mode}' {'put before its' if apart else 'written in numbers in a'}"
         )
-        replaced.found.append(Rewrite(what=f"{what} {type(layer).__name__}", name=name))
+        replaced.rewrites.append(Rewrite(what=f"{what} {type(layer).__name__}", name=name))
     return replaced
 
 
@@ -84,13 +85,13 @@ def _pair(before: Any, layer: Any) -> Any:
 
 
 def _note(replaced: Replaced, name: str, what: str, form: Form) -> None:
-    replaced.found.append(Rewrite(what=what, name=name))
+    replaced.rewrites.append(Rewrite(what=what, name=name))
     kind = form.kind.__name__
     if not padding.symmetric(form.pairs):
         replaced.padded.append(name)
-        replaced.found.append(Rewrite(what=f"asymmetric zero padding put before its {kind}", name=name))
+        replaced.rewrites.append(Rewrite(what=f"asymmetric zero padding put before its {kind}", name=name))
     elif form.padded:
-        replaced.found.append(Rewrite(what=f"zero padding folded into its {kind}", name=name))
+        replaced.rewrites.append(Rewrite(what=f"zero padding folded into its {kind}", name=name))
 
 
 def _inputs(module: Any, example: tuple[Any, ...]) -> dict[str, list[Any]]:
@@ -111,14 +112,9 @@ def _inputs(module: Any, example: tuple[Any, ...]) -> dict[str, list[Any]]:
                     calls[shape] = args[0].detach().clone() if single else None
 
             hooks.append(part.register_forward_pre_hook(note, with_kwargs=True))
-    if not hooks:
-        return {}
-    try:
-        with torch.no_grad():
+    if hooks:
+        with model_call.hooked(hooks), torch.no_grad():
             module(*example)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return {name: list(calls.values()) for name, calls in calls_of.items()}
 
 

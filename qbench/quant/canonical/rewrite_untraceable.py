@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from qbench.quant import model_call
 from qbench.quant.canonical import batch_norm, function_trace, padding
 from qbench.quant.canonical.rewrite import Rewrite
 
@@ -35,12 +36,8 @@ def find_neighbours(module: Any, example: tuple[Any, ...]) -> tuple[Neighbours, 
                 calls.setdefault(name, []).append((args[0] if len(args) == 1 else None, result))
 
             hooks.append(part.register_forward_hook(note))
-    try:
-        with torch.no_grad():
-            run, outputs = function_trace.trace_calls(lambda: module(*example))
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with model_call.hooked(hooks), torch.no_grad():
+        run, outputs = function_trace.trace_calls(lambda: module(*example))
     uses: dict[int, int] = {}
     for tensor in (*(argument for call in run for argument in call.takes()), *function_trace.flatten_tensors(outputs)):
         uses[id(tensor)] = uses.get(id(tensor), 0) + 1

@@ -14,6 +14,7 @@ from pathlib import Path
 from qbench.errors import UsageError
 from qbench.quant.onnx.formats import config as config_file
 from qbench.quant.onnx.formats import scale_record as record_file
+from qbench.quant.onnx.formats import text_file
 from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.formats.settings import Config
 from qbench.quant.onnx.graph.graph import Graph
@@ -59,7 +60,7 @@ class Ledger:
             "ranking": [{"layer": name, "similarity": value} for name, value in ranking],
             "trials": [{"float": list(floats), "score": score} for floats, score in self.scores.items()],
         }
-        record_file.write_text(json.dumps(content, indent=2) + "\n", self.file)
+        text_file.write(json.dumps(content, indent=2) + "\n", self.file)
 
 
 def identity(graph: Graph, config: Config, record: Record, build: Callable[..., Graph]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from qbench.errors import UsageError
+from qbench.errors import refuse
 from qbench.quant.onnx.formats.settings import ActivationParams, Config, TensorConfig, WeightParams
 from qbench.quant.onnx.graph.graph import Graph, attribute
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 # Operators that may hold one scale for each output channel by default: AMCT quantizes the others as one tensor.
 CHANNEL_WISE = ("Conv", "ConvTranspose")
-_SHOWN = 10  # problems of one configuration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,7 @@ def find(graph: Graph, config: Config, where: str = "configuration") -> Sites:
     enabled = [name for name, layer in config.layers.items() if layer.quant_enable]
     if not problems and not enabled and not config.tensor_quantize:
         problems = ["nothing is left to quantize: every layer is skipped or stays float; enable at least one"]
-    _refuse(problems, where)
+    refuse(where, problems)
     return Sites(
         weights=tuple(_weights(graph, config, by_name)),
         activations=_activations(graph, config),
@@ -79,7 +78,7 @@ def require_documented(graph: Graph, config: Config, where: str) -> None:
             problems.append(f"{node.name}.weight_quant_params.channel_wise: {words}")
         if layer.balance is not None and node.op_type == "AveragePool":
             problems.append(f"{node.name}.dmq_balancer_param: a pool has no weight to balance; leave it out")
-    _refuse(problems, where)
+    refuse(where, problems)
 
 
 def channel_axis(node: Any) -> int:
@@ -187,9 +186,3 @@ def _floats(config: Config, by_name: Mapping[str, FoundLayer]) -> Mapping[str, s
         elif found_layer.kind == "layer" and layer is not None and not layer.quant_enable:
             floats[name] = "skipped by the configuration"
     return floats
-
-
-def _refuse(problems: list[str], where: str) -> None:
-    if problems:
-        more = [f"{where}: and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-        raise UsageError("\n".join([f"{where}: {what}" for what in problems[:_SHOWN]] + more))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from qbench.quant.pytorch import narrow_weights
+from qbench.errors import BuildError, reraise
+from qbench.quant import model_call
+from qbench.quant.pytorch import kernel_notes, narrow_weights, padded_depthwise
 from qbench.quant.pytorch.packed_layers import Kernel, Packed, float_weights, layers
 from qbench.quant.pytorch.torch_ao import known_warnings, nniq, nnq
 from qbench.quant.recipe import Recipe
@@ -33,38 +36,56 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """What was found of the kernels of a network: asked at their worst, and run on examples."""
+    """What is known of the kernels of a network on an engine: ``sums`` asked at their worst, ``compared`` on
+    examples."""
 
-    found: narrow_weights.Found
+    sums: narrow_weights.Sums
     compared: Compared
-
-    narrow: bool
+    engine: str
+    recipe: Recipe
 
     def wrong(self) -> dict[str, str]:
         """Layer -> why its kernel cannot be used. Sums that overflow are no reason where the recipe leaves weights as
-        they are."""
+        they are, and the framework's default is left as it is."""
+        if self.recipe.framework_default:
+            return {}
         reasons = {
             name: f"its int8 kernel differs from exact integers in {_share(share)} of its outputs on this CPU"
             for name, share in self.compared.off.items()
-            if name not in self.found.left
+            if name not in self.sums.left
         }
-        if self.narrow:
+        if self.recipe.narrow_weights:
             reasons |= dict.fromkeys(
-                self.found.left, "its int8 kernel adds up wrongly on this CPU, whatever its weights"
+                self.sums.left, "its int8 kernel adds up wrongly on this CPU, whatever its weights"
             )
         return reasons
 
 
 def prove(int8: Any, prepared: dict[str, Any], engine: str, recipe: Recipe, examples: tuple[Any, ...]) -> Proof:
-    """Narrows the weights of a converted module where the recipe asks for it (``narrow_weights.hold``), then compares
-    its layers on examples; ``prepared``: layer -> its float weight."""
+    """Widens the kernels that pad one-sidedly (``padded_depthwise``; not of the framework's default) and narrows the
+    weights of a converted module where the recipe asks for it (``narrow_weights.hold``), then compares its layers on
+    examples; ``prepared``: layer -> its float weight."""
+    if not recipe.framework_default:
+        padded_depthwise.widen(int8, engine, tuple(tensor[:1] for tensor in examples))
     sums = narrow_weights.hold(int8, prepared, narrow=bool(recipe.narrow_weights), top=largest_level(engine, recipe))
-    return Proof(found=sums, compared=compare(int8, examples), narrow=bool(recipe.narrow_weights))
+    return Proof(sums=sums, compared=compare(int8, examples), engine=engine, recipe=recipe)
 
 
 def weights(prepared: Any, recipe: Recipe) -> dict[str, Any]:
     """Layer -> its float weight, where they are needed later."""
     return dict(float_weights(prepared)) if recipe.narrow_weights else {}
+
+
+def refuse_conversion(converter: str) -> reraise:
+    """Around a conversion by torch: what it refuses becomes ``BuildError``."""
+    return reraise(
+        BuildError,
+        lambda error: (
+            f"{converter} cannot convert this network: {model_call.reason(error)}; name the layer in "
+            "quantize.*.skip_layers"
+        ),
+        (AssertionError, ValueError, RuntimeError, NotImplementedError),
+    )
 
 
 def largest_level(engine: str, recipe: Recipe) -> int:
@@ -76,24 +97,21 @@ def largest_level(engine: str, recipe: Recipe) -> int:
 def compare(int8: Any, examples: tuple[Any, ...]) -> Compared:
     """Runs a converted module on a few examples, one alone and all together, with every layer computed twice."""
     packed = {layer.name: layer for layer in layers(int8) if layer.attribute == "_packed_params"}
-    count, compared = min(EXAMPLES, len(examples[0])), _Seen()
-    hooks = []
-    for name, part in int8.named_modules():
-        if name in packed and type(part) in (_PLAIN | _WITH_RELU):
-            hooks.append(part.register_forward_hook(compared.of(packed[name], clips=type(part) in _WITH_RELU)))
-    try:
+    count, compared = min(EXAMPLES, len(examples[0])), _Outputs()
+    with ExitStack() as hooks:
+        for name, part in int8.named_modules():
+            if name in packed and type(part) in (_PLAIN | _WITH_RELU):
+                compare_layer = compared.of(packed[name], clips=type(part) in _WITH_RELU)
+                hooks.callback(part.register_forward_hook(compare_layer).remove)
         with torch.inference_mode(), known_warnings():
             for several in {1, count}:
                 int8(*(tensor[:several] for tensor in examples))
-    finally:
-        for hook in hooks:
-            hook.remove()
     off = {name: differ / compared.values[name] for name, differ in compared.differ.items() if differ}
     return Compared(layers=len(compared.values), examples=count, off=off)
 
 
 @dataclass(kw_only=True)
-class _Seen:
+class _Outputs:
     """Layer -> how many outputs it gave, and how many of them differ from exact ones."""
 
     values: dict[str, int] = field(default_factory=dict)
@@ -128,9 +146,14 @@ def _exact(kernel: Kernel, weight: Any, bias: Any, x: Any, output: Any, *, clips
     return (total.round() + output.q_zero_point()).clamp(low, narrow_weights.TOP)
 
 
-def notes(proof: Proof, engine: str) -> tuple[str, ...]:
-    """What a reader must know: which layers' sums could overflow, what was done, and what differs all the same."""
-    texts = (narrow_weights.note(proof.found, engine, narrow=proof.narrow), _of_differences(proof.compared))
+def notes(proof: Proof, int8: Any) -> tuple[str, ...]:
+    """What a reader must know: which layers' sums could overflow, what was done, what differs all the same, and which
+    kernels are slow."""
+    texts = (
+        narrow_weights.note(proof.sums, proof.engine, narrow=bool(proof.recipe.narrow_weights)),
+        _of_differences(proof.compared),
+        kernel_notes.slow_note(int8, proof.engine),
+    )
     return tuple(note for note in texts if note)
 
 

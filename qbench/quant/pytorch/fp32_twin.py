@@ -11,9 +11,10 @@ from typing import Any
 
 from qbench.errors import BuildError
 from qbench.quant.flow import QuantizeJob
+from qbench.quant.pytorch.qat_modes import FROZEN
+from qbench.quant.pytorch.qat_modes import qat_modes as qat_modes
 
 TITLE = "fp32 twin"  # in place of "QAT" in what a training says
-_FROZEN = "qbench_frozen"
 
 
 def prepare_qat(job: QuantizeJob) -> Any:
@@ -40,13 +41,5 @@ def freeze_batch_norm(prepared: Any) -> None:
 
     for part in prepared.modules():
         if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
-            setattr(part, _FROZEN, True)
-            part.eval()
-
-
-def qat_modes(prepared: Any, training: bool) -> None:
-    """Train or eval mode; a frozen BatchNorm stays in eval mode."""
-    prepared.train(training)
-    for part in prepared.modules():
-        if hasattr(part, _FROZEN):
+            setattr(part, FROZEN, True)
             part.eval()

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
-from qbench.errors import BuildError, ModeImpossible, first_names, out_of_memory
+from qbench.errors import BuildError, ModeImpossible, reraise
 from qbench.quant import layer_selection
 from qbench.quant import model_call as forward
 from qbench.quant.flow import Batches, Converted, QuantizeJob
 from qbench.quant.pytorch import (
+    calibration,
     calibration_cache,
     clamp_fusion,
     drop_observers,
     exact_integers,
     int8_padding,
-    kernel_notes,
     kernel_probe,
-    padded_depthwise,
     qconfig,
     shared_layers,
     torch_ao,
@@ -46,14 +45,13 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
     calibration observed nothing, or no numbers.
     """
     torch_ao.require_engine(job.engine)
-    float_layers = kept_float(job)
-    while True:
+
+    def convert(float_layers: dict[str, str]) -> tuple[Converted, Mapping[str, str]]:
         prepared = _calibrated(job, batches, float_layers)
-        few = tuple(tensor[: exact_integers.EXAMPLES] for tensor in next(iter(batches())))
-        converted, wrong = _converted(prepared, job, float_layers, few)
-        if wrong.keys() <= float_layers.keys():
-            return converted
-        float_layers |= wrong  # and once more without them: what a layer before them gives is quantized no longer
+        few = calibration.first_examples(batches, exact_integers.EXAMPLES)
+        return _converted(prepared, job, float_layers, few)
+
+    return calibration.leave_out_wrong(convert, kept_float(job))
 
 
 def _calibrated(job: QuantizeJob, batches: Batches, float_layers: dict[str, str]) -> Any:
@@ -61,13 +59,9 @@ def _calibrated(job: QuantizeJob, batches: Batches, float_layers: dict[str, str]
     prepared = _prepared("prepare_fx", copy.deepcopy(job.module).eval(), job, float_layers)
 
     def run() -> None:
-        examples, finite = 0, True
-        with torch.inference_mode():
-            for batch in batches():
-                finite &= drop_observers.finite(prepared(*batch))
-                examples += len(batch[0])
-                job.progress(f"calibrate, {examples} examples", 0.2 + 0.6 * examples / (examples + 100))
-        require_observed(prepared, masks=finite)
+        finite = calibration.run_batches(prepared, batches(), job.progress)
+        masks = drop_observers.met_infinity if finite else lambda observer: False
+        calibration.require_observed(_observers(prepared), passes=masks)
 
     calibration_cache.calibrate(prepared, run, job.shared)
     drop_observers.drop_infinite(prepared)
@@ -138,29 +132,12 @@ def leave_masks(prepared: Any, examples: tuple[Any, ...]) -> None:
     drop_observers.drop(prepared, examples, infinite=True)
 
 
-def require_observed(prepared: Any, *, masks: bool = False) -> None:
-    """Raises ``BuildError`` for an observer that saw nothing (torch only warns, and its layer then returns zeros) or
-    saw values that are no numbers; with ``masks`` infinite ones pass."""
-    blind, endless = [], []
+def _observers(prepared: Any) -> Iterator[tuple[str, Any]]:
+    """What watches each place of a prepared graph, by the name of the place."""
     for node in prepared.graph.nodes:
         observer = clamp_fusion.watching(node, prepared)
-        inner = getattr(observer, "inner", observer)
-        if inner is None or not hasattr(inner, "min_val"):
-            continue
-        low, high = inner.min_val, inner.max_val
-        if low.numel() == 0 or (bool((low == torch.inf).any()) and bool((high == -torch.inf).any())):
-            blind.append(_place(node))
-        elif not bool(torch.isfinite(low).all() and torch.isfinite(high).all()) and not (
-            masks and drop_observers.met_infinity(inner)
-        ):
-            endless.append(_place(node))
-    if blind:
-        raise BuildError(f"calibration observed nothing at {first_names(blind, 5)}: is that part of the model unused?")
-    if endless:
-        raise BuildError(
-            f"calibration met infinite values or NaN at {first_names(endless, 5)}: the fp32 network gives no number on "
-            "these examples; check their preprocessing"
-        )
+        if observer is not None:
+            yield _place(node), getattr(observer, "inner", observer)
 
 
 def _place(node: Any) -> str:
@@ -214,21 +191,22 @@ def _prepared(prepare: str, module: Any, job: QuantizeJob, float_layers: dict[st
 
 
 def _traced(prepare: Callable[..., Any], module: Any, qconfigs: Any, example: tuple[Any, ...]) -> Any:
-    try:
-        with torch_ao.known_warnings():
-            return prepare(module, qconfigs, example)
-    except AssertionError as error:
-        raise BuildError(
-            f"torch.ao refuses this recipe for this model: {error}; name the layer in skip_layers"
-        ) from error
     # Tracing runs the user's forward on stand-ins: whatever it does with values fails in its own way.
-    except (torch.fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
-        if out_of_memory(error):
-            raise
-        raise ModeImpossible(
+    untraceable = reraise(
+        ModeImpossible,
+        lambda error: (
             f"FX cannot trace this model ({forward.reason(error)}): its control flow depends on values or shapes; "
             "rewrite that part with tensor operations, or use flow: eager or the onnxruntime backend"
-        ) from error
+        ),
+        (torch.fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, IndexError),
+    )
+    refused = reraise(
+        BuildError,
+        lambda error: f"torch.ao refuses this recipe for this model: {error}; name the layer in skip_layers",
+        AssertionError,
+    )
+    with untraceable, refused, torch_ao.known_warnings():
+        return prepare(module, qconfigs, example)
 
 
 def _converted(
@@ -241,11 +219,10 @@ def _converted(
     weights = exact_integers.weights(prepared, recipe)
     int8 = _lowered(prepared)
     int8_padding.lower(int8, padded)
-    proof = _proven(int8, weights, engine, recipe, examples)
+    proof = _proven(int8, weights, job, examples)
     shuffled = clamp_fusion.make_contiguous(int8) if engine == "qnnpack" and not recipe.framework_default else 0
     notes = (
-        *exact_integers.notes(proof, engine),
-        kernel_notes.slow_note(int8, engine),
+        *exact_integers.notes(proof, int8),
         clamp_fusion.shuffled_note(int8) if engine == "qnnpack" and not shuffled else None,
     )
     converted = Converted(
@@ -253,18 +230,16 @@ def _converted(
         float_reasons=_float_reasons(job.module, int8, float_layers),
         notes=tuple(note for note in notes if note),
     )
-    return converted, {} if recipe.framework_default else proof.wrong()
+    return converted, proof.wrong()
 
 
-def _proven(int8: Any, weights: Any, engine: str, recipe: Recipe, examples: tuple[Any, ...]) -> Any:
-    """What ``exact_integers.prove`` says, sums widened before. Raises ``ModeImpossible`` where qnnpack has no operator
-    on bytes for a part that has no weights (max_pool3d, a clamp with one end)."""
+def _proven(int8: Any, weights: Any, job: QuantizeJob, examples: tuple[Any, ...]) -> exact_integers.Proof:
+    """What ``exact_integers.prove`` says. Raises ``ModeImpossible`` where qnnpack has no operator on bytes for a part
+    that has no weights (max_pool3d, a clamp with one end)."""
     try:
-        if not recipe.framework_default:
-            padded_depthwise.widen(int8, engine, tuple(tensor[:1] for tensor in examples))
-        return exact_integers.prove(int8, weights, engine, recipe, examples)
+        return exact_integers.prove(int8, weights, job.engine, job.recipe, examples)
     except RuntimeError as error:
-        if engine != "qnnpack" or not str(error).startswith(_QNNPACK_REFUSES):
+        if job.engine != "qnnpack" or not str(error).startswith(_QNNPACK_REFUSES):
             raise
         raise ModeImpossible(
             f"qnnpack has no operator on bytes for a part of this network ({str(error).splitlines()[0]}): use another "
@@ -273,13 +248,8 @@ def _proven(int8: Any, weights: Any, engine: str, recipe: Recipe, examples: tupl
 
 
 def _lowered(prepared: Any) -> Any:
-    try:
-        with torch_ao.known_warnings():
-            return torch_ao.convert_fx(prepared)
-    except (AssertionError, RuntimeError, NotImplementedError) as error:
-        if out_of_memory(error):
-            raise
-        raise BuildError(f"FX cannot convert this model: {error}; name the layer in quantize.*.skip_layers") from error
+    with exact_integers.refuse_conversion("FX"), torch_ao.known_warnings():
+        return torch_ao.convert_fx(prepared)
 
 
 def _is_closed(part: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from qbench.errors import first_names
 from qbench.machine import fingerprint
 from qbench.quant.pytorch.packed_layers import layers
 
@@ -15,11 +16,10 @@ def slow_note(int8: Any, engine: str) -> str | None:
     slow = [f"{name} ({shape})" for name, shape in slow_convolutions(int8, engine)]
     if not slow:
         return None
-    more = f" and {len(slow) - _SHOWN} more" if len(slow) > _SHOWN else ""
     convolutions = "convolution takes" if len(slow) == 1 else "convolutions take"
     return (
         f"{len(slow)} grouped {convolutions} fbgemm's slow path, many times slower than fp32: "
-        f"{', '.join(slow[:_SHOWN])}{more}; the engine onednn has fast kernels for them"
+        f"{first_names(slow, _SHOWN)}; the engine onednn has fast kernels for them"
     )
 
 

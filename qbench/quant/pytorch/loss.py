@@ -93,7 +93,7 @@ def _whole(outputs: Any, labels: Any) -> Loss | None:
         targets=labels.long(),
         of=cross_entropy,
         distance=_class_divergence,
-        right=lambda found, wanted: int((found.argmax(dim=1) == wanted).sum()),
+        right=lambda outputs, wanted: int((outputs.argmax(dim=1) == wanted).sum()),
     )
 
 

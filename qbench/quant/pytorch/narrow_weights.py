@@ -33,7 +33,7 @@ _WIDEST = 4.0  # with it no four weights of one sign exceed 128: what overflows 
 
 
 @dataclass(kw_only=True)
-class Found:
+class Sums:
     """What was asked of the layers of a network: ``layers`` were run, of ``overflowing`` (names) the sums could leave
     16 bits, of ``left`` they still can; ``channels`` of their ``of_channels`` channels got a wider step."""
 
@@ -44,13 +44,13 @@ class Found:
     of_channels: int = 0
 
 
-def hold(int8: Any, floats: Mapping[str, Any], *, narrow: bool, top: int = TOP) -> Found:
+def hold(int8: Any, floats: Mapping[str, Any], *, narrow: bool, top: int = TOP) -> Sums:
     """Asks every layer of a converted module; with ``narrow`` the channels of weights whose sums could overflow get a
     step that is as much wider as they need, rounded from ``floats`` (layer -> its float weight) where they are known.
 
     ``top`` is the largest level that activations have. The process's engine must be that of the module.
     """
-    sums = Found()
+    sums = Sums()
     for layer in layers(int8):
         float_weight = floats.get(layer.name)
         if float_weight is not None and hasattr(layer.holder, RIM):
@@ -62,7 +62,7 @@ def hold(int8: Any, floats: Mapping[str, Any], *, narrow: bool, top: int = TOP) 
     return sums
 
 
-def ask(sums: Found, name: str, kernel: Kernel, weight: Any, float_weight: Any, *, narrow: bool, top: int = TOP) -> Any:
+def ask(sums: Sums, name: str, kernel: Kernel, weight: Any, float_weight: Any, *, narrow: bool, top: int = TOP) -> Any:
     """The quantized weight of one layer, as it is or with wider steps; counts it in ``sums``."""
     sums.layers += 1
     bad = overflows(kernel, weight.int_repr(), top=top)
@@ -78,7 +78,7 @@ def ask(sums: Found, name: str, kernel: Kernel, weight: Any, float_weight: Any, 
     return narrowed.weight
 
 
-def note(sums: Found, engine: str, *, narrow: bool) -> str | None:
+def note(sums: Sums, engine: str, *, narrow: bool) -> str | None:
     """Which layers' sums could overflow and what was done about it; None where none could."""
     names = sums.overflowing
     if not names:

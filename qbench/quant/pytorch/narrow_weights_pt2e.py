@@ -18,11 +18,11 @@ _CONVOLUTION, _LINEAR = "aten.conv2d.default", "aten.linear.default"
 _DEFAULTS: list[Any] = [[1, 1], [0, 0], [1, 1], 1]  # stride, padding, dilation, groups
 
 
-def hold(module: Any, floats: Mapping[str, Any], *, narrow: bool, top: int) -> narrow_weights.Found:
+def hold(module: Any, floats: Mapping[str, Any], *, narrow: bool, top: int) -> narrow_weights.Sums:
     """As ``narrow_weights.hold``, for a converted graph, which is changed."""
     import torch
 
-    sums = narrow_weights.Found()
+    sums = narrow_weights.Sums()
     with _on_onednn():
         for node, levels, scales in _weights(module):
             kernel, name = _kernel(node), str(torch_export.layer_name(node))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from qbench.quant import model_call
 from qbench.quant.artifacts import torchscript
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.canonical import padding
@@ -85,14 +86,9 @@ def _sizes(int8: Any, example: tuple[Any, ...]) -> dict[str, tuple[int, ...]]:
                 shapes.setdefault(name, []).append(tuple(args[0].shape[2:]))
 
             hooks.append(part.register_forward_pre_hook(note))
-    if not hooks:
-        return {}
-    try:
-        with torch.inference_mode(), known_warnings():
+    if hooks:
+        with model_call.hooked(hooks), torch.inference_mode(), known_warnings():
             int8(*example)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return {name: sizes[0] for name, sizes in shapes.items() if len(sizes) == 1}
 
 

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from qbench.errors import BuildError, ModeImpossible, first_names, out_of_memory
+from qbench.errors import BuildError, ModeImpossible, reraise
 from qbench.quant import model_call as forward
 from qbench.quant.artifacts import torch_export
 from qbench.quant.artifacts.torch_export import known_warnings
 from qbench.quant.flow import Batches, Converted, QuantizeJob
 from qbench.quant.layer_selection import float_by_recipe
-from qbench.quant.pytorch import drop_observers, narrow_weights, narrow_weights_pt2e, qconfig
+from qbench.quant.pytorch import (
+    calibration,
+    drop_observers,
+    exact_integers,
+    narrow_weights,
+    narrow_weights_pt2e,
+    qconfig,
+)
 from qbench.quant.pytorch.packed_layers import float_weights
 from qbench.quant.pytorch.qat_modes import nothing_faked
 from qbench.quant.recipe import Recipe
@@ -32,8 +39,6 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
     Raises ``BuildError`` where torch.export cannot trace it, X86InductorQuantizer cannot annotate it, or an observer
     saw nothing.
     """
-    import torch
-
     floats, weights = float_by_recipe(job.module, job.recipe, job.example), float_weights(job.module)
     with known_warnings():
         from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
@@ -41,11 +46,7 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
         job.progress("export", 0.1)
         graph = torch_export.export(copy.deepcopy(job.module).eval(), job.example)
         prepared = _annotated(prepare_pt2e, graph, _quantizer(job.recipe, floats), job.recipe)
-        job.progress("calibrate", 0.2)
-        with torch.no_grad():
-            for batch in batches():
-                for inputs in (batch,) if graph.fixed_batch is None else _singles(batch):
-                    prepared(*inputs)
+        calibration.run_batches(prepared, _fitting(batches(), graph.fixed_batch), job.progress)
         _require_observed(prepared)
         job.progress("convert", 0.6)
         converted = _converted(prepared, floats)
@@ -130,8 +131,11 @@ def _proven(converted: Converted, recipe: Recipe, weights: Mapping[str, Any]) ->
     return dataclasses.replace(converted, notes=notes, overflows=bool(sums.left))
 
 
-def _singles(batch: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    return [tuple(tensor[i : i + 1] for tensor in batch) for i in range(len(batch[0]))]
+def _fitting(batches: Iterable[tuple[Any, ...]], fixed_batch: int | None) -> Iterator[tuple[Any, ...]]:
+    """The batches as they are, or example by example where the graph takes single ones only."""
+    for batch in batches:
+        whole = fixed_batch is None
+        yield from (batch,) if whole else zip(*(tensor.split(1) for tensor in batch), strict=True)
 
 
 def _quantizer(recipe: Recipe, floats: dict[str, str], *, training: bool = False, dynamic: bool = False) -> Any:
@@ -223,33 +227,26 @@ def _weight(recipe: Recipe, training: bool) -> Any:
 
 
 def _annotated(prepare: Callable[[Any, Any], Any], graph: torch_export.Exported, quantizer: Any, recipe: Recipe) -> Any:
-    try:
-        return prepare(graph.module(), quantizer)
+    ways_out = "name the layer in skip_layers, or use another backend"
+    if not recipe.canonicalize:
+        ways_out = "take away canonicalize: false (by default each call gets a module of its own), or " + ways_out
     # torchao's matchers assert and raise in many ways on graphs that they were not written for.
-    except (AssertionError, ValueError, RuntimeError, NotImplementedError, KeyError, IndexError) as error:
-        if out_of_memory(error):
-            raise
-        ways_out = "name the layer in skip_layers, or use another backend"
-        if not recipe.canonicalize:
-            ways_out = "take away canonicalize: false (by default each call gets a module of its own), or " + ways_out
-        raise BuildError(
+    with reraise(
+        BuildError,
+        lambda error: (
             f"X86InductorQuantizer cannot annotate this network ({forward.reason(error)}): most often one module is "
             f"called twice; {ways_out}"
-        ) from error
+        ),
+        (AssertionError, ValueError, RuntimeError, NotImplementedError, KeyError, IndexError),
+    ):
+        return prepare(graph.module(), quantizer)
 
 
 def _converted(prepared: Any, floats: dict[str, str], *, dynamic: bool = False) -> Converted:
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-    try:
-        with _own_folding():
-            module = convert_pt2e(prepared)
-    except (AssertionError, ValueError, RuntimeError, NotImplementedError) as error:
-        if out_of_memory(error):
-            raise
-        raise BuildError(
-            f"PT2E cannot convert this network ({forward.reason(error)}); name the layer in skip_layers"
-        ) from error
+    with exact_integers.refuse_conversion("PT2E"), _own_folding():
+        module = convert_pt2e(prepared)
     torch_export.separate_weights(module)
     return Converted(module=module, float_reasons=torch_export.float_reasons(module, floats, dynamic=dynamic))
 
@@ -269,16 +266,12 @@ def _own_folding() -> Iterator[None]:
 
 
 def _require_observed(prepared: Any) -> None:
-    """torchao only warns about an observer that saw nothing, and its layer then returns zeros."""
+    """Raises ``BuildError`` where an observer saw nothing; infinite values are left to torchao."""
     from torchao.quantization.pt2e import ObserverBase
 
-    blind = [
-        name
-        for name, part in prepared.named_modules()
-        if isinstance(part, ObserverBase) and _saw_nothing(getattr(part, "inner", part))
-    ]
-    if blind:
-        raise BuildError(f"calibration observed nothing at {first_names(blind, 5)}: is that part of the model unused?")
+    parts = ((name, part) for name, part in prepared.named_modules() if isinstance(part, ObserverBase))
+    observers = ((name, getattr(part, "inner", part)) for name, part in parts)
+    calibration.require_observed(observers, passes=lambda observer: True)
 
 
 def _require_int8_form(converted: Converted) -> None:
@@ -295,13 +288,6 @@ def _require_linear(module: Any, floats: dict[str, str]) -> None:
             "dynamic quantization by PT2E covers Linear layers, and this model has none"
             f"{' that is not skipped' if floats else ''}; use static instead"
         )
-
-
-def _saw_nothing(observer: Any) -> bool:
-    if not hasattr(observer, "min_val"):
-        return False
-    low, high = observer.min_val, observer.max_val
-    return low.numel() == 0 or bool((low > high).any())
 
 
 def _require_fake_quantize(prepared: Any, module: Any, floats: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from qbench.errors import BuildError, ModeImpossible, first_names
 from qbench.quant.pytorch import torch_ao
 
-_FROZEN = "qbench_frozen"
+FROZEN = "qbench_frozen"
 
 
 def freeze_observers(prepared: Any) -> None:
@@ -25,7 +25,7 @@ def freeze_batch_norm(prepared: Any) -> None:
     prepared.apply(torch_ao.freeze_bn_stats)
     for part in prepared.modules():
         if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
-            part.register_buffer(_FROZEN, torch.tensor(True), persistent=False)
+            part.register_buffer(FROZEN, torch.tensor(True), persistent=False)
             part.eval()
 
 
@@ -33,7 +33,7 @@ def qat_modes(prepared: Any, training: bool) -> None:
     """Train or eval mode; a frozen BatchNorm stays in eval mode."""
     prepared.train(training)
     for part in prepared.modules():
-        if hasattr(part, _FROZEN):
+        if hasattr(part, FROZEN):
             part.eval()
 
 

@@ -18,10 +18,10 @@ RNG = np.random.default_rng(0)
 
 
 def spread(array, axis=1):
-    watch = input_drift.Watch(axis)
+    values = input_drift.InputValues(axis)
     for start in range(0, len(array), 7):
-        watch.see(array[start : start + 7])
-    return watch.spread()
+        values.add(array[start : start + 7])
+    return values.spread()
 
 
 def photos(n, *, means=(0.48, 0.46, 0.41), scale=1.0, seed=0):
@@ -36,10 +36,10 @@ def photos(n, *, means=(0.48, 0.46, 0.41), scale=1.0, seed=0):
 def test_sums_do_not_depend_on_the_batches(values, size):
     """Least, greatest, mean and deviation of the whole, as numpy computes them in double precision."""
     array = np.asarray(values, dtype=np.float32).reshape(-1, 1)
-    watch = input_drift.Watch(1)
+    values = input_drift.InputValues(1)
     for start in range(0, len(array), size):
-        watch.see(array[start : start + size])
-    actual, exact = watch.spread(), array.astype(np.float64)
+        values.add(array[start : start + size])
+    actual, exact = values.spread(), array.astype(np.float64)
     assert (actual.least, actual.greatest) == (exact.min(), exact.max())
     assert actual.mean == pytest.approx(exact.mean(), rel=1e-6, abs=1e-6)
     assert actual.deviation == pytest.approx(exact.std(), rel=1e-4, abs=1e-5 * (1 + np.abs(exact).max()))

@@ -16,13 +16,14 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from qbench import registry
-from qbench.quant.affine import QParams, amct_qparams, fake_quantize
+from qbench.quant.affine import fake_quantize
 from qbench.quant.calibrators.base import Calibrator
 from qbench.quant.calibrators.bins import Bins
 from qbench.quant.calibrators.extremes import CHUNK
 from qbench.quant.calibrators.histogram import SIDE, Histogram
 from qbench.quant.pytorch.torch_ao import HistogramObserver
 from qbench.quant.recipe import FLOWS
+from qbench.quant.scale_rules import QParams, amct_qparams
 
 Array = NDArray[Any]
 NAMES = registry.names("calibrator")

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from onnx_networks import depthwise, random_inputs, residual_cnn, save
 
 from qbench.errors import EvaluateError, UsageError
-from qbench.quant import affine
+from qbench.quant import scale_rules
 from qbench.quant.onnx import accuracy_search, sensitivity, sites
 from qbench.quant.onnx.formats import config, scale_record
 from qbench.quant.onnx.formats.scale_record import Scales
@@ -37,7 +37,7 @@ def calibrated(model, folder, batch=4):
     values = feed | dict(zip(tensors, equivalence.run(watched, feed)[len(graph.outputs) :], strict=True))
     scales: dict[str, Scales] = {}
     for site in expected.activations:
-        params = affine.amct_qparams(float(values[site.tensor].min()), float(values[site.tensor].max()))
+        params = scale_rules.amct_qparams(float(values[site.tensor].min()), float(values[site.tensor].max()))
         scales |= {key: Scales(scale_d=params.scale, offset_d=params.zero_point) for key in site.keys}
     for site in expected.weights:
         content = arq(graph.constant(site.tensor), site.axis)

@@ -267,7 +267,7 @@ def test_everything_here_holds_with_instructions_hidden(switches):
 
 def test_a_note_names_the_layers_that_no_step_mends():
     """``no sum overflows`` is said of those layers alone of which it is true."""
-    found_sites = narrow_weights.Found(layers=4, overflowing=["a", "b"], left=["b"], channels=3, of_channels=8)
+    found_sites = narrow_weights.Sums(layers=4, overflowing=["a", "b"], left=["b"], channels=3, of_channels=8)
     note = narrow_weights.note(found_sites, "fbgemm", narrow=True)
     assert note.startswith("fbgemm adds products in 16 bits in 2 of 4 layers (a, b): 3 of the 8 channels")
     assert note.endswith("have a wider step, with which no sum overflows but in b")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.errors import DataError, UsageError, out_of_memory
+from qbench.errors import DataError, UsageError, reraise
 from qbench.quant.onnx import onnxruntime_session
 
 if TYPE_CHECKING:
@@ -182,15 +182,15 @@ def doubtful(feed: Feed) -> list[str]:
 
 def infer(session: Any, names: Sequence[str], feed: Feed, number: int) -> dict[str, Array]:
     """The named outputs of one inference; raises ``DataError`` with the runtime's words and the batch."""
-    try:
-        return dict(zip(names, onnxruntime_session.call(session, names, feed), strict=True))
-    except onnxruntime_session.runtime_errors() as error:
-        if out_of_memory(error):
-            raise
-        raise DataError(
+    with reraise(
+        DataError,
+        lambda error: (
             f"calibration data, batch {number}: ONNX Runtime cannot run the model on it: "
             f"{onnxruntime_session.plain(error)}"
-        ) from error
+        ),
+        onnxruntime_session.runtime_errors(),
+    ):
+        return dict(zip(names, onnxruntime_session.call(session, names, feed), strict=True))
 
 
 def _words(shape: tuple[Any, ...]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qbench.quant.affine import QParams
 from qbench.quant.onnx import graph_process
 from qbench.quant.onnx.calibration import scales
 from qbench.quant.onnx.calibration.batches import Batches, doubtful, require_several_passes
@@ -17,6 +16,7 @@ from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.weights import weight_steps
 from qbench.quant.onnx.weights.input_samples import Samples
 from qbench.quant.onnx.weights.weight_steps import Data, Progress
+from qbench.quant.scale_rules import QParams
 
 __all__ = ["Calibrated", "calibration_model", "run"]
 

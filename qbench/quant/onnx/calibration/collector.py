@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from qbench import registry
 from qbench.errors import BuildError
 from qbench.machine import fingerprint
-from qbench.quant.affine import HIGH, LEAST_SCALE, LOW, QParams
+from qbench.quant.affine import HIGH, LOW
 from qbench.quant.calibrators.base import Calibrator
 from qbench.quant.onnx.sites import ActivationSite, Sites
+from qbench.quant.scale_rules import LEAST_SCALE, QParams
 
 Array = NDArray[Any]
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from qbench.errors import BuildError, UsageError
-from qbench.quant.affine import QParams
 from qbench.quant.onnx.calibration.calibration_model import BALANCE, CalibrationModel
 from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Sites
 from qbench.quant.onnx.weights import weight_scales
+from qbench.quant.scale_rules import QParams
 
 
 def known(file: Path, model: CalibrationModel) -> Record:

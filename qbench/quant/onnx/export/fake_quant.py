@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from qbench.quant.affine import HIGH, LOW, QParams, dequantize_linear
+from qbench.quant.affine import HIGH, LOW, dequantize_linear
 from qbench.quant.onnx.export import integer_weights
 from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Sites
 from qbench.quant.onnx.weights.weight_scales import spread
+from qbench.quant.scale_rules import QParams
 
 
 def fake_quant(graph: Graph, sites: Sites, record: Record) -> Graph:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.errors import BuildError, ModelError, out_of_memory
+from qbench.errors import BuildError, ModelError, out_of_memory, reraise
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.export import ascend_ops
 from qbench.quant.onnx.graph import equivalence
@@ -109,12 +109,12 @@ def _session(graph: Graph, file: Path) -> Run:
     session = onnxruntime_session.open_session(file, threads=0)
 
     def run(feed: Feed) -> list[Array]:
-        try:
+        with reraise(
+            ModelError,
+            lambda error: f"{file.stem}: ONNX Runtime cannot run it: {onnxruntime_session.plain(error)}",
+            onnxruntime_session.runtime_errors(),
+        ):
             return list(onnxruntime_session.call(session, None, feed))
-        except onnxruntime_session.runtime_errors() as error:
-            if out_of_memory(error):
-                raise
-            raise ModelError(f"{file.stem}: ONNX Runtime cannot run it: {onnxruntime_session.plain(error)}") from error
 
     return run
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import UsageError
-from qbench.quant.onnx.formats import algorithms, protobuf_text
+from qbench.errors import refuse
+from qbench.quant.onnx.formats import algorithms, protobuf_text, text_file
 from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules, TensorRule, WeightRule
 from qbench.quant.onnx.formats.settings import BALANCES, PRECISION_MODES
 
@@ -81,20 +81,14 @@ _ACTIVATIONS = {"ifmr_quantize": "ifmr", "hfmg_quantize": "hfmg"}
 
 def read(file: Path) -> Rules:
     """The rules in a file. Raises ``UsageError`` with everything that is wrong in it."""
-    try:
-        return loads(file.read_text(encoding="utf-8"), name=str(file))
-    except FileNotFoundError as error:
-        raise UsageError(f"{file}: no such simplified configuration") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: not a simplified configuration ({error})") from error
+    text = text_file.read(file, "simplified configuration", "no such simplified configuration")
+    return loads(text, name=str(file))
 
 
 def loads(text: str, *, name: str = "quant.cfg") -> Rules:
     """The rules in a text; ``name`` stands before every problem."""
     message = protobuf_text.parse(text, name, _SCHEMA, "AMCTConfig")
-    problems = [f"{name}: {what}" for what in _problems(message)]
-    if problems:
-        raise UsageError("\n".join(problems))
+    refuse(name, list(_problems(message)))
     common = message.common_config
     return Rules(
         batch_num=message.batch_num if message.HasField("batch_num") else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qbench.errors import UsageError
+from qbench.quant.onnx.formats import text_file
 from qbench.quant.onnx.formats.settings import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
 
 if TYPE_CHECKING:
@@ -37,12 +37,7 @@ def default(graph: Graph, rules: Rules | None = None) -> Config:
 
 def read(file: Path) -> Config:
     """A config.json, AMCT's or qbench's. Raises ``UsageError`` with everything that is wrong in it."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise UsageError(f"{file}: no such configuration; qbench onnx config writes one") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: not a configuration ({error})") from error
+    text = text_file.read(file, "configuration", "no such configuration; qbench onnx config writes one")
     return loads(text, name=str(file))
 
 
@@ -63,6 +58,4 @@ def dumps(config: Config) -> str:
 
 def write(config: Config, file: Path) -> None:
     """Writes a configuration whole or not at all, mode 0640."""
-    from qbench.quant.onnx.formats.scale_record import write_text
-
-    write_text(dumps(config), file)
+    text_file.write(dumps(config), file)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from qbench import registry
-from qbench.errors import UsageError
+from qbench.errors import UsageError, refuse
 from qbench.quant.onnx.formats import algorithms
 from qbench.quant.onnx.formats.settings import (
     BALANCES,
@@ -29,7 +29,6 @@ GENERAL = (
 )  # fmt: skip
 LAYER = ("quant_enable", "dmq_balancer_param", "activation_quant_params", "weight_quant_params")
 TENSOR = ("layer_name", "input_index", "activation_quant_params")
-_SHOWN = 20  # problems of one file
 
 
 def loads(text: str, name: str) -> Config:
@@ -43,9 +42,7 @@ def loads(text: str, name: str) -> Config:
         raise UsageError(f"{name}: not JSON: {what}; mend the file") from error
     reader = _Reader()
     config = reader.config(content)
-    if reader.problems:
-        more = [f"{name}: and {len(reader.problems) - _SHOWN} more"] if len(reader.problems) > _SHOWN else []
-        raise UsageError("\n".join([f"{name}: {what}" for what in reader.problems[:_SHOWN]] + more))
+    refuse(name, reader.problems)
     return config
 
 

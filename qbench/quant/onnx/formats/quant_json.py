@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import UsageError
-from qbench.quant.onnx.formats.scale_record import Record, Scales, write_text
+from qbench.quant.onnx.formats import text_file
+from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph.graph import Graph, weights_beside
 from qbench.quant.onnx.sites import Sites
 
@@ -44,16 +45,15 @@ def write(
         "form": form,
         "parity": dict(parity),
     }
-    write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", file)
+    text_file.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", file)
 
 
 def read(file: Path) -> dict[str, Any]:
     """The document. Raises ``UsageError`` for a file that is none, or whose models were changed since."""
+    text = text_file.read(file, ".quant.json file", "no such file; qbench onnx save writes it")
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UsageError(f"{file}: no such file; qbench onnx save writes it") from error
-    except (OSError, ValueError) as error:
+        content = json.loads(text)
+    except ValueError as error:
         raise UsageError(f"{file}: not a .quant.json file ({error})") from error
     if not isinstance(content, dict) or content.get("version") != VERSION or not isinstance(content.get("files"), dict):
         raise UsageError(f"{file}: not a .quant.json file of version {VERSION}; save the models again")

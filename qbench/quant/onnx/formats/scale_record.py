@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qbench.errors import UsageError
-from qbench.files.atomic import make_workplace
-from qbench.quant.affine import HIGH, LEAST_SCALE, LOW
-from qbench.quant.onnx.formats import protobuf_text
+from qbench.errors import UsageError, refuse
+from qbench.quant.affine import HIGH, LOW
+from qbench.quant.onnx.formats import protobuf_text, text_file
+from qbench.quant.scale_rules import LEAST_SCALE
 
 if TYPE_CHECKING:
     from qbench.quant.onnx.graph.graph import Graph
     from qbench.quant.onnx.sites import Sites
 
-MODE = 0o640
 INT8 = "INT8"
 SHIFTS = (1, 16)  # of shift_bit, as AMCT documents it
 # Every field that AMCT's releases write for a layer. Those that hold no scale are read over, so is shift_bit: by how
@@ -51,7 +50,6 @@ _SCHEMA: protobuf_text.Schema = {
         "width": "uint32",
     },
 }
-_SHOWN = 10  # problems of one file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +69,7 @@ Record: TypeAlias = Mapping[str, Scales]
 
 def read(file: Path, *, empty: bool = False) -> Record:
     """A record file; ``empty``: one without entries is taken. Raises ``UsageError`` with everything that is wrong."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise UsageError(f"{file}: no such record; qbench onnx quantize writes it") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: not a record file ({error})") from error
+    text = text_file.read(file, "record file", "no such record; qbench onnx quantize writes it")
     return loads(text, name=str(file), empty=empty)
 
 
@@ -94,13 +87,13 @@ def loads(text: str, *, name: str = "record.txt", empty: bool = False) -> Record
             problems.append(f"{where}: stands there twice; keep one")
         problems += [f"{where}: {what}" for what in _problems(entry.value)]
         scales_by_key[entry.key] = _scales(entry.value)
-    _refuse(name, problems)
+    refuse(name, problems)
     return scales_by_key
 
 
 def write(record: Record, file: Path) -> None:
     """Writes a record whole or not at all, mode 0640."""
-    write_text(dumps(record), file)
+    text_file.write(dumps(record), file)
 
 
 def dumps(record: Record) -> str:
@@ -120,19 +113,10 @@ def dumps(record: Record) -> str:
     return protobuf_text.text(message)
 
 
-def write_text(text: str, file: Path) -> None:
-    """Writes a text file whole or not at all, mode 0640."""
-    with make_workplace(file) as folder:
-        part = folder / file.name
-        part.write_text(text, encoding="utf-8")
-        part.chmod(MODE)
-        part.replace(file)
-
-
 def require_complete(record: Record, graph: Graph, sites: Sites, *, file: Path, batch_num: int) -> None:
     """Raises ``UsageError`` unless the record holds every scale that the sites of a prepared graph need, each of the
     right length, and nothing else."""
-    _refuse(str(file), [*_strangers(record, sites), *_missing(record, graph, sites, batch_num)])
+    refuse(str(file), [*_strangers(record, sites), *_missing(record, graph, sites, batch_num)])
 
 
 def _problems(value: Any) -> Iterator[str]:
@@ -198,12 +182,6 @@ def _missing(record: Record, graph: Graph, sites: Sites, batch_num: int) -> Iter
         expected = 1 if site.axis is None else weight.shape[site.axis]
         if count != expected:
             yield f"{site.layer!r}: {count} scale_w where its weight needs {expected}; quantize the model again"
-
-
-def _refuse(name: str, problems: list[str]) -> None:
-    if problems:
-        more = [f"{name}: and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-        raise UsageError("\n".join([f"{name}: {what}" for what in problems[:_SHOWN]] + more))
 
 
 def _documented(value: float) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.errors import ModelError, out_of_memory
+from qbench.errors import ModelError, out_of_memory, reraise
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.graph import fp16
 from qbench.quant.onnx.graph.graph import LARGEST_FILE, Graph
@@ -88,14 +88,9 @@ def reference(graph: Graph, example: Sequence[Array] | None = None) -> Reference
 def run(graph: Graph, inputs: dict[str, Array]) -> tuple[Any, ...]:
     """All outputs of one inference; raises ``ModelError`` with ONNX Runtime's words."""
     session = open_graph(graph)
-    try:
+    # For arrays that do not fit the binding also raises what pybind11 and numpy do.
+    with reraise(ModelError, lambda error: f"ONNX Runtime cannot run the model: {onnxruntime_session.plain(error)}"):
         return tuple(onnxruntime_session.call(session, None, inputs, seconds=SECONDS))
-    except ModelError:
-        raise
-    except Exception as error:  # for arrays that do not fit the binding also raises what pybind11 and numpy do
-        if out_of_memory(error):
-            raise
-        raise ModelError(f"ONNX Runtime cannot run the model: {onnxruntime_session.plain(error)}") from error
 
 
 def open_graph(graph: Graph, *, threads: int = 1, optimized: bool = False) -> Any:
@@ -118,14 +113,12 @@ def open_graph(graph: Graph, *, threads: int = 1, optimized: bool = False) -> An
 def _opened(source: str | bytes, options: Any, *temporary: str) -> Any:
     import onnxruntime
 
-    try:
+    with reraise(
+        ModelError,
+        lambda error: f"ONNX Runtime cannot load the model: {onnxruntime_session.plain(error, *temporary)}",
+        onnxruntime_session.runtime_errors(),
+    ):
         return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    except onnxruntime_session.runtime_errors() as error:
-        if out_of_memory(error):
-            raise
-        raise ModelError(
-            f"ONNX Runtime cannot load the model: {onnxruntime_session.plain(error, *temporary)}"
-        ) from error
 
 
 def random_inputs(graph: Graph) -> Iterator[dict[str, Array]]:

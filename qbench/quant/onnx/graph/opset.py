@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qbench.errors import ModelError, out_of_memory
+from qbench.errors import ModelError, reraise
 from qbench.quant import model_call
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import STANDARD
@@ -30,13 +30,13 @@ def raise_to_least(graph: Graph, where: object) -> None:
         graph.model.opset_import.append(onnx.helper.make_opsetid("", LEAST))
     if graph.opset >= LEAST:
         return
-    try:
-        converted = onnx.version_converter.convert_version(skeleton(graph), LEAST)
-    except Exception as error:  # the converter's own exceptions share no base
-        if out_of_memory(error):
-            raise
-        raise ModelError(
+    # The converter's own exceptions share no base.
+    with reraise(
+        ModelError,
+        lambda error: (
             f"{where}: quantization needs opset {LEAST}, this model has {graph.opset} and onnx cannot convert it "
             f"({model_call.reason(error)}); export it with opset {LEAST} or newer"
-        ) from error
+        ),
+    ):
+        converted = onnx.version_converter.convert_version(skeleton(graph), LEAST)
     put_back(graph, converted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from qbench.errors import first_names
 from qbench.quant.onnx.graph.layers import subgraphs
 
 # Beside every operator whose name holds "quantize" or begins with "QLinear".
@@ -23,10 +24,7 @@ def quantized_nodes(model: Any) -> list[Any]:
 def why_not_float(model: Any) -> str | None:
     """``already quantized (conv, QuantizeLinear -> x_q and 12 more)``; None for a float model."""
     names = [node.name or f"{node.op_type} -> {node.output[0]}" for node in quantized_nodes(model)]
-    if not names:
-        return None
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"already quantized ({', '.join(names[:_SHOWN])}{more})"
+    return f"already quantized ({first_names(names, _SHOWN)})" if names else None
 
 
 def ranges_at_run_time(model: Any) -> str | None:

@@ -11,6 +11,7 @@ from qbench.quant import affine
 from qbench.quant.onnx.graph.graph import Graph, attribute
 from qbench.quant.onnx.sites import WeightSite
 from qbench.quant.onnx.weights import input_samples
+from qbench.quant.scale_rules import amct_qparams
 
 Array = NDArray[Any]
 
@@ -28,7 +29,7 @@ def error(graph: Graph, site: WeightSite, rows: Array, f: Array, largest: Array)
     kernels = input_samples.arrange(node, weight).astype(np.float64)
     by = _spread_factors(node, kernels.shape, f)
     top = float((largest / f).max())
-    params = affine.amct_qparams(-top if rows.min(initial=0.0) < 0 else 0.0, top)
+    params = amct_qparams(-top if rows.min(initial=0.0) < 0 else 0.0, top)
     divided = affine.fake_quantize(rows / by[:, None], params.scale, params.zero_point)
     scaled = kernels * by[:, None]
     scale = np.abs(scaled).max(axis=(0, 1, 2) if site.axis is None else 2, keepdims=True) / affine.HIGH

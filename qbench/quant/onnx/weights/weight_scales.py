@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.quant.affine import choose_amct_scales, quantize_linear
+from qbench.quant.affine import quantize_linear
+from qbench.quant.scale_rules import choose_amct_scales
 
 Array = NDArray[Any]
 

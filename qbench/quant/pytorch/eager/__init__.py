@@ -12,20 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qbench.errors import BuildError, out_of_memory
+from qbench.errors import BuildError
 from qbench.quant import layer_selection, model_call
 from qbench.quant.canonical import attention
 from qbench.quant.flow import Batches, Converted, QuantizeJob
-from qbench.quant.pytorch import exact_integers, kernel_notes, padded_depthwise, torch_ao
+from qbench.quant.pytorch import calibration, exact_integers, torch_ao
 from qbench.quant.pytorch.dynamic import by_module
 from qbench.quant.pytorch.eager import (
     fusion_patterns,
     graph,
     insert_stubs,
+    observers,
     operator_support,
     qconfigs,
     regions,
-    require_observed,
     user_stubs,
     verify,
 )
@@ -45,23 +45,18 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
     Raises ``BuildError`` where nothing can be quantized, where calibration observed nothing, or where stubs that the
     network brings do not fit.
     """
-    import torch
-
     torch_ao.require_engine(job.engine)
-    float_layers = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
-    while True:
+
+    def convert(float_layers: dict[str, str]) -> tuple[Converted, Mapping[str, str]]:
         prepared = _prepared(job, batches, float_layers, training=False)
-        with torch.no_grad():
-            for i, batch in enumerate(batches()):
-                prepared(*batch)
-                job.progress(f"calibrate, batch {i + 1}", 0.5)
-        require_observed.require_observed(prepared)
-        few = tuple(tensor[: exact_integers.EXAMPLES] for tensor in next(iter(batches())))
+        calibration.run_batches(prepared, batches(), job.progress)
+        calibration.require_observed(observers.by_layer(prepared))
+        few = calibration.first_examples(batches, exact_integers.EXAMPLES)
         converted, wrong = _converted(prepared, job, few)
-        wrong = _by_own_name(job.module, wrong)
-        if wrong.keys() <= float_layers.keys():
-            return converted
-        float_layers |= wrong  # and once more without them: what a layer before them gives is quantized no longer
+        return converted, _by_own_name(job.module, wrong)
+
+    float_layers = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+    return calibration.leave_out_wrong(convert, float_layers)
 
 
 def dynamic(job: QuantizeJob) -> Converted:
@@ -86,7 +81,7 @@ def convert_qat(job: QuantizeJob) -> Converted:
     copied = copy.deepcopy(job.module).eval()
     for name in (_REASONS, _NOTES):  # a GraphModule's copy leaves them behind
         setattr(copied, name, getattr(job.module, name))
-    require_observed.require_observed(copied)
+    calibration.require_observed(observers.by_layer(copied))
     return _converted(copied, job, job.example)[0]
 
 
@@ -139,7 +134,7 @@ def _prepared(job: QuantizeJob, batches: Batches | None, kept: dict[str, str], *
         else:
             torch_ao.prepare(ready, inplace=True, prepare_custom_config_dict={})
             if not recipe.framework_default:
-                require_observed.once(ready)
+                observers.call_once(ready)
     setattr(ready, _REASONS, work.reasons)
     setattr(ready, _NOTES, tuple(work.notes))
     return ready
@@ -219,7 +214,7 @@ def _quantize_region(work: _Work, region: regions.Region) -> None:
         if id(part) in work.names:
             work.reasons[work.names[id(part)]] = reason
     region.traced.train(work.training)
-    insert_stubs.carry_out(region.traced, proven.plan, proven.seen, work.qconfig, training=work.training)
+    insert_stubs.carry_out(region.traced, proven.plan, proven.values, work.qconfig, training=work.training)
 
 
 def _reasons(module: Any, float_layers: Mapping[str, str]) -> dict[str, str]:
@@ -243,24 +238,10 @@ def _nothing(reasons: Mapping[str, str]) -> str:
 def _converted(prepared: Any, job: QuantizeJob, examples: tuple[Any, ...]) -> tuple[Converted, dict[str, str]]:
     """The int8 module, and its layers whose kernels are wrong on a few examples, each with the reason."""
     reasons, notes = getattr(prepared, _REASONS), getattr(prepared, _NOTES)
-    engine, recipe, example = job.engine, job.recipe, tuple(tensor[:1] for tensor in examples)
-    weights = exact_integers.weights(prepared, recipe)
-    try:
-        with torch_ao.known_warnings():
-            int8 = torch_ao.convert(prepared, inplace=True).eval()
-    except (AssertionError, RuntimeError, NotImplementedError) as error:
-        if out_of_memory(error):
-            raise
-        raise BuildError(
-            f"eager mode cannot convert this network: {model_call.reason(error)}; "
-            "name the layer in quantize.*.skip_layers"
-        ) from error
-    model_call.of_one_example(int8, example)
-    if not recipe.framework_default:
-        padded_depthwise.widen(int8, engine, example)
-    proof = exact_integers.prove(int8, weights, engine, recipe, examples)
-    of_kernels = (*exact_integers.notes(proof, engine), kernel_notes.slow_note(int8, engine))
-    converted = Converted(
-        module=int8, float_reasons=reasons, notes=(*notes, *(note for note in of_kernels if note is not None))
-    )
-    return converted, {} if recipe.framework_default else proof.wrong()
+    weights = exact_integers.weights(prepared, job.recipe)
+    with exact_integers.refuse_conversion("eager mode"), torch_ao.known_warnings():
+        int8 = torch_ao.convert(prepared, inplace=True).eval()
+    model_call.of_one_example(int8, tuple(tensor[:1] for tensor in examples))
+    proof = exact_integers.prove(int8, weights, job.engine, job.recipe, examples)
+    of_kernels = exact_integers.notes(proof, int8)
+    return Converted(module=int8, float_reasons=reasons, notes=(*notes, *of_kernels)), proof.wrong()

@@ -81,14 +81,14 @@ def values(traced: Any, inputs: tuple[Any, ...]) -> tuple[Value, ...]:
 
     recorded: list[Value] = []
 
-    class Watch(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
+    class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
         def run_node(self, node: Any) -> Any:
             result = super().run_node(node)
             recorded.append(_value(result))
             return result
 
     with torch.no_grad():
-        Watch(traced).run(*inputs)
+        Recorder(traced).run(*inputs)
     return tuple(recorded)
 
 

@@ -21,7 +21,7 @@ class Plan:
 
 def make(
     traced: Any,
-    seen: Sequence[Value],
+    values: Sequence[Value],
     refused: Mapping[int, str],
     skipped: Callable[[Any], bool],
     *,
@@ -39,34 +39,34 @@ def make(
     def free(node: Any) -> bool:
         return place[node] not in refused and id(parts.get(place[node])) not in out
 
-    fused = chains.find(traced, seen, training=training, clip=clip, free=free)
+    fused = chains.find(traced, values, training=training, clip=clip, free=free)
     heads = {member: chain.nodes[0] for chain in fused for member in chain.nodes[1:]}
-    layers = {place[node] for node in nodes if _is_layer(traced, node, seen[place[node]]) and free(node)}
-    sources = {source for i in layers for source in nodes[i].all_input_nodes if seen[place[source]].floats}
+    layers = {place[node] for node in nodes if _is_layer(traced, node, values[place[node]]) and free(node)}
+    sources = {source for i in layers for source in nodes[i].all_input_nodes if values[place[source]].floats}
     int8: set[int] = set()
     for i, node in enumerate(nodes):
         inputs = [
-            source for source in node.all_input_nodes if seen[place[source]].floats or seen[place[source]].several
+            source for source in node.all_input_nodes if values[place[source]].floats or values[place[source]].several
         ]
         states = [place[source] in int8 for source in inputs]
         if i in heads:
             inside = heads[i] in int8
         elif i in layers:
-            inside = all(place[source] in int8 or seen[place[source]].floats for source in inputs)
+            inside = all(place[source] in int8 or values[place[source]].floats for source in inputs)
         elif node.target in operator_support.arithmetic():
-            shapes = [seen[place[source]].shape for source in inputs]
+            shapes = [values[place[source]].shape for source in inputs]
             inside = any(states) and all(
                 inside or source in sources for inside, source in zip(states, inputs, strict=True)
             )
-            inside = inside and _observable(node, shapes) and seen[i].floats
+            inside = inside and _observable(node, shapes) and values[i].floats
         else:
-            inside = bool(states) and all(states) and _follows(traced, node, seen[i])
+            inside = bool(states) and all(states) and _follows(traced, node, values[i])
         if inside and free(node):
             int8.add(i)
     mixed = _mixed(parts, int8)
     if mixed is not None:
         reason = "the same layer is called with float values elsewhere"
-        return make(traced, seen, {**refused, mixed: reason}, skipped, training=training, clip=clip)
+        return make(traced, values, {**refused, mixed: reason}, skipped, training=training, clip=clip)
     return Plan(int8=frozenset(int8), chains=tuple(chain for chain in fused if chain.nodes[0] in int8))
 
 

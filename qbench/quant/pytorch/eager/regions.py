@@ -83,16 +83,12 @@ def _record(module: Any, example: tuple[Any, ...], batches: Batches | None) -> _
 
     heavy = {id(part) for part in module.modules() if type(part) in operator_support.heavy()}
     hooks = [part.register_forward_pre_hook(note, with_kwargs=True) for part in module.modules()]
-    try:
-        with torch.no_grad():
-            module(*example)
-            for batch in batches() if batches else ():
-                if heavy <= set(calls.inputs):
-                    break
-                module(*batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with model_call.hooked(hooks), torch.no_grad():
+        module(*example)
+        for batch in batches() if batches else ():
+            if heavy <= set(calls.inputs):
+                break
+            module(*batch)
     return calls
 
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from qbench.errors import BuildError, out_of_memory
+from qbench.errors import BuildError, reraise
 from qbench.quant import model_call
 from qbench.quant.canonical.graph import Untraceable
 from qbench.quant.pytorch.eager import fusion_patterns, graph, insert_stubs, operator_support, regions
@@ -104,20 +104,21 @@ def _inside(first: Any, example: tuple[Any, ...], trial: insert_stubs.Qconfig, n
 
     _configure(first, trial, frozenset())
     inside: set[str] = set()
-    try:
-        with torch_ao.known_warnings(), torch.no_grad():
-            torch_ao.prepare(first, inplace=True, prepare_custom_config_dict={})
-            first(*example)
-            torch_ao.convert(first, inplace=True)
-            for name in names:
-                first.get_submodule(name).register_forward_pre_hook(_note_int8(inside, name))
-            first(*example)
-    except Exception as error:  # torch's refusals, and the user's forward on int8 tensors
-        if out_of_memory(error):
-            raise
-        raise BuildError(
-            f"the stubs that the network brings do not fit: {model_call.reason(error)}; {_WAY_OUT}"
-        ) from error
+    # torch's refusals, and the user's forward on int8 tensors.
+    with (
+        reraise(
+            BuildError,
+            lambda error: f"the stubs that the network brings do not fit: {model_call.reason(error)}; {_WAY_OUT}",
+        ),
+        torch_ao.known_warnings(),
+        torch.no_grad(),
+    ):
+        torch_ao.prepare(first, inplace=True, prepare_custom_config_dict={})
+        first(*example)
+        torch_ao.convert(first, inplace=True)
+        for name in names:
+            first.get_submodule(name).register_forward_pre_hook(_note_int8(inside, name))
+        first(*example)
     return inside
 
 

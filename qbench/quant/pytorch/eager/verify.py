@@ -26,7 +26,7 @@ class Proven:
     """A plan that runs, what flows through the graph on the example, and why nodes (by position) had to stay float."""
 
     plan: plan.Plan
-    seen: tuple[graph.Value, ...]
+    values: tuple[graph.Value, ...]
     refused: dict[int, str]
 
 
@@ -43,17 +43,17 @@ def prove(
 
     ``qconfig`` is a static one, cheap to observe; ``clip``: what a ReLU6 or Hardtanh does to the range before it.
     """
-    seen = graph.values(traced, inputs)
+    values = graph.values(traced, inputs)
     refused: dict[int, str] = {}
     while True:
-        chosen = plan.make(traced, seen, refused, skipped, training=training, clip=clip)
+        chosen = plan.make(traced, values, refused, skipped, training=training, clip=clip)
         if not chosen.int8:
-            return Proven(plan=chosen, seen=seen, refused=refused)
+            return Proven(plan=chosen, values=values, refused=refused)
         # The trial is static: what is fused for training only is left to QAT.
-        trial = chosen if not training else plan.make(traced, seen, refused, skipped, training=False, clip=clip)
-        failed = _failed(traced, trial, seen, qconfig, inputs)
+        trial = chosen if not training else plan.make(traced, values, refused, skipped, training=False, clip=clip)
+        failed = _failed(traced, trial, values, qconfig, inputs)
         if not failed:
-            return Proven(plan=chosen, seen=seen, refused=refused)
+            return Proven(plan=chosen, values=values, refused=refused)
         if set(failed) <= set(refused):
             raise BuildError(f"eager mode cannot run this network in int8: {next(iter(failed.values()))}; use flow fx")
         refused |= failed
@@ -159,7 +159,7 @@ def _run(
     wrong: dict[int, str] = {}
     first = {position: node for node, position in reversed(serves.items())}
 
-    class Watch(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
+    class Comparer(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
         def run_node(self, node: Any) -> Any:
             last.append(node)
             args, keywords = self.fetch_args_kwargs_from_env(node)
@@ -173,7 +173,7 @@ def _run(
             return result
 
     try:
-        Watch(int8).run(*inputs)
+        Comparer(int8).run(*inputs)
     except Exception as error:  # an operator that has no int8 kernel on this engine, for these shapes
         if out_of_memory(error):
             raise

@@ -17,7 +17,7 @@ from calibration_models import CNN, CNN_CONSTANTS, cnn, config, graph, images, v
 
 from qbench import registry
 from qbench.errors import BuildError, DataError, ModelError, UsageError
-from qbench.quant import affine
+from qbench.quant import scale_rules
 from qbench.quant.onnx.calibration import batches as calibration_batches
 from qbench.quant.onnx.calibration import calibrate, chunks
 from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
@@ -104,7 +104,7 @@ def test_scales_are_those_of_the_activations(tmp_path: Path, asymmetric: bool) -
     result = calibrate.run(file, batches(), tmp_path / "record.txt")
     every = values(cnn(), {"x": np.concatenate(batches())}, *SITES.values())
     for (key, _), tensor in zip(SITES.items(), every, strict=True):
-        expected = affine.amct_qparams(float(tensor.min()), float(tensor.max()), symmetric=not asymmetric)
+        expected = scale_rules.amct_qparams(float(tensor.min()), float(tensor.max()), symmetric=not asymmetric)
         assert result.record[key].scale_d == pytest.approx(expected.scale, rel=1e-5), key
         assert result.record[key].offset_d == expected.zero_point, key
     assert (result.batches, result.examples, result.warnings) == (4, 12, ())
@@ -187,7 +187,7 @@ def test_several_inputs(tmp_path: Path, form: str) -> None:
     batch: Any = {"tokens": tokens, "a": a} if form == "names" else (a, tokens)
     record = calibrate.run(file, [batch], tmp_path / "record.txt").record
     (s,) = values(network, {"a": a, "tokens": tokens}, "s")
-    expected = affine.amct_qparams(float(s.min()), float(s.max()))
+    expected = scale_rules.amct_qparams(float(s.min()), float(s.max()))
     assert record["head"].scale_d == pytest.approx(expected.scale, rel=1e-5)
 
 

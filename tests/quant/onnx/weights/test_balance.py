@@ -21,6 +21,7 @@ from qbench.quant.onnx.formats.config import WeightParams
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import find
 from qbench.quant.onnx.weights import balance, balance_error, input_samples, weight_steps
+from qbench.quant.scale_rules import amct_qparams
 
 ONE = '<ir_version: 8, opset_import: ["" : 17]>\none (float[n,{c},6,6] x) => (float[n,k,h,w] y) {{\n{body}\n}}'
 PERCEPTRON = """
@@ -215,7 +216,7 @@ def test_a_calibration_with_balance(tmp_path: Path) -> None:
     assert not actual["first"].balance
     (x,) = values(network, {"x": np.concatenate(data)}, "b")
     f = np.float32(actual["second"].balance).reshape(1, -1, 1, 1)
-    expected = affine.amct_qparams(float((x / f).min()), float((x / f).max()))
+    expected = amct_qparams(float((x / f).min()), float((x / f).max()))
     assert actual["second"].scale_d == pytest.approx(expected.scale, rel=1e-4)
     weight = graph.constant(graph.node("second").input[1])
     assert weight is not None
@@ -276,7 +277,7 @@ def test_the_judge_sees_the_error_that_quantization_leaves(kind: str) -> None:
         .swapaxes(0, 1)
     )
     top = float((largest / f).max())
-    params = affine.amct_qparams(-top, top)
+    params = amct_qparams(-top, top)
     read = x / (f if dense else f.reshape(-1, 1, 1))
     read = affine.fake_quantize(read, params.scale, params.zero_point)
     result, weight = network.copy(), network.constant("w")
@@ -334,7 +335,7 @@ def test_hard_channels_cost_less_after_balance() -> None:
         b, y = values(one, {"x": feed}, "b", "y")
         weight = one.constant("w")
         assert weight is not None
-        x = affine.amct_qparams(float(b.min()), float(b.max()))
+        x = amct_qparams(float(b.min()), float(b.max()))
         scale = np.abs(weight).max(axis=(1, 2, 3), keepdims=True) / 127
         rounded = affine.fake_quantize(b, x.scale, x.zero_point)
         kernel = affine.fake_quantize(weight, scale)

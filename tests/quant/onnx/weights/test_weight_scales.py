@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from qbench.quant.affine import amct_qparams, dequantize_linear
+from qbench.quant.affine import dequantize_linear
 from qbench.quant.onnx.weights.weight_scales import arq, quantized, spread
+from qbench.quant.scale_rules import amct_qparams
 
 FLOATS = st.floats(-(2.0**100), 2.0**100, width=32)
 WEIGHTS = hnp.arrays(np.float32, hnp.array_shapes(min_dims=2, max_dims=5, max_side=4), elements=FLOATS)

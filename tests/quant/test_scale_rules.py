@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from qbench.errors import BuildError
 from qbench.quant import QINT8, QUINT8, RULES, QParams, qparams, quantize_per_tensor, representable
-from qbench.quant.affine import amct_qparams
+from qbench.quant.scale_rules import amct_qparams
 
 numbers = st.floats(-(2**20), 2**20, width=32) | st.floats(-(2.0**-20), 2.0**-20, width=32) | st.just(0.0)
 ends = st.tuples(numbers, numbers).map(sorted)
