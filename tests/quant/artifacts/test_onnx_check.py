@@ -17,7 +17,7 @@ import qbench.onnx as steps
 from qbench.errors import ModelError, QbenchError
 from qbench.models import onnx as source
 from qbench.models.base import ModelReference
-from qbench.quant.artifacts import onnx_check
+from qbench.quant.artifacts import onnx_check, onnx_problems
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.graph import constants, equivalence
 from qbench.quant.onnx.graph import pads as pads_module
@@ -350,6 +350,6 @@ def test_onnx_s_own_types_are_known():
     kinds = [TensorProto.INT4, TensorProto.UINT4, TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.BOOL]
     for kind in (*kinds, TensorProto.COMPLEX64, TensorProto.DOUBLE, TensorProto.UINT32, TensorProto.FLOAT16):
         tensor = helper.make_tensor("t", kind, [3], [1, 0, 1])
-        assert onnx_check._tensor_problem(tensor) is None, onnx.TensorProto.DataType.Name(kind)
+        assert onnx_problems.find_tensor_problem(tensor) is None, onnx.TensorProto.DataType.Name(kind)
         raw = numpy_helper.from_array(numpy_helper.to_array(tensor), "t")
-        assert onnx_check._tensor_problem(raw) is None, onnx.TensorProto.DataType.Name(kind)
+        assert onnx_problems.find_tensor_problem(raw) is None, onnx.TensorProto.DataType.Name(kind)
