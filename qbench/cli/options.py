@@ -8,12 +8,9 @@ from typing import Annotated
 import typer
 
 Suite = Annotated[Path, typer.Argument(metavar="SUITE", help="A suite file.", show_default=False)]
-Run = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN", help="A run's folder, or a suite's name for its latest run with an ok case.", show_default=False
-    ),
-]
+_RUN = "A run's folder, or a suite's name for its latest run with an ok case."
+Run = Annotated[str, typer.Argument(metavar="RUN", help=_RUN, show_default=False)]
+OptionalRun = Annotated[str, typer.Argument(metavar="[RUN]", help=_RUN, show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Filter = Annotated[

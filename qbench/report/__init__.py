@@ -14,6 +14,9 @@ headline            what came of a whole run, in one sentence
 candidates          the cases of a setting in six columns
 markdown            parts of a document that stays under a number of characters
 comparison          two runs side by side
+history             the runs of a suite over time, with change points
+history_charts      a quantity over runs as inline SVG
+history_page        history.html, rendered with history.jinja, and history.csv
 run_warnings        what to know before any figure
 flips               which answers flipped and which classes changed
 flip_gallery        the examples that flipped, as images

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
 from qbench.formatting import clean
 from qbench.report import palette
@@ -20,6 +21,13 @@ def render(page: Page, comparison: Comparison | None = None) -> str:
 
     The policy allows no source at all but inline styles, ``data:`` images and the one script by its hash.
     """
+    script = (_HERE / "page.js").read_text("utf-8")
+    return fill("page.jinja", page=page, comparison=comparison, script=script, policy=_policy(script))
+
+
+def fill(template: str, *, script: str = "", **values: Any) -> str:
+    """The text of a page of this room: its template with the style and the script, which are ours, and values, which
+    are escaped; ``svg`` puts in a drawing, which was escaped when it was drawn."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -34,16 +42,7 @@ def render(page: Page, comparison: Comparison | None = None) -> str:
     environment.filters["minus"] = _minus
     environment.filters["split_sentence"] = _split_sentence
     style = palette.style() + (_HERE / "page.css").read_text("utf-8")
-    script = (_HERE / "page.js").read_text("utf-8")
-    text = environment.get_template("page.jinja").render(
-        page=page,
-        comparison=comparison,
-        # These three are ours, not a user's: the drawings were escaped when drawn.
-        style=Markup(style),
-        script=Markup(script),
-        svg=Markup,
-        policy=_policy(script),
-    )
+    text = environment.get_template(template).render(style=Markup(style), script=Markup(script), svg=Markup, **values)
     return f"{text.rstrip()}\n"
 
 

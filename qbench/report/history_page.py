@@ -1,0 +1,186 @@
+"""``history.html``: the runs of a suite over time, in one file without a script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbench import formatting
+from qbench.decide import cases
+from qbench.files import atomic
+from qbench.progress.table import TextTable
+from qbench.report import history_charts, html
+from qbench.report.build import csv_text
+from qbench.report.history import Change, History, Mark, Panel, PastRun, Series, read_history
+from qbench.stats.change_points import ERROR, LEAST_RUNS, LEAST_SEGMENT
+
+PAGE, VALUES = "history.html", "history.csv"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+LISTED_RUNS = 200  # of a table of runs, the latest
+METHOD = (
+    f"Every line is a ratio to its own first level, on a logarithmic axis. A change point is a new level of at least "
+    f"{LEAST_SEGMENT} runs, looked for from {LEAST_RUNS} runs on; all lines of a machine share an error of "
+    f"{ERROR * 100:g} %: where nothing changed, at most one machine in twenty shows one. "
+    "Machines are never compared with each other."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """One quantity: its drawing, what it shows in words, and the figures behind it."""
+
+    heading: str
+    svg: str
+    caption: str
+    data: TextTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachinePage:
+    """One machine: its charts, its changes of environment, its runs."""
+
+    machine: str
+    told: str
+    changes: TextTable
+    charts: tuple[Chart, ...]
+    marks: tuple[Mark, ...]
+    runs: TextTable
+    aside: TextTable
+
+
+def build_history(folder: Path) -> Path:
+    """Writes ``history.html`` and ``history.csv`` into a suite's folder and returns the path of the first."""
+    history = read_history(folder)
+    atomic.write_text(folder / VALUES, _values(history))
+    atomic.write_text(folder / PAGE, render(history))
+    return folder / PAGE
+
+
+def render(history: History) -> str:
+    """The HTML text; the policy allows no source at all but inline styles."""
+    return html.fill(
+        "history.jinja",
+        history=history,
+        machines=tuple(_machine_page(panel) for panel in history.panels),
+        lost=_runs_table(history.lost),
+        sentence=_sum_up(history),
+        method=METHOD,
+        policy=POLICY,
+    )
+
+
+def _sum_up(history: History) -> str:
+    changes = [change for panel in history.panels for change in panel.changes]
+    machines = f"{len(history.panels):,} machine{'' if len(history.panels) == 1 else 's'}"
+    runs = f"{history.runs:,} run{'' if history.runs == 1 else 's'} on {machines}"
+    if not any(len(panel.runs) >= LEAST_RUNS for panel in history.panels):
+        return f"{runs}: too few to look for change points, which takes {LEAST_RUNS} whole runs on one machine."
+    if not changes:
+        return f"{runs}: no change point."
+    better = sum(change.for_better for change in changes)
+    plural = "" if len(changes) == 1 else "s"
+    worse = len(changes) - better
+    return f"{runs}: {len(changes):,} change point{plural}, {worse:,} for the worse, {better:,} for the better."
+
+
+def _machine_page(panel: Panel) -> MachinePage:
+    runs = len(panel.runs)
+    told = f"{runs:,} whole run{'' if runs == 1 else 's'}"
+    told += f", {len(panel.aside):,} set aside" if panel.aside else ""
+    charts = tuple(_charts(panel))
+    return MachinePage(
+        machine=panel.machine,
+        told=told,
+        changes=_changes_table(panel),
+        charts=charts,
+        marks=panel.marks,
+        runs=_runs_table(panel.runs),
+        aside=_runs_table(panel.aside),
+    )
+
+
+def _charts(panel: Panel) -> Iterator[Chart]:
+    for quantity in panel.quantities:
+        own = [line for line in panel.series if line.quantity is quantity]
+        svg = history_charts.draw(panel, quantity)
+        if not svg:
+            continue
+        shown = history_charts.choose_lines(own)
+        changed = [change for change in panel.changes if change.series.quantity is quantity]
+        more = f" {len(own) - len(shown):,} more lines are in {VALUES}." if len(own) > len(shown) else ""
+        yield Chart(
+            heading=f"{quantity.title[0].upper()}{quantity.title[1:]}",
+            svg=svg,
+            caption=_caption(changed, len(own), len(panel.runs)) + more,
+            data=_data(shown),
+        )
+
+
+def _caption(changed: list[Change], lines: int, runs: int) -> str:
+    cases_text = f"{lines:,} case{'' if lines == 1 else 's'}"
+    if runs < LEAST_RUNS:
+        return f"{cases_text}, {runs} runs: fewer than the {LEAST_RUNS} that a change point takes."
+    if not changed:
+        return f"No change point in {cases_text} over {runs:,} runs."
+    first = changed[0]
+    name = formatting.shorten(f"{first.series.record.case.model} {cases.variant(first.series.record)}", 60)
+    several = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
+    return f"{name}: {_say_change(first)} from run {first.place + 1}{several}; {cases_text}, {runs:,} runs."
+
+
+def _say_change(change: Change) -> str:
+    return f"{(change.ratio - 1) * 100:+.1f} %".replace("-", "\N{MINUS SIGN}")
+
+
+def _changes_table(panel: Panel) -> TextTable:
+    marks = {mark.place: mark for mark in panel.marks}
+    rows = []
+    for change in panel.changes:
+        before, run = panel.runs[change.place - 1], panel.runs[change.place]
+        mark = marks.get(change.place)
+        rows.append(
+            (
+                change.series.record.case.id,
+                change.series.quantity.title,
+                f"{_say_change(change)} ({'better' if change.for_better else 'worse'})",
+                f"{run.day}, run {change.place + 1} of {len(panel.runs)}",
+                run.commit or "not known",
+                before.commit or "not known",
+                "; ".join(mark.texts) if mark else "nothing",
+            )
+        )
+    titles = ("case", "quantity", "change", "since", "commit", "commit before", "environment changed")
+    return TextTable(columns=titles, rows=tuple(rows), words=tuple(range(7)))
+
+
+def _runs_table(runs: tuple[PastRun, ...]) -> TextTable:
+    rows = tuple((run.name, run.day, run.commit or formatting.DASH, run.state, run.note) for run in runs[-LISTED_RUNS:])
+    return TextTable(columns=("run", "day", "commit", "state", "note"), rows=rows, words=tuple(range(5)))
+
+
+def _data(lines: list[Series]) -> TextTable:
+    """First level, last value and change points of each line of a chart."""
+    rows = []
+    for line in lines:
+        known = [ratio for ratio in line.ratios if ratio is not None]
+        low, high = (f"{value:.3f}" for value in (min(known), max(known)))
+        since = ", ".join(str(place + 1) for place in line.changes) or "none"
+        rows.append((line.record.case.id, str(len(known)), f"{known[-1]:.3f}", f"{low} to {high}", since))
+    titles = ("case", "runs", "last, over the first level", "range", "change points, by run")
+    return TextTable(columns=titles, rows=tuple(rows), words=(0, 3, 4))
+
+
+def _values(history: History) -> str:
+    """Every value of every run, one row a case and run."""
+    import pandas as pd
+
+    rows = []
+    for panel in history.panels:
+        for run in sorted((*panel.runs, *panel.aside), key=lambda run: run.name):
+            for case, record in run.records.items():
+                row = {"run": run.name, "state": run.state, "machine": panel.machine, "commit": run.commit}
+                values = {quantity.key: quantity.read(record) for quantity in panel.quantities}
+                rows.append(row | {"case.id": case} | values)
+    columns = ["run", "state", "machine", "commit", "case.id", "speedup", "p50", "accuracy", "size", "memory"]
+    return csv_text(pd.DataFrame(rows, columns=columns))

@@ -1,0 +1,107 @@
+"""Rules of qbench/report/history.py: which runs of a suite are followed, and what is said to have changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_history import CASE, OTHER, commit, write_history
+from made_records import FP32, failed, info
+from made_runs import run_folder
+
+from qbench.errors import UsageError
+from qbench.record.stored_run import QuickInfo, SuiteInfo
+from qbench.report.history import read_history
+from qbench.stats.change_points import LEAST_RUNS
+
+
+def test_a_change_is_shown_with_its_commit(tmp_path: Path) -> None:
+    """20 % slower from one run on: the speed-up and the time of that case, at that run, and nothing else."""
+    history = read_history(write_history(tmp_path, runs=16, changed=9))
+    (panel,) = history.panels
+    told = {(change.series.record.case.id, change.series.quantity.key): change for change in panel.changes}
+    assert set(told) == {(CASE, "speedup"), (CASE, "p50")}
+    speedup = told[CASE, "speedup"]
+    assert speedup.place == 9
+    assert speedup.ratio == pytest.approx(0.8, rel=0.03)
+    assert not speedup.for_better
+    assert not told[CASE, "p50"].for_better
+    assert panel.runs[speedup.place].commit == f"{commit(9).short} quant: step 9"
+
+
+def test_nothing_is_claimed_of_few_runs(tmp_path: Path) -> None:
+    """However large the change is."""
+    (panel,) = read_history(write_history(tmp_path, runs=LEAST_RUNS - 1, changed=4)).panels
+    assert panel.changes == ()
+    assert len(panel.runs) == LEAST_RUNS - 1
+
+
+def test_machines_have_panels_of_their_own(tmp_path: Path) -> None:
+    """Runs of another machine are in no line of the first, and each panel says what tells it from the other."""
+
+    def edit(number: int, changes: dict[str, Any]) -> dict[str, Any]:
+        return changes | ({"environment": info().environment | {"isa": ["avx2", "vnni"]}} if number % 2 else {})
+
+    history = read_history(write_history(tmp_path, runs=6, changed=None, edit=edit))
+    assert [len(panel.runs) for panel in history.panels] == [3, 3]
+    assert [panel.machine for panel in history.panels] == ["CPU A, isa avx2", "CPU A, isa avx2, vnni"]
+
+
+def test_runs_that_are_no_equals_are_set_aside(tmp_path: Path) -> None:
+    """A quick look, a run that did not end, one without an ok case and one whose records are damaged: no line goes
+    through them, and each says why."""
+
+    def edit(number: int, changes: dict[str, Any]) -> dict[str, Any]:
+        special: dict[int, dict[str, Any]] = {2: {"quick": QuickInfo(examples=5, of=50)}, 3: {"finished": None}}
+        return changes | special.get(number, {})
+
+    write_history(tmp_path, runs=6, changed=None, edit=edit)
+    run_folder(tmp_path / "failed", [failed(), failed(FP32)], info(started="2026-02-01T00:00:00Z"))
+    damaged = run_folder(tmp_path / "damaged", [], info(started="2026-02-02T00:00:00Z"))
+    (damaged / "records.jsonl").write_text("{}\n", encoding="utf-8")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{", encoding="utf-8")
+    (run_folder(tmp_path / "bare", [failed()]) / "run.json").unlink()
+    history = read_history(tmp_path)
+    (panel,) = history.panels
+    assert len(panel.runs) == 4
+    assert [run.state for run in panel.aside] == ["quick look", "unfinished", "no case ok"]
+    assert all(run.note and str(tmp_path) not in run.note for run in (*panel.aside, *history.lost))
+    assert {run.name for run in history.lost} == {"bare", "broken", "damaged"}
+    assert history.runs == 10
+
+
+def test_changes_of_the_environment_are_marked(tmp_path: Path) -> None:
+    """Versions, the machine's settings and the suite's text, before the run that has them first; a commit is none."""
+
+    def edit(number: int, changes: dict[str, Any]) -> dict[str, Any]:
+        changes["versions"] = {"torch": "2.13.0" if number < 2 else "2.13.1"}
+        changes["suite"] = SuiteInfo(name="demo", text="a: 1\n" if number < 4 else "a: 2\n")
+        return changes
+
+    (panel,) = read_history(write_history(tmp_path, runs=6, changed=None, edit=edit)).panels
+    assert [(mark.place, mark.number, mark.texts) for mark in panel.marks] == [
+        (2, 1, ("torch: 2.13.0 → 2.13.1",)),
+        (4, 2, ("the suite's text: 2 lines",)),
+    ]
+
+
+def test_a_case_that_comes_later_is_a_ratio_to_its_own_first_level(tmp_path: Path) -> None:
+    """Runs without it are gaps, not zeros."""
+    write_history(tmp_path, runs=3, changed=None, cases=(CASE,))
+    both = write_history(tmp_path / "later", runs=3, changed=None, cases=(CASE, OTHER))
+    for number, run in enumerate(sorted(both.iterdir())):
+        run.rename(tmp_path / f"2027{number}")
+    both.rmdir()
+    (panel,) = read_history(tmp_path).panels
+    later = next(line for line in panel.series if line.record.case.id == OTHER and line.quantity.key == "speedup")
+    assert sum(ratio is None for ratio in later.ratios) == 3
+    assert all(ratio == pytest.approx(1.0, abs=0.1) for ratio in later.ratios if ratio is not None)
+
+
+def test_what_has_no_runs_is_refused(tmp_path: Path) -> None:
+    """Naming what is expected."""
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(UsageError, match="reports/<suite>"):
+            read_history(folder)

@@ -1,0 +1,130 @@
+"""Rules of qbench/report/history_page.py: history.html and history.csv."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_history import CASE, write_history
+from made_records import failed, info
+from made_runs import HOSTILE, Page, run_folder
+
+from qbench.progress.terminal import CONTROL
+from qbench.report.history_page import build_history
+
+
+def build(folder: Path) -> str:
+    """The text of a history's page."""
+    return build_history(folder).read_text(encoding="utf-8")
+
+
+def test_a_change_is_the_first_thing_that_a_reader_sees(tmp_path: Path) -> None:
+    """Counted on top, listed with its commit before any chart, ringed and named in the charts."""
+    source = build(write_history(tmp_path))
+    assert "16 runs on 1 machine: 2 change points, 2 for the worse, 0 for the better." in source
+    table = source[source.index("Change points") : source.index('class="charts"')]
+    for words in (CASE, "quant: step 9", "quant: step 8", "run 10 of 16", "(worse)"):
+        assert words in table
+    page = Page(source)
+    assert len(page.all("svg")) == 5
+    assert page.all("circle")
+    assert "static · onednn" in source[source.index("<svg") :]
+
+
+def test_it_needs_no_script_and_asks_for_nothing(tmp_path: Path) -> None:
+    """Its policy allows inline styles alone."""
+    source = build(write_history(tmp_path, runs=3))
+    page = Page(source)
+    assert page.all("script") == []
+    policies = [meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
+    assert policies == [
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    ]
+    assert "too few to look for change points" in source
+
+
+@pytest.mark.parametrize("runs", [1, 2, 9])
+def test_any_history_has_a_page(tmp_path: Path, runs: int) -> None:
+    """One run, two, and one in which nothing changed."""
+    source = build(write_history(tmp_path, runs=runs, changed=None))
+    assert ("No change point in" in source) == (runs == 9)
+    assert f"{runs} whole run{'s' if runs > 1 else ''}." in source
+
+
+def test_a_suite_whose_every_run_failed_has_a_page(tmp_path: Path) -> None:
+    """No chart, and each run with its reason."""
+    run_folder(tmp_path / "a", [failed()])
+    source = build(tmp_path)
+    assert "<svg" not in source
+    assert "killed by signal 9" in source
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    """Names of suites, cases, commits, machines, versions and folders open no element and are no formula."""
+    case = f"=cmd|{HOSTILE}/static/onednn/t1/b1"
+
+    def edit(number: int, changes: dict[str, Any]) -> dict[str, Any]:
+        described = info()
+        changes["suite"] = replace(described.suite, name=HOSTILE, text=HOSTILE * number)
+        changes["commit"] = replace(changes["commit"], subject=HOSTILE, sha=HOSTILE)
+        changes["versions"] = {HOSTILE: f"{HOSTILE}{number}"}
+        changes["environment"] = {"cpu": HOSTILE, HOSTILE: number}
+        return changes
+
+    source = build(write_history(tmp_path, runs=10, changed=5, cases=(case,), edit=edit))
+    page = Page(source)
+    assert page.all("script") == []
+    assert page.all("img") == []
+    assert page.all("b") == []
+    assert not CONTROL.search(source)
+    assert source.count("</svg>") == len(page.all("svg")) == 5
+    text = (tmp_path / "history.csv").read_text(encoding="utf-8")
+    cells = [cell for row in csv.reader(text.splitlines()) for cell in row]
+    assert [cell for cell in cells if cell[:1] in ("=", "+", "@", "-")] == []
+
+
+def test_every_value_is_in_the_table(tmp_path: Path) -> None:
+    """One row a run and case, raw; what was not measured is empty."""
+    build(write_history(tmp_path, runs=3))
+    with (tmp_path / "history.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 9
+    (first,) = [row for row in rows if row["run"].endswith("-0000") and row["case.id"] == CASE]
+    assert float(first["speedup"]) == pytest.approx(2.5, rel=0.1)
+    assert [row["speedup"] for row in rows if "fp32" in row["case.id"]] == ["", "", ""]
+
+
+def test_many_cases_are_a_page_that_opens(tmp_path: Path) -> None:
+    """Of 300 cases a chart shows 15 lines and says how many more there are."""
+    cases = tuple(f"net/static/b{number}/t1/b1" for number in range(300))
+    source = build(write_history(tmp_path, runs=3, changed=None, cases=cases))
+    assert source.count("<polyline") <= 5 * 15
+    assert "285 more lines are in history.csv" in source
+    assert len(source) < 1_000_000
+
+
+def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
+    """In another process with another hash and another clock."""
+    folder = write_history(tmp_path, runs=9)
+    first = build(folder)
+    command = [sys.executable, "-m", "qbench", "report", "--history", str(folder)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"PYTHONHASHSEED": "5", "TZ": "Asia/Tokyo"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(folder / "history.html")
+    assert (folder / "history.html").read_text(encoding="utf-8") == first
+
+
+def test_a_run_and_a_history_are_two_things() -> None:
+    """Both at once, or neither, is a usage error."""
+    for words in (["report"], ["report", "x", "--history", "y"]):
+        done = subprocess.run([sys.executable, "-m", "qbench", *words], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "--history" in done.stderr
