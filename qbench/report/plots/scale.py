@@ -99,7 +99,7 @@ def _window(values: Sequence[float], ends: Sequence[float], must: Sequence[float
     low, high = min((*near, *must)), max((*near, *must))
     span = high - low
     widths = sorted(max(low - end, end - high, 0.0) for end in ends if math.isfinite(end))
-    beyond = max(span * 0.6, widths[(3 * len(widths)) // 4] if widths else 0.0)
+    beyond = max(span * 0.6, widths[(2 * len(widths)) // 3] if widths else 0.0)
     reached = [end for end in ends if math.isfinite(end) and low - beyond <= end <= high + beyond]
     return min((low, *reached)), max((high, *reached))
 
