@@ -114,7 +114,7 @@ def _note_apart(choice: Choice, pick: Record, bench: Bench) -> Iterator[str]:
     over = None if choice.fp32 is None else bench.scale.compare(pick, choice.fp32)
     if over is not None and over.evidence == "p50":
         yield "It was not measured against the fastest fp32: two typical calls are compared, which may be off by 22 %."
-    if over is not None and over.evidence == "rounds" and over.difference.coarse:
+    if over is not None and over.evidence == "rounds" and over.difference.coarse and not _is_shown_worse(choice, bench):
         measured_in = "one process" if over.difference.generations == 1 else "two processes"
         yield f"Measured in {measured_in} only: its limits rest on how processes differ in general."
 
@@ -129,6 +129,8 @@ def _note_doubts(choice: Choice, pick: Record, judged: Judged, bench: Bench) -> 
     room, meaning = _find_room(choice, pick, bench)
     if (doubt := find_doubt(speedup, room, meaning)) is not None:
         yield f"{doubt[0].upper()}{doubt[1:]}."
+    if _is_shown_worse(choice, bench):
+        return
     precision = None if judged.rules is None else judged.rules.precision
     if (end := ENDS.get(speedup.stopped or "")) is not None and precision is not None and speedup.low and speedup.high:
         half = math.exp(min(MOST_LOG, math.log(speedup.high) - math.log(speedup.low)) / 2) - 1
@@ -137,6 +139,14 @@ def _note_doubts(choice: Choice, pick: Record, judged: Judged, bench: Bench) -> 
                 f"Its measuring ended {end} with a speed-up known to {half * 100:.1f} %, where "
                 f"measure.precision asks for {precision * 100:g} %."
             )
+
+
+def _is_shown_worse(choice: Choice, bench: Bench) -> bool:
+    """Whether fp32 stays, since even the best int8 is shown to be worse: knowing it finer would change nothing."""
+    if choice.verdict != "keep fp32" or choice.pick is None or choice.fp32 is None:
+        return False
+    comparison = bench.scale.compare(choice.pick, choice.fp32)
+    return comparison is not None and comparison.low > 0
 
 
 def _find_room(choice: Choice, pick: Record, bench: Bench) -> tuple[float, str]:

@@ -456,6 +456,16 @@ def test_the_answer_doubts_what_does_not_vouch_for_itself(changes: dict[str, Any
     assert said in " ".join(only([fp32(), int8(speedup=speedup(**changes))]).notes)
 
 
+def test_what_is_shown_to_be_slower_is_known_well_enough() -> None:
+    """Where fp32 stays since the best int8 left after the screening, no finer limits are asked for."""
+    left = measured(STATIC, 0.5)
+    assert left.speedup is not None
+    left = replace(left, speedup=replace(left.speedup, low=0.45, high=0.55, processes=1, stopped="screened"))
+    decision = only([fp32(), left])
+    assert decision.verdict == "keep fp32"
+    assert decision.notes == ()
+
+
 def test_a_quiet_measurement_is_not_doubted() -> None:
     """A control that could not have carried the estimate half the way is no doubt."""
     wide = speedup(control=Interval(value=1.03, low=1.01, high=1.05))
