@@ -21,6 +21,26 @@ The way of the data through the rooms:
 
 What users add to: backends, datasets, metrics, models and quant/calibrators. Beside the stages ``qbench.onnx``: an
 ONNX file -> int8, in four steps. .github/CONTRIBUTING.md has the map with all rooms.
+
+From Python: ``qbench.run``, ``qbench.load`` and ``qbench.gate`` (``qbench/api.py``, guide/python.md).
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+__all__ = ["__version__", "gate", "load", "run"]
+
+if TYPE_CHECKING:
+    from qbench.api import gate, load, run
+
+
+def __getattr__(name: str) -> Any:
+    """The public functions, imported when they are first asked for: ``import qbench`` starts no heavy library."""
+    if name == "load":
+        return importlib.import_module("qbench.api").load
+    if name in ("run", "gate"):  # rooms that can be called
+        return importlib.import_module(f"qbench.{name}")
+    raise AttributeError(f"module 'qbench' has no attribute {name!r}")

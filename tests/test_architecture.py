@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
 
 ROWS: tuple[tuple[str, ...], ...] = (
-    ("errors", "stats"),
+    ("callable_room", "errors", "stats"),
     ("files", "progress"),
     ("process", "registry", "user_code", "formatting"),
     ("cache",),
@@ -42,7 +42,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("evaluate", "measure"),
     ("decide",),
     ("run", "gate", "report"),
-    ("cli", "pytest_plugin"),
+    ("api", "cli", "pytest_plugin"),
     ("__main__",),
 )
 HEAVY = (

@@ -49,9 +49,9 @@ def export(
 
 def _to_text(run: StoredRun, form: Format) -> str:
     if form is Format.CSV:
-        from qbench.report import build, table
+        from qbench.report import build
 
-        return build.csv_text(table.frame(run.records))
+        return build.csv_text(build.read_cases(run))
     from qbench.report import pytest_benchmark
 
     return pytest_benchmark.to_json(run)
@@ -63,10 +63,9 @@ def _to_parquet(run: StoredRun) -> bytes:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise UsageError("--format parquet needs pyarrow: `pip install pyarrow`, or take --format csv") from error
-    from qbench.report import table
+    from qbench.report import build
 
-    content: bytes = table.frame(run.records).convert_dtypes().to_parquet(None, engine="pyarrow", index=False)
-    return content
+    return build.parquet_bytes(build.read_cases(run))
 
 
 def _write(file: Path, content: bytes) -> None:

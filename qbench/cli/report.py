@@ -23,6 +23,7 @@ def report(
         str | None,
         typer.Option(metavar="FOLDER", help="Instead: write history.html over all runs of a suite, reports/<suite>."),
     ] = None,
+    plots: Annotated[bool, typer.Option("--plots", help="Also save the pictures as SVG and PNG, in plots/.")] = False,
 ) -> None:
     """Rebuild report.html, summary.md and results.csv of a run from its records alone."""
     if history is not None:
@@ -30,12 +31,14 @@ def report(
         return
     if not run:
         raise UsageError("qbench report: name a run, or --history reports/<suite>")
-    from qbench.report.build import build_report
+    from qbench.report.build import build_report, save_plots
 
     folder = find_folder(run)
     page = build_report(folder, other=None if compare is None else find_folder(compare))
     if wide:
         print_answer(folder, wide=True)
+    if plots:
+        save_plots(folder)
     print(page)
 
 

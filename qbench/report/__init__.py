@@ -1,7 +1,9 @@
 """Records of a run turned into tables, plots and one HTML file.
 
 build               a run's folder -> report.html, summary.md, results.csv, flips.csv, classes.csv
-table               records -> a DataFrame with raw values; the columns and rows that a reader sees
+frame               a run -> tidy DataFrames of its cases, calls and layers
+columns             what each column of the cases means
+table               records -> the cells that a reader sees
 cells               what stands in each cell of a row
 ruling              what the decisions say of each case, in a few words
 names               variants and backends as a reader calls them
@@ -22,8 +24,9 @@ flips               which answers flipped and which classes changed
 flip_gallery        the examples that flipped, as images
 calibration_seeds   how much the draw of the calibration examples matters
 layers              layer by layer: what runs in int8, and what is farthest from fp32
-figures             which plots, and what they say
-plots               plots as inline SVG
+figures             which pictures a report shows
+captions            what each picture shows, in words and as a table
+plots               pictures, each a function of a frame
 overview            the whole run in one line
 cards               the first screen: one card a setting
 matrix              many settings at a glance

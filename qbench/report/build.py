@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from qbench.errors import QbenchError, SuiteError
 from qbench.files import atomic
 from qbench.record.stored_run import StoredRun, read_run
 from qbench.report import comparison as comparing
-from qbench.report import flips, html, table
+from qbench.report import flips, frame, html
 from qbench.report.page import page
 from qbench.report.run_warnings import warnings
 from qbench.report.summary import summary
@@ -23,8 +24,10 @@ from qbench.report.summary import summary
 if TYPE_CHECKING:
     import pandas as pd
 
-REPORT, SUMMARY, RESULTS = "report.html", "summary.md", "results.csv"
+REPORT, SUMMARY, RESULTS, PARQUET = "report.html", "summary.md", "results.csv", "results.parquet"
 DECISION = "decision.json"
+PLOTS = "plots"
+_UNDATED: dict[str, dict[str, str | None]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
 FLIPS, CLASSES = "flips.csv", "classes.csv"
 
 
@@ -42,8 +45,9 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     comparison = _compare_with(other, run, found)
     shown = page(run, judged, found, changes)
     shown = replace(shown, warnings=warnings(run, judged, changes))  # damaged files are known once all were read
+    results = frame.cases_frame(run, judged, found)
     files = {
-        RESULTS: csv_text(table.frame(run.records)),
+        RESULTS: csv_text(results),
         FLIPS: csv_text(flips.flips_frame(changes)),
         CLASSES: csv_text(flips.classes_frame(changes)),
         SUMMARY: summary(run, judged, found, changes, [] if comparison is None else comparing.as_parts(comparison)),
@@ -52,6 +56,8 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     }
     for name, content in files.items():
         _write(folder / name, content)
+    if find_spec("pyarrow") is not None:
+        _write(folder / PARQUET, parquet_bytes(results))
     return folder / REPORT
 
 
@@ -62,6 +68,42 @@ def _compare_with(
         return None
     other = read_run(folder, lenient=True)
     return comparing.compare_runs(other, run, decision.decide(judge(other)), found)
+
+
+def save_plots(folder: Path) -> tuple[Path, ...]:
+    """Saves each picture of a run as ``plots/<key>.svg`` and ``.png`` in its folder; gives the files."""
+    from qbench.report.figures import list_drawings
+    from qbench.report.plots import canvas
+
+    run = read_run(folder, lenient=True)
+    target = folder / PLOTS
+    files = []
+    for drawing in list_drawings(run, judge(run)):
+        figure = drawing.draw()
+        for ending in ("svg", "png"):
+            file = target / f"{drawing.key}.{ending}"
+            try:
+                target.mkdir(exist_ok=True)
+                with canvas.settings(), atomic.replace_file(file) as part:
+                    figure.savefig(part, format=ending, dpi=200, facecolor="white", metadata=_UNDATED[ending])
+            except OSError as error:
+                raise QbenchError(f"{file}: cannot be written: {error.strerror or error}") from error
+            files.append(file)
+    return tuple(files)
+
+
+def read_cases(run: StoredRun) -> pd.DataFrame:
+    """One row per case with the columns of ``columns.COLUMNS``, those of the decision among them."""
+    judged = judge(run)
+    return frame.cases_frame(run, judged, decision.decide(judged))
+
+
+def parquet_bytes(frame: pd.DataFrame) -> bytes:
+    """The frame with its types as parquet, whose content depends on the frame alone; needs pyarrow."""
+    named = frame.rename(columns=formatting.clean)
+    text = named.select_dtypes("object").columns
+    content: bytes = named.astype(dict.fromkeys(text, "string")).to_parquet(None, engine="pyarrow", index=False)
+    return content
 
 
 def judge(run: StoredRun) -> Judged:
@@ -97,9 +139,13 @@ def csv_text(frame: pd.DataFrame) -> str:
     return content
 
 
-def _write(file: Path, content: str) -> None:
+def _write(file: Path, content: str | bytes) -> None:
     try:
-        atomic.write_text(file, content)
+        if isinstance(content, str):
+            atomic.write_text(file, content)
+        else:
+            with atomic.replace_file(file) as part:
+                part.write_bytes(content)
     except OSError as error:
         raise QbenchError(
             f"{file}: cannot be written: {error.strerror or error}; the records are kept: make room, then "

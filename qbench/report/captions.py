@@ -279,7 +279,8 @@ def conclude_layers(layers: Sequence[layer_errors.Layer], shown: int) -> str:
     parts = []
     if known:
         sqnr, worst = min(known, key=lambda pair: pair[0])
-        parts.append(f"{worst.name} is farthest from fp32: its SQNR is {sqnr:.1f} dB".replace("-", "\N{MINUS SIGN}"))
+        shown_sqnr = f"{sqnr:.1f}".replace("-", "\N{MINUS SIGN}")
+        parts.append(f"farthest from fp32 is {worst.name}, with an SQNR of {shown_sqnr} dB")
     clipping = [(layer.clipped, layer) for layer in layers if layer.clipped]
     if clipping:
         clipped, most = max(clipping, key=lambda pair: pair[0])
@@ -288,7 +289,8 @@ def conclude_layers(layers: Sequence[layer_errors.Layer], shown: int) -> str:
         parts.append("no layer clips")
     parts.append(f"{floats} of {_plural(len(layers), 'layer')} {'stays' if floats == 1 else 'stay'} in float (hatched)")
     cut = f" The {shown} that are farthest are shown." if shown < len(layers) else ""
-    bars = "Bars: error against fp32 on evaluation examples, without intervals; red: share clipped"
+    values = _range([layer.n for layer in layers if layer.n])
+    bars = f"n = {values} values a layer, on evaluation examples; without intervals; red: share clipped"
     return f"{_upper('; '.join(parts))}. {bars}.{cut}"
 
 

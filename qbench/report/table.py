@@ -1,73 +1,20 @@
-"""Records as tables: ``frame`` with raw values in SI units, ``presentation`` as a reader sees them."""
+"""Records as a table that a reader sees: columns, rows and cells, and ``presentation`` as a DataFrame."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import types
-import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qbench import formatting
 from qbench.decide import cases
 from qbench.decide.judged import Judged
-from qbench.record import schema
 from qbench.record.schema import Record
 from qbench.report.cells import Cell, Digits, count_digits, draw_cells, twin_change
 from qbench.suite.settings import Objective
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def frame(records: Sequence[Record]) -> pd.DataFrame:
-    """One row per case; dotted columns such as ``latency.p50_seconds``, in the record's order, units in the names.
-
-    The columns of the record's own fields are always there; those of free mappings (``recipe``, ``observed``,
-    ``elapsed_seconds``) as the records have them. What was not measured is None.
-    """
-    import pandas as pd
-
-    rows = [dict(schema.flatten(record)) for record in records]
-    fixed = list(_columns(Record, ""))
-    free = sorted({key for row in rows for key in row} - set(fixed) - _parents(fixed) - set(_mappings(Record)))
-    columns = fixed + free
-    return pd.DataFrame([{name: _plain(row.get(name)) for name in columns} for row in rows], columns=columns)
-
-
-def _columns(kind: type, prefix: str) -> Iterator[str]:
-    hints = typing.get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        nested = _dataclass_of(hints[field.name])
-        if nested is not None:
-            yield from _columns(nested, f"{prefix}{field.name}.")
-        elif f"{prefix}{field.name}" not in _mappings(Record):
-            yield f"{prefix}{field.name}"
-
-
-def _dataclass_of(hint: Any) -> Any:
-    """``X`` of ``X`` or ``X | None`` where X is a dataclass."""
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    return next((option for option in options if dataclasses.is_dataclass(option)), None)
-
-
-def _mappings(kind: type) -> tuple[str, ...]:
-    hints = typing.get_type_hints(kind)
-    return tuple(field.name for field in dataclasses.fields(kind) if "dict" in str(hints[field.name]))
-
-
-def _parents(columns: Sequence[str]) -> set[str]:
-    return {".".join(column.split(".")[:depth]) for column in columns for depth in range(1, column.count(".") + 1)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return json.dumps(value)
-    if not isinstance(value, list | tuple):
-        return value
-    return ";".join(json.dumps(item) if isinstance(item, dict) else str(item) for item in value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,8 @@ import pytest
 from made_records import CASE, FP32, RUN_V1, fp32, int8
 from made_runs import run_folder
 
+import qbench
 from qbench.cli import main
-from qbench.report import table
 
 Export = Callable[..., tuple[int, str, str]]
 
@@ -56,7 +56,7 @@ def test_parquet_keeps_values_and_types(export: Export, tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     assert export(run_folder(tmp_path / "run", records), "--format", "parquet", "-o", file)[0] == 0
     read = pd.read_parquet(file)
-    assert list(read.columns) == list(table.frame(records).columns)
+    assert list(read.columns) == list(qbench.load(tmp_path / "run").columns)
     assert read["speedup.value"].isna().tolist() == [True, False]
     assert read["latency.p50_seconds"].tolist() == [0.0025, 0.001]
     assert read["artifact.size_bytes"].tolist() == [1_000_000, 260_000]

@@ -31,7 +31,7 @@ from qbench.gate.baseline import locate_artifacts, read_baseline, to_text, write
 from qbench.progress.table import align
 from qbench.record.locate import find_run
 from qbench.record.stored_run import StoredRun, read_run
-from qbench.report import build, flips, measurement_table, ruling, summary, table, terminal, text
+from qbench.report import build, flips, frame, measurement_table, ruling, summary, terminal, text
 from qbench.run import text as run_text
 
 DATA = Path(__file__).parents[1] / "data" / "records"
@@ -135,7 +135,7 @@ def _worded(run: StoredRun, folder: Path) -> None:
     judged = build.judge(run)
     found = decision.decide(judged)
     changes = flips.of_run(run)
-    build.csv_text(table.frame(run.records))
+    build.csv_text(frame.cases_frame(run, judged, found))
     build.csv_text(flips.flips_frame(changes))
     build.csv_text(flips.classes_frame(changes))
     summary.summary(run, judged, found, changes)

@@ -93,16 +93,6 @@ def test_units(shown: str, expected: str) -> None:
     assert shown == expected
 
 
-def test_frame_has_every_column_in_si_units_whatever_was_measured() -> None:
-    """A failed case alone still has the columns of a measured one, all null."""
-    full, bare, none = table.frame([fp32(), int8()]), table.frame([failed()]), table.frame([])
-    fixed = [column for column in full.columns if not column.startswith(("observed.", "recipe.", "elapsed"))]
-    assert list(bare.columns) == fixed == list(none.columns)
-    assert full.loc[1, "latency.p50_seconds"] == 0.001
-    assert full.loc[1, "artifact.coverage.float_layers"] == "fc"
-    assert bare["latency.p50_seconds"].isna().all()
-
-
 def test_null_is_a_dash_and_never_zero() -> None:
     """A case of which nothing is known shows dashes alone."""
     empty = replace(int8(), latency=None, speedup=None, artifact=None, accuracy=None)

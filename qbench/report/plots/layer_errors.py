@@ -27,6 +27,7 @@ class Layer:
     sqnr_db: float | None
     clipped: float | None
     is_float: bool
+    n: int = 0
 
 
 def layers(frame: pd.DataFrame, numbers: pd.DataFrame, case: str | None = None, most: int = MOST) -> Any:
@@ -73,10 +74,12 @@ def pick_case(cases: Sequence[Case], numbers: pd.DataFrame) -> str | None:
 def list_layers(numbers: pd.DataFrame, key: str) -> list[Layer]:
     """The layers of a case, in the order of the network."""
     own = numbers[numbers["case.id"] == key]
-    columns = (own["layer"], own["sqnr_db"], own["clipped"], own["is_float"])
+    columns = (own["layer"], own["sqnr_db"], own["clipped"], own["is_float"], own["n"])
     return [
-        Layer(case=key, name=str(name), sqnr_db=_number(sqnr), clipped=_number(clipped), is_float=bool(is_float))
-        for name, sqnr, clipped, is_float in zip(*columns, strict=True)
+        Layer(
+            case=key, name=str(name), sqnr_db=_number(sqnr), clipped=_number(clipped), is_float=bool(is_float), n=int(n)
+        )
+        for name, sqnr, clipped, is_float, n in zip(*columns, strict=True)
     ]
 
 

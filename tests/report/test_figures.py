@@ -1,0 +1,163 @@
+"""Rules of qbench/report/figures.py and captions.py: which pictures a report has, and what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from large_run import Shape, write_large_run
+from made_records import fp32, info, int8
+from made_runs import run_folder
+
+from qbench.record import jsonl
+from qbench.record.stored_run import StoredRun, read_run
+from qbench.report.build import judge, save_plots
+from qbench.report.figures import Figure, figures
+from qbench.report.plots import canvas
+
+
+def drawn(run: StoredRun) -> dict[str, Figure]:
+    """The pictures of a run by key."""
+    return {figure.key: figure for figure in figures(run, judge(run))}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models at two numbers of threads, three modes on seven backends, and the layers of one variant."""
+    made = write_large_run(
+        tmp_path_factory.mktemp("large") / "run", Shape(threads=(1, 2), calls=6000, processes=3, outlier=True)
+    )
+    records = [replace(record, layers="a.json") if record.case.mode == "qat" else record for record in jsonl.read(made)]
+    jsonl.write(made / "records.jsonl", records)
+    layers = [{"name": f"conv{i}", "sqnr_db": 40.0 - i, "n": 9, "clipped": 0.0} for i in range(20)]
+    (made / "a.json").write_text(json.dumps([*layers, {"name": "stem", "reason": "stays in float"}]), encoding="utf-8")
+    return made
+
+
+@pytest.fixture(scope="module")
+def pictures(folder: Path) -> dict[str, Figure]:
+    """All pictures of it."""
+    return drawn(read_run(folder))
+
+
+def test_a_run_with_everything_has_every_picture(pictures: dict[str, Figure]) -> None:
+    """In reading order, the trade-off first, one for each setting."""
+    assert list(pictures) == [
+        "pareto",
+        "pareto-2",
+        "speedup",
+        "accuracy",
+        "latency",
+        "scaling-threads",
+        "roofline",
+        "layers",
+        "size",
+        "memory",
+        "cold-start",
+    ]
+
+
+def test_what_has_no_data_is_not_drawn(tmp_path: Path) -> None:
+    """A run without records has no picture; one without times and scores has those of what is known."""
+    assert drawn(read_run(run_folder(tmp_path / "empty", []))) == {}
+    bare = int8(latency=None, speedup=None, accuracy=None)
+    assert list(drawn(read_run(run_folder(tmp_path / "bare", [bare])))) == ["size"]
+    known = drawn(read_run(run_folder(tmp_path / "known", [fp32(), int8()], info(metric=None))))
+    assert list(known) == ["pareto", "speedup", "accuracy", "size"] or list(known) == ["speedup", "accuracy", "size"]
+
+
+def test_a_picture_has_at_most_fifteen_rows_and_says_how_many_more(pictures: dict[str, Figure]) -> None:
+    """What is shipped is always among them; the data holds what is drawn."""
+    for figure in pictures.values():
+        assert figure.data is not None
+        assert 1 <= len(figure.data.rows) <= 15
+        assert all(len(row) == len(figure.data.columns) for row in figure.data.rows)
+    assert pictures["speedup"].more == 42 - 15
+    shipped = re.findall(r"(?:To ship|Either will do): (\w+ · \w+),", pictures["pareto"].caption)
+    assert shipped
+    for key in ("pareto", "speedup", "accuracy", "latency", "roofline", "size"):
+        data = pictures[key].data
+        assert data is not None
+        assert shipped[0] in {row[0] for row in data.rows}
+
+
+def test_a_caption_is_a_conclusion_with_n_and_the_level(pictures: dict[str, Figure]) -> None:
+    """It names numbers of this run, how many were measured, and what the bars are."""
+    for key, figure in pictures.items():
+        assert re.search(r"\d", figure.caption.partition(".")[0]), key
+        assert "n = " in figure.caption, key
+        assert any(word in figure.caption for word in ("95 %", "without intervals", "calls", "peak")), key
+    assert "keep the accuracy (limit \N{MINUS SIGN}1.0 points), 1 loses more" in pictures["accuracy"].caption
+    assert "fp32 peak 115 G/s and int8 peak 428 G/s" in pictures["roofline"].caption
+    assert "Farthest from fp32 is conv19, with an SQNR of 21.0 dB" in pictures["layers"].caption
+
+
+def boxes_of(svg: str) -> list[tuple[str, float, float, float, float]]:
+    """Each text with the box that matplotlib's font needs, in points."""
+    boxes = []
+    for node in ElementTree.fromstring(svg).iter("text"):
+        place = re.search(r"translate\(([-\d.]+) ([-\d.]+)\)", node.attrib.get("transform", ""))
+        x, y = (float(place[1]), float(place[2])) if place else (float(node.attrib["x"]), float(node.attrib["y"]))
+        style = node.attrib.get("style", "")
+        size = float(re.search(r"([\d.]+)px", style)[1])
+        text = "".join(node.itertext())
+        width = canvas.text_width(text, size, bold="bold" in style)
+        anchor = re.search(r"text-anchor: (\w+)", style)
+        x -= {"end": width, "middle": width / 2}.get(anchor[1] if anchor else "", 0.0)
+        boxes.append((text, x, y - 0.72 * size, x + width, y + 0.1 * size))
+    return boxes
+
+
+def assert_readable(pictures: dict[str, Figure]) -> None:
+    """No text lies on another, and none leaves the picture."""
+    for key, figure in pictures.items():
+        boxes = boxes_of(figure.svg)
+        width = float(re.search(r'viewBox="0 0 ([\d.]+)', figure.svg)[1])
+        assert [text for text, left, _, right, _ in boxes if left < -1 or right > width + 1] == [], key
+        for one, other in combinations(boxes, 2):
+            apart = one[3] <= other[1] + 1 or other[3] <= one[1] + 1 or one[4] <= other[2] + 1 or other[4] <= one[2] + 1
+            assert apart, (key, one, other)
+
+
+def test_no_text_lies_on_another(pictures: dict[str, Figure]) -> None:
+    """Labels, numbers, ticks and titles, also with an outlier."""
+    assert_readable(pictures)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(spread=0.0, calls=2000),
+        Shape(modes=("static",), backends=("onnxruntime",), calls=500),
+        Shape(
+            models=("m" * 90 + " <b>&\u202e$x^2$",),
+            recipes=("default", "long-" * 18),
+            modes=("static",),
+            calls=2000,
+        ),
+    ],
+    ids=["all alike", "one case", "long names"],
+)
+def test_hard_runs_are_readable(tmp_path: Path, shape: Shape) -> None:
+    """Many near-equal variants, one case only, long and hostile names."""
+    made = drawn(read_run(write_large_run(tmp_path / "run", shape)))
+    assert "pareto" in made
+    assert_readable(made)
+
+
+def test_pictures_are_saved_as_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SVG and PNG of each, with no date in them."""
+    from qbench.report import figures as drawing
+
+    everything = drawing.list_drawings
+    monkeypatch.setattr(drawing, "list_drawings", lambda *given: everything(*given)[:2])
+    files = save_plots(folder)
+    assert [file.name for file in files] == ["pareto.svg", "pareto.png", "pareto-2.svg", "pareto-2.png"]
+    before: Any = [file.read_bytes() for file in files]
+    assert [file.read_bytes() for file in save_plots(folder)] == before

@@ -1,0 +1,64 @@
+"""Rules of qbench/api.py and callable_room.py: qbench from Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from made_records import CASE, FP32, RUN_V1, fp32, int8
+from made_runs import run_folder
+
+import qbench
+from qbench.errors import UsageError
+
+
+def test_importing_qbench_is_light_and_its_functions_are_there() -> None:
+    """No heavy library is loaded by the import; the functions stay callable after the rooms of their names are."""
+    code = (
+        "import sys, qbench; early = set(sys.modules); assert callable(qbench.run) and callable(qbench.gate); "
+        "import qbench.run.run, qbench.gate.gate; assert callable(qbench.run) and callable(qbench.gate); "
+        "print(sorted(early & {'torch', 'numpy', 'pandas', 'matplotlib', 'scipy', 'pydantic'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    """As of any module."""
+    with pytest.raises(AttributeError, match="no attribute 'runs'"):
+        qbench.runs  # noqa: B018
+
+
+def test_several_runs_are_stacked(tmp_path: Path) -> None:
+    """One row per case and run, told apart by the column ``run``."""
+    names = [run_folder(tmp_path / name, [fp32(), int8()]) for name in ("old", "new")]
+    frame = qbench.load(names)
+    assert frame[["run", "case.id"]].values.tolist() == [["old", FP32], ["old", CASE], ["new", FP32], ["new", CASE]]
+    assert list(frame.index) == [0, 1, 2, 3]
+    assert list(qbench.load(str(names[0])).columns) == list(frame.columns)
+
+
+def test_calls_and_layers_have_their_run() -> None:
+    """The other frames of a run, for the pictures that need them."""
+    calls = qbench.load(RUN_V1, "calls")
+    assert set(calls.columns) == {"run", "case.id", "process", "seconds"}
+    assert calls["run"].unique().tolist() == ["v1"]
+    assert isinstance(qbench.load(RUN_V1, "layers"), pd.DataFrame)
+
+
+def test_a_run_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    """With the command line's message; so is a frame that there is not."""
+    with pytest.raises(UsageError, match="no run is there"):
+        qbench.load(tmp_path / "none")
+    with pytest.raises(UsageError, match="'case' is none of cases, calls, layers"):
+        qbench.load(RUN_V1, "case")  # type: ignore[arg-type]
+
+
+def test_a_gate_gives_verdicts_and_a_code() -> None:
+    """As the command does; without a baseline some rule is missing."""
+    gated = qbench.gate(RUN_V1, stored=True)
+    assert gated.exit_code in (1, 3)
+    assert {verdict.outcome for verdict in gated.verdicts} & {"MISSING", "FAIL"}
