@@ -12,7 +12,7 @@ gate, and prints one line a change: what was changed, the exit code, the worst o
     int8-2     int8 alone loses about 2 points, by the clipping of ranges     FAIL
     both-2     fp32 loses 2 points, and int8 with it                          FAIL
     both-0.3   fp32 loses 0.3 points                                          PASS
-    larger     a quarter more hidden units                                    FAIL (size growth)
+    larger     half as many hidden units more                                  FAIL (size growth)
     faster     a fifth fewer hidden units                                     IMPROVED
 
 ``--times N`` repeats ``rebuilt`` N times; ``--neighbour`` keeps another core busy meanwhile. About a minute a change
@@ -48,7 +48,7 @@ matrix: {{modes: [fp32, static], backends: [torch, onednn]}}
 gate:
   latency: {{max_regression: 5%}}
   accuracy: {{margin: 1.0}}
-  size: {{max_growth: 15%}}
+  size: {{max_growth: 30%}}
 """
 MODEL = """import numpy as np
 import torch
@@ -262,7 +262,7 @@ def list_changes(repository: Repository, weights: dict[str, Any], only: Sequence
         Change("int8-2", weights, ("FAIL",), (1,), recipe=recipe),
         Change("both-2", worsen(weights, 2.0), ("FAIL",), (1,)),
         Change("both-0.3", worsen(weights, 0.3), ("PASS",), (0,)),
-        Change("larger", widen(weights, HIDDEN // 4), ("FAIL",), (1,)),
+        Change("larger", widen(weights, HIDDEN // 2), ("FAIL",), (1,)),
         Change("faster", narrow(weights, HIDDEN // 5), ("IMPROVED",), (0,)),
     ]
     return [change for change in changes if change.name in only]
