@@ -124,35 +124,10 @@ def over_fastest(samples: Samples, fastest: str, fastest_samples: Samples) -> Fa
     return Fastest(baseline=fastest, value=ratio.value, low=ratio.low, high=ratio.high)
 
 
-def half_width(log_ratios: Sequence[float]) -> float | None:
-    """Half the width of the interval on a ratio, as a share of the ratio; None where there is no interval yet."""
-    interval = intervals.ratio_over_blocks(log_ratios, LEVEL)
-    if interval.low is None or interval.high is None:
-        return None
-    return (interval.high - interval.low) / 2 / interval.value
-
-
 def speedup(samples: Samples, baseline: str, baseline_samples: Samples | None) -> Speedup | None:
-    """Baseline time over this case's; from blocks of the same rounds or neighbouring blocks (paired), or of the means
-    (sequential)."""
+    """Baseline time over this case's; from blocks of the same rounds (paired), or of the means (sequential)."""
     if len(samples.round):
         return None if baseline_samples is None else _speedup_by_rounds(samples, baseline, baseline_samples)
-    if len(samples.log_ratios):
-        ratio = _ratio(samples.log_ratios, samples.process)
-        control = _ratio(samples.control_log_ratios, samples.control_process)
-        return Speedup(
-            baseline=baseline,
-            value=1 / ratio.value,
-            low=None if ratio.high is None else 1 / ratio.high,
-            high=None if ratio.low is None else 1 / ratio.low,
-            level=LEVEL,
-            processes=len(np.unique(samples.process)),
-            control=control if len(samples.control_log_ratios) else None,
-            protocol=samples.protocol,
-            stopped=samples.stopped,
-            steady=steady(samples),
-            measured_seconds=None if math.isnan(samples.seconds) else samples.seconds,
-        )
     if baseline_samples is None or not len(samples.calls_ns) or not len(baseline_samples.calls_ns):
         return None
     value = float(np.mean(baseline_samples.calls_ns) / np.mean(samples.calls_ns))
@@ -184,27 +159,12 @@ def _speedup_by_rounds(samples: Samples, baseline: str, baseline_samples: Sample
     )
 
 
-def _ratio(log_ratios: np.ndarray, process: np.ndarray) -> Interval:
-    """With several processes the interval is over their medians; with one, over its blocks."""
-    numbers = np.unique(process)
-    if len(numbers) > 1:
-        medians = [float(np.median(log_ratios[process == number])) for number in numbers]
-        return intervals.ratio_over_processes(medians, LEVEL)
-    if not len(log_ratios):
-        return Interval(value=math.nan)
-    return intervals.ratio_over_blocks(log_ratios, LEVEL)
-
-
-def steady(samples: Samples) -> bool | None:
+def _thirds_agree(series: Sequence[NDArray[np.float64]]) -> bool | None:
     """Whether the first and the last third of each process's block log ratios agree: their intervals overlap.
 
     Judged on the paired series about its own process's median, since absolute latency drifts with the host and
     ratios differ from one process to the next. None where a third has fewer than the 6 blocks of an interval.
     """
-    return _thirds_agree([samples.log_ratios[samples.process == number] for number in np.unique(samples.process)])
-
-
-def _thirds_agree(series: Sequence[NDArray[np.float64]]) -> bool | None:
     first, last = [], []
     for log_ratios in series:
         third = len(log_ratios) // 3

@@ -25,7 +25,8 @@ from qbench.cache import store
 from qbench.machine.canary import Canary, calm_level, share_disturbed
 from qbench.measure import canary
 from qbench.measure.group import measure_group
-from qbench.measure.paired import Paired
+from qbench.measure.race import Race
+from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.samples import Samples, split
 from qbench.measure.worker import LocalWorker, WorkerSpec
 from qbench.process.parent import Limits
@@ -62,12 +63,12 @@ def specify(folder: Path, case: str) -> WorkerSpec:
 def show_states(folder: Path) -> None:
     """The readings as multiples of the calm level; the medians of each process's calls, undisturbed and not."""
     base, other = (specify(folder, case) for case in CASES)
-    protocol = Paired(
-        precision=1e-9,
-        max_seconds=SECONDS,
-        half_width=lambda ratios: 1.0,
-        seconds=time.monotonic,
-        processes=PROCESSES,
+    first, second = CASES
+    protocol = Race(
+        arms=(Arm(case=first, role="fp32"), Arm(case=second, role="candidate", baseline=first)),
+        rules=RaceRules(everything=True, precision=1e-9, least=PROCESSES, most=PROCESSES, max_seconds=SECONDS),
+        clock=time.monotonic,
+        rounds=10**6,
     )
     measured = measure_group(base, [other], protocol=protocol, limits=Limits())
     levels = [calm_level(measured[case].samples.canary_ns) for case in CASES]

@@ -3,9 +3,10 @@
     python tests/benchmarks/precision.py            # about four minutes
 
 Builds a small convolutional network whose int8 takes about 1 ms and one whose fp32 takes about 50 ms, then measures
-each in one process as ``qbench run`` does, and prints: the seconds of measuring until the half width of the 95 %
-interval was within the precision (goals: 1.5 % within 10 s at 1 ms, 2 % within 30 s at 50 ms), and the CPU time of the
-coordinator over the wall time of the whole measurement, starting of processes included (goal while a block runs: 1 %).
+each with its fp32 as ``qbench run`` does where every case is measured (`spend: all`), and prints: the seconds of
+measuring until the half width of the 95 % interval was within the precision (goals: 1.5 % within 10 s at 1 ms, 2 %
+within 30 s at 50 ms), and the CPU time of the coordinator over the wall time of the whole measurement, starting of
+processes included (goal while a block runs: 1 %).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from qbench.cache import store
 from qbench.machine import fingerprint
 from qbench.measure import estimates
 from qbench.measure.group import measure_group
-from qbench.measure.paired import Paired
+from qbench.measure.race import Race
+from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.worker import WorkerSpec
 from qbench.process.parent import Limits
 from qbench.record import jsonl
@@ -83,11 +85,10 @@ def main() -> None:
             for mode, backend in (("fp32", "torch"), ("static", "onednn"))
         )
         for seed in range(REPEATS):
-            protocol = Paired(
-                precision=precision,
-                max_seconds=60.0,
-                half_width=estimates.half_width,
-                seconds=time.monotonic,
+            protocol = Race(
+                arms=(Arm(case="fp32", role="fp32"), Arm(case="static", role="candidate", baseline="fp32")),
+                rules=RaceRules(everything=True, precision=precision, max_seconds=60.0),
+                clock=time.monotonic,
                 seed=seed,
             )
             wall, cpu = time.monotonic(), time.process_time()
@@ -98,7 +99,7 @@ def main() -> None:
             typical = float(np.median(samples.calls_ns)) / 1e6
             print(
                 f"{name}: int8 {typical:.2f} ms, speed-up {found.value:.3f} [{found.low:.3f}, {found.high:.3f}], "
-                f"{found.stopped} ({precision:.1%}) after {samples.seconds:.1f} s in {len(samples.log_ratios)} rounds, "
+                f"{found.stopped} ({precision:.1%}) after {samples.seconds:.1f} s in {len(samples.round)} rounds, "
                 f"{wall:.1f} s in all, coordinator {cpu / wall:.2%} of a CPU",
                 flush=True,
             )

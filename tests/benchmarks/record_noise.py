@@ -4,10 +4,11 @@
     python tests/benchmarks/record_noise.py reports/ci/latest quiet
     python tests/benchmarks/record_noise.py reports/ci/latest busy
 
-Each writes ``qbench/traces/<name>.npz``: ``log_ratios`` (processes x blocks), the natural log ratios of neighbouring
-block minima of two copies of the same artifact, whose truth is 0, and ``control_log_ratios``, those of a third copy.
-``busy`` runs a memory-hungry loop on the other core meanwhile. Machine of the committed traces: 2-vCPU KVM guest, Intel
-Xeon with AMX and AVX512-VNNI, torch 2.13.0, digits-cnn static onednn (about 0.09 ms a call), one thread, pinned.
+Each writes ``qbench/gate/traces/<name>.npz``: ``log_ratios`` (processes x blocks), the natural log ratios of the block
+minima of a round of two copies of the same artifact, whose truth is 0, and ``control_log_ratios``, those of a third
+copy. ``busy`` runs a memory-hungry loop on the other core meanwhile. The committed traces were recorded in neighbouring
+blocks, on a 2-vCPU KVM guest, Intel Xeon with AMX and AVX512-VNNI, torch 2.13.0, digits-cnn static onednn (about
+0.09 ms a call), one thread, pinned.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ import numpy as np
 
 from qbench.cache import store
 from qbench.measure.group import measure_group
-from qbench.measure.paired import Paired
+from qbench.measure.pairing import pair_blocks
+from qbench.measure.race import Race
+from qbench.measure.race_rules import Arm, RaceRules
+from qbench.measure.series import split_controls
 from qbench.measure.worker import WorkerSpec
 from qbench.process.parent import Limits
 from qbench.record import jsonl
@@ -48,23 +52,21 @@ def main(folder: Path, name: str) -> None:
         )
         for case in ("base", "copy")
     )
-    protocol = Paired(
-        precision=1.0,
-        max_seconds=3600.0,
-        half_width=lambda ratios: 0.0,  # stops at the least number of rounds
-        seconds=time.monotonic,
-        processes=PROCESSES,
-        least_rounds=PROCESSES * BLOCKS,
+    protocol = Race(
+        arms=(Arm(case="base", role="fp32"), Arm(case="copy", role="candidate", baseline="base")),
+        rules=RaceRules(everything=True, precision=1e-9, least=PROCESSES, most=PROCESSES),
+        clock=time.monotonic,
+        rounds=BLOCKS,
     )
     hog = subprocess.Popen([sys.executable, "-c", HOG], preexec_fn=lambda: os.sched_setaffinity(0, cores[:1]))
     if name == "quiet":
         hog.kill()
     try:
-        seen = measure_group(base, [copy], protocol=protocol, limits=Limits(), fresh=True)["copy"].samples
+        seen = measure_group(base, [copy], protocol=protocol, limits=Limits(), fresh=True)
     finally:
         hog.kill()
-    ratios = np.stack([seen.log_ratios[seen.process == number][:BLOCKS] for number in range(PROCESSES)])
-    controls = np.stack([seen.control_log_ratios[seen.control_process == n][:BLOCKS] for n in range(PROCESSES)])
+    ratios = np.stack(list(pair_blocks(seen["copy"].samples, seen["base"].samples).values()))
+    controls = np.stack(list(split_controls(seen["copy"].samples).values()))
     arrays = {"log_ratios": ratios.astype(np.float32), "control_log_ratios": controls.astype(np.float32)}
     np.savez_compressed(Path(__file__).parents[2] / "qbench/gate/traces" / f"{name}.npz", **arrays)
     medians = np.median(ratios, axis=1)

@@ -31,7 +31,8 @@ from qbench.cache import store  # noqa: E402
 from qbench.machine import fingerprint  # noqa: E402
 from qbench.measure import estimates  # noqa: E402
 from qbench.measure.group import RemoteWorker, measure_group  # noqa: E402
-from qbench.measure.paired import Paired  # noqa: E402
+from qbench.measure.race import Race  # noqa: E402
+from qbench.measure.race_rules import Arm, RaceRules  # noqa: E402
 from qbench.measure.worker import WorkerSpec  # noqa: E402
 from qbench.process.parent import Limits, Worker  # noqa: E402
 from qbench.record import jsonl  # noqa: E402
@@ -137,12 +138,12 @@ class HandRemoteArm(RemoteWorker):
 
 def measured(base: WorkerSpec, others: list[WorkerSpec], *, processes: int, seconds: float) -> dict[str, Any]:
     """What the paired protocol saw of each."""
-    protocol = Paired(
-        precision=0.01,
-        max_seconds=seconds,
-        half_width=estimates.half_width,
-        seconds=time.monotonic,
-        processes=processes,
+    arms = [Arm(case=base.case, role="fp32")]
+    arms += [Arm(case=other.case, role="candidate", baseline=base.case) for other in others]
+    protocol = Race(
+        arms=tuple(arms),
+        rules=RaceRules(everything=True, precision=0.01, least=processes, max_seconds=seconds),
+        clock=time.monotonic,
     )
     return measure_group(base, others, protocol=protocol, limits=Limits(), open_remote=HandRemoteArm)
 
@@ -171,7 +172,7 @@ def main() -> None:
             if one.samples is None:
                 print(f"{case}: {one.error}")
                 continue
-            ratio = estimates.speedup(one.samples, best, None)
+            ratio = estimates.speedup(one.samples, best, seen[best].samples)
             said = "" if ratio is None else f"  {ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] times as fast"
             print(f"{case:<32} {float(np.median(one.samples.calls_ns)) / 1e6:8.2f} ms{said}")
 

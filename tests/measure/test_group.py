@@ -15,10 +15,11 @@ import pytest
 from qbench.backends import fake
 from qbench.errors import CaseError, MeasureError
 from qbench.measure import worker
-from qbench.measure.estimates import half_width
 from qbench.measure.group import cold_starts, measure_group
-from qbench.measure.paired import Paired
+from qbench.measure.pairing import pair_blocks
 from qbench.measure.protocol import Sequential
+from qbench.measure.race import Race
+from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.worker import LocalWorker, WorkerSpec
 from qbench.process.parent import Limits
 
@@ -32,16 +33,18 @@ def spec(tmp_path, case, seconds=1e-4, **changes):
     return WorkerSpec(**values | {"inputs": (np.zeros((3, 1, 8, 8), np.float32),)} | changes)
 
 
-def paired(**changes):
-    settings = {"precision": 0.05, "max_seconds": 2.0, "least_rounds": 6, "warmup_seconds": 0.0, **changes}
-    return Paired(half_width=half_width, seconds=time.monotonic, **settings)
+def paired(*cases):
+    """One generation of every case beside the first, which is their fp32."""
+    arms = [Arm(case=case, role="fp32" if case == cases[0] else "candidate", baseline=cases[0]) for case in cases]
+    rules = RaceRules(everything=True, precision=0.5, least=1, most=1)
+    return Race(arms=tuple(arms), rules=rules, clock=time.monotonic, rounds=6, warmup_seconds=0.0)
 
 
 def test_a_group_is_measured_in_processes_of_its_own(tmp_path):
     """Contenders of known speed are found at that speed, pinned to their core, with memory and cold start."""
     base, contender = spec(tmp_path, "base", 1e-3), spec(tmp_path, "fast", 5e-4)
-    found = measure_group(base, [contender], protocol=paired(), limits=Limits(seconds=60))
-    ratio = np.exp(np.median(found["fast"].samples.log_ratios))
+    found = measure_group(base, [contender], protocol=paired("base", "fast"), limits=Limits(seconds=60))
+    ratio = np.exp(np.median(pair_blocks(found["fast"].samples, found["base"].samples)[0]))
     assert ratio == pytest.approx(0.5, rel=0.1)
     facts = found["fast"].facts[0]
     assert facts.observed["affinity"] == [CORE]
@@ -64,7 +67,8 @@ def test_an_arm_that_is_killed_inside_a_round_ends_alone(tmp_path):
             os.kill(opened[one.case]._worker.pid, signal.SIGKILL)
         return opened[one.case]
 
-    found = measure_group(specs[0], specs[1:], protocol=paired(), limits=Limits(seconds=60), open_remote=open_remote)
+    protocol = paired("base", "victim", "other")
+    found = measure_group(specs[0], specs[1:], protocol=protocol, limits=Limits(seconds=60), open_remote=open_remote)
     assert "SIGKILL" in str(found["victim"].error)
     assert found["other"].samples is not None
     assert found["base"].samples is not None
@@ -73,9 +77,9 @@ def test_an_arm_that_is_killed_inside_a_round_ends_alone(tmp_path):
 def test_an_arm_that_hangs_ends_alone(tmp_path):
     """A call that never returns is stopped at the limit."""
     slow = spec(tmp_path, "slow", seconds=3600)
-    found = measure_group(
-        spec(tmp_path, "base"), [slow, spec(tmp_path, "other")], protocol=paired(), limits=Limits(seconds=4)
-    )
+    others = [slow, spec(tmp_path, "other")]
+    protocol = paired("base", "slow", "other")
+    found = measure_group(spec(tmp_path, "base"), others, protocol=protocol, limits=Limits(seconds=4))
     assert "took longer than 4 s" in str(found["slow"].error)
     assert found["other"].samples is not None
 
@@ -252,7 +256,7 @@ def test_fresh_processes_start_side_by_side_and_load_one_after_the_other(tmp_pat
         return Told(one, **options)
 
     specs = [spec(tmp_path, name) for name in ("base", "a")]
-    measure_group(specs[0], specs[1:], protocol=paired(), limits=Limits(seconds=60), open_remote=open_remote)
+    measure_group(specs[0], specs[1:], protocol=paired("base", "a"), limits=Limits(seconds=60), open_remote=open_remote)
     assert told[:7] == ["start"] * 3 + ["load"] * 3 + ["block"]
 
 

@@ -266,3 +266,40 @@ def test_what_is_left_is_told():
     shares = [share for _, share in told]
     assert shares == sorted(shares)
     assert all(0 <= share <= 1 for share in shares)
+
+
+def test_the_cold_first_calls_of_a_block_are_discarded():
+    """Calls after a switch (+57, +11, +5, +1 %) do not reach the samples."""
+    machine = Machine({"base": 1e-3, "a": 0.7e-3}, cold=(1.57, 1.11, 1.05, 1.01))
+    samples = run(machine, make_race(machine, enter("a")))["a"]
+    assert samples.calls_ns.max() <= round(0.7e6 * 1.01)
+    assert samples.discarded == 3
+    assert len(samples.calls_ns) == len(samples.block)
+
+
+def test_blocks_in_which_the_machine_slept_are_left_out():
+    """A suspend inside a block says nothing of the model: it is not kept, measuring goes on."""
+    machine = Machine({"base": 1e-3, "a": 0.5e-3}, noise=0.01, sleeps=0.3)
+    samples = run(machine, make_race(machine, enter("a")))["a"]
+    blocks = len(np.unique(samples.block))
+    assert blocks == len(samples.round) == len(samples.involuntary) > 10
+    assert blocks < 6 + 7 * (len(processes(samples)) - 1)
+
+
+def test_what_the_system_and_the_host_did_is_kept_by_block():
+    """Context switches, page faults and the canary of every block that was kept, in its order."""
+    machine = Machine({"base": 1e-3, "a": 1e-3}, noise=0.01)
+    outcome = run(machine, make_race(machine, enter("a")))
+    for samples in outcome.values():
+        blocks = len(np.unique(samples.block))
+        assert samples.involuntary.tolist() == [1] * blocks
+        assert samples.faults.tolist() == [2] * blocks
+        assert (samples.canary_ns[:, 1] - samples.canary_ns[:, 0]).tolist() == [1] * blocks
+
+
+@pytest.mark.parametrize("die", [{}, {"a": 3}, {"a": 9}, {"base": 4}, {"base": 30}, {"control": 2}, {"b": 0}])
+def test_every_arm_is_closed_however_it_ends(die):
+    """No process outlives its race."""
+    machine = Machine({"base": 1e-3, "a": 1e-3, "b": 1e-3}, die=die)
+    run(machine, make_race(machine, enter("a", "b")))
+    assert machine.open == set()
