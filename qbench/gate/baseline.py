@@ -92,6 +92,8 @@ def read_baseline(file: Path) -> Baseline:
             f"{info_file(file)}: missing: it says on which machine the baseline was measured; {baseline_examples.AGAIN}"
         )
     records = tuple(jsonl.read_whole(file))
+    if not records:
+        raise UsageError(f"{file}: no case stands in it; {baseline_examples.AGAIN}")
     examples = baseline_examples.read(examples_file(file))
     scores = {record.case.id: record.accuracy.value for record in records if record.accuracy is not None}
     baseline_examples.require_same_run(examples_file(file), examples, scores)

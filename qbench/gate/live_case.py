@@ -54,6 +54,11 @@ class LiveRules:
     start: float | None = None
 
     @property
+    def asks(self) -> bool:
+        """Whether there is a rule at all."""
+        return any(rule is not None for rule in (self.tolerance, self.promise, self.start))
+
+    @property
     def sharing(self) -> int:
         """How many of them are tests on the time of a call, which share their error."""
         return sum(rule is not None for rule in (self.tolerance, self.promise))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,11 @@ class Rerunner:
 
     def __call__(self, run: StoredRun, suite: Suite, baseline: Baseline) -> dict[str, Rerun | NotRun]:
         """By case, what running it again gave, or why it could not be run."""
-        cases = [(old, new) for old, new in _pair_cases(run, baseline) if not is_identical(old, new)]
+        cases = [
+            (old, new)
+            for old, new in _pair_cases(run, baseline)
+            if not is_identical(old, new) and _list_rules(suite, new).asks
+        ]
         if not cases:
             return {}
         with store.in_use(store.open_cache()):
@@ -129,29 +133,36 @@ class Rerunner:
         reason = _explain_obstacle(new, run, baseline, cores)
         if reason is not None:
             return NotRun(reason=reason)
-        gate, _ = resolve(suite.gate, new.case, suite.place)
+        rules = _list_rules(suite, new)
         specs = {
             BASELINE: _describe_worker(new, BASELINE, files[0], cores, data),
             CONTENDER: _describe_worker(new, CONTENDER, files[1], cores, data),
         }
-        promise, fp32 = gate.latency.min_speedup, compare.like_for_like(new, run.records)
-        fp32_file = None if promise is None or fp32 is None else artifact_file(fp32, beside=None)
-        if fp32_file is None:
-            promise = None  # the run's own figure is judged
+        fp32 = None if rules.promise is None else compare.like_for_like(new, run.records)
+        fp32_file = None if fp32 is None else artifact_file(fp32, beside=None)
+        if fp32 is None or fp32_file is None:
+            rules = replace(rules, promise=None)  # the run's own figure is judged
         else:
-            assert fp32 is not None
             specs[FP32] = _describe_worker(fp32, FP32, fp32_file, cores, data)
         return LiveCase(
             case=new.case.id,
             specs=specs,
-            rules=LiveRules(
-                tolerance=gate.latency.max_regression, promise=promise, start=gate.cold_start.max_regression
-            ),
+            rules=rules,
             limits=_limit(suite),
             seed=suite.measure.seed,
             open_remote=self.open_remote,
             clock=self.clock,
         )
+
+
+def _list_rules(suite: Suite, record: Record) -> LiveRules:
+    """What the suite asks of a case that only running it again can tell."""
+    gate, _ = resolve(suite.gate, record.case, suite.place)
+    return LiveRules(
+        tolerance=gate.latency.max_regression,
+        promise=gate.latency.min_speedup,
+        start=gate.cold_start.max_regression,
+    )
 
 
 def _limit(suite: Suite) -> Limits:

@@ -89,6 +89,14 @@ def test_a_missing_baseline_says_what_to_do(tmp_path: Path) -> None:
         read_baseline(tmp_path / "demo.jsonl")
 
 
+def test_an_empty_baseline_is_said(tmp_path: Path) -> None:
+    """A file that was cut to nothing would make every case a new one."""
+    file = write_baseline(run_folder(tmp_path / "run", [int8(), fp32()], info()), tmp_path / "baselines")
+    file.write_text("")
+    with pytest.raises(UsageError, match=r"demo\.jsonl: no case stands in it; .*`qbench baseline RUN`$"):
+        read_baseline(file)
+
+
 # --- the artifacts that a gate runs again --------------------------------------------------------------------
 
 

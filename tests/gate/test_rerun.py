@@ -215,6 +215,15 @@ def test_equal_artifacts_are_not_run() -> None:
     assert arms.specs == []
 
 
+def test_what_no_rule_asks_about_is_not_run() -> None:
+    """Where the suite gates no time, nothing is to be measured."""
+    arms = Arms()
+    run, _, baseline = pair_of()
+    rules = "gate: {latency: {max_regression: null}, size: {max_growth: 1%}}\n"
+    assert rerunner(arms)(run, suite.parse(f"{SUITE.text}{rules}"), baseline) == {}
+    assert arms.specs == []
+
+
 @pytest.mark.parametrize(
     ("change", "outcome", "pairs"), [(0.0, "PASS", 3), (0.1, "FAIL", 3), (0.05, "INCONCLUSIVE", 12)]
 )
