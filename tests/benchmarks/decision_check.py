@@ -142,7 +142,10 @@ def check(
     if not fp32 or not may:
         print("  nothing to compare")
         return True
-    timed = [run_start(files, inputs, rounds) for _ in range(starts)]
+    timed = []
+    for start in range(starts):
+        timed.append(run_start(files, inputs, rounds))
+        print(f"  start {start + 1} of {starts} is done", file=sys.stderr, flush=True)
     fastest = min(fp32, key=lambda case: compare(timed, case, fp32[0])[0])
     order = sorted(files, key=lambda case: compare(timed, case, fastest)[0])
     for case in order:

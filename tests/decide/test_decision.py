@@ -579,3 +579,13 @@ def test_a_twin_is_not_the_fp32_to_keep() -> None:
     assert only([fp32(), twin, int8()], rules(minimize="size")).headline == "Ship static · onednn."
     slow = only([fp32(), twin, measured(STATIC, 0.8)])
     assert slow.headline.startswith("Keep fp32 on torch (2.50 ms a call)")
+
+
+def test_a_ratio_of_means_says_so_beside_a_median() -> None:
+    """Protocol sequential compares means, which a few long calls move away from the medians."""
+    alone = speedup(2.66, low=None, high=None, protocol="sequential", control=None)
+    judged = judge([fp32(), int8(speedup=alone)], TOP1, rules())
+    said = text.facts(decide(judged)[0], judged)
+    assert "2.66 times as fast as fp32 on torch by the mean call" in said
+    paired = judge([fp32(), int8()], TOP1, rules())
+    assert "by the mean call" not in text.facts(decide(paired)[0], paired)
