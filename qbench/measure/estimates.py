@@ -15,10 +15,12 @@ from qbench.measure.samples import Samples
 from qbench.measure.series import split_controls
 from qbench.measure.worker import WorkerFacts
 from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Sequential, Speedup
-from qbench.stats import intervals
+from qbench.stats import intervals, stationarity
 from qbench.stats.interval_type import Interval
 
 LEVEL = 0.95
+# The drift that matters, in logarithms: the precision that a suite has by default.
+DRIFT_ROOM = 0.02
 UNKNOWN = ("p50_seconds", "p50_low", "p50_high", "p90_seconds", "p99_seconds", "mean_seconds")
 
 
@@ -154,26 +156,6 @@ def _speedup_by_rounds(samples: Samples, baseline: str, baseline_samples: Sample
         control=None if control is None else control.ratio(LEVEL),
         protocol=samples.protocol,
         stopped=samples.stopped,
-        steady=_thirds_agree(list(log_ratios.values())),
+        steady=stationarity.is_stationary(list(log_ratios.values()), DRIFT_ROOM),
         measured_seconds=None if math.isnan(samples.seconds) else samples.seconds,
     )
-
-
-def _thirds_agree(series: Sequence[NDArray[np.float64]]) -> bool | None:
-    """Whether the first and the last third of each process's block log ratios agree: their intervals overlap.
-
-    Judged on the paired series about its own process's median, since absolute latency drifts with the host and
-    ratios differ from one process to the next. None where a third has fewer than the 6 blocks of an interval.
-    """
-    first, last = [], []
-    for log_ratios in series:
-        third = len(log_ratios) // 3
-        centred = log_ratios - np.median(log_ratios)
-        first.append(centred[:third])
-        last.append(centred[len(log_ratios) - third :])
-    if sum(map(len, first)) < 6:
-        return None
-    a, b = (intervals.ratio_over_blocks(np.concatenate(part), LEVEL) for part in (first, last))
-    if a.low is None or a.high is None or b.low is None or b.high is None:
-        return None
-    return a.low <= b.high and b.low <= a.high

@@ -14,17 +14,21 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import skew
 
+from qbench.gate.error_rates import traces
+from qbench.measure.paired_difference import difference_over_generations
+from qbench.metrics.base import WholeMetric
 from qbench.metrics.classes import F1
 from qbench.metrics.regression import R2, RMSE, SPEARMAN
 from qbench.stats import intervals, jackknife, mcnemar, noninferiority
 from qbench.stats.interval_type import Interval
-from qbench.stats.mean_limits import WeightedMean
+from qbench.stats.mean_limits import UNSEEN, WeightedMean
 
 Array = NDArray[Any]
 Draw = Callable[[np.random.Generator], Array]
@@ -114,7 +118,7 @@ def means(samples: int) -> Iterator[Row]:
             for _ in range(samples):
                 values = shape.draw(rng, n)
                 sample = WeightedMean.of(values)
-                enough = n >= noninferiority.UNSEEN
+                enough = n >= UNSEEN
                 now.add(0.0, (sample.interval(LEVELS[0]), sample.interval(LEVELS[1])), passes=enough)
                 before.add(0.0, (hall(values, LEVELS[0]), hall(values, LEVELS[1])))
             yield Row("mean change", f"{shape.name}, n {n}", now, before)
@@ -130,8 +134,8 @@ def shares(samples: int) -> Iterator[Row]:
         for share in (0.8, 0.97):
             counts, wilson, exact = rng.binomial(n, share, 10 * samples), Tally(), Tally()
             for count in counts.tolist():
-                wilson.add(share, _both(lambda level, k=count, n=n: intervals.proportion(k, n, level)))
-                exact.add(share, _both(lambda level, k=count, n=n: intervals.clopper_pearson(k, n, level)))
+                wilson.add(share, _both(partial(intervals.proportion, count, n)))
+                exact.add(share, _both(partial(intervals.clopper_pearson, count, n)))
             yield Row("accuracy, Wilson", f"{share:.0%}, n {n}", wilson)
             yield Row("error rate, Clopper-Pearson", f"{share:.0%}, n {n}", exact)
     for n in (50, 450, 2000):
@@ -209,17 +213,19 @@ def f1(samples: int) -> Iterator[Row]:
             for _ in range(samples // 2):
                 drawn = cells[rng.choice(len(cells), size=n, p=chances / chances.sum())]
                 old, new = drawn[:, [1, 0]], drawn[:, [2, 0]]
-                score.add(true[1], _both(lambda level, facts=new: jackknife.limit_score(F1.of_facts, facts, level)))
+                score.add(true[1], _both(partial(jackknife.limit_score, F1.of_facts, new)))
                 change.add(
                     true[1] - true[0],
-                    _both(lambda level, a=new, b=old: jackknife.limit_change(F1.of_facts, a, b, level)),
+                    _both(partial(jackknife.limit_change, F1.of_facts, new, old)),
                 )
                 change_before.add(true[1] - true[0], percentile_limits(new, old, rng))
             yield Row("macro F1", f"{population.name}, n {n}", score)
             yield Row("change of macro F1", f"{population.name}, n {n}", change, change_before)
 
 
-def percentile_limits(new: Array, old: Array, rng: np.random.Generator, resamples: int = 200) -> tuple[Interval, ...]:
+def percentile_limits(
+    new: Array, old: Array, rng: np.random.Generator, resamples: int = 200
+) -> tuple[Interval, Interval]:
     """The percentile bootstrap of the change, as it was until 0.5, of fewer resamples."""
     drawn = np.array(
         [
@@ -228,11 +234,12 @@ def percentile_limits(new: Array, old: Array, rng: np.random.Generator, resample
         ]
     )
     value = F1.of_facts(new) - F1.of_facts(old)
-    limits = []
-    for level in LEVELS:
+
+    def limits(level: float) -> Interval:
         low, high = np.quantile(drawn, ((1 - level) / 2, (1 + level) / 2))
-        limits.append(Interval(value=value, low=float(low), high=float(high)))
-    return tuple(limits)
+        return Interval(value=value, low=float(low), high=float(high))
+
+    return _both(limits)
 
 
 def regression(samples: int) -> Iterator[Row]:
@@ -247,11 +254,8 @@ def regression(samples: int) -> Iterator[Row]:
                 labels, old, new = outputs_of(rng, n)
                 facts = [metric.facts(outputs, labels) for outputs in (new, old)]
                 sign = 1.0 if metric.higher_is_better else -1.0
-                limits = _both(
-                    lambda level, f=facts, m=metric, s=sign: jackknife.limit_change(
-                        lambda rows: s * m.of_facts(rows), f[0], f[1], level
-                    )
-                )
+                oriented = partial(_orient, metric, sign)
+                limits = _both(partial(jackknife.limit_change, oriented, *facts))
                 now.add(sign * truth, limits)
             yield Row(f"change of {metric.name}", f"n {n}", now)
 
@@ -263,7 +267,11 @@ def outputs_of(rng: np.random.Generator, n: int) -> tuple[Array, Array, Array]:
     return labels, old, old + rng.normal(0, 0.05, n) * rng.lognormal(0, 1, n)
 
 
-def _score_change(metric: Any, labels: Array, old: Array, new: Array) -> float:
+def _orient(metric: WholeMetric, sign: float, facts: Array) -> float:
+    return sign * metric.of_facts(facts)
+
+
+def _score_change(metric: WholeMetric, labels: Array, old: Array, new: Array) -> float:
     return float(metric.value(new, labels) - metric.value(old, labels))
 
 
@@ -271,28 +279,29 @@ def _score_change(metric: Any, labels: Array, old: Array, new: Array) -> float:
 
 
 def speedups(samples: int) -> Iterator[Row]:
-    """The speed-up over 1 to 9 processes that differ by 2 %, each with blocks that differ by 1.5 %."""
-    from qbench.measure.paired_difference import difference_over_generations
-
+    """The speed-up over 1 to 9 processes: normal ones that differ by 2 %, their blocks by 1.5 %, and recorded ones."""
     rng = np.random.default_rng(5)
     for processes in (1, 2, 3, 6, 9):
-        for name, spread in (("2 %", lambda: rng.normal(0, 0.02)), ("2 %, skewed", lambda: 0.025 * skewed(rng))):
-            now = Tally()
+        now = Tally()
+        for _ in range(4 * samples):
+            blocks = {at: rng.normal(0, 0.02) + rng.normal(0, 0.015, 12) for at in range(processes)}
+            now.add(0.0, limit_speedup(blocks))
+        yield Row("speed-up", f"{processes} processes, normal", now)
+        for trace in traces():
+            now, truth = Tally(), float(np.median(trace.ratios, axis=1).mean())
             for _ in range(4 * samples):
-                blocks = {at: spread() + rng.normal(0, 0.015, 12) for at in range(processes)}
-                difference = difference_over_generations(blocks)
-                assert difference is not None
-                wide, narrow = (difference.limits(level) for level in LEVELS)
-                now.add(
-                    0.0,
-                    tuple(Interval(value=difference.value, low=low, high=high) for low, high in (wide, narrow)),  # type: ignore[arg-type]
-                )
-            yield Row("speed-up", f"{processes} processes, {name}", now)
+                drawn = rng.integers(0, len(trace.ratios), processes)
+                now.add(truth, limit_speedup(dict(enumerate(trace.ratios[drawn]))))
+            yield Row("speed-up", f"{processes} processes, recorded ({trace.name})", now)
 
 
-def skewed(rng: np.random.Generator) -> float:
-    """A draw of mean 0 with a tail to the slow side (an exponential's, nearly)."""
-    return float(rng.gamma(2.0) - 2.0) / math.sqrt(2) * 0.8
+def limit_speedup(blocks: dict[int, Array]) -> tuple[Interval, Interval]:
+    """The interval that a record holds, as logarithms."""
+    difference = difference_over_generations(blocks)
+    assert difference is not None
+    limits = (difference.limits(level) for level in LEVELS)
+    wide, narrow = (Interval(value=difference.value, low=low, high=high) for low, high in limits)
+    return wide, narrow
 
 
 # --- p-values --------------------------------------------------------------------------------------------------------

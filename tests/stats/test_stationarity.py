@@ -1,0 +1,71 @@
+"""Whether a series moved by more than matters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.stats import stationarity
+
+ROOM = 0.02
+
+
+def wander(rng: np.random.Generator, blocks: int, correlation: float = 0.6, drift: float = 0.0) -> np.ndarray:
+    """Log ratios with a spread of 1.5 %, each like its neighbour."""
+    level, values = rng.normal(), []
+    for step in rng.normal(size=blocks):
+        level = correlation * level + np.sqrt(1 - correlation**2) * step
+        values.append(level)
+    return 0.015 * np.array(values) + drift * 1.5 * np.linspace(-0.5, 0.5, blocks)
+
+
+@pytest.mark.parametrize(("processes", "blocks"), [(1, 60), (3, 20), (6, 20)])
+def test_a_series_that_only_wanders_is_stationary(processes: int, blocks: int) -> None:
+    """At most 5 % of series without a drift are called moving (200 of them, three standard deviations), and at least
+    nine in ten with one of 8 %, where neighbours are alike."""
+    rng = np.random.default_rng(0)
+    moving = {
+        drift: np.mean(
+            [
+                not stationarity.is_stationary([wander(rng, blocks, drift=drift) for _ in range(processes)], ROOM)
+                for _ in range(200)
+            ]
+        )
+        for drift in (0.0, 0.08)
+    }
+    assert moving[0.0] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
+    assert moving[0.08] >= 0.9
+
+
+def test_a_drift_that_is_certain_and_small_does_not_matter() -> None:
+    """0.5 % with hardly any noise: significant, and of no consequence; 5 % is."""
+    rng = np.random.default_rng(1)
+    small, large = (wander(rng, 60, 0.0, drift) for drift in (0.0, 0.05))
+    creeping = small / 100 + np.linspace(0, 0.0075, 60)
+    drift = stationarity.measure_drift([creeping])
+    assert drift is not None
+    assert drift.exceeds(0.0)
+    assert stationarity.is_stationary([creeping], ROOM) is True
+    assert stationarity.is_stationary([large], ROOM) is False
+
+
+def test_too_few_blocks_are_not_judged() -> None:
+    """A third has at least 6 blocks, over all processes."""
+    assert stationarity.is_stationary([np.zeros(17)], ROOM) is None
+    assert stationarity.is_stationary([np.zeros(9), np.zeros(8)], ROOM) is None
+    assert stationarity.is_stationary([np.zeros(9), np.zeros(9)], ROOM) is True
+    assert stationarity.is_stationary([], ROOM) is None
+
+
+@given(st.lists(st.lists(st.floats(-0.1, 0.1), min_size=6, max_size=30), min_size=1, max_size=5), st.floats(-1, 1))
+def test_the_level_of_a_series_is_no_drift(series: list[list[float]], shift: float) -> None:
+    """Processes differ from each other; a shift of the whole of one moves no verdict."""
+    arrays = [np.array(values) for values in series]
+    drift = stationarity.measure_drift(arrays)
+    moved = stationarity.measure_drift([arrays[0] + shift, *arrays[1:]])
+    if drift is None or moved is None:
+        assert drift is moved
+    else:
+        assert moved.value == pytest.approx(drift.value, abs=1e-9)
