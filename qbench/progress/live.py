@@ -48,18 +48,35 @@ class Silent:
         return None
 
 
-class Lines(Silent):
-    """Progress as plain lines: one per finished step, and at most one a second about a step in hand."""
+class _Forecasting(Silent):
+    """What lines and bars share: the stage in hand, and a forecast of what is left."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream = stream
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._lock = threading.Lock()
         self._name = ""
         self._total: int | None = None
         self._done = 0
-        self._last = clock()
         self._forecast = Forecast(clock)
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """From now on what is left is shown."""
+        with self._lock:
+            self._forecast.expect(seconds)
+
+    def reach(self, share: float) -> None:
+        """Counts for what is left."""
+        with self._lock:
+            self._forecast.reach(share, self._name)
+
+
+class Lines(_Forecasting):
+    """Progress as plain lines: one per finished step, and at most one a second about a step in hand."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self._stream = stream
+        self._clock = clock
+        self._last = clock()
         self._left = ""
 
     def stage(self, name: str, total: int | None) -> None:
@@ -89,16 +106,6 @@ class Lines(Silent):
         with self._lock:
             self._write(text)
 
-    def expect(self, seconds: Mapping[str, float]) -> None:
-        """Lines end with what is left, each time that is another."""
-        with self._lock:
-            self._forecast.expect(seconds)
-
-    def reach(self, share: float) -> None:
-        """Counts for what is left."""
-        with self._lock:
-            self._forecast.reach(share, self._name)
-
     def _say_left(self) -> str:
         before, self._left = self._left, self._forecast.text()
         return f"; {self._left}" if self._left and self._left != before else ""
@@ -108,10 +115,11 @@ class Lines(Silent):
         self._stream.flush()
 
 
-class Bars(Silent):
+class Bars(_Forecasting):
     """Progress as one bar per stage, with the elapsed time and what is left, drawn by rich."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
         # Imported here: rich's progress costs 50 ms that no other command need pay.
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -127,12 +135,7 @@ class Bars(Silent):
         # The bars are drawn with escape sequences, which a plain stream would show as text.
         self._console = Console(file=getattr(stream, "stream", stream), markup=False, highlight=False, emoji=False)
         self._bars: Progress = RichProgress(*columns, console=self._console)
-        self._lock = threading.Lock()
         self._task: TaskID | None = None
-        self._done = 0
-        self._name = ""
-        self._total: int | None = None
-        self._forecast = Forecast(clock)
 
     def stage(self, name: str, total: int | None) -> None:
         """Ends the bar of the stage before and begins a new one."""
@@ -157,16 +160,6 @@ class Bars(Silent):
     def note(self, text: str) -> None:
         """Prints the note above the bars, as one line: what is to be copied must not be cut at the terminal's width."""
         self._bars.print(_plain(text), style="yellow", soft_wrap=True)
-
-    def expect(self, seconds: Mapping[str, float]) -> None:
-        """Beside the bar in hand stands what is left."""
-        with self._lock:
-            self._forecast.expect(seconds)
-
-    def reach(self, share: float) -> None:
-        """Counts for what is left."""
-        with self._lock:
-            self._forecast.reach(share, self._name)
 
     def _finish(self) -> None:
         if self._task is not None:

@@ -12,7 +12,7 @@ import torch
 from qbench.errors import BuildError, reraise
 from qbench.quant import model_call
 from qbench.quant.pytorch import kernel_notes, narrow_weights, padded_depthwise
-from qbench.quant.pytorch.packed_layers import Kernel, Packed, float_weights, layers
+from qbench.quant.pytorch.packed_layers import Kernel, Packed, float_weights, layers, scales
 from qbench.quant.pytorch.torch_ao import known_warnings, nniq, nnq
 from qbench.quant.recipe import Recipe
 
@@ -137,8 +137,7 @@ def _exact(kernel: Kernel, weight: Any, bias: Any, x: Any, output: Any, *, clips
     total = kernel.exact(levels.unsqueeze(2) if flat else levels, weight.int_repr().float())
     total = total.squeeze(2) if flat else total
     across = [-1 if i == (total.dim() - 1 if kernel.kind == "linear" else 1) else 1 for i in range(total.dim())]
-    scales = narrow_weights.scales(weight)[1]
-    factor = (scales * x.q_scale() / output.q_scale()).float()
+    factor = (scales(weight)[1] * x.q_scale() / output.q_scale()).float()
     total = total * (factor.reshape(across) if len(factor) > 1 else factor)
     if bias is not None:
         total = total + (bias / output.q_scale()).reshape(across)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from qbench.errors import first_names
-from qbench.quant.pytorch.packed_layers import RIM, Kernel, among_zeros, layers
+from qbench.quant.pytorch.packed_layers import RIM, Kernel, among_zeros, layers, scales, with_levels
 
 TOP = 255  # the largest level of an activation
 # A pair that does not fit loses TOP at least where its weights sum to 129, less what fits: 255 * 129 - 32767 = 128.
@@ -129,7 +129,7 @@ def fitted(kernel: Kernel, weight: Any, source: Any, *, top: int = TOP) -> Fitte
             return Fitted(weight=weight, channels=0, overflows=True)
         factors[wider] *= _WIDER
         levels = _rounded(source, levels, scale * factors, axis, factors > 1)
-    return Fitted(weight=_quantized(levels, scale * factors, weight), channels=_changed(factors, bad), overflows=False)
+    return Fitted(weight=with_levels(levels, weight, scale * factors), channels=_changed(factors, bad), overflows=False)
 
 
 def _changed(factors: Any, channels: Any) -> int:
@@ -142,20 +142,6 @@ def _rounded(source: Any, levels: Any, scale: Any, axis: int, which: Any) -> Any
     shape = [-1 if i == axis else 1 for i in range(source.dim())]
     rounded = (source / scale.to(source.dtype).reshape(shape)).round().clamp(-128, 127).to(torch.int8)
     return torch.where(which.reshape(shape), rounded, levels)
-
-
-def scales(weight: Any) -> tuple[int, Any]:
-    """The axis of a quantized weight's scales and the scales themselves, in float64; one for all has the axis 0."""
-    if weight.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        return 0, torch.tensor([weight.q_scale()], dtype=torch.double)
-    return int(weight.q_per_channel_axis()), weight.q_per_channel_scales().double()
-
-
-def _quantized(levels: Any, scale: Any, like: Any) -> Any:
-    if like.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        return torch._make_per_tensor_quantized_tensor(levels, float(scale), like.q_zero_point())
-    zeros, axis = like.q_per_channel_zero_points(), like.q_per_channel_axis()
-    return torch._make_per_channel_quantized_tensor(levels, scale, zeros, axis)
 
 
 def _source(weight: Any, float_weight: Any) -> Any:

@@ -138,6 +138,22 @@ def float_weights(prepared: Any) -> Mapping[str, Any]:
     return weights
 
 
+def scales(weight: Any) -> tuple[int, Any]:
+    """The axis of a quantized weight's scales and the scales themselves, in float64; one for all has the axis 0."""
+    if weight.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return 0, torch.tensor([weight.q_scale()], dtype=torch.double)
+    return int(weight.q_per_channel_axis()), weight.q_per_channel_scales().double()
+
+
+def with_levels(levels: Any, like: Any, scale: Any = None) -> Any:
+    """A quantized weight of other integers, with the scales of ``like`` unless others are given."""
+    scale = scales(like)[1] if scale is None else scale
+    if like.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return torch._make_per_tensor_quantized_tensor(levels, float(scale), like.q_zero_point())
+    zeros, axis = like.q_per_channel_zero_points(), like.q_per_channel_axis()
+    return torch._make_per_channel_quantized_tensor(levels, scale, zeros, axis)
+
+
 def among_zeros(weight: Any, side: int, top: int, left: int) -> Any:
     """A weight of two dimensions in the midst of zeros."""
     rim = torch.zeros(*weight.shape[:2], side, side, dtype=weight.dtype)

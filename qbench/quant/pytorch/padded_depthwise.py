@@ -20,7 +20,7 @@ from qbench.quant.artifacts import torchscript
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.canonical import padding
 from qbench.quant.pytorch.int8_padding import zeros_of
-from qbench.quant.pytorch.packed_layers import RIM, among_zeros
+from qbench.quant.pytorch.packed_layers import RIM, among_zeros, with_levels
 from qbench.quant.pytorch.torch_ao import known_warnings, nniq, nnq
 
 # The widest kernel for which an engine has a fast depthwise convolution: measured at 96 x 56 x 56 on torch 2.13,
@@ -160,11 +160,6 @@ def _made(old: Any, wide: _Wide) -> Any:
         weight, bias = old.weight(), old.bias()
         levels = weight.int_repr()
         rim = among_zeros(levels, wide.side, *wide.starts)
-        if weight.qscheme() in (torch.per_channel_affine, torch.per_channel_symmetric):
-            scales, zeros = weight.q_per_channel_scales(), weight.q_per_channel_zero_points()
-            widened = torch._make_per_channel_quantized_tensor(rim, scales, zeros, weight.q_per_channel_axis())
-        else:
-            widened = torch._make_per_tensor_quantized_tensor(rim, weight.q_scale(), weight.q_zero_point())
         new = _KIND[type(old)](
             old.in_channels,
             old.out_channels,
@@ -174,7 +169,7 @@ def _made(old: Any, wide: _Wide) -> Any:
             groups=old.groups,
             bias=bias is not None,
         )
-        new.set_weight_bias(widened, bias)
+        new.set_weight_bias(with_levels(rim, weight), bias)
     new.scale, new.zero_point = old.scale, old.zero_point
     setattr(new, RIM, (wide.side, *wide.starts))
     setattr(new, _OWN, levels[0].numel() / rim[0].numel())

@@ -88,7 +88,7 @@ def most_off(kernel, weight):
     """By how much outputs of the kernel differ from exact ones, in units of its sums, at steps of 64 of them."""
     levels = weight.int_repr()
     x = hardest(kernel, levels)
-    ones = narrow_weights._quantized(levels, torch.ones_like(narrow_weights.scales(weight)[1]), weight)
+    ones = packed_layers.with_levels(levels, weight, torch.ones_like(packed_layers.scales(weight)[1]))
     expected = kernel.exact(x.float(), levels.float()).double()  # exact below 2**24
     worst = 0.0
     for bias in (-40000.0, 0.0, 40000.0):
@@ -115,7 +115,7 @@ def test_what_is_said_to_hold_holds(engine, name):
     assert not fitted.overflows
     assert most_off(kernel, fitted.weight) <= 64
     assert (fitted.channels == 0) == (not narrow_weights.overflows(kernel, weight.int_repr()).any())
-    wider = narrow_weights.scales(fitted.weight)[1] / narrow_weights.scales(weight)[1]
+    wider = packed_layers.scales(fitted.weight)[1] / packed_layers.scales(weight)[1]
     assert 1 <= wider.min() <= wider.max() <= (4.01 if name.startswith("depthwise") else 2.01)
 
 
@@ -213,7 +213,7 @@ def test_wider_steps_round_the_float_weight_once(engine):
     source, weight = weight_of("depthwise 24")
     kernel, _ = LAYERS["depthwise 24"]
     tensor = narrow_weights.fitted(kernel, weight, narrow_weights._source(weight, source)).weight
-    off = (tensor.dequantize() - source).abs() / narrow_weights.scales(tensor)[1].float().reshape(-1, 1, 1, 1)
+    off = (tensor.dequantize() - source).abs() / packed_layers.scales(tensor)[1].float().reshape(-1, 1, 1, 1)
     assert off.max() <= 0.501
     other = torch.randn(source.shape)
     assert torch.equal(narrow_weights._source(weight, other), weight.dequantize())  # not the weight that was rounded
