@@ -101,12 +101,12 @@ def conclude_speedups(cases: Sequence[Case]) -> str:
     where = f" ({best.setting})" if len(list_settings(cases)) > 1 else ""
     first = f"{_of(len(faster), len(rated), 'int8 variant')} {_be(len(faster))} faster than the fastest fp32"
     undecided = len(rated) - len(faster) - len(slower)
-    rest = f"{len(slower) or 'none'} {_be(len(slower))} slower" + (
+    rest = f"{len(slower) or 'None'} {_be(len(slower))} slower" + (
         f", {undecided} cannot be told apart from it" if undecided else ""
     )
     top = f"the fastest is {best.variant}, {ratios.show(ratio)} times as fast{where}"
     bars = "bars are 95 % intervals; the thin tick is the speed-up over fp32 on the same runtime"
-    return f"{first}, {rest}; {top}. {_count_processes(cases)}; {bars}."
+    return f"{first}. {rest}; {top}. {_count_processes(cases)}; {bars}."
 
 
 def tabulate_speedups(cases: Sequence[Case]) -> TextTable:
@@ -194,7 +194,7 @@ def conclude_calls(cases: Sequence[Case], timed: Timed) -> str:
     else:
         first = "Each case was measured in one process: how much processes differ is not known"
     rest = "Each tick is the median of a process; a second hill is noise or a slow path"
-    return f"{first}. n = {total:,} calls. {rest}. The slowest 2 % of calls may lie beyond the axis."
+    return f"{first}. Shown are n = {total:,} calls. {rest}. The slowest 2 % of calls may lie beyond the axis."
 
 
 def tabulate_calls(cases: Sequence[Case], timed: Timed) -> TextTable:
@@ -226,7 +226,7 @@ def conclude_growth(lines: Sequence[growth.Line], by: growth.By) -> str:
     rest = ""
     if last is not best:
         rest = f"; {last.case.variant} gains least, {last.gain[-1]:.2f} times"
-    return f"{first}{rest}. n = {_plural(len(lines), 'variant')}; medians, without intervals."
+    return f"{first}{rest}. Shown are n = {_plural(len(lines), 'variant')}; medians, without intervals."
 
 
 def tabulate_growth(lines: Sequence[growth.Line], by: growth.By) -> TextTable:
@@ -290,7 +290,7 @@ def conclude_layers(layers: Sequence[layer_errors.Layer], shown: int) -> str:
     parts.append(f"{floats} of {_plural(len(layers), 'layer')} {'stays' if floats == 1 else 'stay'} in float (hatched)")
     cut = f" The {shown} that are farthest are shown." if shown < len(layers) else ""
     values = _range([layer.n for layer in layers if layer.n])
-    bars = f"n = {values} values a layer, on evaluation examples; without intervals; red: share clipped"
+    bars = f"Compared are n = {values} values a layer, on evaluation examples; without intervals; red: share clipped"
     return f"{_upper('; '.join(parts))}. {bars}.{cut}"
 
 
@@ -324,7 +324,7 @@ def conclude_costs(cases: Sequence[Case], what: costs.What) -> str:
         "cold_start": f"Medians of {_count_starts(known)} fresh processes, libraries imported.",
     }
     count = _plural(len(known), "case")
-    return f"{'. '.join(parts)}. n = {count}, without intervals; hollow bars are fp32. {notes[what]}"
+    return f"{'. '.join(parts)}. Measured are n = {count}, without intervals; hollow bars are fp32. {notes[what]}"
 
 
 def _tell_amount(case: Case, what: costs.What, *, several: bool) -> str:
@@ -388,11 +388,11 @@ def _collect(cases: Sequence[Case], column: str) -> list[float]:
 
 
 def _count_examples(cases: Sequence[Case]) -> str:
-    return f"n = {_range(_collect(cases, 'accuracy.n'))} examples"
+    return f"Measured on n = {_range(_collect(cases, 'accuracy.n'))} examples"
 
 
 def _count_processes(cases: Sequence[Case]) -> str:
-    return f"n = {_range(_collect(cases, 'speedup.processes'))} processes a case"
+    return f"Measured in n = {_range(_collect(cases, 'speedup.processes'))} processes a case"
 
 
 def _count_starts(cases: Sequence[Case]) -> str:

@@ -41,7 +41,7 @@ def latency(frame: pd.DataFrame, calls: pd.DataFrame, most: int = MOST) -> Any:
         return f"{formatting.duration(typical(case, seconds))} · {len(set(process.tolist()))} proc."
 
     groups, by_row = group_rows(chosen, text)
-    return rows.draw_rows(groups, across, f"time of a call, {units[1]} (log scale)", draw)
+    return rows.draw_rows(groups, across, f"time of a call, {units[1]} (log)", draw)
 
 
 def split_calls(calls: pd.DataFrame) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:

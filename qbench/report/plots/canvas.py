@@ -27,7 +27,7 @@ ROLES: dict[Role, str] = {
     "unsure": "#8a5a00",
 }
 _BLACK, _NEARLY_BLACK = "#000000", "#000001"
-WIDTH, SIZE, SMALL = 338.0, 12.0, 11.0
+WIDTH, SIZE = 338.0, 12.0
 LINE = 15.0  # of a line of text
 MARKERS: dict[str, str] = {"circle": "o", "triangle": "^", "square": "s", "diamond": "D"}
 _SETTINGS: dict[str, Any] = {

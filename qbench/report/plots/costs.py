@@ -19,7 +19,7 @@ What = Literal["size", "memory", "cold_start"]
 TITLES: dict[What, str] = {
     "size": "size of what is shipped",
     "memory": "memory of the process, at its peak",
-    "cold_start": "time until the first answer (loading in grey)",
+    "cold_start": "until the first answer (loading in grey)",
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from qbench.report.plots import canvas, legend, scale
-from qbench.report.plots.canvas import ROLES, SIZE, SMALL, WIDTH
+from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
 from qbench.report.plots.cases import MOST, Case, read_cases
 
 if TYPE_CHECKING:
@@ -83,18 +83,18 @@ def _draw_panel(axes: Any, panel: str, lines: Sequence[Line], by: By) -> None:
     up = scale.logarithmic(
         [*gains, *ideal], (), (*gains, *ideal), words=lambda gain: f"{gain:g}\N{MULTIPLICATION SIGN}"
     )
-    across.apply(axes, f"{WORDS[by]} (log scale)")
+    across.apply(axes, f"{WORDS[by]} (log)")
     up.apply(axes, "", "y")
     for side in ("right", "top"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(ROLES["grid"])
-    axes.tick_params(color=ROLES["grid"], labelcolor=ROLES["muted"], length=3, labelsize=SMALL)
+    axes.tick_params(color=ROLES["grid"], labelcolor=ROLES["muted"], length=3, labelsize=SIZE)
     axes.xaxis.label.set_color(ROLES["muted"])
-    axes.xaxis.label.set_size(SMALL)
+    axes.xaxis.label.set_size(SIZE)
     axes.plot(counts, ideal, color=ROLES["muted"], linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
     axes.text(
-        0.02, 0.97, "- - ideal: in proportion", transform=axes.transAxes, va="top", fontsize=SMALL, color=ROLES["muted"]
+        0.02, 0.97, "- - ideal: in proportion", transform=axes.transAxes, va="top", fontsize=SIZE, color=ROLES["muted"]
     )
     for line in lines:
         color = canvas.color_of(line.case.backend)
@@ -107,4 +107,4 @@ def _draw_panel(axes: Any, panel: str, lines: Sequence[Line], by: By) -> None:
         across_up, 1 + 23 / _PANEL, title, transform=axes.transAxes, fontsize=SIZE, weight="bold", color=ROLES["ink"]
     )
     told = f"examples a second, over those with {counts[0]}"
-    axes.text(across_up, 1 + 8 / _PANEL, told, transform=axes.transAxes, fontsize=SMALL, color=ROLES["muted"])
+    axes.text(across_up, 1 + 8 / _PANEL, told, transform=axes.transAxes, fontsize=SIZE, color=ROLES["muted"])

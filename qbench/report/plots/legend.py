@@ -8,7 +8,7 @@ from typing import Any
 
 from qbench.report import palette
 from qbench.report.plots import canvas, rows
-from qbench.report.plots.canvas import LINE, ROLES, SMALL
+from qbench.report.plots.canvas import LINE, ROLES, SIZE
 from qbench.report.plots.cases import Case
 
 _SWATCH, _BETWEEN = 14.0, 12.0
@@ -49,8 +49,8 @@ def arrange(cases: Sequence[Case], width: float) -> Legend:
     for group in wanted:
         x = 0.0
         for kind, name in group:
-            word = canvas.fit_text(name, 120, SMALL)
-            needed = _SWATCH + canvas.text_width(word, SMALL)
+            word = canvas.fit_text(name, 120, SIZE)
+            needed = _SWATCH + canvas.text_width(word, SIZE)
             if x and x + needed > width:
                 line, x = line + 1, 0.0
             items.append(Item(word=name, kind=kind, x=x, line=line))
@@ -76,8 +76,8 @@ def draw(axes: Any, legend: Legend) -> None:
             if item.word != "fp32":
                 style["markerfacecolor"] = ROLES["muted"]
             axes.plot([item.x + 5], [y], markersize=7, **style)
-        word = canvas.fit_text(item.word, 120, SMALL)
-        axes.text(item.x + _SWATCH, y + 4, word, fontsize=SMALL, color=ROLES["muted"], va="baseline")
+        word = canvas.fit_text(item.word, 120, SIZE)
+        axes.text(item.x + _SWATCH, y + 4, word, fontsize=SIZE, color=ROLES["muted"], va="baseline")
 
 
 def _order(known: dict[str, Any]) -> Any:

@@ -37,7 +37,7 @@ def roofline(frame: pd.DataFrame, most: int = MOST) -> Any:
         rows.draw_mark(axes, rate, y - 1, row, across)
 
     groups, by_row = group_rows(chosen, show_share)
-    return rows.draw_rows(groups, across, "billion operations a second, per core (log scale)", draw, flags)
+    return rows.draw_rows(groups, across, "billion operations a second, per core (log)", draw, flags)
 
 
 def choose_rated(cases: Sequence[Case], most: int = MOST) -> tuple[list[Case], int]:

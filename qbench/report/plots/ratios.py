@@ -39,7 +39,7 @@ def speedup(frame: pd.DataFrame, most: int = MOST) -> Any:
 
     groups, by_row = group_rows(chosen, lambda case: show(ratios[id(case)]))
     flags = [Flag(at=1.0, text="fastest fp32 = 1", role="ink")]
-    return rows.draw_rows(groups, across, "times as fast as the fastest fp32 (log scale)", draw, flags)
+    return rows.draw_rows(groups, across, "times as fast as the fastest fp32 (log)", draw, flags)
 
 
 def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:

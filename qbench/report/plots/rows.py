@@ -12,7 +12,7 @@ from typing import Any
 
 from qbench.formatting import clean
 from qbench.report.plots import canvas
-from qbench.report.plots.canvas import LINE, ROLES, SIZE, SMALL, WIDTH, Role
+from qbench.report.plots.canvas import LINE, ROLES, SIZE, WIDTH, Role
 from qbench.report.plots.scale import Scale
 
 _DRAWN, _GAP, _HEADING = 14.0, 5.0, 20.0  # what is drawn below the words of a row; between rows; a group's heading
@@ -112,9 +112,9 @@ def _style(axes: Any) -> None:
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(ROLES["grid"])
-    axes.tick_params(axis="x", color=ROLES["grid"], labelcolor=ROLES["muted"], length=3, labelsize=SMALL)
+    axes.tick_params(axis="x", color=ROLES["grid"], labelcolor=ROLES["muted"], length=3, labelsize=SIZE)
     axes.xaxis.label.set_color(ROLES["muted"])
-    axes.xaxis.label.set_size(SMALL)
+    axes.xaxis.label.set_size(SIZE)
 
 
 def _arrange_flags(flags: Sequence[Flag], scale: Scale) -> list[tuple[Flag, float, float, int]]:
@@ -124,7 +124,7 @@ def _arrange_flags(flags: Sequence[Flag], scale: Scale) -> list[tuple[Flag, floa
     arranged = []
     for flag in sorted(flags, key=lambda flag: flag.at):
         at = scale.fraction(flag.at) * (WIDTH - 2 * _SIDE)
-        wide = canvas.text_width(flag.text, SMALL)
+        wide = canvas.text_width(flag.text, SIZE)
         left = min(max(0.0, at - wide / 2), WIDTH - 2 * _SIDE - wide)
         line = 0
         while line < len(lines) and any(left < end + 8 and start < left + wide + 8 for start, end in lines[line]):
@@ -141,7 +141,7 @@ def _write_flags(axes: Any, flagged: Sequence[tuple[Flag, float, float, int]], t
     for flag, left, _, line in flagged:
         y = top - LINE * (line + 1) + 4
         place = {"transform": axes.get_yaxis_transform(), "va": "baseline", "ha": "left"}
-        axes.text(left / across, y, clean(flag.text), color=ROLES[flag.role], fontsize=SMALL, **place)
+        axes.text(left / across, y, clean(flag.text), color=ROLES[flag.role], fontsize=SIZE, **place)
 
 
 def _place_rows(axes: Any, groups: Sequence[Group], body: float) -> list[tuple[float, Row]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qbench.report.plots import canvas, legend, rows, scale
-from qbench.report.plots.canvas import ROLES, SIZE, SMALL, WIDTH
+from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
 from qbench.report.plots.cases import MOST, Case, Estimate, list_settings, read_cases
 from qbench.report.plots.labels import Box, Wanted, meet, place_labels
 from qbench.report.plots.scale import Scale
@@ -103,7 +103,7 @@ def shown_margin(points: Sequence[Point]) -> float | None:
 
 def _draw_panel(axes: Any, heading: str, points: Sequence[Point]) -> None:
     across, up = _find_scales(points)
-    across.apply(axes, "time over the fastest fp32 (log scale) · left is faster")
+    across.apply(axes, "time over fastest fp32 (log) · left is faster")
     up.apply(axes, "", "y")
     upside_down = points[0].case["metric.higher_is_better"] is False
     if upside_down:
@@ -117,7 +117,7 @@ def _draw_panel(axes: Any, heading: str, points: Sequence[Point]) -> None:
     chosen, rest = choose_points(points)
     for point in rest:
         _draw_faint(axes, point, across, up)
-    for point in chosen:
+    for point in reversed(chosen):  # what matters most lies on top
         _draw_point(axes, point, across, up)
     _write_labels(axes, chosen, rest, across, up)
 
@@ -150,9 +150,9 @@ def _style(axes: Any, points: Sequence[Point], heading: str) -> None:
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(ROLES["grid"])
-    axes.tick_params(color=ROLES["grid"], labelcolor=ROLES["muted"], length=3, labelsize=SMALL)
+    axes.tick_params(color=ROLES["grid"], labelcolor=ROLES["muted"], length=3, labelsize=SIZE)
     axes.xaxis.label.set_color(ROLES["muted"])
-    axes.xaxis.label.set_size(SMALL)
+    axes.xaxis.label.set_size(SIZE)
     if heading:
         at = (-(_LEFT - 4) / (WIDTH - _LEFT - _RIGHT), 1 + 24 / _PANEL)
         text = canvas.fit_text(heading, WIDTH - 8, SIZE, bold=True)
@@ -161,8 +161,8 @@ def _style(axes: Any, points: Sequence[Point], heading: str) -> None:
     unit = f", {case['metric.unit']}" if case["metric.unit"] else ""
     title = f"change of {case['accuracy.metric']}{unit} · up is better"
     at = (-(_LEFT - 4) / (WIDTH - _LEFT - _RIGHT), 1 + 8 / _PANEL)
-    text = canvas.fit_text(title, WIDTH - 8, SMALL)
-    axes.text(*at, text, transform=axes.transAxes, color=ROLES["muted"], fontsize=SMALL)
+    text = canvas.fit_text(title, WIDTH - 8, SIZE)
+    axes.text(*at, text, transform=axes.transAxes, color=ROLES["muted"], fontsize=SIZE)
 
 
 def _shade(axes: Any, points: Sequence[Point], across: Scale, up: Scale) -> None:
@@ -234,8 +234,8 @@ def _write_labels(axes: Any, points: Sequence[Point], rest: Sequence[Point], acr
         text = _label(points[i], across, up)
         reach = 9.0 if points[i].case.role else 6.0
         bold = bool(points[i].case.role in ("ship", "either", "keep fp32"))
-        wide = canvas.text_width(text, SMALL, bold=bold)
-        wanted.append(Wanted(x=places[i][0], y=places[i][1], width=wide, height=SMALL + 1, reach=reach))
+        wide = canvas.text_width(text, SIZE, bold=bold)
+        wanted.append(Wanted(x=places[i][0], y=places[i][1], width=wide, height=SIZE + 1, reach=reach))
     for i, placed in enumerate(place_labels(wanted, [*marks, *taken], area)):
         if placed is None:
             continue
@@ -252,7 +252,7 @@ def _write_labels(axes: Any, points: Sequence[Point], rest: Sequence[Point], acr
             (placed.box[1] + 2.5) / _PANEL,
             _label(points[i], across, up),
             transform=axes.transAxes,
-            fontsize=SMALL,
+            fontsize=SIZE,
             weight="bold" if named else "normal",
             color=ROLES["ink"],
             zorder=7,
@@ -261,7 +261,7 @@ def _write_labels(axes: Any, points: Sequence[Point], rest: Sequence[Point], acr
 
 
 def _label(point: Point, across: Scale, up: Scale) -> str:
-    text = canvas.fit_text(point.case.variant, 170, SMALL)
+    text = canvas.fit_text(point.case.variant, 170, SIZE)
     beyond = []
     if across.side_of(point.time.value):
         beyond.append(f"{point.time.value:.2g}\N{MULTIPLICATION SIGN}")
@@ -288,14 +288,14 @@ def _name_areas(axes: Any, points: Sequence[Point], marks: Sequence[Box], area: 
     upside_down = points[0].case["metric.higher_is_better"] is False
     value = margin if upside_down else -margin
     text = f"limit {value:+.1f} {points[0].case['metric.unit'] or ''}".rstrip().replace("-", "\N{MINUS SIGN}")
-    wide = canvas.text_width(text, SMALL)
+    wide = canvas.text_width(text, SIZE)
     line = place(1.0, value)[1]
     for left in (area[2] - wide - 2, 4.0, (area[2] - wide) / 2):
-        for bottom in (line - SMALL - 5, line + 3):
-            box = (left, bottom, left + wide, bottom + SMALL + 1)
+        for bottom in (line - SIZE - 5, line + 3):
+            box = (left, bottom, left + wide, bottom + SIZE + 1)
             if bottom >= 1 and not any(meet(box, mark, 1.0) for mark in marks):
                 at = (box[0] / area[2], (box[1] + 2.5) / _PANEL)
-                axes.text(*at, text, transform=axes.transAxes, fontsize=SMALL, color=ROLES["bad"], zorder=7)
+                axes.text(*at, text, transform=axes.transAxes, fontsize=SIZE, color=ROLES["bad"], zorder=7)
                 return [box, (0.0, line - 1, area[2], line + 1)]
     return []
 

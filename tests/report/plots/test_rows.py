@@ -63,7 +63,7 @@ def test_words_of_flags_do_not_meet() -> None:
     """Places that lie near each other have their words on several lines."""
     flags = tuple(Flag(at=0.01 * i, text=f"flag number {i}") for i in range(4))
     nodes = [node for node in ElementTree.fromstring(drawn(1, flags=flags)).iter("text") if "flag" in node.text]
-    starts = [(float(node.attrib["x"]), node.attrib["y"], canvas.text_width(node.text, canvas.SMALL)) for node in nodes]
+    starts = [(float(node.attrib["x"]), node.attrib["y"], canvas.text_width(node.text, canvas.SIZE)) for node in nodes]
     boxes = [(left, left + width, y) for left, y, width in starts]
     assert len(boxes) == 4
     for one, other in combinations(boxes, 2):
