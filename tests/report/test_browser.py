@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import io
+import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from made_records import RUN_V1
-from made_runs import Raw, flipped_run, hostile_run, quiet
+from made_records import RUN_V1, fp32, info, int8, latency, speedup
+from made_runs import Raw, flipped_run, hostile_run, quiet, run_folder
 
 from qbench.datasets.base import Preprocessing
 from qbench.evaluate import thumbnails
+from qbench.record.schema import Record
 from qbench.report.build import build_report
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -21,6 +27,7 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None,
     reason="needs a browser: apt-get install chromium chromium-driver",
 )
+TINY_SUITE = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -48,14 +55,34 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The run of schema 1, one whose every text is hostile, and one with images of flipped examples."""
+    """The run of schema 1 (24 cases), one whose every text is hostile, one with images of flipped examples, and one of
+    300 cases in 12 settings."""
     folder = tmp_path_factory.mktemp("reports")
     shutil.copytree(RUN_V1, folder / "plain")
     hostile_run(folder / "hostile")
     flipped, pairs = flipped_run(folder / "flips")
     photos = np.random.default_rng(1).integers(0, 256, (200, 128, 96, 3), dtype=np.uint8)
     thumbnails.keep_here([*pairs, *pairs], Raw((photos,), Preprocessing(channel_axis=-1)), flipped, progress=quiet)
-    return {name: build_report(folder / name, other=RUN_V1) for name in ("plain", "hostile", "flips")}
+    run_folder(folder / "many", many_records(), MANY_INFO)
+    pages = {name: build_report(folder / name, other=RUN_V1) for name in ("hostile", "flips")}
+    return pages | {name: build_report(folder / name) for name in ("plain", "many")}
+
+
+MANY_INFO = replace(info(), suite=replace(info().suite, text=TINY_SUITE))
+
+
+def many_records() -> list[Record]:
+    """300 cases: 12 settings, each with an fp32 and 24 int8 variants from half to twice as fast."""
+    records = []
+    for model in range(12):
+        base = f"net{model}/fp32/torch/t1/b1"
+        records.append(fp32(base))
+        for number in range(24):
+            ratio = 0.5 + number / 16
+            own = speedup(ratio, baseline=base)
+            case = f"net{model}/static/b{number}/t1/b1"
+            records.append(int8(case, latency=latency(0.0025 / ratio), speedup=own))
+    return records
 
 
 def show(browser: Any, file: Path, *, width: int, scheme: str) -> None:
@@ -68,15 +95,16 @@ def show(browser: Any, file: Path, *, width: int, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["plain", "hostile", "flips"])
+@pytest.mark.parametrize("width", [1280, 380])
+@pytest.mark.parametrize("name", ["plain", "hostile", "flips", "many"])
 def test_the_page_is_whole(browser: Any, reports: dict[str, Path], name: str, width: int, scheme: str) -> None:
     """The console stays empty, every table and drawing has a size, and the page never scrolls sideways."""
     show(browser, reports[name], width=width, scheme=scheme)
     assert browser.get_log("browser") == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     sizes = browser.execute_script(
-        "return [...document.querySelectorAll('table, figure svg')].map(e => e.getBoundingClientRect())"
+        "return [...document.querySelectorAll('table, figure svg')].filter(e => e.checkVisibility())"
+        ".map(e => e.getBoundingClientRect())"
         ".map(r => [r.width, r.height])"
     )
     assert len(sizes) > 4
@@ -160,4 +188,82 @@ def test_the_table_is_narrowed_from_the_keyboard(browser: Any, reports: dict[str
     left = browser.find_elements("css selector", rows)
     assert {row.get_attribute("data-backend") for row in left} == {"onnxruntime"}
     assert tools.find_element("css selector", ".count").text.startswith(f"{len(left)} of ")
+    assert browser.get_log("browser") == []
+
+
+SMALLEST = """
+const sizes = [];
+const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+  const parent = node.parentElement;
+  if (!node.data.trim() || !parent.checkVisibility() || parent.closest("script, desc, title, option")) continue;
+  const svg = parent.closest("svg"), scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
+  sizes.push([parseFloat(getComputedStyle(parent).fontSize) * scale, node.data.trim()]);
+}
+return sizes.sort((a, b) => a[0] - b[0])[0];
+"""
+
+
+@pytest.mark.parametrize("name", ["plain", "many"])
+def test_no_word_is_smaller_than_12_px_on_a_phone(browser: Any, reports: dict[str, Path], name: str) -> None:
+    """Also in pictures, which are scaled."""
+    show(browser, reports[name], width=380, scheme="light")
+    size, text = browser.execute_script(SMALLEST)
+    assert size >= 11.99, text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_paper_is_light_and_short(browser: Any, reports: dict[str, Path], scheme: str) -> None:
+    """24 cases take at most 6 pages, and a dark screen prints dark on white."""
+    show(browser, reports["plain"], width=1280, scheme=scheme)
+    printed = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True, "printBackground": True})
+    pages = re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"]))
+    assert 1 <= len(pages) <= 6
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": features})
+    style = "const style = getComputedStyle(document.body); return [style.backgroundColor, style.color]"
+    assert browser.execute_script(style) == ["rgb(255, 255, 255)", "rgb(26, 31, 36)"]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen", "features": features})
+
+
+def test_without_javascript_everything_is_there(browser: Any, reports: dict[str, Path]) -> None:
+    """Every case has its row, what is folded opens, and no control is shown that would do nothing."""
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    show(browser, reports["plain"], width=1280, scheme="light")
+    rows = browser.find_elements("css selector", "table.cases tbody tr")
+    tools = browser.find_element("css selector", ".tools").is_displayed()
+    others = browser.find_element("css selector", ".others")
+    others.find_element("css selector", "summary").click()
+    listed = others.find_element("css selector", "dl").is_displayed()
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert (len(rows), tools, listed) == (12, False, True)
+
+
+def test_300_cases_stay_a_page(browser: Any, reports: dict[str, Path]) -> None:
+    """A matrix leads to folded answers, the table scrolls within itself, and the file stays small."""
+    assert reports["many"].stat().st_size < 4_000_000
+    show(browser, reports["many"], width=1280, scheme="light")
+    assert browser.execute_script("return document.documentElement.scrollHeight") < 16_000
+    assert len(browser.find_elements("css selector", "table.cases tbody tr")) == 300
+    browser.find_element("css selector", ".matrix a[href='#answer-7']").send_keys("\n")
+    assert browser.execute_script("return document.getElementById('answer-7').open")
+
+
+def test_what_is_shown_is_saved_as_inert_csv(browser: Any, reports: dict[str, Path]) -> None:
+    """A row for each case that is shown, a column for each limit, no formula, and no request."""
+    show(browser, reports["hostile"], width=1280, scheme="light")
+    saved = browser.execute_async_script(
+        "const done = arguments[0], make = URL.createObjectURL;"
+        "URL.createObjectURL = (blob) => { blob.text().then(done); return make.call(URL, blob); };"
+        "document.querySelector('.tools input').value = 'static';"
+        "document.querySelector('.tools').dispatchEvent(new Event('input'));"
+        "document.querySelector('.save').click();"
+    )
+    head, *lines = csv.reader(io.StringIO(saved.lstrip("\ufeff")))
+    assert head[head.index("times its own fp32") + 1] == "times its own fp32, low"
+    assert len(lines) == 1
+    formulas = [cell for cell in lines[0] if cell[:1] in tuple("=+-@\t") and not re.fullmatch(r"[+-][0-9.]+", cell)]
+    assert formulas == []
+    loaded = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [name for name in loaded if not name.startswith(("data:", "blob:"))] == []
     assert browser.get_log("browser") == []

@@ -1,4 +1,4 @@
-"""Rules of qbench/report/case_table.py and cells.py: one table, columns that someone fills, the same decimals throughout."""
+"""Rules of qbench/report/case_table.py and cells.py: one table of columns that someone fills, in even decimals."""
 
 from __future__ import annotations
 
