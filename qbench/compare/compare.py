@@ -102,8 +102,8 @@ def _with_latency(delta: Delta, base: Record, contender: Record, incomparable: s
     notes = delta.notes
     if single:
         notes += (
-            f"interval widened by {PROCESS_SPREAD * 100:g} % for each side that was measured in one process only "
-            f"({single} of 2): set measure.processes to 3 or more",
+            f"measured in one process only on {single} of 2 sides, so its interval is widened by "
+            f"{PROCESS_SPREAD * 100:g} % for each",
         )
     if new.protocol == "sequential":
         notes += ("protocol sequential has no control: measured one after the other, 58 % of A/A pairs look changed",)

@@ -18,6 +18,7 @@ from qbench.record.stored_run import StoredRun, read_run
 from qbench.report import comparison as comparing
 from qbench.report import flips, frame, html
 from qbench.report.page import page
+from qbench.report.ruling import rule
 from qbench.report.run_warnings import warnings
 from qbench.report.summary import summary
 
@@ -43,14 +44,15 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     found = decision.decide(judged)
     changes = flips.of_run(run)
     comparison = _compare_with(other, run, found)
-    shown = page(run, judged, found, changes)
+    rulings = rule(judged, found)
+    shown = page(run, judged, found, changes, rulings)
     shown = replace(shown, warnings=warnings(run, judged, changes))  # damaged files are known once all were read
     results = frame.cases_frame(run, judged, found)
     files = {
         RESULTS: csv_text(results),
         FLIPS: csv_text(flips.flips_frame(changes)),
         CLASSES: csv_text(flips.classes_frame(changes)),
-        SUMMARY: summary(run, judged, found, changes, [] if comparison is None else comparing.as_parts(comparison)),
+        SUMMARY: summary(run, judged, found, changes, rulings, comparing.as_parts(comparison)),
         DECISION: json_text.as_json(run.info.suite.name, found),
         REPORT: html.render(shown, comparison),
     }

@@ -151,8 +151,10 @@ def _notes(base: StoredRun, contender: StoredRun, changes: Sequence[CaseChange])
 # --- in Markdown -------------------------------------------------------------------------------------------------
 
 
-def as_parts(shown: Comparison) -> list[Part]:
-    """The comparison for summary.md: the sentence and what changed, then folded the rest."""
+def as_parts(shown: Comparison | None) -> list[Part]:
+    """The comparison for summary.md, where there is one: the sentence and what changed, then folded the rest."""
+    if shown is None:
+        return []
     sentence = f"**Compared with {formatting.markdown(shown.other)}**: {formatting.markdown(shown.sentence)}"
     parts = [Part(lines=(sentence,))]
     parts += [table_part(shown.answers)] if shown.answers.rows else []

@@ -15,10 +15,10 @@ from qbench.decide import cases
 from qbench.report import palette
 from qbench.report.history import Panel, Quantity, Series
 
-WIDTH, HEIGHT = 400, 236
+WIDTH, HEIGHT = 340, 220
 MOST_LINES = 15
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 26, 34
-_LETTER = 12.5  # px; 12 and more on a phone of 380 px
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 26, 34
+_LETTER = 13  # px; on a phone of 380 px the drawing is a little smaller, and they are still 12
 _NAMED = 4  # lines that carry their name in the drawing
 _TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 
@@ -152,7 +152,7 @@ def _names(lines: Sequence[Series], scale: _Scale) -> Iterator[str]:
     for y, line in sorted(ends, key=lambda end: end[0]):
         beside = y + 20 if y < middle else y - 10  # on the side of the axis, where other levels are not
         free = max(beside, free + _LETTER)
-        name = formatting.shorten(f"{line.record.case.model} {cases.variant(line.record)}", 34)
+        name = formatting.shorten(f"{line.record.case.model} {cases.variant(line.record)}", 32)
         yield _text(WIDTH - _RIGHT, min(free, HEIGHT - _BOTTOM - 4), name, anchor="end", color="var(--ink)", halo=True)
 
 

@@ -24,7 +24,10 @@ class Part:
     folded: str | None = None
 
     def draw(self, room: int | None = None) -> str:
-        """The text within that many characters (None: all of it); empty where not even its frame fits."""
+        """The text within that many characters (None: all of it); empty where not even its frame fits, or nothing is
+        in it."""
+        if not (self.lines or self.before or self.after):
+            return ""
         kept = self.lines if room is None else self._keep(room)
         if self.lines and not kept:
             return ""

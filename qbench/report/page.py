@@ -22,7 +22,7 @@ from qbench.report.flip_gallery import Gallery, gallery
 from qbench.report.flips import CaseFlips
 from qbench.report.matrix import Matrix, matrix
 from qbench.report.overview import overview
-from qbench.report.ruling import rule
+from qbench.report.ruling import Rulings, rule
 from qbench.report.run_warnings import warnings
 
 TRADE_OFF = "pareto"  # what the keys of pictures of time against accuracy begin with
@@ -80,10 +80,11 @@ def page(
     judged: Judged,
     found: Sequence[Decision],
     changes: Sequence[CaseFlips] = (),
+    rulings: Rulings | None = None,
 ) -> Page:
-    """The page of a run; ``changes`` are its flips."""
+    """The page of a run; ``changes`` are its flips, ``rulings`` what is said of its cases, where that is known."""
     info = run.info
-    rulings = rule(judged, found)
+    rulings = rule(judged, found) if rulings is None else rulings
     answers = cards(found, judged, rulings, info)
     pictures = figures.figures(run, judged, found)
     return Page(

@@ -18,6 +18,9 @@ from qbench.report.candidates import Candidates, candidates
 from qbench.report.flips import CaseFlips
 from qbench.report.headline import describe_run
 from qbench.report.markdown import LETTERS, Part, fit, list_part, table_part
+from qbench.report.names import in_words
+from qbench.report.overview import overview
+from qbench.report.ruling import Rulings, rule
 from qbench.report.run_warnings import warnings
 
 LIMIT = 60_000  # characters; GitHub takes 65,536 in a comment
@@ -30,17 +33,22 @@ def summary(
     judged: Judged,
     found: Sequence[Decision],
     changes: Sequence[CaseFlips] = (),
+    rulings: Rulings | None = None,
     compared: Sequence[Part] = (),
 ) -> str:
-    """The answer, the tables, what changed from another run (``compared``); folded: the rest."""
-    tables = [candidates(decision, judged) for decision in found]
+    """The answer, the tables, what changed from another run (``compared``); folded: the rest. ``rulings``: what is said
+    of the cases, where that is known already."""
+    rulings = rule(judged, found) if rulings is None else rulings
+    tables = [candidates(decision, judged, rulings) for decision in found]
     title = f"# qbench: {formatting.markdown(formatting.shorten(run.info.suite.name, LETTERS))}"
     parts = [
-        Part(lines=(f"{title}\n\n**{_escape(describe_run(found, judged))}**",)),
+        Part(lines=(f"{title}\n\n**{_escape(_say(describe_run(found, judged), judged))}**",)),
+        Part(lines=tuple(filter(None, [_escape(overview(judged, found, rulings))]))),
         *_state(run),
         *_warnings(run, judged, changes),
-        *compared,
+        *(part for part in compared if part.folded is None),
         *_answers(found, tables, judged, run),
+        *(part for part in compared if part.folded is not None),
         *_folded(run, judged, found, tables, changes),
     ]
     return fit(parts, LIMIT)
@@ -48,6 +56,10 @@ def summary(
 
 def _escape(sentence: str) -> str:
     return formatting.markdown(formatting.shorten(sentence, _SENTENCE))
+
+
+def _say(sentence: str, judged: Judged) -> str:
+    return in_words(sentence, judged.records)
 
 
 def _state(run: StoredRun) -> Iterator[Part]:
@@ -85,7 +97,7 @@ def _name(decision: Decision, run: StoredRun) -> str:
 
 
 def _answer(decision: Decision, judged: Judged) -> str:
-    return _escape(f"{decision.headline} {decide_text.facts(decision, judged)}")
+    return _escape(_say(f"{decision.headline} {decide_text.facts(decision, judged)}", judged))
 
 
 def _folded(
@@ -95,7 +107,7 @@ def _folded(
     tables: Sequence[Candidates],
     changes: Sequence[CaseFlips],
 ) -> Iterator[Part]:
-    yield from _reasons(run, found)
+    yield from _reasons(run, judged, found)
     yield from _rest(run, found, tables)
     yield from _flips(changes)
     drawn = calibration_seeds.table(judged)
@@ -105,12 +117,12 @@ def _folded(
     yield Part(lines=(_method(run),), folded="How it was measured")
 
 
-def _reasons(run: StoredRun, found: Sequence[Decision]) -> Iterator[Part]:
+def _reasons(run: StoredRun, judged: Judged, found: Sequence[Decision]) -> Iterator[Part]:
     lines = []
     for decision in found:
         points = decide_text.points(decision)
         lines += [f"**{_name(decision, run)}**"] if points and len(found) > 1 else []
-        lines += [_escape(point) for point in points]
+        lines += [_escape(_say(point, judged)) for point in points]
     if lines:
         yield list_part(lines, folded="How sure, and what would change it")
 

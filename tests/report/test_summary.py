@@ -29,7 +29,7 @@ def write(records: list[Record], described: RunInfo | None = None) -> str:
 def test_the_answer_is_the_first_sentence() -> None:
     """One sentence with its figures for one setting, how many have which answer for several."""
     text = write([fp32(), int8()])
-    assert text.startswith("# qbench: demo\n\n**Ship static · onednn.")
+    assert text.startswith("# qbench: demo\n\n**Ship static int8 on oneDNN (PyTorch).")
     several = [fp32(), int8(), fp32("b/fp32/torch/t1/b1"), int8("b/static/onednn/t1/b1", accuracy=accuracy(harmful=90))]
     assert "**Of 2 settings: ship int8 in 1, no int8 qualifies in 1.**" in write(several)
 
@@ -42,11 +42,11 @@ def test_what_may_be_shipped_is_open_in_six_columns_and_the_rest_is_folded() -> 
     header = next(line for line in visible.splitlines() if line.startswith("| variant"))
     assert header.count("|") == 7
     rows = [line for line in visible.splitlines() if line.startswith("| ") and line != header]
-    assert rows[0].startswith("| fp32 · torch | 2.50 | 1 (reference) |")
+    assert rows[0].startswith("| fp32 on PyTorch | 2.50 | 1 (reference) |")
     assert len([row for row in rows if row.startswith("| **")]) == 1
-    assert "qnnpack" not in visible
-    assert "qnnpack" in folded
-    assert "loses more accuracy than the margin" in folded
+    assert "QNNPACK" not in visible
+    assert "QNNPACK" in folded
+    assert "loses too much" in folded
 
 
 def test_warnings_and_what_is_missing_stand_open() -> None:
