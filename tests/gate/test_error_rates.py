@@ -69,6 +69,16 @@ def test_the_real_gates_prepare_a_network_as_a_run_does(monkeypatch):
     assert asked[-1][1][2].load().name == "top1"
 
 
+@pytest.mark.parametrize("name", ["quiet", "busy"])
+def test_a_gate_of_20_cases_fails_a_harmless_change_at_most_in_one_of_a_hundred(name):
+    """No case corrects for the others, so each may fail in 0.05 % of gates; of 8 % slower 95 % fail and none pass."""
+    trace = next(other for other in error_rates.traces() if other.name == name)
+    harmless, slower = (error_rates.simulated(trace, change, gates=GATES, seed=3) for change in (0.0, 0.08))
+    assert harmless.outcomes.get("FAIL", 0) <= 0.0005 * GATES
+    assert slower.outcomes.get("FAIL", 0) >= 0.95 * GATES
+    assert slower.outcomes.get("PASS", 0) == 0
+
+
 def test_the_interval_covers_what_it_says():
     """The 95 % interval on the speed-up holds the truth in 93 to 97 % of runs of nine processes."""
     for trace in (*error_rates.traces(), made()):
