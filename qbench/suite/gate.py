@@ -148,7 +148,9 @@ class GateSpec(Section):
         description="What an INCONCLUSIVE does. hold: exit code 4 where the samples point to a change for the worse "
         "(p < 0.05), else it passes with a note; fail: exit code 1; skip: it counts as not judged; pass: a note.",
     )
-    overrides: tuple[GateOverride, ...] = Field((), description="Other values for some cases.")
+    overrides: tuple[GateOverride, ...] = Field(
+        (), description="Other values for some cases; the decision what to ship takes those for all."
+    )
 
     def given(self) -> Iterator[tuple[str, str, Any]]:
         """Section, key and value of each rule that is written for every case."""
