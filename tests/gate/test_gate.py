@@ -524,6 +524,18 @@ def test_filter_judges_the_matching_cases_only(tmp_path: Path) -> None:
         gate.gate_run(RUN_V1, baseline, only="nothing")
 
 
+def test_a_suite_without_a_gate_is_an_error_that_says_what_to_write(tmp_path: Path) -> None:
+    """Nothing is judged by what qbench thinks of: exit code 2, before anything is measured."""
+    folder = tmp_path / "run"
+    shutil.copytree(RUN_V1, folder)
+    described = json.loads((folder / "run.json").read_text())
+    described["suite"]["text"] = described["suite"]["text"].partition("gate:")[0]
+    (folder / "run.json").write_text(json.dumps(described))
+    with pytest.raises(UsageError, match=r"(?s)the suite has no gate section.*max_regression: 5%") as raised:
+        gate.gate_run(folder)
+    assert raised.value.exit_code == 2
+
+
 def test_a_baseline_that_is_not_there_has_one_exit_code(tmp_path: Path) -> None:
     """Named or not: 3."""
     with pytest.raises(NotComparable, match="no such baseline; write one"):
