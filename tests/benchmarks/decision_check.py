@@ -4,8 +4,9 @@
     python tests/benchmarks/decision_check.py quickstart [--starts 5] [--rounds 15] [--suite FILE]
 
 Nothing of the race is used: each start opens one fresh process per case (``spawn``, the same core), warms it with 20
-calls, and then goes round all of them in a random order, 5 ms of calls each, whose median counts. A start's ratio of
-two cases is the median over its rounds; printed are the mean over the starts and Student's t limits at 95 %.
+calls (half a second of them on a large network), and then goes round all of them in a random order, 5 ms of calls each,
+whose median counts. A start's ratio of two cases is the median over its rounds; printed are the mean over the starts
+and Student's t limits at 95 %.
 
 A decision agrees where what it ships is not shown to be more than the tie slower than what the loop finds fastest of
 those that may be shipped, and is shown to be faster than the fastest fp32; where fp32 is kept, no variant that may be
@@ -38,7 +39,7 @@ from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun, read_run
 from qbench.report import build
 
-BLOCK_SECONDS, WARM_CALLS = 0.005, 20
+BLOCK_SECONDS, WARM_CALLS, WARM_SECONDS = 0.005, 20, 0.5
 
 
 def serve(pipe: Any, backend: str, file: Path, threads: int, cores: Sequence[int], inputs: tuple[Any, ...]) -> None:
@@ -81,7 +82,7 @@ def open_child(record: Record, file: Path, inputs: tuple[Any, ...]) -> Child:
     process = spawn.Process(target=serve, args=(its, key.backend, file, key.threads, cores, batch), daemon=True)
     process.start()
     child = Child(process=process, pipe=ours)
-    child.time(WARM_CALLS)
+    child.time(max(3, min(WARM_CALLS, math.ceil(WARM_SECONDS / child.time(1)))))
     child.calls = max(3, min(60, math.ceil(BLOCK_SECONDS / child.time(3))))
     return child
 
