@@ -441,8 +441,8 @@ def test_run_shows_answer_table_reasons_report_and_time_in_this_order(qbench: Qb
 
 def test_run_wide_shows_every_column(qbench: Qbench, story: list[Told]) -> None:
     """Without --wide there are six, with it those of the report."""
-    assert "control (A/A)" not in qbench("run", QUICKSTART).out
-    assert "control (A/A)" in qbench("run", QUICKSTART, "--wide").out
+    assert "noise check" not in qbench("run", QUICKSTART).out
+    assert "noise check" in qbench("run", QUICKSTART, "--wide").out
 
 
 def test_run_quick_reaches_the_suite(qbench: Qbench, story: list[Told], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -592,7 +592,7 @@ def test_report_wide_prints_the_answer_and_every_column(qbench: Qbench, story: l
     """As `qbench run --wide` does; the path comes last."""
     lines = qbench("report", "demo", "--wide").out.splitlines()
     assert lines[0].startswith("m, 1 thread, batch 1: ")
-    assert any("control (A/A)" in line for line in lines)
+    assert any("noise check" in line for line in lines)
     assert lines[-1] == str(runs / "report.html")
 
 
