@@ -92,11 +92,11 @@ def assess_counts(gained: int, lost: int, n: int, margin: float, level: float = 
     Sources: Laud, Pharmaceutical Statistics 16 (2017), 334-348 (adjustments below the usual half, skewness); the form
     that rises throughout: Hall, Journal of the Royal Statistical Society B 54 (1992), 221-228.
     """
-    from scipy.stats import norm
+    from scipy.special import ndtr
 
     intervals.check_counts(gained, lost, n)
     delta = _score_interval(gained, lost, n, level)
-    p_worse = float(norm.cdf(_score(gained, lost, n, -margin))) if 0 <= margin < 1 else None
+    p_worse = float(ndtr(_score(gained, lost, n, -margin))) if 0 <= margin < 1 else None
     examples = _estimate_examples_of_counts(gained, lost, n, margin, level) if 0 <= margin < 1 else None
     return _conclude(delta, margin, level, p_worse, examples)
 

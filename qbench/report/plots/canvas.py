@@ -5,6 +5,7 @@ Sizes are in points; on a phone one point is about one pixel, so that letters ar
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ ROLES: dict[Role, str] = {
     "bad": "#b3261e",
     "unsure": "#8a5a00",
 }
+_UNUSUAL = "\u0250"  # from here on the measuring font may lack a letter, of which matplotlib warns
 _BLACK, _NEARLY_BLACK = "#000000", "#000001"
 WIDTH, SIZE = 338.0, 12.0
 LINE = 15.0  # of a line of text
@@ -96,7 +98,7 @@ def text_width(text: str, size: float = SIZE, *, bold: bool = False) -> float:
     from matplotlib.textpath import text_to_path
 
     font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
-    with settings():
+    with contextlib.nullcontext() if max(text, default="") < _UNUSUAL else settings():
         width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
     return float(width)
 
