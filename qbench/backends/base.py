@@ -65,7 +65,7 @@ class Built:
     float layer -> why, where known. ``rewrites``: what the network was rewritten into before, ``rewrite_difference``
     the largest difference of its outputs. ``layer_numbers``: of each layer its name, SQNR and cosine against fp32
     (``quant.analysis.layer_error``). ``input_ranges``: of each model input the values that the file can represent
-    (``quant.input_range``), None where that is not known; empty where it is known of none."""
+    (``quant.analysis.quantized_range``), None where that is not known; empty where it is known of none."""
 
     format: str
     file: str

@@ -149,7 +149,7 @@ def _named(decisions: tuple[Decision, ...]) -> str:
 
 @contextmanager
 def _collected(decisions: set[Decision]) -> Iterator[None]:
-    """Puts the tracer's warnings that point into the user's code into ``found``; others are shown as before."""
+    """Puts the tracer's warnings that point into the user's code into ``decisions``; others are shown as before."""
     import torch
 
     ours = (Path(torch.__file__).parent, Path(__file__).parents[2])

@@ -97,7 +97,7 @@ def known_warnings() -> Iterator[None]:
         warnings.filterwarnings("ignore", message=".*torch.ao.quantization is deprecated.*")
         warnings.filterwarnings("ignore", message=".*reduce_range will be deprecated.*")
         warnings.filterwarnings("ignore", message="To copy construct from a tensor.*")
-        # What these two say of every layer, a build finds out for each one and says in its notes (``quant.sums``).
+        # What these two say of every layer, a build finds out for each one and says in its notes (``narrow_weights``).
         warnings.filterwarnings("ignore", message="Default qconfig of oneDNN backend with reduce_range of false.*")
         warnings.filterwarnings("ignore", message=".*Onednn backend.*VNNI.*")
         yield

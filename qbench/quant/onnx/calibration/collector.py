@@ -86,7 +86,7 @@ class Collector:
 
     def silent(self, qparams: Mapping[str, QParams]) -> dict[str, float]:
         """The readers whose activation was so small in every batch that all of it is quantized to zero (its scale, in
-        ``found``, is 1), each with the largest absolute value: 0 where nothing else was seen."""
+        ``qparams``, is 1), each with the largest absolute value: 0 where nothing else was seen."""
         nothing = QParams(scale=1.0, zero_point=0)
         pairs = zip(self.sites, self._calibrators, strict=True)
         suspects = [(_reader(site), calibrator) for site, calibrator in pairs if qparams[_reader(site)] == nothing]

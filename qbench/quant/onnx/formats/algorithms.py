@@ -70,7 +70,7 @@ def _option_problems(
     others: Mapping[str, set[str]],
     make: Callable[..., Any],
 ) -> Iterator[tuple[str, str]]:
-    """Options that the algorithm does not have, of a wrong type, or that ``made`` refuses."""
+    """Options that the algorithm does not have, of a wrong type, or that ``make`` refuses."""
     wrong = dict(_types(defaults, options))
     wrong |= {name: _explain_unknown(name, algorithm, defaults, others) for name in options if name not in defaults}
     yield from wrong.items()

@@ -75,7 +75,7 @@ def rounded(
     progress: Callable[[str, float], None] = lambda *_: None,
 ) -> Graph:
     """A copy of the graph in which those weights are multiples of their scale (``scale_w`` in the record): quantizing
-    them gives the integers that were chosen. ``samples``: of ``sites(found)``, over the calibration data.
+    them gives the integers that were chosen. ``samples``: of ``sites``, over the calibration data.
 
     The same inputs give the same weights on one machine. ``progress`` is told each layer when it is done, with the
     error of its outputs as a share of that after nearest rounding. Raises ``ValueError`` for wrong options.
@@ -108,11 +108,11 @@ def options(settings: Mapping[str, Any]) -> Options:
 def choose(
     weight: Array, scales: Array, exact: Array, inputs: Array, options: Options, *, seed: int
 ) -> tuple[Array, float]:
-    """The integers (float32, shape of ``weight``) with which ``seen`` gives most nearly what the weight gives for
+    """The integers (float32, shape of ``weight``) with which ``inputs`` gives most nearly what the weight gives for
     ``exact``, and the squared error that is left as a share of that after nearest rounding (1 where nothing is left
     to gain), judged on rows that were not learned from.
 
-    ``weight`` and ``scales``: (groups, outputs, inputs); ``exact`` and ``seen``: (groups, rows, inputs).
+    ``weight`` and ``scales``: (groups, outputs, inputs); ``exact`` and ``inputs``: (groups, rows, inputs).
     """
     # With inputs of mean square 1 and the weight in steps, the two parts of the loss weigh the same in every layer.
     size = np.sqrt(np.mean(np.square(exact, dtype=np.float64))) or 1.0

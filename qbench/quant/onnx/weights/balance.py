@@ -7,7 +7,7 @@ otherwise it is a Mul before a matrix product; before a convolution, the activat
 
 Divided channels all reach towards the end of one range, so that one whose maximum was not seen is clipped: what is
 divided by is the maximum as it may be in other data (``expected``), and a layer is balanced only where that makes its
-error much smaller on data that did not make the range (``balance_judge``). EfficientNet-Lite0, a = 0.5, calibrated on
+error much smaller on data that did not make the range (``balance_error``). EfficientNet-Lite0, a = 0.5, calibrated on
 128 crops of ten photos, SQNR of the logits on ten others: 17.7 dB without balance; every activation divided by the
 maximum seen 10.9 (on the calibration photos themselves 19.5 against 18.3), by the expected one 15.1, where it helps at
 all 16.5; as it is now, nothing is left to balance there.
