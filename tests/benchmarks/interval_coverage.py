@@ -97,7 +97,7 @@ SHAPES = (
 
 
 def hall(values: Array, level: float) -> Interval:
-    """The t interval straightened by the skewness (Hall 1992), as it was until 0.5."""
+    """The t interval straightened by the skewness (Hall 1992), as it was before."""
     from scipy.special import stdtrit
 
     mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
@@ -226,7 +226,7 @@ def f1(samples: int) -> Iterator[Row]:
 def percentile_limits(
     new: Array, old: Array, rng: np.random.Generator, resamples: int = 200
 ) -> tuple[Interval, Interval]:
-    """The percentile bootstrap of the change, as it was until 0.5, of fewer resamples."""
+    """The percentile bootstrap of the change, as it was before, of fewer resamples."""
     drawn = np.array(
         [
             F1.of_facts(new[index]) - F1.of_facts(old[index])
@@ -333,7 +333,7 @@ def main(samples: int, only: str | None = None) -> None:
             for row in part(samples):
                 earlier = f" |      {row.before.describe()}" if row.before else ""
                 print(f"{row.interval:28}{row.setting:44}{row.now.describe()}{earlier}", flush=True)
-    for line in p_values(samples):
+    for line in p_values(samples) if only is None else ():
         print(line)
 
 
