@@ -37,6 +37,8 @@ def comparison(changes: Sequence[CaseChange], metric: MetricInfo | None) -> Text
 
 def _change_row(change: CaseChange, metric: MetricInfo | None) -> tuple[str, ...]:
     delta = change.delta
+    why = delta.contender.reason if delta.contender is not None and delta.change.startswith("now") else None
+    notes = (*delta.notes, why) if why else delta.notes
     scale, unit, least = (metric.scale, metric.unit, metric.least) if metric else (1.0, "", 0)
     time = formatting.DASH
     if (slow := delta.slowdown) is not None:
@@ -52,7 +54,7 @@ def _change_row(change: CaseChange, metric: MetricInfo | None) -> tuple[str, ...
     accuracy = formatting.DASH
     if delta.accuracy is not None:
         accuracy = f"{formatting.with_limits(delta.accuracy, scale=scale, signed=True, least=least)} {unit}".rstrip()
-    return formatting.clean(delta.case), change.verdict, time, accuracy, size, formatting.clean("; ".join(delta.notes))
+    return formatting.clean(delta.case), change.verdict, time, accuracy, size, formatting.clean("; ".join(notes))
 
 
 def as_markdown(content: TextTable) -> str:

@@ -2,7 +2,7 @@
 
 Optimal segmentation by the least squares (PELT: Killick, Fearnhead and Eckley, Journal of the American Statistical
 Association 107 (2012), 1590-1598), as ``ruptures`` has it. The penalty is about the largest gain of a split in runs in
-which nothing changed: twice the Bonferroni limit of chi-square over all places and series, plus 3, which holds 5 % for
+which nothing changed: twice the Bonferroni limit of chi-square over all places and series, plus 5, which holds 5 % for
 normal noise, for long tails (Student's t with 4 degrees) and for noise that one run passes on to the next (0.3);
 `python tests/benchmarks/change_point_error.py` shows it.
 """
@@ -52,7 +52,7 @@ def penalty(runs: int, series: int) -> float:
     """What a split must gain, in squared deviations, so that any of so many series shows a false one in 5 %."""
     from scipy.special import chdtri
 
-    return 2 * float(chdtri(1, ERROR / (runs * series))) + 3
+    return 2 * float(chdtri(1, ERROR / (runs * series))) + 5
 
 
 def _segment(values: Floats, least: float, series: int) -> tuple[int, ...]:

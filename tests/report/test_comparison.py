@@ -54,6 +54,7 @@ def test_only_what_changed_is_open(tmp_path: Path) -> None:
     assert sentence in opened
     assert '<span class="pill bad">slower</span>' in opened
     assert '<span class="pill bad">now failed</span>' in opened
+    assert "the worker was killed by signal 9" in opened
     assert "net/qat/onednn/t1/b1" not in opened
     assert "net/qat/onednn/t1/b1" in folded[: folded.index("</details>")]
     told = summary[summary.index("**Compared with base**") :]
