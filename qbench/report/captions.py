@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
 from qbench.progress.table import TextTable
+from qbench.report import names
 from qbench.report.plots import call_times, costs, growth, layer_errors, peaks, ratios, trade_off
 from qbench.report.plots.cases import Case, Estimate, list_settings
 
@@ -53,7 +54,7 @@ def conclude_trade_off(points: Sequence[trade_off.Point]) -> str:
         parts.append(f"{word}: {'; or '.join(map(_tell_point, shipped))}.")
     kept_fp32 = next((point for point in points if point.case.role == "keep fp32"), None)
     if kept_fp32 is not None:
-        parts.append(f"Keep {kept_fp32.case.variant}.")
+        parts.append(f"Keep {_call(kept_fp32.case)}.")
     tie = points[0].case.number("decision.tie")
     shaded = (
         []
@@ -70,7 +71,7 @@ def conclude_trade_off(points: Sequence[trade_off.Point]) -> str:
 def _tell_point(point: trade_off.Point) -> str:
     unit = str(point.case["metric.unit"] or "")
     change = f"{ratios.show(point.change, signed=True, least=1)} {unit}".rstrip()
-    return f"{point.case.variant}, {ratios.show(point.time)} times the time, {change}"
+    return f"{_call(point.case)}, {ratios.show(point.time)} times the time, {change}"
 
 
 def tabulate_points(points: Sequence[trade_off.Point]) -> TextTable:
@@ -104,7 +105,7 @@ def conclude_speedups(cases: Sequence[Case]) -> str:
     rest = f"{len(slower) or 'None'} {_be(len(slower))} slower" + (
         f", {undecided} cannot be told apart from it" if undecided else ""
     )
-    top = f"the fastest is {best.variant}, {ratios.show(ratio)} times as fast{where}"
+    top = f"the fastest is {_call(best)}, {ratios.show(ratio)} times as fast{where}"
     bars = "bars are 95 % intervals; the thin tick is the speed-up over fp32 on the same runtime"
     return f"{first}. {rest}; {top}. {_count_processes(cases)}; {bars}."
 
@@ -188,7 +189,7 @@ def conclude_calls(cases: Sequence[Case], timed: Timed) -> str:
         spread, case = max(spreads, key=lambda pair: pair[0])
         where = f" ({case.setting})" if len(list_settings(cases)) > 1 else ""
         first = (
-            f"From one process to the next the median differs most for {case.variant}{where}: "
+            f"From one process to the next the median differs most for {_call(case)}{where}: "
             f"by {formatting.fixed((spread - 1) * 100, 0)} %"
         )
     else:
@@ -220,12 +221,12 @@ def conclude_growth(lines: Sequence[growth.Line], by: growth.By) -> str:
     ends = f"{best.at[0]} to {best.at[-1]}"
     span = f"{ends} threads" if by == "threads" else f"batch size {ends}"
     first = (
-        f"From {span}, {best.case.variant} gains most: {best.gain[-1]:.2f} times as "
+        f"From {span}, {_call(best.case)} gains most: {best.gain[-1]:.2f} times as "
         f"many examples a second, {formatting.fixed(share * 100, 0)} % of the ideal"
     )
     rest = ""
     if last is not best:
-        rest = f"; {last.case.variant} gains least, {last.gain[-1]:.2f} times"
+        rest = f"; {_call(last.case)} gains least, {last.gain[-1]:.2f} times"
     return f"{first}{rest}. Shown are n = {_plural(len(lines), 'variant')}; medians, without intervals."
 
 
@@ -254,7 +255,7 @@ def conclude_peaks(cases: Sequence[Case]) -> str:
         own = [case for case in rated if case.is_int8 == (name == "int8")]
         best = max(own, key=lambda case: case.number("roofline.peak_fraction") or 0.0)
         share = formatting.share(best.number("roofline.peak_fraction"), 0)
-        parts.append(f"of the {name} peak {best.variant} reaches most, {share}")
+        parts.append(f"of the {name} peak, {_call(best)} reaches most: {share}")
     doubt = any(case["roofline.peak_shared"] for case in rated)
     shared = " Something else used the core while the peak was measured: the shares are too high." if doubt else ""
     count = _plural(len(rated), "case")
@@ -329,7 +330,7 @@ def conclude_costs(cases: Sequence[Case], what: costs.What) -> str:
 
 def _tell_amount(case: Case, what: costs.What, *, several: bool) -> str:
     where = f" for {case.setting}" if several else ""
-    return f"{where}: {case.variant}, {costs.show_amount(case, what)}"
+    return f"{where}: {_call(case)}, {costs.show_amount(case, what)}"
 
 
 def tabulate_costs(cases: Sequence[Case], what: costs.What) -> TextTable:
@@ -351,6 +352,11 @@ def _name(case: Case, cases: Sequence[Case]) -> tuple[str, ...]:
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], words: tuple[int, ...] = (0,)) -> TextTable:
     return TextTable(columns=columns, rows=tuple(rows), words=words)
+
+
+def _call(case: Case) -> str:
+    """``static int8 on ONNX Runtime``."""
+    return names.name_variant(case.mode, str(case["case.recipe"] or "default"), case.backend)
 
 
 def _word(case: Case) -> str:

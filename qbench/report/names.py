@@ -26,10 +26,14 @@ def backend_name(backend: str) -> str:
 
 def variant_name(record: Record) -> str:
     """``static int8 on ONNX Runtime``, ``fp32 on PyTorch``, ``static int8 (recipe eager) on oneDNN (PyTorch)``."""
-    case = record.case
-    kind = {"fp32": "fp32", "qat": "QAT int8"}.get(case.mode, f"{case.mode} int8")
-    recipe = "" if case.recipe == "default" else f" (recipe {case.recipe})"
-    return f"{kind}{recipe} on {backend_name(case.backend)}"
+    return name_variant(record.case.mode, record.case.recipe, record.case.backend)
+
+
+def name_variant(mode: str, recipe: str, backend: str) -> str:
+    """The same from its parts."""
+    kind = {"fp32": "fp32", "qat": "QAT int8"}.get(mode, f"{mode} int8")
+    of_recipe = "" if recipe == "default" else f" (recipe {recipe})"
+    return f"{kind}{of_recipe} on {backend_name(backend)}"
 
 
 def in_words(text: str, records: Iterable[Record]) -> str:
