@@ -546,7 +546,7 @@ def test_report_prints_its_path(qbench: Qbench, story: list[Told], runs: Path) -
     """The report is rebuilt from the records, and where it lies is all that is printed."""
     assert qbench("report", "demo") == Done(code=0, out=f"{runs / 'report.html'}\n", err="")
     assert qbench("report", "demo", "--compare", runs).code == 0
-    assert "## Compared" in (runs / "summary.md").read_text(encoding="utf-8")
+    assert "**Compared with " in (runs / "summary.md").read_text(encoding="utf-8")
 
 
 def test_compare_says_that_examples_are_not_paired(
@@ -556,10 +556,10 @@ def test_compare_says_that_examples_are_not_paired(
     monkeypatch.chdir(tmp_path)
     run_folder(tmp_path / "reports/demo/20260101T000000Z-0000", [fp32(), int8()], info())
     assert qbench("baseline", "demo").code == 0
-    said = "accuracy: two scores, their examples not paired, so the intervals are wide; "
-    again = "this baseline keeps none: write it again with `qbench baseline RUN`, and `qbench gate` pairs them"
+    said = "accuracy of 2 cases: two scores, their examples not paired, so the intervals are wide"
+    again = " (this baseline keeps no examples: write it again with `qbench baseline RUN`)"
     assert qbench("compare", "reports/baselines/demo.jsonl", "demo").out.splitlines()[-1] == said + again
-    assert qbench("compare", "demo", "demo").out.splitlines()[-1].startswith(f"{said}`qbench baseline` of the first")
+    assert qbench("compare", "demo", "demo").out.splitlines()[-1].startswith(f"{said} (not both runs keep predictions")
 
 
 def test_compare_takes_runs_and_baselines(qbench: Qbench, story: list[Told], runs: Path) -> None:
