@@ -47,6 +47,19 @@ def test_the_export_agrees_and_takes_any_batch(exported):
     assert onnx_file.fixed_batch(exported["cnn"]) is None
 
 
+def test_a_comment_in_the_models_file_gives_the_same_bytes(tmp_path):
+    """The same network from two files of other names and lines: nothing in the export says where it comes from."""
+    source = (
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x.flatten(1) * 2\n"
+    )
+    for name, text in {"one": source, "other": f"# a comment\n{source}"}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        names = {"__name__": name}
+        exec(compile(text, str(tmp_path / f"{name}.py"), "exec"), names)
+        onnxruntime_session.export(names["Net"](), (torch.from_numpy(images(1)[0]),), tmp_path / f"{name}.onnx")
+    assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "other.onnx").read_bytes()
+
+
 def static(fp32, file, recipe, calibration):
     """A static int8 file for ONNX Runtime on this CPU, as its backend makes it."""
     calibrated = file.with_suffix(".calibrated.onnx")
