@@ -72,7 +72,7 @@ MANY_INFO = replace(info(), suite=replace(info().suite, text=TINY_SUITE))
 
 
 def many_records() -> list[Record]:
-    """300 cases: 12 settings, one of a name of 200 characters, each with 24 int8 variants from half to twice as fast."""
+    """300 cases: 12 settings, one of a name of 200 characters; 24 int8 variants each, from half to twice as fast."""
     records = []
     for model in range(12):
         name = f"net{model}" if model else "long-" * 40
