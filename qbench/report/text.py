@@ -7,16 +7,9 @@ from collections.abc import Sequence
 from qbench import formatting
 from qbench.compare.changes import CaseChange
 from qbench.decide import cases
-from qbench.decide.judged import Judged
 from qbench.progress.table import TextTable
 from qbench.record.stored_run import QUICK, MetricInfo, RunInfo
-from qbench.report import table
 from qbench.stats.interval_type import Interval
-
-
-def setting_rows(judged: Judged, setting: cases.Setting, unit: tuple[float, str]) -> list[table.Row]:
-    """The rows of one setting's measured cases."""
-    return table.rows(judged, cases.of_setting(setting, judged.records), unit)
 
 
 def setting_name(setting: cases.Setting) -> str:
@@ -55,12 +48,3 @@ def _change_row(change: CaseChange, metric: MetricInfo | None) -> tuple[str, ...
     if delta.accuracy is not None:
         accuracy = f"{formatting.with_limits(delta.accuracy, scale=scale, signed=True, least=least)} {unit}".rstrip()
     return formatting.clean(delta.case), change.verdict, time, accuracy, size, formatting.clean("; ".join(notes))
-
-
-def as_markdown(content: TextTable) -> str:
-    """The table in Markdown, every cell escaped."""
-    lines = [content.columns, *content.rows]
-    drawn = ["| " + " | ".join(formatting.markdown(text) for text in line) + " |" for line in lines]
-    rule = ("---" if index in content.words else "---:" for index in range(len(content.columns)))
-    drawn.insert(1, f"|{'|'.join(rule)}|")
-    return "\n".join(drawn)
