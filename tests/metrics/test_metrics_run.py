@@ -46,9 +46,10 @@ def go(folder, gate="", **options):
 
 
 def test_a_model_without_labels_is_judged_by_its_agreement_with_fp32(tmp_path):
-    """Nothing of the gate is written: the run says what judges, records it, and the gate decides by it; a run that goes
-    on keeps it."""
-    result, notes = go(tmp_path)
+    """The gate names no metric: the run says what judges, records it, and the gate decides by it; a run that goes on
+    keeps it."""
+    gate = "gate: {accuracy: {margin: 1.0}}"
+    result, notes = go(tmp_path, gate=gate)
     assert result.exit_code == 0
     assert [note for note in notes if "no labels" in note and "top1_agreement" in note]
     actual = {record.case.mode: record.accuracy for record in result.records}
@@ -64,7 +65,7 @@ def test_a_model_without_labels_is_judged_by_its_agreement_with_fp32(tmp_path):
         ["INCONCLUSIVE"],
         ["FAIL"],
     )  # of 40 examples no margin of 1 point
-    again, notes = go(tmp_path, resume=result.folder)
+    again, notes = go(tmp_path, gate=gate, resume=result.folder)
     assert [note for note in notes if "done already" in note]
     assert stored_run.read_run(again.folder).info.metric.name == "top1_agreement"
 
