@@ -292,7 +292,7 @@ def _settle(verdicts: Sequence[Verdict], evidence: Evidence, record: Record) -> 
     """
     regressions = [verdict for verdict in verdicts if verdict.rule.endswith(accuracy_regression.SUFFIX)]
     as_before = any(
-        verdict.outcome in ("PASS", "IMPROVED", "INCONCLUSIVE") and not verdict.points_to_harm
+        verdict.outcome in ("PASS", "IMPROVED", "INCONCLUSIVE") and not verdict.points_to_harm(evidence.changed_cases)
         for verdict in regressions
     )
     identical = evidence.is_identical(record)
@@ -306,7 +306,8 @@ def _settle(verdicts: Sequence[Verdict], evidence: Evidence, record: Record) -> 
         elif identical or (verdict.kind == "metric" and as_before):
             effect = "note"
         else:
-            effect = "hold" if verdict.p_harm is None or verdict.points_to_harm else "note"
+            harmful = verdict.p_harm is None or verdict.points_to_harm(evidence.changed_cases)
+            effect = "hold" if harmful else "note"
         return replace(verdict, settled=effect)
 
     return [settle(verdict) for verdict in verdicts]

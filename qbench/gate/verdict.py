@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from qbench.compare import compare
@@ -60,9 +61,10 @@ class Verdict:
 
     ``value``, its limits at ``level`` and ``threshold`` are raw (ratios, or the metric's own scale, better positive).
     ``p_value`` is the FAIL side's, scaled to a 5 % test, None where the rule does not rest on samples; ``p_harm`` is
-    that of any change for the worse, however small. ``way`` says how time was judged: ``live``, by running both
-    artifacts again (``times``), or by ``stored`` figures. ``identical``: the artifact is the baseline's, byte by byte,
-    so nothing was measured. ``decides`` says what would decide an INCONCLUSIVE, ``examples`` how many where examples
+    that of any change for the worse, however small; ``spent`` the share of the tolerance or margin that the estimate
+    takes up (None: there is no earlier value). ``way`` says how time was judged: ``live``, by running both artifacts
+    again (``times``), or by ``stored`` figures. ``identical``: the artifact is the baseline's, byte by byte, so nothing
+    was measured. ``decides`` says what would decide an INCONCLUSIVE, ``examples`` how many where examples
     would; ``mcnemar_p``: the mid-p value of "no answer's correctness changed". ``settled``: what an INCONCLUSIVE or
     MISSING does by the suite's ``inconclusive`` and ``missing``, else None.
     """
@@ -81,6 +83,7 @@ class Verdict:
     threshold: float | None = None
     p_value: float | None = None
     p_harm: float | None = None
+    spent: float | None = None
     way: Literal["live", "stored"] | None = None
     times: LiveTimes | None = None
     identical: bool = False
@@ -98,10 +101,14 @@ class Verdict:
         """The verdict, or INCONCLUSIVE for that reason where there is one."""
         return self if doubt is None else replace(self, outcome="INCONCLUSIVE", reason=doubt)
 
-    @property
-    def points_to_harm(self) -> bool:
-        """Whether the samples alone, at 5 % and without a correction, show a change for the worse."""
-        return self.p_harm is not None and self.p_harm < HARM
+    def points_to_harm(self, cases: int) -> bool:
+        """Whether the samples show a change for the worse at 5 %, without a correction where their estimate is beyond
+        what is allowed. A lesser one must be shown among all ``cases`` that may have changed: of twenty harmless ones
+        that were built anew, one has p < 0.05."""
+        if self.p_harm is None:
+            return False
+        beyond = self.spent is None or self.spent >= 1
+        return self.p_harm < (HARM if beyond else HARM / max(1, cases))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +128,12 @@ class Evidence:
     examples: Callable[[Record], ExampleScores | None] = lambda record: None
     score_of_facts: Callable[[Any], float] | None = None
     reruns: Mapping[str, Rerun | NotRun] = field(default_factory=dict)
+
+    @cached_property
+    def changed_cases(self) -> int:
+        """How many int8 cases are there whose artifact is not the baseline's."""
+        int8 = (record for record in self.records if record.status == "ok" and record.case.mode != "fp32")
+        return sum(not self.is_identical(record) for record in int8)
 
     def of_case(self, case: CaseKey) -> Evidence:
         """The same with the rules that hold for the case, overrides put in."""
@@ -218,6 +231,7 @@ class Rule:
             level=level,
             p_value=multiple_testing.scale_p_value(p_beyond(self.threshold), level),
             p_harm=None if interval.low is None else p_beyond(self.threshold if unchanged is None else unchanged),
+            spent=None if unchanged is None else _share_spent(interval.value, unchanged, self.threshold),
         )
         if outcome == "PASS" and unchanged is not None and interval.high is not None:
             better = interval.high < unchanged and interval.value * self.threshold < unchanged**2
@@ -252,10 +266,16 @@ class Rule:
             level=test.level,
             p_value=None if test.p_worse is None else multiple_testing.scale_p_value(test.p_worse, test.level),
             p_harm=harm,
+            spent=_share_spent(test.delta.value, 0.0, self.threshold),
             decides=decides if test.outcome == "INCONCLUSIVE" else None,
             examples=None if test.examples is None else max(test.examples, n + 1),
             mcnemar_p=None if flips is None else mcnemar.midp(flips.harmful, flips.beneficial),
         )
+
+
+def _share_spent(value: float, unchanged: float, threshold: float) -> float | None:
+    """How far an estimate has gone from no change towards the threshold; None where that allows no change."""
+    return None if threshold == unchanged else (value - unchanged) / (threshold - unchanged)
 
 
 def format_level(level: float, why: str = "") -> str:

@@ -22,12 +22,12 @@ import numpy as np
 
 from qbench.gate.error_rates import _pairs, traces
 from qbench.gate.sequential_test import InterimAnalysis, ProcessPair, analyze, is_analysis_due
+from qbench.gate.verdict import HARM
 from qbench.stats import intervals, multiple_testing, noninferiority, thresholds
 from qbench.stats.multiple_testing import FAMILY_ERROR
 from qbench.stats.noninferiority import NonInferiority
 
 TOLERANCE, MARGIN, EXAMPLES = 0.05, 0.01, 1000
-HARM = 0.05
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ CHANGES = (
 )
 
 
-def judge_time(rng: np.random.Generator, pairs: Sequence[ProcessPair]) -> tuple[str, int]:
+def judge_time(rng: np.random.Generator, pairs: Sequence[ProcessPair], cases: int) -> tuple[str, int]:
     """The outcome (``hold`` for an INCONCLUSIVE that holds, ``note`` for one that does not), and the pairs."""
     drawn: list[ProcessPair] = []
     while True:
@@ -57,18 +57,18 @@ def judge_time(rng: np.random.Generator, pairs: Sequence[ProcessPair]) -> tuple[
             break
     if analysis.outcome != "INCONCLUSIVE":
         return analysis.outcome, len(drawn)
-    return ("hold" if points_to_harm(analysis) else "note"), len(drawn)
+    return ("hold" if points_to_harm(analysis, cases) else "note"), len(drawn)
 
 
-def points_to_harm(analysis: InterimAnalysis) -> bool:
-    """Whether the time alone is shown to be longer than the baseline's."""
+def points_to_harm(analysis: InterimAnalysis, cases: int) -> bool:
+    """Whether the time alone is shown to be longer than the baseline's, as ``Verdict`` says."""
     p = thresholds.p_value_beyond(
         analysis.slowdown, 1.0, side="above", level=analysis.level, degrees_of_freedom=analysis.freedom
     )
-    return p < HARM
+    return p < (HARM if analysis.slowdown.value - 1 >= TOLERANCE else HARM / cases)
 
 
-def judge_accuracy(rng: np.random.Generator, lost: float) -> str:
+def judge_accuracy(rng: np.random.Generator, lost: float, cases: int) -> str:
     """Both rules on the metric."""
     tests = [draw_test(rng, flips, loss + lost) for flips, loss in ((0.02, 0.002), (0.005, 0.0))]
     adjusted = multiple_testing.adjust_by_holm([test.p_worse or 0.0 for test in tests])
@@ -79,7 +79,7 @@ def judge_accuracy(rng: np.random.Generator, lost: float) -> str:
         return "PASS"
     regression = tests[1].delta
     p_harm = thresholds.p_value_beyond(regression, 0.0, side="below", level=noninferiority.LEVEL)
-    return "hold" if p_harm < HARM else "note"
+    return "hold" if p_harm < (HARM if -regression.value >= MARGIN else HARM / cases) else "note"
 
 
 def draw_test(rng: np.random.Generator, flips: float, loss: float) -> NonInferiority:
@@ -100,9 +100,9 @@ def gate(rng: np.random.Generator, cases: int, same: Sequence[ProcessPair], chan
     """The exit of one gate, and the process pairs it took."""
     effects, taken = set(), 0
     for case in range(cases):
-        effect, pairs = judge_time(rng, changed if case == 0 else same)
+        effect, pairs = judge_time(rng, changed if case == 0 else same, cases)
         taken += pairs
-        effects |= {effect, judge_accuracy(rng, change.lost if case == 0 else 0.0)}
+        effects |= {effect, judge_accuracy(rng, change.lost if case == 0 else 0.0, cases)}
     return next((effect for effect in ("FAIL", "hold") if effect in effects), "PASS"), taken
 
 

@@ -478,6 +478,19 @@ def test_two_points_lost_in_a_suite_of_twenty_rules_do_not_pass() -> None:
     assert gated.exit_code in (1, 4)
 
 
+@pytest.mark.parametrize(("rebuilt", "exit_code"), [(1, 4), (20, 0)])
+def test_a_small_loss_in_one_of_many_rebuilt_cases_does_not_hold(rebuilt: int, exit_code: int) -> None:
+    """Six answers lost of 1,000, within the margin of one point, are evidence in one case; of twenty cases that were
+    built anew, one loses that much by chance."""
+    was = [int8(f"net/static/b{number}/t1/b1", accuracy=accuracy(n=1000, right=960)) for number in range(20)]
+    now = [
+        as_other_file(record) if number >= rebuilt else record for number, record in enumerate(was)
+    ]  # the baseline's
+    now[0] = replace(now[0], accuracy=accuracy(n=1000, right=960, harmful=6))
+    gated = Situation("", [fp32(), *now], ABSOLUTE, [fp32(), *was], reruns=rerun(0.0)).gated()
+    assert gated.exit_code == exit_code
+
+
 def test_what_was_so_in_the_baseline_does_not_hold_a_change() -> None:
     """int8 that may have lost more than a point against fp32 before, and has the same answers now, is INCONCLUSIVE with
     a note; without a baseline it holds."""
