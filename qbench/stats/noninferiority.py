@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 
 from numpy.typing import ArrayLike
 
@@ -81,6 +82,7 @@ def _bound_change(new: intervals.Floats, old: intervals.Floats, bounds: Bounds) 
     )
 
 
+@cache  # variants of one model often flip alike
 def assess_counts(gained: int, lost: int, n: int, margin: float, level: float = LEVEL) -> NonInferiority:
     """The same for correct or not: ``gained`` and ``lost`` are the beneficial and harmful flips of n examples.
 
