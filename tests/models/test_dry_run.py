@@ -11,13 +11,14 @@ import torch
 from networks import Masked, perceptron, tokens
 from onnx import TensorProto, helper, numpy_helper
 
-from qbench import network as inputs
+from qbench import data_preparation
 from qbench.cache import store
 from qbench.data import DataRequest
 from qbench.errors import ModelError
 from qbench.metrics.spec import MetricSpec
 from qbench.models import dry_run
 from qbench.models.base import ModelReference, Network
+from qbench.network import prepare_model
 
 NETWORKS = Path(__file__).parent.parent / "fixtures" / "networks.py"
 IDS = np.arange(24).reshape(4, 6) % 16
@@ -42,8 +43,8 @@ def prepared(folder, arrays, reference, options=None):
         train=False,
         allow_overlap=True,
     )
-    data = inputs.prepare_data(request, root, progress=lambda *_: None)
-    return inputs.prepare_model(reference, data, MetricSpec(name="top1"), root, progress=lambda *_: None)
+    data = data_preparation.prepare_data(request, root, progress=lambda *_: None)
+    return prepare_model(reference, data, MetricSpec(name="top1"), root, progress=lambda *_: None)
 
 
 def python(name):

@@ -39,8 +39,10 @@ FP32, STATIC, DYNAMIC = "net/fp32/fake/t1/b1", "net/static/fake/t1/b1", "net/dyn
 
 
 @pytest.fixture
-def project(pytester):
-    """A project with a suite, its network and its data; warnings are errors there, too."""
+def project(pytester, monkeypatch):
+    """A project with a suite, its network and its data; warnings are errors, and its pytest is no worker."""
+    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
+        monkeypatch.delenv(name, raising=False)
     rng = np.random.default_rng(0)
     arrays = {"train_inputs": rng.random((32, 1, 8, 8), dtype=np.float32), "train_labels": np.arange(32) % 10}
     arrays |= {"test_inputs": rng.random((20, 1, 8, 8), dtype=np.float32), "test_labels": np.arange(20) % 10}
