@@ -16,11 +16,11 @@ def describe(record: Record) -> str | None:
     latency, shared = record.latency, share_of(record)
     if latency is None or shared is None:
         return None
-    told = f"the host shared the core {formatting.share(shared, 0)} of the time"
+    sharing = f"the host shared the core {formatting.share(shared, 0)} of the time"
     if latency.p50_seconds is None or latency.p50_from is None:
-        return told
+        return sharing
     which = "undisturbed" if latency.p50_from == "undisturbed" else "over all blocks, too few are undisturbed"
-    return f"{formatting.duration(latency.p50_seconds)} {which}; {told}"
+    return f"{formatting.duration(latency.p50_seconds)} {which}; {sharing}"
 
 
 def share_of(record: Record) -> float | None:

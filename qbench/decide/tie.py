@@ -48,15 +48,15 @@ def describe_step(choice: Choice, bench: Bench) -> str | None:
     ranking = choice.ranking
     if ranking is None or len(ranking.tied) < 2:
         return None
-    told = "; then ".join(step.text for step in ranking.steps)
+    deciding = "; then ".join(step.text for step in ranking.steps)
     if len(ranking.equals) > 1:
         names = ", ".join(variant(record) for record in ranking.equals if record is not ranking.pick)
         equal = f"nothing that decide.prefer names tells it from {names}, so that its estimate decides"
-        return f"{told}; {equal}" if told else equal
-    if not told:
+        return f"{deciding}; {equal}" if deciding else equal
+    if not deciding:
         return f"{bench.spec.minimize}: the others' estimates are off by more than the tie"
     if ranking.steps[0].name != "accuracy" and "accuracy" in bench.spec.prefer:
         difference = bench.differences.compare(ranking.pick, ranking.steps[0].dropped[0])
         if difference is not None:
-            told += f" (in accuracy they tie: {notes.describe_accuracy(difference, bench)})"
-    return told
+            deciding += f" (in accuracy they tie: {notes.describe_accuracy(difference, bench)})"
+    return deciding

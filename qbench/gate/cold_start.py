@@ -57,17 +57,17 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
         return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
     if rerun.start is None:
         return describe_budget(rule, rerun)
-    found = rerun.start
+    analysis = rerun.start
     parts = [
-        f"live  load and first call {format_change(found.slowdown)} {format_level(found.level, LOOKS)}",
+        f"live  load and first call {format_change(analysis.slowdown)} {format_level(analysis.level, LOOKS)}",
         f"tolerance {allowed * 100:g} %",
-        f"{found.pairs} process pairs",
+        f"{analysis.pairs} process pairs",
     ]
     return rule.compare_interval(
-        found.slowdown,
+        analysis.slowdown,
         "  ".join(parts),
-        level=found.level,
+        level=analysis.level,
         side="below",
-        degrees_of_freedom=found.freedom,
+        degrees_of_freedom=analysis.freedom,
         unchanged=1.0,
     )

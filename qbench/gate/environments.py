@@ -25,17 +25,17 @@ def compare_requirements(old: Path, new: Path) -> list[str]:
 
 def _read_requirements(tree: Path) -> dict[str, object]:
     files = {file for pattern in _FILES for file in tree.glob(pattern) if file.is_file()}
-    found: dict[str, object] = {file.name: file.read_bytes() for file in files}
+    contents: dict[str, object] = {file.name: file.read_bytes() for file in files}
     project = tree / _PROJECT
     if project.is_file():
         try:
             content = tomllib.loads(project.read_text(encoding="utf-8"))
         except ValueError:
-            return found | {_PROJECT: project.read_bytes()}
+            return contents | {_PROJECT: project.read_bytes()}
         table = content.get("project", {})
         required = {key: table[key] for key in _KEYS if key in table}
-        found[_PROJECT] = (required, content.get("tool", {}).get("poetry", {}).get("dependencies"))
-    return found
+        contents[_PROJECT] = (required, content.get("tool", {}).get("poetry", {}).get("dependencies"))
+    return contents
 
 
 def make_environment(tree: Path, home: Path, *, run: Run | None = None) -> Path:

@@ -127,11 +127,11 @@ def gate_run(
 
 def _refuse_quick(run: RunInfo, baseline: RunInfo | None, place: str) -> list[Verdict]:
     """INVALID for a quick look: it is too coarse to be held to anything, or to hold anything to."""
-    told = {"the run": run, "the baseline": baseline}
+    sides = {"the run": run, "the baseline": baseline}
     rule = Rule(name="run", kind="run", case=run.suite.name, place=place)
     return [
         rule.verdict("INVALID", f"{what} is a {QUICK}", f"make it without --quick: `qbench run {info.suite.file}`")
-        for what, info in told.items()
+        for what, info in sides.items()
         if info is not None and info.quick is not None
     ]
 

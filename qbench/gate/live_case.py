@@ -79,7 +79,7 @@ class LiveCase:
     pairs: list[ProcessPair] = field(default_factory=list)
     spent: float = 0.0
     _error: CaseError | None = None
-    _found: dict[str, InterimAnalysis] = field(default_factory=dict)
+    _analyses: dict[str, InterimAnalysis] = field(default_factory=dict)
     _series: dict[str, Series] = field(default_factory=dict)
 
     @property
@@ -87,7 +87,7 @@ class LiveCase:
         """Whether a rule is still undecided, and more process pairs may decide it."""
         if self._error is not None or len(self.pairs) >= ANALYSES[-1]:
             return False
-        return not self._found or not all(analysis.decided for analysis in self._found.values())
+        return not self._analyses or not all(analysis.decided for analysis in self._analyses.values())
 
     @property
     def seconds_per_pair(self) -> float:
@@ -107,12 +107,12 @@ class LiveCase:
 
     def conclude(self) -> Rerun:
         """What is known, whether it is decided or not."""
-        found = {} if self._error else self._found
+        analyses = {} if self._error else self._analyses
         return Rerun(
             pairs=tuple(self.pairs),
-            analysis=found.get("time"),
-            promise=found.get("promise"),
-            start=found.get("start"),
+            analysis=analyses.get("time"),
+            promise=analyses.get("promise"),
+            start=analyses.get("start"),
             reason=None if self._error is None else str(self._error),
             cut=self.is_open,
             spent=self.spent,
@@ -122,14 +122,14 @@ class LiveCase:
         rules = self.rules
         # Without a rule of its own the change is known all the same, and decides nothing.
         tolerance = 0.05 if rules.tolerance is None else rules.tolerance
-        found = {"time": analyze(self.pairs, tolerance, rules=max(1, rules.sharing))}
+        analyses = {"time": analyze(self.pairs, tolerance, rules=max(1, rules.sharing))}
         if rules.tolerance is None:
-            found["time"] = replace(found["time"], decided=True)
+            analyses["time"] = replace(analyses["time"], decided=True)
         if rules.promise is not None:
-            found["promise"] = analyze_promise(self.pairs, rules.promise, rules=rules.sharing)
+            analyses["promise"] = analyze_promise(self.pairs, rules.promise, rules=rules.sharing)
         if rules.start is not None and all(pair.start is not None for pair in self.pairs):
-            found["start"] = analyze_start(self.pairs, rules.start)
-        self._found = found
+            analyses["start"] = analyze_start(self.pairs, rules.start)
+        self._analyses = analyses
 
     def _measure_generation(self, number: int) -> ProcessPair:
         """Raises ``CaseError`` with the reason where a process dies, or nothing can be kept."""

@@ -41,19 +41,19 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     """
     run = read_run(folder, lenient=True)
     judged = judge(run)
-    found = decision.decide(judged)
+    decisions = decision.decide(judged)
     changes = flips.of_run(run)
-    comparison = _compare_with(other, run, found)
-    rulings = rule(judged, found)
-    shown = page(run, judged, found, changes, rulings)
+    comparison = _compare_with(other, run, decisions)
+    rulings = rule(judged, decisions)
+    shown = page(run, judged, decisions, changes, rulings)
     shown = replace(shown, warnings=warnings(run, judged, changes))  # damaged files are known once all were read
-    results = frame.cases_frame(run, judged, found)
+    results = frame.cases_frame(run, judged, decisions)
     files = {
         RESULTS: csv_text(results),
         FLIPS: csv_text(flips.flips_frame(changes)),
         CLASSES: csv_text(flips.classes_frame(changes)),
-        SUMMARY: summary(run, judged, found, changes, rulings, comparing.as_parts(comparison)),
-        DECISION: json_text.as_json(run.info.suite.name, found),
+        SUMMARY: summary(run, judged, decisions, changes, rulings, comparing.as_parts(comparison)),
+        DECISION: json_text.as_json(run.info.suite.name, decisions),
         REPORT: html.render(shown, comparison),
     }
     for name, content in files.items():
@@ -64,12 +64,12 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
 
 
 def _compare_with(
-    folder: Path | None, run: StoredRun, found: Sequence[decision.Decision]
+    folder: Path | None, run: StoredRun, decisions: Sequence[decision.Decision]
 ) -> comparing.Comparison | None:
     if folder is None:
         return None
     other = read_run(folder, lenient=True)
-    return comparing.compare_runs(other, run, decision.decide(judge(other)), found)
+    return comparing.compare_runs(other, run, decision.decide(judge(other)), decisions)
 
 
 def save_plots(folder: Path) -> tuple[Path, ...]:

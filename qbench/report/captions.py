@@ -141,10 +141,12 @@ def conclude_changes(cases: Sequence[Case]) -> str:
         first = f"The change of accuracy of {_plural(len(judged), 'int8 variant')}; the suite sets no limit"
     else:
         verb = "keeps" if counts["PASS"] == 1 else "keep"
-        told = [f"{_of(counts['PASS'], len(judged), 'int8 variant')} {verb} the accuracy{shown}"]
-        told += [f"{counts['INCONCLUSIVE']} cannot be told with so few examples"] if counts["INCONCLUSIVE"] else []
-        told += [f"{counts['FAIL']} {'loses' if counts['FAIL'] == 1 else 'lose'} more"] if counts["FAIL"] else []
-        first = ", ".join(told)
+        clauses = [f"{_of(counts['PASS'], len(judged), 'int8 variant')} {verb} the accuracy{shown}"]
+        clauses += (
+            [f"{counts['INCONCLUSIVE']} cannot be told with so few examples"] if counts["INCONCLUSIVE"] else []
+        )
+        clauses += [f"{counts['FAIL']} {'loses' if counts['FAIL'] == 1 else 'lose'} more"] if counts["FAIL"] else []
+        first = ", ".join(clauses)
     bars = "bars are 95 % intervals"
     if level is not None:
         tested, side = (formatting.fixed(share * 100, 0) for share in (level, (1 - level) / 2))

@@ -121,8 +121,8 @@ def _sum_up(changes: Sequence[CaseChange], other_answers: int, same: int) -> str
     words: Counter[str] = Counter(word for change in changes for word in change.words)
     words.update(change.delta.change for change in changes if change.changed and not change.words)
     changed = sum(change.changed for change in changes)
-    told = f" ({', '.join(f'{count:,} {word}' for word, count in words.items())})" if words else ""
-    return f"The answer changed in {answers}; {changed:,} of {len(changes):,} cases changed{told}."
+    kinds = f" ({', '.join(f'{count:,} {word}' for word, count in words.items())})" if words else ""
+    return f"The answer changed in {answers}; {changed:,} of {len(changes):,} cases changed{kinds}."
 
 
 def _tone(change: CaseChange) -> Literal["bad", "good", "unsure", ""]:

@@ -212,7 +212,7 @@ def classes_told(cases: Sequence[CaseFlips]) -> str:
 def _class_row(case: str, change: ClassChange) -> tuple[str, ...]:
     points = 100 * (change.int8_right - change.fp32_right) / change.n
     moved = f"{change.fp32_right:,} to {change.int8_right:,} ({formatting.fixed(points, 1, signed=True)} points)"
-    told = {"lost": "lost", "gained": "gained", None: "no change shown"}[change.changed]
+    outcome = {"lost": "lost", "gained": "gained", None: "no change shown"}[change.changed]
     counts = f"{change.harmful} / {change.beneficial}"
     values = (text.p_value(p).removeprefix("p ").removeprefix("= ") for p in (change.p_value, change.p_adjusted))
-    return (case, str(change.label), f"{change.n:,}", moved, counts, *values, told)
+    return (case, str(change.label), f"{change.n:,}", moved, counts, *values, outcome)

@@ -102,9 +102,9 @@ def layers_frame(run: StoredRun) -> pd.DataFrame:
             reason = (coverage.float_reasons.get(layer.name) if coverage else None) or layer.reason
             values = (layer.sqnr_db, layer.cosine, layer.n, layer.clipped)
             rows.append((record.case.id, layer.name, *values, is_float, reason))
-        told = {layer.name for layer in numbers}
+        with_numbers = {layer.name for layer in numbers}
         for name in coverage.float_layers if coverage else ():
-            if name not in told:
+            if name not in with_numbers:
                 reason = coverage.float_reasons.get(name) if coverage else None
                 rows.append((record.case.id, name, None, None, 0, None, True, reason))
     frame = pd.DataFrame(rows, columns=list(names))

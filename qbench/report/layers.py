@@ -22,7 +22,7 @@ def layers(records: Sequence[Record]) -> TextTable:
         coverage = record.artifact.coverage if record.artifact else None
         if record.status != "ok" or coverage is None:
             continue
-        told = (
+        making = (
             record.case.model,
             f"{coverage.layers_int8} of {coverage.layers_total}",
             coverage_text(coverage),
@@ -30,8 +30,8 @@ def layers(records: Sequence[Record]) -> TextTable:
             describe_recipe(record),
             _note(record.artifact),
         )
-        grouped.setdefault(told, {})[record.case.variant] = None
-    rows = tuple((", ".join(variants), *told) for told, variants in grouped.items())
+        grouped.setdefault(making, {})[record.case.variant] = None
+    rows = tuple((", ".join(variants), *making) for making, variants in grouped.items())
     titles = ("variants", "model", "int8 layers", "work done in int8", "float layers", "recipe", "note")
     return TextTable(columns=titles, rows=rows, words=(0, 1, 4, 5, 6))
 

@@ -26,8 +26,8 @@ def overview(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) ->
     whole = f"All {len(ruled)}" if first == len(ruled) > 1 else f"{first} of {len(ruled)}"
     kind = _name_cases(judged, len(ruled))
     than = _name_fp32(judged, decisions)
-    told = f"{whole} {kind} {_be(first)} {word} {'against' if word.startswith('too') else 'than'} {than}"
-    return "".join((told, *(f", {count} {_be(count)} {word}" for count, word in rest), "."))
+    beginning = f"{whole} {kind} {_be(first)} {word} {'against' if word.startswith('too') else 'than'} {than}"
+    return "".join((beginning, *(f", {count} {_be(count)} {word}" for count, word in rest), "."))
 
 
 def _be(count: int) -> str:

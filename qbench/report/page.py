@@ -78,15 +78,15 @@ class Page:
 def page(
     run: StoredRun,
     judged: Judged,
-    found: Sequence[Decision],
+    decisions: Sequence[Decision],
     changes: Sequence[CaseFlips] = (),
     rulings: Rulings | None = None,
 ) -> Page:
     """The page of a run; ``changes`` are its flips, ``rulings`` what is said of its cases, where that is known."""
     info = run.info
-    rulings = rule(judged, found) if rulings is None else rulings
-    answers = cards(found, judged, rulings, info)
-    pictures = figures.figures(run, judged, found)
+    rulings = rule(judged, decisions) if rulings is None else rulings
+    answers = cards(decisions, judged, rulings, info)
+    pictures = figures.figures(run, judged, decisions)
     return Page(
         suite=info.suite.name,
         file=info.suite.file,
@@ -97,10 +97,10 @@ def page(
         state=_state(run),
         counts=_counts(run),
         warnings=warnings(run, judged, changes),
-        overview=overview(judged, found, rulings),
-        matrix=matrix(found, answers, rulings),
+        overview=overview(judged, decisions, rulings),
+        matrix=matrix(decisions, answers, rulings),
         cards=answers,
-        cases=case_table(judged, found, rulings),
+        cases=case_table(judged, decisions, rulings),
         tradeoffs=tuple(figure for figure in pictures if figure.key.startswith(TRADE_OFF)),
         figures=tuple(figure for figure in pictures if not figure.key.startswith(TRADE_OFF)),
         flipped=_flipped(run, changes),
