@@ -6,7 +6,7 @@ Folders are read as they are: a run that was killed, one without a record, one w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -322,7 +322,7 @@ def read_run(folder: Path, *, lenient: bool = False) -> StoredRun:
         raise UsageError(f"{folder}: no such folder; a run lies in reports/<suite>/<time>-<id>/ or …/latest")
     info = read_info(folder / RUN)
     has_records = (folder / jsonl.RECORDS).exists()
-    records = tuple(jsonl.read(folder)) if has_records else ()
+    records = _drop_lost_references(tuple(jsonl.read(folder)) if has_records else ())
     return StoredRun(folder=folder, info=info, records=records, damage={} if lenient else None)
 
 
@@ -334,3 +334,14 @@ def _unfit(metric: Metric, outputs: Array, reference: Array) -> bool:
         return metric.problem(outputs, reference, None) is not None
     shapes = outputs.shape != reference.shape
     return shapes or any(metric.problem(array, None, None) is not None for array in (outputs, reference))
+
+
+def _drop_lost_references(records: tuple[Record, ...]) -> tuple[Record, ...]:
+    """The records; a ratio over the fastest fp32 is left out where that has no record: another is the fastest now."""
+    ids = {record.case.id for record in records}
+    return tuple(
+        replace(record, speedup_fastest=None)
+        if record.speedup_fastest is not None and record.speedup_fastest.baseline not in ids
+        else record
+        for record in records
+    )

@@ -142,9 +142,7 @@ def conclude_changes(cases: Sequence[Case]) -> str:
     else:
         verb = "keeps" if counts["PASS"] == 1 else "keep"
         clauses = [f"{_of(counts['PASS'], len(judged), 'int8 variant')} {verb} the accuracy{shown}"]
-        clauses += (
-            [f"{counts['INCONCLUSIVE']} cannot be told with so few examples"] if counts["INCONCLUSIVE"] else []
-        )
+        clauses += [f"{counts['INCONCLUSIVE']} cannot be told with so few examples"] if counts["INCONCLUSIVE"] else []
         clauses += [f"{counts['FAIL']} {'loses' if counts['FAIL'] == 1 else 'lose'} more"] if counts["FAIL"] else []
         first = ", ".join(clauses)
     bars = "bars are 95 % intervals"

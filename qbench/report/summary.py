@@ -173,6 +173,6 @@ def _method(run: StoredRun) -> str:
     cpu = run.info.environment.get("cpu")
     return _escape(
         "Time is that of one call (p50 of the closed-loop service time); in brackets 95 % intervals. Accuracy change "
-        "is the paired change against fp32 on the same runtime, on the same examples."
-        + (f" Measured on {cpu}." if cpu else "")
+        "is the paired change against fp32 on the same runtime, on the same examples; accuracy OK is a test at 5 % "
+        "on one side, that is by the 90 % limits, which are narrower." + (f" Measured on {cpu}." if cpu else "")
     )

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ import pytest
 from made_records import CASE, FP32, RUN_V1, failed, info, int8, skipped
 from made_runs import run_folder
 
+from qbench.record import jsonl
+from qbench.record.schema import Fastest
+from qbench.record.stored_run import read_run
 from qbench.report.build import build_report
 
 ONNX = "digits-cnn__static__onnxruntime__t1__b1.npz"
@@ -122,3 +126,19 @@ def test_a_report_is_the_same_in_every_process(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", program, str(folder)], check=True, env=environment, timeout=300)
     for name, text in files.items():
         assert (folder / name).read_text(encoding="utf-8") == text, name
+
+
+def test_a_ratio_over_an_fp32_that_has_no_record_is_left_out(tmp_path: Path) -> None:
+    """Where the line of the fastest fp32 is lost, every part of a report compares with the one that is left."""
+    folder = tmp_path / "run"
+    shutil.copytree(RUN_V1, folder)
+    records = list(jsonl.read(folder))
+    lost = "digits-cnn/fp32/onnxruntime/t1/b1"
+    fastest = Fastest(baseline=lost, value=2.0, low=1.9, high=2.1)
+    jsonl.write(
+        folder / "records.jsonl",
+        [replace(r, speedup_fastest=fastest) for r in records if r.case.model == "digits-cnn" and r.case.id != lost],
+    )
+    assert {record.speedup_fastest for record in read_run(folder).records} == {None}
+    table = pd.read_csv(io.StringIO(build(folder)["results.csv"]))
+    assert table["speedup_fastest.baseline"].isna().all()
