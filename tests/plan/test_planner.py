@@ -307,6 +307,19 @@ def test_include_and_exclude_without_effect_are_noted_at_their_line() -> None:
     )
 
 
+def test_an_override_of_the_gate_for_no_case_is_noted_at_its_line() -> None:
+    """It would pass in silence; one that is for a case is not named."""
+    gate = """gate:
+  latency: {max_regression: 5%}
+  overrides:
+    - {mode: qat, latency: {max_regression: 10%}}
+    - {mode: static, latency: {max_regression: 10%}}
+"""
+    described = suite("{backends: [x86], modes: [static]}", more=gate)
+    idle = [note for note in make_plan(described, stands(), cores=1).notes if "override" in note]
+    assert [note.partition(": ")[2] for note in idle] == ["gate.overrides[0] is for no case of this suite"]
+
+
 def test_a_matrix_beyond_all_reason_is_refused() -> None:
     """The product of the axes is counted before it is made."""
     many = ", ".join(str(number) for number in range(1, 1001))
