@@ -85,7 +85,7 @@ def list_facts(records: Sequence[Record], judged: Judged) -> Iterator[tuple[str,
             "other work on the core",
             "a canary of 25 us before and after each block: something else used the core "
             f"{host_share.describe_range(shares)} of the time; "
-            "p50 is that of the undisturbed blocks where there are at least 3, everything else is of all",
+            "p50 and what follows from it are of the undisturbed blocks where there are at least 3, ratios of all",
         )
     yield "protocol", _tally(speedup.protocol for speedup in speedups)
     yield "processes per case", _tally(speedup.processes for speedup in speedups)

@@ -1,7 +1,7 @@
 """Means over whole images as GlobalAveragePool, for which ONNX Runtime has a kernel on bytes.
 
-It runs a ReduceMean on floats, which it dequantizes for that, and slowly where channels lie last. A network shaped as
-MobileNetV3 with twelve such means takes 0.89 of the time with pools in their place.
+It runs a ReduceMean on floats, which it dequantizes for that, and slowly where channels lie last. Networks with
+squeeze-and-excitation have many (``tests/benchmarks/by_hand.py mobilenet``).
 """
 
 from __future__ import annotations
