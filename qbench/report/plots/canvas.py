@@ -68,6 +68,17 @@ def add_axes(figure: Any, left: float, bottom: float, width: float, height: floa
     return figure.add_axes((left / across, bottom / up, width / across, height / up))
 
 
+def style_axes(axes: Any) -> None:
+    """Quiet lines to the left and below, none elsewhere; letters of the common size."""
+    for side in ("right", "top"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(ROLES["grid"])
+    axes.tick_params(color=ROLES["grid"], labelcolor=ROLES["muted"], length=3, labelsize=SIZE)
+    axes.xaxis.label.set_color(ROLES["muted"])
+    axes.xaxis.label.set_size(SIZE)
+
+
 def color_of(backend: str) -> str:
     """The backend's colour, as it is drawn."""
     color = palette.color_of(backend).light

@@ -85,13 +85,7 @@ def _draw_panel(axes: Any, panel: str, lines: Sequence[Line], by: By) -> None:
     )
     across.apply(axes, f"{WORDS[by]} (log)")
     up.apply(axes, "", "y")
-    for side in ("right", "top"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(ROLES["grid"])
-    axes.tick_params(color=ROLES["grid"], labelcolor=ROLES["muted"], length=3, labelsize=SIZE)
-    axes.xaxis.label.set_color(ROLES["muted"])
-    axes.xaxis.label.set_size(SIZE)
+    canvas.style_axes(axes)
     axes.plot(counts, ideal, color=ROLES["muted"], linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
     axes.text(
         0.02, 0.97, "- - ideal: in proportion", transform=axes.transAxes, va="top", fontsize=SIZE, color=ROLES["muted"]

@@ -146,13 +146,7 @@ def _times(value: float) -> str:
 
 
 def _style(axes: Any, points: Sequence[Point], heading: str) -> None:
-    for side in ("right", "top"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(ROLES["grid"])
-    axes.tick_params(color=ROLES["grid"], labelcolor=ROLES["muted"], length=3, labelsize=SIZE)
-    axes.xaxis.label.set_color(ROLES["muted"])
-    axes.xaxis.label.set_size(SIZE)
+    canvas.style_axes(axes)
     if heading:
         at = (-(_LEFT - 4) / (WIDTH - _LEFT - _RIGHT), 1 + 24 / _PANEL)
         text = canvas.fit_text(heading, WIDTH - 8, SIZE, bold=True)
