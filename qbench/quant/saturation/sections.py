@@ -1,0 +1,132 @@
+"""A graph of ONNX Runtime cut behind some of its nodes, so that what they give can be changed before it is read."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx.graph.layers import subgraphs
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Some nodes that follow each other, as a session: the tensors that it reads and gives, and which tensors nothing
+    reads any more behind it."""
+
+    session: Any
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    finished: tuple[str, ...]
+
+    def run(self, tensors: dict[str, Array]) -> None:
+        """Adds what it gives to the tensors."""
+        feed = {name: tensors[name] for name in self.inputs}
+        tensors.update(zip(self.outputs, self.session.run(list(self.outputs), feed), strict=True))
+
+
+def optimize(file: Path) -> Any:
+    """The graph that ONNX Runtime executes for a file, as an ONNX model."""
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime_session.session_options(1)
+        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
+        onnxruntime_session.open_session(file, options=options)
+        return onnx.load(options.optimized_model_filepath)
+
+
+def read_constants(model: Any) -> dict[str, Array]:
+    """The initializers and the outputs of Constant nodes."""
+    import onnx
+
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            constants[node.output[0]] = onnx.numpy_helper.to_array(node.attribute[0].t)
+    return constants
+
+
+def cut(model: Any, behind: Sequence[int], kept: Sequence[Sequence[str]], *, threads: int) -> tuple[Section, ...]:
+    """The sections of a model that end behind the nodes at these places; the tensors ``kept`` with each are given by it
+    or by one before it."""
+    nodes = list(model.graph.node)
+    bounds = [0, *(place + 1 for place in behind), len(nodes)]
+    parts = [nodes[start:stop] for start, stop in itertools.pairwise(bounds)]
+    known = {value.name for value in model.graph.input} | {name for node in nodes for name in node.output}
+    reads = [_read(part) & known - _given(part) for part in parts]
+    wanted = [set(names) & known for names in [*kept, ()]]
+    results = {value.name for value in model.graph.output}
+    needed_behind = [set().union(results, *reads[i + 1 :], *wanted[i:]) for i in range(len(parts))]
+    types = _types(model, set().union(*reads, *wanted) - results)
+    sections = []
+    for i, part in enumerate(parts):
+        outputs, inputs = sorted(_given(part) & needed_behind[i]), sorted(reads[i])
+        if outputs:
+            later = set().union(results, *reads[i + 1 :], *wanted[i + 1 :])
+            session = _session(_part(model, part, inputs, outputs, types), threads)
+            finished = tuple({*inputs, *outputs} - later)
+            sections.append(Section(session=session, inputs=tuple(inputs), outputs=tuple(outputs), finished=finished))
+    return tuple(sections)
+
+
+def _given(nodes: Sequence[Any]) -> set[str]:
+    return {name for node in nodes for name in node.output if name}
+
+
+def _read(nodes: Sequence[Any]) -> set[str]:
+    """The tensors that nodes read, and those that graphs within them read of the one around."""
+    names: set[str] = set()
+    for node in nodes:
+        names |= {name for name in node.input if name}
+        for _, inner in subgraphs(node):
+            names |= _read(inner.node)
+    return names
+
+
+def _types(model: Any, names: set[str]) -> dict[str, Any]:
+    """Tensor -> its type, as ONNX Runtime tells it."""
+    import onnx
+
+    kinds = {f"tensor({name.lower()})": kind for name, kind in onnx.TensorProto.DataType.items()}
+    typed = type(model)()
+    typed.CopyFrom(model)
+    typed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(names))
+    session = _session(typed, 1)
+    return {value.name: kinds[value.type] for value in session.get_outputs()}
+
+
+def _part(model: Any, nodes: Sequence[Any], inputs: list[str], outputs: list[str], types: Mapping[str, Any]) -> Any:
+    """Some nodes of a model as a model of their own."""
+    import onnx
+
+    part = type(model)()
+    part.CopyFrom(model)
+    reads = _read(nodes)
+    for field in ("node", "initializer", "input", "output", "value_info"):
+        part.graph.ClearField(field)
+    part.graph.node.extend(nodes)
+    part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in reads)
+    given = {value.name: value for value in model.graph.input}
+    for name in inputs:
+        own = onnx.helper.make_tensor_value_info(name, types.get(name, 0), None)
+        part.graph.input.append(given.get(name, own))
+    part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
+    return part
+
+
+def _session(model: Any, threads: int) -> Any:
+    """A session that runs a model as it is written."""
+    import onnxruntime
+
+    options = onnxruntime_session.session_options(threads)
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
