@@ -24,6 +24,7 @@ def compare(
 ) -> None:
     """Show what changed from one run to another, with intervals."""
     from qbench.compare import compare as comparing
+    from qbench.compare import environment
     from qbench.compare import text as compare_text
     from qbench.compare.changes import find_changes
     from qbench.compare.paired_accuracy import pair_accuracy
@@ -46,9 +47,12 @@ def compare(
         _examples_of(new),
         new.score_of_facts if isinstance(new, StoredRun) else None,
     )
+    same_run = environment.is_same_run(old.info, new.info, old.records, new.records)
     if as_json:
-        print(compare_text.as_json(base, contender, deltas, incomparable=field), end="")
+        print(compare_text.as_json(base, contender, deltas, incomparable=field, same_run=same_run), end="")
     else:
+        if same_run:
+            print(f"note: {environment.SAME_RUN}\n")
         print(format_table(text.comparison(find_changes(deltas, new.info.metric), new.info.metric), terminal_width()))
         kept = bool(old.examples) if isinstance(old, baselines.Baseline) else None
         if (note := compare_text.unpaired(deltas, kept)) is not None:

@@ -1,16 +1,41 @@
-"""What differs between two runs beside their cases: machine, versions, commit, suite; pure."""
+"""What differs between two runs beside their cases: machine, versions, commit, suite; or that they are one and the same
+run; pure."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from qbench.record.schema import Record
 from qbench.record.stored_run import RunInfo
 
 CONTEXT = 2  # unchanged lines around a change of the suite's text
 # These change with every run and say nothing.
 _PASSING = frozenset({"load_average"})
+SAME_RUN = "Both are the same run, so nothing can have changed; name an older run to compare with"
+
+
+def is_same_run(old: RunInfo, new: RunInfo, before: Sequence[Record], after: Sequence[Record]) -> bool:
+    """Whether both sides are one run: itself, a copy of its folder, or the baseline written from it, which keeps fewer
+    digits. Runs begun in the same second differ in their figures."""
+    same = (old.started, old.quick, old.environment) == (new.started, new.quick, new.environment)
+    return same and _list_figures(before) == _list_figures(after)
+
+
+def _list_figures(records: Sequence[Record]) -> list[tuple[str, ...]]:
+    """Of each case what was measured, in as many digits as a baseline keeps."""
+    return sorted(
+        (
+            record.case.id,
+            record.status,
+            f"{record.latency.p50_seconds or 0:.4g}" if record.latency else "",
+            f"{record.speedup.value:.4g}" if record.speedup else "",
+            f"{record.accuracy.value:.6g}" if record.accuracy else "",
+            record.artifact.sha256 if record.artifact else "",
+        )
+        for record in records
+    )
 
 
 def differences(old: RunInfo, new: RunInfo) -> tuple[tuple[str, str, str], ...]:

@@ -17,13 +17,17 @@ SCHEMA = 1
 MOST_EXAMPLES = 10_000_000
 
 
-def as_json(base: str, contender: str, deltas: Sequence[Delta], *, incomparable: str | None) -> str:
-    """Every delta with both records, numbers raw; ``incomparable`` is the field in which the machines differ."""
+def as_json(
+    base: str, contender: str, deltas: Sequence[Delta], *, incomparable: str | None, same_run: bool = False
+) -> str:
+    """Every delta with both records, numbers raw; ``incomparable`` is the field in which the machines differ,
+    ``same_run`` that both sides are one run."""
     data = {
         "schema": SCHEMA,
         "base": base,
         "contender": contender,
         "incomparable": incomparable,
+        "same_run": same_run,
         "deltas": [asdict(delta) for delta in deltas],
     }
     return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"

@@ -82,9 +82,10 @@ def compare_runs(
     ]
     answers, same = _answers(before, after)
     differing = environment.differences(base.info, contender.info)
+    same_run = environment.is_same_run(base.info, contender.info, base.records, contender.records)
     return Comparison(
         other=base.folder.name,
-        sentence=_sum_up(changes, len(answers), same),
+        sentence=f"{environment.SAME_RUN}." if same_run else _sum_up(changes, len(answers), same),
         answers=TextTable(columns=("setting", "before", "now"), rows=answers, words=(0, 1, 2)),
         same_answers=same,
         columns=text.comparison((), metric).columns,

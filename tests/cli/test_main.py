@@ -17,6 +17,7 @@ from made_runs import run_folder
 from qbench import __version__
 from qbench.cache import clean as cleaning
 from qbench.cli import answer, main
+from qbench.compare.environment import SAME_RUN
 from qbench.doctor import findings as doctors
 from qbench.errors import NotComparable, QbenchError, UsageError, WorkerError
 from qbench.gate import baseline, gate
@@ -567,10 +568,12 @@ def test_compare_takes_runs_and_baselines(qbench: Qbench, story: list[Told], run
     assert qbench("baseline", "demo", "--allow-failed").code == 0
     text = qbench("compare", "reports/baselines/demo.jsonl", "demo").out
     assert text == qbench("compare", "demo", "demo").out
-    assert len(text.splitlines()) == 1 + 3
+    note, _, *table = text.splitlines()
+    assert note == f"note: {SAME_RUN}"
+    assert len(table) == 1 + 3
     data = json.loads(qbench("compare", "demo", "demo", "--json").out)
     assert [delta["case"] for delta in data["deltas"]] == [one.case.id for one in read(runs)]
-    assert data["incomparable"] is None
+    assert (data["incomparable"], data["same_run"]) == (None, True)
 
 
 def test_compare_says_which_run_is_a_quick_look(

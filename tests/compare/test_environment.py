@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from made_records import info
+from made_records import fp32, info, int8, latency
 
-from qbench.compare.environment import differences, suite_changes
+from qbench.compare.environment import differences, is_same_run, suite_changes
 from qbench.record.commit import Commit
 from qbench.record.stored_run import QuickInfo, SuiteInfo
 
@@ -43,3 +43,16 @@ def test_a_suite_is_compared_line_by_line() -> None:
     assert "+changed" in lines
     assert "+--set a=1" in lines
     assert " line1" not in lines
+
+
+def test_a_run_is_known_as_itself() -> None:
+    """Also a baseline's rounded records of it; a run of the same second with other figures is another."""
+    own, other = [fp32(), int8(latency=latency(0.00123456))], [fp32(), int8(latency=latency(0.00123501))]
+    rounded = [int8(latency=latency(0.001235)), fp32()]
+    assert is_same_run(info(), info(), own, own)
+    assert is_same_run(info(), info(), own, rounded)
+    assert is_same_run(info(), info(), other, rounded)
+    assert not is_same_run(info(), info(), own, [fp32(), int8(latency=latency(0.0013))])
+    assert not is_same_run(info(), info(), own, own[:1])
+    assert not is_same_run(info(started="2026-01-02T00:00:00Z"), info(), own, own)
+    assert not is_same_run(info(quick=QuickInfo()), info(), own, own)

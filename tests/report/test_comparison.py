@@ -9,6 +9,7 @@ from made_records import CASE, FP32, accuracy, failed, fp32, info, int8, speedup
 from made_runs import Page, hostile_run, predictions, run_folder, write_with_predictions
 from rendered_markdown import foreign
 
+from qbench.compare.environment import SAME_RUN
 from qbench.record import jsonl
 from qbench.record.commit import Commit
 from qbench.record.schema import Record
@@ -76,6 +77,14 @@ def test_another_answer_is_told_before_any_case(tmp_path: Path) -> None:
         assert "The answer changed in 1 of 1 settings" in text
         assert "Ship static · onednn." in text
         assert "None qualifies" in text
+
+
+def test_a_run_compared_with_itself_says_so(tmp_path: Path) -> None:
+    """In the page and in the summary, in place of a sentence that counts changes."""
+    page, summary = build(tmp_path, [fp32(), int8()], [fp32(), int8()], described(), described())
+    for text in (page, summary):
+        assert SAME_RUN in text
+        assert "cases changed" not in text
 
 
 def test_machine_versions_commit_and_suite_are_compared(tmp_path: Path) -> None:
