@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,12 @@ def find(folder: Path, name: str) -> Path | None:
     """The file of that name below the folder; None where there is none, and for a name that leads out of it."""
     file = (folder / name).resolve()
     return file if file.is_relative_to(folder.resolve()) and file.is_file() else None
+
+
+def is_whole(folder: Path, name: str) -> bool:
+    """Whether the file is there and not cut; its content is not read, so a file that lost single bytes passes."""
+    file = find(folder, name)
+    return file is not None and file.stat().st_size > 0 and (file.suffix != ".npz" or zipfile.is_zipfile(file))
 
 
 def read_arrays(folder: Path, name: str) -> dict[str, Array]:

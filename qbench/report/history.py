@@ -12,14 +12,15 @@ from typing import Literal
 
 from qbench.compare import environment
 from qbench.decide import cases
-from qbench.errors import QbenchError, UsageError
+from qbench.errors import QbenchError, UsageError, first_names
 from qbench.machine import fingerprint
-from qbench.record import jsonl
+from qbench.record import jsonl, run_files
 from qbench.record.schema import Record
-from qbench.record.stored_run import RUN, MetricInfo, RunInfo, read_run
+from qbench.record.stored_run import RUN, MetricInfo, RunInfo, StoredRun, read_run
 from qbench.stats import change_points
 
-State = Literal["whole", "quick look", "unfinished", "no case ok", "damaged"]
+State = Literal["whole", "files lost", "quick look", "unfinished", "no case ok", "damaged"]
+FOLLOWED: tuple[State, ...] = ("whole", "files lost")  # what the lines go through
 LATEST = "latest"
 
 
@@ -37,7 +38,8 @@ class Quantity:
 
 @dataclass(frozen=True, kw_only=True)
 class PastRun:
-    """One run of the suite; ``info`` is null where it cannot be read, ``note`` says why a run is not in the lines."""
+    """One run of the suite; ``info`` is null where it cannot be read, ``note`` says why a run is not in the lines, or
+    which of its cases lost files: their records hold what the lines show."""
 
     name: str
     state: State
@@ -157,10 +159,25 @@ def _read_run(folder: Path) -> PastRun:
         state, note = "quick look", info.quick.text
     elif not records:
         state, note = "no case ok", "; ".join(_list_reasons(run.records)) or "no case was recorded"
-    elif info.finished is None or missing:
+    elif missing:
         told = f"{missing:,} of {len(info.plan.cases):,} planned cases have no record"
-        state, note = "unfinished", told if missing else "every case has a record, but the run did not end"
+        cut = f"{told}, though the run ended: {jsonl.RECORDS} is cut"
+        state, note = ("unfinished", told) if info.finished is None else ("damaged", cut)
+    elif info.finished is None:
+        state, note = "unfinished", "every case has a record, but the run did not end"
+    elif lost := _list_lost(run):
+        names = first_names(lost, 3)
+        state, note = "files lost", f"samples or predictions are gone or cut, the records are whole: {names}"
     return PastRun(name=folder.name, state=state, note=note, info=info, records=records)
+
+
+def _list_lost(run: StoredRun) -> list[str]:
+    """The cases whose samples or predictions are gone or cut."""
+    return [
+        record.case.id
+        for record in run.records
+        if any(name and not run_files.is_whole(run.folder, name) for name in (record.samples, record.predictions))
+    ]
 
 
 def _list_reasons(records: Sequence[Record]) -> list[str]:
@@ -193,7 +210,7 @@ def _say_field(field: str, value: object) -> str:
 
 
 def _make_panel(runs: Sequence[PastRun], machines: Sequence[Sequence[PastRun]]) -> Panel:
-    whole = tuple(run for run in runs if run.state == "whole")
+    whole = tuple(run for run in runs if run.state in FOLLOWED)
     infos = [own[-1].info for own in machines if own[-1].info is not None]
     last = runs[-1].info
     assert last is not None
@@ -202,7 +219,7 @@ def _make_panel(runs: Sequence[PastRun], machines: Sequence[Sequence[PastRun]]) 
     return Panel(
         machine=_machine_name(last, infos),
         runs=whole,
-        aside=tuple(run for run in runs if run.state != "whole"),
+        aside=tuple(run for run in runs if run.state not in FOLLOWED),
         marks=tuple(_find_marks(whole)),
         quantities=followed,
         series=series,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,10 @@ def _sum_up(history: History) -> str:
     changes = [change for panel in history.panels for change in panel.changes]
     machines = f"{len(history.panels):,} machine{'' if len(history.panels) == 1 else 's'}"
     runs = f"{history.runs:,} run{'' if history.runs == 1 else 's'} on {machines}"
+    states = Counter(run.state for panel in history.panels for run in panel.aside)
+    states["damaged"] += len(history.lost)
+    if aside := ", ".join(f"{count:,} {state}" for state, count in states.items() if count):
+        runs += f" ({states.total():,} in no line: {aside})"
     if not any(len(panel.runs) >= LEAST_RUNS for panel in history.panels):
         return f"{runs}: too few to look for change points, which takes {LEAST_RUNS} whole runs on one machine."
     if not changes:
@@ -85,9 +90,10 @@ def _sum_up(history: History) -> str:
 
 
 def _machine_page(panel: Panel) -> MachinePage:
-    runs = len(panel.runs)
-    told = f"{runs:,} whole run{'' if runs == 1 else 's'}"
-    told += f", {len(panel.aside):,} set aside" if panel.aside else ""
+    runs, lost = len(panel.runs), sum(run.state == "files lost" for run in panel.runs)
+    told = f"{runs:,} run{'' if runs == 1 else 's'} in the lines"
+    told += f", {lost:,} of them with samples or predictions gone or cut (their records are whole)" if lost else ""
+    told += f"; {len(panel.aside):,} set aside" if panel.aside else ""
     charts = tuple(_charts(panel))
     return MachinePage(
         machine=panel.machine,

@@ -16,6 +16,7 @@ from made_records import failed, info
 from made_runs import HOSTILE, Page, run_folder
 
 from qbench.progress.terminal import CONTROL
+from qbench.record import jsonl
 from qbench.report.history_page import build_history
 
 
@@ -54,7 +55,7 @@ def test_any_history_has_a_page(tmp_path: Path, runs: int) -> None:
     """One run, two, and one in which nothing changed."""
     source = build(write_history(tmp_path, runs=runs, changed=None))
     assert ("No change point in" in source) == (runs == 9)
-    assert f"{runs} whole run{'s' if runs > 1 else ''}." in source
+    assert f"{runs} run{'s' if runs > 1 else ''} in the lines." in source
 
 
 def test_a_suite_whose_every_run_failed_has_a_page(tmp_path: Path) -> None:
@@ -63,6 +64,22 @@ def test_a_suite_whose_every_run_failed_has_a_page(tmp_path: Path) -> None:
     source = build(tmp_path)
     assert "<svg" not in source
     assert "killed by signal 9" in source
+
+
+def test_runs_that_lost_something_are_counted_with_the_reason(tmp_path: Path) -> None:
+    """On top how many are in no line, at the machine how many lost files, and each one's cases in its row."""
+    folders = sorted(write_history(tmp_path, runs=10, changed=None).iterdir())
+    lines = (folders[0] / "records.jsonl").read_text(encoding="utf-8")
+    (folders[0] / "records.jsonl").write_text(lines[:-40], encoding="utf-8")
+    for place, name in ((1, "gone.npz"), (2, "cut.npz")):
+        (record,) = [record for record in jsonl.read(folders[place]) if record.case.id == CASE]
+        (folders[place] / "cut.npz").write_bytes(b"PK\x03\x04")
+        jsonl.write(folders[place] / "records.jsonl", [*jsonl.read(folders[place]), replace(record, samples=name)])
+    source = build(tmp_path)
+    assert "10 runs on 1 machine (1 in no line: 1 damaged): no change point." in source
+    assert "9 runs in the lines, 2 of them with samples or predictions gone or cut (their records are whole)" in source
+    assert "1 of 3 planned cases have no record, though the run ended: records.jsonl is cut" in source
+    assert source.count(f"samples or predictions are gone or cut, the records are whole: {CASE}") == 2
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
