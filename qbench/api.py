@@ -52,6 +52,7 @@ class Run:
 
 
 RunName = str | os.PathLike[str] | Run
+_RUN = "a run's folder, a suite's name or what qbench.run gives"
 
 
 def run(
@@ -78,6 +79,9 @@ def run(
     from qbench.report.build import build_report
     from qbench.run import run as story
 
+    _require(isinstance(suite, str | os.PathLike | suites.Suite), "suite", suite, "a path or a qbench.suite.Suite")
+    _require(not isinstance(overrides, str), "overrides", overrides, "a list of texts KEY=VALUE")
+    _require(jobs is None or (isinstance(jobs, int) and jobs > 0), "jobs", jobs, "a number of builds, 1 or more")
     read = suite if isinstance(suite, suites.Suite) else suites.read(Path(suite), tuple(overrides), quick=quick)
     interrupted = None if resume is None else find_run(os.fspath(resume), to_resume=True)
     with live(sys.stderr, quiet=quiet) as progress:
@@ -100,12 +104,11 @@ def load(runs: RunName | Iterable[RunName], what: What = "cases") -> pd.DataFram
     import pandas as pd
 
     read = {"cases": _read_cases, "calls": _read_calls, "layers": _read_layers}
-    if what not in read:
-        from qbench.errors import UsageError
-
-        raise UsageError(f"what: {what!r} is none of {', '.join(read)}")
+    _require(what in list(read), "what", what, f"one of {', '.join(read)}")
     single = isinstance(runs, str | os.PathLike | Run)
-    names: Iterable[RunName] = [runs] if single else runs  # type: ignore[list-item, assignment]  # told apart above
+    _require(single or isinstance(runs, Iterable), "runs", runs, f"{_RUN}, or several of these")
+    names: list[RunName] = [runs] if single else list(runs)  # type: ignore[list-item, arg-type]  # told apart above
+    _require(bool(names), "runs", names, f"{_RUN}, or several of these")
     frames = [_read_frame(name, read[what]) for name in names]
     return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
@@ -133,6 +136,7 @@ def gate(
     from qbench.record import locate
     from qbench.record.stored_run import read_run
 
+    _require(max_minutes is None or max_minutes > 0, "max_minutes", max_minutes, "a number of minutes above 0")
     folder = _find(run)
     file = Path(baseline) if baseline is not None else locate.committed_baseline(read_run(folder).info.suite.name)
     newest = None if isinstance(run, Run) else locate.passed_over(os.fspath(run), folder)
@@ -146,9 +150,17 @@ def gate(
         return gates.gate_run(folder, file, rerun=None if stored else rerunner, newest=newest, only=only)
 
 
+def _require(holds: bool, name: str, value: object, wanted: str) -> None:
+    from qbench.errors import UsageError
+
+    if not holds:
+        raise UsageError(f"{name}: {value!r} is not {wanted}")
+
+
 def _find(run: RunName) -> Path:
     from qbench.record import locate
 
+    _require(isinstance(run, str | os.PathLike | Run), "run", run, _RUN)
     return run.folder if isinstance(run, Run) else locate.find_run(os.fspath(run))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -50,11 +51,34 @@ def test_calls_and_layers_have_their_run() -> None:
 
 
 def test_a_run_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
-    """With the command line's message; so is a frame that there is not."""
+    """With the command line's message."""
     with pytest.raises(UsageError, match="no run is there"):
         qbench.load(tmp_path / "none")
-    with pytest.raises(UsageError, match="'case' is none of cases, calls, layers"):
-        qbench.load(RUN_V1, "case")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda: qbench.load([]),
+            r"runs: \[\] is not a run's folder, a suite's name or what qbench.run gives, or several",
+        ),
+        (lambda: qbench.load(5), "runs: 5 is not a run's folder"),
+        (lambda: qbench.load([RUN_V1, None]), "run: None is not a run's folder"),
+        (lambda: qbench.load(RUN_V1, "case"), "what: 'case' is not one of cases, calls, layers"),
+        (lambda: qbench.load(RUN_V1, ["calls"]), "what: .* is not one of cases, calls, layers"),
+        (lambda: qbench.run(5), "suite: 5 is not a path or a qbench.suite.Suite"),
+        (lambda: qbench.run("x.yaml", overrides="a=1"), "overrides: 'a=1' is not a list of texts KEY=VALUE"),
+        (lambda: qbench.run("x.yaml", jobs=0), "jobs: 0 is not a number of builds, 1 or more"),
+        (lambda: qbench.run("x.yaml"), "x.yaml"),
+        (lambda: qbench.gate(5), "run: 5 is not a run's folder"),
+        (lambda: qbench.gate(RUN_V1, max_minutes=0), "max_minutes: 0 is not a number of minutes above 0"),
+    ],
+)
+def test_what_cannot_be_is_a_usage_error_that_names_it(call: Callable[[], object], told: str) -> None:
+    """No error of pandas' or Python's own reaches the user, whatever is given."""
+    with pytest.raises(UsageError, match=told):
+        call()
 
 
 def test_a_gate_gives_verdicts_and_a_code() -> None:

@@ -45,6 +45,11 @@ def find_run(
                     f"{'take' if looked else 'see'} that one"
                 )
             return chosen.resolve()
+    if (given / "records.jsonl").is_file():
+        raise UsageError(
+            f"{given / RUN}: missing, though records are there: it says which suite and machine they are of; take it "
+            "from a copy of the run, or make a new run with `qbench run SUITE`"
+        )
     there = sorted({path.parent.parent.name for path in reports.glob(f"*/*/{RUN}")})
     hint = f"suites with runs: {', '.join(there)}" if there else "make one with `qbench run SUITE`"
     raise UsageError(f"{name}: no run is there; {hint}")

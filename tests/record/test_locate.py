@@ -56,6 +56,14 @@ def test_a_run_that_is_not_there_lists_those_that_are(newest: Path) -> None:
     assert str(caught.value) == "nope: no run is there; suites with runs: demo"
 
 
+def test_a_run_without_its_description_is_told_as_such(newest: Path) -> None:
+    """It has records, so it is a run: what is missing, where, and what to do."""
+    (newest / "records.jsonl").write_text("")
+    (newest / "run.json").unlink()
+    with pytest.raises(UsageError, match=r"ab12/run\.json: missing, though records are there: .*take it from a copy"):
+        find_run(str(newest))
+
+
 def test_a_suite_means_its_last_run_with_a_case_that_is_ok(newest: Path) -> None:
     """A run that was killed at once, or in which all failed, is passed over and named, unless it is alone."""
     older = newest.with_name("20250101T000000Z-0000")

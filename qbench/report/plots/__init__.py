@@ -3,6 +3,7 @@
 canvas     sizes, colours, text that fits
 scale      where an axis begins and ends; outliers at its edge
 cases      what is read of a frame, and which cases a picture shows
+frames     what a frame must have to be drawn, and what is said where it has not
 labels     places for labels so that none covers another
 legend     what colours and markers mean
 rows       pictures made of rows

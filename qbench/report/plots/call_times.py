@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from qbench import formatting
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES, color_of
-from qbench.report.plots.cases import MOST, Case, choose, read_cases
+from qbench.report.plots.cases import MOST, Case, choose
+from qbench.report.plots.frames import CALLS, measured_cases, nothing_to_draw, require_columns, require_single_run
 from qbench.report.plots.ratios import group_rows
 from qbench.report.plots.rows import Row
 
@@ -23,8 +24,13 @@ _BINS = 120
 def latency(frame: pd.DataFrame, calls: pd.DataFrame, most: int = MOST) -> Any:
     """A matplotlib figure of a frame of cases and one of their calls (``qbench.load(run, "calls")``): a hill for the
     calls of each case, and a tick at the median of each process."""
+    cases = measured_cases(frame, most)
+    require_columns(calls, CALLS, 'qbench.load(run, "calls")')
+    require_single_run("latency", frame, calls)
     timed = split_calls(calls)
-    chosen, _ = choose_timed(read_cases(frame), timed, most)
+    chosen, _ = choose_timed(cases, timed, most)
+    if not chosen:
+        raise nothing_to_draw("latency", "no measured case of the frame has two calls or more")
     ends = [bound for case in chosen for bound in _quantiles(timed[case.key][1], SHOWN)]
     units = formatting.time_unit(min(ends))
     across = scale.logarithmic(ends, (), ends, words=lambda seconds: _in_unit(seconds, units))

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from qbench.errors import UsageError
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -60,9 +62,12 @@ class Case:
         return None if values is None else values[self.place]
 
     def number(self, column: str) -> float | None:
-        """A finite number, or None."""
+        """A finite number, or None; raises ``UsageError`` for what is no number."""
         value = self[column]
-        return float(value) if value is not None and math.isfinite(value) else None
+        try:
+            return float(value) if value is not None and math.isfinite(value) else None
+        except TypeError as error:
+            raise UsageError(f"{column}: {value!r} is no number; give the column as qbench.load has it") from error
 
     def estimate(self, column: str, *, scale: float = 1.0) -> Estimate | None:
         """``<column>.value`` with ``.low`` and ``.high``; None where there is no value."""
@@ -77,13 +82,14 @@ class Case:
 
     @property
     def key(self) -> str:
-        """The id, with the run where the frame holds several."""
+        """The id."""
         return str(self["case.id"])
 
     @property
     def setting(self) -> str:
-        """``digits-cnn, 1 thread, batch 1``."""
-        return str(self["case.setting"])
+        """``digits-cnn, 1 thread, batch 1``, with the run where the frame holds several."""
+        name, runs = str(self["case.setting"]), set(self.columns.read("run") or ())
+        return f"{name}, run {self['run']}" if len(runs) > 1 else name
 
     @property
     def variant(self) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from qbench import formatting
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES, color_of
-from qbench.report.plots.cases import MOST, Case, choose, read_cases
+from qbench.report.plots.cases import MOST, Case, choose
+from qbench.report.plots.frames import measured_cases, nothing_to_draw, require_name
 from qbench.report.plots.ratios import group_rows
 from qbench.report.plots.rows import Row
 
@@ -25,7 +26,10 @@ TITLES: dict[What, str] = {
 
 def footprint(frame: pd.DataFrame, what: What = "size", most: int = MOST) -> Any:
     """A matplotlib figure of a frame of cases: a bar from zero for the size, the memory or the cold start of each."""
-    chosen, _ = choose_sized(read_cases(frame), what, most)
+    require_name("footprint", what, TITLES)
+    chosen, _ = choose_sized(measured_cases(frame, most), what, most)
+    if not chosen:
+        raise nothing_to_draw("footprint", f"no case of the frame has its {what} measured")
     values = [amount(case, what) or 0.0 for case in chosen]
     unit, name = _unit(what, max(values, default=1.0))
     across = scale.from_zero([value / unit for value in values])

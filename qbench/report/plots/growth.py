@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from qbench.report.plots import canvas, legend, scale
 from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
-from qbench.report.plots.cases import MOST, Case, read_cases
+from qbench.report.plots.cases import MOST, Case
+from qbench.report.plots.frames import measured_cases, nothing_to_draw, require_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,10 +32,11 @@ class Line:
 
 def scaling(frame: pd.DataFrame, by: By = "threads") -> Any:
     """A matplotlib figure of a frame of cases: throughput of each variant over that at the fewest threads (or the
-    smallest batch). Raises ``ValueError`` where there is but one number of them."""
-    lines, _ = list_lines(read_cases(frame), by)
+    smallest batch). Raises ``UsageError`` where there is but one number of them."""
+    require_name("scaling", by, WORDS)
+    lines, _ = list_lines(measured_cases(frame), by)
     if not lines:
-        raise ValueError(f"no variant was measured with several values of {by}")
+        raise nothing_to_draw("scaling", f"no variant of the frame was measured with several values of {by}")
     panels = list(dict.fromkeys(line.panel for line in lines))
     with canvas.settings():
         key = legend.arrange([line.case for line in lines], WIDTH - 8)
@@ -55,8 +57,9 @@ def list_lines(cases: Sequence[Case], by: By) -> tuple[list[Line], int]:
     found: dict[tuple[str, str, int], dict[int, Case]] = {}
     for case in cases:
         if case.number("throughput_per_second"):
-            name = (str(case["case.model"]), case.variant, int(case[f"case.{other}"]))
-            found.setdefault(name, {})[int(case[f"case.{by}"])] = case
+            model = case.setting.replace(str(case["case.setting"]), str(case["case.model"]), 1)
+            name = (model, case.variant, int(case.number(f"case.{other}") or 1))
+            found.setdefault(name, {})[int(case.number(f"case.{by}") or 1)] = case
     lines = []
     for (model, _, fixed), by_count in found.items():
         if len(by_count) > 1:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from qbench import formatting
 from qbench.report.plots import canvas, rows, scale
 from qbench.report.plots.canvas import ROLES, color_of
-from qbench.report.plots.cases import MOST, Case, read_cases
+from qbench.report.plots.cases import MOST, Case
+from qbench.report.plots.frames import (
+    LAYERS,
+    measured_cases,
+    nothing_to_draw,
+    require_columns,
+    require_name,
+    require_single_run,
+)
 from qbench.report.plots.rows import Flag, Group, Row
 
 if TYPE_CHECKING:
@@ -33,11 +41,15 @@ class Layer:
 def layers(frame: pd.DataFrame, numbers: pd.DataFrame, case: str | None = None, most: int = MOST) -> Any:
     """A matplotlib figure of a frame of cases and one of their layers (``qbench.load(run, "layers")``): the SQNR of
     each layer of one case (default: the one to ship), in the network's order; the worst ones where there are more."""
-    key = case or pick_case(read_cases(frame), numbers)
+    cases = measured_cases(frame, most)
+    require_columns(numbers, LAYERS, 'qbench.load(run, "layers")')
+    require_single_run("layers", frame, numbers)
+    key = case or pick_case(cases, numbers)
     if key is None:
-        raise ValueError("the run has no numbers of layers")
+        raise nothing_to_draw("layers", "no measured case of the frame has numbers of layers")
+    require_name("layers: case", key, list(dict.fromkeys(numbers["case.id"])))
     shown, _ = choose_layers(list_layers(numbers, key), most)
-    named = {item.key: item for item in read_cases(frame)}
+    named = {item.key: item for item in cases}
     backend, mode = (named[key].backend, named[key].mode) if key in named else ("", "static")
     values = [layer.sqnr_db for layer in shown if layer.sqnr_db is not None]
     across = scale.from_zero([*values, _GOOD])

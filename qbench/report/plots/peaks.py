@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from qbench import formatting
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import color_of
-from qbench.report.plots.cases import MOST, Case, choose, read_cases
+from qbench.report.plots.cases import MOST, Case, choose
+from qbench.report.plots.frames import measured_cases, nothing_to_draw
 from qbench.report.plots.ratios import group_rows
 from qbench.report.plots.rows import Flag, Row
 
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 def roofline(frame: pd.DataFrame, most: int = MOST) -> Any:
     """A matplotlib figure of a frame of cases: operations a second and core, and both peaks by name."""
-    cases = read_cases(frame)
+    cases = measured_cases(frame, most)
     chosen, _ = choose_rated(cases, most)
+    if not chosen:
+        raise nothing_to_draw("roofline", "no case of the frame has its share of the peak measured")
     peaks = find_peaks(cases)
     rates = {id(case): rate_of(case) or 0.0 for case in chosen}
     values = [rate / 1e9 for rate in rates.values()]

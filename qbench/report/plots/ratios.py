@@ -9,7 +9,8 @@ from qbench import formatting
 from qbench.report import palette
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES
-from qbench.report.plots.cases import MOST, Case, Estimate, choose, list_settings, read_cases
+from qbench.report.plots.cases import MOST, Case, Estimate, choose, list_settings
+from qbench.report.plots.frames import measured_cases, nothing_to_draw
 from qbench.report.plots.rows import Flag, Group, Row
 from qbench.stats.interval_type import Interval
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 def speedup(frame: pd.DataFrame, most: int = MOST) -> Any:
     """A matplotlib figure of a frame of cases: how many times as fast as the setting's fastest fp32 each int8 case is,
     with its limits, and as a thin tick what it is over the fp32 on its own runtime."""
-    chosen, _ = choose_speedups(read_cases(frame), most)
+    chosen, _ = choose_speedups(measured_cases(frame, most), most)
+    if not chosen:
+        raise nothing_to_draw("speedup", "no int8 case of the frame has a time over the fastest fp32")
     ratios = {id(case): over_best(case) for case in chosen}
     ticks = [tick for case in chosen if (tick := case.number("speedup.value"))]
     values = [ratio.value for ratio in ratios.values() if ratio]
@@ -45,7 +48,9 @@ def speedup(frame: pd.DataFrame, most: int = MOST) -> Any:
 def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
     """A matplotlib figure of a frame of cases: the paired change of accuracy of each int8 case against fp32, the limits
     that were tested thick and those of 95 % thin, with the suite's limit."""
-    chosen, _ = choose_changes(read_cases(frame), most)
+    chosen, _ = choose_changes(measured_cases(frame, most), most)
+    if not chosen:
+        raise nothing_to_draw("accuracy", "no int8 case of the frame has a change of accuracy")
     changes = {id(case): change_of(case) for case in chosen}
     known = [change for change in changes.values() if change is not None]
     limit = limit_of(chosen)

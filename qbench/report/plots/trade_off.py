@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.report.plots import canvas, legend, rows, scale
 from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
-from qbench.report.plots.cases import MOST, Case, Estimate, list_settings, read_cases
+from qbench.report.plots.cases import MOST, Case, Estimate, list_settings
+from qbench.report.plots.frames import measured_cases, nothing_to_draw
 from qbench.report.plots.labels import Box, Wanted, meet, place_labels
 from qbench.report.plots.scale import Scale
 
@@ -30,11 +31,11 @@ class Point:
 
 def pareto(frame: pd.DataFrame) -> Any:
     """A matplotlib figure of a frame of cases (``qbench.load``): up is more accurate, left is faster. Raises
-    ``ValueError`` where no case has both a time and a change."""
-    cases = read_cases(frame)
+    ``UsageError`` where no case has both a time and a change."""
+    cases = measured_cases(frame)
     panels = [(name, found) for name in list_settings(cases) if (found := list_points(cases, name))]
     if not panels:
-        raise ValueError("no case has both a time and a change of accuracy")
+        raise nothing_to_draw("pareto", "no case of the frame has both a time and a change of accuracy")
     shown = [point.case for _, points in panels for point in points]
     with canvas.settings():
         key = legend.arrange(shown, WIDTH - 8)
