@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.quant.saturation.layer_counter import LayerCounter
 from qbench.quant.saturation.pair_sums import Product
 
 Array = NDArray[Any]
@@ -61,6 +62,10 @@ class IntegerLayer:
     weight: Array
     channels_last: bool
     alpha: float = 1.0
+
+    def counter(self) -> LayerCounter:
+        """What counts its sums."""
+        return LayerCounter(name=self.name, operator=self.operator, product=self.product, weight=self.weight)
 
 
 def split_dynamic(model: Any) -> None:
