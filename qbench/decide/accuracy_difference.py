@@ -13,7 +13,8 @@ from qbench.compare import compare
 from qbench.decide.judged import Judged
 from qbench.errors import QbenchError
 from qbench.record.schema import Record
-from qbench.stats import intervals, mcnemar
+from qbench.stats import intervals, mcnemar, noninferiority
+from qbench.stats.noninferiority import Bounds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +59,7 @@ class AccuracyDifferences:
             return None
         own, its = self._read(record), self._read(other)
         if own is not None and its is not None and len(own) == len(its) and len(own):
-            return difference_of_values(metric.sign * own, metric.sign * its)
+            return difference_of_values(metric.sign * own, metric.sign * its, metric.bounds)
         return _difference_of_scores(record, other, metric.sign)
 
     def _read(self, record: Record) -> NDArray[Any] | None:
@@ -74,8 +75,9 @@ class AccuracyDifferences:
         return self._values[case]
 
 
-def difference_of_values(own: NDArray[Any], its: NDArray[Any]) -> AccuracyDifference:
-    """From the metric of each example, better positive: McNemar's test where each is right or wrong, else Student's."""
+def difference_of_values(own: NDArray[Any], its: NDArray[Any], bounds: Bounds = (None, None)) -> AccuracyDifference:
+    """From the metric of each example, better positive: McNemar's test where each is right or wrong, else the limits of
+    the accuracy test, which allow for rare large losses; ``bounds`` of one example's value, None: not known."""
     change = own - its
     value, n = float(change.mean()), len(change)
     if intervals.is_binary(np.concatenate([own, its])):
@@ -84,7 +86,7 @@ def difference_of_values(own: NDArray[Any], its: NDArray[Any]) -> AccuracyDiffer
         error = math.sqrt(lost + gained + 1) / n
         p_value = mcnemar.midp(lost, gained)
         return AccuracyDifference(value=value, error=error, beyond_chance=p_value < ERROR, lost=lost, gained=gained)
-    limits = intervals.t_interval(change, 1 - ERROR)
+    limits = noninferiority.assess_examples(own, its, 0.0, 1 - ERROR, bounds).delta
     if limits.low is None or limits.high is None:
         return AccuracyDifference(value=value, error=1e-12, beyond_chance=value != 0)
     error = (limits.high - limits.low) / 2 / intervals.normal_quantile(1 - ERROR)

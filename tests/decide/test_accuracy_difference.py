@@ -14,6 +14,7 @@ from qbench.decide.judged import Rules, judge
 from qbench.errors import UsageError
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
+from qbench.stats import intervals, noninferiority
 
 QAT = "net/qat/onednn/t1/b1"
 
@@ -35,13 +36,38 @@ def test_right_or_wrong_is_tested_by_the_flips(lost: int, beyond: bool) -> None:
 
 
 def test_other_values_are_tested_by_their_mean() -> None:
-    """A loss of each example: Student's t; equal ones have nothing to tell."""
+    """A loss of each example is beyond chance; equal ones have nothing to tell."""
     base = np.linspace(0, 1, 50)
     worse = difference_of_values(base - 0.1 - 0.01 * np.cos(np.arange(50)), base)
     assert worse.beyond_chance
     assert worse.lost is None
     same = difference_of_values(base, base)
     assert (same.value, same.beyond_chance) == (0.0, False)
+
+
+def test_rare_large_losses_are_allowed_for_as_the_gate_does() -> None:
+    """The limits are those of the accuracy test: a mean that one more large loss would turn is not beyond chance, where
+    Student's t, which takes the mean for normal, says that it is."""
+    gain = np.full(100, 0.01)
+    gain[:30] = 0.02
+    gain[0] = -0.5
+    by_t = intervals.t_interval(gain[1:], 0.95)
+    assert by_t.low is not None
+    assert by_t.low > 0
+    found = difference_of_values(gain, np.zeros(100), (None, None))
+    tested = noninferiority.assess_examples(gain, np.zeros(100), 0.0, 0.95).delta
+    assert tested.low is not None
+    assert tested.high is not None
+    assert found.beyond_chance == (tested.low > 0 or tested.high < 0)
+    assert found.error == pytest.approx((tested.high - tested.low) / 2 / 1.96, rel=1e-3)
+
+
+def test_a_score_that_is_never_below_0_loses_no_more_than_all() -> None:
+    """The bounds of one example's value narrow what a further example may lose, and with it the error."""
+    own, its = np.linspace(0.01, 0.2, 60) ** 2, np.linspace(0.02, 0.21, 60) ** 2
+    known, unknown = (difference_of_values(own, its, bounds) for bounds in ((0.0, None), (None, None)))
+    assert known.value == unknown.value
+    assert known.error != unknown.error
 
 
 def differences(records: list[Record], values: Any, sign: bool = True) -> AccuracyDifferences:
