@@ -3,6 +3,7 @@
 cases                the settings of a run, and what a case is
 qualify              every limit of the suite held against a case, by the gate's own tests
 judged               what a decision rests on: records, limits, the suite's rules, readers of what is stored
+tested_change        the change of accuracy beside a verdict, with the limits that were tested
 paired_times         how much longer one case takes than another, by the strongest evidence
 objective            what is minimized: time, bytes, the first call, memory
 accuracy_difference  how two variants differ on the same examples

@@ -64,7 +64,7 @@ def _explain_none(choice: Choice, judged: Judged) -> str:
     parts = []
     for limit, records in broken.items():
         single, several = reasons.BROKEN[limit]
-        margin = f" of {_margin(judged)}" if limit == "accuracy" else ""
+        margin = _margin(judged, records) if limit == "accuracy" else ""
         who = variant(records[0]) if len(choice.measured) == 1 else f"{len(records)} of {len(choice.measured)}"
         parts.append(f"{who} {single if len(records) == 1 else several}{margin}")
     return f"None qualifies: {', '.join(parts)}"
@@ -80,11 +80,13 @@ def _keep(choice: Choice, records: Sequence[Record], bench: Bench) -> str:
     return ""
 
 
-def _margin(judged: Judged) -> str:
-    if judged.metric is None or judged.margin is None:
-        return formatting.DASH
-    unit = judged.metric.unit
-    return f"{judged.margin:g} {unit.removesuffix('s') if judged.margin == 1 and unit == 'points' else unit}".strip()
+def _margin(judged: Judged, records: Sequence[Record]) -> str:
+    """`` of 1 point``; empty where the cases have different margins."""
+    margins = judged.margins_of(records)
+    if judged.metric is None or len(margins) != 1:
+        return ""
+    (margin,), unit = margins, judged.metric.unit
+    return f" of {margin:g} {unit.removesuffix('s') if margin == 1 and unit == 'points' else unit}".rstrip()
 
 
 def _explain_fp32(choice: Choice, pick: Record, bench: Bench) -> str:

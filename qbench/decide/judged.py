@@ -14,7 +14,7 @@ from qbench.decide.qualify import LimitCheck
 from qbench.record.schema import CaseKey, Record, read_case_id
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import noninferiority, thresholds
-from qbench.suite.gate import GateSpec
+from qbench.suite.gate import GateSpec, resolve_overrides
 from qbench.suite.settings import DecideSpec
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What the suite asks for: its limits, its objective, and how precisely it measures (half a width, a share)."""
+    """What the suite asks for: its limits, its objective, and how precisely it measures (half a width, a share);
+    ``place`` gives the file:line of one of its keys, None: not known."""
 
     gate: GateSpec = field(default_factory=GateSpec)
     decide: DecideSpec = field(default_factory=DecideSpec)
     precision: float = 0.02
+    place: qualify.Place | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +56,17 @@ class Judged:
 
     @property
     def margin(self) -> float | None:
-        """The accuracy margin of the suite; None where that cannot be read."""
+        """The accuracy margin of the suite for all cases; None where that cannot be read."""
         return None if self.rules is None else self.rules.gate.accuracy.margin
+
+    def margin_of(self, record: Record) -> float | None:
+        """The accuracy margin of a case: what ``gate.overrides`` gives for it, else that for all."""
+        return _find_margin(self.rules, record)
+
+    def margins_of(self, records: Iterable[Record]) -> set[float]:
+        """The margins of several cases; those of fp32, which is held to none, are left out."""
+        margins = {self.margin_of(record) for record in records if cases.is_int8(record)}
+        return {margin for margin in margins if margin is not None}
 
     @property
     def decide(self) -> DecideSpec:
@@ -91,20 +102,21 @@ def judge(
 ) -> Judged:
     """The records with the limits, the accuracy test and the seed spread of each int8 case; ``pairs`` gives the metric
     of each example for a case and its fp32, ``planned`` the ids of all cases that the run was to have."""
-    margin = None if rules is None else rules.gate.accuracy.margin
-    tests = qualify.run_accuracy_tests(records, metric, margin, pairs)
+    gate = None if rules is None else rules.gate
+    tests = qualify.run_accuracy_tests(records, metric, gate, pairs)
     checks = qualify.check_limits(
         records,
         tests,
         metric=metric,
-        gate=None if rules is None else rules.gate,
+        gate=gate,
         decide=DecideSpec() if rules is None else rules.decide,
+        place=None if rules is None else rules.place,
     )
     spreads: dict[str, SeedSpread] = {}
     for record in records:
         if metric is not None and cases.is_int8(record):
             fp32 = compare.like_for_like(record, records)
-            spread = calibration_seeds.measure_spread(record, fp32, metric, margin, pairs)
+            spread = calibration_seeds.measure_spread(record, fp32, metric, _find_margin(rules, record), pairs)
             spreads |= {} if spread is None else {record.case.id: spread}
     return Judged(
         records=records,
@@ -117,6 +129,10 @@ def judge(
         samples=samples,
         values=values,
     )
+
+
+def _find_margin(rules: Rules | None, record: Record) -> float | None:
+    return None if rules is None else resolve_overrides(rules.gate, record.case)[0].accuracy.margin
 
 
 def find_missing(planned: Iterable[str], records: Sequence[Record]) -> tuple[CaseKey, ...]:

@@ -9,42 +9,57 @@
     memory     the largest resident set                                 decide.max_memory
     peak       no faster than this core's measured peak allows          the roofline
 
-Each case is tested alone. What is not measured yet has no outcome: before anything is measured this tells which cases
-are worth measuring, afterwards which may be shipped.
+What ``gate.overrides`` gives for a case takes the place of the values for all, as in the gate. Each case is tested
+alone. What is not measured yet has no outcome: before anything is measured this tells which cases are worth
+measuring, afterwards which may be shipped.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from qbench import formatting
 from qbench.compare import above_peak, compare, int8_share, text
 from qbench.compare.speedup_doubt import find_doubt, room_to_promise
 from qbench.decide import cases
+from qbench.measure import percentiles
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import thresholds
 from qbench.stats.interval_type import Interval
 from qbench.stats.noninferiority import NonInferiority
 from qbench.stats.thresholds import Outcome
+from qbench.suite.gate import GateSpec, resolve_overrides
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from qbench.suite.gate import GateSpec
     from qbench.suite.settings import DecideSpec
+
+Place = Callable[[str], str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitCheck:
-    """One limit held against one case; ``outcome`` None: not measured (yet). ``text`` says it with its numbers."""
+    """One limit held against one case; ``outcome`` None: not measured (yet). ``text`` says it with its numbers.
+
+    The limit as data: its ``value`` in ``unit``, by which ``key`` of the suite, at which ``place`` (file:line, where
+    that is known); ``measured`` is what was held against it, in the same unit, with the limits that were tested, at
+    ``level``. None: it has no such number.
+    """
 
     limit: str
     outcome: Outcome | None
     text: str
+    key: str | None = None
+    value: float | None = None
+    unit: str | None = None
+    place: str | None = None
+    measured: Interval | None = None
+    level: float | None = None
 
 
 Checks = Mapping[str, tuple[LimitCheck, ...]]
@@ -57,14 +72,16 @@ def qualify(
     gate: GateSpec | None,
     decide: DecideSpec,
     pairs: compare.Pairs = lambda record, fp32: None,
+    place: Place | None = None,
 ) -> Checks:
     """The limits held against each int8 case that is not failed or skipped, by case id.
 
     ``gate`` None: the suite, which holds the margin, cannot be read. ``pairs`` gives the metric of each example for a
-    case and its fp32. Records of cases that are built and evaluated, but not measured, will do.
+    case and its fp32, ``place`` the file:line of a key of the suite. Records of cases that are built and evaluated, but
+    not measured, will do.
     """
-    tests = run_accuracy_tests(records, metric, None if gate is None else gate.accuracy.margin, pairs)
-    return check_limits(records, tests, metric=metric, gate=gate, decide=decide)
+    tests = run_accuracy_tests(records, metric, gate, pairs)
+    return check_limits(records, tests, metric=metric, gate=gate, decide=decide, place=place)
 
 
 def may_be_shipped(checks: Sequence[LimitCheck]) -> bool:
@@ -80,17 +97,17 @@ def holds_all(checks: Sequence[LimitCheck]) -> bool:
 def run_accuracy_tests(
     records: Sequence[Record],
     metric: MetricInfo | None,
-    margin: float | None,
+    gate: GateSpec | None,
     pairs: compare.Pairs = lambda record, fp32: None,
 ) -> dict[str, NonInferiority]:
-    """The gate's accuracy test of each int8 case; absent where there is none to make."""
+    """The gate's accuracy test of each int8 case, by its own margin; absent where there is none to make."""
     tests: dict[str, NonInferiority] = {}
     for record in records:
-        if metric is None or margin is None or not cases.is_int8(record):
+        if metric is None or gate is None or not cases.is_int8(record):
             continue
         fp32 = compare.like_for_like(record, records)
         read = functools.partial(_pair, pairs, record, fp32)
-        test = compare.accuracy_test(record, metric, margin, read)
+        test = compare.accuracy_test(record, metric, resolve_overrides(gate, record.case)[0].accuracy.margin, read)
         tests |= {} if test is None else {record.case.id: test}
     return tests
 
@@ -106,23 +123,48 @@ def check_limits(
     metric: MetricInfo | None,
     gate: GateSpec | None,
     decide: DecideSpec,
+    place: Place | None = None,
 ) -> Checks:
     """``qualify`` with the accuracy tests made."""
-    return {
-        record.case.id: tuple(_check_case(record, records, tests.get(record.case.id), metric, gate, decide))
-        for record in records
-        if cases.is_int8(record)
-    }
+    checks = {}
+    for record in records:
+        if cases.is_int8(record):
+            limits = _Limits.of(record, gate, decide, place)
+            found = _check_case(record, records, tests.get(record.case.id), metric, limits)
+            checks[record.case.id] = tuple(map(limits.locate, found))
+    return checks
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Limits:
+    """The limits that hold for one case. ``gate`` None: it cannot be read; ``keys``: where an override gives a key."""
+
+    gate: GateSpec | None
+    decide: DecideSpec
+    keys: Mapping[str, str] = field(default_factory=dict)
+    place: Place | None = None
+
+    @classmethod
+    def of(cls, record: Record, gate: GateSpec | None, decide: DecideSpec, place: Place | None) -> _Limits:
+        """Those of a case, overrides put in."""
+        if gate is None:
+            return cls(gate=None, decide=decide)
+        resolved, keys = resolve_overrides(gate, record.case)
+        return cls(gate=resolved, decide=decide, keys=keys, place=place)
+
+    def locate(self, check: LimitCheck) -> LimitCheck:
+        """The check with the key that gives its limit, which the text names where it is an override, and its place."""
+        if check.key is None or self.gate is None:
+            return check
+        key = self.keys.get(check.key, check.key)
+        text = check.text if key == check.key else f"{check.text} ({key})"
+        return replace(check, key=key, text=text, place=None if self.place is None else self.place(key))
 
 
 def _check_case(
-    record: Record,
-    records: Sequence[Record],
-    test: NonInferiority | None,
-    metric: MetricInfo | None,
-    gate: GateSpec | None,
-    decide: DecideSpec,
+    record: Record, records: Sequence[Record], test: NonInferiority | None, metric: MetricInfo | None, limits: _Limits
 ) -> Iterator[LimitCheck]:
+    gate, decide = limits.gate, limits.decide
     yield _check_int8(record)
     yield _check_accuracy(record, test, metric, None if gate is None else gate.accuracy.margin)
     if gate is not None and gate.size.max_ratio is not None:
@@ -148,21 +190,30 @@ def breaks_ceiling(record: Record, decide: DecideSpec) -> bool:
 
 
 def _check_int8(record: Record) -> LimitCheck:
+    make = functools.partial(LimitCheck, limit="int8")
+    coverage = record.artifact.coverage if record.artifact else None
+    if record.case.mode == "dynamic" and coverage is not None and coverage.macs_int8 is not None:
+        make = functools.partial(
+            make,
+            key="quantize.dynamic.min_coverage",
+            value=int8_share.least_coverage(record),
+            unit="of its multiply-accumulates",
+            measured=Interval(value=coverage.macs_int8),
+        )
     if (why := int8_share.explain_fp32_in_effect(record)) is not None:
-        return LimitCheck(limit="int8", outcome="FAIL", text=f"{int8_share.FP32_IN_EFFECT}: {why}")
+        return make(outcome="FAIL", text=f"{int8_share.FP32_IN_EFFECT}: {why}")
     if cases.runs_in_int8(record):
-        return LimitCheck(limit="int8", outcome="PASS", text="runs in int8")
-    return LimitCheck(limit="int8", outcome="FAIL", text="no multiply-accumulate is seen to run in int8")
+        return make(outcome="PASS", text="runs in int8")
+    return make(outcome="FAIL", text="no multiply-accumulate is seen to run in int8")
 
 
 def _check_accuracy(
     record: Record, test: NonInferiority | None, metric: MetricInfo | None, margin: float | None
 ) -> LimitCheck:
-    make = functools.partial(LimitCheck, limit="accuracy")
     if margin is None:
-        return make(
-            outcome=None, text="cannot be judged, since the run's suite, which holds the margin, cannot be read"
-        )
+        why = "cannot be judged, since the run's suite, which holds the margin, cannot be read"
+        return LimitCheck(limit="accuracy", outcome=None, text=why)
+    make = functools.partial(LimitCheck, limit="accuracy", key="gate.accuracy.margin", value=margin)
     if test is None or metric is None or record.accuracy is None:
         return make(outcome=None, text="has no accuracy to compare with its fp32's")
     change = compare.oriented(test.delta, metric.sign)
@@ -170,25 +221,37 @@ def _check_accuracy(
     shown = f"{metric.name} {amount} {metric.unit}".rstrip() + f", margin {margin:g}"
     if test.outcome == "INCONCLUSIVE" and (needed := text.would_decide(test, record.accuracy.n)) is not None:
         shown += f": {needed} would decide, there are {record.accuracy.n:,}"
-    return make(outcome=test.outcome, text=shown)
+    shown += "" if test.reason is None else f"; {test.reason}"
+    measured = _scale_interval(change, metric.scale)
+    return make(outcome=test.outcome, text=shown, unit=metric.unit or None, measured=measured, level=test.level)
+
+
+def _scale_interval(interval: Interval, scale: float) -> Interval:
+    low, high = (None if limit is None else limit * scale for limit in (interval.low, interval.high))
+    return Interval(value=interval.value * scale, low=low, high=high)
 
 
 def _check_size(record: Record, fp32: Record | None, budget: float) -> LimitCheck:
-    make = functools.partial(LimitCheck, limit="size")
+    make = functools.partial(
+        LimitCheck, limit="size", key="gate.size.max_ratio", value=budget, unit="bytes over fp32's"
+    )
     if record.artifact is None or fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
         return make(outcome=None, text="has no size to compare with its fp32's")
     ratio = record.artifact.size_bytes / fp32.artifact.size_bytes
     places = formatting.places_beside([ratio * 100], budget * 100, 1)
     shown = f"{formatting.share(ratio, places)} of fp32's bytes, at most {formatting.share(budget, places)}"
-    return make(outcome="PASS" if ratio <= budget else "FAIL", text=shown)
+    return make(outcome="PASS" if ratio <= budget else "FAIL", text=shown, measured=Interval(value=ratio))
 
 
 def _check_speedup(record: Record, promise: float) -> LimitCheck:
-    make = functools.partial(LimitCheck, limit="speed-up")
+    make = functools.partial(
+        LimitCheck, limit="speed-up", key="gate.latency.min_speedup", value=promise, unit="times as fast as its fp32"
+    )
     speedup = record.speedup
     if speedup is None:
         return make(outcome=None, text="has no speed-up")
     interval = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
+    make = functools.partial(make, measured=interval, level=speedup.level)
     outcome = thresholds.decide(interval, promise, wanted="above")
     shown = f"{_with_limits_beside(interval, promise)} times as fast as its fp32, promised {promise:g}"
     if outcome == "INCONCLUSIVE":
@@ -200,7 +263,7 @@ def _check_speedup(record: Record, promise: float) -> LimitCheck:
 
 
 def _check_latency(record: Record, most: float) -> LimitCheck:
-    make = functools.partial(LimitCheck, limit="latency")
+    make = functools.partial(LimitCheck, limit="latency", key="decide.max_latency", value=most, unit="s")
     latency, typical = record.latency, cases.p50(record)
     if latency is None or typical is None:
         return make(outcome=None, text="has no latency")
@@ -208,18 +271,20 @@ def _check_latency(record: Record, most: float) -> LimitCheck:
     value, bound = formatting.beside(typical, most, formatting.duration)
     high = "" if interval.high is None else formatting.beside(interval.high, most, formatting.duration)[0]
     shown = f"{value} a call{f', up to {high} by its limits' if high else ''}, at most {bound}"
-    return make(outcome=thresholds.decide(interval, most, wanted="below"), text=shown)
+    outcome = thresholds.decide(interval, most, wanted="below")
+    return make(outcome=outcome, text=shown, measured=interval, level=percentiles.LEVEL)
 
 
 def _check_memory(record: Record, most: float) -> LimitCheck:
-    make = functools.partial(LimitCheck, limit="memory")
+    make = functools.partial(LimitCheck, limit="memory", key="decide.max_memory", value=most, unit="bytes")
     memory = record.memory
     if memory is None:
         return make(outcome=None, text="has no memory measured")
     resident = memory.loaded_rss_bytes if memory.peak_rss_bytes is None else memory.peak_rss_bytes
     value, bound = formatting.beside(resident, most, formatting.size)
     shown = f"{value} resident, at most {bound}"
-    return make(outcome="PASS" if resident <= most else "FAIL", text=shown)
+    outcome: Outcome = "PASS" if resident <= most else "FAIL"
+    return make(outcome=outcome, text=shown, measured=Interval(value=resident))
 
 
 def _with_limits_beside(

@@ -19,13 +19,8 @@ from qbench.record.schema import Record
 from qbench.stats import thresholds
 from qbench.stats.interval_type import Interval
 
-# The limits of a suite by what it calls them.
-KEYS = {
-    "size": "gate.size.max_ratio",
-    "speed-up": "gate.latency.min_speedup",
-    "latency": "decide.max_latency",
-    "memory": "decide.max_memory",
-}
+MARGIN, PROMISE = "gate.accuracy.margin", "gate.latency.min_speedup"
+REMOVABLE = ("size", "speed-up", "latency", "memory")  # limits that a suite can be without
 
 
 def list_changes(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench) -> tuple[str, ...]:
@@ -61,7 +56,7 @@ def _same(choice: Choice, other: Choice) -> bool:
 
 
 def _try_margins(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench, *, wider: bool) -> str | None:
-    """The nearest margin on one side at which the rule says something else."""
+    """The nearest margin on one side at which the rule says something else; what an override gives stays."""
     metric, margin = judged.metric, judged.margin
     if metric is None or margin is None:
         return None
@@ -69,7 +64,7 @@ def _try_margins(choice: Choice, records: Sequence[Record], judged: Judged, benc
     needed = set()
     for record in records:
         test = judged.tests.get(record.case.id)
-        if test is not None and test.delta.low is not None:
+        if test is not None and test.delta.low is not None and any(map(_is_margin, judged.checks_of(record))):
             # A margin passes where the lower limit lies above it: the first whole step beyond, and the last one short.
             steps = math.floor(-test.delta.low * metric.scale / step + 1e-9)
             needed |= {round((steps + 1) * step, 9)} if wider else {round(steps * step, 9)}
@@ -89,11 +84,15 @@ def _at_margin(judged: Judged, margin: float) -> Checks:
 
     def redo(case: str, check: LimitCheck) -> LimitCheck:
         test = judged.tests.get(case)
-        if check.limit != "accuracy" or test is None:
+        if not _is_margin(check) or test is None:
             return check
         return replace(check, outcome=thresholds.decide(test.delta, -margin, wanted="above"))
 
     return {case: tuple(redo(case, check) for check in checks) for case, checks in judged.checks.items()}
+
+
+def _is_margin(check: LimitCheck) -> bool:
+    return check.key == MARGIN
 
 
 def _try_promise(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> str | None:
@@ -107,7 +106,7 @@ def _try_promise(choice: Choice, records: Sequence[Record], checks: Checks, benc
     other = choose(records, held, bench)
     if other.verdict != "ship" or other.pick is pick:
         return None
-    return f"at a promised speed-up of {promise:g} ({KEYS['speed-up']}): {_name(other)}"
+    return f"at a promised speed-up of {promise:g} ({PROMISE}): {_name(other)}"
 
 
 def _promise_check(record: Record, promise: float) -> LimitCheck:
@@ -118,14 +117,11 @@ def _promise_check(record: Record, promise: float) -> LimitCheck:
 
 
 def _try_limits(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> Iterator[str | None]:
-    """Each limit of the suite that rules a case out, taken away."""
-    for limit, key in KEYS.items():
-        cases = {record.case.id for record in records}
-        if not any(
-            check.limit == limit and check.outcome != "PASS" for case in cases for check in checks.get(case, ())
-        ):
-            continue
-        without = {case: tuple(check for check in held if check.limit != limit) for case, held in checks.items()}
+    """Each limit of the suite that rules a case out, taken away; one that an override gives by itself."""
+    held = [check for record in records for check in checks.get(record.case.id, ())]
+    ruling_out = (check for check in held if check.limit in REMOVABLE and check.outcome != "PASS")
+    for key in sorted({check.key for check in ruling_out if check.key is not None}):
+        without = {case: tuple(check for check in of_case if check.key != key) for case, of_case in checks.items()}
         ceilings = {key.removeprefix("decide."): None} if key.startswith("decide.") else {}
         other = choose(records, without, replace(bench, spec=bench.spec.model_copy(update=ceilings)))
         yield None if _same(choice, other) else f"without {key}: {_name(other)}"

@@ -12,8 +12,8 @@ from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
 from qbench.decide.objective import Scale
 from qbench.decide.paired_times import PairedTimes, as_ratio
+from qbench.decide.tested_change import holds_against_fp32, write_shown
 from qbench.record.schema import Record
-from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
 # The least probability that each of these words is said of.
@@ -75,7 +75,7 @@ def facts(decision: Decision, judged: Judged) -> str:
     if record is None:
         return ""
     parts = [*_list_figures(decision, record), *_speed_parts(decision, record)]
-    parts += _size_part(record, judged) + _accuracy_part(record, judged.metric)
+    parts += _size_part(record, judged) + _accuracy_part(record, judged)
     coverage = record.artifact.coverage if record.artifact else None
     if coverage is not None and coverage.macs_int8 is not None:
         parts.append(f"{formatting.share(coverage.macs_int8)} of its multiply-accumulates in int8")
@@ -116,13 +116,11 @@ def _size_part(record: Record, judged: Judged) -> list[str]:
     return [f"{formatting.share(record.artifact.size_bytes / fp32.artifact.size_bytes, 0)} of its size"]
 
 
-def _accuracy_part(record: Record, metric: MetricInfo | None) -> list[str]:
-    if record.accuracy is None or record.accuracy.delta is None or metric is None:
+def _accuracy_part(record: Record, judged: Judged) -> list[str]:
+    """The change with the limits that were tested."""
+    metric = judged.metric
+    if metric is None or record.accuracy is None or record.accuracy.delta is None:
         return []
-    if metric.against == "fp32":  # how near it is to fp32 says more than how far it is from being fp32
-        score = record.accuracy
-        near = Interval(value=score.value, low=score.low, high=score.high)
-        shown = formatting.with_limits(near, scale=metric.scale, least=metric.least)
-        return [f"{metric.name} {shown} {'%' if metric.percent else metric.own_unit}".rstrip()]
-    change = formatting.with_limits(record.accuracy.delta, scale=metric.scale, signed=True, least=metric.least)
-    return [f"{metric.name} {change} {metric.unit}".rstrip()]
+    near = holds_against_fp32(judged)  # how near it is to fp32 says more than how far it is from being fp32
+    unit = ("%" if metric.percent else metric.own_unit) if near else metric.unit
+    return [f"{metric.name} {write_shown(judged, record)} {unit}".rstrip()]

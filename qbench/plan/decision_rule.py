@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from qbench import formatting
 from qbench.suite import Suite
+from qbench.suite.gate import GateOverride
 
 _SMALLEST = {
     "latency": "the shortest latency",
@@ -20,6 +21,7 @@ _PREFERENCES = {
     "size": "size",
     "cold_start": "cold start",
 }
+_DECIDING = ("accuracy.margin", "size.max_ratio", "latency.min_speedup")  # rules of the gate that decide, too
 # Eight bits in place of 32: whatever the network, its int8 weights alone take this share of fp32's.
 _LEAST_SIZE_RATIO = 0.25
 # The resident set of Python with numpy alone, before a runtime and a network are loaded.
@@ -74,6 +76,13 @@ def _describe_limits(suite: Suite) -> Iterator[str]:
         yield f"latency at most {formatting.duration(decide.max_latency)}"
     if decide.max_memory is not None:
         yield f"memory at most {formatting.size(decide.max_memory)}"
+    own = sum(any(key in _DECIDING for key in _list_keys(override)) for override in suite.gate.overrides)
+    if own:
+        yield f"{own} of gate.overrides {'gives' if own == 1 else 'give'} some cases other limits"
+
+
+def _list_keys(override: GateOverride) -> Iterator[str]:
+    return (f"{section}.{key}" for section, key, _ in override.given())
 
 
 def describe(rule: DecisionRule) -> list[str]:

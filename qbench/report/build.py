@@ -130,7 +130,7 @@ def rules_of(run: StoredRun) -> Rules | None:
         suite = suites.parse(stored.text, file=stored.file, overrides=stored.overrides, stored=True)
     except SuiteError:
         return None
-    return Rules(gate=suite.gate, decide=suite.decide, precision=suite.measure.precision)
+    return Rules(gate=suite.gate, decide=suite.decide, precision=suite.measure.precision, place=suite.place)
 
 
 def csv_text(frame: pd.DataFrame) -> str:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from qbench import formatting
 from qbench.compare import compare
-from qbench.decide import cases
+from qbench.decide import cases, tested_change
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
+from qbench.decide.tested_change import holds_against_fp32
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
-from qbench.record.stored_run import MetricInfo
+from qbench.report.cells import accuracy_limit
 from qbench.report.names import variant_name
 from qbench.report.ruling import Ruling, Rulings, rank
 from qbench.report.table import latency_unit
@@ -67,21 +68,20 @@ class _Rows:
         return TextTable(columns=("variant", *titles), rows=tuple(map(self._row, records)), words=(0, 5))
 
     def _title_accuracy(self) -> str:
-        metric, margin = self.judged.metric, self.judged.margin
+        metric = self.judged.metric
         if metric is None:
             return "accuracy"
-        if metric.against == "fp32":
+        if holds_against_fp32(self.judged):
             return f"{metric.name}{', %' if metric.percent else ''}"
         unit = f", {metric.unit}" if metric.unit else ""
-        limit = "" if margin is None else f" (limit -{formatting.fixed(margin, 1 if margin * 10 % 1 == 0 else 3)})"
-        return f"{metric.name} change{unit}{limit}"
+        return f"{metric.name} change{unit}{accuracy_limit(self.judged, self.records)}"
 
     def _row(self, record: Record) -> tuple[str, ...]:
         return (
             variant_name(record),
             self._time(record),
             _ratio(self.rulings[record.case.id]),
-            _accuracy(record, self.judged.metric),
+            tested_change.write_shown(self.judged, record),
             _size(record, self.records),
             self._verdict(record),
         )
@@ -93,11 +93,15 @@ class _Rows:
         p50 = Interval(value=seconds, low=record.latency.p50_low, high=record.latency.p50_high)
         return formatting.number(p50, scale=1 / self.unit[0])
 
+    def _has_several_limits(self) -> bool:
+        return len(self.judged.margins_of(self.records)) > 1
+
     def _verdict(self, record: Record) -> str:
         ruling, outcome = self.rulings[record.case.id], self.judged.outcome(record)
         said = [f"{ruling.symbol} {ruling.word}".strip()]
         if ruling.candidate and outcome is not None and "accuracy" not in ruling.word:
-            said.append(_ACCURACY[outcome])
+            own = accuracy_limit(self.judged, [record]) if self._has_several_limits() else ""
+            said.append(f"{_ACCURACY[outcome]}{own}")
         return ", ".join(said)
 
 
@@ -110,18 +114,6 @@ def _ratio(ruling: Ruling) -> str:
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.2f}"
     return f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
-
-
-def _accuracy(record: Record, metric: MetricInfo | None) -> str:
-    scores = record.accuracy
-    if scores is None or metric is None:
-        return formatting.DASH
-    if metric.against == "fp32":
-        own = Interval(value=scores.value, low=scores.low, high=scores.high)
-        return formatting.with_limits(own, scale=metric.scale, least=metric.least)
-    if scores.delta is None:
-        return formatting.DASH
-    return formatting.with_limits(scores.delta, scale=metric.scale, signed=True, least=metric.least)
 
 
 def _size(record: Record, records: Sequence[Record]) -> str:

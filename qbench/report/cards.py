@@ -14,6 +14,7 @@ from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
 from qbench.decide.objective import Scale
 from qbench.decide.paired_times import PairedTimes
+from qbench.decide.tested_change import holds_against_fp32
 from qbench.record.schema import Record
 from qbench.record.stored_run import QUICK, RunInfo
 from qbench.report import palette
@@ -157,7 +158,7 @@ def _ratio_tile(over: Interval | None, decision: Decision) -> Tile:
 
 def _accuracy_tile(record: Record, judged: Judged, cells: dict[str, Cell]) -> Tile:
     metric, outcome = judged.metric, judged.outcome(record)
-    against_fp32 = metric is not None and metric.against == "fp32"
+    against_fp32 = holds_against_fp32(judged)
     cell = cells["accuracy" if against_fp32 else "delta"]
     unit = "" if metric is None else (("%" if metric.percent else metric.own_unit) if against_fp32 else metric.unit)
     label = "accuracy change" if metric is None or not against_fp32 else metric.name
@@ -166,7 +167,7 @@ def _accuracy_tile(record: Record, judged: Judged, cells: dict[str, Cell]) -> Ti
     if outcome is not None:
         sign = palette.VERDICTS[outcome]
         tone = {"PASS": "good", "FAIL": "bad", "INCONCLUSIVE": "unsure"}[outcome]  # type: ignore[assignment]
-        lines.append(f"{sign.symbol} {sign.word}{accuracy_limit(judged)}")
+        lines.append(f"{sign.symbol} {sign.word}{accuracy_limit(judged, [record])}")
     flips = record.accuracy.flips if record.accuracy else None
     if flips is not None and record.accuracy is not None:
         changed = count_flips(flips.harmful, flips.beneficial)

@@ -90,7 +90,7 @@ def case_table(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) 
             _line(rows[record.case.id], rulings[record.case.id], judged) for record in rank(judged, records, rulings)
         ]
     known = {column.key: column for column in table.columns(judged, unit[1])}
-    limited = f"{known['delta'].title}{accuracy_limit(judged)}"
+    limited = f"{known['delta'].title}{accuracy_limit(judged, measured)}"
     known["delta"] = replace(known["delta"], title=limited)
     columns = tuple(known[key] for key in ORDER if key in known and (key in KEPT or _is_filled(key, lines)))
     return CaseTable(

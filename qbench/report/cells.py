@@ -13,7 +13,9 @@ from qbench.compare.speedup_doubt import is_coarse
 from qbench.decide import cases
 from qbench.decide.judged import Judged
 from qbench.decide.objective import VALUES
+from qbench.decide.tested_change import ShownChange, change_of, count_decimals, holds_against_fp32, score_of
 from qbench.record.schema import Record, TwinChange
+from qbench.record.stored_run import MetricInfo
 from qbench.report import palette
 from qbench.stats import mcnemar
 from qbench.stats.interval_type import Interval
@@ -58,17 +60,18 @@ def count_digits(judged: Judged, records: Sequence[Record], unit: float) -> Digi
     unit as many as the narrowest limits support."""
     times = [seconds / unit for record in records if (seconds := cases.p50(record))]
     time = min(2, formatting.decimals(Interval(value=min(times)))) if times else 2
-    if judged.metric is None or judged.metric.percent:
+    if judged.metric is None:
         return Digits(time=time)
-    scores = [record.accuracy for record in records if record.accuracy is not None]
-    own = [Interval(value=score.value, low=score.low, high=score.high) for score in scores]
-    changes = [score.delta for score in scores if score.delta is not None]
-    scale = judged.metric.scale
-    return Digits(time=time, score=_narrowest(own, scale), change=_narrowest(changes, scale))
+    scored = [[show(judged, record) for record in records] for show in (score_of, change_of)]
+    score, change = (_count_decimals(judged.metric, shown) for shown in scored)
+    return Digits(time=time, score=score, change=change)
 
 
-def _narrowest(intervals: Sequence[Interval], scale: float) -> int:
-    return max((formatting.decimals(one, scale) for one in intervals if one.low != one.high), default=2)
+def _count_decimals(metric: MetricInfo, shown: Sequence[ShownChange | None]) -> int:
+    """As many as the narrowest limits support, and as tell each of them from the margin."""
+    limits = [each.interval for each in shown if each is not None and each.interval.low != each.interval.high]
+    narrow = [formatting.decimals(interval, metric.scale) for interval in limits]
+    return count_decimals(shown, metric.scale, 2 if metric.percent else max(narrow, default=2))
 
 
 def draw_cells(judged: Judged, record: Record, best: Record | None, unit: float, digits: Digits) -> dict[str, Cell]:
@@ -175,13 +178,14 @@ def _accuracy_cells(judged: Judged, record: Record, digits: Digits) -> dict[str,
     if scores is None:
         return cells
     scale = judged.metric.scale if judged.metric else 1.0
-    value = Interval(value=scores.value, low=scores.low, high=scores.high)
+    score, change = score_of(judged, record), change_of(judged, record)
+    assert score is not None
     cells["accuracy"] = replace(
-        _interval_cell(value, digits.score, scale=scale),
+        _interval_cell(score.interval, digits.score, scale=scale),
         hint=f"{scores.n:,} examples" + (f"; limits: {scores.interval}" if scores.interval else ""),
     )
-    if scores.delta is not None:
-        cells["delta"] = _interval_cell(scores.delta, digits.change, scale=scale, signed=True)
+    if change is not None:
+        cells["delta"] = _interval_cell(change.interval, digits.change, scale=scale, signed=True)
     elif record.case.mode == "fp32" and compare.like_for_like(record, judged.records) in (None, record):
         cells["delta"] = Cell(text="0", limits="(reference)", sort=0.0)
     if scores.flips is not None:
@@ -251,14 +255,21 @@ def _judged_cell(judged: Judged, record: Record) -> Cell:
     tones: dict[str, tuple[Tone, float]] = {"PASS": ("good", 3), "INCONCLUSIVE": ("unsure", 2), "FAIL": ("bad", 1)}
     tone, order = tones[test.outcome]
     needed = compare_text.would_decide(test, record.accuracy.n) if record.accuracy else None
-    hint = f"{needed} would decide, if the change stays as it is" if needed else ""
-    text = f"{palette.VERDICTS[test.outcome].word}{accuracy_limit(judged)}"
+    hint = f"{needed} would decide, if the change stays as it is" if needed else test.reason or ""
+    text = f"{palette.VERDICTS[test.outcome].word}{accuracy_limit(judged, [record])}"
     return Cell(text=text, limits=needed or "", tone=tone, sort=order, hint=hint)
 
 
-def accuracy_limit(judged: Judged) -> str:
-    """`` (limit -2.0)``: the greatest loss that the suite allows, in the metric's unit; empty where it is not known."""
-    if judged.margin is None or judged.metric is None or judged.metric.against == "fp32":
+def accuracy_limit(judged: Judged, records: Sequence[Record]) -> str:
+    """`` (limit -2.0)``: the greatest loss that the suite allows these cases, in the metric's unit, several where
+    overrides give some another; empty where it is not known."""
+    if judged.margin is None or judged.metric is None or holds_against_fp32(judged):
         return ""
-    places = max(1, len(f"{judged.margin:g}".partition(".")[2]))
-    return f" (limit {formatting.fixed(-judged.margin * judged.metric.sign, places, signed=True)})"
+    margins = sorted(judged.margins_of(records) or {judged.margin})
+    limits = [_write_limit(-margin * judged.metric.sign) for margin in margins]
+    return f" (limit{'s' if len(limits) > 1 else ''} {', '.join(limits)})"
+
+
+def _write_limit(limit: float) -> str:
+    places = max(1, len(f"{abs(limit):g}".partition(".")[2]))
+    return formatting.fixed(limit, places, signed=True)

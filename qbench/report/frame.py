@@ -153,7 +153,8 @@ def _derive(record: Record, judged: Judged, best: Record | None) -> dict[str, An
     if metric is not None and record.accuracy is not None:
         row |= {"metric.scale": metric.scale, "metric.unit": metric.unit}
         row |= {"metric.higher_is_better": metric.higher_is_better}
-        row |= {"accuracy.margin": None if judged.margin is None else judged.margin / metric.scale}
+        margin = judged.margin_of(record)
+        row |= {"accuracy.margin": None if margin is None else margin / metric.scale}
     if test is not None and metric is not None:
         low, high = test.delta.low, test.delta.high
         ends = (low, high) if metric.higher_is_better else (_negative(high), _negative(low))

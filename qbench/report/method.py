@@ -98,9 +98,20 @@ def list_facts(records: Sequence[Record], judged: Judged) -> Iterator[tuple[str,
     if judged.metric is not None and judged.margin is not None:
         yield (
             "accuracy limit",
-            f"{judged.margin:g} {judged.metric.unit} of {judged.metric.name}; non-inferiority at 5 %, one-sided, each "
-            "case alone (the gate shares the 5 % among all its rules)",
+            f"{judged.margin:g} {judged.metric.unit} of {judged.metric.name}{_describe_overrides(records, judged)}; "
+            "non-inferiority at 5 %, one-sided, each case alone (the gate shares the 5 % among all its rules)",
         )
+
+
+def _describe_overrides(records: Sequence[Record], judged: Judged) -> str:
+    """``, 2.5 for 2 cases (gate.overrides)``; empty where all cases have the suite's limit."""
+    own = Counter(judged.margin_of(record) for record in records if record.case.mode != "fp32")
+    told = [
+        f"{margin:g} for {_count(count, 'case')}"
+        for margin, count in own.items()
+        if margin not in (None, judged.margin)
+    ]
+    return f", {', '.join(told)} (gate.overrides)" if told else ""
 
 
 def _tally(values: Iterable[object]) -> str:

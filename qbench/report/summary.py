@@ -12,6 +12,7 @@ from qbench import formatting
 from qbench.decide import text as decide_text
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
+from qbench.decide.tested_change import describe_levels
 from qbench.record.stored_run import StoredRun
 from qbench.report import calibration_seeds, flips, text
 from qbench.report.candidates import Candidates, candidates
@@ -114,7 +115,7 @@ def _folded(
     if drawn.rows:
         yield table_part(drawn, folded="Spread over calibration seeds")
     yield from _left(run)
-    yield Part(lines=(_method(run),), folded="How it was measured")
+    yield Part(lines=(_method(run, judged),), folded="How it was measured")
 
 
 def _reasons(run: StoredRun, judged: Judged, found: Sequence[Decision]) -> Iterator[Part]:
@@ -169,10 +170,10 @@ def _case(case: str) -> str:
     return formatting.markdown(formatting.shorten(case, LETTERS))
 
 
-def _method(run: StoredRun) -> str:
+def _method(run: StoredRun, judged: Judged) -> str:
     cpu = run.info.environment.get("cpu")
     return _escape(
-        "Time is that of one call (p50 of the closed-loop service time); in brackets 95 % intervals. Accuracy change "
-        "is the paired change against fp32 on the same runtime, on the same examples; accuracy OK is a test at 5 % "
-        "on one side, that is by the 90 % limits, which are narrower." + (f" Measured on {cpu}." if cpu else "")
+        "Time is that of one call (p50 of the closed-loop service time); in brackets 95 % limits, of the accuracy "
+        f"change {describe_levels(judged, judged.records)}. That change is paired: against fp32 on the same runtime, "
+        "on the same examples; accuracy OK is a test at 5 % on one side." + (f" Measured on {cpu}." if cpu else "")
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from qbench import formatting
 from qbench.decide import cases
 from qbench.decide.judged import Judged
+from qbench.decide.tested_change import describe_levels
 from qbench.record.schema import Record
 from qbench.report.cells import Cell, Digits, count_digits, draw_cells, twin_change
 from qbench.suite.settings import Objective
@@ -78,7 +79,8 @@ def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
         Column(
             key="delta",
             title=f"accuracy change{unit_of}",
-            hint=f"change of {metric} against fp32 on the same runtime, the same examples (paired)",
+            hint=f"change of {metric} against fp32 on the same runtime, the same examples (paired); in brackets "
+            f"{describe_levels(judged, judged.records)}",
         ),
         *(twins if any(twin_change(record) for record in judged.records) else ()),
         Column(

@@ -17,6 +17,13 @@ from qbench.decide import cases
 from qbench.decide.cases import Setting
 from qbench.decide.judged import Judged
 from qbench.decide.objective import VALUES
+from qbench.decide.tested_change import (
+    ShownChange,
+    count_decimals,
+    describe_levels,
+    holds_against_fp32,
+    shown_of,
+)
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
 from qbench.report import table, text
@@ -63,14 +70,16 @@ def _explain(judged: Judged) -> str:
     metric = judged.metric
     if metric is None:
         shown = "change of accuracy"
-    elif metric.against == "fp32":
+    elif holds_against_fp32(judged):
         shown = f"{metric.name}, {'%' if metric.percent else metric.own_unit}"
     else:
         shown = f"change of {metric.name}" + ("" if metric.unit == _title_change(judged) else f", {metric.unit}")
     coarse = f" {COARSE_MEANS}." if any(map(is_coarse, judged.records)) else ""
-    shown = f"{_title_change(judged)}: {shown.rstrip(', ')}{accuracy_limit(judged)}"
+    title, levels = _title_change(judged), describe_levels(judged, judged.records)
+    shown = f"{title}: {shown.rstrip(', ')}{accuracy_limit(judged, judged.records)}"
+    brackets = "95 % limits" if levels == "95 % limits" else f"95 % limits, of {title} {levels.replace(' limits', '')}"
     return (
-        "In brackets 95 % limits. The time is the median call (p50); times fp32: how many times as fast as the fastest "
+        f"In brackets {brackets}. The time is the median call (p50); times fp32: how many times as fast as the fastest "
         f"fp32; {shown}; size: of fp32's.{coarse}"
     )
 
@@ -78,7 +87,7 @@ def _explain(judged: Judged) -> str:
 def _title_change(judged: Judged) -> str:
     """``points``: the unit of the change where it is short, and none is a score of its own."""
     metric = judged.metric
-    if metric is None or metric.against == "fp32" or not 0 < len(metric.unit) <= _SHORT:
+    if metric is None or holds_against_fp32(judged) or not 0 < len(metric.unit) <= _SHORT:
         return "acc"
     return metric.unit
 
@@ -139,7 +148,7 @@ class _Figures:
     record: Record
     p50: Interval | None
     ratio: Interval | None
-    change: Interval | None
+    change: ShownChange | None
     size: float | None
 
 
@@ -150,8 +159,8 @@ def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, 
     ratio = _column([row.ratio for row in figures], 1.0, 2, "ratio" in limited)
     ratio = _mark_reference(_mark_coarse(ratio, figures), figures)
     scale = judged.metric.scale if judged.metric else 1.0
-    signed = judged.metric is None or judged.metric.against != "fp32"
-    changes = [row.change for row in figures]
+    signed = not holds_against_fp32(judged)
+    changes = [None if row.change is None else row.change.interval for row in figures]
     places, places_of_sizes = _decimals_of_changes(judged, figures), _decimals_of_sizes(judged, figures)
     minimized = _list_minimized(judged, figures)
     change = _column(changes, scale, places, "change" in limited, signed=signed)
@@ -179,19 +188,9 @@ def _read(judged: Judged, record: Record, rulings: Rulings) -> _Figures:
         record=record,
         p50=None if seconds is None else Interval(value=seconds, low=limits[0], high=limits[1]),
         ratio=rulings[record.case.id].over_fp32,
-        change=_change(judged, record),
+        change=shown_of(judged, record),
         size=size,
     )
-
-
-def _change(judged: Judged, record: Record) -> Interval | None:
-    """Against fp32; where the metric itself is against fp32, the score says how near it is."""
-    scores = record.accuracy
-    if scores is None:
-        return None
-    if judged.metric is not None and judged.metric.against == "fp32":
-        return Interval(value=scores.value, low=scores.low, high=scores.high)
-    return scores.delta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,9 +217,12 @@ def _list_minimized(judged: Judged, figures: Sequence[_Figures]) -> _Minimized:
 
 def _decimals_of_sizes(judged: Judged, figures: Sequence[_Figures]) -> int:
     """None, or as many as tell a size from the limit that it breaks."""
-    budget = None if judged.rules is None else judged.rules.gate.size.max_ratio
-    sizes = [None if row.size is None else row.size * 100 for row in figures]
-    return 0 if budget is None else formatting.places_beside(sizes, budget * 100, 0)
+    places = 0
+    for row in figures:
+        budgets = [check.value for check in judged.checks_of(row.record) if check.limit == "size" and check.value]
+        if budgets and row.size is not None:
+            places = formatting.places_beside([row.size * 100], budgets[0] * 100, places)
+    return places
 
 
 def _decimals_of_times(figures: Sequence[_Figures], unit: float) -> int:
@@ -230,11 +232,15 @@ def _decimals_of_times(figures: Sequence[_Figures], unit: float) -> int:
 
 
 def _decimals_of_changes(judged: Judged, figures: Sequence[_Figures]) -> int:
-    """Two of a share in percent, else what the narrowest limits support."""
-    if judged.metric is None or judged.metric.percent:
+    """Two of a share in percent, else what the narrowest limits support; more where a limit would read like the
+    margin."""
+    metric = judged.metric
+    if metric is None:
         return 2
-    known = [row.change for row in figures if row.change is not None and row.change.low != row.change.high]
-    return max((formatting.decimals(change, judged.metric.scale) for change in known), default=1)
+    changes = [row.change for row in figures]
+    known = [each.interval for each in changes if each is not None and each.interval.low != each.interval.high]
+    narrow = max((formatting.decimals(interval, metric.scale) for interval in known), default=1)
+    return count_decimals(changes, metric.scale, 2 if metric.percent else narrow)
 
 
 def _column(

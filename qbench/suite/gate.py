@@ -5,8 +5,8 @@ Docstrings and descriptions go to the JSON Schema that editors read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -25,6 +25,9 @@ from qbench.suite.types import (
     Text,
     wrong,
 )
+
+if TYPE_CHECKING:
+    from qbench.record.schema import CaseKey
 
 Treatment = Literal["hold", "fail", "skip", "pass"]
 # The keys of an override that say which cases it is for.
@@ -149,7 +152,7 @@ class GateSpec(Section):
         "(p < 0.05), else it passes with a note; fail: exit code 1; skip: it counts as not judged; pass: a note.",
     )
     overrides: tuple[GateOverride, ...] = Field(
-        (), description="Other values for some cases; the decision what to ship takes those for all."
+        (), description="Other values for some cases, in `qbench gate` and in the decision what to ship."
     )
 
     def given(self) -> Iterator[tuple[str, str, Any]]:
@@ -161,6 +164,28 @@ class GateSpec(Section):
         """Whether a rule is written at all; a gate without one would demand only what qbench thinks of."""
         own = any(value is not None for _, _, value in self.given())
         return own or any(value is not None for override in self.overrides for _, _, value in override.given())
+
+
+def resolve_overrides(gate: GateSpec, case: CaseKey) -> tuple[GateSpec, Mapping[str, str]]:
+    """The rules for a case, and for each of their keys that an override gives (``gate.size.max_ratio``), where that
+    stands (``gate.overrides[0].size.max_ratio``).
+
+    An override holds for the cases that agree with every key of a case that it names. Where several give one rule for a
+    case, the one that names more of the case counts; of two that name as much, the later one.
+    """
+    keys: dict[str, str] = {}
+    for number, override in sorted(enumerate(gate.overrides), key=lambda item: len(item[1].selects)):
+        if any(getattr(case, key) != value for key, value in override.selects.items()):
+            continue
+        for section, key, value in override.given():
+            if (section, key, value) == ("accuracy", "margin", None):
+                continue  # there is always a margin
+            inner = getattr(gate, section)
+            gate = gate.model_copy(update={section: inner.model_copy(update={key: value})})
+            keys[f"gate.{section}.{key}"] = f"gate.overrides[{number}].{section}.{key}"
+        if override.inconclusive is not None:
+            gate = gate.model_copy(update={"inconclusive": override.inconclusive})
+    return gate, keys
 
 
 def _list_given(section: GateSpec | GateOverride) -> Iterator[tuple[str, str, Any]]:

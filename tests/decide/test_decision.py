@@ -589,3 +589,23 @@ def test_a_ratio_of_means_says_so_beside_a_median() -> None:
     assert "2.66 times as fast as fp32 on torch by the mean call" in said
     paired = judge([fp32(), int8()], TOP1, rules())
     assert "by the mean call" not in text.facts(decide(paired)[0], paired)
+
+
+def test_an_override_of_the_gate_decides_what_may_be_shipped() -> None:
+    """A wider margin for one backend lets it ship, a stricter one rules it out; what would change it names the key."""
+    lossy, other = measured(STATIC, 2.5, accuracy=accuracy(harmful=15)), measured(QAT, 1.5)
+    assert only([fp32(), lossy, other]).headline == "Ship qat · onednn."
+    wide = rules({"overrides": [{"mode": "static", "accuracy": {"margin": 3.0}}]})
+    decision = only([fp32(), lossy, other], wide)
+    assert decision.headline == "Ship static · onednn."
+    small = rules({"overrides": [{"mode": "static", "size": {"max_ratio": 0.1}}]})
+    decision = only([fp32(), measured(STATIC, 2.5), other], small)
+    assert decision.headline == "Ship qat · onednn."
+    assert "without gate.overrides[0].size.max_ratio: static · onednn" in decision.would_change
+
+
+def test_margins_that_differ_are_not_named_as_one() -> None:
+    """The headline says the margin where all that break it have the same."""
+    gate = {"overrides": [{"mode": "static", "accuracy": {"margin": 2.0}}]}
+    decision = only([fp32(), int8(accuracy=LOSSY), int8(QAT, accuracy=LOSSY)], rules(gate))
+    assert "2 of 2 lose more accuracy than the margin; keep fp32" in decision.headline

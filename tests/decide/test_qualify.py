@@ -135,3 +135,52 @@ def test_a_value_and_its_limit_read_differently_unless_they_are_equal(
     checks = qualify([fp32(), record], metric=TOP1, gate=spec, decide=DecideSpec.model_validate(decide))
     (said,) = [check.text for check in checks[CASE] if check.limit == limit]
     assert said.startswith(text)
+
+
+OVERRIDES = [
+    {"mode": "static", "size": {"max_ratio": 0.2}},
+    {"mode": "static", "backend": "onednn", "accuracy": {"margin": 6.5}, "size": {"max_ratio": 0.3}},
+]
+
+
+def test_what_an_override_gives_for_a_case_is_its_limit_as_in_the_gate() -> None:
+    """The one that names more of the case counts; the text names the key, and what no override gives stays."""
+    gate = GateSpec.model_validate({"size": {"max_ratio": 0.25}, "overrides": OVERRIDES})
+    lossy = accuracy(harmful=60)
+    records = [fp32(), int8(accuracy=lossy), int8("net/static/x86/t1/b1"), int8("net/qat/onednn/t1/b1", accuracy=lossy)]
+    checks = qualify(records, metric=TOP1, gate=gate, decide=DecideSpec())
+    assert {case: [check.outcome for check in held] for case, held in checks.items()} == {
+        "net/static/onednn/t1/b1": ["PASS", "INCONCLUSIVE", "PASS"],
+        "net/static/x86/t1/b1": ["PASS", "PASS", "FAIL"],
+        "net/qat/onednn/t1/b1": ["PASS", "FAIL", "FAIL"],
+    }
+    said = {check.limit: (check.key, check.value) for check in checks[CASE]}
+    assert said["accuracy"] == ("gate.overrides[1].accuracy.margin", 6.5)
+    assert said["size"] == ("gate.overrides[1].size.max_ratio", 0.3)
+    assert "(gate.overrides[1].size.max_ratio)" in checks[CASE][-1].text
+    assert [check.key for check in checks["net/qat/onednn/t1/b1"]][-1] == "gate.size.max_ratio"
+
+
+def test_a_limit_is_data_besides_its_text() -> None:
+    """Its value and unit, what was held against it in that unit with the tested limits, and where it is written."""
+    gate = GateSpec.model_validate({"latency": {"min_speedup": 2.0}})
+    record = int8(accuracy=accuracy(harmful=2, beneficial=1), memory=Memory(loaded_rss_bytes=1, peak_rss_bytes=7))
+    decide = DecideSpec.model_validate({"max_latency": "2 ms", "max_memory": "1 kB"})
+    checks = qualify(
+        [fp32(), record], metric=TOP1, gate=gate, decide=decide, place=lambda key: f"s.yaml:{len(key)}"
+    )[CASE]  # fmt: skip
+    named = {check.limit: check for check in checks}
+    assert {limit: (check.value, check.unit) for limit, check in named.items()} == {
+        "int8": (None, None),
+        "accuracy": (1.0, "points"),
+        "speed-up": (2.0, "times as fast as its fp32"),
+        "latency": (0.002, "s"),
+        "memory": (1000, "bytes"),
+    }
+    change = named["accuracy"].measured
+    assert change is not None
+    assert (round(change.value, 6), named["accuracy"].level) == (-0.1, 0.9)
+    assert named["accuracy"].place == f"s.yaml:{len('gate.accuracy.margin')}"
+    assert named["memory"].measured is not None
+    assert named["memory"].measured.value == 7
+    assert named["int8"].place is None

@@ -58,6 +58,14 @@ def test_how_ties_are_broken(decide: str, told: str) -> None:
     assert describe(make_decision_rule(suite(f"decide: {decide}")))[0] == told
 
 
+def test_overrides_of_what_decides_are_counted() -> None:
+    """A limit for some cases alone holds in the decision, too; a rule against the baseline does not decide."""
+    rule = make_decision_rule(
+        suite("gate: {overrides: [{mode: static, accuracy: {margin: 2}}, {mode: qat, latency: {max_regression: 10%}}]}")
+    )
+    assert describe(rule)[1].endswith("; 1 of gate.overrides gives some cases other limits")
+
+
 def test_a_smallest_score_in_place_of_a_margin() -> None:
     """A metric against fp32 is limited as the suite says it."""
     rule = make_decision_rule(suite("gate: {accuracy: {metric: top1_agreement, at_least: 99}}"))

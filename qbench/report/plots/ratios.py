@@ -107,13 +107,13 @@ def tested_of(case: Case) -> tuple[float, float] | None:
 
 
 def limit_of(cases: Sequence[Case]) -> float | None:
-    """The change that is not allowed to be passed, in shown units."""
-    for case in cases:
-        margin = case.number("accuracy.margin")
-        if margin is not None:
-            factor = case.number("metric.scale") or 1.0
-            return margin * factor * (1 if case["metric.higher_is_better"] is False else -1)
-    return None
+    """The change that is not allowed to be passed, in shown units; None where the int8 cases have different limits."""
+    limits = {
+        margin * (case.number("metric.scale") or 1.0) * (1 if case["metric.higher_is_better"] is False else -1)
+        for case in cases
+        if case.is_int8 and (margin := case.number("accuracy.margin")) is not None
+    }
+    return limits.pop() if len(limits) == 1 else None
 
 
 def choose_speedups(cases: Sequence[Case], most: int = MOST) -> tuple[list[Case], int]:

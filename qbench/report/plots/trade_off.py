@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qbench.report.plots import canvas, legend, rows, scale
+from qbench.report.plots import canvas, legend, ratios, rows, scale
 from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
 from qbench.report.plots.cases import MOST, Case, Estimate, list_settings
 from qbench.report.plots.frames import measured_cases, nothing_to_draw
@@ -91,12 +91,9 @@ def _worth(point: Point) -> float:
 
 
 def shown_margin(points: Sequence[Point]) -> float | None:
-    """The most that may be lost, in shown units; None where the suite sets no margin."""
-    for point in points:
-        margin, factor = point.case.number("accuracy.margin"), point.case.number("metric.scale")
-        if margin is not None:
-            return margin * (factor or 1.0)
-    return None
+    """The most that may be lost, in shown units; None where the suite sets no margin, or several."""
+    limit = ratios.limit_of([point.case for point in points])
+    return None if limit is None else abs(limit)
 
 
 # --- the panel ------------------------------------------------------------------------------------------------------
