@@ -127,7 +127,8 @@ def gate(
 
     ``baseline``: a ``.jsonl`` file; by default ``reports/baselines/<suite>.jsonl``, if it is there. Its artifacts are
     run again beside the run's; ``stored``: nothing is run, the stored figures are compared. ``only``: a glob of case
-    ids. ``suite``: the run's suite, if it is not where the run says. ``max_minutes``: most minutes of measuring.
+    ids. ``suite``: the run's suite, if it is not where the run says: its rules hold as the file stands now.
+    ``max_minutes``: most minutes of measuring.
     Raises ``NotComparable`` where run and baseline cannot be held against each other.
     """
     from qbench.gate import gate as gates
@@ -140,14 +141,16 @@ def gate(
     folder = _find(run)
     file = Path(baseline) if baseline is not None else locate.committed_baseline(read_run(folder).info.suite.name)
     newest = None if isinstance(run, Run) else locate.passed_over(os.fspath(run), folder)
+    suite_file = None if suite is None else Path(suite)
     with live(sys.stderr, quiet=quiet) as progress:
         rerunner = Rerunner(
             progress=progress,
             trust_beside=False,
-            suite_file=None if suite is None else Path(suite),
+            suite_file=suite_file,
             most_seconds=math.inf if max_minutes is None else 60 * max_minutes,
         )
-        return gates.gate_run(folder, file, rerun=None if stored else rerunner, newest=newest, only=only)
+        rerun = None if stored else rerunner
+        return gates.gate_run(folder, file, rerun=rerun, newest=newest, only=only, suite_file=suite_file)
 
 
 def _require(holds: bool, name: str, value: object, wanted: str) -> None:

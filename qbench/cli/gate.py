@@ -42,7 +42,10 @@ def gate(
     ] = False,
     suite: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The run's suite, if it is not where the run says: its data are opened."),
+        typer.Option(
+            metavar="FILE",
+            help="The run's suite, if it is not where the run says: its rules hold, its data are opened.",
+        ),
     ] = None,
     trust_baseline_artifacts: Annotated[
         bool,
@@ -63,6 +66,7 @@ def gate(
 ) -> None:
     """Judge a run by its suite's gate, against the baseline, whose artifacts are run again beside the run's.
 
+    The rules are those of the suite's file as it stands now; what changed after the run is noted.
     What is run lies in the cache: it was built here. Nothing that a run's folder or a baseline brings along is run
     unless an option says so; what cannot be run again is judged by its stored figures. --against runs the code of
     both commits.
@@ -83,7 +87,7 @@ def gate(
             most_seconds=math.inf if max_minutes is None else 60 * max_minutes,
         )
         if against is None:
-            gated = _gate_run(run, baseline, None if stored else rerunner, only)
+            gated = _gate_run(run, baseline, None if stored else rerunner, only, suite)
         else:
             from qbench.gate.against import Request, gate_against
 
@@ -93,11 +97,14 @@ def gate(
     raise typer.Exit(gated.exit_code)
 
 
-def _gate_run(run: str, baseline: Path | None, rerunner: Rerunner | None, only: str | None) -> Gated:
+def _gate_run(
+    run: str, baseline: Path | None, rerunner: Rerunner | None, only: str | None, suite: Path | None
+) -> Gated:
     from qbench.gate import gate as gates
     from qbench.record import locate
     from qbench.record.stored_run import read_run
 
     folder = find_folder(run, full=True)
     file = baseline or committed_baseline(read_run(folder).info.suite.name)
-    return gates.gate_run(folder, file, rerun=rerunner, newest=locate.passed_over(run, folder), only=only)
+    newest = locate.passed_over(run, folder)
+    return gates.gate_run(folder, file, rerun=rerunner, newest=newest, only=only, suite_file=suite)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from qbench import formatting
 from qbench.compare import calibration_seeds, compare
 from qbench.compare import text as compare_text
-from qbench.gate.verdict import Evidence, Rule, Verdict, format_level
+from qbench.gate.verdict import Evidence, Verdict, format_level
 from qbench.record.schema import Flips, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import noninferiority
@@ -23,7 +23,7 @@ def check_accuracy(evidence: Evidence, record: Record) -> Verdict | None:
     """
     spec, metric, scores = evidence.policy.accuracy, evidence.info.metric, record.accuracy
     name = _name_metric(evidence)
-    rule = Rule(name=name, kind="metric", case=record.case.id, place=evidence.place("gate.accuracy.margin"))
+    rule = evidence.rule("gate.accuracy.margin", name=name, kind="metric", case=record.case.id)
     if metric is None or scores is None or scores.delta is None:
         reason = "neither labels nor predictions of its fp32 to compare with"
         return rule.verdict("MISSING", "no accuracy", reason) if spec.model_fields_set else None

@@ -51,13 +51,9 @@ def check_regression(evidence: Evidence, record: Record) -> Verdict | None:
     allowed = spec.allowed_regression
     if allowed is None or metric is None:
         return None
-    rule = Rule(
-        name=f"{metric.name}{SUFFIX}",
-        kind="metric",
-        case=record.case.id,
-        place=evidence.place("gate.accuracy.max_regression"),
-        threshold=-allowed / metric.scale,
-    )
+    name, threshold = f"{metric.name}{SUFFIX}", -allowed / metric.scale
+    key = "gate.accuracy.max_regression"
+    rule = evidence.rule(key, name=name, kind="metric", case=record.case.id, threshold=threshold)
     if evidence.baseline is None:
         missing = rule.verdict("MISSING", "no baseline", "write one with `qbench baseline RUN` and commit it")
         return missing if "max_regression" in spec.model_fields_set else None

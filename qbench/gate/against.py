@@ -115,4 +115,4 @@ def _judge(folders: Sequence[Path], old: Side, rerunner: Rerunner, home: Path, r
         baseline = write_baseline(folders[0], home / "baseline", allow_failed=True)
     except QbenchError as error:
         raise NotComparable(f"{old.name}: {error}") from error
-    return gate_run(folders[1], baseline, rerun=rerunner, only=request.only)
+    return gate_run(folders[1], baseline, rerun=rerunner, only=request.only, as_run=True, ref=request.ref)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from qbench import formatting
 from qbench.gate.latency import INVALID_LIVE, LOOKS, describe_budget, format_change
 from qbench.gate.sequential_test import Rerun
-from qbench.gate.verdict import Evidence, Rule, Verdict, format_level
+from qbench.gate.verdict import Evidence, Verdict, format_level
 from qbench.record.schema import Record
 from qbench.stats.interval_type import Interval
 
@@ -21,8 +21,8 @@ def check_limit(evidence: Evidence, record: Record) -> Verdict | None:
     most = evidence.policy.cold_start.max_seconds
     if most is None:
         return None
-    place = evidence.place("gate.cold_start.max_seconds")
-    rule = Rule(name="cold start", kind="cold start", case=record.case.id, place=place, threshold=most)
+    key = "gate.cold_start.max_seconds"
+    rule = evidence.rule(key, name="cold start", kind="cold start", case=record.case.id, threshold=most)
     start = record.cold_start
     if start is None:
         return rule.verdict("MISSING", "no cold start", "latency was not measured")
@@ -42,10 +42,8 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     allowed, base = evidence.policy.cold_start.max_regression, evidence.base_of(record.case.id)
     if allowed is None or base is None:
         return None
-    place = evidence.place("gate.cold_start.max_regression")
-    rule = Rule(
-        name="cold start growth", kind="cold start", case=record.case.id, place=place, threshold=1 + allowed, way="live"
-    )
+    key, name = "gate.cold_start.max_regression", "cold start growth"
+    rule = evidence.rule(key, name=name, kind="cold start", case=record.case.id, threshold=1 + allowed, way="live")
     if evidence.is_identical(record):
         return rule.pass_identical("")
     rerun = evidence.reruns.get(record.case.id)

@@ -7,7 +7,7 @@ None means that the rule does not concern the case or was not asked for.
 from __future__ import annotations
 
 from qbench import formatting
-from qbench.gate.verdict import Evidence, Rule, Verdict
+from qbench.gate.verdict import Evidence, Verdict
 from qbench.record.schema import Record
 
 
@@ -16,8 +16,8 @@ def check_share(evidence: Evidence, record: Record) -> Verdict | None:
     least = evidence.policy.coverage.min_share
     if least is None:
         return None
-    place = evidence.place("gate.coverage.min_share")
-    rule = Rule(name="coverage", kind="coverage", case=record.case.id, place=place, threshold=1 - least)
+    key = "gate.coverage.min_share"
+    rule = evidence.rule(key, name="coverage", kind="coverage", case=record.case.id, threshold=1 - least)
     share = _share(record)
     if share is None:
         return rule.verdict("MISSING", "no share", "not all multiply-accumulates of the artifact can be counted")
@@ -31,8 +31,8 @@ def check_drop(evidence: Evidence, record: Record) -> Verdict | None:
     before = None if base is None else _share(base)
     if allowed is None or before is None:
         return None
-    place = evidence.place("gate.coverage.max_drop")
-    rule = Rule(name="coverage drop", kind="coverage", case=record.case.id, place=place, threshold=allowed)
+    key = "gate.coverage.max_drop"
+    rule = evidence.rule(key, name="coverage drop", kind="coverage", case=record.case.id, threshold=allowed)
     now = _share(record)
     if now is None:
         return rule.verdict("MISSING", "no share", "the baseline has a share, this artifact's cannot be counted")

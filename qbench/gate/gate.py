@@ -37,7 +37,6 @@ from qbench.compare import compare
 from qbench.errors import NotComparable, UsageError, first_names
 from qbench.gate import accuracy, accuracy_regression, cold_start, coverage, latency, memory, size
 from qbench.gate.latency import needs_baseline
-from qbench.gate.policy import require_rules
 from qbench.gate.sequential_test import NotRun, Rerun
 from qbench.gate.verdict import Effect, Evidence, Outcome, Rule, Verdict
 from qbench.machine import fingerprint
@@ -62,13 +61,16 @@ _CODES: dict[Effect, int] = {"fail": 1, "invalid": 3, "hold": 4}
 @dataclass(frozen=True, kw_only=True)
 class Gated:
     """The verdicts on a run, and what was judged: ``baseline`` is the file it was held against, None without;
-    ``reruns`` the raw observations of artifacts that were run again, by case."""
+    ``reruns`` the raw observations of artifacts that were run again, by case. ``ref``: the commit that the baseline was
+    built from here (None: it was committed). ``notes``: what a reader must know beside the verdicts."""
 
     suite: str
     folder: Path
     baseline: Path | None
     verdicts: tuple[Verdict, ...]
     reruns: Mapping[str, Rerun | NotRun] = field(default_factory=dict)
+    ref: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -82,8 +84,14 @@ def gate_run(
     rerun: Callable[[StoredRun, Suite, Baseline], Mapping[str, Rerun | NotRun]] | None = None,
     newest: Path | None = None,
     only: str | None = None,
+    suite_file: Path | None = None,
+    as_run: bool = False,
+    ref: str | None = None,
 ) -> Gated:
     """The verdicts on the run in ``folder`` by the gate of its own suite, against a baseline's ``.jsonl`` file.
+
+    The rules are those of the suite's file as it stands now, ``suite_file`` where it is given; ``as_run`` takes those
+    that the run was made with. ``ref``: the commit that the baseline was just built from.
 
     ``rerun`` runs the artifacts of both again (``gate.rerun.Rerunner``); without it stored speed-ups are compared.
     ``newest`` is a later run of the suite that was passed over, having no case that is ok: MISSING, whatever the
@@ -91,12 +99,11 @@ def gate_run(
     Raises ``SuiteError`` where this qbench cannot read the run's suite, ``NotComparable`` where the baseline is of
     another suite or metric or is not there, ``UsageError`` where a file cannot be read, or the suite has no rule.
     """
-    from qbench import suite as suites
     from qbench.gate.baseline import read_baseline
+    from qbench.gate.current_rules import read_rules
 
     run = stored_run.read_run(folder)
-    suite = suites.parse(run.info.suite.text, file=run.info.suite.file, overrides=run.info.suite.overrides, stored=True)
-    require_rules(suite.gate, suite.place("gate"), written="gate" in suite.model_fields_set)
+    suite, notes = read_rules(run, suite_file, as_run=as_run)
     if baseline is not None and not baseline.is_file():
         raise NotComparable(f"{baseline}: no such baseline; write one with `qbench baseline RUN` and commit it")
     against = None if baseline is None else read_baseline(baseline)
@@ -118,11 +125,32 @@ def gate_run(
         examples=lambda record: run.examples(record, compare.like_for_like(record, run.records)),
         score_of_facts=run.score_of_facts,
         reruns=reruns,
+        ref=ref,
     )
     verdicts = (*quick, *verdicts)
     if newest is not None:
         verdicts = (_report_newest(newest, run, suite.place("matrix")), *verdicts)
-    return Gated(suite=run.info.suite.name, folder=folder, baseline=baseline, verdicts=verdicts, reruns=reruns)
+    if against is not None and _is_same_run(run.info, against.info):
+        notes = (*notes, SAME_RUN)
+    return Gated(
+        suite=run.info.suite.name,
+        folder=folder,
+        baseline=baseline,
+        verdicts=verdicts,
+        reruns=reruns,
+        ref=ref,
+        notes=notes,
+    )
+
+
+SAME_RUN = "the baseline was made of this very run, so nothing can have changed; gate a later run: `qbench run SUITE`"
+
+
+def _is_same_run(run: RunInfo, baseline: RunInfo) -> bool:
+    """Whether both are one run: they started at one time, on one machine, of the same data and networks."""
+    return run.started is not None and all(
+        getattr(run, name) == getattr(baseline, name) for name in ("started", "environment", "digests")
+    )
 
 
 def _refuse_quick(run: RunInfo, baseline: RunInfo | None, place: str) -> list[Verdict]:
@@ -157,12 +185,14 @@ def gate(
     examples: Callable[[Record], ExampleScores | None] = lambda record: None,
     score_of_facts: Callable[[Any], float] | None = None,
     reruns: Mapping[str, Rerun | NotRun] | None = None,
+    ref: str | None = None,
 ) -> tuple[Verdict, ...]:
     """Every verdict in the order of the records, at least one; pure.
 
     ``place`` turns a key of the suite (``gate.accuracy.margin``) into file:line. ``baseline`` None: there is none.
     ``examples`` gives what a record's score rests on, to be held against what the baseline keeps.
-    ``reruns``: by case, what running both artifacts again gave, or why that could not be.
+    ``reruns``: by case, what running both artifacts again gave, or why that could not be. ``ref``: the commit that the
+    baseline was built from, where that is no committed file.
     """
     deltas: dict[str, compare.Delta] = {}
     if baseline is not None:
@@ -179,6 +209,7 @@ def gate(
         examples=examples,
         score_of_facts=score_of_facts,
         reruns=reruns or {},
+        ref=ref,
     )
     verdicts = [
         verdict for record in records for verdict in _check_record(evidence.of_case(record.case), record)
@@ -207,7 +238,7 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
         return []
     new = []
     if evidence.baseline is not None and evidence.base_of(case) is None:
-        new = [_changed_case(evidence, case, NEW, "a new case is not judged; add it with `qbench baseline RUN`")]
+        new = [_changed_case(evidence, case, NEW, f"a new case is not judged; {_advise_new(evidence)}")]
     checks = (
         latency.check_latency,
         latency.check_speedup,
@@ -227,6 +258,12 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
 
 
 NEW = "not in the baseline"
+
+
+def _advise_new(evidence: Evidence) -> str:
+    if evidence.ref is None:
+        return "add it with `qbench baseline RUN`"
+    return f"{evidence.ref} does not have it; `gate: {{missing: skip}}` lets that pass, with a note"
 
 
 def _changed_case(evidence: Evidence, case: str, text: str, reason: str) -> Verdict:
@@ -284,7 +321,8 @@ def _withdraw(verdict: Verdict, p: float, rules: int) -> Verdict:
 
 
 def _settle(verdicts: Sequence[Verdict], evidence: Evidence, record: Record) -> list[Verdict]:
-    """The verdicts on one case, each INCONCLUSIVE with what it does by ``gate.inconclusive``.
+    """The verdicts on one case, each INCONCLUSIVE with what it does by ``gate.inconclusive``, each IMPROVED with what
+    to do about it.
 
     ``hold`` holds where the samples point to a change for the worse, and where there are none. What was so in the
     baseline is no change: the rule on the metric against fp32 holds only if the metric is worse than in the baseline,
@@ -298,6 +336,8 @@ def _settle(verdicts: Sequence[Verdict], evidence: Evidence, record: Record) -> 
     identical = evidence.is_identical(record)
 
     def settle(verdict: Verdict) -> Verdict:
+        if verdict.outcome == "IMPROVED":
+            return replace(verdict, reason=f"better than the baseline by more than the tolerance: {evidence.advice}")
         if verdict.outcome != "INCONCLUSIVE":
             return verdict
         treatment = evidence.policy.inconclusive

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from qbench import formatting
 from qbench.formatting import clean
 from qbench.gate.gate import Gated, Verdict
 from qbench.gate.text import worst_first
@@ -18,12 +19,13 @@ _KINDS = {"fail": "error", "invalid": "error", "hold": "warning", "note": "notic
 
 
 def github(gated: Gated, folder: str = "") -> str:
-    """One command a line: errors, warnings for an INCONCLUSIVE that holds, notices for what is noted or IMPROVED; empty
-    where all pass. ``folder`` is where the gate runs, below the top of the repository."""
+    """One command a line: errors, warnings for an INCONCLUSIVE that holds, notices for what is noted or IMPROVED, and
+    the notes; empty where all pass. ``folder`` is where the gate runs, below the top of the repository."""
     verdicts = worst_first(gated.verdicts)
     lines: list[str] = []
     for kind in ("error", "warning", "notice"):
         lines += _list_commands(kind, [verdict for verdict in verdicts if _kind(verdict) == kind], folder)
+    lines += [f"::notice title=qbench::{_message(formatting.one_line(note))}" for note in gated.notes]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -30,6 +30,8 @@ def junit(gated: Gated) -> str:
     suite = ElementTree.SubElement(root, "testsuite", {"name": clean(gated.suite), **counts, **skipped})
     for verdict, element in zip(gated.verdicts, elements, strict=True):
         _add_case(suite, verdict, element)
+    if gated.notes:
+        ElementTree.SubElement(suite, "system-out").text = "\n".join(map(clean, gated.notes))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -38,7 +40,7 @@ def _add_case(suite: ElementTree.Element, verdict: Verdict, element: str | None)
     case = ElementTree.SubElement(
         suite, "testcase", classname=clean(verdict.case), name=clean(verdict.rule), time=_seconds(_spent(verdict))
     )
-    measured = clean(f"{verdict.text}  {verdict.place}")
+    measured = clean(f"{verdict.text}  {verdict.source}")
     why = clean(formatting.one_line(verdict.reason or ""))
     if element is None:
         parts = [verdict.outcome, measured, why] if verdict.outcome != "PASS" else [measured]

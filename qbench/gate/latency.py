@@ -50,8 +50,8 @@ def check_latency(evidence: Evidence, record: Record) -> Verdict | None:
     tolerance = evidence.policy.latency.max_regression
     if tolerance is None or (evidence.baseline is None and not _wants_latency(evidence.policy)):
         return None
-    place = evidence.place("gate.latency.max_regression")
-    rule = Rule(name="latency", kind="time", case=record.case.id, place=place, threshold=1 + tolerance)
+    key = "gate.latency.max_regression"
+    rule = evidence.rule(key, name="latency", kind="time", case=record.case.id, threshold=1 + tolerance)
     if evidence.baseline is None:
         return rule.verdict("MISSING", "no baseline", "write one with `qbench baseline RUN` and commit it")
     delta = evidence.deltas.get(record.case.id)
@@ -205,8 +205,8 @@ def check_speedup(evidence: Evidence, record: Record) -> Verdict | None:
     promise, speedup = evidence.policy.latency.min_speedup, record.speedup
     if promise is None:
         return None
-    place = evidence.place("gate.latency.min_speedup")
-    rule = Rule(name="speed-up", kind="time", case=record.case.id, place=place, threshold=promise)
+    key = "gate.latency.min_speedup"
+    rule = evidence.rule(key, name="speed-up", kind="time", case=record.case.id, threshold=promise)
     if above_peak.is_impossible(record):
         return _refuse_impossible(rule, record)
     rerun = evidence.reruns.get(record.case.id)

@@ -32,6 +32,8 @@ def markdown(gated: Gated) -> str:
     changed = [verdict for verdict in verdicts if is_open(verdict)]
     rest = [verdict for verdict in verdicts if not is_open(verdict)]
     parts = [f"{marker(gated.suite)}\n{_sentence(gated)}"]
+    if gated.notes:
+        parts.append("\n".join(f"- {formatting.markdown(_cut(formatting.one_line(note)))}" for note in gated.notes))
     if changed:
         parts.append(_draw_table(changed, int(MOST_CHARACTERS * _OPEN_SHARE)))
     if rest:
@@ -79,7 +81,7 @@ def _draw_table(verdicts: Sequence[Verdict], characters: int) -> str:
 
 
 def _draw_row(verdict: Verdict) -> str:
-    cells = (verdict.rule, verdict.text, verdict.reason or "", verdict.place)
+    cells = (verdict.rule, verdict.text, verdict.reason or "", verdict.source)
     tail = " | ".join(formatting.markdown(_cut(cell)) for cell in cells)
     return f"| **{verdict.outcome}** | `{formatting.code(_cut(verdict.case))}` | {tail} |"
 

@@ -7,7 +7,7 @@ None means that the rule does not concern the case or was not asked for.
 from __future__ import annotations
 
 from qbench import formatting
-from qbench.gate.verdict import Evidence, Rule, Verdict
+from qbench.gate.verdict import Evidence, Verdict
 from qbench.machine import fingerprint
 from qbench.record.schema import Record
 
@@ -17,8 +17,8 @@ def check_limit(evidence: Evidence, record: Record) -> Verdict | None:
     most = evidence.policy.memory.max_bytes
     if most is None:
         return None
-    place = evidence.place("gate.memory.max_bytes")
-    rule = Rule(name="memory", kind="memory", case=record.case.id, place=place, threshold=float(most))
+    key = "gate.memory.max_bytes"
+    rule = evidence.rule(key, name="memory", kind="memory", case=record.case.id, threshold=float(most))
     peak = _peak(record)
     if peak is None:
         return rule.verdict("MISSING", "no peak", "the memory of the measuring process is not known")
@@ -31,8 +31,8 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     allowed, base = evidence.policy.memory.max_regression, evidence.base_of(record.case.id)
     if allowed is None or evidence.baseline is None or base is None:
         return None
-    place = evidence.place("gate.memory.max_regression")
-    rule = Rule(name="memory growth", kind="memory", case=record.case.id, place=place, threshold=1 + allowed)
+    key = "gate.memory.max_regression"
+    rule = evidence.rule(key, name="memory growth", kind="memory", case=record.case.id, threshold=1 + allowed)
     if evidence.is_identical(record):
         return rule.pass_identical("")
     before, now = _peak(base), _peak(record)

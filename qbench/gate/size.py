@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from qbench import formatting
 from qbench.compare import compare
-from qbench.gate.verdict import Evidence, Rule, Verdict
+from qbench.gate.verdict import Evidence, Verdict
 from qbench.record.schema import Record
 
 
@@ -16,9 +16,7 @@ def check_size(evidence: Evidence, record: Record) -> Verdict | None:
     budget = evidence.policy.size.max_ratio
     if budget is None:
         return None
-    rule = Rule(
-        name="size", kind="size", case=record.case.id, place=evidence.place("gate.size.max_ratio"), threshold=budget
-    )
+    rule = evidence.rule("gate.size.max_ratio", name="size", kind="size", case=record.case.id, threshold=budget)
     fp32 = compare.like_for_like(record, evidence.records)
     if record.artifact is None or fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
         return rule.verdict("MISSING", "no size", "the artifact of the case or of its fp32 was not recorded")
@@ -36,8 +34,8 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     assert delta.base.artifact is not None
     assert record.artifact is not None
     old, new = delta.base.artifact.size_bytes, record.artifact.size_bytes
-    place = evidence.place("gate.size.max_growth")
-    rule = Rule(name="size growth", kind="size", case=record.case.id, place=place, threshold=1 + allowed)
+    key = "gate.size.max_growth"
+    rule = evidence.rule(key, name="size growth", kind="size", case=record.case.id, threshold=1 + allowed)
     text = f"{formatting.size(old)} -> {formatting.size(new)}  {new - old:+d} bytes  tolerance {allowed * 100:g} %"
     reason = f"{new} bytes, {old} in the baseline"
     return rule.compare_number(delta.size_ratio, text, reason, improved=1 / (1 + allowed))

@@ -13,7 +13,7 @@ from qbench import formatting
 from qbench.formatting import clean
 from qbench.gate.gate import EXIT_CODES, Gated, Outcome, Verdict
 from qbench.gate.sequential_test import NotRun, Rerun
-from qbench.gate.verdict import Effect
+from qbench.gate.verdict import Effect, advise_improved
 from qbench.progress.table import align_rows
 
 SCHEMA = 1
@@ -24,7 +24,7 @@ _MEANING: dict[Outcome, str] = {
     "INVALID": "the run cannot be compared with the baseline",
     "MISSING": "something that was asked for is not there",
     "INCONCLUSIVE": "the samples cannot tell",
-    "IMPROVED": "every rule holds, and something is better than in the baseline: refresh it with `qbench baseline RUN`",
+    "IMPROVED": "every rule holds, and something is better than in the baseline",
     "PASS": "every rule holds",
 }
 # What GitHub's runner takes for a command to itself: a line that begins with two colons, blanks aside, or that holds
@@ -55,7 +55,8 @@ def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
 
 
 def text(gated: Gated) -> str:
-    """One line per verdict, its reason under it, and the count last; columns aligned, no trailing newline.
+    """One line per verdict, its reason under it, then the notes, and the count last; columns aligned, no trailing
+    newline.
 
     No line is a command to GitHub's runner, whatever a case is called.
     """
@@ -66,11 +67,12 @@ def text(gated: Gated) -> str:
         lines.append(line)
         if verdict.reason is not None:
             lines.append(f"{indent}  {formatting.one_line(verdict.reason)}")
-    return _COMMAND.sub(lambda match: f"{match[0]} ", "\n".join([*lines, "", summary(gated)]))
+    notes = [f"note: {formatting.one_line(note)}" for note in gated.notes]
+    return _COMMAND.sub(lambda match: f"{match[0]} ", "\n".join([*lines, "", *notes, summary(gated)]))
 
 
 def _cells(verdict: Verdict) -> tuple[str, ...]:
-    measured = f"{verdict.text}  {verdict.place}"
+    measured = f"{verdict.text}  {verdict.source}"
     return verdict.outcome, *(_unbroken(part) for part in (verdict.case, verdict.rule, measured))
 
 
@@ -95,6 +97,8 @@ def explain(gated: Gated) -> str:
     outcome = outcome_of(gated.verdicts)
     unsure = outcome == "PASS" and any(verdict.effect in ("note", "skip") for verdict in gated.verdicts)
     meaning = "no rule is shown to be broken" if unsure else _MEANING[outcome]
+    if outcome == "IMPROVED":
+        meaning += f": {advise_improved(gated.ref)}"
     return f"{meaning} ({count_outcomes(gated.verdicts)})"
 
 
@@ -117,6 +121,7 @@ def as_json(gated: Gated) -> str:
         "suite": gated.suite,
         "run": str(gated.folder),
         "baseline": None if gated.baseline is None else str(gated.baseline),
+        "notes": gated.notes,
         "outcome": outcome_of(gated.verdicts),
         "exit_code": gated.exit_code,
         "verdicts": [{**asdict(verdict), "effect": verdict.effect} for verdict in gated.verdicts],

@@ -1,7 +1,7 @@
 """Which data a gate may open: a run's folder can come from anybody, and its suite can name Python to import.
 
 Artifacts are run again on real examples. A built-in data set is qbench's own code; any other is taken from the suite on
-this disk, where that says what the run says. A suite that came with the run proves nothing: it does not count.
+this disk, where its data are the run's. A suite that came with the run proves nothing: it does not count.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from qbench.errors import UsageError
 from qbench.gate.sequential_test import NotRun
+from qbench.record.origin import came_with
 from qbench.record.stored_run import StoredRun
 from qbench.suite import Suite, read
 
@@ -20,7 +21,7 @@ def suite_to_open(run: StoredRun, suite: Suite, explicit: Path | None) -> Suite 
     if suite.data.value is None and explicit is None:
         return suite
     file = explicit or Path(run.info.suite.file)
-    advice = "the suite's data are opened only from a suite on this disk that says what the run says"
+    advice = "the suite's data are opened only from a suite on this disk whose data are the run's"
     way_out = "name it with --suite" if explicit is None else "name the suite of this run with --suite"
     if not file.is_file():
         return NotRun(reason=f"{advice}, and {file} is not there; {way_out}")
@@ -32,18 +33,8 @@ def suite_to_open(run: StoredRun, suite: Suite, explicit: Path | None) -> Suite 
         ours, bare = read(file, run.info.suite.overrides), read(file)
     except UsageError as error:
         return NotRun(reason=f"{advice}, and that cannot be read: {error}")
-    if ours.text != run.info.suite.text:
-        return NotRun(reason=f"{advice}, and {file} has another text; {way_out}")
     if ours.data != bare.data:
         return NotRun(reason=f"{advice}, and the run was made with --set on its data; write that into the suite")
+    if ours.data != suite.data:
+        return NotRun(reason=f"{advice}, and {file} has others; run the suite again")
     return ours
-
-
-def came_with(folder: Path, file: Path, here: Path | None = None) -> bool:
-    """Whether a suite can have come in one archive with a run: it lies below what holds the run's reports, which is not
-    the folder that one works in, nor above it."""
-    here = (here or Path.cwd()).resolve()
-    reports = folder.resolve().parent.parent
-    holder = reports.parent
-    inside = file.resolve().is_relative_to(reports)
-    return inside or (file.resolve().is_relative_to(holder) and not here.is_relative_to(holder))

@@ -57,7 +57,8 @@ class LiveTimes:
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """One rule on one case. ``text`` holds the numbers, ``reason`` why it is not PASS, ``place`` the rule's
-    file:line in the suite, ``rule`` its name and ``kind`` what it is about.
+    file:line in the suite, ``rule`` its name and ``kind`` what it is about. ``default``: the key that would set the
+    rule, where the suite does not write it; ``place`` is then the nearest section that it writes.
 
     ``value``, its limits at ``level`` and ``threshold`` are raw (ratios, or the metric's own scale, better positive).
     ``p_value`` is the FAIL side's, scaled to a 5 % test, None where the rule does not rest on samples; ``p_harm`` is
@@ -75,6 +76,7 @@ class Verdict:
     place: str
     text: str
     kind: Kind = "case"
+    default: str | None = None
     reason: str | None = None
     value: float | None = None
     low: float | None = None
@@ -91,6 +93,11 @@ class Verdict:
     examples: int | None = None
     mcnemar_p: float | None = None
     settled: Effect | None = None
+
+    @property
+    def source(self) -> str:
+        """Where the rule comes from, for people: its line in the suite, or the key whose default it is."""
+        return self.place if self.default is None else f"default of {self.default}"
 
     @property
     def effect(self) -> Effect:
@@ -116,7 +123,8 @@ class Evidence:
     """What every rule may read. ``deltas`` are against the stored baseline, by case; ``pairs`` gives the metric
     of each example for a record and its fp32, where predictions are stored; ``examples`` what the record's score rests
     on, example by example, and ``score_of_facts`` the metric of what it has no value of for each; ``reruns`` what
-    running the artifacts of a case again gave, empty where that was not asked for."""
+    running the artifacts of a case again gave, empty where that was not asked for; ``ref`` the commit that
+    the baseline was built from, None where it is a committed file."""
 
     records: Sequence[Record]
     info: RunInfo
@@ -128,6 +136,12 @@ class Evidence:
     examples: Callable[[Record], ExampleScores | None] = lambda record: None
     score_of_facts: Callable[[Any], float] | None = None
     reruns: Mapping[str, Rerun | NotRun] = field(default_factory=dict)
+    ref: str | None = None
+
+    @property
+    def advice(self) -> str:
+        """What to do about something that is better than in the baseline."""
+        return advise_improved(self.ref)
 
     @cached_property
     def changed_cases(self) -> int:
@@ -139,6 +153,25 @@ class Evidence:
         """The same with the rules that hold for the case, overrides put in."""
         policy, place = resolve(self.policy, case, self.place)
         return replace(self, policy=policy, place=place)
+
+    def rule(
+        self,
+        key: str,
+        *,
+        name: str,
+        kind: Kind,
+        case: str,
+        threshold: float | None = None,
+        way: Literal["live", "stored"] | None = None,
+    ) -> Rule:
+        """The rule that the key of a suite (``gate.size.max_growth``) sets for a case, with where that is written; its
+        default where it is not."""
+        _, section, field = key.split(".")
+        written = field in getattr(self.policy, section).model_fields_set
+        default = None if written else key
+        return Rule(
+            name=name, kind=kind, case=case, place=self.place(key), default=default, threshold=threshold, way=way
+        )
 
     def base_of(self, case: str) -> Record | None:
         """The baseline's record of a case, where it is ok."""
@@ -161,12 +194,13 @@ class Evidence:
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """One rule on one case, not checked yet: every verdict is built here. ``place`` is the rule's file:line, ``kind``,
-    ``threshold`` and ``way`` as in ``Verdict``."""
+    ``default``, ``threshold`` and ``way`` as in ``Verdict``."""
 
     name: str
     case: str
     place: str
     kind: Kind
+    default: str | None = None
     threshold: float | None = None
     way: Literal["live", "stored"] | None = None
 
@@ -178,6 +212,7 @@ class Rule:
             rule=self.name,
             kind=self.kind,
             place=self.place,
+            default=self.default,
             text=text,
             reason=reason,
             threshold=self.threshold,
@@ -195,7 +230,7 @@ class Rule:
         if value > self.threshold:
             verdict = self.verdict("FAIL", text, reason)
         elif improved is not None and value < improved:
-            verdict = self.verdict("IMPROVED", text, REFRESH)
+            verdict = self.verdict("IMPROVED", text)
         else:
             verdict = self.verdict("PASS", text)
         return replace(verdict, value=value)
@@ -235,7 +270,7 @@ class Rule:
         )
         if outcome == "PASS" and unchanged is not None and interval.high is not None:
             better = interval.high < unchanged and interval.value * self.threshold < unchanged**2
-            verdict = replace(verdict, outcome="IMPROVED", reason=REFRESH) if better else verdict
+            verdict = replace(verdict, outcome="IMPROVED") if better else verdict
         return verdict
 
     def take_test(
@@ -257,7 +292,7 @@ class Rule:
         better = improves and low is not None and low > 0 and test.delta.value > -self.threshold
         harm = None if low is None else thresholds.p_value_beyond(test.delta, 0.0, side="below", level=test.level)
         return replace(
-            self.verdict("IMPROVED", text, REFRESH)
+            self.verdict("IMPROVED", text)
             if better and test.outcome == "PASS"
             else self.verdict(test.outcome, text, reasons[test.outcome]),
             value=test.delta.value,
@@ -283,7 +318,11 @@ def format_level(level: float, why: str = "") -> str:
     return f"({level * 100:g} %{': ' if why else ''}{why})"
 
 
-REFRESH = "better than the baseline by more than the tolerance: keep it with `qbench baseline RUN`"
+def advise_improved(ref: str | None) -> str:
+    """What to do about something better than in the baseline, which is a committed file or the commit ``ref``."""
+    if ref is None:
+        return "keep it with `qbench baseline RUN`"
+    return f"nothing to write, {ref} has it as soon as this is merged"
 
 
 def describe_examples(test: NonInferiority, n: int, margin: float) -> str | None:

@@ -122,7 +122,7 @@ def _judge(request: Request, folder: Path) -> tuple[ItemVerdict, ...]:
     rerun: Any = None if request.stored else Rerunner(progress=Silent(), suite_file=Path(request.suite.file))
     only = None if request.cases is None else match_exactly(request.cases)
     baseline = request.baseline or committed_baseline(request.suite.suite)
-    gated = gates.gate_run(folder, baseline, rerun=rerun, only=only)
+    gated = gates.gate_run(folder, baseline, rerun=rerun, only=only, as_run=True)
     return tuple(
         ItemVerdict(case=verdict.case, effect=verdict.effect, text=text.describe(verdict)) for verdict in gated.verdicts
     )

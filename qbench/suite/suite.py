@@ -73,6 +73,16 @@ class Suite(Section):
         """``file:line`` of a key such as ``gate.accuracy.margin``, or of its nearest ancestor that is given."""
         return str(self._root.mark_of(yaml_text.path_of(key)))
 
+    def take_rules(self, current: Suite) -> Suite:
+        """This suite with the gate of another reading of its file; ``place`` gives the lines of that one."""
+        suite = self.model_copy(update={"gate": current.gate})
+        suite._file, suite._root = current._file, current._root
+        return suite
+
+    def list_changes(self, other: Suite) -> list[str]:
+        """The sections in which another suite says something else."""
+        return [name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)]
+
     def references(self) -> tuple[ModelReference, ...]:
         """The models in the suite's order, paths absolute."""
         return tuple(model.reference(self.base) for model in self.models)
@@ -111,8 +121,9 @@ def parse(
     return suite
 
 
-def read(path: Path | str, overrides: Sequence[str] = (), *, quick: bool = False) -> Suite:
-    """The suite in a file; raises ``UsageError`` where it cannot be read, ``SuiteError`` where it is wrong."""
+def read(path: Path | str, overrides: Sequence[str] = (), *, quick: bool = False, stored: bool = False) -> Suite:
+    """The suite in a file; raises ``UsageError`` where it cannot be read, ``SuiteError`` where it is wrong. ``stored``:
+    it is read for the run that was made of it, as ``parse`` says."""
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -127,7 +138,7 @@ def read(path: Path | str, overrides: Sequence[str] = (), *, quick: bool = False
         before = data[: error.start]
         mark = yaml_text.Mark(str(path), before.count(b"\n") + 1, error.start - before.rfind(b"\n"))
         raise SuiteError([mark.problem("not UTF-8; save the file as UTF-8")]) from error
-    return parse(text, file=str(path), overrides=overrides, quick=quick)
+    return parse(text, file=str(path), overrides=overrides, quick=quick, stored=stored)
 
 
 def _suggest_suites(path: Path) -> str:

@@ -78,8 +78,8 @@ class Situation:
     first: int = 0  # the name of the run's first example; the baseline's is 0
     same: bool = False  # the artifacts are the baseline's, byte by byte
 
-    def gated(self) -> gate.Gated:
-        """The verdicts."""
+    def gated(self, ref: str | None = None) -> gate.Gated:
+        """The verdicts; ``ref``: the baseline is that commit."""
         rules = policy(self.rules)
         stored = {record.case.id: scores for record in self.baseline or () if (scores := answers(record)) is not None}
         baseline = None
@@ -94,6 +94,7 @@ class Situation:
             baseline=baseline,
             examples=lambda record: answers(record, self.first),
             reruns=self.reruns,
+            ref=ref,
         )
         file = None if baseline is None else Path("reports/baselines/demo.jsonl")
         return gate.Gated(
@@ -545,7 +546,7 @@ def test_a_suite_without_a_gate_is_an_error_that_says_what_to_write(tmp_path: Pa
     described["suite"]["text"] = described["suite"]["text"].partition("gate:")[0]
     (folder / "run.json").write_text(json.dumps(described))
     with pytest.raises(UsageError, match=r"(?s)the suite has no gate section.*max_regression: 5%") as raised:
-        gate.gate_run(folder)
+        gate.gate_run(folder, as_run=True)
     assert raised.value.exit_code == 2
 
 
@@ -584,6 +585,38 @@ def test_places_point_at_the_rule_in_the_suite() -> None:
         assert key in lines[int(line) - 1]
 
 
+def test_a_default_is_shown_as_one() -> None:
+    """It stands at no line of the suite: the verdict names the key that would change it, an annotation the section."""
+    verdicts = {verdict.rule: verdict for verdict in SITUATIONS["pass_live"].gated().verdicts}
+    growth, latency = verdicts["size growth"], verdicts["latency"]
+    assert (growth.source, growth.place) == ("default of gate.size.max_growth", "suites/demo.yaml:5")
+    assert (latency.source, latency.default) == ("suites/demo.yaml:6", None)
+    written = f"{REGRESSION}  overrides: [{{mode: static, size: {{max_growth: 3%}}}}]\n"
+    (own,) = (v for v in Situation("", GOOD, written, GOOD).gated().verdicts if v.rule == "size growth")
+    assert own.source == "suites/demo.yaml:7"
+
+
+def test_what_is_better_than_another_commit_needs_no_baseline() -> None:
+    """The baseline of ``--against`` is no file: after the merge it is the commit itself."""
+    situation = SITUATIONS["improved_live"]
+    gated = replace(situation.gated("main"), ref="main")
+    (better,) = (verdict for verdict in gated.verdicts if verdict.outcome == "IMPROVED")
+    assert str(better.reason).endswith("nothing to write, main has it as soon as this is merged")
+    assert "nothing to write, main has it" in gate_text.summary(gated)
+    assert "qbench baseline" not in gate_text.text(gated)
+
+
+def test_judging_the_run_that_the_baseline_was_made_of_is_noted(tmp_path: Path) -> None:
+    """Nothing can be learnt from it, so every output says so; another run of the same suite has no such note."""
+    baseline = write_baseline(RUN_V1, tmp_path, allow_failed=True)
+    gated = gate.gate_run(RUN_V1, baseline, as_run=True)
+    assert gated.notes == (gate.SAME_RUN,)
+    later = tmp_path / "run"
+    shutil.copytree(RUN_V1, later)
+    (later / "run.json").write_text((later / "run.json").read_text().replace("2026-01-01T00:00", "2026-01-02T00:00"))
+    assert gate.gate_run(later, baseline, as_run=True).notes == ()
+
+
 def test_json_holds_the_raw_numbers() -> None:
     """A program finds outcome, exit code and each verdict's value, limits and threshold."""
     data = json.loads(gate_text.as_json(SITUATIONS["fail_latency"].gated()))
@@ -597,7 +630,7 @@ def test_json_holds_the_raw_numbers() -> None:
 def test_a_run_folder_is_judged_by_its_own_suite(tmp_path: Path) -> None:
     """gate_run reads suite, records and predictions of the folder; the golden file is the whole text."""
     baseline = write_baseline(RUN_V1, tmp_path, allow_failed=True)
-    gated = gate.gate_run(RUN_V1, baseline)
+    gated = gate.gate_run(RUN_V1, baseline, as_run=True)
     assert same_as_golden("gate_run_v1.txt", gate_text.text(gated) + "\n")
     assert gated.exit_code == 1
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 from made_records import same_as_golden
-from made_verdicts import FASTER, GATES, SIZE, SLOW, UNSURE, hostile, make_gated
+from made_verdicts import FASTER, GATES, HOSTILE, SIZE, SLOW, UNSURE, hostile, make_gated
 
-from qbench.gate import text
+from qbench.gate import github, junit, markdown, text
 from qbench.progress.terminal import CONTROL
 
 
@@ -34,6 +36,20 @@ def test_what_weighs_most_comes_first() -> None:
     """FAIL, then what holds, then IMPROVED and PASS."""
     order = [verdict.outcome for verdict in text.worst_first([SIZE, FASTER, UNSURE, SLOW])]
     assert order == ["FAIL", "INCONCLUSIVE", "IMPROVED", "PASS"]
+
+
+def test_notes_stand_in_every_output() -> None:
+    """What a reader must know beside the verdicts; hostile text breaks out of none."""
+    gated = replace(make_gated(GATES["pass"][1]), notes=("the rules changed", HOSTILE))
+    assert "\nnote: the rules changed\n" in text.text(gated)
+    assert not re.search(r"^\s*::|##\[", text.text(gated), re.MULTILINE)
+    assert json.loads(text.as_json(gated))["notes"][0] == "the rules changed"
+    assert "\n- the rules changed\n" in markdown.markdown(gated)
+    assert len(github.github(gated).splitlines()) == 2
+    assert "::notice title=qbench::the rules changed" in github.github(gated)
+    suite = ElementTree.fromstring(junit.junit(gated)).find("testsuite")
+    assert suite is not None
+    assert str(suite.findtext("system-out")).startswith("the rules changed")
 
 
 def test_json_says_what_each_verdict_does() -> None:

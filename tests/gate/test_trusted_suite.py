@@ -10,7 +10,7 @@ from made_records import fp32, info, int8
 
 from qbench import suite
 from qbench.gate.sequential_test import NotRun
-from qbench.gate.trusted_suite import came_with, suite_to_open
+from qbench.gate.trusted_suite import suite_to_open
 from qbench.record.stored_run import StoredRun, SuiteInfo
 
 TEXT = "suite: demo\nmodels: [digits-cnn]\ndata: {{dataset: {{python: '{file}:examples'}}}}\nmatrix: {{}}\n"
@@ -54,15 +54,23 @@ def test_the_suite_on_disk_opens_the_data_where_it_says_the_same(project: Path) 
     ("file", "changed", "reason"),
     [
         ("suites/gone.yaml", "", "suites/gone.yaml is not there; name it with --suite"),
-        ("suites/demo.yaml", "# another\n", "suites/demo.yaml has another text"),
+        ("suites/demo.yaml", "calibrate: {samples: 7}", "suites/demo.yaml has others; run the suite again"),
     ],
 )
 def test_another_suite_opens_nothing(project: Path, file: str, changed: str, reason: str) -> None:
     """What the run's own file says of its suite is data: no Python is imported for it."""
-    text = (project / "suites" / "demo.yaml").read_text() + changed
+    text = (project / "suites" / "demo.yaml").read_text().replace("examples'}", f"examples'}}, {changed}")
     refused = opened(run_of(project / "reports" / "demo" / "x", file, text))
     assert isinstance(refused, NotRun)
     assert reason in refused.reason
+
+
+def test_rules_that_were_edited_after_the_run_do_not_close_the_data(project: Path) -> None:
+    """The data are the run's all the same."""
+    run = run_of(project / "reports" / "demo" / "x", "suites/demo.yaml", (project / "suites" / "demo.yaml").read_text())
+    with (project / "suites" / "demo.yaml").open("a") as file:
+        file.write("gate: {size: {max_ratio: 1}}\n")
+    assert isinstance(opened(run), suite.Suite)
 
 
 def test_an_override_leads_to_no_other_data(project: Path) -> None:
@@ -96,12 +104,3 @@ def test_a_built_in_data_set_needs_no_suite_on_disk(project: Path) -> None:
     """It is qbench's own code, whoever made the run."""
     text = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
     assert isinstance(opened(run_of(project / "x", "nowhere.yaml", text)), suite.Suite)
-
-
-def test_where_one_works_nothing_came_with_a_run(tmp_path: Path) -> None:
-    """reports/ and suites/ lie side by side in every project; from elsewhere the same project is somebody's archive."""
-    folder, file = tmp_path / "reports" / "demo" / "x", tmp_path / "suites" / "demo.yaml"
-    assert not came_with(folder, file, here=tmp_path)
-    assert not came_with(folder, file, here=tmp_path / "below")
-    assert came_with(folder, file, here=tmp_path / ".." / "elsewhere")
-    assert came_with(folder, tmp_path / "reports" / "demo.yaml", here=tmp_path)

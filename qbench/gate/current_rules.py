@@ -1,0 +1,83 @@
+"""The rules that a run is judged by: those of its suite's file as it stands now, since rules are edited after the run.
+
+Only the rules are taken from there: models, data and the rest are those that the run was made with. A file that came in
+one archive with the run, or that is gone, counts for nothing: then the rules are those that the run was made with.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from qbench import suite as suites
+from qbench.errors import UsageError
+from qbench.gate.policy import require_rules
+from qbench.record.origin import came_with
+from qbench.record.stored_run import StoredRun
+from qbench.suite import GateSpec, Suite
+
+# What a run does not depend on.
+_JUDGING = ("gate", "decide")
+
+
+def read_rules(run: StoredRun, explicit: Path | None = None, *, as_run: bool = False) -> tuple[Suite, tuple[str, ...]]:
+    """The suite of a run with the rules to judge it by, and notes on what differs from when the run was made.
+
+    ``explicit``: the file that the user names. ``as_run``: the rules that the run was made with, whatever the file says
+    now. Raises ``SuiteError`` where the file is wrong, ``UsageError`` where it is another suite's or has no rule.
+    """
+    info = run.info.suite
+    stored = suites.parse(info.text, file=info.file, overrides=info.overrides, stored=True)
+    why = None if explicit is not None else "" if as_run else _explain_stored(run)
+    if why is not None:
+        require_rules(stored.gate, stored.place("gate"), written="gate" in stored.model_fields_set)
+        note = f"judged by the rules that the run was made with: {why}; --suite FILE takes those of a file"
+        return stored, (note,) if why else ()
+    current = suites.read(explicit or Path(info.file), info.overrides, stored=True)
+    if current.suite != stored.suite:
+        raise UsageError(f"{current.file}: this is suite '{current.suite}', the run is of '{stored.suite}'")
+    require_rules(current.gate, current.place("gate"), written="gate" in current.model_fields_set)
+    return stored.take_rules(current), tuple(_describe_changes(stored, current))
+
+
+def _explain_stored(run: StoredRun) -> str | None:
+    """Why the suite's file is not read; None where it is, empty where there never was one."""
+    info = run.info.suite
+    file = Path(info.file)
+    if not file.is_file():
+        return "" if info.file.startswith("<") else f"{file} is not there"
+    return f"{file} lies beside the run" if came_with(run.folder, file) else None
+
+
+def _describe_changes(stored: Suite, current: Suite) -> list[str]:
+    notes = []
+    old, new = _list_rules(stored.gate), _list_rules(current.gate)
+    changed = [
+        f"{key} {_show(old, key)} -> {_show(new, key)}" for key in {**old, **new} if _show(old, key) != _show(new, key)
+    ]
+    if changed:
+        notes.append(f"{current.file}: the rules changed after the run and hold as they are now: {', '.join(changed)}")
+    differing = [name for name in stored.list_changes(current) if name not in _JUDGING]
+    if differing:
+        notes.append(
+            f"{current.file}: since the run, {', '.join(differing)} changed; the gate judges what was run: "
+            f"`qbench run {current.file}` runs what stands there now"
+        )
+    return notes
+
+
+def _list_rules(gate: GateSpec) -> dict[str, Any]:
+    """Every value that is written, by its key in the suite."""
+    rules = {f"gate.{section}.{key}": value for section, key, value in gate.given()}
+    rules |= {f"gate.{key}": getattr(gate, key) for key in ("missing", "inconclusive")}
+    for number, override in enumerate(gate.overrides):
+        rules[f"gate.overrides[{number}]"] = ", ".join(
+            [f"{key}={value}" for key, value in override.selects.items()]
+            + [f"{section}.{key}={value}" for section, key, value in override.given()]
+            + ([f"inconclusive={override.inconclusive}"] if override.inconclusive else [])
+        )
+    return rules
+
+
+def _show(rules: dict[str, Any], key: str) -> str:
+    return "not written" if key not in rules else "null" if rules[key] is None else str(rules[key])

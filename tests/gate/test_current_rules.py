@@ -1,0 +1,108 @@
+"""Rules of qbench/gate/current_rules.py: which rules a run is judged by, and what is said of what changed since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_records import fp32, info, int8
+
+from qbench.errors import SuiteError, UsageError
+from qbench.gate.current_rules import read_rules
+from qbench.record.stored_run import StoredRun, SuiteInfo
+
+RULES = "gate:\n  latency: {max_regression: 5%}\n  overrides: [{mode: static, size: {max_growth: 2%}}]\n"
+TEXT = f"suite: demo\nmodels: [digits-cnn]\ndata: {{dataset: digits}}\nmatrix: {{backends: [fbgemm]}}\n{RULES}"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The suite's file, in the folder that one works in."""
+    monkeypatch.chdir(tmp_path)
+    file = Path("demo.yaml")
+    file.write_text(TEXT)
+    return file
+
+
+def run_of(folder: str = "reports/demo/x", file: str = "demo.yaml", *overrides: str) -> StoredRun:
+    """A run of the suite as it was first written."""
+    described = replace(info(), suite=SuiteInfo(name="demo", file=file, text=TEXT, overrides=overrides))
+    return StoredRun(folder=Path(folder), info=described, records=(fp32(), int8()))
+
+
+def test_an_unchanged_file_needs_no_note(file: Path) -> None:
+    """Nor do comments and other line breaks; places are those of the file as it is."""
+    file.write_text("# more\n" + TEXT)
+    suite, notes = read_rules(run_of())
+    assert notes == ()
+    assert suite.place("gate.latency.max_regression") == "demo.yaml:7"
+
+
+def test_rules_that_were_edited_after_the_run_hold(file: Path) -> None:
+    """What changed is named; everything but the rules is as it was run."""
+    file.write_text(
+        TEXT.replace("max_regression: 5%", "min_speedup: 2").replace("2%", "3%").replace("fbgemm", "onednn")
+    )
+    suite, notes = read_rules(run_of())
+    assert suite.gate.latency.min_speedup == 2
+    assert suite.matrix.backends == ("fbgemm",)
+    assert notes == (
+        "demo.yaml: the rules changed after the run and hold as they are now: gate.latency.max_regression 0.05 -> not "
+        "written, gate.overrides[0] mode=static, size.max_growth=0.02 -> mode=static, size.max_growth=0.03, "
+        "gate.latency.min_speedup not written -> 2.0",
+        "demo.yaml: since the run, matrix changed; the gate judges what was run: `qbench run demo.yaml` runs what "
+        "stands there now",
+    )
+
+
+def test_what_was_set_for_the_run_stays_set(file: Path) -> None:
+    """``--set`` on a rule outlives an edit of the file, as it would if the suite were run again."""
+    suite, notes = read_rules(run_of("reports/demo/x", "demo.yaml", "gate.latency.max_regression=20%"))
+    assert (suite.gate.latency.max_regression, notes) == (0.2, ())
+
+
+def test_a_file_that_is_named_counts_wherever_it_lies(file: Path) -> None:
+    """Also where the run's own is gone."""
+    other = file.rename("other.yaml")
+    other.write_text(TEXT.replace("5%", "7%"))
+    suite, notes = read_rules(run_of(), other)
+    assert suite.gate.latency.max_regression == 0.07
+    assert suite.place("gate.latency") == "other.yaml:6"
+    assert "gate.latency.max_regression 0.05 -> 0.07" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (run_of(file="gone.yaml"), "gone.yaml is not there"),
+        (run_of("unpacked/reports/demo/x", "unpacked/demo.yaml"), "unpacked/demo.yaml lies beside the run"),
+    ],
+)
+def test_without_a_file_of_ones_own_the_rules_are_those_of_the_run(file: Path, run: StoredRun, reason: str) -> None:
+    """One that came with the run proves nothing: the note says so, and how to name one."""
+    Path("unpacked").mkdir()
+    Path("unpacked/demo.yaml").write_text(TEXT.replace("5%", "90%"))
+    suite, notes = read_rules(run)
+    assert suite.gate.latency.max_regression == 0.05
+    assert notes == (f"judged by the rules that the run was made with: {reason}; --suite FILE takes those of a file",)
+
+
+def test_a_run_that_was_just_made_is_judged_as_it_was_made(file: Path) -> None:
+    """What is edited meanwhile, or not committed, has no part in it."""
+    file.write_text(TEXT.replace("5%", "90%"))
+    suite, notes = read_rules(run_of(), as_run=True)
+    assert (suite.gate.latency.max_regression, notes) == (0.05, ())
+
+
+def test_a_wrong_file_is_an_error(file: Path) -> None:
+    """The rules in it cannot be read; another suite's are not this run's; none at all judge nothing."""
+    file.write_text(TEXT.replace("5%", "much"))
+    with pytest.raises(SuiteError, match=r"demo\.yaml:6:\d+: gate\.latency\.max_regression"):
+        read_rules(run_of())
+    file.write_text(TEXT.replace("suite: demo", "suite: other"))
+    with pytest.raises(UsageError, match=r"demo\.yaml: this is suite 'other', the run is of 'demo'"):
+        read_rules(run_of())
+    file.write_text(TEXT.partition("gate:")[0])
+    with pytest.raises(UsageError, match="the suite has no gate section"):
+        read_rules(run_of())
