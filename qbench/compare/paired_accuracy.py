@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qbench.compare.compare import Delta
-from qbench.record.example_scores import ExampleScores, Paired, pair
+from qbench.record.example_scores import ExampleScores, Paired, pair_scores
 from qbench.record.schema import Record
 from qbench.stats import intervals, jackknife, mcnemar
 from qbench.stats.interval_type import Interval
@@ -41,10 +41,8 @@ def _pair(
     if delta.accuracy is None or delta.base is None or delta.contender is None:
         return delta
     old, new = of_base(delta.base), of_contender(delta.contender)
-    if old is None or new is None or (new.facts and score_of_facts is None):
-        return delta
-    shared = pair(new, old)
-    if shared.n == 0 or shared.facts != old.facts:
+    shared = pair_scores(new, old, has_score=score_of_facts is not None)
+    if shared is None or shared.n == 0:
         return delta
     change, p = _compare_facts(shared, score_of_facts) if shared.facts else _compare_values(shared)
     notes = delta.notes

@@ -16,7 +16,7 @@ from qbench import formatting
 from qbench.compare import compare
 from qbench.gate.accuracy import describe_change, format_margin
 from qbench.gate.verdict import Evidence, Rule, Verdict
-from qbench.record.example_scores import Paired, pair
+from qbench.record.example_scores import Paired, pair_scores
 from qbench.record.schema import Flips, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import intervals, jackknife, noninferiority
@@ -92,9 +92,7 @@ def _pair_examples(evidence: Evidence, record: Record) -> Paired | None:
     assert evidence.baseline is not None
     scores = evidence.baseline.examples.get(record.case.id)
     mine = None if scores is None else evidence.examples(record)
-    if scores is None or mine is None or (mine.facts and evidence.score_of_facts is None):
-        return None
-    return pair(mine, scores)
+    return pair_scores(mine, scores, has_score=evidence.score_of_facts is not None)
 
 
 def _explain_unpaired(evidence: Evidence, record: Record) -> str:

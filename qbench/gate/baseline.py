@@ -16,13 +16,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from qbench import formatting
 from qbench.cache import manifest, store
-from qbench.errors import UsageError
+from qbench.errors import UsageError, first_names
 from qbench.files import atomic
 from qbench.gate import baseline_examples, baseline_lines
 from qbench.record import jsonl
@@ -75,7 +75,7 @@ def write_baseline(run_folder: Path, target: Path, *, allow_failed: bool = False
         file.parent.mkdir(parents=True, exist_ok=True)
         in_order = sorted(run.records, key=lambda record: record.case.id)
         atomic.write_text(file, "".join(f"{baseline_lines.to_line(record)}\n" for record in in_order))
-        _write_info(info_file(file), run.info)
+        _write_info(info_file(file), run)
         _write_examples(examples_file(file), run)
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
@@ -84,20 +84,33 @@ def write_baseline(run_folder: Path, target: Path, *, allow_failed: bool = False
 
 def read_baseline(file: Path) -> Baseline:
     """The baseline in a ``.jsonl`` file; raises ``UsageError`` where it or its ``.run.json`` is missing or wrong: NaN,
-    a case that stands there twice, examples of another run."""
+    a case that stands there twice or no more, examples of another run."""
     if not file.is_file():
         raise UsageError(f"{file}: no such baseline; write one with `qbench baseline RUN`")
     if not info_file(file).is_file():
         raise UsageError(
             f"{info_file(file)}: missing: it says on which machine the baseline was measured; {baseline_examples.AGAIN}"
         )
-    records = tuple(jsonl.read_whole(file))
+    records = tuple(jsonl.read_whole(file, baseline_examples.AGAIN))
     if not records:
         raise UsageError(f"{file}: no case stands in it; {baseline_examples.AGAIN}")
+    info = read_info(info_file(file))
+    _require_lines(file, info, records)
     examples = baseline_examples.read(examples_file(file))
     scores = {record.case.id: record.accuracy.value for record in records if record.accuracy is not None}
     baseline_examples.require_same_run(examples_file(file), examples, scores)
-    return Baseline(info=read_info(info_file(file)), records=records, file=file, examples=examples)
+    return Baseline(info=info, records=records, file=file, examples=examples)
+
+
+def _require_lines(file: Path, info: RunInfo, records: Sequence[Record]) -> None:
+    """Raises ``UsageError`` where a case that the run had has no line any more: nothing would be held against it."""
+    present = {record.case.id for record in records}
+    lost = [case for case in info.plan.cases if case not in present]
+    if lost:
+        raise UsageError(
+            f"{file}: no line of {first_names(lost)}, which the run had by {info_file(file).name}; "
+            f"{baseline_examples.AGAIN}"
+        )
 
 
 def info_file(file: Path) -> Path:
@@ -214,9 +227,11 @@ def _require_complete(run: StoredRun, *, allow_failed: bool) -> None:
         )
 
 
-def _write_info(file: Path, info: RunInfo) -> None:
-    # How long the run took and what its plan had to say differ between runs of equal results.
-    bare = replace(info, plan=replace(info.plan, notes=()), elapsed_seconds={})
+def _write_info(file: Path, run: StoredRun) -> None:
+    # How long the run took and what its plan had to say differ between runs of equal results. The cases are those that
+    # have a line, by which one that gets lost is missed.
+    cases = tuple(case for case in run.info.plan.cases if case in run.by_id)
+    bare = replace(run.info, plan=replace(run.info.plan, cases=cases, notes=()), elapsed_seconds={})
     text = json.dumps(asdict(bare), ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False)
     atomic.write_text(file, f"{text}\n")
 

@@ -94,6 +94,14 @@ def pair(new: ExampleScores, old: ExampleScores) -> Paired:
     )
 
 
+def pair_scores(new: ExampleScores | None, old: ExampleScores | None, *, has_score: bool) -> Paired | None:
+    """The examples that two runs share; None where either keeps none, or keeps facts of which no score can be made
+    (``has_score``: there is a function for it), or both keep values of two kinds."""
+    if new is None or old is None or new.facts != old.facts or (new.facts and not has_score):
+        return None
+    return pair(new, old)
+
+
 def _rounded(values: Array) -> Array:
     import numpy as np
 

@@ -23,19 +23,19 @@ def to_line(record: Record) -> str:
     return json.dumps(asdict(record), ensure_ascii=False, allow_nan=False)
 
 
-def from_line(line: str, *, file: str = "<text>", number: int = 1) -> Record:
-    """The record of one line; raises ``UsageError`` with file, line and field when it is not one."""
+def from_line(line: str, *, file: str = "<text>", number: int = 1, advice: str | None = None) -> Record:
+    """The record of one line; raises ``UsageError`` with file, line, field and ``advice`` when it is not one."""
+    then = f"; {advice}" if advice else ""
     where = f"{file}:{number}"
     try:
         data = strict_json.parse(line)
     except strict_json.NotJson as error:
         place = f"{where}:{error.column}" if error.column else where
-        raise UsageError(
-            f"{place}: not JSON: {error}; remove the line, or its case is lost to every command"
-        ) from error
+        then = then or "; remove the line, or its case is lost to every command"
+        raise UsageError(f"{place}: not JSON: {error}{then}") from error
     schema = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(schema, int) or schema < 1:
-        raise UsageError(f"{where}: not a qbench record: it has no schema number")
+        raise UsageError(f"{where}: not a qbench record: it has no schema number{then}")
     if schema > SCHEMA:
         raise UsageError(
             f"{where}: the record has schema {schema}, this qbench reads up to {SCHEMA}; install a newer qbench"
@@ -45,7 +45,7 @@ def from_line(line: str, *, file: str = "<text>", number: int = 1) -> Record:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{where}: {place}: {first['msg']}") from error
+        raise UsageError(f"{where}: {place}: {first['msg']}{then}") from error
 
 
 def read(path: Path) -> list[Record]:
@@ -55,21 +55,20 @@ def read(path: Path) -> list[Record]:
     """
     file = path / RECORDS if path.is_dir() else path
     whole, _, _torn = _text(file).rpartition("\n")
-    return list({record.case.id: record for record in _records(file, whole)}.values())
+    return list({record.case.id: record for _, record in _records(file, whole)}.values())
 
 
-def read_whole(file: Path) -> list[Record]:
+def read_whole(file: Path, advice: str) -> list[Record]:
     """The records of a file that was written at once and committed: each case once, and no line cut off. Raises
-    ``UsageError`` for what a merge or an edit may have left there."""
-    lines: dict[str, Record] = {}
-    for record in _records(file, _text(file)):
-        if record.case.id in lines:
-            raise UsageError(
-                f"{file}: {record.case.id} stands there twice, as after a merge; remove one of the lines, or write the "
-                "baseline again with `qbench baseline RUN`"
-            )
-        lines[record.case.id] = record
-    return list(lines.values())
+    ``UsageError`` with the line and ``advice`` for what a merge or an edit may have left there."""
+    records: dict[str, Record] = {}
+    lines: dict[str, int] = {}
+    for number, record in _records(file, _text(file), advice):
+        case = record.case.id
+        if case in lines:
+            raise UsageError(f"{file}:{number}: {case} stands in line {lines[case]}, too, as after a merge; {advice}")
+        records[case], lines[case] = record, number
+    return list(records.values())
 
 
 def _text(file: Path) -> str:
@@ -81,10 +80,11 @@ def _text(file: Path) -> str:
         raise UsageError(f"{file}: not a records file: {error.reason} at byte {error.start}") from error
 
 
-def _records(file: Path, text: str) -> Iterator[Record]:
+def _records(file: Path, text: str, advice: str | None = None) -> Iterator[tuple[int, Record]]:
+    """Each record with the number of its line."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            yield from_line(line, file=str(file), number=number)
+            yield number, from_line(line, file=str(file), number=number, advice=advice)
 
 
 def append(path: Path, record: Record) -> None:

@@ -294,7 +294,7 @@ def test_a_case_that_stands_twice_in_a_baseline_is_refused(tmp_path: Path) -> No
     """A run may record a case again, the last one counts; in a committed file it is a merge that went wrong."""
     file = written(tmp_path, [fp32(), int8()])
     file.write_text(file.read_text() + jsonl.to_line(int8(size_bytes=1)) + "\n")
-    with pytest.raises(UsageError, match=rf"demo\.jsonl: {CASE} stands there twice"):
+    with pytest.raises(UsageError, match=rf"demo\.jsonl:3: {CASE} stands in line 2, too.*take it from where it was"):
         read_baseline(file)
     assert len(jsonl.read(file)) == 2
 
@@ -307,8 +307,29 @@ def test_a_baseline_that_was_cut_off_is_refused(tmp_path: Path) -> None:
     file.write_text(whole.removesuffix("\n"))
     assert len(read_baseline(file).records) == 2
     file.write_text(whole[:-40])
-    with pytest.raises(UsageError, match=r"demo\.jsonl:2:\d+: not JSON"):
+    with pytest.raises(
+        UsageError, match=r"demo\.jsonl:2:\d+: not JSON: .*; take it from where it was committed"
+    ) as cut:
         read_baseline(file)
+    assert "remove the line" not in str(cut.value)
+
+
+@pytest.mark.parametrize("lost", [FP32, CASE])
+def test_a_line_that_is_gone_is_missed(tmp_path: Path, lost: str) -> None:
+    """Also that of a fp32, of which no verdict would speak: what the run had stands beside the lines."""
+    file = write_baseline(run_folder(tmp_path / "run", [fp32(), int8()], info((FP32, CASE))), tmp_path)
+    file = file.rename(tmp_path / "demo.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if f'"id": "{lost}"' not in line))
+    with pytest.raises(UsageError, match=rf"demo\.jsonl: no line of {lost}, which the run had by demo\.run\.json"):
+        read_baseline(file)
+
+
+def test_a_case_that_the_run_did_not_reach_is_no_lost_line(tmp_path: Path) -> None:
+    """With ``--allow-failed`` it has no line from the start."""
+    planned = info((FP32, CASE, "net/qat/x86/t1/b1"))
+    file = write_baseline(run_folder(tmp_path / "run", [fp32(), int8()], planned), tmp_path, allow_failed=True)
+    assert read_baseline(file).info.plan.cases == (FP32, CASE)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", '"NaN"', '"inf"'])
