@@ -77,6 +77,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "openvino": "qbench.backends.openvino:BACKEND",
         "fake": "qbench.backends.fake:BACKEND",
     },
+    "host": {
+        "native": "qbench.hosts.native:HOST",
+        "avx2": "qbench.hosts.limited:AVX2",
+        "avx512": "qbench.hosts.limited:AVX512",
+    },
     "calibrator": {
         "minmax": "qbench.quant.calibrators.minmax:MinMax",
         "moving_average": "qbench.quant.calibrators.moving_average:MovingAverage",

@@ -30,7 +30,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("cache",),
     ("machine", "metrics", "datasets"),
     ("record", "doctor"),
-    ("quant",),
+    ("quant", "hosts"),
     ("models", "onnx"),
     ("backends", "suite"),
     ("plan", "compare"),

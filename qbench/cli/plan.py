@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from qbench.cli.options import Filter, Json, Set, Suite
+from qbench.cli.options import Filter, Hosts, Json, Set, Suite, with_hosts
 
 
-def plan(suite: Suite, only: Filter = None, overrides: Set = None, as_json: Json = False) -> None:
+def plan(suite: Suite, only: Filter = None, overrides: Set = None, hosts: Hosts = None, as_json: Json = False) -> None:
     """Show what would run, and what is skipped and why; builds nothing."""
     from qbench import suite as suites
     from qbench.machine import fingerprint
     from qbench.plan import planner as plans
     from qbench.plan import text as plan_text
 
-    read = suites.read(suite, overrides or ())
+    read = suites.read(suite, with_hosts(overrides, hosts))
     cores = plans.measuring_cores(read, fingerprint.allowed_cores())
     memory = fingerprint.memory_bytes()
     planned = plans.make_plan(read, plans.load_backends(read), cores=len(cores), only=only, memory_bytes=memory)

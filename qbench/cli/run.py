@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qbench.cli.answer import print_answer, read_decisions
-from qbench.cli.options import Filter, Json, Quiet, Set
+from qbench.cli.options import Filter, Hosts, Json, Quiet, Set, with_hosts
 from qbench.errors import QbenchError, UsageError
 from qbench.record.locate import find_run
 
@@ -30,6 +30,7 @@ def run(
     ] = None,
     only: Filter = None,
     overrides: Set = None,
+    hosts: Hosts = None,
     resume: Annotated[str | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")] = None,
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Builds at once; default: the usable cores.")
@@ -50,7 +51,7 @@ def run(
     from qbench.run import text as run_text
 
     interrupted = None if resume is None else find_run(resume, to_resume=True)
-    asked = _read_asked(suite, interrupted, overrides or (), only=only, quick=quick)
+    asked = _read_asked(suite, interrupted, with_hosts(overrides, hosts), only=only, quick=quick)
     read, only = asked.suite, asked.only
     with live(sys.stderr, quiet=quiet) as progress:
         result = story.run(read, out=out, only=only, resume=interrupted, jobs=jobs, progress=progress)

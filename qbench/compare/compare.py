@@ -166,7 +166,8 @@ def like_for_like(record: Record, records: Iterable[Record]) -> Record | None:
         for other in records
         if other.case.mode == "fp32"
         and not other.case.is_twin
-        and (other.case.model, other.case.threads, other.case.batch_size) == (key.model, key.threads, key.batch_size)
+        and (other.case.model, other.case.threads, other.case.batch_size, other.case.host)
+        == (key.model, key.threads, key.batch_size, key.host)
     }
     if record.speedup is not None:
         reference = next((other for other in candidates.values() if other.case.id == record.speedup.baseline), None)

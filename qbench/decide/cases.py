@@ -6,24 +6,37 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from qbench.compare import int8_share
-from qbench.record.schema import CaseKey, Record
+from qbench.plan.cases import PlannedCase
+from qbench.record.schema import NATIVE, CaseKey, Record
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is decided apart: a model with a number of threads and a batch size."""
+    """What is decided apart: a model with a number of threads and a batch size, on one host."""
 
     model: str
     threads: int
     batch_size: int
+    host: str = NATIVE
 
 
 def settings(records: Iterable[Record], missing: Iterable[CaseKey] = ()) -> tuple[Setting, ...]:
-    """Every setting, in the order of the records; then those of which no case has one."""
-    keys = (*(record.case for record in records), *missing)
-    return tuple(
-        dict.fromkeys(Setting(model=key.model, threads=key.threads, batch_size=key.batch_size) for key in keys)
-    )
+    """Every setting, in the order of the records, then those of which no case has one; first those of this machine."""
+    distinct = dict.fromkeys(setting_of(key) for key in (*(record.case for record in records), *missing))
+    return tuple(sorted(distinct, key=lambda setting: setting.host != NATIVE))
+
+
+def setting_of(case: CaseKey) -> Setting:
+    """The setting that a case is decided in."""
+    return Setting(model=case.model, threads=case.threads, batch_size=case.batch_size, host=case.host)
+
+
+def group_by_setting(planned: Iterable[PlannedCase]) -> dict[Setting, list[PlannedCase]]:
+    """The cases of a plan by their setting, over all runtimes: they race each other and are decided apart."""
+    groups: dict[Setting, list[PlannedCase]] = {}
+    for each in planned:
+        groups.setdefault(setting_of(each.case.key), []).append(each)
+    return groups
 
 
 def of_setting(setting: Setting, records: Iterable[Record]) -> list[Record]:
@@ -33,13 +46,14 @@ def of_setting(setting: Setting, records: Iterable[Record]) -> list[Record]:
 
 def is_of_setting(case: CaseKey, setting: Setting) -> bool:
     """Whether a case is decided in a setting."""
-    return (case.model, case.threads, case.batch_size) == (setting.model, setting.threads, setting.batch_size)
+    return setting_of(case) == setting
 
 
 def setting_name(setting: Setting) -> str:
-    """``digits-cnn, 1 thread, batch 1``."""
+    """``digits-cnn, 1 thread, batch 1``, and ``, on avx2`` where that is not this machine as it is."""
     plural = "" if setting.threads == 1 else "s"
-    return f"{setting.model}, {setting.threads} thread{plural}, batch {setting.batch_size}"
+    host = "" if setting.host == NATIVE else f", on {setting.host}"
+    return f"{setting.model}, {setting.threads} thread{plural}, batch {setting.batch_size}{host}"
 
 
 def variant(record: Record) -> str:

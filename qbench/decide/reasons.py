@@ -8,7 +8,7 @@ from qbench.compare import int8_share
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.rank import Bench
-from qbench.record.schema import Record
+from qbench.record.schema import Record, read_case_id
 
 # What a broken limit is called, of one case and of several.
 BROKEN = {
@@ -39,8 +39,8 @@ def count_reason(reason: str, cases: Sequence[str]) -> str:
 
 def _name(case: str) -> str:
     """``net/static/onednn/t1/b1`` as ``static · onednn``."""
-    parts = case.rsplit("/", 4)
-    return f"{parts[1]} · {parts[2]}" if len(parts) == 5 else case
+    key = read_case_id(case)
+    return case if key is None else key.variant
 
 
 def list_reasons(

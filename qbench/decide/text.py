@@ -13,7 +13,7 @@ from qbench.decide.judged import Judged
 from qbench.decide.objective import Scale
 from qbench.decide.paired_times import PairedTimes, as_ratio
 from qbench.decide.tested_change import holds_against_fp32, write_shown
-from qbench.record.schema import Record
+from qbench.record.schema import Record, read_case_id
 from qbench.stats.interval_type import Interval
 
 # The least probability that each of these words is said of.
@@ -105,8 +105,8 @@ def _speed_parts(decision: Decision, record: Record) -> list[str]:
 
 
 def _fp32_name(case: str) -> str:
-    parts = case.split("/")
-    return f"fp32 on {parts[2]}" if len(parts) == 5 else case
+    key = read_case_id(case)
+    return case if key is None else f"fp32 on {key.backend}"
 
 
 def _size_part(record: Record, judged: Judged) -> list[str]:

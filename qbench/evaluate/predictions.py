@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from qbench import data as data_stage
+from qbench import registry
 from qbench.build import Artifact
 from qbench.cache import store
 from qbench.data import Data
@@ -27,6 +28,7 @@ from qbench.evaluate import batch_size as evaluate_batch_size
 from qbench.evaluate import worker, worker_pool
 from qbench.evaluate.worker_pool import compute_outputs
 from qbench.files import atomic
+from qbench.hosts.base import NATIVE, Host
 from qbench.machine import fingerprint
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits, call
@@ -56,6 +58,7 @@ def predict_cached(
     batch_size: int,
     file: Path,
     *,
+    host: str = NATIVE,
     root: Path,
     slots: Slots | None = None,
     limits: Limits,
@@ -70,10 +73,20 @@ def predict_cached(
     """
 
     def make(folder: Path) -> Mapping[str, Any]:
-        predict(artifact, data, batch_size, folder / _FILE, root=root, slots=slots, limits=limits, progress=progress)
+        predict(
+            artifact,
+            data,
+            batch_size,
+            folder / _FILE,
+            host=host,
+            root=root,
+            slots=slots,
+            limits=limits,
+            progress=progress,
+        )
         return {}
 
-    entry = store.fetch(root, "predictions", _key(artifact, data, batch_size), make)
+    entry = store.fetch(root, "predictions", _key(artifact, data, batch_size, host), make)
     try:
         with atomic.replace_file(file) as part:
             shutil.copyfile(entry.folder / _FILE, part)
@@ -84,7 +97,7 @@ def predict_cached(
     return Predicted(cached=not entry.fresh, note=entry.note)
 
 
-def _key(artifact: Artifact, data: Data, batch_size: int) -> str:
+def _key(artifact: Artifact, data: Data, batch_size: int, host: str) -> str:
     """Everything that decides the predictions; the artifact's own key holds versions, instruction set and the code of
     the backends, ``evaluation_digest`` the preprocessing."""
     return store.key_of(
@@ -95,9 +108,16 @@ def _key(artifact: Artifact, data: Data, batch_size: int) -> str:
             "ids": store.file_digest(data.folder / "ids.json"),
             "calibration": data.calibration_digest if artifact.mode in RANGED else None,
             "cpu": fingerprint.cpu_model(),
+            "host": None if host == NATIVE else [host, *_environment(host).items()],
             "code": _code(),
         }
     )
+
+
+def _environment(host: str) -> Mapping[str, str]:
+    """The variables of a host's processes."""
+    plugin: Host = registry.load("host", host)
+    return plugin.environment()
 
 
 def _code() -> str:
@@ -112,6 +132,7 @@ def predict(
     batch_size: int,
     file: Path,
     *,
+    host: str = NATIVE,
     root: Path | None = None,
     slots: Slots | None = None,
     limits: Limits,
@@ -119,13 +140,23 @@ def predict(
 ) -> None:
     """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, labels, ids, digests of the inputs,
     and of a static or QAT artifact as JSON how the inputs fit it), from fresh processes, each of which proves first
-    that the artifact gives there what it gave where it was built.
+    that the artifact gives there what it gave where it was built; but on another ``host`` than ``native``, where it may
+    give something else.
 
     Dynamic models choose activation scales per batch, so they are evaluated at the batch size of the case; others in
     batches as wide as is fastest (``batch_size``), since their outputs do not depend on it.
     """
     size = artifact.fixed_batch or (batch_size if artifact.mode == "dynamic" else None)
-    result = compute_outputs(artifact, data, size, slots=slots or Slots(1), limits=limits, progress=progress)
+    result = compute_outputs(
+        artifact,
+        data,
+        size,
+        same_answers=host == NATIVE,
+        environment=_environment(host),
+        slots=slots or Slots(1),
+        limits=limits,
+        progress=progress,
+    )
     arrays: dict[str, Any] = {"outputs": result.rows, "ids": np.asarray(data.evaluation_ids())}
     labels = data.evaluation_labels()
     if labels is not None:

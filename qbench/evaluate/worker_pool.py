@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,15 +35,36 @@ class Outputs:
 
 
 def compute_outputs(
-    artifact: Artifact, data: Data, size: int | None, *, slots: Slots, limits: Limits, progress: Progress
+    artifact: Artifact,
+    data: Data,
+    size: int | None,
+    *,
+    same_answers: bool = True,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    slots: Slots,
+    limits: Limits,
+    progress: Progress,
 ) -> Outputs:
-    """The outputs, the same bit by bit however many processes share the work; ``size`` as ``worker.Predictor`` has it.
+    """The outputs, the same bit by bit however many processes share the work; ``size`` and ``same_answers`` as
+    ``worker.Predictor`` has them, ``environment`` are variables of the processes.
 
     One process begins and finds the width; others join while ``slots`` has places to spare and memory is there. Raises
     ``EvaluateError``, ``WorkerError``.
     """
     with slots.occupy():
-        helpers = _Helpers(lambda: Worker(open_predictor, artifact, data, size, limits=limits, name="evaluate"), slots)
+        helpers = _Helpers(
+            lambda: Worker(
+                open_predictor,
+                artifact,
+                data,
+                size,
+                same_answers,
+                limits=limits,
+                environment=environment,
+                name="evaluate",
+            ),
+            slots,
+        )
         parts = _Parts(data.evaluation_count, limits.seconds, progress)
         try:
             with helpers.start_worker() as worker:

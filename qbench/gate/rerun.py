@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from qbench import registry
 from qbench.cache import store
 from qbench.compare import compare
 from qbench.data import Data, request_of
@@ -235,4 +236,5 @@ def _describe_worker(record: Record, name: str, file: Path, cores: tuple[int, ..
         batch_size=key.batch_size,
         cores=cores[-key.threads :],  # as a run chooses them: the first core serves interrupts and the coordinator
         inputs=data.evaluation(0, min(data.evaluation_count, INPUTS * key.batch_size)),
+        environment=registry.load("host", key.host).environment(),
     )

@@ -34,7 +34,14 @@ class RemoteWorker:
         self.peak_rss_bytes: int | None = None
         imports = ("qbench.measure.worker", *registry.load("backend", spec.backend).modules)
         self._worker = Worker(
-            LocalWorker, spec, limits=limits, cores=spec.cores, fresh=fresh, imports=imports, name=spec.case
+            LocalWorker,
+            spec,
+            limits=limits,
+            cores=spec.cores,
+            fresh=fresh,
+            imports=imports,
+            environment=spec.environment,
+            name=spec.case,
         )
 
     def load(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from qbench import registry
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import CaseError
@@ -24,9 +25,10 @@ from qbench.measure.samples import Samples
 from qbench.measure.unfinished_group import Checkpoint
 from qbench.measure.warm_up import count_left
 from qbench.measure.worker import FIRST_CALLS, INPUTS, WorkerSpec
+from qbench.plan.matrix import setting_id
 from qbench.plan.planner import Case
 from qbench.process.parent import Limits
-from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Memory, Sequential, Speedup
+from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Memory, Sequential, Speedup, read_case_id
 from qbench.suite import Suite
 
 
@@ -68,7 +70,7 @@ class GroupMeasurer:
         tell: Tell = lambda text, share: None,
         done: Container[str] = (),
     ) -> dict[str, CaseLatency]:
-        """The latency of each arm of a setting (one model, threads and batch, all runtimes) that is not ``done``, by
+        """The latency of each arm of a setting (one model, threads, batch, host; all runtimes) that is not ``done``, by
         case id. ``cases`` and ``artifacts`` are those of the arms, by case id."""
         specs = {arm.case: self._specify_worker(cases[arm.case], artifacts[arm.case]) for arm in arms}
         sizes = {case: artifact.size_bytes for case, artifact in artifacts.items()}
@@ -167,6 +169,7 @@ class GroupMeasurer:
             # The last cores: the first one serves interrupts and, where there are two, the coordinator.
             cores=self.cores[-case.threads :],
             inputs=self.data.evaluation(0, count),
+            environment=registry.load("host", case.host).environment(),
         )
 
     def _store_latency(
@@ -232,9 +235,10 @@ def list_finalists(arms: Sequence[Arm], timed: Mapping[str, Samples]) -> set[str
 
 def count_processes(folder: Path, case: str) -> int:
     """How many generations of processes an earlier part of the run has numbered in what it stored of the cases with the
-    same model, threads and batch."""
-    model, *_, threads, batch_size = case.split("/")
-    stored = [
-        samples.load(path) for path in sorted(folder.glob(f"{glob.escape(model)}__*__{threads}__{batch_size}.npz"))
-    ]
+    same model, threads, batch and host."""
+    key = read_case_id(case)
+    if key is None:
+        return 0
+    setting = setting_id("", key.threads, key.batch_size, key.host).replace("/", "__")
+    stored = [samples.load(path) for path in sorted(folder.glob(f"{glob.escape(key.model)}__*{setting}.npz"))]
     return 1 + max((number for known in stored for number in known.process.tolist()), default=-1)

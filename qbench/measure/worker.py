@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ INPUTS = 8  # real examples in rotation: one input over and over would sit in th
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSpec:
-    """What to load and how: ``inputs`` are preprocessed examples, one array per model input.
+    """What to load and how: ``inputs`` are preprocessed examples, one array per model input; ``environment`` are the
+    variables of the case's host.
 
     ``slowdown`` adds that share of a call's own time as work inside the timed call (0.05: 5 % slower): for measuring
     how often a gate errs, never in a run.
@@ -45,6 +46,7 @@ class WorkerSpec:
     cores: tuple[int, ...]
     inputs: Inputs
     slowdown: float = 0.0
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

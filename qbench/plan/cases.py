@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from qbench.models.base import ModelReference
 from qbench.plan.decision_rule import DecisionRule
-from qbench.plan.matrix import variant_id
+from qbench.plan.matrix import setting_id, variant_id
 from qbench.quant.recipe import Recipe
-from qbench.record.schema import CaseKey
+from qbench.record.schema import NATIVE, CaseKey
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,16 +28,17 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """Variant x threads x batch size: what is measured."""
+    """Variant x threads x batch size x host: what is measured."""
 
     variant: Variant
     threads: int
     batch_size: int
+    host: str = NATIVE
 
     @property
     def id(self) -> str:
-        """``model/mode/backend/t<threads>/b<batch size>``."""
-        return f"{self.variant.id}/t{self.threads}/b{self.batch_size}"
+        """``model/mode/backend/t<threads>/b<batch size>``, with ``/<host>`` behind it where that is not ``native``."""
+        return setting_id(self.variant.id, self.threads, self.batch_size, self.host)
 
     @property
     def key(self) -> CaseKey:
@@ -50,6 +51,7 @@ class Case:
             threads=self.threads,
             batch_size=self.batch_size,
             recipe=self.variant.recipe.name,
+            host=self.host,
         )
 
 

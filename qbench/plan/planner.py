@@ -18,6 +18,7 @@ from qbench.plan.cases import Case, Plan, PlannedCase, Skip, Variant
 from qbench.plan.decision_rule import make_decision_rule, note_idle_keys
 from qbench.plan.matrix import Cell, case_id, requested
 from qbench.plan.variants import Variants
+from qbench.record.schema import NATIVE
 from qbench.suite import Suite
 from qbench.suite.gate import CASE_KEYS
 
@@ -94,7 +95,7 @@ def _keep_meaningful(cells: list[Cell], variants: Variants) -> tuple[list[Cell],
     meaning: dict[tuple[str, str], bool] = {}
     idle: dict[tuple[str, str, str], str | None] = {}
     for cell in cells:
-        _, mode, name, _, _, recipe = cell
+        _, mode, name, _, _, recipe, _ = cell
         if (mode, name) not in meaning:
             backend = variants.backend(name)
             other_runtime = mode == "fp32" and backend.runtime != name
@@ -140,7 +141,8 @@ def _match_globs(cells: list[Cell], only: str) -> list[Cell]:
         if not matches:
             some = ", ".join(ids[:5]) + (", …" if len(ids) > 5 else "") if ids else "none"
             raise UsageError(
-                f"--filter '{glob}' matches no case; ids are model/mode/backend/t<threads>/b<batch size>: {some}"
+                f"--filter '{glob}' matches no case; ids are model/mode/backend/t<threads>/b<batch size>"
+                f"{'' if all(cell[-1] == NATIVE for cell in cells) else '[/<host>]'}: {some}"
             )
         kept |= matches
     return [cell for index, cell in enumerate(cells) if index in kept]
@@ -231,21 +233,22 @@ def _require_cores(suite: Suite, cells: list[Cell], variants: Variants) -> None:
 
 
 def _make_sort_key(variants: Variants, cells: Iterable[Cell]) -> Callable[[Cell], tuple[int, ...]]:
-    """The sort key: model, threads, batch size, runtime, fp32 first, then backend and mode as the suite has them."""
-    ranks: list[dict[Any, int]] = [{}, {}, {}, {}, {}, {}]
+    """The sort key: model, threads, batch size, host, runtime, fp32 first, then backend and mode as in the suite."""
+    ranks: list[dict[Any, int]] = [{}, {}, {}, {}, {}, {}, {}]
     runtimes: dict[str, int] = {}
     for cell in cells:
         for rank, value in zip(ranks, cell, strict=True):
             rank.setdefault(value, len(rank))
         runtimes.setdefault(variants.backend(cell[2]).runtime, len(runtimes))
-    models, modes, names, threads, batch_sizes, recipes = ranks
+    models, modes, names, threads, batch_sizes, recipes, hosts = ranks
 
     def key(cell: Cell) -> tuple[int, ...]:
-        model, mode, name, count, batch_size, recipe = cell
+        model, mode, name, count, batch_size, recipe, host = cell
         return (
             models[model],
             threads[count],
             batch_sizes[batch_size],
+            hosts[host],
             runtimes[variants.backend(name).runtime],
             mode != "fp32",
             names.get(name, -1),  # a reference's backend may stand nowhere in the suite

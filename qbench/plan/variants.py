@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from qbench import registry
 from qbench.errors import UsageError
+from qbench.hosts.base import Host
 from qbench.models.base import NetworkKind, OwnInt8
 from qbench.plan.cases import Case, PlannedCase, Variant
 from qbench.plan.matrix import Cell, case_id
@@ -36,6 +37,7 @@ class Variants:
         self._twins = Twins(suite)
         self._variants: dict[tuple[str, str, str, str], Variant] = {}
         self._reasons: dict[tuple[str, str, str, bool], str | None] = {}
+        self._hosts: dict[tuple[str, str], str | None] = {}
 
     def backend(self, name: str) -> Backend:
         """The backend of that name."""
@@ -45,21 +47,21 @@ class Variants:
 
     def baseline(self, cell: Cell) -> Cell | None:
         """The like-for-like fp32 of a cell; None for that fp32 itself."""
-        model, _, backend, threads, batch_size, _ = cell
-        baseline = (model, "fp32", self.backend(backend).runtime, threads, batch_size, DEFAULT)
+        model, _, backend, threads, batch_size, _, host = cell
+        baseline = (model, "fp32", self.backend(backend).runtime, threads, batch_size, DEFAULT, host)
         return None if cell == baseline else baseline
 
     def twin(self, cell: Cell) -> Cell | None:
         """The fp32 twin of a QAT cell that runs; None for any other cell, and where the suite asks for no twins."""
-        model, mode, backend, threads, batch_size, recipe = cell
+        model, mode, backend, threads, batch_size, recipe, host = cell
         name = self._twins.find(mode, backend, recipe)
         if name is None or self.why_skipped(cell) is not None:
             return None
-        return model, "fp32", self.backend(backend).runtime, threads, batch_size, name
+        return model, "fp32", self.backend(backend).runtime, threads, batch_size, name, host
 
     def why_skipped(self, cell: Cell) -> str | None:
         """Why a cell is skipped: for its own sake, or because its baseline cannot be; None if it runs."""
-        own = self._why_not(cell[:3], cell[-1] in self._files) or self.why_too_wide(cell)
+        own = self._why_not(cell[:3], cell[5] in self._files) or self.why_too_wide(cell) or self._why_not_there(cell)
         baseline = self.baseline(cell)
         if own is not None or baseline is None:
             return own
@@ -79,6 +81,14 @@ class Variants:
         have = "1 core" if self._cores == 1 else f"{self._cores} cores"
         return f"{threads} threads, but {whose} {have}; take fewer threads, or {more}"
 
+    def _why_not_there(self, cell: Cell) -> str | None:
+        """Why a cell's backend does not run on its host; None where it does."""
+        backend, host = cell[2], cell[-1]
+        if (backend, host) not in self._hosts:
+            plugin: Host = registry.load("host", host)
+            self._hosts[backend, host] = plugin.missing() or plugin.why_not(backend)
+        return self._hosts[backend, host]
+
     def _why_not(self, variant: tuple[str, str, str], own_file: bool = False) -> str | None:
         key = (*variant, own_file)
         if key not in self._reasons:
@@ -96,13 +106,13 @@ class Variants:
 
     def case(self, cell: Cell) -> Case:
         """The case of a cell; cases of one variant share it."""
-        model, mode, backend, threads, batch_size, recipe = cell
+        model, mode, backend, threads, batch_size, recipe, host = cell
         key = (model, mode, backend, recipe)
         if key not in self._variants:
             own = self._models[model].own_int8(recipe)
             taken = self.recipe(mode, backend, recipe) if own is None else self._recipe_of_file(mode, backend, own)
             self._variants[key] = Variant(model=self._models[model], mode=mode, backend=backend, recipe=taken)
-        return Case(variant=self._variants[key], threads=threads, batch_size=batch_size)
+        return Case(variant=self._variants[key], threads=threads, batch_size=batch_size, host=host)
 
     def recipe(self, mode: str, backend: str, name: str) -> Recipe:
         """The recipe of that name as the backend takes it, without open choices."""

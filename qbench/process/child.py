@@ -32,6 +32,7 @@ def serve(
     cores: tuple[int, ...] | None,
     fresh: bool,
     imports: tuple[str, ...],
+    environment: dict[str, str],
 ) -> None:
     """The child's life: set itself up, make the session, answer requests until the pipe closes.
 
@@ -41,6 +42,7 @@ def serve(
     cores, and what is pinned (thread pools, memory) does not exist yet.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    os.environ.update(environment)
     _quiet(log)
     _lead_session()
     if not fresh:

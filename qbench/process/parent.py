@@ -18,8 +18,9 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from qbench.errors import WorkerError
@@ -52,7 +53,9 @@ class Worker:
     """A child process that holds one session object and answers one request at a time.
 
     ``factory(*args)`` makes the session inside the child, once ``ready`` asks for it: until then the child sets itself
-    up and imports ``imports``, beside other starting children. ``ask("name", ...)`` calls a method of the session.
+    up and imports ``imports``, beside other starting children. ``environment`` are variables that it has from then on:
+    libraries read theirs when they are first used, also those that the server has imported. ``ask("name", ...)`` calls
+    a method of the session.
     A context manager: leaving it ends the child.
     """
 
@@ -64,6 +67,7 @@ class Worker:
         cores: tuple[int, ...] | None = None,
         fresh: bool = False,
         imports: tuple[str, ...] = (),
+        environment: Mapping[str, str] = MappingProxyType({}),
         name: str = "worker",
     ) -> None:
         self._limits = limits
@@ -77,7 +81,7 @@ class Worker:
         self._output, their_output = context.Pipe(duplex=False)
         self._process = context.Process(
             target=child.serve,
-            args=(theirs, their_output, limits.memory_bytes, cores, fresh, imports),
+            args=(theirs, their_output, limits.memory_bytes, cores, fresh, imports, dict(environment)),
             name=name,
             daemon=True,
         )
@@ -274,9 +278,11 @@ def call(
     limits: Limits,
     progress: Callable[[str, float], None] | None = None,
     cores: tuple[int, ...] | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Any:
     """What ``function(*args, progress=...)`` returns when it runs in a child of its own."""
-    with Worker(child.Function, function, limits=limits, cores=cores, name=function.__name__) as worker:
+    name = function.__name__
+    with Worker(child.Function, function, limits=limits, cores=cores, environment=environment, name=name) as worker:
         worker.ready()
         return worker.ask("run", args, progress=progress)
 

@@ -2,7 +2,7 @@
 
 History of the schema number:
 
-    1  the first one (qbench 0.1)
+    1  the first one (qbench 0.1); ``case.host`` and ``host`` came with qbench 0.2: a record without them is ``native``
 
 A reader takes every number up to its own; a newer one is refused by name. Keys may be added within a number,
 never renamed. Real files of every number are fixtures in tests/data/records/.
@@ -20,6 +20,7 @@ from pydantic import ConfigDict, Field
 from qbench.stats.interval_type import Interval
 
 SCHEMA = 1
+NATIVE = "native"  # the host that every artifact is built on
 Status = Literal["ok", "failed", "skipped"]
 # What a reader takes; a record that someone else wrote may hold anything, and of a time of 0 or of 0 examples no ratio,
 # logarithm or share exists.
@@ -30,14 +31,16 @@ Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
 Level = Annotated[float, Field(gt=0, lt=1)]
 _CASE_ID = re.compile(
-    r"(?P<model>.+)/(?P<mode>[^/]+)/(?P<backend>[^/]+)/t(?P<threads>[1-9]\d{0,8})/b(?P<batch>[1-9]\d{0,8})", re.DOTALL
+    r"(?P<model>.+)/(?P<mode>[^/]+)/(?P<backend>[^/]+)/t(?P<threads>[1-9]\d{0,8})/b(?P<batch>[1-9]\d{0,8})"
+    r"(?:/(?P<host>[A-Za-z0-9][\w.:-]*))?",
+    re.DOTALL,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseKey:
     """Which case: ``id`` is ``model/mode/backend/t<threads>/b<batch size>``, with ``mode@recipe`` where the recipe is
-    not the default."""
+    not the default, and ``/<host>`` behind it where that is not this machine as it is (``native``)."""
 
     id: str
     model: str
@@ -46,6 +49,7 @@ class CaseKey:
     threads: Count
     batch_size: Count
     recipe: str = "default"
+    host: str = NATIVE
 
     @property
     def is_twin(self) -> bool:
@@ -60,8 +64,8 @@ class CaseKey:
 
 
 def read_case_id(case: str) -> CaseKey | None:
-    """The key that an id such as ``net/static@eager/onednn/t1/b8`` says; None where it is no case's. Slashes before the
-    last four belong to the model."""
+    """The key that an id such as ``net/static@eager/onednn/t1/b8`` or ``net/fp32/torch/t1/b1/avx2`` says; None where it
+    is no case's. Slashes before the mode belong to the model."""
     match = _CASE_ID.fullmatch(case)
     if match is None:
         return None
@@ -74,6 +78,7 @@ def read_case_id(case: str) -> CaseKey | None:
         threads=int(match["threads"]),
         batch_size=int(match["batch"]),
         recipe=recipe or "default",
+        host=match["host"] or NATIVE,
     )
 
 
@@ -333,6 +338,22 @@ class Roofline:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostFacts:
+    """Where a case ran, in a run of several hosts: the ``kind`` (``native``, ``limited`` or ``emulated``), the CPU, the
+    ``switches`` that were set (``NAME=value``), and what the kernels themselves said: the instruction sets of torch and
+    oneDNN in their own words, and in how many bits int8 kernels add two products (null: not told).
+    ``note``: in what it is unlike such a machine."""
+
+    kind: Literal["native", "limited", "emulated"]
+    cpu: str | None = None
+    switches: tuple[str, ...] = ()
+    torch_isa: str | None = None
+    onednn_isa: str | None = None
+    int8_sums: Literal["16 bits", "32 bits"] | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """All that is known of one case; failures and skips are records too."""
 
@@ -346,6 +367,7 @@ class Record:
     reference: bool = False
     recipe: dict[str, Any] | None = None
     artifact: ArtifactFacts | None = None
+    host: HostFacts | None = None
     observed: dict[str, Any] | None = None
     latency: Latency | None = None
     speedup: Speedup | None = None

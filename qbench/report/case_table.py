@@ -94,7 +94,7 @@ def case_table(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) 
     known["delta"] = replace(known["delta"], title=limited)
     columns = tuple(known[key] for key in ORDER if key in known and (key in KEPT or _is_filled(key, lines)))
     return CaseTable(
-        keys=tuple(key for key in ("model", "threads", "batch_size") if _differs(key, measured)),
+        keys=tuple(key for key in ("model", "threads", "batch_size", "host") if _differs(key, measured)),
         columns=columns,
         lines=tuple(lines),
         choices=_choices(lines),

@@ -37,15 +37,16 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "case.",
         (
-            "id|text||model/mode/backend/threads/batch",
+            "id|text||model/mode/backend/threads/batch, and the host where it is not native",
             "model|text||the model's name in the suite",
             "mode|text||fp32, dynamic, static or qat",
             "backend|text||what runs the model",
             "threads|count||threads of the runtime",
             "batch_size|count||examples in a call",
             "recipe|text||the recipe's name, `default` where the suite names none",
+            "host|text||where it ran, `native` for this machine as it is",
             "variant|text||mode, recipe and backend as the report shows them",
-            "setting|text||model, threads and batch: what is decided apart",
+            "setting|text||model, threads, batch and host: what is decided apart",
         ),
     ),
     (
@@ -56,6 +57,18 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "stage|text||where a case failed or was skipped",
             "reason|text||why it failed or was skipped",
             "reference|flag||added by the plan to compare with; the suite does not ask for it",
+        ),
+    ),
+    (
+        "host.",
+        (
+            "kind|text||native, limited or emulated; missing in a run of one host",
+            "cpu|text||the CPU",
+            "switches|text||variables that limited the engines, separated by `;`",
+            "torch_isa|text||the instruction set of torch's kernels, in torch's words",
+            "onednn_isa|text||that of oneDNN, in its own words",
+            "int8_sums|text||in how many bits the int8 kernels add two products, shown by an answer",
+            "note|text||in what the host is unlike such a machine",
         ),
     ),
     (

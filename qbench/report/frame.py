@@ -113,8 +113,7 @@ def layers_frame(run: StoredRun) -> pd.DataFrame:
 
 def setting_of(record: Record) -> settings_of.Setting:
     """The setting that a case is decided in."""
-    case = record.case
-    return settings_of.Setting(model=case.model, threads=case.threads, batch_size=case.batch_size)
+    return settings_of.setting_of(record.case)
 
 
 def _fold(row: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from qbench import formatting
 from qbench.decide.decision import Decision
+from qbench.record.schema import NATIVE
 from qbench.report.cards import Card
 from qbench.report.cells import RATIO_DIGITS
 from qbench.report.ruling import Rulings
@@ -37,18 +38,25 @@ def matrix(decisions: Sequence[Decision], cards: Sequence[Card], rulings: Ruling
     """The matrix of a run of many settings; None where the cards alone are read at a glance."""
     if len(decisions) <= MOST_CARDS:
         return None
-    shapes = sorted({(decision.setting.threads, decision.setting.batch_size) for decision in decisions})
+    shapes = sorted({_shape(decision) for decision in decisions})
     squares = {
-        (decision.setting.model, (decision.setting.threads, decision.setting.batch_size)): _square(
-            decision, card, rulings
-        )
+        (decision.setting.model, _shape(decision)): _square(decision, card, rulings)
         for decision, card in zip(decisions, cards, strict=True)
     }
     models = dict.fromkeys(decision.setting.model for decision in decisions)
     return Matrix(
-        columns=tuple(f"{threads} thread{'' if threads == 1 else 's'}, batch {batch}" for threads, batch in shapes),
+        columns=tuple(
+            f"{threads} thread{'' if threads == 1 else 's'}, batch {batch}{f', on {host}' if host else ''}"
+            for host, threads, batch in shapes
+        ),
         rows=tuple((model, tuple(squares.get((model, shape)) for shape in shapes)) for model in models),
     )
+
+
+def _shape(decision: Decision) -> tuple[str, int, int]:
+    """The column of a setting: its host (empty for this machine as it is), threads and batch size."""
+    setting = decision.setting
+    return "" if setting.host == NATIVE else setting.host, setting.threads, setting.batch_size
 
 
 def _square(decision: Decision, card: Card, rulings: Rulings) -> Square:

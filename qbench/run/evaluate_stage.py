@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from qbench.build import Artifact
 from qbench.data import Data
@@ -13,21 +14,24 @@ from qbench.errors import CaseError
 from qbench.evaluate.predictions import predict_cached
 from qbench.evaluate.score import score
 from qbench.plan.planner import Case, PlannedCase
-from qbench.record.schema import Accuracy, CalibrationSeeds, TwinChange
+from qbench.record.schema import NATIVE, Accuracy, CalibrationSeeds, HostFacts, TwinChange
 from qbench.run.build_stage import BuiltVariant, RecalibratedVariant
 from qbench.run.context import RunContext
+from qbench.run.hosts_stage import KnownHosts
 from qbench.run.prepare_stage import Prepared
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedCase:
     """A case's predictions and its score; ``accuracy`` is None where an earlier part of the run has recorded it.
-    ``calibration_seconds``: what the other calibration subsets took, None where there are none."""
+    ``calibration_seconds``: what the other calibration subsets took, None where there are none. ``host``: where it ran,
+    None in a run on this machine alone."""
 
     predictions: Path
     accuracy: Accuracy | None
     seconds: float
     calibration_seconds: float | None = None
+    host: HostFacts | None = None
 
 
 Evaluated = Mapping[str, EvaluatedCase]  # by case id
@@ -35,8 +39,8 @@ Evaluated = Mapping[str, EvaluatedCase]  # by case id
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
-    """The cases that share one file of predictions: all of a variant, but for dynamic ones, whose outputs depend on
-    the batch. ``name`` is the file's."""
+    """The cases that share one file of predictions: all of a variant on a host, but for dynamic ones, whose outputs
+    depend on the batch. ``name`` is the file's."""
 
     name: str
     planned: list[PlannedCase] = field(default_factory=list)
@@ -66,19 +70,25 @@ class _SubsetScore:
     seconds: float
 
 
-def evaluate(context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVariant]) -> dict[str, EvaluatedCase]:
+def evaluate(
+    context: RunContext,
+    prepared: Prepared,
+    built: Mapping[str, BuiltVariant],
+    hosts: KnownHosts = MappingProxyType({}),
+) -> dict[str, EvaluatedCase]:
     """The predictions and scores of the open cases, by case id; one that fails breaks its cases.
 
     fp32 comes first, then its twins: the others are scored against their predictions. What an earlier part of the run
     has is kept.
     """
     groups = _group_by_predictions(context.tracker.open_cases())
-    again = sum(len(built[group.first.variant.id].recalibrated) for group in groups)
+    again = len(_list_recalibrated(groups, built))
     context.progress.stage("evaluate", len(groups) + again)
     evaluated: dict[str, EvaluatedCase] = {}
     for wave in _order_groups(groups):
         evaluated |= _evaluate_each(context, prepared, built, wave, evaluated)
-    return evaluated | _evaluate_recalibrated(context, prepared, built, groups, evaluated)
+    evaluated |= _evaluate_recalibrated(context, prepared, built, groups, evaluated)
+    return {case: replace(known, host=hosts.get(case)) for case, known in evaluated.items()}
 
 
 def _order_groups(groups: Sequence[_Group]) -> tuple[list[_Group], ...]:
@@ -95,7 +105,7 @@ def _group_by_predictions(cases: Sequence[PlannedCase]) -> list[_Group]:
     for planned in cases:
         case = planned.case
         name = case.variant.id if case.variant.mode != "dynamic" else f"{case.variant.id}/b{case.batch_size}"
-        name = name.replace("/", "__")
+        name = (name if case.host == NATIVE else f"{name}/{case.host}").replace("/", "__")
         groups.setdefault(name, _Group(name=name)).planned.append(planned)
     return list(groups.values())
 
@@ -132,26 +142,32 @@ def _evaluate_group(
     try:
         if not (file.exists() and all(case.id in context.tracker.done for case in cases)):
             artifact = built[group.first.variant.id].artifact
-            _predict(context, artifact, prepared.data, group.first.batch_size, file, group.name)
+            _predict(context, artifact, prepared.data, group.first, file, group.name)
             twin = _compare_with_twin(context, prepared, file, group, baselines)
             accuracy = replace(_score(context, prepared, file, group, baselines, group.name), twin=twin)
     except CaseError as error:
         failed = True
         artifacts = {variant: known.artifact for variant, known in built.items()}
-        context.tracker.break_cases(cases, "evaluate", error, artifacts)
+        context.tracker.break_cases(cases, "evaluate", _explain_failure(error, group.first.host), artifacts)
     context.progress.advance(group.name)
     if failed:
         return None
     return EvaluatedCase(predictions=file, accuracy=accuracy, seconds=time.monotonic() - started)
 
 
-def _predict(context: RunContext, artifact: Artifact, data: Data, batch_size: int, file: Path, name: str) -> None:
+def _explain_failure(error: CaseError, host: str) -> CaseError:
+    """The error, which on another host than ``native`` is what shipping the artifact there would give."""
+    return error if host == NATIVE else CaseError(f"does not run on {host}: {error}")
+
+
+def _predict(context: RunContext, artifact: Artifact, data: Data, case: Case, file: Path, name: str) -> None:
     """Writes predictions into the run's folder, from the cache where nothing of them has changed."""
     result = predict_cached(
         artifact,
         data,
-        batch_size,
+        case.batch_size,
         file,
+        host=case.host,
         root=context.cache,
         slots=context.slots,
         limits=context.limits,
@@ -206,7 +222,7 @@ def _evaluate_recalibrated(
     evaluated: Evaluated,
 ) -> dict[str, EvaluatedCase]:
     """The cases that were built with several calibration subsets, now with the score of each subset."""
-    pairs = [(group, known) for group in groups for known in built[group.first.variant.id].recalibrated]
+    pairs = _list_recalibrated(groups, built)
     scores = context.run_parallel(
         "evaluate", pairs, lambda pair: _score_recalibrated(context, prepared, *pair, evaluated)
     )
@@ -222,6 +238,14 @@ def _evaluate_recalibrated(
     }
 
 
+def _list_recalibrated(
+    groups: Sequence[_Group], built: Mapping[str, BuiltVariant]
+) -> list[tuple[_Group, RecalibratedVariant]]:
+    """Each group on the native host with each of its further calibration subsets: the spread is the recipe's."""
+    native = [group for group in groups if group.first.host == NATIVE]
+    return [(group, known) for group in native for known in built[group.first.variant.id].recalibrated]
+
+
 def _score_recalibrated(
     context: RunContext, prepared: Prepared, group: _Group, variant: RecalibratedVariant, evaluated: Evaluated
 ) -> _SubsetScore:
@@ -233,7 +257,7 @@ def _score_recalibrated(
     if variant.artifact is not None and own is not None and own.accuracy is not None:
         file, data = _file(context, _subset_name(group.name, seed)), prepared.data.with_calibration(variant.subset)
         try:
-            _predict(context, variant.artifact, data, group.first.batch_size, file, name)
+            _predict(context, variant.artifact, data, group.first, file, name)
             value = _score(context, prepared, file, group, evaluated, name).value
         except CaseError as error:
             reason = str(error)

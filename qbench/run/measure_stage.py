@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from qbench.decide.cases import Setting, setting_name
+from qbench.decide.cases import group_by_setting, setting_name
 from qbench.errors import CaseError
 from qbench.machine import peak
 from qbench.machine.peak import Peak
@@ -14,7 +14,7 @@ from qbench.measure.measure import CaseLatency, GroupMeasurer
 from qbench.measure.protocol import Tell
 from qbench.measure.roofline import roofline
 from qbench.plan.planner import PlannedCase
-from qbench.record.schema import Record, Roofline
+from qbench.record.schema import NATIVE, Record, Roofline
 from qbench.run.build_stage import BuiltVariant
 from qbench.run.case_tracker import describe_recipe
 from qbench.run.context import RunContext
@@ -49,7 +49,7 @@ def measure(
         limits=context.limits,
         calm_ns=core_peak.canary_seconds * 1e9 if core_peak and core_peak.canary_seconds else None,
     )
-    for number, (name, setting) in enumerate(settings.items()):
+    for number, (of_setting, setting) in enumerate(settings.items()):
         started = time.monotonic()
         known = [describe_case(context, built, evaluated, planned) for planned in setting]
         latencies = measurer.measure(
@@ -59,13 +59,15 @@ def measure(
             tell=_tell_both(context, number, len(settings)),
             done=context.tracker.done,
         )
-        context.progress.advance(name)
+        context.progress.advance(setting_name(of_setting))
         seconds = (time.monotonic() - started) / len(setting)
         for planned in setting:
             if (latency := latencies.get(planned.case.id)) is not None:
                 artifact = built[planned.case.variant.id].artifact
                 calm = latency.interference.calm_seconds if latency.interference else None
-                share = roofline(planned.case, artifact, latency.latency, core_peak, calm)
+                # The peak is that of this core with all its instructions.
+                limit = core_peak if planned.case.host == NATIVE else None
+                share = roofline(planned.case, artifact, latency.latency, limit, calm)
                 yield MeasuredCase(planned=planned, latency=latency, roofline=share, seconds=seconds)
         measurer.remove_checkpoints()
 
@@ -92,16 +94,6 @@ def measure_peak(context: RunContext) -> Peak | None:
         return None
 
 
-def group_by_setting(cases: Sequence[PlannedCase]) -> dict[str, list[PlannedCase]]:
-    """The cases of each model, threads and batch over all runtimes, by the setting's name: they race each other."""
-    groups: dict[str, list[PlannedCase]] = {}
-    for planned in cases:
-        case = planned.case
-        setting = Setting(model=case.variant.model.name, threads=case.threads, batch_size=case.batch_size)
-        groups.setdefault(setting_name(setting), []).append(planned)
-    return groups
-
-
 def describe_case(
     context: RunContext, built: Mapping[str, BuiltVariant], evaluated: Evaluated, planned: PlannedCase
 ) -> Record:
@@ -117,6 +109,7 @@ def describe_case(
         accuracy=evaluation.accuracy,
         predictions=f"predictions/{evaluation.predictions.name}",
         layers=context.directory.layers(case.variant.id),
+        host=evaluation.host,
         started=context.started,
     )
 

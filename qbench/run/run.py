@@ -19,6 +19,7 @@ from qbench.run.context import Progress, RunContext, now, open_context
 from qbench.run.diagnostics import keep_flip_images, keep_layer_numbers, warn_of_guessing
 from qbench.run.evaluate_stage import evaluate
 from qbench.run.expected_time import expect_seconds
+from qbench.run.hosts_stage import read_hosts
 from qbench.run.measure_stage import make_record, measure
 from qbench.run.metric_choice import recall_metric
 from qbench.run.prepare_stage import prepare
@@ -102,10 +103,11 @@ def _run_stages(context: RunContext, elapsed: dict[str, float]) -> None:
         prepared = prepare(context)
     if prepared is None:
         return
+    hosts = read_hosts(context)
     with _timed(elapsed, "build"):
         built = build_variants(context, prepared)
     with _timed(elapsed, "evaluate"):
-        evaluated = evaluate(context, prepared, built)
+        evaluated = evaluate(context, prepared, built, hosts)
         warn_of_guessing(context, prepared, evaluated)
         evaluated = compare_runtimes(context, prepared, built, evaluated)
         keep_flip_images(context, prepared, evaluated)

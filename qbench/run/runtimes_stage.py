@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
+from qbench.decide.cases import group_by_setting
 from qbench.errors import CaseError
 from qbench.evaluate.runtime_difference import Difference, RuntimeVariant, difference, pairs
 from qbench.plan.planner import PlannedCase
-from qbench.record.schema import OtherRuntime
+from qbench.record.schema import NATIVE, OtherRuntime
 from qbench.run.build_stage import BuiltVariant
 from qbench.run.context import RunContext
 from qbench.run.evaluate_stage import Evaluated, EvaluatedCase
@@ -40,23 +41,20 @@ def compare_runtimes(
 def _list_pairs(
     context: RunContext, built: Mapping[str, BuiltVariant], evaluated: Evaluated
 ) -> list[tuple[PlannedCase, PlannedCase]]:
-    """The pairs of open cases that are one network in one setting, at least one of them scored now."""
-    cases = [planned for planned in context.tracker.open_cases() if planned.case.id in evaluated]
+    """The pairs of open cases that are one network in one setting on the native host (elsewhere engines differ by how
+    they add, which `qbench portability` says), at least one of them scored now."""
+    cases = [
+        planned
+        for planned in context.tracker.open_cases()
+        if planned.case.id in evaluated and planned.case.host == NATIVE
+    ]
     return [
         (group[first], group[second])
-        for group in _group_by_setting(cases)
+        for members in group_by_setting(cases).values()
+        for group in [{planned.case.id: planned for planned in members}]
         for first, second in pairs([(name, built[p.case.variant.id].artifact) for name, p in group.items()])
         if evaluated[first].accuracy is not None or evaluated[second].accuracy is not None
     ]
-
-
-def _group_by_setting(cases: Sequence[PlannedCase]) -> list[dict[str, PlannedCase]]:
-    """The cases of each network, number of threads and batch size, by id."""
-    groups: dict[tuple[str, int, int], dict[str, PlannedCase]] = {}
-    for planned in cases:
-        key = (planned.case.variant.model.name, planned.case.threads, planned.case.batch_size)
-        groups.setdefault(key, {})[planned.case.id] = planned
-    return list(groups.values())
 
 
 def _compare(

@@ -15,6 +15,7 @@ from qbench.suite.types import (
     BackendName,
     Bytes,
     Count,
+    HostName,
     ModelName,
     Number,
     Positive,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 Treatment = Literal["hold", "fail", "skip", "pass"]
 # The keys of an override that say which cases it is for.
-CASE_KEYS = ("model", "mode", "backend", "threads", "batch_size", "recipe")
+CASE_KEYS = ("model", "mode", "backend", "threads", "batch_size", "recipe", "host")
 RULES = ("latency", "accuracy", "size", "cold_start", "memory", "coverage")
 
 
@@ -106,6 +107,7 @@ class GateOverride(Section):
     threads: Count | None = Field(None, description="A number of threads.")
     batch_size: Count | None = Field(None, description="A batch size.")
     recipe: Text | None = Field(None, description="One of the suite's recipes, by name.")
+    host: HostName | None = Field(None, description="A host.")
     latency: LatencyGate = Field(LatencyGate(), description="Latency.")
     accuracy: AccuracyOverride = Field(AccuracyOverride(), description="Accuracy.")
     size: SizeGate = Field(SizeGate(), description="Size.")

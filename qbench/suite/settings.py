@@ -17,6 +17,7 @@ from qbench.suite.types import (
     Bytes,
     CalibratorName,
     Count,
+    HostName,
     ModelName,
     Positive,
     Seconds,
@@ -48,6 +49,7 @@ class IncludeCell(Section):
     threads: Count | None = Field(None, description="Threads; null: each number in matrix.threads.")
     batch_size: Count | None = Field(None, description="Batch size; null: each number in matrix.batch_sizes.")
     recipe: Text | None = Field(None, description="One of the suite's recipes, by name; null: each of them.")
+    host: HostName | None = Field(None, description="A host; null: each in hosts.")
 
 
 class ExcludeCell(Section):
@@ -61,11 +63,12 @@ class ExcludeCell(Section):
     threads: Count | None = Field(None, description="A number of threads.")
     batch_size: Count | None = Field(None, description="A batch size.")
     recipe: Text | None = Field(None, description="One of the suite's recipes, by name.")
+    host: HostName | None = Field(None, description="A host.")
 
     @model_validator(mode="after")
     def _names_something(self) -> ExcludeCell:
         if all(value is None for _, value in self):
-            raise wrong("expected at least one of model, mode, backend, threads, batch_size and recipe")
+            raise wrong("expected at least one of model, mode, backend, threads, batch_size, recipe and host")
         return self
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from qbench.errors import SuiteError, UsageError, first_names
 from qbench.models.base import ModelReference
+from qbench.record.schema import NATIVE
 from qbench.suite import cross_checks, data_checks, int8_file_checks, messages
 from qbench.suite import overrides as given
 from qbench.suite import quick as quick_look
@@ -17,8 +18,8 @@ from qbench.suite import yaml_tree as yaml_text
 from qbench.suite.gate import GateSpec
 from qbench.suite.models_and_data import DataSpec, ModelItem
 from qbench.suite.recipes import DEFAULT_CHOICE, RecipeChoices
-from qbench.suite.settings import DecideSpec, EvaluateKeys, Limits, Matrix, MeasureSpec, Quantize
-from qbench.suite.types import Names, Section, SuiteName
+from qbench.suite.settings import UNIQUE, DecideSpec, EvaluateKeys, Limits, Matrix, MeasureSpec, Quantize
+from qbench.suite.types import HostName, Names, Section, SuiteName
 
 
 class Suite(Section):
@@ -29,6 +30,13 @@ class Suite(Section):
     data: DataSpec = Field(description="The data set, and which of its examples serve what.")
     matrix: Matrix = Field(description="What to cross with the models; `{}` takes every mode and backend.")
     quantize: Quantize = Field(Quantize(), description="How models become int8, by mode.")
+    hosts: tuple[HostName, ...] = Field(
+        (NATIVE,),
+        min_length=1,
+        description="Where artifacts are evaluated and measured: native is this machine; avx2 and avx512 are this CPU "
+        "limited to older instructions by the engines' own switches.",
+        json_schema_extra=UNIQUE,
+    )
     recipe: RecipeChoices = Field(
         (DEFAULT_CHOICE,), description="One recipe or several to compare; by name, or by the keys that they set."
     )

@@ -215,4 +215,5 @@ ModelName = Annotated[
 ]
 PythonTarget = Annotated[StrictStr, AfterValidator(_python)]
 BackendName = Annotated[str, PlainValidator(partial(_registered, "backend")), _name_schema("backend")]
+HostName = Annotated[str, PlainValidator(partial(_registered, "host")), _name_schema("host")]
 CalibratorName = Annotated[str, PlainValidator(partial(_registered, "calibrator")), _name_schema("calibrator")]

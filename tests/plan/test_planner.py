@@ -124,6 +124,50 @@ def test_order_is_model_threads_batch_then_runtime_with_its_fp32_first() -> None
     ]
 
 
+@pytest.fixture
+def _new_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An x86 CPU with VNNI, whatever runs the tests."""
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    words = ("avx2", "avx512bw", "avx512dq", "avx512f", "avx512vl", "avx512_vnni")
+    monkeypatch.setattr("qbench.machine.fingerprint.isa", lambda: words)
+
+
+@pytest.mark.usefixtures("_new_cpu")
+def test_a_host_is_an_axis_with_its_own_baseline() -> None:
+    """Each case is there once for each host, against the fp32 of that host, and ids of this machine have no suffix."""
+    plan = make_plan(suite("{modes: [static], backends: [onednn]}", more="hosts: [native, avx2]"), stands(), cores=1)
+    assert [(planned.case.id, planned.baseline) for planned in plan.cases] == [
+        ("digits-cnn/fp32/torch/t1/b1", None),
+        ("digits-cnn/static/onednn/t1/b1", "digits-cnn/fp32/torch/t1/b1"),
+        ("digits-cnn/fp32/torch/t1/b1/avx2", None),
+        ("digits-cnn/static/onednn/t1/b1/avx2", "digits-cnn/fp32/torch/t1/b1/avx2"),
+    ]
+    assert [planned.case.key.host for planned in plan.cases] == ["native", "native", "avx2", "avx2"]
+    assert len({planned.case.variant.id for planned in plan.cases}) == 2  # what is built is built once
+
+
+@pytest.mark.usefixtures("_new_cpu")
+def test_a_backend_that_cannot_be_limited_is_skipped_there() -> None:
+    """Its cases run on this machine, and those of the other host say why they do not."""
+    matrix = "{modes: [fp32, static], backends: [onnxruntime]}"
+    plan = make_plan(suite(matrix, more="hosts: [native, avx2]"), stands(), cores=1)
+    assert ids(plan) == ["digits-cnn/fp32/onnxruntime/t1/b1", "digits-cnn/static/onnxruntime/t1/b1"]
+    assert {skip.case.id: skip.reason.split(":")[0] for skip in plan.skipped} == {
+        "digits-cnn/fp32/onnxruntime/t1/b1/avx2": "not limited",
+        "digits-cnn/static/onnxruntime/t1/b1/avx2": "not limited",
+    }
+
+
+@pytest.mark.usefixtures("_new_cpu")
+def test_cells_are_chosen_by_host() -> None:
+    """A filter, an exclusion and an override of the gate may name a host; its baseline comes with it."""
+    wanted = suite("{modes: [static], backends: [onednn, fbgemm], exclude: [{backend: fbgemm, host: avx2}]}",
+                   more="hosts: [native, avx2]\ngate: {overrides: [{host: avx2, accuracy: {margin: 2}}]}")  # fmt: skip
+    plan = make_plan(wanted, stands(), cores=1, only="*/avx2")
+    assert ids(plan) == ["digits-cnn/fp32/torch/t1/b1/avx2", "digits-cnn/static/onednn/t1/b1/avx2"]
+    assert not any("no case" in note and "overrides" in note for note in plan.notes)
+
+
 def test_cells_without_meaning_are_one_note_for_each_backend() -> None:
     """fp32 on an engine of another runtime and int8 on an fp32 backend are no cases, and the plan says so once."""
     plan = make_plan(suite("{backends: [torch, fbgemm], batch_sizes: [1, 2]}"), stands(), cores=1)
@@ -404,8 +448,9 @@ def test_every_requested_cell_is_a_case_a_skip_or_named_in_a_note(
 def test_requested_is_the_product_less_the_excluded_plus_the_included(matrix: dict[str, Any]) -> None:
     """The cells are those that the definition of include and exclude gives, each once."""
     wanted = parse(f"suite: s\nmodels: [digits-cnn]\ndata: {{dataset: digits}}\nmatrix: {matrix!r}".replace("'", ""))
-    axes = (["digits-cnn"], matrix["modes"], matrix["backends"], matrix["threads"], matrix["batch_sizes"], ["default"])
-    fields = ("model", "mode", "backend", "threads", "batch_size", "recipe")
+    axes = [["digits-cnn"], matrix["modes"], matrix["backends"], matrix["threads"], matrix["batch_sizes"]]
+    axes += [["default"], ["native"]]
+    fields = ("model", "mode", "backend", "threads", "batch_size", "recipe", "host")
 
     def agrees(cell: tuple[Any, ...], keys: Mapping[str, Any]) -> bool:
         return all(cell[fields.index(key)] == value for key, value in keys.items())

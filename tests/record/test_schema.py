@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from qbench.record import jsonl, schema
 from qbench.record.schema import CaseKey, Record
 
@@ -23,6 +25,7 @@ def test_the_keys_are_the_contract():
         "threads": 1,
         "recipe": "default",
         "batch_size": 1,
+        "host": "native",
     }
     unknown = {"stage", "reason", "recipe", "artifact", "observed", "latency", "speedup", "throughput_per_second"}
     unknown |= {"cold_start", "memory", "accuracy", "roofline", "samples", "predictions", "started"}
@@ -35,3 +38,26 @@ def test_every_leaf_has_a_dotted_name():
     assert row["case.id"] == "m/static/x86/t1/b1"
     assert row["throughput_per_second"] == 2.0
     assert row["latency"] is None
+
+
+@pytest.mark.parametrize(
+    ("case", "model", "host"),
+    [
+        ("m/static@eager/x86/t1/b8", "m", "native"),
+        ("a/b/static/x86/t1/b8/avx2", "a/b", "avx2"),
+        ("m/fp32/torch/t2/b1/qemu:Haswell", "m", "qemu:Haswell"),
+    ],
+)
+def test_an_id_says_its_host(case, model, host):
+    """It stands last, and an id without one is of this machine as it is."""
+    key = schema.read_case_id(case)
+    assert key is not None
+    assert (key.id, key.model, key.host) == (case, model, host)
+
+
+def test_a_record_without_a_host_is_native():
+    """Runs and baselines of before hosts were there keep loading."""
+    data = json.loads(jsonl.to_line(Record(case=STATIC, status="ok")))
+    del data["case"]["host"], data["host"]
+    record = jsonl.from_line(json.dumps(data))
+    assert (record.case.host, record.host) == ("native", None)

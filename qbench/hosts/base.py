@@ -1,0 +1,58 @@
+"""The contract of a host: where artifacts are evaluated and measured, and how that is known to hold.
+
+An artifact is built on this machine and carried to each host as it is. What a host asks for is read back from the
+kernels (``read_back``): a variable that is set and changes no kernel limits nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from qbench.record.schema import NATIVE
+
+__all__ = ["NATIVE", "Host", "KernelView"]
+
+Kind = Literal["native", "limited", "emulated"]
+Sums = Literal["16 bits", "32 bits"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelView:
+    """What the kernels of one backend say in a process: ``torch_isa`` and ``onednn_isa`` in the libraries' own words,
+    ``int8_sums`` in how many bits they add two products of bytes, shown by an answer; None where nothing tells."""
+
+    torch_isa: str | None = None
+    onednn_isa: str | None = None
+    int8_sums: Sums | None = None
+
+
+class Host(ABC):
+    """Where artifacts are evaluated, and measured where ``timed``. ``title`` is what a report calls it."""
+
+    name: str
+    title: str
+    kind: Kind
+    timed: bool = True
+
+    @abstractmethod
+    def missing(self) -> str | None:
+        """Why this machine cannot be that host and what to do; None if it can."""
+
+    @abstractmethod
+    def why_not(self, backend: str) -> str | None:
+        """Why a backend would not run there as it does on such a machine; None if it does."""
+
+    def caution(self, backend: str) -> str | None:
+        """In what a backend that runs there is unlike such a machine; None where nothing is known."""
+        return None
+
+    def environment(self) -> Mapping[str, str]:
+        """The variables of a child process, set before it imports anything."""
+        return {}
+
+    def contradict(self, backend: str, view: KernelView) -> str | None:
+        """Why what the kernels of a backend say is not this host; None where it is."""
+        return None

@@ -1,0 +1,55 @@
+"""A run of several hosts, before it builds: what the kernels of each backend say on each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qbench import registry
+from qbench.errors import CaseError, CaseSkipped
+from qbench.hosts.base import Host
+from qbench.hosts.read_back import read_kernels
+from qbench.machine import fingerprint
+from qbench.plan.planner import Case
+from qbench.record.schema import NATIVE, HostFacts
+from qbench.run.context import RunContext
+
+KnownHosts = Mapping[str, HostFacts]  # by case id
+
+
+def read_hosts(context: RunContext) -> dict[str, HostFacts]:
+    """Where each open case runs, as its kernels say; empty in a run on this machine alone. A host that does not do what
+    was set skips its cases with the reason."""
+    groups: dict[tuple[str, str], list[Case]] = {}
+    for planned in context.tracker.open_cases():
+        groups.setdefault((planned.case.host, planned.case.variant.backend), []).append(planned.case)
+    if all(host == NATIVE for host, _ in groups):
+        return {}
+    context.progress.stage("hosts", len(groups))
+    known: dict[str, HostFacts] = {}
+    for (name, backend), cases in groups.items():
+        try:
+            facts = _read_host(context, name, backend)
+        except (CaseError, CaseSkipped) as error:
+            context.tracker.break_cases(cases, "host", error)
+        else:
+            known |= {case.id: facts for case in cases}
+        context.progress.advance(f"{backend} on {name}")
+    return known
+
+
+def _read_host(context: RunContext, name: str, backend: str) -> HostFacts:
+    """What a backend's kernels say on a host; raises ``CaseSkipped`` where that is another host."""
+    host: Host = registry.load("host", name)
+    environment = dict(host.environment())
+    view = read_kernels(backend, environment=environment, limits=context.limits)
+    if (reason := host.contradict(backend, view)) is not None:
+        raise CaseSkipped(f"not limited: {reason}")
+    return HostFacts(
+        kind=host.kind,
+        cpu=fingerprint.cpu_model(),
+        switches=tuple(sorted(f"{variable}={value}" for variable, value in environment.items())),
+        torch_isa=view.torch_isa,
+        onednn_isa=view.onednn_isa,
+        int8_sums=view.int8_sums,
+        note=host.caution(backend),
+    )

@@ -1,0 +1,61 @@
+"""Which CPUs can be limited, which engines follow, and what shows that one did not."""
+
+from __future__ import annotations
+
+import pytest
+
+from qbench.hosts.base import KernelView
+from qbench.hosts.limited import AVX2, AVX512
+from qbench.machine import fingerprint
+
+AVX512_WORDS = ("avx2", "avx512bw", "avx512dq", "avx512f", "avx512vl")
+
+
+@pytest.mark.parametrize(
+    ("machine", "isa", "avx2", "avx512"),
+    [
+        ("x86_64", (*AVX512_WORDS, "avx512_vnni"), None, None),
+        ("x86_64", AVX512_WORDS, None, "nothing newer than avx512"),
+        ("x86_64", ("avx2", "avx_vnni"), None, "has no avx512f"),
+        ("x86_64", ("avx2",), "nothing newer than avx2", "has no avx512f"),
+        ("x86_64", ("sse4_2",), "has no avx2", "has no avx512f"),
+        ("aarch64", ("asimd", "i8mm"), "no x86 CPU", "no x86 CPU"),
+    ],
+)
+def test_only_a_newer_cpu_can_be_limited(monkeypatch, machine, isa, avx2, avx512):
+    """One that is as old already answers as that host does; one that is older, or of another kind, cannot act as it."""
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(fingerprint, "isa", lambda: isa)
+    for host, part in ((AVX2, avx2), (AVX512, avx512)):
+        reason = host.missing()
+        assert (reason is None) == (part is None)
+        assert part is None or part in str(reason)
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "mine"])
+def test_an_engine_without_a_switch_is_not_limited(backend):
+    """The reason begins as reports quote it, for a plug-in of the user's, too."""
+    assert str(AVX2.why_not(backend)).startswith("not limited: ")
+
+
+@pytest.mark.parametrize(
+    ("backend", "view", "holds"),
+    [
+        ("onednn", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX2", int8_sums="16 bits"), True),
+        ("onednn", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX2", int8_sums="32 bits"), False),
+        ("onednn", KernelView(torch_isa="AVX512", onednn_isa="Intel AVX2", int8_sums="16 bits"), False),
+        ("torch", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX2 with Intel DL Boost"), False),
+        ("torch", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX2"), True),
+        ("qnnpack", KernelView(torch_isa="AVX2"), True),
+        ("openvino", KernelView(int8_sums="32 bits"), False),
+    ],
+)
+def test_what_kernels_say_decides(backend, view, holds):
+    """A variable that changed no kernel limits nothing."""
+    assert (AVX2.contradict(backend, view) is None) == holds
+
+
+def test_a_package_with_code_for_this_cpu_is_cautioned():
+    """No switch changes what AOTInductor compiled."""
+    assert "does not load" in str(AVX512.caution("inductor"))
+    assert AVX512.caution("onednn") is None
