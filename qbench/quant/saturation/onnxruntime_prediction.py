@@ -90,7 +90,8 @@ class Predictor:
         for section, cut in itertools.zip_longest(self._sections, self._cut):
             section.run(tensors)
             if cut is not None:
-                self._correct(*cut, tensors, len(inputs[0]))
+                layer, counter = cut
+                self._correct(layer, counter, tensors, len(inputs[0]))
             for name in section.finished:
                 del tensors[name]
         self._examples += len(inputs[0])

@@ -1,0 +1,125 @@
+"""What a TorchScript artifact of fbgemm or onednn answers on AVX2: its int8 operators are watched and put right."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from qbench.quant.artifacts import torchscript
+from qbench.quant.pytorch.packed_layers import Packed, scales
+from qbench.quant.pytorch.torch_ao import known_warnings
+from qbench.quant.saturation import torch_products
+from qbench.quant.saturation.layer_counter import LayerCounter, LayerSaturation
+
+Array = NDArray[Any]
+_LAYERS = {f"{kind}{relu}" for kind in ("conv1d", "conv2d", "conv3d", "linear") for relu in ("", "_relu")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Layer:
+    """A layer that adds in 16 bits; ``clips``: a ReLU is part of it."""
+
+    counter: LayerCounter
+    scales: Array
+    bias: Array | None
+    clips: bool
+
+
+class Predictor:
+    """Answers of one artifact on ``engine`` (``fbgemm`` or ``onednn``), batch by batch; the process's engine must be
+    that one. ``layers``, ``unknown`` and ``saturated`` are as those of ``onnxruntime_prediction.Predictor``."""
+
+    def __init__(self, file: Path, engine: str) -> None:
+        self._module, self._engine = torchscript.load(file), engine
+        self._layers: dict[str, _Layer | None] = {}
+        self.unknown: dict[str, str] = {}
+        self._examples, self.saturated = 0, set[int]()
+
+    @property
+    def layers(self) -> tuple[LayerSaturation, ...]:
+        """What is known of each layer that adds in 16 bits, in the order in which they run."""
+        return tuple(layer.counter.report() for layer in self._layers.values() if layer is not None)
+
+    def __call__(self, inputs: tuple[Array, ...]) -> Array:
+        """The first output for a batch."""
+        tensors = tuple(torch.from_numpy(array) for array in inputs)
+        with torch.inference_mode(), known_warnings(), _Watching(self, len(inputs[0])):
+            result = self._module(*tensors)
+        self._examples += len(inputs[0])
+        output: Array = (result[0] if isinstance(result, tuple | list) else result).numpy()
+        return output
+
+    def correct(self, position: int, operator: str, args: Any, result: Any, examples: int) -> Any:
+        """What the operator at a position of a call gives with sums of 16 bits, for what it gives here."""
+        name, packed = f"quantized::{operator}#{position}", args[1]
+        if operator not in _LAYERS:
+            self.unknown[name] = "the operator is not modelled"
+            return result
+        if name not in self._layers:
+            self._layers[name] = self._read(name, operator, args[0], packed)
+        layer = self._layers[name]
+        if layer is None or not len(layer.counter.pairs):
+            return result
+        return self._corrected(layer, args[0], result, examples)
+
+    def _read(self, name: str, operator: str, x: Any, packed: Any) -> _Layer | None:
+        """A layer that adds in 16 bits; None where it does not, or is not modelled."""
+        own = Packed(name=name, holder=SimpleNamespace(packed=packed), attribute="packed")
+        weight, bias = packed.unpack()
+        integers = weight.int_repr().numpy()
+        product = torch_products.read_product(self._engine, own.kernel, integers, x.q_zero_point())
+        if isinstance(product, str):
+            self.unknown[name] = product
+        if product is None or isinstance(product, str):
+            return None
+        return _Layer(
+            counter=LayerCounter(
+                name=name, operator=f"quantized::{operator}", product=product, weight=integers.astype(np.int32)
+            ),
+            scales=scales(weight)[1].numpy(),
+            bias=None if bias is None else bias.detach().numpy(),
+            clips=operator.endswith("_relu"),
+        )
+
+    def _corrected(self, layer: _Layer, x: Any, result: Any, examples: int) -> Any:
+        levels, zero = result.int_repr(), result.q_zero_point()
+        steps, low = (x.q_scale(), layer.scales, result.q_scale()), zero if layer.clips else 0
+        finish = functools.partial(torch_products.finish, self._engine, steps, zero, layer.bias, low)
+        bytes_in, bytes_out = (_as_read(layer.counter, tensor.numpy()) for tensor in (x.int_repr(), levels))
+        rows = len(bytes_out) // examples
+        hit = layer.counter.correct(bytes_in, x.q_zero_point(), bytes_out, finish, rows=rows)
+        self.saturated.update((hit + self._examples).tolist())
+        return torch._make_per_tensor_quantized_tensor(levels, result.q_scale(), zero) if len(hit) else result
+
+
+def _as_read(counter: LayerCounter, levels: Array) -> Array:
+    """A view of a layer's bytes as its sums read them: rows of a matrix product, a convolution of one dimension as one
+    of two."""
+    kernel = counter.product.kernel
+    if not kernel:
+        return levels.reshape(-1, levels.shape[-1])
+    return np.expand_dims(levels, 2) if levels.ndim == len(kernel) + 1 else levels
+
+
+class _Watching(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
+    """Hands what each int8 layer of one call gives to a predictor."""
+
+    def __init__(self, predictor: Predictor, examples: int) -> None:
+        super().__init__()
+        self._predictor, self._examples, self._position = predictor, examples, 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        operator = str(function.overloadpacket).partition(".")[2]
+        if function.namespace != "quantized" or not operator.startswith(("conv", "linear")) or "pack" in operator:
+            return result
+        self._position += 1
+        return self._predictor.correct(self._position, operator, args, result, self._examples)

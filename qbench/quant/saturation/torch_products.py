@@ -1,0 +1,77 @@
+"""The int8 layers of torch's engines, as their kernels for AVX2 add them.
+
+fbgemm adds neighbours in 16 bits in the order of the kernel's rows, columns and channels (in its depthwise kernels, on
+every CPU, the neighbouring places of one channel); its kernel for groups of few channels is exact. onednn fills up the
+channels of each place to an even number; its kernels for depthwise and other small groups are exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.quant.pytorch.packed_layers import Kernel
+from qbench.quant.saturation.pair_sums import Product
+
+Array = NDArray[Any]
+
+
+def read_product(engine: str, kernel: Kernel, weight: Array, zero_point: int) -> Product | str | None:
+    """The sums of a layer with signed bytes as weight on ``fbgemm`` or ``onednn``; why they are not modelled, in words;
+    None where they are exact. ``zero_point``: that of its input."""
+    if kernel.kind == "conv_transpose":
+        return "transposed convolutions are not modelled"
+    product = Product(
+        weight=weight,
+        pairing="flat" if engine == "fbgemm" else "even",
+        stride=kernel.stride,
+        dilation=kernel.dilation,
+        pads=tuple((padding, padding) for padding in kernel.padding),
+        groups=kernel.groups,
+        zero_point=zero_point,
+    )
+    exact = _exact_on_fbgemm(product) if engine == "fbgemm" else _exact_on_onednn(product)
+    return None if exact else product
+
+
+def _exact_on_fbgemm(product: Product) -> bool:
+    """Whether it takes the kernel for groups of few channels, which widens first (FBGEMM, src/GroupwiseConv.cc,
+    ``fbgemmOptimizedGConv``; how many groups it takes together was tried on torch 2.13)."""
+    inputs, outputs = product.weight.shape[1], len(product.weight) // product.groups
+    plain = all(step == 1 for step in product.dilation) and set(product.stride) in ({1}, {2})
+    same = product.kernel == (3, 3) and set(product.pads) == {(1, 1)}
+    together = {2: 8, 4: 4, 8: 1, 16: 1}.get(inputs)
+    return plain and same and inputs == outputs and together is not None and product.groups >= together
+
+
+def _exact_on_onednn(product: Product) -> bool:
+    """Whether it takes a reference kernel or the depthwise one: its kernels for AVX2 take channels by fours."""
+    outputs = len(product.weight) // product.groups
+    return product.groups > 1 and (product.weight.shape[1] % 4 > 0 or outputs % 4 > 0)
+
+
+def finish(
+    engine: str,
+    scales: tuple[float, Array, float],
+    zero: int,
+    bias: Array | None,
+    low: int,
+    sums: Array,
+    channel: Array,
+) -> Array:
+    """Bytes for exact sums less zero points; ``scales``: of the input, of the weight by channel, and of the output with
+    its ``zero`` point; ``low``: the least byte, above 0 behind a ReLU. Each engine's own order of float operations."""
+    one, y = np.float32(1), np.float32(scales[2])
+    x, weight = np.float32(scales[0]), scales[1].astype(np.float32)
+    weight = weight[channel] if weight.size > 1 else weight
+    values, offsets = sums.astype(np.float32), None if bias is None else bias.astype(np.float32)[channel]
+    if engine == "fbgemm":
+        values = values if offsets is None else values + offsets / (x * weight)
+        scaled = values * (x * weight / y)
+    else:  # torch hands scales of activations on as what they divide by
+        values = values * (one / (one / x)) * weight
+        scaled = (values if offsets is None else values + offsets) * (one / y)
+    levels: Array = np.clip(np.rint(scaled) + zero, low, 255).astype(np.uint8)
+    return levels

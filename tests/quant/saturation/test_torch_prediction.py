@@ -1,0 +1,104 @@
+"""What fbgemm and onednn answer on AVX2: predicted, held against the engines in a process that hides newer ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from qbench.quant.saturation import torch_products
+from qbench.quant.saturation.layer_counter import LayerCounter
+from qbench.quant.saturation.pair_sums import Product
+from qbench.quant.saturation.torch_prediction import Predictor
+from tests.fixtures import pair_sum_reference, torch_int8_layers
+from tests.fixtures.torch_int8_layers import LAYERS, SCALE, ZERO
+
+ENGINES = [engine for engine in ("fbgemm", "onednn") if engine in torch.backends.quantized.supported_engines]
+ROOT = Path(__file__).parents[3]
+EXACT = {
+    "fbgemm": {"groups of 16"},
+    "onednn": {name for name in LAYERS if "depthwise" in name} | {"groups of 5", "two outputs for each input"},
+}
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def limited(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """An engine, and the folder of what it gives with the instructions of AVX2."""
+    folder = tmp_path_factory.mktemp(request.param)
+    command = [sys.executable, "-m", "tests.fixtures.torch_int8_layers", request.param, str(folder)]
+    environment = {**os.environ, **torch_int8_layers.SWITCHES}
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return request.param, folder
+
+
+@pytest.fixture
+def engine(limited: tuple[str, Path]) -> Iterator[str]:
+    """The process's engine meanwhile."""
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = limited[0]
+    yield limited[0]
+    torch.backends.quantized.engine = before
+
+
+def predicted(engine: str, name: str) -> tuple[np.ndarray, bool]:
+    """The bytes of a layer from exact sums, less what is lost; whether any is."""
+    weight, x = torch_int8_layers.draw(name)
+    x = x if LAYERS[name][0].kind != "linear" else x.reshape(len(x), -1)
+    scales, scale = torch_int8_layers.scales_of(name)
+    product = torch_products.read_product(engine, LAYERS[name][0], weight, ZERO)
+    assert not isinstance(product, str)
+    exact = LAYERS[name][0].exact(torch.from_numpy(x).double() - ZERO, torch.from_numpy(weight).double()).numpy()
+    bias = np.linspace(-1, 1, len(weight), dtype=np.float32)
+
+    def finish(sums: np.ndarray, channel: np.ndarray) -> np.ndarray:
+        return torch_products.finish(engine, (SCALE, scales, scale), 128, bias, 0, sums, channel)
+
+    y = finish(
+        exact.astype(np.int32),
+        np.broadcast_to(np.arange(len(weight)).reshape(-1, *[1] * (exact.ndim - 2)), exact.shape),
+    )
+    if product is None:
+        return y, False
+    counter = LayerCounter(name=name, operator="", product=product, weight=weight.astype(np.int32))
+    counter.correct(x, ZERO, y, finish)
+    return y, bool(counter.report().saturated)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_gives_what_is_predicted(limited: tuple[str, Path], name: str) -> None:
+    """Bit for bit, but for one byte in a thousand that is rounded the other way; where it is exact, as predicted."""
+    engine, folder = limited
+    seen, (expected, saturates) = np.load(folder / f"{name}.npy").astype(int), predicted(engine, name)
+    assert abs(seen - expected).max() <= 1
+    assert np.count_nonzero(seen != expected) <= seen.size / 1000
+    assert saturates == (name not in EXACT[engine])
+
+
+def test_an_artifact_answers_what_is_predicted(limited: tuple[str, Path], engine: str) -> None:
+    """A network of a convolution and a matrix product: the second reads what the first will give."""
+    predictor = Predictor(limited[1] / "network.pt", engine)
+    x = torch_int8_layers.inputs()
+    outputs = np.concatenate([predictor((x[:2],)), predictor((x[2:],))])
+    assert np.array_equal(outputs, np.load(limited[1] / "network.npy"))
+    assert predictor.unknown == {}
+    assert [layer.operator for layer in predictor.layers] == ["quantized::conv2d_relu", "quantized::linear"]
+    assert predictor.saturated >= {1, 2, 3, 4}
+    assert all(layer.saturated for layer in predictor.layers)
+
+
+def test_the_sums_of_both_engines_are_those_of_the_slow_reference() -> None:
+    """The same odd channels lose different sums on either: pairs across places, or none."""
+    weight, x = torch_int8_layers.draw("3x3 of odd channels")
+    differ = []
+    for engine in ("fbgemm", "onednn"):
+        product = torch_products.read_product(engine, LAYERS["3x3 of odd channels"][0], weight, ZERO)
+        assert isinstance(product, Product)
+        differ.append(pair_sum_reference.sums(product, x[:1, :, :3, :3])[0, 0, 1, 1])
+    assert differ[0] != differ[1]
