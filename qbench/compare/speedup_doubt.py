@@ -19,7 +19,7 @@ def find_doubt(speedup: Speedup, room: float, meaning: str) -> str | None:
     drifted; None where it can."""
     control = speedup.control
     if speedup.protocol == "sequential":
-        return f"protocol {speedup.protocol} has no control to tell noise from change; gate with protocol paired"
+        return f"protocol {speedup.protocol} has no control to tell noise from change"
     if speedup.stopped == "screened":
         return None  # its limits are wide enough for what a control would tell: how processes and blocks differ
     if control is None or control.low is None or control.high is None:

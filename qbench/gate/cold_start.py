@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from qbench import formatting
-from qbench.gate.latency import INVALID_LIVE, LOOKS, describe_budget, format_change
+from qbench.gate.deciding import AGAIN, advise_live, advise_processes
+from qbench.gate.latency import INVALID_LIVE, LOOKS, format_change, refuse_budget
 from qbench.gate.sequential_test import Rerun
 from qbench.gate.verdict import Evidence, Verdict, format_level
 from qbench.record.schema import Record
@@ -32,9 +33,9 @@ def check_limit(evidence: Evidence, record: Record) -> Verdict | None:
     low = None if None in lows else sum(filter(None, lows))
     high = None if None in highs else sum(filter(None, highs))
     text = f"{formatting.duration(seconds)}  at most {formatting.duration(most)}  {start.processes} processes"
-    return rule.compare_interval(
-        Interval(value=seconds, low=low, high=high), text, level=0.95, side="below", degrees_of_freedom=None
-    )
+    interval = Interval(value=seconds, low=low, high=high)
+    verdict = rule.compare_interval(interval, text, level=0.95, side="below", degrees_of_freedom=None)
+    return advise_processes(verdict, start.processes, "cold_starts")
 
 
 def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
@@ -50,18 +51,19 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     if not isinstance(rerun, Rerun):
         why = "" if rerun is None else f": {formatting.one_line(rerun.reason)}"
         reason = f"stored starts are for trends only, and the artifacts were not run again{why}"
-        return replace(rule, way="stored").verdict("INCONCLUSIVE", "not run again", reason)
+        verdict = replace(rule, way="stored").verdict("INCONCLUSIVE", "not run again", reason)
+        return replace(verdict, reason=f"{reason}; {AGAIN} would decide", decides=AGAIN) if rerun is None else verdict
     if rerun.reason is not None:
         return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
     if rerun.start is None:
-        return describe_budget(rule, rerun)
+        return refuse_budget(rule, rerun)
     analysis = rerun.start
     parts = [
         f"live  load and first call {format_change(analysis.slowdown)} {format_level(analysis.level, LOOKS)}",
         f"tolerance {allowed * 100:g} %",
         f"{analysis.pairs} process pairs",
     ]
-    return rule.compare_interval(
+    verdict = rule.compare_interval(
         analysis.slowdown,
         "  ".join(parts),
         level=analysis.level,
@@ -69,3 +71,4 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
         degrees_of_freedom=analysis.freedom,
         unchanged=1.0,
     )
+    return advise_live(verdict, analysis, rerun)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 import tomllib
@@ -41,8 +42,9 @@ def _read_requirements(tree: Path) -> dict[str, object]:
 def make_environment(tree: Path, home: Path, *, run: Run | None = None) -> Path:
     """The interpreter of a new environment in ``home`` with what the commit in ``tree`` requires, and qbench.
 
-    ``requirements.txt`` is installed where there is one, else the project itself. ``run`` runs a command in a folder.
-    Raises ``UsageError`` with pip's last words: without a network or a mirror nothing can be installed.
+    ``requirements.txt`` is installed where there is one, else the project itself, together with qbench, so that
+    requirements that contradict qbench's are an error and not replaced. ``run`` runs a command in a folder. Raises
+    ``UsageError`` with pip's last words: without a network or a mirror nothing can be installed.
     """
     run = run or _run
     python = home / "bin" / "python"
@@ -50,15 +52,24 @@ def make_environment(tree: Path, home: Path, *, run: Run | None = None) -> Path:
     listed = tree / "requirements.txt"
     wanted = ["-r", str(listed)] if listed.is_file() else [str(tree)]
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run([*install, *wanted], tree)
-    run([*install, "--upgrade-strategy", "only-if-needed", own_requirement()], tree)
+    if _is_qbench(tree):  # its own former commit: the gate is that of this one
+        run([*install, *wanted], tree)
+        wanted = ["--upgrade-strategy", "only-if-needed"]
+    run([*install, *wanted, own_requirement()], tree)
     return python
 
 
+def _is_qbench(tree: Path) -> bool:
+    """Whether a tree is qbench's own source."""
+    return (tree / "qbench" / "gate").is_dir()
+
+
 def own_requirement() -> str:
-    """What pip is told to install this qbench: its source where it runs from that, else its version."""
+    """What pip is told to install this qbench: its source where it runs from that, else its version; with OpenVINO
+    where that is here, since both sides are to have the same backends."""
     source = Path(qbench.__file__).parents[1]
-    return str(source) if (source / "pyproject.toml").is_file() else f"qbench=={qbench.__version__}"
+    extra = "[openvino]" if importlib.util.find_spec("openvino") else ""
+    return f"{source}{extra}" if (source / "pyproject.toml").is_file() else f"qbench{extra}=={qbench.__version__}"
 
 
 def _run(command: Sequence[str], folder: Path) -> None:

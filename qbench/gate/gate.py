@@ -28,6 +28,7 @@ them, else it is INCONCLUSIVE. What that does to the exit code is the suite's to
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.compare import compare
 from qbench.errors import NotComparable, UsageError, first_names
 from qbench.gate import accuracy, accuracy_regression, cold_start, coverage, latency, memory, size
+from qbench.gate.deciding import refuse_pairs
 from qbench.gate.latency import needs_baseline
 from qbench.gate.sequential_test import NotRun, Rerun
 from qbench.gate.verdict import Effect, Evidence, Outcome, Rule, Verdict
@@ -315,9 +317,11 @@ def _correct_for_rules(verdicts: Sequence[Verdict]) -> list[Verdict]:
 def _withdraw(verdict: Verdict, p: float, rules: int) -> Verdict:
     """INCONCLUSIVE: a FAIL that does not survive the correction."""
     times = multiple_testing.estimate_sample_factor(verdict.p_value or 0.0, rules)
-    more = f"about {times:.1f} times as many samples"
-    reason = f"fails alone, but {rules} rules of its kind were judged at once (Holm: p = {p:.2g}); {more} would decide"
-    return replace(verdict.unless(reason), decides=more)
+    verdict = verdict.unless(f"fails alone, but {rules} rules of its kind were judged at once (Holm: p = {p:.2g})")
+    if verdict.way == "live" and verdict.times is not None:
+        return refuse_pairs(verdict, math.ceil(times * max(1, verdict.times.pairs)))
+    more = f"about {times:.1f} times as many {'examples' if verdict.kind == 'metric' else 'processes'}"
+    return replace(verdict, reason=f"{verdict.reason}; {more} would decide", decides=more)
 
 
 def _settle(verdicts: Sequence[Verdict], evidence: Evidence, record: Record) -> list[Verdict]:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from qbench import formatting
 from qbench.compare import above_peak, compare
 from qbench.compare.speedup_doubt import find_doubt, room_to_promise
+from qbench.gate.deciding import advise_live, advise_speedup, advise_stored, describe_budget
 from qbench.gate.sequential_test import (
     ANALYSES,
     CONTROL_LEVEL,
-    InterimAnalysis,
     NotRun,
     Rerun,
-    estimate_pairs,
 )
 from qbench.gate.verdict import Evidence, LiveTimes, Rule, Verdict, format_level
 from qbench.record.schema import Record, Speedup
@@ -81,7 +80,7 @@ def _check_rerun(rule: Rule, rerun: Rerun, record: Record, tolerance: float, upd
         return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
     analysis, times = rerun.analysis, list_times(rerun)
     if analysis is None:
-        return describe_budget(rule, rerun)
+        return refuse_budget(rule, rerun)
     measured = _at_live_speed(record, times.contender)
     if above_peak.is_impossible(measured):
         return replace(_refuse_impossible(rule, measured), times=times)
@@ -101,33 +100,13 @@ def _check_rerun(rule: Rule, rerun: Rerun, record: Record, tolerance: float, upd
         degrees_of_freedom=analysis.freedom,
         unchanged=1.0,
     )
-    return replace(_explain_open(verdict.unless(analysis.doubt), analysis, rerun), times=times)
+    return replace(advise_live(verdict.unless(analysis.doubt), analysis, rerun), times=times)
 
 
-def _explain_open(verdict: Verdict, analysis: InterimAnalysis, rerun: Rerun) -> Verdict:
-    """An INCONCLUSIVE with what would decide it: more process pairs, or a quieter machine."""
-    if verdict.outcome != "INCONCLUSIVE":
-        return verdict
-    assert verdict.threshold is not None
-    if analysis.doubt is not None and not rerun.cut:
-        return replace(verdict, decides="a quieter machine, or `qbench gate` again")
-    pairs = estimate_pairs(analysis, verdict.threshold)
-    if pairs is None:
-        decides = "more process pairs than anybody has (the change lies on the limit)"
-    else:
-        seconds = pairs * rerun.spent / max(1, len(rerun.pairs))
-        decides = f"about {pairs} process pairs" + (f", {seconds:.0f} s of measuring" if rerun.spent else "")
-    over = "the time that may be spent was over; " if rerun.cut else ""
-    return replace(verdict, reason=f"{verdict.reason}; {over}{decides} would decide", decides=decides)
-
-
-def describe_budget(rule: Rule, rerun: Rerun) -> Verdict:
+def refuse_budget(rule: Rule, rerun: Rerun) -> Verdict:
     """INCONCLUSIVE: the time that may be spent was over before the first look."""
-    each = rerun.spent / len(rerun.pairs) if rerun.pairs else None
-    decides = "a larger --max-minutes" + (f" (a look takes {ANALYSES[0] * each:.0f} s)" if each else "")
-    reason = f"the time that may be spent was over before its first look; {decides} would decide"
-    verdict = rule.verdict("INCONCLUSIVE", f"live  {len(rerun.pairs)} of {ANALYSES[0]} process pairs", reason)
-    return replace(verdict, decides=decides, times=list_times(rerun))
+    verdict = rule.verdict("INCONCLUSIVE", f"live  {len(rerun.pairs)} of {ANALYSES[0]} process pairs")
+    return replace(describe_budget(verdict, rerun), times=list_times(rerun))
 
 
 def list_times(rerun: Rerun) -> LiveTimes:
@@ -189,7 +168,9 @@ def _check_stored(
     verdict = rule.compare_interval(
         delta.slowdown, text, level=delta.level, side="below", degrees_of_freedom=delta.freedom, unchanged=1.0
     )
-    return verdict.unless(find_doubt(record.speedup, tolerance / 2, "half the tolerance"))
+    verdict = verdict.unless(find_doubt(record.speedup, tolerance / 2, "half the tolerance"))
+    fewer = min(record.speedup, delta.base.speedup, key=lambda speedup: speedup.processes)
+    return advise_stored(verdict, not_run, fewer)
 
 
 def _describe_stored(old: Speedup, new: Speedup, slowdown: Interval, level: float, tolerance: float) -> str:
@@ -223,10 +204,10 @@ def check_speedup(evidence: Evidence, record: Record) -> Verdict | None:
         side="above",
         degrees_of_freedom=speedup.processes - 1 if speedup.processes > 1 else None,
     )
-    if verdict.outcome == "INCONCLUSIVE":
-        return verdict
-    room = room_to_promise(speedup.value, promise)
-    return verdict.unless(find_doubt(speedup, room, "half the distance to the promise"))
+    if verdict.outcome != "INCONCLUSIVE":
+        room = room_to_promise(speedup.value, promise)
+        verdict = verdict.unless(find_doubt(speedup, room, "half the distance to the promise"))
+    return advise_speedup(verdict, speedup)
 
 
 def _check_promise(rule: Rule, rerun: Rerun, promise: float) -> Verdict:
@@ -245,4 +226,4 @@ def _check_promise(rule: Rule, rerun: Rerun, promise: float) -> Verdict:
         side="above",
         degrees_of_freedom=analysis.freedom,
     ).unless(analysis.doubt)
-    return replace(_explain_open(verdict, analysis, rerun), times=times)
+    return replace(advise_live(verdict, analysis, rerun), times=times)

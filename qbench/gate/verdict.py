@@ -184,11 +184,11 @@ class Evidence:
         return is_identical(self.base_of(record.case.id), record)
 
     def list_updates(self) -> list[str]:
-        """The runtimes whose version changed since the baseline."""
+        """The runtimes that the baseline had in another version."""
         if self.baseline is None:
             return []
         old, new = self.baseline.info.versions, self.info.versions
-        return [name for name in RUNTIMES if old.get(name) != new.get(name)]
+        return [name for name in RUNTIMES if old.get(name) is not None and old.get(name) != new.get(name)]
 
 
 @dataclass(frozen=True, kw_only=True)

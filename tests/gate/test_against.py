@@ -184,7 +184,8 @@ def test_only_what_must_be_installed_counts(tmp_path: Path, file: str, old: str,
 
 
 def test_an_environment_holds_the_requirements_and_qbench(tmp_path: Path) -> None:
-    """A venv, the commit's requirements, then this qbench, whose own requirements change nothing without need."""
+    """A venv, then the commit's requirements and this qbench in one step, so that pip refuses what contradicts; the
+    former commit of qbench itself gives way to this one in a second step."""
     (tmp_path / "requirements.txt").write_text("numpy\n")
     commands: list[list[str]] = []
     python = environments.make_environment(
@@ -192,8 +193,11 @@ def test_an_environment_holds_the_requirements_and_qbench(tmp_path: Path) -> Non
     )
     assert commands[0] == [sys.executable, "-m", "venv", str(tmp_path / "env")]
     assert commands[1][:4] == [str(python), "-m", "pip", "install"]
-    assert commands[1][-2:] == ["-r", str(tmp_path / "requirements.txt")]
-    assert commands[2][-1] == environments.own_requirement()
+    assert commands[1][-3:] == ["-r", str(tmp_path / "requirements.txt"), environments.own_requirement()]
+    (tmp_path / "qbench/gate").mkdir(parents=True)
+    commands.clear()
+    environments.make_environment(tmp_path, tmp_path / "env", run=lambda command, folder: commands.append(command[-1:]))
+    assert commands[1:] == [[str(tmp_path / "requirements.txt")], [environments.own_requirement()]]
 
 
 def test_without_a_network_there_is_a_way_out(tmp_path: Path) -> None:
