@@ -8,6 +8,7 @@ from pathlib import Path
 
 from qbench import suite as suites
 from qbench.errors import UsageError
+from qbench.record.origin import came_with
 from qbench.record.stored_run import RUN, read_info
 from qbench.suite import Suite
 from qbench.suite.quick import OVERRIDES
@@ -24,8 +25,9 @@ class Asked:
 def read_stopped(folder: Path, overrides: Sequence[str] = ()) -> Asked:
     """What the run in a folder was asked for; ``overrides`` come on top of its own.
 
-    Raises ``UsageError`` where the suite's file is not where the run was started from: only what the user has on disk
-    is run, never the text that a folder brings along.
+    Raises ``UsageError`` where the suite's file is not where the run was started from, can have come with the folder,
+    or is led to other models or data by the folder's overrides: what a folder brings along is run only where the user
+    names it.
     """
     info = read_info(folder / RUN)
     file = Path(info.suite.file)
@@ -34,5 +36,27 @@ def read_stopped(folder: Path, overrides: Sequence[str] = ()) -> Asked:
             f"{folder}: its suite, {file}, is not there; go to where the run was started, or name the suite: "
             f"`qbench run SUITE --resume {folder}`"
         )
+    if came_with(folder, file):
+        raise UsageError(
+            f"{folder}: its suite, {file}, lies beside it, and both may be somebody else's: if you trust the code that "
+            f"the suite names, name it: `qbench run {file} --resume {folder}`"
+        )
     own = info.suite.overrides[len(OVERRIDES) if info.quick is not None else 0 :]
-    return Asked(suite=suites.read(file, (*own, *overrides), quick=info.quick is not None), only=info.filter)
+    suite = suites.read(file, (*own, *overrides), quick=info.quick is not None)
+    if own and _name_sources(suite) != _name_sources(suites.read(file, overrides)):
+        raise UsageError(
+            f"{folder}: it was made with --set on models, data set or metric ({'; '.join(own)}), which may name "
+            f"anybody's code: if you trust it, give the suite and --set yourself: `qbench run {file} --set … --resume "
+            f"{folder}`"
+        )
+    return Asked(suite=suite, only=info.filter)
+
+
+def _name_sources(suite: Suite) -> tuple[object, ...]:
+    """What of a suite may name code or files to execute."""
+    return (
+        suite.models,
+        suite.data.dataset,
+        suite.gate.accuracy.metric,
+        getattr(suite.gate.accuracy.metric, "keys", None),
+    )

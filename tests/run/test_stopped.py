@@ -17,9 +17,18 @@ from qbench.suite.quick import OVERRIDES
 TEXT = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
 
 
-def stopped_run(folder: Path, file: Path, *, quick: bool = False, only: str | None = None) -> Path:
-    """A run's folder whose suite was read from a file with one override."""
-    overrides = (*(OVERRIDES if quick else ()), "measure.seed=3")
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that one works in, as the suite's."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def stopped_run(home: Path, file: Path, *own: str, quick: bool = False, only: str | None = None) -> Path:
+    """A run's folder below ``home`` whose suite was read from a file with one override, and more."""
+    folder = home / "reports" / "s" / "1"
+    folder.mkdir(parents=True)
+    overrides = (*(OVERRIDES if quick else ()), "measure.seed=3", *own)
     told = SuiteInfo(name="s", file=str(file), text=TEXT, overrides=overrides)
     described = replace(info(), suite=told, quick=QuickInfo() if quick else None, filter=only)
     (folder / "run.json").write_text(json.dumps(asdict(described)), encoding="utf-8")
@@ -43,3 +52,35 @@ def test_a_suite_that_is_gone_is_asked_for(tmp_path: Path) -> None:
     folder = stopped_run(tmp_path, tmp_path / "gone.yaml")
     with pytest.raises(UsageError, match=r"its suite, .*gone\.yaml, is not there.*qbench run SUITE --resume"):
         read_stopped(folder)
+
+
+def test_a_suite_that_came_with_the_run_is_run_only_by_name(tmp_path: Path) -> None:
+    """An archive holds a run and its suite, whose Python nobody has looked at: the message says how to consent."""
+    archive = tmp_path / "unpacked"
+    archive.mkdir()
+    (archive / "s.yaml").write_text(TEXT, encoding="utf-8")
+    folder = stopped_run(archive, Path("unpacked/s.yaml"))
+    with pytest.raises(UsageError, match=r"lies beside it.*name it: `qbench run unpacked/s\.yaml --resume "):
+        read_stopped(folder)
+
+
+@pytest.mark.parametrize(
+    ("own", "refused"),
+    [
+        ("data.dataset={python: 'evil.py:examples'}", True),
+        ("models=[{name: digits-cnn, source: {python: 'evil.py:build'}}]", True),
+        ("gate.accuracy={metric: {python: 'evil.py:score', percent: true}}", True),
+        ("data.calibrate.samples=7", False),
+    ],
+)
+def test_overrides_of_a_folder_lead_to_no_other_code(tmp_path: Path, own: str, refused: bool) -> None:
+    """They are data like the rest of run.json; those that name no code are taken."""
+    file = tmp_path / "s.yaml"
+    file.write_text(TEXT, encoding="utf-8")
+    (tmp_path / "evil.py").write_text("def build(): ...\ndef examples(split): ...\ndef score(a, b): ...\n")
+    folder = stopped_run(tmp_path, file, own)
+    if refused:
+        with pytest.raises(UsageError, match=r"made with --set on models, data set or metric .*evil\.py"):
+            read_stopped(folder)
+    else:
+        assert read_stopped(folder).suite.data.calibrate.samples == 7
