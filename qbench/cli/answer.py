@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from qbench import formatting
 from qbench.cli.output import terminal_width
 
 
@@ -13,30 +14,38 @@ def print_answer(folder: Path, *, wide: bool) -> None:
     from qbench.decide import decision
     from qbench.decide import text as decide_text
     from qbench.record.stored_run import read_run
-    from qbench.report import build, ruling, terminal, text
+    from qbench.report import build, flips, names, ruling, terminal, text
+    from qbench.report.run_warnings import warnings
     from qbench.run import text as run_text
 
-    run, width = read_run(folder), terminal_width()
+    run, width = read_run(folder, lenient=True), terminal_width()
     judged = build.judge(run)
     decisions = decision.decide(judged)
     answers = [
-        line
+        names.in_words(line, run.records)
         for answer in decisions
         for line in decide_text.lines(answer, judged, text.answer_name(answer.setting, run.info))
     ]
-    for line in (*answers, *([] if run.info.quick is None else [run.info.quick.text])):
+    quick = () if run.info.quick is None else (run.info.quick.text,)
+    for line in (*answers, *quick):
         print(terminal.wrap(line, width))
     if table := terminal.draw(judged, ruling.rule(judged, decisions), width=width, wide=wide):
         print(f"\n{table}\n")
-    warnings = (*run_text.warnings(run.records), *(f"warning: {warning}" for warning in judged.warnings()))
-    for line in (*run_text.problems(run.records), *warnings):
+    rest = [warning for warning in warnings(run, judged, flips.of_run(run)) if warning not in quick]
+    for line in (*run_text.problems(run.records), *(f"warning: {formatting.clean(warning)}" for warning in rest)):
         print(terminal.wrap(line, width))
 
 
-def read_decisions(folder: Path) -> list[dict[str, Any]]:
-    """The decisions of a run, ready for JSON."""
+def read_answer(folder: Path) -> dict[str, Any]:
+    """The ``decisions`` of a run and its ``warnings``, ready for JSON."""
     from qbench.decide import decision, json_text
     from qbench.record.stored_run import read_run
-    from qbench.report import build
+    from qbench.report import build, flips
+    from qbench.report.run_warnings import warnings
 
-    return json_text.list_data(decision.decide(build.judge(read_run(folder))))
+    run = read_run(folder, lenient=True)
+    judged = build.judge(run)
+    return {
+        "decisions": json_text.list_data(decision.decide(judged)),
+        "warnings": list(warnings(run, judged, flips.of_run(run))),
+    }

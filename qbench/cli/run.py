@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qbench.cli.answer import print_answer, read_decisions
+from qbench.cli.answer import print_answer, read_answer
 from qbench.cli.options import Filter, Hosts, Json, Quiet, Set, with_hosts
 from qbench.errors import QbenchError, UsageError
 from qbench.record.locate import find_run
@@ -60,7 +60,7 @@ def run(
         print(f"interrupted; what is known is kept. Go on with:\n{result.resume}", file=sys.stderr)
     elapsed = {**result.elapsed_seconds, "report": seconds}
     if as_json:
-        print(run_text.as_json(result, page, elapsed, read_decisions(result.folder)), end="")
+        print(run_text.as_json(result, page, elapsed, read_answer(result.folder)), end="")
     else:
         _show_run(result, page, elapsed, wide=wide)
     raise typer.Exit(result.exit_code or int(page is None and bool(result.records)))

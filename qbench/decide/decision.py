@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from qbench.decide import cases, headline, notes, reasons, sensitivity, tie
 from qbench.decide.accuracy_difference import AccuracyDifferences
@@ -54,6 +55,13 @@ class Decision:
     checks: Mapping[str, tuple[LimitCheck, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> Verdict | Literal["incomplete"]:
+        """The verdict, or that it is ``incomplete``: planned cases are missing, one of which may be better than what it
+        names to be shipped or kept."""
+        decided = self.verdict in ("ship", "either", "keep fp32", "none qualifies")
+        return "incomplete" if self.missing and decided else self.verdict
 
 
 def decide(judged: Judged) -> tuple[Decision, ...]:

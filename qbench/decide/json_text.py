@@ -18,9 +18,9 @@ from qbench.record.schema import Record
 SCHEMA = 1
 
 
-def as_json(suite: str, decisions: Sequence[Decision]) -> str:
-    """The file ``decision.json`` of a run."""
-    data = {"schema": SCHEMA, "suite": suite, "decisions": list_data(decisions)}
+def as_json(suite: str, decisions: Sequence[Decision], warnings: Sequence[str] = ()) -> str:
+    """The file ``decision.json`` of a run; ``warnings``: what to know of it before any figure."""
+    data = {"schema": SCHEMA, "suite": suite, "warnings": list(warnings), "decisions": list_data(decisions)}
     return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
@@ -32,7 +32,8 @@ def list_data(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
 def _describe(decision: Decision) -> dict[str, Any]:
     return {
         "setting": asdict(decision.setting),
-        "verdict": decision.verdict,
+        "verdict": decision.status,
+        "complete": not decision.missing,
         "ship": find_shipped(decision),
         "headline": decision.headline,
         "minimize": decision.objective,
@@ -54,10 +55,11 @@ def _describe(decision: Decision) -> dict[str, Any]:
 
 
 def find_shipped(decision: Decision) -> str | None:
-    """The case to ship: the pick, or the fp32 that is kept; null where that is open."""
-    if decision.verdict == "ship":
+    """The case to ship: the pick, or the fp32 that is kept; null where that is open, or planned cases are
+    missing."""
+    if decision.status == "ship":
         return _id(decision.pick)
-    return _id(decision.fp32) if decision.verdict in ("keep fp32", "none qualifies") else None
+    return _id(decision.fp32) if decision.status in ("keep fp32", "none qualifies") else None
 
 
 def _id(record: Record | None) -> str | None:

@@ -165,6 +165,7 @@ class StoredRun:
     info: RunInfo
     records: tuple[Record, ...]
     damage: dict[str, str] | None = None
+    _intact: set[str] = field(default_factory=set, repr=False, compare=False)
 
     @cached_property
     def by_id(self) -> Mapping[str, Record]:
@@ -183,6 +184,18 @@ class StoredRun:
         """SQNR and cosine of each layer of a case; empty where none are stored."""
         return self._without_damage(record.layers, run_files.read_layers, ())
 
+    def find_damage(self) -> Mapping[str, str]:
+        """``damage`` once every file that a record names was read; empty where damage is not noted."""
+        if self.damage is None:
+            return {}
+        for record in self.records:
+            arrays = {record.samples, record.predictions} - self._intact
+            for name in arrays:
+                self._arrays(name)
+            if record.layers not in self._intact:
+                self.layer_numbers(record)
+        return self.damage
+
     def _arrays(self, name: str | None) -> dict[str, Array]:
         return self._without_damage(name, run_files.read_arrays, {})
 
@@ -198,10 +211,12 @@ class StoredRun:
             self.damage[name] = run_files.GONE
             return nothing
         try:
-            return read(self.folder, name)
+            content = read(self.folder, name)
         except run_files.Damaged as error:
             self.damage[name] = error.reason
             return nothing
+        self._intact.add(name)
+        return content
 
     def values(self, record: Record, fp32: Record | None = None) -> Array | None:
         """The metric of each example (length n), or None where it has none or no predictions are stored.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from qbench.report import comparison as comparing
 from qbench.report import flips, frame, html
 from qbench.report.page import page
 from qbench.report.ruling import rule
-from qbench.report.run_warnings import warnings
 from qbench.report.summary import summary
 
 if TYPE_CHECKING:
@@ -46,14 +44,13 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     comparison = _compare_with(other, run, decisions)
     rulings = rule(judged, decisions)
     shown = page(run, judged, decisions, changes, rulings)
-    shown = replace(shown, warnings=warnings(run, judged, changes))  # damaged files are known once all were read
     results = frame.cases_frame(run, judged, decisions)
     files = {
         RESULTS: csv_text(results),
         FLIPS: csv_text(flips.flips_frame(changes)),
         CLASSES: csv_text(flips.classes_frame(changes)),
         SUMMARY: summary(run, judged, decisions, changes, rulings, comparing.as_parts(comparison)),
-        DECISION: json_text.as_json(run.info.suite.name, decisions),
+        DECISION: json_text.as_json(run.info.suite.name, decisions, shown.warnings),
         REPORT: html.render(shown, comparison),
     }
     for name, content in files.items():

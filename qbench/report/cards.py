@@ -83,8 +83,8 @@ def _card(number: int, decision: Decision, judged: Judged, rulings: Rulings, inf
     return Card(
         anchor=f"answer-{number}",
         title=title if info.quick is None else f"{QUICK} at {title}",
-        verdict=decision.verdict,
-        sign=palette.VERDICTS.get(decision.verdict, Sign(symbol="?", word=decision.verdict)),
+        verdict=decision.status,
+        sign=palette.VERDICTS.get(decision.status, Sign(symbol="?", word=decision.status)),
         headline=_headline(decision, judged),
         aside=_aside(decision),
         candidates=tuple(_candidates(decision, judged, rulings)),

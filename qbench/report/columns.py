@@ -74,7 +74,7 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "decision.",
         (
-            "verdict|text||the setting's: ship, either, keep fp32, undecided, none qualifies, no answer",
+            "verdict|text||the setting's: ship, either, keep fp32, undecided, incomplete, none qualifies, no answer",
             "role|text||the verdict, on the case or cases that it names; `tied` on those that tie with the best",
             "tie|number|ratio|what differs by less is a tie: 0.02 for 2 %",
             "is_best_fp32|flag||the fastest fp32 of the setting, of any backend",

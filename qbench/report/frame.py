@@ -215,7 +215,7 @@ def _name_role(record: Record, decision: Decision | None, best: Record | None) -
     named = {other.case.id for other in chosen.get(decision.verdict, ()) if other is not None}
     role = decision.verdict if case in named else "tied" if case in decision.tied else None
     return row | {
-        "decision.verdict": decision.verdict,
+        "decision.verdict": decision.status,
         "decision.role": role,
         "decision.probability": decision.probability if case in named else None,
     }

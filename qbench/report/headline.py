@@ -12,6 +12,7 @@ from qbench.decide.judged import Judged
 _DONE = {
     "ship": "ship int8",
     "either": "ship either of two",
+    "incomplete": "incomplete",
     "undecided": "undecided",
     "keep fp32": "keep fp32",
     "none qualifies": "no int8 qualifies",
@@ -26,6 +27,6 @@ def describe_run(decisions: Sequence[Decision], judged: Judged) -> str:
     if len(decisions) == 1:
         (only,) = decisions
         return f"{only.headline} {decide_text.facts(only, judged)}".rstrip()
-    counts = Counter(decision.verdict for decision in decisions)
+    counts = Counter(decision.status for decision in decisions)
     parts = [f"{_DONE[verdict]} in {count}" for verdict, count in counts.items()]
     return f"Of {len(decisions):,} settings: {', '.join(parts)}."

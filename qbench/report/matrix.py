@@ -65,7 +65,7 @@ def _square(decision: Decision, card: Card, rulings: Rulings) -> Square:
     over = rulings[pick.case.id].over_fp32 if pick is not None and pick.case.id in rulings else None
     return Square(
         anchor=card.anchor,
-        verdict=decision.verdict,
+        verdict=decision.status,
         symbol=card.sign.symbol,
         name=pick.case.variant if pick is not None and shipped else card.sign.word,
         ratio="" if over is None else f"{formatting.fixed(over.value, RATIO_DIGITS)} ×",  # noqa: RUF001 (times)

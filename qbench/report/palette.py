@@ -48,6 +48,8 @@ VERDICTS: dict[str, Sign] = {
     "ship": Sign(symbol="✓", word="ship"),
     "either": Sign(symbol="≈", word="either of two"),
     "keep fp32": Sign(symbol="=", word="keep fp32"),
+    "incomplete": Sign(symbol="?", word="incomplete"),
+    "best so far": Sign(symbol="?", word="best so far"),
     "undecided": Sign(symbol="?", word="undecided"),
     "none qualifies": Sign(symbol="✗", word="none may be shipped"),
     "PASS": Sign(symbol="✓", word="OK"),

@@ -130,7 +130,7 @@ def _name_fp32(record: Record, fastest: Record | None, decision: Decision) -> st
 def _rule_int8(record: Record, decision: Decision, reason: str | None, over: Interval | None) -> Ruling:
     named = {"ship": ("ship", decision.pick), "either": ("either", decision.pick)}.get(decision.verdict)
     if named is not None and record is named[1]:
-        return Ruling(word=named[0], candidate=True, picked=True, over_fp32=over)
+        return Ruling(word="best so far" if decision.missing else named[0], candidate=True, picked=True, over_fp32=over)
     if decision.verdict == "either" and record is decision.runner_up:
         return Ruling(word="either", candidate=True, picked=True, over_fp32=over)
     if reason is None:

@@ -48,10 +48,11 @@ def _describe_shared(run: StoredRun) -> Iterator[str]:
 def _describe_damage(run: StoredRun) -> Iterator[str]:
     """Each file beside the records that could not be read, with its case, and how many are gone."""
     gone: dict[str, None] = {}
+    damage = run.find_damage()
     for record in run.records:
         for kind in ("samples", "predictions", "layers"):
             name = getattr(record, kind)
-            reason = (run.damage or {}).get(name or "")
+            reason = damage.get(name or "")
             if reason is None:
                 continue
             if reason == run_files.GONE:

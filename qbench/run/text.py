@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from qbench import formatting
-from qbench.compare import above_peak, host_share
-from qbench.evaluate import constant_answer, runtime_difference
-from qbench.quant.analysis import input_drift
-from qbench.quant.artifacts import coverage
 from qbench.record.schema import Record
 from qbench.run.run import RunResult
 
@@ -35,22 +31,6 @@ def problems(records: Iterable[Record]) -> list[str]:
     return lines
 
 
-def warnings(records: Iterable[Record]) -> list[str]:
-    """Lines on fp32 that answers the same to everything, on data that does not fit what the int8 artifacts were
-    calibrated on, on coverage that is not known, on runtimes that differ, on what is faster than possible, and on
-    what the host did; empty where there is nothing."""
-    known = list(records)
-    sentences = (
-        *constant_answer.warnings(known),
-        *input_drift.warnings(known),
-        *coverage.warnings(known),
-        *runtime_difference.warnings(known),
-        *above_peak.warnings(known),
-        *host_share.warnings(known),
-    )
-    return [f"warning: {formatting.clean(sentence)}" for sentence in sentences]
-
-
 def times(elapsed_seconds: Mapping[str, float]) -> str:
     """``time: build 12.1 s, evaluate 3.04 s, measure 40.2 s, report 2.20 s; 57.5 s in all``."""
     parts = ", ".join(f"{stage} {formatting.duration(seconds)}" for stage, seconds in elapsed_seconds.items())
@@ -61,9 +41,9 @@ def as_json(
     result: RunResult,
     report: Path | None,
     elapsed_seconds: Mapping[str, float],
-    decisions: Sequence[Mapping[str, Any]] = (),
+    answer: Mapping[str, Any] | None = None,
 ) -> str:
-    """Everything, for a program; numbers raw."""
+    """Everything, for a program; numbers raw. ``answer``: the decisions, and what to know besides."""
     data = {
         "schema": SCHEMA,
         "folder": str(result.folder),
@@ -72,7 +52,7 @@ def as_json(
         "interrupted": result.interrupted,
         "resume": result.resume,
         "elapsed_seconds": dict(elapsed_seconds),
-        "decisions": list(decisions),
+        **(answer or {"decisions": [], "warnings": []}),
         "records": [asdict(record) for record in result.records],
     }
     return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"

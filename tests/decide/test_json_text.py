@@ -58,3 +58,30 @@ def test_what_is_not_known_is_null() -> None:
     data = read(int8(), planned=(STATIC, QAT))
     assert (data["probability"], data["fp32"], data["over_fp32"], data["speedup"]) == (None, None, None, None)
     assert data["missing"] == [QAT]
+
+
+@pytest.mark.parametrize(
+    ("record", "verdict"),
+    [
+        (int8(), "ship"),
+        (int8(accuracy=accuracy(harmful=60)), "none qualifies"),
+        (int8(speedup=speedup(0.8), latency=latency(0.003)), "keep fp32"),
+    ],
+)
+def test_a_run_that_was_cut_ships_nothing(record: Record, verdict: str) -> None:
+    """A planned case without a record may be better: it is incomplete, with the cases that are missing; what leads so
+    far is the pick."""
+    whole, cut = read(fp32(), record), read(fp32(), record, planned=(FP32, STATIC, QAT))
+    assert (whole["verdict"], whole["complete"]) == (verdict, True)
+    assert (cut["verdict"], cut["complete"], cut["ship"], cut["missing"]) == ("incomplete", False, None, [QAT])
+    assert cut["pick"] == whole["pick"]
+    assert cut["headline"].startswith("Incomplete: 1 of 3 planned cases is missing")
+
+
+def test_each_limit_is_data_besides_its_text() -> None:
+    """Key, value, unit, and what was measured with the limits that were tested; a program parses no prose."""
+    (limit,) = [limit for limit in read(fp32(), int8())["limits"][STATIC] if limit["limit"] == "accuracy"]
+    assert (limit["key"], limit["value"], limit["unit"], limit["level"]) == ("gate.accuracy.margin", 1.0, "points", 0.9)
+    assert limit["measured"]["low"] < limit["measured"]["value"] < limit["measured"]["high"]
+    assert limit["measured"]["low"] > -limit["value"]
+    assert limit["place"] is None

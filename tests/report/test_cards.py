@@ -63,3 +63,14 @@ def test_a_first_look_is_a_warning_on_the_card() -> None:
     card = drawn(fp32(), int8(), quick=QuickInfo(examples=10, of=100))
     assert card.title.startswith("quick look at ")
     assert "10 of 100 evaluation examples" in card.warnings[0]
+
+
+def test_a_cut_run_has_an_incomplete_card() -> None:
+    """What leads so far is no clear answer: the sign, the headline and the table say so."""
+    judged = judge([fp32(), int8()], MetricInfo(name="top1"), Rules(), planned=("net/qat/x86/t1/b1",))
+    decisions = decide(judged)
+    rulings = rule(judged, decisions)
+    (card,) = cards(decisions, judged, rulings, info())
+    assert (card.verdict, card.sign.symbol, card.sign.word) == ("incomplete", "?", "incomplete")
+    assert card.headline.startswith("Incomplete: 1 of 3 planned cases is missing")
+    assert rulings["net/static/onednn/t1/b1"].word == "best so far"

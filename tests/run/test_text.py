@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
-from qbench.record.schema import CaseKey, Interference, Latency, Record, Roofline
+from qbench.record.schema import CaseKey, Latency, Record
 from qbench.run.run import RunResult
-from qbench.run.text import as_json, problems, times, warnings
+from qbench.run.text import as_json, problems, times
 
 
 def record(backend: str, status: str = "ok", stage: str | None = None, reason: str | None = None) -> Record:
@@ -68,12 +67,3 @@ def test_json_holds_the_records_as_they_are_and_null_for_what_is_unknown() -> No
     assert data["elapsed_seconds"] == {"build": 1.0, "report": 2.0}
     assert data["records"][0]["latency"]["p50_seconds"] == 0.00131
     assert data["records"][0]["speedup"] is None
-
-
-def test_what_the_host_did_and_what_is_impossible_is_warned_of() -> None:
-    """A run whose core was shared for long, or that reads faster than its core can compute, says so under its table."""
-    shared = Interference(blocks=9, involuntary_switches=0, page_faults=0, shared=0.6)
-    told = warnings([replace(record("fbgemm"), interference=shared, roofline=Roofline(macs=1, peak_fraction=2.0))])
-    assert [line.split(":")[0] for line in told] == ["warning"] * 2
-    assert "faster than possible" in told[0]
-    assert "the host shared the core 60 %" in told[1]
