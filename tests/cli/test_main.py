@@ -607,8 +607,9 @@ def test_run_without_a_suite_needs_a_run_to_go_on_with(qbench: Qbench, story: li
 
 
 def test_what_ci_reads_of_a_decision(qbench: Qbench, story: list[Told], runs: Path) -> None:
-    """`qbench run --json` has the decisions, the same as decision.json beside the report."""
-    printed = json.loads(qbench("run", QUICKSTART, "--json").out)["decisions"]
+    """`qbench run --json` has the decisions and warnings, the same as decision.json beside the report."""
+    printed = json.loads(qbench("run", QUICKSTART, "--json").out)
     stored = json.loads((runs / "decision.json").read_text(encoding="utf-8"))
-    assert stored == {"schema": 1, "suite": "demo", "decisions": printed}
-    assert [one["verdict"] for one in printed] == ["no answer"]
+    told = {name: printed[name] for name in ("warnings", "decisions")}
+    assert stored == {"schema": 1, "suite": "demo", **told}
+    assert [one["verdict"] for one in printed["decisions"]] == ["no answer"]

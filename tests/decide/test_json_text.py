@@ -33,7 +33,7 @@ def test_a_program_reads_what_to_ship_and_how_sure_that_is() -> None:
     assert data["probability"] > 0.99
     assert data["speedup"] == data["over_fp32"]
     assert data["speedup"]["low"] < data["speedup"]["value"] < data["speedup"]["high"]
-    assert data["setting"] == {"model": "net", "threads": 1, "batch_size": 1}
+    assert data["setting"] == {"model": "net", "threads": 1, "batch_size": 1, "host": "native"}
     outcomes = {limit["limit"]: limit["outcome"] for limit in data["limits"][STATIC]}
     assert outcomes == {"int8": "PASS", "accuracy": "PASS"}
     assert data["not_it"] == [{"reason": "slower than the pick", "cases": [QAT]}]
