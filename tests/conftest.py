@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,8 @@ def pytest_collection_modifyitems(items):
     """Puts the longest files in front, everything else in the order it has."""
     rank = {Path(__file__).parent / name: position for position, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(LONGEST)))
+
+
+def pytest_collection_finish():
+    """What collecting made lasts to the end: freed from every later search for garbage, of which ONNX makes many."""
+    gc.freeze()

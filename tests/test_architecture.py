@@ -13,7 +13,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -87,17 +87,29 @@ def is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def imported(module: str, nodes: Iterator[ast.AST] | None = None) -> set[str]:
+@functools.cache
+def imported(module: str) -> frozenset[str]:
     """The full names that a module imports, wherever in it; of qbench the modules, not the things in them."""
-    found = set()
-    for node in nodes or ast.walk(tree(module)):
+    return imported_by(module, ast.walk(tree(module)))
+
+
+@functools.cache
+def imported_at_once(module: str) -> frozenset[str]:
+    """Those that it imports as soon as it is imported itself."""
+    return imported_by(module, running(module))
+
+
+def imported_by(module: str, nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """The full names that these nodes of a module import."""
+    found: set[str] = set()
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} imports relatively"
             within = [f"{node.module}.{alias.name}" for alias in node.names]
             found |= {name if name.removeprefix("qbench.") in MODULES else str(node.module) for name in within}
-    return found
+    return frozenset(found)
 
 
 def qbench_imports(module: str) -> set[str]:
@@ -117,6 +129,7 @@ def running(module: str) -> Iterator[ast.AST]:
         pending += ast.iter_child_nodes(node)
 
 
+@functools.cache
 def room(module: str) -> str:
     """The longest placed name that a module is or lies in; the empty name where it is not placed."""
     rooms = [name for level in ROWS for name in level if module == name or module.startswith(f"{name}.")]
@@ -235,6 +248,7 @@ def test_no_exception_is_swallowed() -> None:
     assert wrong == []
 
 
+@functools.cache
 def imported_by_the_parent() -> set[str]:
     """The modules of quant that are imported with modules outside it, at once or one through another.
 
@@ -244,7 +258,7 @@ def imported_by_the_parent() -> set[str]:
     pending = [module for module in MODULES if room(module) != "quant"]
     while pending:
         module = pending.pop()
-        names = {name.removeprefix("qbench.") for name in imported(module, running(module))}
+        names = {name.removeprefix("qbench.") for name in imported_at_once(module)}
         more = {name for name in names if name in MODULES and room(name) == "quant"} - found
         found |= more
         pending += more
@@ -261,7 +275,7 @@ def imported_by_the_parent() -> set[str]:
 )
 def test_no_heavy_import_at_the_top_of_a_module(module: str) -> None:
     """Whoever needs a heavy library imports it inside the function that does; only child processes and reports do."""
-    top = {name.partition(".")[0] for name in imported(module, running(module))}
+    top = {name.partition(".")[0] for name in imported_at_once(module)}
     assert top & set(HEAVY) == set()
 
 

@@ -46,7 +46,7 @@ AT_HAND = [name for name in TRAINED if registry.load("model", name).dataset == "
 CARRIED = [name for name in BUILT_INS if registry.load("model", name).weights and name not in OWN_FILE]
 # One example of what a network takes, where its data set may not be there.
 SHAPES = {
-    "efficientnet-lite0": (3, 224, 224),
+    "efficientnet-lite0": (3, 64, 64),
     "resnet20": (1, 28, 28),
     "mobilenet-small": (1, 28, 28),
     "digits-cnn": (1, 8, 8),
