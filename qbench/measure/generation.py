@@ -14,18 +14,21 @@ from qbench.measure.protocol import OpenWorker, Seconds, TimedWorker
 from qbench.measure.series import Series
 
 SWITCH_SECONDS = 0.005  # a neighbour's calls between two pilots: about one block
+COSTLY = 2.0  # a block that takes so many times as long as the shortest contender's runs in every second round
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
     """How a generation is run: its rounds, the most seconds of blocks for one arm in it, and how workers are warmed
-    up."""
+    up. ``contenders``: the cases that are held against each other; what takes far longer than these is no rival of
+    theirs, and runs in every second round (none: all run in every round)."""
 
     rounds: int
     most_seconds: float
     warmup_calls: int
     warmup_seconds: float
     clock: Seconds
+    contenders: frozenset[str] = frozenset()
 
 
 @dataclass(kw_only=True)
@@ -98,6 +101,7 @@ class Generation:
 
     def _run_rounds(self, every: Sequence[Series]) -> None:
         before = {series.case: series.seconds for series in every}
+        costly = self._find_costly(every)
         for number in range(self.pace.rounds):
             alive = [series for series in every if series.error is None]
             if not alive or max(series.seconds - before[series.case] for series in alive) >= self.pace.most_seconds:
@@ -106,7 +110,18 @@ class Generation:
             self._round = number
             self.shuffle.shuffle(alive)
             for series in alive:
-                self._attempt(series, self._take_block)
+                if series.case not in costly or number % 2 == 0:
+                    self._attempt(series, self._take_block)
+
+    def _find_costly(self, every: Sequence[Series]) -> set[str]:
+        """The arms whose blocks take so long that they are no rivals of the contenders."""
+        seconds = {
+            series.case: series.call_seconds * (series.block.discard + series.block.keep)
+            for series in every
+            if series.block is not None and series.error is None
+        }
+        shortest = min((seconds[case] for case in self.pace.contenders & seconds.keys()), default=math.inf)
+        return {case for case, taken in seconds.items() if taken > COSTLY * shortest}
 
     def _take_block(self, series: Series) -> None:
         assert series.block is not None

@@ -127,7 +127,7 @@ class _State:
         Generation(
             number=number,
             entries=entries,
-            pace=self._set_pace(rounds),
+            pace=self._set_pace(rounds, arms),
             open_worker=open_worker,
             shuffle=random.Random(f"{self.race.seed}/{number}"),
             advance=self.remaining.advance,
@@ -136,7 +136,7 @@ class _State:
             ratios = pair_minima(_list_minima(control), _list_minima(self.series[fastest]))
             self.controls.update(ratios)
 
-    def _set_pace(self, rounds: int) -> Pace:
+    def _set_pace(self, rounds: int, arms: Sequence[Arm]) -> Pace:
         rules = self.race.rules
         generations = rules.least + (not rules.everything)
         return Pace(
@@ -145,6 +145,7 @@ class _State:
             warmup_calls=self.race.warmup_calls,
             warmup_seconds=self.race.warmup_seconds,
             clock=self.race.clock,
+            contenders=frozenset() if rules.everything else frozenset(_list_candidates(arms)),
         )
 
     def count_blocks(self) -> int:
@@ -215,6 +216,10 @@ class _State:
             else series.samples(self.race.name, self.stopped.get(case, CUT_SHORT), self.controls)
             for case, series in self.series.items()
         }
+
+
+def _list_candidates(arms: Sequence[Arm]) -> list[str]:
+    return [arm.case for arm in arms if arm.role == "candidate"]
 
 
 def _list_fp32(arms: Sequence[Arm]) -> list[str]:

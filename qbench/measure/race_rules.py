@@ -1,9 +1,13 @@
 """The rules of a race, from the times measured so far: who stays, who leads, and whether it is decided; pure.
 
 Arms are held against the leader of their kind: int8 candidates against the fastest of them, fp32 against the fastest
-fp32. An arm leaves when it is shown to be more than ``tie`` slower, at 99.9 % after the screening and at 99 % later,
-shared over the arms. The error of a difference comes from how differences vary between generations of processes, pooled
-over the arms, with what is known of processes (``paired_difference.SPREAD``), and from the blocks' own noise.
+fp32. An arm leaves after the screening when it is shown to be more than ``tie`` slower, at 99.9 % shared over the arms;
+later when its estimate is, so that the decision does not ship it, and it is shown at 99 % to be more than half of that
+slower: half of the tie is shown in fewer generations than all of it, and splits copies of one artifact no more often
+(tests/benchmarks/race_error.py).
+
+The error of a difference comes from how differences vary between generations of processes, pooled over the arms, beside
+what is known of processes (``paired_difference.SPREAD``) and the noise of its own blocks lead to expect.
 """
 
 from __future__ import annotations
@@ -29,12 +33,15 @@ from qbench.measure.paired_difference import (
 from qbench.measure.pairing import Minima, pair_minima
 
 Role = Literal["fp32", "candidate", "screened_only"]
-# The chance that an arm within the tie is sent away in one look, shared over the arms: after the screening, which rests
-# on what is known of processes in general, and after each later generation.
+# The chance that an arm that is not slower is sent away in one look, shared over the arms: after the screening, which
+# rests on what is known of processes in general, and after each later generation.
 LEAVE_SCREENING, LEAVE = 0.001, 0.01
 MOST_GENERATIONS = 9  # after the screening
 # Differences to one leader share its noise: their correlation is 1/2, that of their squares 1/4.
 SHARED = 0.25
+# Generations whose variance is so many times as expected show that what is known of processes does not hold here (95 %
+# of F with 10 and 6 degrees of freedom is 4.1).
+UNHEARD_OF = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,13 +148,17 @@ class _Ranking:
     apart: _Ranking | None = None
 
     def find_slower(self, rules: RaceRules) -> set[str]:
-        """Those that are shown to be more than the tie slower than the leader, of all or of their own heats."""
+        """Those that will not be shipped, of all or of their own heats: their estimate is beyond the tie, and they are
+        shown to be slower than the leader by half of it or more."""
         screening = all(difference.generations == 1 for difference in self.differences.values())
         share = 1 - (LEAVE_SCREENING if screening else LEAVE) / max(1, len(self.differences))
+        tie = math.log1p(rules.tie)
+        shown = tie if screening else tie / 2
         slower = {
             case
             for case, difference in self.differences.items()
-            if difference.value - quantile_of_t(share, difference.freedom) * difference.error > math.log1p(rules.tie)
+            if difference.value > tie
+            and difference.value - quantile_of_t(share, difference.freedom) * difference.error > shown
         }
         return slower | (set() if self.apart is None else self.apart.find_slower(rules))
 
@@ -192,27 +203,34 @@ def find_fastest(cases: Sequence[str], minima: Mapping[str, Minima]) -> str:
 
 
 def pool_differences(series: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> dict[str, PairedDifference]:
-    """The difference of each case to one common other, from its log ratios by generation; all share one estimate of
-    how a generation differs from the next."""
+    """The difference of each case to one common other, from its log ratios by generation; all share one estimate of how
+    many times as much generations differ as is expected of processes in general and of the case's own blocks."""
     medians = {
         case: np.asarray([float(np.median(ratios)) for ratios in log_ratios.values()])
         for case, log_ratios in series.items()
     }
+    expected = {
+        case: SPREAD**2 + float(np.mean([variance_of_median(ratios) for ratios in log_ratios.values()]))
+        for case, log_ratios in series.items()
+    }
     together = 1 / (1 + SHARED * max(0, len(medians) - 1))
-    squares = together * sum(float(((values - values.mean()) ** 2).sum()) for values in medians.values())
-    freedom = SPREAD_FREEDOM + together * sum(len(values) - 1 for values in medians.values())
-    between = (SPREAD_FREEDOM * SPREAD**2 + squares) / freedom
-    differences = {}
-    for case, values in medians.items():
-        within = float(np.mean([variance_of_median(ratios) for ratios in series[case].values()]))
-        differences[case] = PairedDifference(
+    squares = together * sum(
+        float(((values - values.mean()) ** 2).sum()) / expected[case] for case, values in medians.items()
+    )
+    own = together * sum(len(values) - 1 for values in medians.values())
+    known = SPREAD_FREEDOM if squares <= UNHEARD_OF * own else 0
+    freedom = known + own
+    scale = (known + squares) / freedom
+    return {
+        case: PairedDifference(
             value=float(values.mean()),
-            error=math.sqrt((between + within) / len(values)),
+            error=math.sqrt(scale * expected[case] / len(values)),
             freedom=freedom,
             generations=len(values),
             coarse=len(values) == 1,
         )
-    return differences
+        for case, values in medians.items()
+    }
 
 
 def _find_end(

@@ -97,6 +97,35 @@ def test_noisier_machines_send_fewer_away():
     assert stand(arms, time_arms(seconds, generations=4, spread=0.08, seed=4)).leaving == ()
 
 
+@pytest.mark.parametrize(("slower", "leaves"), [(1.028, False), (1.04, True)])
+def test_an_arm_leaves_once_it_is_shown_half_the_tie_behind_and_its_estimate_is_beyond_the_tie(slower, leaves):
+    """After the screening all of the tie is to be shown, which 4 % never does; within the tie an arm stays, however
+    precise its difference is."""
+    arms, seconds = [FP32, *int8("a", "b")], {"fp32": 2.0, "a": 1.0, "b": slower}
+    assert stand(arms, time_arms(seconds, generations=1, spread=0.001, noise=0.001)).leaving == ()
+    standing = stand(arms, time_arms(seconds, generations=8, spread=0.001, noise=0.001))
+    assert standing.leaving == (("b",) if leaves else ())
+    low = pool_differences({"b": {number: np.full(7, math.log(slower)) for number in range(8)}})["b"].limits(0.98)[0]
+    assert low < math.log1p(RULES.tie)  # not all of the tie
+
+
+def test_what_is_known_of_processes_counts_for_nothing_where_they_differ_far_more():
+    """Generations that differ by 15 %: their own variance, with the degrees of freedom that they have."""
+    values = (0.15, -0.15, 0.2, -0.2)
+    difference = pool_differences({"a": {number: np.full(7, value) for number, value in enumerate(values)}})["a"]
+    assert difference.freedom == 3
+    assert difference.error == pytest.approx(np.std(values, ddof=1) / 2)
+
+
+def test_the_noise_of_blocks_counts_once():
+    """Where generations differ as much as their blocks lead to expect, the error is that of their medians."""
+    random = np.random.default_rng(0)
+    series = {f"{arm}": {n: random.normal(0, 0.06, 7) for n in range(10)} for arm in range(20)}
+    errors = [difference.error for difference in pool_differences(series).values()]
+    medians = [[np.median(ratios) for ratios in log_ratios.values()] for log_ratios in series.values()]
+    assert np.mean(errors) == pytest.approx(np.std(medians) / math.sqrt(10), rel=0.2)
+
+
 def test_differences_share_what_is_known_of_processes():
     """One arm that varies widens the error of all; more generations narrow it."""
     calm = {number: np.zeros(7) for number in range(4)}
@@ -114,14 +143,14 @@ def test_the_fastest_of_arms_that_never_met_is_found_by_plain_times():
 
 @pytest.mark.parametrize("noise", recorded_noises(), ids=lambda noise: noise.name)
 def test_on_recorded_noise_the_leader_is_right_and_copies_are_tied(noise):
-    """40 races each: one of the two copies of the best leads, both are called tied, most intervals hold the truth, and
-    it takes less than half of what measuring everyone does. tests/benchmarks/race_error.py tells the rates."""
+    """40 races each: a copy of the best leads, 95 % call both copies tied, most intervals hold the truth, and it
+    takes less than half of what measuring everyone does. tests/benchmarks/race_error.py tells the rates."""
     seconds = {"fp32": 0.034, "a": 0.0096, "copy": 0.0096, "b": 0.0103, "c": 0.0124, "d": 0.0281, "e": 0.0955}
     random = np.random.default_rng(0)
     raced = [simulate(seconds, noise, RULES, random) for _ in range(40)]
     every = [simulate(seconds, noise, RaceRules(everything=True), random) for _ in range(5)]
     assert {race.leader for race in raced} <= {"a", "copy"}
-    assert all({"a", "copy"} <= set(race.tied) for race in raced)
+    assert sum({"a", "copy"} <= set(race.tied) for race in raced) >= 38
     held = [low <= math.log(seconds[case] / seconds[race.leader]) <= high
             for race in raced for case, (_, low, high) in race.limits.items()]  # fmt: skip
     assert sum(held) / len(held) > 0.85
