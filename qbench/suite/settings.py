@@ -240,7 +240,11 @@ class MeasureSpec(Section):
         "null: all that this process may use.",
         json_schema_extra=UNIQUE,
     )
-    warmup_calls: Whole = Field(10, description="Calls before the timed ones.")
+    warmup_calls: Whole = Field(
+        10,
+        description="Calls before the timed ones; fewer where a call takes 5 ms or more and is steady before "
+        "(protocol paired).",
+    )
     calls: Count = Field(100, description="Timed calls (protocol sequential).")
     cold_starts: Count = Field(6, description="Least processes in which loading and the first calls are timed.")
     seed: Seed = Field(0, description="Seed of the order of blocks.")

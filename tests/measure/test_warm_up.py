@@ -15,26 +15,49 @@ def test_the_calls_of_loading_are_part_of_the_warm_up(calls: int, loading: int, 
     assert count_left(calls, loading) == left
 
 
+class Slower:
+    """A worker with a clock that only its calls move; ``seconds`` of each call, the last for all that follow."""
+
+    def __init__(self, *seconds: float) -> None:
+        self.now, self.seconds, self.calls = 0.0, list(seconds), 0
+
+    def load(self) -> None:
+        """Nothing."""
+
+    def block(self, calls: int) -> BlockTiming:
+        """That many calls."""
+        taken = [self.seconds[min(self.calls + i, len(self.seconds) - 1)] for i in range(calls)]
+        self.calls += calls
+        self.now += sum(taken)
+        return BlockTiming(calls_ns=np.asarray([round(each * 1e9) for each in taken], dtype=np.int64))
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 def test_a_worker_is_called_for_the_longer_of_calls_and_seconds() -> None:
-    """Blocks of so many calls until the time is up; what it returns is the fastest of the last block."""
+    """One call, then blocks of so many calls until the time is up; what it returns is the fastest of the last block."""
+    worker = Slower(0.001)
+    assert warm(worker, calls=5, seconds=0.012, clock=lambda: worker.now) == pytest.approx(0.001)
+    assert worker.calls == 16
+    assert warm(worker, calls=5, seconds=0.0, clock=lambda: worker.now) == pytest.approx(0.001)
+    assert worker.calls == 22
+    assert warm(worker, calls=1, seconds=0.0, clock=lambda: worker.now) == pytest.approx(0.001)
+    assert worker.calls == 23
 
-    class Slower:
-        def __init__(self) -> None:
-            self.now, self.blocks = 0.0, 0
 
-        def load(self) -> None:
-            """Nothing."""
-
-        def block(self, calls: int) -> BlockTiming:
-            self.blocks += 1
-            self.now += calls * 0.01
-            return BlockTiming(calls_ns=np.full(calls, 10_000_000, dtype=np.int64))
-
-        def close(self) -> None:
-            """Nothing."""
-
-    worker = Slower()
-    assert warm(worker, calls=5, seconds=0.12, clock=lambda: worker.now) == pytest.approx(0.01)
-    assert worker.blocks == 3
-    assert warm(worker, calls=5, seconds=0.0, clock=lambda: worker.now) == pytest.approx(0.01)
-    assert worker.blocks == 4
+@pytest.mark.parametrize(
+    ("seconds", "calls", "fastest"),
+    [
+        ((0.05, 0.049), 2, 0.049),
+        ((0.08, 0.06, 0.05, 0.049, 0.049), 4, 0.049),
+        ((0.10, 0.09, 0.08, 0.07, 0.06, 0.05, 0.04), 5, 0.06),
+    ],
+)
+def test_a_slow_network_is_warm_when_a_call_is_about_as_fast_as_the_one_before(
+    seconds: tuple[float, ...], calls: int, fastest: float
+) -> None:
+    """However long it has run; at the latest after the calls that were asked for."""
+    worker = Slower(*seconds)
+    assert warm(worker, calls=5, seconds=9.0, clock=lambda: worker.now) == pytest.approx(fastest)
+    assert worker.calls == calls
