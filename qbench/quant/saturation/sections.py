@@ -108,11 +108,10 @@ def _part(model: Any, nodes: Sequence[Any], inputs: list[str], outputs: list[str
     """Some nodes of a model as a model of their own."""
     import onnx
 
-    part = type(model)()
-    part.CopyFrom(model)
-    reads = _read(nodes)
-    for field in ("node", "initializer", "input", "output", "value_info"):
-        part.graph.ClearField(field)
+    part, reads = onnx.ModelProto(ir_version=model.ir_version), _read(nodes)
+    part.opset_import.extend(model.opset_import)
+    part.functions.extend(model.functions)
+    part.graph.name = model.graph.name
     part.graph.node.extend(nodes)
     part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in reads)
     given = {value.name: value for value in model.graph.input}
