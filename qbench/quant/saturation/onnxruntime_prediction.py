@@ -62,7 +62,8 @@ class Predictor:
         model = sections.optimize(file)
         onnxruntime_products.split_dynamic(model)
         constants = sections.read_constants(model)
-        nodes = [onnxruntime_products.read_layer(node, constants) for node in model.graph.node]
+        largest = onnxruntime_products.read_largest(model, constants)
+        nodes = [onnxruntime_products.read_layer(node, constants, largest) for node in model.graph.node]
         names = [node.name or node.output[0] for node in model.graph.node]
         self.unknown = {name: why for name, why in zip(names, nodes, strict=True) if isinstance(why, str)}
         layers = {place: layer for place, layer in enumerate(nodes) if isinstance(layer, IntegerLayer)}

@@ -7,15 +7,17 @@ the left operand), and depthwise convolutions with one output for each input, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.quant.onnx.export.deploy_onnxruntime import KEEP_VALUES
+from qbench.quant.onnx.graph.layers import subgraphs
 from qbench.quant.saturation.layer_counter import LayerCounter
-from qbench.quant.saturation.pair_sums import Product
+from qbench.quant.saturation.pair_sums import TOP, Product
 
 Array = NDArray[Any]
 Constants = Mapping[str, Array]
@@ -88,10 +90,26 @@ def split_dynamic(model: Any) -> None:
             model.graph.node.append(node)
 
 
-def read_layer(node: Any, constants: Constants) -> IntegerLayer | str | None:
-    """The layer that a node is; why it is not modelled, in words; None where its sums are exact on every CPU."""
+def read_largest(model: Any, constants: Constants) -> dict[str, int]:
+    """Tensor of unsigned bytes -> the largest that it has, where a Clip of bytes gives it, at once or by operators that
+    keep values."""
+    largest: dict[str, int] = {}
+    for node in model.graph.node:
+        end = constants.get(_input(node, 2)) if node.op_type == "Clip" else None
+        if end is not None and end.dtype == np.uint8:
+            largest[node.output[0]] = int(end)
+        elif node.op_type in KEEP_VALUES and node.input[0] in largest:
+            largest[node.output[0]] = largest[node.input[0]]
+    return largest
+
+
+def read_layer(node: Any, constants: Constants, largest: Mapping[str, int]) -> IntegerLayer | str | None:
+    """The layer that a node is; why it is not modelled, in words; None where its sums are exact on every CPU.
+    ``largest``: as ``read_largest`` gives it."""
     if node.op_type in NOT_MODELLED:
         return f"{node.op_type} is not modelled"
+    if any(inner.op_type in (*OPERATORS, *NOT_MODELLED) for inner in _within(node)):
+        return f"int8 layers within {node.op_type} are not modelled"
     operands = OPERATORS.get(node.op_type)
     if operands is None or not _adds_in_16_bits(node, operands, constants):
         return None
@@ -108,19 +126,29 @@ def read_layer(node: Any, constants: Constants) -> IntegerLayer | str | None:
         return None
     zero = constants.get(_input(node, operands.weight_zero), np.zeros(1, np.int8)).reshape(-1)
     x_zero = constants.get(_input(node, operands.x_zero), np.zeros(1, np.uint8)).reshape(-1)
+    product = (
+        _convolution(weight, attributes, int(x_zero[0])) if convolution else Product(weight=weight, pairing="flat")
+    )
+    top = max(int(x_zero[0]), largest.get(node.input[operands.x], TOP))
     return IntegerLayer(
         name=_name(node, operands),
         operator=node.op_type,
         operands=operands,
         inputs=tuple(node.input),
         output=node.output[0],
-        product=(
-            _convolution(weight, attributes, int(x_zero[0])) if convolution else Product(weight=weight, pairing="flat")
-        ),
+        product=replace(product, top=top),
         weight=weight.astype(np.int32) - zero.astype(np.int32).reshape(-1, *[1] * (weight.ndim - 1)),
         channels_last=not convolution or bool(attributes.get("channels_last")),
         alpha=float(attributes.get("alpha", 1.0)),
     )
+
+
+def _within(node: Any) -> Iterator[Any]:
+    """The nodes of the graphs within a node."""
+    for _, graph in subgraphs(node):
+        for inner in graph.node:
+            yield inner
+            yield from _within(inner)
 
 
 def _adds_in_16_bits(node: Any, operands: Operands, constants: Constants) -> bool:

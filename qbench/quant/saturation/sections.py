@@ -66,7 +66,8 @@ def cut(model: Any, behind: Sequence[int], kept: Sequence[Sequence[str]], *, thr
     wanted = [set(names) & known for names in [*kept, ()]]
     results = {value.name for value in model.graph.output}
     needed_behind = [set().union(results, *reads[i + 1 :], *wanted[i:]) for i in range(len(parts))]
-    types = _types(model, set().union(*reads, *wanted) - results)
+    given = {value.name for value in model.graph.input}
+    types = _types(model, set().union(*reads, *wanted) - results - given)
     sections = []
     for i, part in enumerate(parts):
         outputs, inputs = sorted(_given(part) & needed_behind[i]), sorted(reads[i])
@@ -97,6 +98,8 @@ def _types(model: Any, names: set[str]) -> dict[str, Any]:
     import onnx
 
     kinds = {f"tensor({name.lower()})": kind for name, kind in onnx.TensorProto.DataType.items()}
+    if not names:
+        return {}
     typed = type(model)()
     typed.CopyFrom(model)
     typed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(names))

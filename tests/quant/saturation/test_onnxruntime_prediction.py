@@ -140,3 +140,35 @@ def test_what_is_not_modelled_is_said(tmp_path: Path) -> None:
     weight = np.ones((8, 5), np.int8)
     prediction = predict_outputs(tmp_path / "computed.onnx", (x, weight))
     assert prediction.unknown == {"layer": "its signed bytes are computed, not constant"}
+
+
+def test_a_clip_of_bytes_proves_more_layers_exact(tmp_path: Path) -> None:
+    """Activations of 7 bits leave room for the largest weights."""
+    model, x = integer_layers.convolution((5, 8, 1, 1))
+    for name, value in (("low", 0), ("high", 127)):
+        model.graph.initializer.append(numpy_helper.from_array(np.uint8(value), name))
+    model.graph.node.insert(0, onnx.helper.make_node("Clip", ["x", "low", "high"], ["clipped"]))
+    model.graph.node[1].input[0] = "clipped"
+    onnx.save(model, str(tmp_path / "clipped.onnx"))
+    prediction = predict_outputs(tmp_path / "clipped.onnx", (x,))
+    assert [layer.pairs for layer in prediction.layers] == [0]
+
+
+def test_a_layer_in_a_branch_is_said_to_be_unknown(tmp_path: Path) -> None:
+    """What runs within If is not looked at, so nothing is claimed of it."""
+    model, x = integer_layers.product("MatMulInteger", 8)
+    node, constants = model.graph.node[0], list(model.graph.initializer)
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, None)
+    branches = []
+    for name in ("then", "else"):
+        inner = onnx.NodeProto()
+        inner.CopyFrom(node)
+        inner.output[0] = f"y_{name}"
+        own = onnx.helper.make_tensor_value_info(f"y_{name}", onnx.TensorProto.INT32, None)
+        branches.append(onnx.helper.make_graph([inner], name, [], [own]))
+    condition = onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, [1])
+    choice = onnx.helper.make_node("If", ["c"], ["y"], name="choice", then_branch=branches[0], else_branch=branches[1])
+    graph = onnx.helper.make_graph([choice], "g", [model.graph.input[0], condition], [y], constants)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=8), str(tmp_path / "if.onnx"))
+    prediction = predict_outputs(tmp_path / "if.onnx", (x, np.array([True])))
+    assert prediction.unknown == {"choice": "int8 layers within If are not modelled"}
