@@ -41,6 +41,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("build",),
     ("evaluate", "measure"),
     ("decide",),
+    ("portability",),
     ("run", "gate", "report"),
     ("api", "cli", "pytest_plugin"),
     ("__main__",),

@@ -14,7 +14,22 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from qbench.cli import baseline, clean, compare, doctor, export, gate, onnx, plan, plugins, report, run, schema, train
+from qbench.cli import (
+    baseline,
+    clean,
+    compare,
+    doctor,
+    export,
+    gate,
+    onnx,
+    plan,
+    plugins,
+    portability,
+    report,
+    run,
+    schema,
+    train,
+)
 from qbench.errors import QbenchError
 from qbench.progress.terminal import plain_output
 
@@ -50,6 +65,7 @@ app.command(epilog="Example: qbench report quickstart --compare reports/quicksta
     report.report
 )
 app.command(epilog="Example: qbench compare reports/baselines/quickstart.jsonl quickstart")(compare.compare)
+app.command(epilog="Example: qbench portability quickstart --json")(portability.portability)
 app.command(epilog="Example: qbench baseline quickstart")(baseline.baseline)
 app.command(epilog="Example: qbench gate quickstart --markdown gate.md")(gate.gate)
 app.command(epilog="Example: qbench export quickstart --format pytest-benchmark -o times.json")(export.export)

@@ -1,0 +1,1 @@
+"""What one artifact answers on several hosts; from the records and predictions of a run."""

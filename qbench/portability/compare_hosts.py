@@ -1,0 +1,153 @@
+"""Each int8 artifact of a run on each of its hosts, held against what it answers where it was built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.decide.cases import p50
+from qbench.decide.judged import Judged
+from qbench.metrics.validation import choose_classes
+from qbench.record.schema import NATIVE, CaseKey, HostFacts, Record, Status
+from qbench.record.stored_run import StoredRun
+from qbench.stats import noninferiority
+from qbench.stats.noninferiority import NonInferiority
+from qbench.stats.thresholds import Outcome
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputChange:
+    """The outputs of ``n`` examples against those on the native host: ``differing`` examples whose bits differ, the
+    ``largest`` difference of one output, the share of examples with the same class (None: the outputs are none)."""
+
+    n: int
+    differing: int
+    largest: float
+    agreement: float | None
+
+    @property
+    def same_bits(self) -> bool:
+        """Whether every output is the same, bit by bit."""
+        return self.differing == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostAnswer:
+    """What an artifact answers on one host. ``outputs`` and ``against_native``: against the native host, None where one
+    of them is not known; ``against_fp32``: the verdict against the fp32 of the same host; ``margin`` in shown units."""
+
+    case: str
+    host: str
+    status: Status
+    reason: str | None = None
+    facts: HostFacts | None = None
+    value: float | None = None
+    outputs: OutputChange | None = None
+    against_native: NonInferiority | None = None
+    against_fp32: Outcome | None = None
+    margin: float | None = None
+    p50_seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactAnswers:
+    """One int8 artifact: its first case on this machine, its name beside its model's, and its answer on each host, the
+    native one first."""
+
+    case: str
+    model: str
+    variant: str
+    sha256: str | None
+    hosts: tuple[HostAnswer, ...]
+
+
+def compare_hosts(run: StoredRun, judged: Judged) -> tuple[ArtifactAnswers, ...]:
+    """Every int8 artifact of a run, in the order of the records; empty for a run on this machine alone."""
+    if all(record.case.host == NATIVE for record in judged.records):
+        return ()
+    groups: dict[tuple[object, ...], dict[str, Record]] = {}
+    for record in sorted(judged.records, key=lambda record: record.case.host != NATIVE):
+        if record.case.mode != "fp32":
+            groups.setdefault(_artifact_of(record.case), {}).setdefault(record.case.host, record)
+    return tuple(_compare_artifact(run, judged, by_host) for by_host in groups.values())
+
+
+def _artifact_of(case: CaseKey) -> tuple[object, ...]:
+    """What cases of one artifact with one set of answers have in common; a dynamic one answers by the batch."""
+    batch = case.batch_size if case.mode == "dynamic" else None
+    return case.model, case.mode, case.recipe, case.backend, batch
+
+
+def _compare_artifact(run: StoredRun, judged: Judged, by_host: Mapping[str, Record]) -> ArtifactAnswers:
+    first = next(iter(by_host.values()))
+    native = by_host.get(NATIVE)
+    return ArtifactAnswers(
+        case=first.case.id,
+        model=first.case.model,
+        variant=first.case.variant,
+        sha256=None if first.artifact is None else first.artifact.sha256,
+        hosts=tuple(_describe_answer(run, judged, record, native) for record in by_host.values()),
+    )
+
+
+def _describe_answer(run: StoredRun, judged: Judged, record: Record, native: Record | None) -> HostAnswer:
+    """A record on its host, against the native record of the same artifact."""
+    compared = native is not None and native is not record and record.status == native.status == "ok"
+    return HostAnswer(
+        case=record.case.id,
+        host=record.case.host,
+        status=record.status,
+        reason=record.reason,
+        facts=record.host,
+        value=None if record.accuracy is None else record.accuracy.value,
+        outputs=_compare_outputs(run, record, native) if compared and native is not None else None,
+        against_native=_test_change(run, judged, record, native) if compared and native is not None else None,
+        against_fp32=judged.outcome(record),
+        margin=judged.margin_of(record),
+        p50_seconds=p50(record),
+    )
+
+
+def _compare_outputs(run: StoredRun, record: Record, native: Record) -> OutputChange | None:
+    """The stored outputs of two hosts; None where not both are there."""
+    new, old = (run.predictions(each).get("outputs") for each in (record, native))
+    if new is None or old is None or new.shape != old.shape or not new.size:
+        return None
+    same = (new == old) | (np.isnan(new) & np.isnan(old))
+    by_example = same.reshape(len(same), -1).all(axis=1)
+    distance = np.abs(new.astype(np.float64) - old.astype(np.float64))
+    classes = record.accuracy is not None and record.accuracy.flips is not None
+    return OutputChange(
+        n=len(new),
+        differing=int((~by_example).sum()),
+        largest=float(np.nanmax(np.where(same, 0.0, distance))),
+        agreement=float((choose_classes(new) == choose_classes(old)).mean()) if classes else None,
+    )
+
+
+def _test_change(run: StoredRun, judged: Judged, record: Record, native: Record) -> NonInferiority | None:
+    """Whether the artifact loses less than the margin against itself on the native host; None where the metric of each
+    example is not known."""
+    metric, margin = judged.metric, judged.margin_of(record)
+    fp32 = _find_fp32(judged.records, record), _find_fp32(judged.records, native)
+    new, old = (run.values(each, base) for each, base in zip((record, native), fp32, strict=True))
+    if metric is None or margin is None or new is None or old is None or len(new) != len(old):
+        return None
+    allowed = margin / metric.scale
+    if np.isin(new, (0, 1)).all() and np.isin(old, (0, 1)).all():
+        gained, lost = (int((metric.sign * (new - old) == change).sum()) for change in (1, -1))
+        return noninferiority.assess_counts(gained, lost, len(new), allowed)
+    return noninferiority.assess_examples(metric.sign * new, metric.sign * old, allowed, bounds=metric.bounds)
+
+
+def _find_fp32(records: Sequence[Record], record: Record) -> Record | None:
+    """The fp32 of a case on its host."""
+    from qbench.compare import compare
+
+    return compare.like_for_like(record, records)

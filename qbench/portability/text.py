@@ -1,0 +1,150 @@
+"""What one artifact answers on several hosts, in words: a sentence each, a table, the order of speed, JSON; pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from qbench import formatting
+from qbench.compare.compare import oriented
+from qbench.portability.compare_hosts import ArtifactAnswers, HostAnswer
+from qbench.progress.table import TextTable
+from qbench.record.schema import NATIVE
+from qbench.record.stored_run import MetricInfo
+
+SCHEMA = 1
+ONE_HOST = (
+    "this run has one host, so there is nothing to compare: run its suite again with --hosts native,avx2, or with "
+    "hosts: [native, avx2] in it"
+)
+_REMEDY = "; its kernels add in 16 bits there: `reduce_range: true` (quantize.static) keeps the sums exact"
+_NO_METRIC = MetricInfo(name="metric")
+
+
+def list_sentences(answers: Sequence[ArtifactAnswers], metric: MetricInfo | None) -> tuple[str, ...]:
+    """One sentence for each artifact: safe everywhere that was tried, or what it loses where."""
+    return tuple(f"{each.model}, {each.variant}: {describe_artifact(each, metric or _NO_METRIC)}." for each in answers)
+
+
+def describe_artifact(answers: ArtifactAnswers, metric: MetricInfo) -> str:
+    """The hosts that were tried, in words; the native one is what they are held against."""
+    others = [answer for answer in answers.hosts if answer.host != NATIVE]
+    tried = [answer for answer in others if answer.status == "ok"]
+    parts = [_describe_host(answer, metric) for answer in others]
+    safe = bool(tried) and all(is_safe(answer) for answer in others if answer.status != "skipped")
+    return ("safe everywhere that was tried: " if safe else "") + ("; ".join(parts) or "tried on this machine alone")
+
+
+def is_safe(answer: HostAnswer) -> bool:
+    """Whether an artifact is shown to answer on a host as it does where it was built, within the margin."""
+    if answer.status != "ok" or (answer.facts is not None and answer.facts.note is not None):
+        return False
+    if answer.outputs is not None and answer.outputs.same_bits:
+        return True
+    return answer.against_native is not None and answer.against_native.outcome == "PASS"
+
+
+def _describe_host(answer: HostAnswer, metric: MetricInfo) -> str:
+    """``the same bits on avx2``, ``loses 4.5 points of top1 on avx2``, or why nothing is known."""
+    if answer.status != "ok":
+        verb = "not tried" if answer.status == "skipped" else "failed"
+        return f"{verb} on {answer.host} ({answer.reason})"
+    note = "" if answer.facts is None or answer.facts.note is None else f" ({answer.facts.note})"
+    if answer.outputs is not None and answer.outputs.same_bits:
+        return f"the same bits on {answer.host}, {answer.outputs.n:,} examples{note}"
+    return _describe_change(answer, metric) + note
+
+
+def _describe_change(answer: HostAnswer, metric: MetricInfo) -> str:
+    """What other answers cost, with its limits and the verdict."""
+    test, outputs = answer.against_native, answer.outputs
+    bits = (
+        "" if outputs is None else f"; {outputs.differing:,} of {outputs.n:,} examples differ, {_describe_size(answer)}"
+    )
+    if test is None:
+        return f"not judged on {answer.host}: no score of each example is stored for it and for {NATIVE}{bits}"
+    shown = formatting.with_limits(
+        oriented(test.delta, metric.sign), scale=metric.scale, signed=True, least=metric.least
+    )
+    change = f"{metric.name} {shown} {metric.unit}".rstrip()
+    in_16_bits = answer.facts is not None and answer.facts.int8_sums == "16 bits"
+    if test.outcome == "FAIL":
+        margin = f"the margin of {answer.margin:g}"
+        return f"loses on {answer.host} more than {margin} ({change}{bits}){_REMEDY if in_16_bits else ''}"
+    if test.outcome == "PASS":
+        return f"within the margin on {answer.host} ({change}{bits})"
+    return f"undecided on {answer.host} ({change}; {test.reason or 'more examples would tell'}{bits})"
+
+
+def _describe_size(answer: HostAnswer) -> str:
+    outputs = answer.outputs
+    assert outputs is not None
+    same = "" if outputs.agreement is None else f", {formatting.share(outputs.agreement)} with the same class"
+    return f"by up to {outputs.largest:.3g}{same}"
+
+
+def make_table(answers: Sequence[ArtifactAnswers], metric: MetricInfo | None) -> TextTable:
+    """One row for each artifact and host but the native one."""
+    shown = metric or _NO_METRIC
+    rows = [_make_row(each, answer, shown) for each in answers for answer in each.hosts if answer.host != NATIVE]
+    titles = ("artifact", "host", "bits", "largest", "same class", shown.name, "vs native", "vs fp32")
+    return TextTable(columns=titles, rows=tuple(rows), words=(0, 1, 2, 6, 7))
+
+
+def _make_row(artifact: ArtifactAnswers, answer: HostAnswer, metric: MetricInfo) -> tuple[str, ...]:
+    outputs, test = answer.outputs, answer.against_native
+    name = f"{artifact.model} · {artifact.variant}"
+    if answer.status != "ok":
+        return name, answer.host, answer.status, "", "", "", "", ""
+    change = None if test is None else oriented(test.delta, metric.sign)
+    return (
+        name,
+        answer.host,
+        "unknown" if outputs is None else "same" if outputs.same_bits else "other",
+        "" if outputs is None else f"{outputs.largest:.3g}",
+        "" if outputs is None or outputs.agreement is None else formatting.share(outputs.agreement),
+        formatting.with_limits(change, scale=metric.scale, signed=True, least=metric.least),
+        "" if test is None else test.outcome,
+        answer.against_fp32 or "",
+    )
+
+
+def list_speed_orders(answers: Sequence[ArtifactAnswers]) -> tuple[str, ...]:
+    """For each model the int8 artifacts that were measured on several hosts, the fastest first on each of them."""
+    return tuple(
+        line for model in dict.fromkeys(each.model for each in answers) for line in _order_model(model, answers)
+    )
+
+
+def _order_model(model: str, answers: Sequence[ArtifactAnswers]) -> Iterator[str]:
+    """The orders of one model: one line where all hosts agree, else one for each."""
+    timed = [
+        {answer.host: (answer.p50_seconds, each.variant) for answer in each.hosts if answer.p50_seconds is not None}
+        for each in answers
+        if each.model == model
+    ]
+    hosts = list(dict.fromkeys(host for times in timed for host in times))
+    common = [times for times in timed if all(host in times for host in hosts)]
+    if len(hosts) < 2 or len(common) < 2:
+        return
+    orders = {host: " < ".join(name for _, name in sorted(times[host] for times in common)) for host in hosts}
+    if len(set(orders.values())) == 1:
+        yield f"{model}: the order of speed is the same on {' and '.join(hosts)}: {orders[hosts[0]]}"
+    else:
+        yield from (f"{model}: order of speed on {host}: {order}" for host, order in orders.items())
+
+
+def as_json(suite: str, answers: Sequence[ArtifactAnswers], metric: MetricInfo | None) -> str:
+    """Everything, for a program; changes are oriented so that better is positive."""
+    sentences = list_sentences(answers, metric)
+    data = {
+        "schema": SCHEMA,
+        "suite": suite,
+        "metric": None if metric is None else metric.name,
+        "artifacts": [
+            {**asdict(each), "sentence": sentence} for each, sentence in zip(answers, sentences, strict=True)
+        ],
+        "order_of_speed": list(list_speed_orders(answers)),
+    }
+    return json.dumps(data, ensure_ascii=False, indent=1) + "\n"

@@ -1,0 +1,102 @@
+"""What an artifact answers on another host, from records and predictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_records import accuracy, failed, fp32, info, int8
+from made_runs import run_folder
+
+from qbench.portability.compare_hosts import compare_hosts
+from qbench.record.schema import read_case_id
+from qbench.record.stored_run import SuiteInfo, read_run
+from qbench.report.build import judge
+
+TEXT = """
+suite: demo
+models: [digits-cnn]
+data: {dataset: digits}
+matrix: {}
+hosts: [native, avx2]
+gate: {accuracy: {margin: 2.0}}
+"""
+STATIC, FP32, N = "net/static/onednn/t1/b1", "net/fp32/torch/t1/b1", 400
+
+
+def on(record, host):
+    """The record as that of another host."""
+    return replace(record, case=read_case_id(f"{record.case.id}/{host}"))
+
+
+@pytest.fixture
+def run_of(tmp_path):
+    """A run of one artifact on two hosts, whose outputs on the second one are as given."""
+
+    def run_of(native, limited, *more):
+        labels = np.arange(N) % 10
+        records = [fp32(FP32), int8(STATIC, accuracy=accuracy(n=N, right=388))]
+        records += [on(record, "avx2") for record in records]
+        outputs = [native, native, native, limited]
+        stored = [
+            replace(record, predictions=f"predictions/{number}.npz") for number, record in enumerate(records)
+        ]  # fmt: skip
+        described = info(suite=SuiteInfo(name="demo", file="s.yaml", text=TEXT))
+        folder = run_folder(tmp_path / "run", [*stored, *more], described)
+        (folder / "predictions").mkdir()
+        for number, array in enumerate(outputs):
+            np.savez(folder / f"predictions/{number}.npz", outputs=array, labels=labels, ids=labels.astype(str))
+        return read_run(folder)
+
+    return run_of
+
+
+def compare(run):
+    """The answers of a run's artifacts."""
+    return compare_hosts(run, judge(run))
+
+
+def right_answers():
+    """Outputs that choose each example's label."""
+    return np.eye(10, dtype=np.float32)[np.arange(N) % 10]
+
+
+def test_the_same_outputs_are_the_same_bits(run_of):
+    """No example differs, and the verdict is no loss at all."""
+    (artifact,) = compare(run_of(right_answers(), right_answers()))
+    native, limited = artifact.hosts
+    assert (native.host, native.outputs, native.against_native) == ("native", None, None)
+    assert limited.outputs is not None
+    assert limited.outputs.same_bits
+    assert (limited.outputs.largest, limited.outputs.agreement, limited.outputs.n) == (0.0, 1.0, N)
+    assert limited.against_native is not None
+    assert limited.against_native.outcome == "PASS"
+
+
+@pytest.mark.parametrize(("wrong", "outcome"), [(0, "PASS"), (8, "INCONCLUSIVE"), (60, "FAIL")])
+def test_the_loss_is_held_against_the_margin(run_of, wrong, outcome):
+    """Examples that were right here and are wrong there are paired, against the suite's margin of 2 points."""
+    limited = right_answers() * 0.5
+    limited[:wrong] = np.roll(limited[:wrong], 1, axis=1)
+    (artifact,) = compare(run_of(right_answers(), limited))
+    answer = artifact.hosts[1]
+    assert answer.outputs is not None
+    assert (answer.outputs.differing, answer.outputs.agreement) == (N, 1 - wrong / N)
+    assert answer.outputs.largest == (1.0 if wrong else 0.5)
+    assert answer.against_native is not None
+    assert answer.against_native.outcome == outcome
+
+
+def test_what_does_not_run_there_keeps_its_reason(run_of):
+    """An artifact without a record on this machine is compared with nothing, and a failure says why."""
+    reason = "does not run on avx2: the process was ended by SIGILL"
+    crashed = on(failed("net/static/inductor/t1/b1", reason=reason), "avx2")
+    artifacts = compare(run_of(right_answers(), right_answers(), crashed))
+    answer = artifacts[1].hosts[0]
+    assert (answer.host, answer.status, answer.reason, answer.outputs) == ("avx2", "failed", reason, None)
+
+
+def test_a_run_of_one_host_has_nothing_to_compare(tmp_path):
+    """No artifact is said to be safe where it was not tried."""
+    assert compare(read_run(run_folder(tmp_path / "run", [fp32(FP32), int8(STATIC)]))) == ()

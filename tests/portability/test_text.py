@@ -1,0 +1,108 @@
+"""Sentences of artifacts on hosts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from qbench.portability.compare_hosts import ArtifactAnswers, HostAnswer, OutputChange
+from qbench.portability.text import as_json, describe_artifact, is_safe, list_speed_orders, make_table
+from qbench.record.schema import HostFacts
+from qbench.record.stored_run import MetricInfo
+from qbench.stats import noninferiority
+
+TOP1 = MetricInfo(name="top1")
+LIMITED = HostFacts(kind="limited", int8_sums="16 bits")
+SAME = OutputChange(n=1000, differing=0, largest=0.0, agreement=1.0)
+OTHER = OutputChange(n=1000, differing=900, largest=5.4, agreement=0.85)
+NATIVE = HostAnswer(case="net/static/onednn/t1/b1", host="native", status="ok", p50_seconds=0.001)
+
+
+def on_avx2(**changes):
+    """The answer on AVX2."""
+    plain = HostAnswer(case="net/static/onednn/t1/b1/avx2", host="avx2", status="ok", facts=LIMITED, margin=1.0)
+    return replace(plain, **changes)
+
+
+def artifact(*answers, variant="static · onednn"):
+    """An artifact of this machine with its answers elsewhere."""
+    hosts = (NATIVE, *answers)
+    return ArtifactAnswers(case=NATIVE.case, model="net", variant=variant, sha256="0" * 64, hosts=hosts)
+
+
+@pytest.mark.parametrize(
+    ("answer", "safe", "said"),
+    [
+        (on_avx2(outputs=SAME), True, "safe everywhere that was tried: the same bits on avx2, 1,000 examples"),
+        (
+            on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(2, 2, 1000, 0.01)),
+            True,
+            "safe everywhere that was tried: within the margin on avx2 (top1 0.0 [",
+        ),
+        (
+            on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(10, 70, 1000, 0.01)),
+            False,
+            "loses on avx2 more than the margin of 1 (top1 -6.0 [",
+        ),
+        (
+            on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(0, 6, 1000, 0.01)),
+            False,
+            "undecided on avx2 (top1 -0.6 [",
+        ),
+        (on_avx2(outputs=OTHER), False, "not judged on avx2: no score of each example"),
+        (
+            on_avx2(status="skipped", reason="not limited: no switch"),
+            False,
+            "not tried on avx2 (not limited: no switch)",
+        ),
+        (
+            on_avx2(status="failed", reason="does not run on avx2: SIGILL"),
+            False,
+            "failed on avx2 (does not run on avx2",
+        ),
+        (on_avx2(outputs=SAME, facts=replace(LIMITED, note="does not load")), False, "examples (does not load)"),
+    ],
+)
+def test_an_artifact_is_safe_only_where_it_was_shown(answer, safe, said):
+    """The same bits, or a loss shown to be within the margin; every other outcome says what is known."""
+    assert is_safe(answer) == safe
+    text = describe_artifact(artifact(answer), TOP1)
+    assert said in text
+    assert text.startswith("safe") == safe
+
+
+def test_a_loss_by_sums_in_16_bits_names_the_remedy():
+    """Where kernels add otherwise than here, the recipe that keeps sums exact is named; elsewhere it would not help."""
+    lost = on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(10, 70, 1000, 0.01))
+    assert "reduce_range: true" in describe_artifact(artifact(lost), TOP1)
+    assert "reduce_range" not in describe_artifact(artifact(replace(lost, facts=None)), TOP1)
+
+
+def test_one_failure_makes_no_artifact_safe():
+    """Safe on one of two hosts is not safe everywhere."""
+    failed = on_avx2(host="avx512", status="failed", reason="SIGILL")
+    assert not describe_artifact(artifact(on_avx2(outputs=SAME), failed), TOP1).startswith("safe")
+
+
+def test_the_order_of_speed_is_told_for_each_host():
+    """One line where hosts agree, one for each where they do not."""
+    slow = artifact(on_avx2(p50_seconds=0.004))
+    fast = artifact(on_avx2(p50_seconds=0.003), variant="static · fbgemm")
+    fast = replace(fast, hosts=(replace(NATIVE, p50_seconds=0.002), fast.hosts[1]))
+    assert list_speed_orders([slow, fast]) == (
+        "net: order of speed on native: static · onednn < static · fbgemm",
+        "net: order of speed on avx2: static · fbgemm < static · onednn",
+    )
+    assert len(list_speed_orders([slow, slow])) == 1
+    assert list_speed_orders([artifact()]) == ()
+
+
+def test_the_table_and_the_json_hold_every_host():
+    """One row for each host beside this machine; the JSON holds this machine's answer, too."""
+    answers = (artifact(on_avx2(outputs=SAME), on_avx2(host="avx512", status="skipped", reason="old")),)
+    assert [row[1:3] for row in make_table(answers, TOP1).rows] == [("avx2", "same"), ("avx512", "skipped")]
+    data = json.loads(as_json("demo", answers, TOP1))
+    assert [host["host"] for host in data["artifacts"][0]["hosts"]] == ["native", "avx2", "avx512"]
+    assert data["artifacts"][0]["sentence"].startswith("net, static · onednn: safe")
