@@ -7,6 +7,9 @@ import math
 from qbench import formatting
 from qbench.record.schema import Record, Speedup
 
+UNSTEADY = "the series was not steady: latency moved between its first and last third"
+NOT_TOLD = "whether the series was steady cannot be told from so few blocks"
+
 
 def is_coarse(record: Record) -> bool:
     """Whether the case's speed-up is known coarsely: it left the race after the screening, a few rounds in one process
@@ -30,9 +33,15 @@ def find_doubt(speedup: Speedup, room: float, meaning: str) -> str | None:
             f"the machine is too noisy: the control (A/A), whose true value is 1, is "
             f"{formatting.with_limits(control)} and must lie within {meaning}, {math.log1p(room) * 100:.1f} %"
         )
-    if speedup.steady is not True:
-        return "the series was not steady: latency moved between its first and last third"
-    return None
+    return find_unsteadiness(speedup)
+
+
+def find_unsteadiness(speedup: Speedup) -> str | None:
+    """``UNSTEADY``, or ``NOT_TOLD`` where too few blocks were measured to tell, as in a run that was cut; None
+    where the series was steady, or where nobody asks: one call after the other, or a screening."""
+    if speedup.protocol == "sequential" or speedup.stopped == "screened":
+        return None
+    return {True: None, False: UNSTEADY, None: NOT_TOLD}[speedup.steady]
 
 
 def room_to_promise(value: float, promise: float) -> float:

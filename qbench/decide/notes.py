@@ -212,7 +212,11 @@ def _note_problems(bench: Bench) -> Iterator[str]:
     """Which cases are known by their records alone, since what is stored beside them is gone or damaged."""
     times = bench.scale.times
     for problems, what, rests in (
-        (times.problems, "samples", "compared by the times in their records, with wider limits"),
+        (
+            times.problems,
+            "samples",
+            "compared by their records, whose limits nothing that is stored bears out",
+        ),
         (bench.differences.problems, "predictions", "compared by their scores, and not by their answers"),
     ):
         if problems:

@@ -58,5 +58,6 @@ def describe_step(choice: Choice, bench: Bench) -> str | None:
     if ranking.steps[0].name != "accuracy" and "accuracy" in bench.spec.prefer:
         difference = bench.differences.compare(ranking.pick, ranking.steps[0].dropped[0])
         if difference is not None:
-            deciding += f" (in accuracy they tie: {notes.describe_accuracy(difference, bench)})"
+            both = f"{variant(ranking.pick)} against {variant(ranking.steps[0].dropped[0])}"
+            deciding += f" (in accuracy they tie: {both} {notes.describe_accuracy(difference, bench)})"
     return deciding

@@ -11,6 +11,7 @@ from typing import Any
 
 from qbench import formatting
 from qbench.compare import host_share
+from qbench.compare.speedup_doubt import NOT_TOLD, UNSTEADY, find_unsteadiness
 from qbench.decide.judged import Judged
 from qbench.record.schema import Record
 from qbench.record.stored_run import RunInfo
@@ -90,7 +91,9 @@ def list_facts(records: Sequence[Record], judged: Judged) -> Iterator[tuple[str,
     yield "protocol", _tally(speedup.protocol for speedup in speedups)
     yield "processes per case", _tally(speedup.processes for speedup in speedups)
     yield "stopped by", _tally(speedup.stopped for speedup in speedups)
-    yield "not steady", ", ".join(r.case.id for r in records if r.speedup and r.speedup.steady is False) or "none"
+    yield "not steady", _list_cases(records, UNSTEADY) or "none"
+    if short := _list_cases(records, NOT_TOLD):
+        yield "too short to tell whether steady", short
     yield "threads", _tally(record.case.threads for record in records)
     yield "batch size", _tally(record.case.batch_size for record in records)
     yield "calls kept per case", _range([record.latency.n for record in records if record.latency is not None])
@@ -101,6 +104,11 @@ def list_facts(records: Sequence[Record], judged: Judged) -> Iterator[tuple[str,
             f"{judged.margin:g} {judged.metric.unit} of {judged.metric.name}{_describe_overrides(records, judged)}; "
             "non-inferiority at 5 %, one-sided, each case alone (the gate shares the 5 % among all its rules)",
         )
+
+
+def _list_cases(records: Sequence[Record], doubt: str) -> str:
+    """The cases of whose series that is said."""
+    return ", ".join(r.case.id for r in records if r.speedup is not None and find_unsteadiness(r.speedup) == doubt)
 
 
 def _describe_overrides(records: Sequence[Record], judged: Judged) -> str:

@@ -58,8 +58,9 @@ def _describe_damage(run: StoredRun) -> Iterator[str]:
             if reason == run_files.GONE:
                 gone[record.case.id] = None
             else:
-                yield f"{record.case.id}: its {kind}, {name}, {reason}; shown is what its record says"
+                yield f"{record.case.id}: its {kind}, {name}, {reason}; shown is what its record says, limits included"
     if gone:
         named = ", ".join(list(gone)[:_NAMED])
         more = f" and {len(gone) - _NAMED:,} more" if len(gone) > _NAMED else ""
-        yield f"files that records name are not there (any more), of {named}{more}; shown is what their records say"
+        gone_of = f"files that records name are not there (any more), of {named}{more}"
+        yield f"{gone_of}; shown is what their records say, limits included"

@@ -46,7 +46,8 @@ def draw(judged: Judged, rulings: Rulings, *, width: int | None, wide: bool = Fa
     column of the report.
     """
     parts = _wide(judged, rulings, width) if wide else _narrow(judged, rulings, width)
-    return "\n\n".join([*parts, *([wrap(_explain(judged), width)] if parts and not wide else [])])
+    explained = _explain_marks(judged) if wide else _explain(judged)
+    return "\n\n".join([*parts, *([wrap(explained, width)] if parts else [])])
 
 
 def wrap(line: str, width: int | None) -> str:
@@ -74,14 +75,27 @@ def _explain(judged: Judged) -> str:
         shown = f"{metric.name}, {'%' if metric.percent else metric.own_unit}"
     else:
         shown = f"change of {metric.name}" + ("" if metric.unit == _title_change(judged) else f", {metric.unit}")
-    coarse = f" {COARSE_MEANS}." if any(map(is_coarse, judged.records)) else ""
-    title, levels = _title_change(judged), describe_levels(judged, judged.records)
+    title = _title_change(judged)
     shown = f"{title}: {shown.rstrip(', ')}{accuracy_limit(judged, judged.records)}"
-    brackets = "95 % limits" if levels == "95 % limits" else f"95 % limits, of {title} {levels.replace(' limits', '')}"
     return (
-        f"In brackets {brackets}. The time is the median call (p50); times fp32: how many times as fast as the fastest "
-        f"fp32; {shown}; size: of fp32's.{coarse}"
+        f"{_explain_brackets(judged, title)} The time is the median call (p50); times fp32: how many times as fast "
+        f"as the fastest fp32; {shown}; size: of fp32's.{_explain_coarse(judged)}"
     )
+
+
+def _explain_marks(judged: Judged) -> str:
+    """What brackets and marks mean, where the titles say the rest."""
+    return f"{_explain_brackets(judged, 'the accuracy change')}{_explain_coarse(judged)}"
+
+
+def _explain_brackets(judged: Judged, change: str) -> str:
+    levels = describe_levels(judged, judged.records)
+    other = "" if levels == "95 % limits" else f", of {change} {levels.replace(' limits', '')}"
+    return f"In brackets 95 % limits{other}."
+
+
+def _explain_coarse(judged: Judged) -> str:
+    return f" {COARSE_MEANS}." if any(map(is_coarse, judged.records)) else ""
 
 
 def _title_change(judged: Judged) -> str:
@@ -93,11 +107,13 @@ def _title_change(judged: Judged) -> str:
 
 
 def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
+    """Each setting with every column that has a value in it."""
     parts = []
     for setting, records in _measured(judged):
         unit = table.latency_unit(records)
-        columns = table.columns(judged, unit[1])
         cells = {row.record.case.id: row.cells for row in table.rows(judged, records, unit)}
+        filled = {key for of_case in cells.values() for key, cell in of_case.items() if cell.text != formatting.DASH}
+        columns = [column for column in table.columns(judged, unit[1]) if column.key in filled]
         lines = tuple(
             (
                 cases.variant(record),

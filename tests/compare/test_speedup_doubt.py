@@ -22,7 +22,7 @@ from qbench.stats.interval_type import Interval
         ({"control": Interval(value=1.01)}, "was not measured"),
         ({"control": Interval(value=1.03, low=1.01, high=1.05)}, "too noisy"),
         ({"steady": False}, "not steady"),
-        ({"steady": None}, "not steady"),
+        ({"steady": None}, "cannot be told from so few blocks"),
         ({"stopped": "screened", "control": None, "steady": None}, None),
     ],
 )

@@ -154,6 +154,7 @@ def test_within_the_tie_no_training_decides() -> None:
     assert decision.tie.startswith("Tied in latency: qat · onednn (1.0 % faster [")
     assert decision.deciding_step is not None
     assert decision.deciding_step.startswith("no_training: static · onednn needs no training, qat · onednn does")
+    assert "(in accuracy they tie: static · onednn against qat · onednn 0.0 points" in decision.deciding_step
     assert "by latency alone, without a tie of 3 %: qat · onednn" in decision.would_change
 
 
@@ -501,8 +502,8 @@ def test_samples_that_are_gone_or_damaged_are_one_note(read: Any) -> None:
     decision = only(records, samples=read)
     assert decision.verdict == "ship"
     assert (
-        "Without samples, which are gone or damaged: qat · onednn, static · onednn; compared by the times in their "
-        "records, with wider limits."
+        "Without samples, which are gone or damaged: qat · onednn, static · onednn; compared by their records, "
+        "whose limits nothing that is stored bears out."
     ) in decision.notes
 
 

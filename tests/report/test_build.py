@@ -95,7 +95,7 @@ def test_many_absent_files_are_one_line(tmp_path: Path) -> None:
     shutil.rmtree(folder / "samples")
     summary = build(folder)["summary.md"]
     assert summary.count("are not there") == 1
-    assert "more; shown is what their records say" in summary
+    assert "more; shown is what their records say, limits included" in summary
 
 
 @pytest.mark.parametrize(

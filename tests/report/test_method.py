@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from made_records import fp32, info, int8, speedup
 
+from qbench.compare.speedup_doubt import UNSTEADY, find_unsteadiness
+from qbench.decide.judged import judge
 from qbench.record.stored_run import PlanInfo, QuickInfo
-from qbench.report.method import command, explain_noise
+from qbench.report.method import command, explain_noise, list_facts
 from qbench.stats.interval_type import Interval
 
 QAT = "net/qat/onednn/t1/b1"
@@ -44,3 +46,16 @@ def test_without_a_check_that_is_said() -> None:
     """Neither quiet nor noisy: not known."""
     assert "no noise check" in explain_noise([fp32()])
     assert "No case has a noise check" in explain_noise([int8(speedup=speedup(control=None))])
+
+
+def test_a_series_is_called_unsteady_by_the_rule_of_the_card() -> None:
+    """What moved and what is too short to tell are two things, and both stand on the card in the same words; a
+    screening is neither."""
+    cases = {"static": False, "qat": None, "dynamic": True}
+    records = [int8(f"net/{mode}/onednn/t1/b1", speedup=speedup(steady=steady)) for mode, steady in cases.items()]
+    screened = int8("net/static/x86/t1/b1", speedup=speedup(steady=None, stopped="screened"))
+    facts = dict(list_facts([*records, screened], judge([], None, None)))
+    assert facts["not steady"] == "net/static/onednn/t1/b1"
+    assert facts["too short to tell whether steady"] == "net/qat/onednn/t1/b1"
+    assert find_unsteadiness(speedup(steady=False)) == UNSTEADY
+    assert "too short to tell whether steady" not in dict(list_facts(records[:1], judge([], None, None)))

@@ -71,13 +71,24 @@ def test_what_was_only_screened_is_marked_as_coarse() -> None:
         line for line in narrow.splitlines() if line.startswith(left.case.variant)
     ]
     assert " ".join(narrow.split()).count("coarse, from the screening") == 1
-    assert "~" in drawn(replace(run, records=records), wide=True)
+    wide = drawn(replace(run, records=records), wide=True)
+    assert "~" in wide.partition("In brackets")[0]
+    assert wide.count("~: coarse, from the screening") == 1
     assert "coarse" not in drawn(run, 100)
 
 
 def test_the_wide_table_is_golden() -> None:
     """--wide shows every column of the report."""
     assert same_as_golden("terminal_wide.txt", drawn(judge(read_run(RUN_V1)), wide=True) + "\n")
+
+
+def test_a_wide_table_leaves_out_what_no_case_has() -> None:
+    """p90 of too few calls is a dash in every row: no column then."""
+    assert "9 in 10" in drawn(judged(fp32(), int8()), wide=True)
+    without = [replace(record, latency=replace(latency(0.001), p90_seconds=None)) for record in (fp32(), int8())]
+    text = drawn(judged(*without), wide=True)
+    assert "9 in 10" not in text
+    assert "time, ms" in text
 
 
 @given(width=st.integers(min_value=30, max_value=200))
