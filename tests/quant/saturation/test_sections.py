@@ -1,0 +1,78 @@
+"""A graph cut behind some nodes gives what the whole gives, and what is changed between them is read behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from qbench.quant.saturation import sections
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> onnx.ModelProto:
+    """a = x + 1, b = a * a, y = b - a, z = Abs(b): a is read twice, b is a result, too."""
+    nodes = [
+        helper.make_node("Add", ["x", "one"], ["a"]),
+        helper.make_node("Mul", ["a", "a"], ["b"]),
+        helper.make_node("Sub", ["b", "a"], ["y"]),
+        helper.make_node("Abs", ["b"], ["z"]),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("x", "y", "b", "z")]
+    one = numpy_helper.from_array(np.float32(1), "one")
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [one])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def run(parts: tuple[sections.Section, ...], change: dict[int, str] | None = None) -> dict[str, np.ndarray]:
+    """The tensors that are left; ``change``: behind which section which tensor becomes zeros."""
+    tensors = {"x": X}
+    for i, part in enumerate(parts):
+        part.run(tensors)
+        if change and i in change:
+            tensors[change[i]] = np.zeros_like(X)
+        for name in part.finished:
+            del tensors[name]
+    return tensors
+
+
+@pytest.mark.parametrize("behind", [(), (0,), (1,), (0, 1), (0, 1, 2), (0, 1, 2, 3), (3,)])
+def test_sections_give_the_results_and_keep_nothing_else(model: onnx.ModelProto, behind: tuple[int, ...]) -> None:
+    """Wherever it is cut, also behind its last node, the results are those of the whole."""
+    parts = sections.cut(model, behind, [() for _ in behind], threads=1)
+    a = X + 1
+    tensors = run(parts)
+    assert {name: value.tolist() for name, value in tensors.items()} == {
+        "y": (a * a - a).tolist(), "b": (a * a).tolist(), "z": (a * a).tolist()
+    }  # fmt: skip
+
+
+def test_a_changed_tensor_is_read_behind_the_cut_only(model: onnx.ModelProto) -> None:
+    """What is put in the place of a is what Sub reads; Mul had read it before."""
+    tensors = run(sections.cut(model, [1], [("a", "b")], threads=1), {0: "a"})
+    a = X + 1
+    assert tensors["y"].tolist() == (a * a).tolist()
+
+
+def test_kept_tensors_are_there_where_they_are_wanted(model: onnx.ModelProto) -> None:
+    """A tensor that no later node reads is still given for who changes another by it."""
+    parts = sections.cut(model, [2], [("a", "y")], threads=1)
+    tensors = {"x": X}
+    parts[0].run(tensors)
+    assert tensors["a"].tolist() == (X + 1).tolist()
+    assert "a" in parts[0].finished
+
+
+def test_what_runs_is_what_the_runtime_has_optimized(model: onnx.ModelProto, tmp_path: Path) -> None:
+    """A node without effect is gone; constants are read by name."""
+    model.graph.node[0].output[0] = "before"
+    model.graph.node.insert(1, helper.make_node("Identity", ["before"], ["a"]))
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    optimized = sections.optimize(tmp_path / "model.onnx")
+    assert "Identity" not in [node.op_type for node in optimized.graph.node]
+    assert sections.read_constants(optimized)["one"] == 1

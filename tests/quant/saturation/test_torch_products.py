@@ -1,0 +1,62 @@
+"""Which layers of fbgemm and onednn add in 16 bits on AVX2, and in which order (how they do: test_torch_prediction)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qbench.quant.pytorch.packed_layers import Kernel
+from qbench.quant.saturation import torch_products
+from qbench.quant.saturation.pair_sums import Product
+
+
+def read(engine: str, weight: tuple[int, ...], *, groups: int = 1, stride: int = 1, padding: int = 1) -> str:
+    """How a convolution's sums are paired; "exact"; or why it is not modelled."""
+    axes = len(weight) - 2
+    kernel = Kernel(
+        kind="conv", dimensions=axes, stride=(stride,) * axes, padding=(padding,) * axes, dilation=(1,) * axes,
+        groups=groups,
+    )  # fmt: skip
+    product = torch_products.read_product(engine, kernel, np.zeros(weight, np.int8), 0)
+    return product.pairing if isinstance(product, Product) else product or "exact"
+
+
+@pytest.mark.parametrize(
+    ("weight", "groups", "fbgemm", "onednn"),
+    [
+        ((8, 3, 3, 3), 1, "flat", "even"),
+        ((64, 16, 3, 3), 4, "exact", "even"),
+        ((48, 12, 3, 3), 4, "flat", "even"),
+        ((25, 5, 3, 3), 5, "flat", "exact"),
+        ((24, 1, 3, 3), 24, "flat", "exact"),
+        ((8, 4, 3, 3), 2, "flat", "even"),
+        ((16, 4, 3, 3), 4, "exact", "even"),
+        ((64, 16, 5, 5), 4, "flat", "even"),
+        ((8, 8, 3, 3), 4, "flat", "exact"),
+    ],
+)
+def test_the_kernel_of_a_shape(weight: tuple[int, ...], groups: int, fbgemm: str, onednn: str) -> None:
+    """As tried on torch 2.13 under the engines' switches."""
+    assert read("fbgemm", weight, groups=groups) == fbgemm
+    assert read("onednn", weight, groups=groups) == onednn
+
+
+def test_the_kernel_for_groups_wants_full_padding() -> None:
+    """Without it fbgemm goes another way, which adds in 16 bits."""
+    assert read("fbgemm", (64, 16, 3, 3), groups=4, padding=0) == "flat"
+    assert read("fbgemm", (64, 16, 3, 3), groups=4, stride=2) == "exact"
+
+
+def test_transposed_convolutions_are_not_claimed() -> None:
+    """Their order was not tried."""
+    kernel = Kernel(kind="conv_transpose", dimensions=2, stride=(1, 1), padding=(0, 0), dilation=(1, 1))
+    reason = torch_products.read_product("onednn", kernel, np.zeros((2, 2, 3, 3), np.int8), 0)
+    assert reason == "transposed convolutions are not modelled"
+
+
+@pytest.mark.parametrize("engine", ["fbgemm", "onednn"])
+def test_sums_become_bytes_by_scales_bias_and_zero_point(engine: str) -> None:
+    """100 * 0.5 * 0.1 + 1 = 6, in steps of 0.5 above 128: 140; below the ReLU's zero point it is that."""
+    bias, scales = np.array([1.0, -90.0], np.float32), (0.5, np.array([0.1, 0.1]), 0.5)
+    levels = torch_products.finish(engine, scales, 128, bias, 128, np.array([100, 100]), np.array([0, 1]))
+    assert levels.tolist() == [140, 128]
