@@ -104,7 +104,12 @@ def _gate_run(
     from qbench.record import locate
     from qbench.record.stored_run import read_run
 
-    folder = find_folder(run, full=True)
+    try:
+        folder = find_folder(run, full=True)
+    except UsageError as error:
+        if not Path(run).is_file():
+            raise
+        raise UsageError(f"{error}; or --against REF, which builds the suite at both commits") from error
     file = baseline or committed_baseline(read_run(folder).info.suite.name)
     newest = locate.passed_over(run, folder)
     return gates.gate_run(folder, file, rerun=rerunner, newest=newest, only=only, suite_file=suite)

@@ -46,7 +46,8 @@ def markdown(gated: Gated) -> str:
 
 def _sentence(gated: Gated) -> str:
     suite = f"suite `{formatting.code(gated.suite)}`"
-    against = f"held against `{formatting.code(gated.baseline.name)}`" if gated.baseline else "without a baseline"
+    baseline = gated.baseline and (gated.baseline.name if gated.ref is None else gated.baseline.as_posix())
+    against = f"held against `{formatting.code(baseline)}`" if baseline else "without a baseline"
     return f"**qbench gate: {outcome_of(gated.verdicts)}**, {explain(gated)}: {suite}, {against}."
 
 

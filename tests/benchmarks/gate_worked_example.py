@@ -15,6 +15,9 @@ gate, and prints one line a change: what was changed, the exit code, the worst o
     larger     half as many hidden units more                                  FAIL (size growth)
     faster     a fifth fewer hidden units                                     IMPROVED
 
+    twenty     a suite of twenty int8 cases, ten networks on two runtimes; one network is rebuilt: two cases are another
+               artifact, eighteen the baseline's; only where it is named           exit code 0, within 10 minutes
+
 ``--times N`` repeats ``rebuilt`` N times; ``--neighbour`` keeps another core busy meanwhile. About a minute a change
 on two quiet cores. The network is a perceptron (64 -> 1024 -> hidden -> 10) on ten classes of seven Gaussian
 clouds each, with 4,000 examples for evaluation, so that a change of 0.3 points can be told from one of 2.
@@ -61,6 +64,29 @@ def build():{comment}
     stored = np.load("{weights}")
     {name}.load_state_dict({{key: torch.from_numpy(value) for key, value in stored.items()}})
     return {name}
+"""
+
+
+TWENTY = """suite: worked
+models:
+{models}
+data: {{dataset: {{npz: data.npz}}, calibrate: {{samples: 512}}}}
+matrix: {{modes: [fp32, static], backends: [torch, onednn, onnxruntime]}}
+measure: {{spend: screening, cold_starts: 1}}
+gate:
+  latency: {{max_regression: 5%}}
+  accuracy: {{margin: 1.0}}
+  size: {{max_growth: 30%}}
+"""
+NETWORKS = """import numpy as np
+import torch
+from torch import nn
+
+
+def build(name):
+    network = nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+    network.load_state_dict({key: torch.from_numpy(value) for key, value in np.load(name).items()})
+    return network
 """
 
 
@@ -269,6 +295,39 @@ def list_changes(repository: Repository, weights: dict[str, Any], only: Sequence
     return [change for change in changes if change.name in only]
 
 
+def gate_twenty(repository: Repository, weights: dict[str, Any], neighbour: bool) -> bool:
+    """Gates twenty cases of which two have another artifact than the baseline's; whether it came to what it must."""
+    folder = repository.folder
+    files = [folder / f"network-{number}.npz" for number in range(10)]
+    (folder / "networks.py").write_text(NETWORKS)
+    for number, file in enumerate(files):
+        np.savez(file, **shuffle(weights, number))
+    lines = [
+        f"  - {{name: {file.stem}, source: {{python: 'networks.py:build', args: {{name: '{file}'}}}}}}"
+        for file in files
+    ]
+    (folder / "worked.yaml").write_text(TWENTY.format(models="\n".join(lines)))
+    for number in (0, 100):
+        np.savez(files[0], **shuffle(weights, number))
+        started = time.monotonic()
+        repository.call("run", "worked.yaml", "--quiet")
+        print(f"twenty: a run of 20 int8 cases and their fp32 in {time.monotonic() - started:.0f} s", flush=True)
+        if not number:
+            repository.call("baseline", "worked")
+    started = time.monotonic()
+    with busy(neighbour):
+        code, text = repository.call("gate", "worked", "--quiet", "--json")
+    seconds, gated = time.monotonic() - started, json.loads(text)
+    latency = [verdict for verdict in gated["verdicts"] if verdict["rule"] == "latency"]
+    identical = sum(verdict["identical"] for verdict in latency)
+    print(
+        f"twenty: exit code {code}, {gated['outcome']} in {seconds:.0f} s; {len(latency)} cases, {identical} identical,"
+        f" {len(gated['reruns'])} run again; load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores",
+        flush=True,
+    )
+    return code == 0 and (len(latency), identical, len(gated["reruns"])) == (20, 18, 2) and seconds < 600
+
+
 NAMES = ("harmless", "rebuilt", "8%", "4%", "int8-2", "both-2", "both-0.3", "larger", "faster")
 
 
@@ -283,6 +342,8 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     repository = Repository(options.folder.resolve())
     weights = train(repository.folder)
+    if options.only == "twenty":
+        return 0 if gate_twenty(repository, weights, options.neighbour) else 1
     repository.write(Change("base", weights, (), ()))
     repository.call("run", "worked.yaml", "--quiet")
     repository.call("baseline", "worked")
