@@ -16,6 +16,7 @@
     … growth       the same against the baseline                       memory.max_regression
     coverage       share in int8                                       coverage.min_share
     … drop         the same against the baseline                       a baseline (coverage.max_drop)
+    on <host>      loses there no more than the margin                 portability.hosts
 
 Latency is judged on both artifacts run again (``gate.rerun``, handed to ``gate_run``), else on stored speed-ups.
 What cannot be judged is MISSING or INVALID, never PASS. A case whose artifact is the baseline's, byte by byte, is PASS
@@ -36,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.compare import compare
 from qbench.errors import NotComparable, UsageError, first_names
-from qbench.gate import accuracy, accuracy_regression, cold_start, coverage, latency, memory, size
+from qbench.gate import accuracy, accuracy_regression, cold_start, coverage, latency, memory, portability, size
 from qbench.gate.deciding import refuse_pairs
 from qbench.gate.latency import needs_baseline
 from qbench.gate.sequential_test import NotRun, Rerun
@@ -256,6 +257,7 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
         coverage.check_drop,
     )
     verdicts = [verdict for check in checks if (verdict := check(evidence, record)) is not None]
+    verdicts += portability.check_hosts(evidence, record)
     return [*new, *_settle(_correct_for_rules(verdicts), evidence, record)]
 
 

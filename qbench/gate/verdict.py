@@ -29,7 +29,7 @@ Outcome = Literal["PASS", "IMPROVED", "INCONCLUSIVE", "MISSING", "INVALID", "FAI
 RUNTIMES = ("torch", "onnxruntime", "openvino")
 HARM = 0.05
 # What a rule is about; tests of one kind on one case share their error (Holm).
-Kind = Literal["run", "case", "time", "metric", "size", "cold start", "memory", "coverage"]
+Kind = Literal["run", "case", "time", "metric", "size", "cold start", "memory", "coverage", "portability"]
 # What a verdict does to the exit code: none of the first three does; hold is 4, invalid 3, fail 1.
 Effect = Literal["pass", "note", "skip", "hold", "invalid", "fail"]
 _EFFECTS: dict[Outcome, Effect] = {

@@ -13,7 +13,7 @@ from qbench.decide.cases import p50
 from qbench.decide.judged import Judged
 from qbench.metrics.validation import choose_classes
 from qbench.record.schema import NATIVE, CaseKey, HostFacts, Record, Status
-from qbench.record.stored_run import StoredRun
+from qbench.record.stored_run import MetricInfo, StoredRun
 from qbench.stats import noninferiority
 from qbench.stats.noninferiority import NonInferiority
 from qbench.stats.thresholds import Outcome
@@ -139,6 +139,11 @@ def _test_change(run: StoredRun, judged: Judged, record: Record, native: Record)
     new, old = (run.values(each, base) for each, base in zip((record, native), fp32, strict=True))
     if metric is None or margin is None or new is None or old is None or len(new) != len(old):
         return None
+    return judge_change(new, old, metric, margin)
+
+
+def judge_change(new: Array, old: Array, metric: MetricInfo, margin: float) -> NonInferiority:
+    """Whether the metric of the same examples loses less than ``margin`` (in shown units) from ``old`` to ``new``."""
     allowed = margin / metric.scale
     if np.isin(new, (0, 1)).all() and np.isin(old, (0, 1)).all():
         gained, lost = (int((metric.sign * (new - old) == change).sum()) for change in (1, -1))

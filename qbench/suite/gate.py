@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Treatment = Literal["hold", "fail", "skip", "pass"]
 # The keys of an override that say which cases it is for.
 CASE_KEYS = ("model", "mode", "backend", "threads", "batch_size", "recipe", "host")
-RULES = ("latency", "accuracy", "size", "cold_start", "memory", "coverage")
+RULES = ("latency", "accuracy", "size", "cold_start", "memory", "coverage", "portability")
 
 
 class LatencyGate(Section):
@@ -83,6 +83,19 @@ class CoverageGate(Section):
     )
 
 
+class PortabilityGate(Section):
+    """What int8 artifacts must hold on other hosts than the one that built them."""
+
+    hosts: tuple[HostName, ...] = Field(
+        (),
+        description="Hosts of the run on which no artifact may lose more than the margin.",
+        json_schema_extra={"uniqueItems": True},
+    )
+    margin: Annotated[Number, Field(ge=0)] | None = Field(
+        None, description="Largest loss against the artifact's own answers on native; null: that of accuracy."
+    )
+
+
 class AccuracyOverride(Section):
     """Other margins for some cases; the metric is the suite's."""
 
@@ -114,6 +127,7 @@ class GateOverride(Section):
     cold_start: ColdStartGate = Field(ColdStartGate(), description="Loading and the first call.")
     memory: MemoryGate = Field(MemoryGate(), description="Resident set.")
     coverage: CoverageGate = Field(CoverageGate(), description="Share in int8.")
+    portability: PortabilityGate = Field(PortabilityGate(), description="Other hosts.")
     inconclusive: Treatment | None = Field(None, description="What an INCONCLUSIVE does; null: as above.")
 
     @model_validator(mode="after")
@@ -143,6 +157,7 @@ class GateSpec(Section):
     cold_start: ColdStartGate = Field(ColdStartGate(), description="Loading and the first call.")
     memory: MemoryGate = Field(MemoryGate(), description="Resident set.")
     coverage: CoverageGate = Field(CoverageGate(), description="Share in int8.")
+    portability: PortabilityGate = Field(PortabilityGate(), description="Other hosts.")
     missing: Literal["fail", "skip"] = Field(
         "fail",
         description="What a case does that only the baseline has, or only the run: fail (exit code 3), or skip, with a "

@@ -1,0 +1,58 @@
+"""The gate's rule on other hosts: an int8 artifact loses there no more than the margin against its own answers where it
+was built.
+
+The rule holds for the native case; the artifact's other hosts are cases of the same run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qbench.gate.accuracy import describe_change
+from qbench.gate.verdict import Evidence, Rule, Verdict
+from qbench.plan.matrix import setting_id
+from qbench.portability.compare_hosts import judge_change
+from qbench.record.schema import NATIVE, Record
+
+KEY = "gate.portability.hosts"
+
+
+def check_hosts(evidence: Evidence, record: Record) -> list[Verdict]:
+    """A verdict for each host that the rule names; none for cases of other hosts, which it is about."""
+    if record.case.host != NATIVE:
+        return []
+    return [_check_host(evidence, record, host) for host in evidence.policy.portability.hosts]
+
+
+def _check_host(evidence: Evidence, native: Record, host: str) -> Verdict:
+    """Whether the artifact of a native case is as good on a host; MISSING where it was not tried there."""
+    rule = evidence.rule(KEY, name=f"on {host}", kind="portability", case=native.case.id)
+    there = _find_case(evidence, native, host)
+    if there is None or there.status == "skipped":
+        advice = f"run the suite with hosts: [native, {host}]" if there is None else f"{there.reason}"
+        return rule.verdict("MISSING", f"not tried on {host}", advice)
+    if there.status == "failed":
+        return rule.verdict("FAIL", f"no answer on {host}", there.reason)
+    return _judge_answers(evidence, rule, native, there)
+
+
+def _judge_answers(evidence: Evidence, rule: Rule, native: Record, there: Record) -> Verdict:
+    """The verdict on the metric there against the metric where the artifact was built, example by example."""
+    metric, policy = evidence.info.metric, evidence.policy
+    margin = policy.accuracy.margin if policy.portability.margin is None else policy.portability.margin
+    pair = evidence.pairs(there, native)
+    if metric is None or pair is None or native.accuracy is None or there.accuracy is None:
+        return rule.verdict("MISSING", "no accuracy", "the predictions of both hosts are not stored")
+    test = judge_change(*pair, metric, margin)
+    text = describe_change(native.accuracy.value, there.accuracy.value, test, metric, margin, None)
+    failed = f"worse on {there.case.host} than where it was built by more than the margin"
+    bounded = replace(rule, threshold=-margin / metric.scale)
+    return bounded.take_test(test, text, failed=failed, n=len(pair[0]), flips=None)
+
+
+def _find_case(evidence: Evidence, native: Record, host: str) -> Record | None:
+    """The case of the same artifact, threads and batch on a host."""
+    key = native.case
+    variant = key.id.removesuffix(setting_id("", key.threads, key.batch_size, key.host))
+    wanted = setting_id(variant, key.threads, key.batch_size, host)
+    return next((record for record in evidence.records if record.case.id == wanted), None)

@@ -1,0 +1,64 @@
+"""The gate's rule on other hosts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_records import CASE, fp32, info, int8
+
+from qbench import suite
+from qbench.gate.gate import gate
+from qbench.record.schema import read_case_id
+
+HEAD = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\nhosts: [native, avx2]\n"
+RULE = f"{HEAD}gate: {{portability: {{hosts: [avx2], margin: 1.0}}}}\n"
+N = 1000
+
+
+def on_avx2(**changes):
+    """The case on AVX2."""
+    return replace(int8(), case=read_case_id(f"{CASE}/avx2"), **changes)
+
+
+def judge(*records, lost=0, rules=RULE):
+    """The rule's verdicts on a run in which so many examples are wrong on AVX2 alone."""
+    right = np.ones(N)
+    there = right.copy()
+    there[:lost] = 0
+    pairs = lambda new, old: (there if new.case.host == "avx2" else right, right)  # noqa: E731 (the form of compare.Pairs)
+    wanted = suite.parse(rules, file="s.yaml")
+    verdicts = gate([fp32(), *records], info(), wanted.gate, place=wanted.place, pairs=pairs)
+    return [verdict for verdict in verdicts if verdict.kind == "portability"]
+
+
+@pytest.mark.parametrize(("lost", "outcome"), [(0, "PASS"), (6, "INCONCLUSIVE"), (60, "FAIL")])
+def test_a_loss_on_the_host_is_held_against_the_margin(lost, outcome):
+    """By the paired test of the gate; the verdict is of the native case and names the host and the rule's line."""
+    (verdict,) = judge(int8(), on_avx2(), lost=lost)
+    assert (verdict.outcome, verdict.case, verdict.rule) == (outcome, CASE, "on avx2")
+    assert verdict.place.startswith("s.yaml:6")
+    assert verdict.value == pytest.approx(-lost / N)
+
+
+@pytest.mark.parametrize(
+    ("records", "outcome", "reason"),
+    [
+        ((), "MISSING", "run the suite with hosts"),
+        ((on_avx2(status="skipped", reason="not limited: no switch"),), "MISSING", "not limited"),
+        ((on_avx2(status="failed", reason="does not run on avx2: SIGILL"),), "FAIL", "SIGILL"),
+    ],
+)
+def test_what_was_not_tried_does_not_pass(records, outcome, reason):
+    """Neither a host that the run has not, nor one where the artifact was skipped or crashed."""
+    (verdict,) = judge(int8(), *records)
+    assert verdict.outcome == outcome
+    assert reason in str(verdict.reason)
+
+
+def test_an_override_takes_a_backend_out():
+    """What cannot be limited need not be asked; without the rule no host is."""
+    spared = "{hosts: [avx2]}, overrides: [{backend: onednn, portability: {hosts: []}}]"
+    assert judge(int8(), rules=f"{HEAD}gate: {{portability: {spared}}}\n") == []
+    assert judge(int8(), on_avx2(), lost=500, rules=f"{HEAD}gate: {{accuracy: {{margin: 1.0}}}}\n") == []
