@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from qbench import registry
 from qbench.compare import int8_share
+from qbench.errors import UsageError
+from qbench.hosts.base import Host
 from qbench.plan.cases import PlannedCase
 from qbench.record.schema import NATIVE, CaseKey, Record
 
@@ -50,10 +53,20 @@ def is_of_setting(case: CaseKey, setting: Setting) -> bool:
 
 
 def setting_name(setting: Setting) -> str:
-    """``digits-cnn, 1 thread, batch 1``, and ``, on avx2`` where that is not this machine as it is."""
+    """``digits-cnn, 1 thread, batch 1``, and ``, on avx2 (this chip, older instructions)`` where that is not this
+    machine as it is."""
     plural = "" if setting.threads == 1 else "s"
-    host = "" if setting.host == NATIVE else f", on {setting.host}"
+    host = "" if setting.host == NATIVE else f", on {describe_host(setting.host)}"
     return f"{setting.model}, {setting.threads} thread{plural}, batch {setting.batch_size}{host}"
+
+
+def describe_host(name: str) -> str:
+    """``avx2 (this chip, older instructions)``; the name alone where its plug-in is not installed here."""
+    try:
+        host: Host = registry.load("host", name)
+    except UsageError:
+        return name
+    return f"{name} ({host.title})"
 
 
 def variant(record: Record) -> str:

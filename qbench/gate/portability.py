@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from qbench.gate.accuracy import describe_change
 from qbench.gate.verdict import Evidence, Rule, Verdict
 from qbench.plan.matrix import setting_id
@@ -43,11 +45,12 @@ def _judge_answers(evidence: Evidence, rule: Rule, native: Record, there: Record
     pair = evidence.pairs(there, native)
     if metric is None or pair is None or native.accuracy is None or there.accuracy is None:
         return rule.verdict("MISSING", "no accuracy", "the predictions of both hosts are not stored")
-    test = judge_change(*pair, metric, margin)
+    new, old = (np.asarray(values) for values in pair)
+    test = judge_change(new, old, metric, margin)
     text = describe_change(native.accuracy.value, there.accuracy.value, test, metric, margin, None)
     failed = f"worse on {there.case.host} than where it was built by more than the margin"
     bounded = replace(rule, threshold=-margin / metric.scale)
-    return bounded.take_test(test, text, failed=failed, n=len(pair[0]), flips=None)
+    return bounded.take_test(test, text, failed=failed, n=len(new), flips=None)
 
 
 def _find_case(evidence: Evidence, native: Record, host: str) -> Record | None:

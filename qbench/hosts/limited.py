@@ -79,7 +79,7 @@ class Limited(Host):
 
 AVX2 = Limited(
     "avx2",
-    title="this chip, older instructions (AVX2)",
+    title="this chip, older instructions",
     isa=("avx2",),
     newer=("avx512f", *_NEWER),
     variables={
@@ -91,7 +91,7 @@ AVX2 = Limited(
 )
 AVX512 = Limited(
     "avx512",
-    title="this chip, older instructions (AVX-512 without VNNI)",
+    title="this chip, older instructions",
     isa=("avx512f", "avx512bw", "avx512vl", "avx512dq"),
     newer=_NEWER,
     variables={

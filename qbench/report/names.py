@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from qbench.decide.cases import Setting
+from qbench.decide.cases import Setting, describe_host
 from qbench.record.schema import NATIVE, Record
 
 BACKENDS = {
@@ -52,5 +52,5 @@ def in_words(text: str, records: Iterable[Record]) -> str:
 def setting_words(setting: Setting) -> str:
     """``digits-cnn · 1 thread · batch 1``."""
     plural = "" if setting.threads == 1 else "s"
-    host = "" if setting.host == NATIVE else f" · on {setting.host}"
+    host = "" if setting.host == NATIVE else f" · on {describe_host(setting.host)}"
     return f"{setting.model} · {setting.threads} thread{plural} · batch {setting.batch_size}{host}"

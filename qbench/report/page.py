@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from qbench import formatting
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
+from qbench.portability import text as portability_text
+from qbench.portability.compare_hosts import compare_hosts
 from qbench.progress.table import TextTable
 from qbench.record.stored_run import StoredRun
 from qbench.report import calibration_seeds as draws
@@ -62,6 +64,8 @@ class Page:
     figures: tuple[Figure, ...]
     flipped: Flipped
     draws: TextTable
+    hosts: TextTable
+    host_sentences: tuple[str, ...]
     failures: tuple[Failure, ...]
     layers: TextTable
     worst: TextTable
@@ -87,6 +91,7 @@ def page(
     rulings = rule(judged, decisions) if rulings is None else rulings
     answers = cards(decisions, judged, rulings, info)
     pictures = figures.figures(run, judged, decisions)
+    answers_by_host = compare_hosts(run, judged)
     return Page(
         suite=info.suite.name,
         file=info.suite.file,
@@ -105,6 +110,11 @@ def page(
         figures=tuple(figure for figure in pictures if not figure.key.startswith(TRADE_OFF)),
         flipped=_flipped(run, changes),
         draws=draws.table(judged),
+        hosts=portability_text.make_table(answers_by_host, info.metric),
+        host_sentences=(
+            *portability_text.list_sentences(answers_by_host, info.metric),
+            *portability_text.list_speed_orders(answers_by_host),
+        ),
         failures=group_failures(run),
         layers=layers.layers(run.records),
         worst=layers.worst(run),

@@ -13,6 +13,8 @@ from qbench.decide import text as decide_text
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
 from qbench.decide.tested_change import describe_levels
+from qbench.portability import text as portability_text
+from qbench.portability.compare_hosts import compare_hosts
 from qbench.record.stored_run import StoredRun
 from qbench.report import calibration_seeds, flips, text
 from qbench.report.candidates import Candidates, candidates
@@ -111,6 +113,9 @@ def _folded(
     yield from _reasons(run, judged, found)
     yield from _rest(run, found, tables)
     yield from _flips(changes)
+    answers = compare_hosts(run, judged)
+    if sentences := portability_text.list_sentences(answers, run.info.metric):
+        yield list_part([_escape(sentence) for sentence in sentences], folded="On other hosts")
     drawn = calibration_seeds.table(judged)
     if drawn.rows:
         yield table_part(drawn, folded="Spread over calibration seeds")

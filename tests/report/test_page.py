@@ -35,7 +35,7 @@ from qbench.decide.judged import judge as judge_records
 from qbench.errors import QbenchError, UsageError
 from qbench.progress.terminal import CONTROL
 from qbench.record import jsonl
-from qbench.record.schema import InputFit, Interference, Record, Spread
+from qbench.record.schema import InputFit, Interference, Record, Spread, read_case_id
 from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo
 from qbench.report import table
 from qbench.report.build import build_report
@@ -360,3 +360,14 @@ def test_what_the_host_did_stands_where_p50_is_explained(tmp_path: Path) -> None
     assert "something else used the core 60 % to 60 % of the time" not in page
     assert "something else used the core 60 % of the time" in page
     assert "the host shared the core 60 % of the time while 1 of 1 cases" in page
+
+
+def test_other_hosts_have_a_section_of_their_own(tmp_path: Path) -> None:
+    """What each file answers there stands on the page and in summary.md; a run on this machine alone says nothing."""
+    alone = [fp32(), int8()]
+    there = [replace(record, case=read_case_id(f"{record.case.id}/avx2")) for record in alone]
+    for name, records, expected in (("one", alone, 0), ("two", [*alone, *there], 1)):
+        page = build_report(run_folder(tmp_path / name, records))
+        assert page.read_text(encoding="utf-8").count('id="hosts"') == expected
+        assert (page.parent / "summary.md").read_text(encoding="utf-8").count("not judged on avx2") == expected
+    assert "on avx2 (this chip, older instructions)" in page.read_text(encoding="utf-8")
