@@ -9,6 +9,7 @@ from qbench.record.schema import Record, Speedup
 
 UNSTEADY = "the series was not steady: latency moved between its first and last third"
 NOT_TOLD = "whether the series was steady cannot be told from so few blocks"
+ENOUGH = 3  # processes: the limits of fewer hold what is known of processes in general
 
 
 def is_coarse(record: Record) -> bool:
@@ -23,7 +24,7 @@ def find_doubt(speedup: Speedup, room: float, meaning: str) -> str | None:
     control = speedup.control
     if speedup.protocol == "sequential":
         return f"protocol {speedup.protocol} has no control to tell noise from change"
-    if speedup.stopped == "screened":
+    if speedup.stopped in ("screened", "left") and speedup.processes < ENOUGH:
         return None  # its limits are wide enough for what a control would tell: how processes and blocks differ
     if control is None or control.low is None or control.high is None:
         return "the control (A/A) was not measured, so noise cannot be told from change"

@@ -14,14 +14,14 @@ from qbench.measure.protocol import OpenWorker, Seconds, TimedWorker
 from qbench.measure.series import Series
 
 SWITCH_SECONDS = 0.005  # a neighbour's calls between two pilots: about one block
-COSTLY = 2.0  # a block that takes so many times as long as the shortest contender's runs in every second round
+COSTLY = 2.0  # a contender whose blocks take so many times as long as the shortest runs in every second round
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
     """How a generation is run: its rounds, the most seconds of blocks for one arm in it, and how workers are warmed
-    up. ``contenders``: the cases that are held against each other; what takes far longer than these is no rival of
-    theirs, and runs in every second round (none: all run in every round)."""
+    up. ``contenders``: cases that are looked at for the first time; of these what takes far longer than the shortest
+    runs in every second round only."""
 
     rounds: int
     most_seconds: float
@@ -114,14 +114,13 @@ class Generation:
                     self._attempt(series, self._take_block)
 
     def _find_costly(self, every: Sequence[Series]) -> set[str]:
-        """The arms whose blocks take so long that they are no rivals of the contenders."""
+        """The contenders whose blocks take so long that they are no rivals of the others."""
         seconds = {
             series.case: series.call_seconds * (series.block.discard + series.block.keep)
             for series in every
-            if series.block is not None and series.error is None
+            if series.case in self.pace.contenders and series.block is not None and series.error is None
         }
-        shortest = min((seconds[case] for case in self.pace.contenders & seconds.keys()), default=math.inf)
-        return {case for case, taken in seconds.items() if taken > COSTLY * shortest}
+        return {case for case, taken in seconds.items() if taken > COSTLY * min(seconds.values())}
 
     def _take_block(self, series: Series) -> None:
         assert series.block is not None

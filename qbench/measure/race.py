@@ -127,7 +127,7 @@ class _State:
         Generation(
             number=number,
             entries=entries,
-            pace=self._set_pace(rounds, arms),
+            pace=self._set_pace(rounds, _list_candidates(arms) if screening else ()),
             open_worker=open_worker,
             shuffle=random.Random(f"{self.race.seed}/{number}"),
             advance=self.remaining.advance,
@@ -136,7 +136,7 @@ class _State:
             ratios = pair_minima(_list_minima(control), _list_minima(self.series[fastest]))
             self.controls.update(ratios)
 
-    def _set_pace(self, rounds: int, arms: Sequence[Arm]) -> Pace:
+    def _set_pace(self, rounds: int, contenders: Sequence[str]) -> Pace:
         rules = self.race.rules
         generations = rules.least + (not rules.everything)
         return Pace(
@@ -145,7 +145,7 @@ class _State:
             warmup_calls=self.race.warmup_calls,
             warmup_seconds=self.race.warmup_seconds,
             clock=self.race.clock,
-            contenders=frozenset() if rules.everything else frozenset(_list_candidates(arms)),
+            contenders=frozenset(contenders),
         )
 
     def count_blocks(self) -> int:

@@ -23,12 +23,15 @@ from qbench.stats.interval_type import Interval
         ({"control": Interval(value=1.03, low=1.01, high=1.05)}, "too noisy"),
         ({"steady": False}, "not steady"),
         ({"steady": None}, "cannot be told from so few blocks"),
-        ({"stopped": "screened", "control": None, "steady": None}, None),
+        ({"stopped": "screened", "processes": 1, "control": None, "steady": None}, None),
+        ({"stopped": "left", "processes": 2, "steady": None}, None),
+        ({"stopped": "left", "processes": 3, "steady": None}, "cannot be told"),
+        ({"stopped": "max_seconds", "processes": 2, "steady": None}, "cannot be told"),
     ],
 )
 def test_a_speed_up_is_doubted_for_its_control_and_its_drift(changes: dict[str, Any], said: str | None) -> None:
-    """A control that may be off by more than the room, none at all, and a series that moved; a screened case has
-    neither, and limits that allow for both."""
+    """A control that may be off by more than the room, none at all, and a series that moved; a case that left the
+    race after one or two processes has neither, and limits that allow for both."""
     doubt = find_doubt(speedup(**changes), 0.025, "half the tolerance")
     assert doubt is None if said is None else said in str(doubt)
 

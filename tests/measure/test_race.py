@@ -107,15 +107,14 @@ def test_a_race_between_equals_ends():
     assert outcome["a"].stopped == "processes"
 
 
-def test_what_takes_far_longer_than_the_contenders_runs_in_every_second_round():
-    """Blocks of a fp32 of 50 ms a call and its control, beside int8 of 12 ms; where everyone is measured, it runs in
-    every round."""
+def test_a_candidate_that_takes_far_longer_than_the_others_is_screened_in_every_second_round():
+    """It leaves all the same. The fp32, which speed-ups rest on, is in every round, and so is everyone where all are
+    measured."""
     machine = Machine({"base": 0.05, "a": 0.012, "b": 0.0122, "c": 0.09}, noise=0.01)
     outcome = run(machine, make_race(machine, enter("a", "b", "c")))
-    screened = outcome["base"].process == 0
-    assert outcome["base"].round[screened].tolist() == outcome["c"].round.tolist() == [0, 2, 4]
-    assert outcome["a"].round[outcome["a"].process == 1].tolist() == [0, 1, 2, 3, 4, 5, 6]
-    assert outcome["a"].control_process.tolist().count(1) == 4
+    assert (outcome["c"].stopped, outcome["c"].round.tolist()) == ("screened", [0, 2, 4])
+    for case in ("base", "a", "b"):
+        assert outcome[case].round.tolist()[:13] == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 6]
     every = run(machine, make_race(machine, enter("a", "c"), everything=True))
     assert every["c"].round[every["c"].process == 0].tolist() == [0, 1, 2, 3, 4, 5, 6]
 
