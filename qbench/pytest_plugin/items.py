@@ -109,7 +109,10 @@ class SuiteFile(pytest.File):
         seconds = [] if record is None else pytest_benchmark.call_seconds(run, record)
         if benchmark is not None:
             _replay(benchmark, request.node, seconds, record)
-        settle(judged.about(case), request.node)
+        verdicts = judged.about(case)
+        if not self._has_gate(request.session):  # deselected, as by -k: what it would say is not to be lost
+            verdicts = (*verdicts, *judged.about_others(self.cases))
+        settle(verdicts, request.node)
         if record is None or record.status != "ok":
             _end(record)
 
@@ -123,6 +126,9 @@ class SuiteFile(pytest.File):
         if judged.error is not None:
             pytest.fail(judged.error, pytrace=False)
         return judged
+
+    def _has_gate(self, session: pytest.Session) -> bool:
+        return any(item.name == GATE for item in session.items if item.parent is self)
 
     def _request(self, session: pytest.Session) -> Request:
         selected = {item.name for item in session.items if item.parent is self}

@@ -101,6 +101,20 @@ def test_k_selects_what_is_run_and_compare_fail_works(project):
     result.stderr.fnmatch_lines(["*Performance has regressed*"])
 
 
+def test_what_k_leaves_out_of_the_gate_is_not_lost(project):
+    """A quick look as the baseline holds nothing: the test ``gate`` says so, and where it is deselected, the case."""
+    static = ("-p", "no:xdist", "-p", "no:benchmark", "-k", "static and t1", "--qbench-stored")
+    project.runpytest_subprocess(*static).assert_outcomes(passed=1, deselected=6)
+    (folder,) = (project.path / "reports/small").glob("2*")
+    subprocess.run([sys.executable, "-m", "qbench", "baseline", str(folder)], cwd=project.path, check=True)
+    described = project.path / "reports/baselines/small.run.json"
+    content = json.loads(described.read_text())
+    described.write_text(json.dumps(content | {"quick": {"examples": 5, "of": 20}}))
+    result = project.runpytest_subprocess(*static)
+    result.assert_outcomes(failed=1, deselected=6)
+    result.stdout.fnmatch_lines(["*INVALID*the baseline is a quick look*"])
+
+
 def test_a_suite_of_any_name_is_given_by_option(project):
     """``--qbench`` alone collects that suite and nothing else, also without pytest-benchmark."""
     (project.path / "suites").mkdir()
