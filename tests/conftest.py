@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from qbench.process.parent import THREAD_VARIABLES
+
+# Two workers on two cores: a library that starts a thread a core makes its threads wait for each other's (13 s of CPU
+# in place of 0.9 for one test). Set before a library reads it, and here as in qbench's own children.
+os.environ.update(THREAD_VARIABLES)
 
 # A deadline is a timed assertion: on a busy machine it fails for no reason of the code's.
 settings.register_profile("qbench", deadline=None)
@@ -22,14 +29,37 @@ def _own_cache(tmp_path_factory):
     patch.undo()
 
 
+@pytest.fixture
+def two_threads():
+    """torch has two threads, as a user's process may have."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
 # Files that take longest, first: two workers take a file each, and one that began last would run on alone.
 LONGEST = (
     "test_readme.py",
-    "backends/test_torch_ao.py",
-    "run/test_run.py",
     "backends/test_inductor.py",
+    "pytest_plugin/test_items.py",
+    "run/test_run.py",
+    "backends/test_torch_ao.py",
+    "quant/onnx/test_onnxruntime_session.py",
+    "quant/calibrators/test_calibrators.py",
     "quant/pytorch/test_pt2e_kinds.py",
     "test_build.py",
+    "quant/canonical/test_canonicalize.py",
+    "onnx/test_api.py",
+    "gate/test_against.py",
+    "fuzz/test_fuzz.py",
+    "quant/pytorch/test_narrow_weights.py",
+    "quant/pytorch/test_fx.py",
+    "models/test_models.py",
+    "report/test_page.py",
+    "report/test_browser.py",
 )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from qbench.errors import BuildError, CaseError, CaseSkipped, WorkerError
-from qbench.process import pipe
+from qbench.process import child, pipe
 from qbench.process.parent import THREAD_VARIABLES, Limits, Worker, call, end_all
 
 QUICK = Limits(seconds=60)
@@ -208,10 +208,14 @@ def test_any_allocator_that_runs_out_of_memory_is_a_message():
 
 
 def test_children_inherit_one_thread_and_the_parent_keeps_its_environment(monkeypatch):
-    """OMP_NUM_THREADS and its kin are set for children only."""
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    """OMP_NUM_THREADS and its kin are set for children only, forked ones and fresh ones."""
+    for name in THREAD_VARIABLES:
+        monkeypatch.setenv(name, "ours")
     assert call(environment, list(THREAD_VARIABLES), limits=QUICK) == THREAD_VARIABLES
-    assert "OMP_WAIT_POLICY" not in os.environ
+    with Worker(child.Function, environment, limits=QUICK, fresh=True) as worker:
+        worker.ready()
+        assert worker.ask("run", (list(THREAD_VARIABLES),)) == THREAD_VARIABLES
+    assert {os.environ[name] for name in THREAD_VARIABLES} == {"ours"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and sets affinity, which Linux has")

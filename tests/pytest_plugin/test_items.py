@@ -49,7 +49,7 @@ def project(pytester, monkeypatch):
     np.savez(pytester.path / "data.npz", **arrays)
     (pytester.path / "network.py").write_text(NETWORK)
     (pytester.path / "qbench_small.yaml").write_text(SUITE)
-    pytester.makeini("[pytest]\naddopts = --strict-markers\nfilterwarnings = error\n")
+    pytester.makeini("[pytest]\naddopts = --strict-markers -p no:anyio\nfilterwarnings = error\n")
     return pytester
 
 
