@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from qbench import formatting
 from qbench.progress.table import TextTable
 from qbench.report import names
-from qbench.report.plots import call_times, costs, growth, layer_errors, peaks, ratios, trade_off
+from qbench.report.plots import call_times, costs, growth, layer_errors, peaks, ratios, trade_off_points
 from qbench.report.plots.cases import Case, Estimate, list_settings
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ def describe(table: TextTable) -> str:
 # --- time against accuracy ------------------------------------------------------------------------------------------
 
 
-def conclude_trade_off(points: Sequence[trade_off.Point]) -> str:
+def conclude_trade_off(points: Sequence[trade_off_points.Point]) -> str:
     """Who is both faster and accurate enough, what is shipped, n and the level of the bars."""
     int8 = [point for point in points if point.case.is_int8]
     faster = [point for point in int8 if (point.time.high or point.time.value) < 1]
     both = [point for point in faster if point.case["accuracy.verdict"] == "PASS"]
-    limited = trade_off.shown_margin(points) is not None
+    limited = trade_off_points.shown_margin(points) is not None
     sentence = f"{_of(len(faster), len(int8), 'int8 variant')} {_be(len(faster))} faster than the fastest fp32"
     if limited and faster:
         kept = "all of them" if len(both) == len(faster) else f"{len(both)} of them"
@@ -62,19 +62,19 @@ def conclude_trade_off(points: Sequence[trade_off.Point]) -> str:
         else [f"green: within {formatting.fixed(tie * 100, 0)} % of the fastest (a tie)"]
     )
     shaded += ["red: more accuracy lost than the suite allows"] if limited else []
-    if len(trade_off.find_front(points)) > 1:
+    if len(trade_off_points.find_front(points)) > 1:
         shaded.append("grey steps: nothing is both faster and more accurate")
     legend = f" {_upper('; '.join(shaded))}." if shaded else ""
     return f"{' '.join(parts)} {_count_examples([p.case for p in points])}, thin lines are 95 % intervals.{legend}"
 
 
-def _tell_point(point: trade_off.Point) -> str:
+def _tell_point(point: trade_off_points.Point) -> str:
     unit = str(point.case["metric.unit"] or "")
     change = f"{ratios.show(point.change, signed=True, least=1)} {unit}".rstrip()
     return f"{_call(point.case)}, {ratios.show(point.time)} times the time, {change}"
 
 
-def tabulate_points(points: Sequence[trade_off.Point]) -> TextTable:
+def tabulate_points(points: Sequence[trade_off_points.Point]) -> TextTable:
     """Time and change of each case."""
     unit = str(points[0].case["metric.unit"] or "")
     rows = [

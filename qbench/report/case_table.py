@@ -76,6 +76,11 @@ class CaseTable:
     choices: Mapping[str, tuple[str, ...]]
     many: bool
 
+    @property
+    def folded(self) -> frozenset[str]:
+        """The columns that a phone shows of a case once it is opened."""
+        return frozenset(ORDER) - {"minimized", *KEPT}
+
 
 def case_table(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) -> CaseTable:
     """All measured cases, setting by setting: what is shipped first, then the other candidates, fp32, the rest."""

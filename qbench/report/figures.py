@@ -8,13 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qbench.decide import decision
+from qbench.decide.cases import setting_name
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
+from qbench.formatting import clean
 from qbench.progress.table import TextTable
 from qbench.record.stored_run import StoredRun
 from qbench.report import captions, plots
-from qbench.report.frame import calls_frame, cases_frame, layers_frame
-from qbench.report.plots import call_times, costs, growth, layer_errors, peaks, ratios, svg, trade_off
+from qbench.report.frame import calls_frame, cases_frame, layers_frame, setting_of
+from qbench.report.plots import call_times, costs, growth, layer_errors, peaks, ratios, svg, trade_off, trade_off_points
 from qbench.report.plots.cases import Case, list_settings, read_cases
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ MOST_SETTINGS = 6  # trade-offs that are shown, one a setting
 @dataclass(frozen=True, kw_only=True)
 class Figure:
     """One picture: ``key`` names it within a page (``pareto`` is the trade-off), ``caption`` says what it shows in a
-    sentence, ``data`` holds what is drawn as text, and ``more`` counts the cases that only the table has."""
+    sentence, ``data`` holds what is drawn as text, ``more`` counts the cases that only the table has, and ``unnamed``
+    the points that have no name beside them."""
 
     key: str
     heading: str
@@ -34,6 +37,7 @@ class Figure:
     caption: str
     data: TextTable | None = None
     more: int = 0
+    unnamed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +50,22 @@ class Drawing:
     caption: str
     data: TextTable
     more: int = 0
+    unnamed: int = 0
 
 
 def figures(run: StoredRun, judged: Judged, decisions: Sequence[Decision] | None = None) -> tuple[Figure, ...]:
     """The pictures for which the run has data, in reading order. ``decisions``: those of ``judged``, where they are
     known already."""
-    return tuple(_inline(drawing) for drawing in list_drawings(run, judged, decisions))
+    names = _list_names(run)
+    return tuple(_inline(drawing, names) for drawing in list_drawings(run, judged, decisions))
+
+
+def _list_names(run: StoredRun) -> frozenset[str]:
+    """What pictures call the cases of a run."""
+    cases = [record.case for record in run.records]
+    names = {name for case in cases for name in (case.variant, f"{case.variant}, {case.model}", case.backend)}
+    names |= {setting_name(setting_of(record)) for record in run.records}
+    return frozenset(map(clean, names))
 
 
 def list_drawings(run: StoredRun, judged: Judged, decisions: Sequence[Decision] | None = None) -> tuple[Drawing, ...]:
@@ -69,9 +83,10 @@ def list_drawings(run: StoredRun, judged: Judged, decisions: Sequence[Decision] 
     )
 
 
-def _inline(drawing: Drawing) -> Figure:
+def _inline(drawing: Drawing, names: frozenset[str]) -> Figure:
     described = f"{drawing.caption} {captions.describe(drawing.data)}"
-    words = svg.Words(key=drawing.key, title=drawing.heading, description=described)
+    listed = {clean(cell) for row in drawing.data.rows for cell in row}
+    words = svg.Words(key=drawing.key, title=drawing.heading, description=described, names=names | listed)
     return Figure(
         key=drawing.key,
         heading=drawing.heading,
@@ -79,14 +94,15 @@ def _inline(drawing: Drawing) -> Figure:
         caption=drawing.caption,
         data=drawing.data,
         more=drawing.more,
+        unnamed=drawing.unnamed,
     )
 
 
 def _draw_trade_offs(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawing]:
-    settings = [name for name in list_settings(cases) if len(trade_off.list_points(cases, name)) > 1]
+    settings = [name for name in list_settings(cases) if len(trade_off_points.list_points(cases, name)) > 1]
     for number, name in enumerate(settings[:MOST_SETTINGS], start=1):
-        points = trade_off.list_points(cases, name)
-        chosen, rest = trade_off.choose_points(points)
+        points = trade_off_points.list_points(cases, name)
+        chosen, rest = trade_off_points.choose_points(points)
         own = frame[frame["case.setting"] == name]
         yield Drawing(
             key="pareto" if number == 1 else f"pareto-{number}",
@@ -95,6 +111,7 @@ def _draw_trade_offs(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Dra
             caption=captions.conclude_trade_off(points),
             data=captions.tabulate_points(chosen),
             more=len(rest),
+            unnamed=trade_off.count_unnamed(points),
         )
 
 

@@ -89,9 +89,14 @@ if (table) {
   });
 }
 
+// --- a phone begins with the answer: what is further down is folded
+const parts = document.querySelectorAll("details.part");
+if (matchMedia("(max-width: 720px)").matches) parts.forEach((part) => { part.open = false; });
+
 // --- a link into something folded opens it; paper shows what is folded but for long lists
 const reveal = () => {
   const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (const part of parts) if (part.parentElement === target) part.open = true;
   for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
   if (target) target.scrollIntoView();
 };

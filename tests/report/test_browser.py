@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from large_run import BACKENDS, Shape, write_large_run
+from made_history import write_history
 from made_records import RUN_V1, fp32, info, int8, latency, speedup
 from made_runs import Raw, flipped_run, hostile_run, quiet, run_folder
 
@@ -21,6 +23,7 @@ from qbench.datasets.base import Preprocessing
 from qbench.evaluate import thumbnails
 from qbench.record.schema import Record
 from qbench.report.build import build_report
+from qbench.report.history_page import build_history
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -55,8 +58,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The run of schema 1 (24 cases), one whose every text is hostile, one with images of flipped examples, and one of
-    300 cases in 12 settings."""
+    """The run of schema 1 (12 cases), one whose every text is hostile, one with images of flipped examples, one of 3
+    cases, one of 24, one of names of 200 characters, one of 300 cases in 12 settings, and the history of a suite."""
     folder = tmp_path_factory.mktemp("reports")
     shutil.copytree(RUN_V1, folder / "plain")
     hostile_run(folder / "hostile")
@@ -64,8 +67,13 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     photos = np.random.default_rng(1).integers(0, 256, (200, 128, 96, 3), dtype=np.uint8)
     thumbnails.keep_here([*pairs, *pairs], Raw((photos,), Preprocessing(channel_axis=-1)), flipped, progress=quiet)
     run_folder(folder / "many", many_records(), MANY_INFO)
+    run_folder(folder / "few", [fp32(), int8(), int8("net/qat/onednn/t1/b1")], MANY_INFO)
+    shape = Shape(modes=("static", "qat"), backends=BACKENDS[:5], models=("cnn", "lstm"), calls=2000)
+    write_large_run(folder / "day", shape)
+    write_large_run(folder / "long", replace(shape, models=("m" * 200, "\u05d0" * 200)))
     pages = {name: build_report(folder / name, other=RUN_V1) for name in ("hostile", "flips")}
-    return pages | {name: build_report(folder / name) for name in ("plain", "many")}
+    pages["history"] = build_history(write_history(folder / "runs", runs=9, changed=5))
+    return pages | {name: build_report(folder / name) for name in ("plain", "many", "few", "day", "long")}
 
 
 MANY_INFO = replace(info(), suite=replace(info().suite, text=TINY_SUITE))
@@ -86,6 +94,9 @@ def many_records() -> list[Record]:
     return records
 
 
+OPEN = "document.querySelectorAll('details.part').forEach(part => { part.open = true; })"  # what a phone folds
+
+
 def show(browser: Any, file: Path, *, width: int, scheme: str) -> None:
     """Opens a page at a width, in a colour scheme."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -97,18 +108,19 @@ def show(browser: Any, file: Path, *, width: int, scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 380])
-@pytest.mark.parametrize("name", ["plain", "hostile", "flips", "many"])
+@pytest.mark.parametrize("name", ["plain", "hostile", "flips", "many", "few", "long", "history"])
 def test_the_page_is_whole(browser: Any, reports: dict[str, Path], name: str, width: int, scheme: str) -> None:
     """The console stays empty, every table and drawing has a size, and the page never scrolls sideways."""
     show(browser, reports[name], width=width, scheme=scheme)
     assert browser.get_log("browser") == []
+    browser.execute_script(OPEN)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     sizes = browser.execute_script(
         "return [...document.querySelectorAll('table, figure svg')].filter(e => e.checkVisibility())"
         ".map(e => e.getBoundingClientRect())"
         ".map(r => [r.width, r.height])"
     )
-    assert len(sizes) > 4
+    assert len(sizes) > 3
     assert all(wide > 100 and high > 30 for wide, high in sizes)
 
 
@@ -125,7 +137,7 @@ def test_flipped_examples_are_seen(browser: Any, reports: dict[str, Path]) -> No
     assert browser.get_log("browser") == []
 
 
-@pytest.mark.parametrize("name", ["plain", "hostile"])
+@pytest.mark.parametrize("name", ["plain", "hostile", "long"])
 def test_words_stay_inside_their_plot(browser: Any, reports: dict[str, Path], name: str) -> None:
     """No label of a drawing, however long the name in it, leaves the frame of its figure."""
     show(browser, reports[name], width=1280, scheme="light")
@@ -135,6 +147,53 @@ def test_words_stay_inside_their_plot(browser: Any, reports: dict[str, Path], na
         " return inner.left < outer.left || inner.right > outer.right }).map(text => text.textContent)"
     )
     assert spilled == []
+    left = browser.execute_script(
+        "return [...document.querySelectorAll('figcaption *, .card > *, .card header > *')].filter(part => {"
+        " const inner = part.getBoundingClientRect(), outer = part.closest('figure, .card').getBoundingClientRect();"
+        " return inner.left < outer.left || inner.right > outer.right }).map(part => part.textContent)"
+    )
+    assert left == []
+
+
+def test_a_shortened_name_is_told_whole(browser: Any, reports: dict[str, Path]) -> None:
+    """Under the pointer, and in the data of the picture or its heading."""
+    show(browser, reports["long"], width=1280, scheme="light")
+    cut = browser.execute_script(
+        "return [...document.querySelectorAll('figure svg text')].filter(text => text.textContent.includes('…'))"
+        ".map(text => [text.querySelector('title')?.textContent ?? '', text.closest('figure').textContent])"
+    )
+    assert cut
+    assert all(len(whole) > 200 and "m" * 200 in around.replace("\u05d0", "m") for whole, around in cut)
+
+
+def test_points_without_a_name_are_counted(browser: Any, reports: dict[str, Path]) -> None:
+    """As many as the picture has points and no labels; the note leads to the table, which has them all."""
+    show(browser, reports["many"], width=1280, scheme="light")
+    told, labels = browser.execute_script(
+        "const figure = document.querySelector('#figure-pareto');"
+        "return [figure.querySelector(':scope > .note').textContent,"
+        " [...figure.querySelectorAll('svg text')].filter(text => text.textContent.includes(' · b')).length]"
+    )
+    assert told.startswith(f"{25 - labels - 1} points without a name, for want of room: the table has them all")
+
+
+def test_a_phone_begins_with_the_answer(browser: Any, reports: dict[str, Path]) -> None:
+    """What is further down is folded and a link opens it; of a case all figures are seen once it is opened. No warning
+    and no failure is hidden."""
+    show(browser, reports["plain"], width=380, scheme="light")
+    assert browser.execute_script("return document.documentElement.scrollHeight") < 9_000
+    folded = "return [...document.querySelectorAll('details.part:not([open])')].map(part => part.parentElement.id)"
+    assert browser.execute_script(folded) == ["pictures", "flips", "method"]
+    browser.execute_script("document.querySelector('nav a[href=\"#pictures\"]').click()")
+    browser.execute_async_script("setTimeout(arguments[0], 0)")
+    assert browser.execute_script(folded) == ["flips", "method"]
+    hidden = "return [...arguments[0].cells].filter(cell => !cell.checkVisibility()).length"
+    row = browser.find_element("css selector", "table.cases tbody tr")
+    closed = browser.execute_script(hidden, row)
+    row.find_element("css selector", "summary").click()
+    assert browser.execute_script(hidden, row) < closed
+    told = "[...document.querySelectorAll('.warnings li, .notes li, .failures li')]"
+    assert browser.execute_script(f"return {told}.every(part => part.checkVisibility())")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -209,17 +268,46 @@ return sizes.sort((a, b) => a[0] - b[0])[0];
 def test_no_word_is_smaller_than_12_px_on_a_phone(browser: Any, reports: dict[str, Path], name: str) -> None:
     """Also in pictures, which are scaled."""
     show(browser, reports[name], width=380, scheme="light")
+    browser.execute_script(OPEN)
     size, text = browser.execute_script(SMALLEST)
     assert size >= 11.99, text
 
 
+def print_page(browser: Any) -> bytes:
+    """The page as PDF, with an outline of its headings."""
+    options = {"preferCSSPageSize": True, "printBackground": True, "generateDocumentOutline": True}
+    printed = browser.execute_cdp_cmd("Page.printToPDF", options | {"generateTaggedPDF": True})
+    return base64.b64decode(printed["data"])
+
+
+def test_on_paper_nothing_is_split_or_alone(browser: Any, reports: dict[str, Path]) -> None:
+    """24 cases take at most 6 pages; no row, card or picture may be cut and none is higher than a page; below each
+    heading there is room for what it is about."""
+    show(browser, reports["day"], width=1280, scheme="light")
+    printed = print_page(browser)
+    assert 1 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 6
+    places = re.findall(rb"/Title \(((?:[^()\\]|\\.)*)\)\n/Dest \[\d+ 0 R /XYZ [\d.]+ ([\d.]+)", printed)
+    assert {b"All cases", b"Pictures", b"How it was measured"} <= {title for title, _ in places}
+    margin, room = 13 / 25.4 * 72, 40.0  # points: page.css; a few lines
+    high = {b"All cases": 100.0}  # the table's caption, its head and a row
+    assert [title for title, y in places if float(y) < margin + high.get(title, room)] == []
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 703, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    )
+    cut = browser.execute_script(
+        "return [...document.querySelectorAll('figure, .card, .cases tr, .facts')].filter(part =>"
+        " getComputedStyle(part).breakInside !== 'avoid' || part.getBoundingClientRect().height > 1020)"
+        ".map(part => part.textContent.slice(0, 80))"
+    )
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen"})
+    assert cut == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_paper_is_light_and_short(browser: Any, reports: dict[str, Path], scheme: str) -> None:
-    """24 cases take at most 6 pages, and a dark screen prints dark on white."""
+def test_paper_is_light(browser: Any, reports: dict[str, Path], scheme: str) -> None:
+    """A dark screen prints dark on white."""
     show(browser, reports["plain"], width=1280, scheme=scheme)
-    printed = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True, "printBackground": True})
-    pages = re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"]))
-    assert 1 <= len(pages) <= 6
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": features})
     style = "const style = getComputedStyle(document.body); return [style.backgroundColor, style.color]"
@@ -248,6 +336,34 @@ def test_300_cases_stay_a_page(browser: Any, reports: dict[str, Path]) -> None:
     assert len(browser.find_elements("css selector", "table.cases tbody tr")) == 300
     browser.find_element("css selector", ".matrix a[href='#answer-7']").send_keys("\n")
     assert browser.execute_script("return document.getElementById('answer-7').open")
+
+
+def test_300_cases_are_narrowed_and_sorted(browser: Any, reports: dict[str, Path]) -> None:
+    """By words and by size, from the keyboard; all are back once the words are gone."""
+    show(browser, reports["many"], width=1280, scheme="light")
+    find, rows = browser.find_element("css selector", ".tools input"), "table.cases tbody tr:not([hidden])"
+    find.send_keys("net7 static")
+    assert browser.find_element("css selector", ".count").text == "24 of 300 cases"
+    head = browser.find_element("css selector", "table.cases th[data-key=best]")
+    head.find_element("css selector", "button").send_keys("\n")
+    place = browser.execute_script("return arguments[0].cellIndex", head)
+    shown = f"return [...document.querySelectorAll('{rows}')].map(row => row.cells[arguments[0]].dataset.sort)"
+    ratios = [float(value) for value in browser.execute_script(shown, place) if value]
+    assert len(ratios) == 24
+    assert ratios == sorted(ratios)
+    find.send_keys("\b" * len("net7 static"))
+    assert len(browser.execute_script(shown, place)) == 300
+    assert browser.get_log("browser") == []
+
+
+def test_a_history_is_read_without_a_script(browser: Any, reports: dict[str, Path]) -> None:
+    """Its change point, its charts with letters of 12 px on a phone, and nothing is asked for."""
+    show(browser, reports["history"], width=380, scheme="dark")
+    assert "change point" in browser.find_element("css selector", "header").text
+    assert len(browser.find_elements("css selector", "svg.history")) == 5
+    size, text = browser.execute_script(SMALLEST)
+    assert size >= 11.99, text
+    assert browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)") == []
 
 
 def test_what_is_shown_is_saved_as_inert_csv(browser: Any, reports: dict[str, Path]) -> None:

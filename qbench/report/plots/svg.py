@@ -12,14 +12,19 @@ from typing import Any
 from qbench.formatting import clean
 from qbench.report.plots import canvas
 
+_SHORTENED = re.compile(r"(<text [^>]*>)([^<]*…[^<]*)")
+_TOLD = 3  # names that one shortened text may stand for
+
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What a reader who cannot see the picture is told; ``key`` makes ids unique in a page."""
+    """What a reader who cannot see the picture is told; ``key`` makes ids unique in a page. ``names`` are those that
+    the picture may show shortened: the whole one is told where the pointer rests."""
 
     key: str
     title: str
     description: str
+    names: frozenset[str] = frozenset()
 
 
 def inline(figure: Any, words: Words) -> str:
@@ -35,12 +40,21 @@ def inline(figure: Any, words: Words) -> str:
     body = re.sub(r"<style.*?</style>", "", body, count=1, flags=re.DOTALL)  # it would style the whole page
     body = re.sub(r"\n\s*", "\n", body)
     body = re.sub(r"<!--.*?-->\n?", "", body, flags=re.DOTALL)  # matplotlib's copies of each text
+    body = _SHORTENED.sub(lambda match: _tell_whole(match, words.names), body)
     name, more = f"{words.key}-title", f"{words.key}-description"
     return (
         f'<svg {box.group(0) if box else ""} role="img" aria-labelledby="{name} {more}">'
         f'<title id="{name}">{html.escape(clean(words.title))}</title>'
         f'<desc id="{more}">{html.escape(clean(words.description))}</desc>{body.strip()}'
     )
+
+
+def _tell_whole(match: re.Match[str], names: frozenset[str]) -> str:
+    """The text with the names that it may stand for as its tooltip."""
+    start, end = (html.unescape(part) for part in match[2].split("…", 1))
+    whole = sorted(name for name in names if name.startswith(start) and name.endswith(end))
+    told = f"<title>{html.escape('; '.join(whole[:_TOLD]))}</title>" if whole else ""
+    return f"{match[1]}{told}{match[2]}"
 
 
 def _name_ids(body: str, key: str) -> str:

@@ -6,27 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qbench.report.plots import canvas, legend, ratios, rows, scale
+from qbench.report.plots import canvas, legend, rows, scale
 from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
-from qbench.report.plots.cases import MOST, Case, Estimate, list_settings
+from qbench.report.plots.cases import list_settings
 from qbench.report.plots.frames import measured_cases, nothing_to_draw
-from qbench.report.plots.labels import Box, Wanted, meet, place_labels
+from qbench.report.plots.labels import Box, Placed, Wanted, meet, place_labels
 from qbench.report.plots.scale import Scale
+from qbench.report.plots.trade_off_points import Point, choose_points, find_front, list_points, shown_margin
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _LEFT, _RIGHT, _HEAD, _FOOT, _PANEL = 46.0, 6.0, 24.0, 38.0, 250.0
 _MARK = 8.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """A case in the picture: ``time`` over the fastest fp32, ``change`` of accuracy in shown units."""
-
-    case: Case
-    time: Estimate
-    change: Estimate
+_WIDE = WIDTH - _LEFT - _RIGHT
+_AREA: Box = (0.0, 1.0, _WIDE, _PANEL)
 
 
 def pareto(frame: pd.DataFrame) -> Any:
@@ -49,62 +43,82 @@ def pareto(frame: pd.DataFrame) -> Any:
     return figure
 
 
-def list_points(cases: Sequence[Case], setting: str) -> list[Point]:
-    """The cases of a setting that have a time and a change; of fp32 the change is none, but a twin's."""
-    points = []
-    for case in cases:
-        time = case.estimate("over_best_fp32")
-        if case.setting != setting or time is None or time.value <= 0:
-            continue
-        change = case.estimate("accuracy.delta", scale=case.number("metric.scale") or 1.0)
-        if (
-            change is None
-            and not case.is_int8
-            and case["accuracy.value"] is not None
-            and case["case.recipe"] in (None, "default")
-        ):
-            change = Estimate(0.0, None, None)
-        if change is not None:
-            points.append(Point(case=case, time=time, change=change))
-    return points
-
-
-def find_front(points: Sequence[Point]) -> list[Point]:
-    """Those that no other is faster and at least as accurate than, the fastest first."""
-    front: list[Point] = []
-    for point in sorted(points, key=lambda point: (point.time.value, -_worth(point))):
-        if not front or _worth(point) > _worth(front[-1]):
-            front.append(point)
-    return front
-
-
-def choose_points(points: Sequence[Point], most: int = MOST) -> tuple[list[Point], list[Point]]:
-    """The points that are drawn with their bars and names, those that matter most first; and the others."""
-    front = find_front(points)
-    ranked = sorted(points, key=lambda point: _importance(point, front))
-    return ranked[:most], ranked[most:]
-
-
-def _worth(point: Point) -> float:
-    """The change of accuracy, better is greater."""
-    return -point.change.value if point.case["metric.higher_is_better"] is False else point.change.value
-
-
-def shown_margin(points: Sequence[Point]) -> float | None:
-    """The most that may be lost, in shown units; None where the suite sets no margin, or several."""
-    limit = ratios.limit_of([point.case for point in points])
-    return None if limit is None else abs(limit)
-
-
 # --- the panel ------------------------------------------------------------------------------------------------------
 
 
-def _draw_panel(axes: Any, heading: str, points: Sequence[Point]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Layout:
+    """Where everything of a panel lies, in points from its lower left corner: ``chosen`` have bars, a place and, where
+    there is room, a label; ``rest`` are drawn faint; ``limit`` is what stands beside the limit, where there is room."""
+
+    across: Scale
+    up: Scale
+    upside_down: bool
+    chosen: Sequence[Point]
+    rest: Sequence[Point]
+    places: Sequence[tuple[float, float]]
+    labels: Sequence[Placed | None]
+    limit: tuple[str, Box] | None
+
+
+def _arrange(points: Sequence[Point]) -> _Layout:
+    """Finds the places of the labels, those that matter most first."""
     across, up = _find_scales(points)
+    upside_down = points[0].case["metric.higher_is_better"] is False
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        height = up.fraction(up.clip(y))
+        return across.fraction(across.clip(x)) * _WIDE, (1 - height if upside_down else height) * _PANEL
+
+    chosen, rest = choose_points(points)
+    places, faint = ([place(point.time.value, point.change.value) for point in some] for some in (chosen, rest))
+    marks = [_box_around(at, 9.0 if point.case.role else 5.5) for at, point in zip(places, chosen, strict=True)]
+    marks += [_box_around(at, 3.5) for at in faint]
+    taken, limit = [], None
+    if (margin := shown_margin(points)) is not None:
+        value = margin if upside_down else -margin
+        line = place(1.0, value)[1]
+        limit = _place_limit(f"limit {value:+.1f} {points[0].case['metric.unit'] or ''}", line, marks)
+        taken = [] if limit is None else [limit[1], (0.0, line - 1, _WIDE, line + 1)]
+    wanted = [_want(point, at, across, up) for point, at in zip(chosen, places, strict=True)]
+    labels = place_labels(wanted, [*marks, *taken], _AREA)
+    return _Layout(across=across, up=up, upside_down=upside_down, chosen=chosen, rest=rest, places=places,
+                   labels=labels, limit=limit)  # fmt: skip
+
+
+def count_unnamed(points: Sequence[Point]) -> int:
+    """How many points of a panel have no name beside them: there is no room, or they are drawn faint."""
+    layout = _arrange(points)
+    return sum(label is None for label in layout.labels) + len(layout.rest)
+
+
+def _want(point: Point, at: tuple[float, float], across: Scale, up: Scale) -> Wanted:
+    wide = canvas.text_width(_label(point, across, up), SIZE, bold=_is_named(point))
+    return Wanted(x=at[0], y=at[1], width=wide, height=SIZE + 1, reach=9.0 if point.case.role else 6.0)
+
+
+def _is_named(point: Point) -> bool:
+    return point.case.role in ("ship", "either", "keep fp32")
+
+
+def _place_limit(words: str, line: float, marks: Sequence[Box]) -> tuple[str, Box] | None:
+    """What the limit is, beside its line, where no mark is in the way."""
+    text = words.rstrip().replace("-", "\N{MINUS SIGN}")
+    wide = canvas.text_width(text, SIZE)
+    for left in (_WIDE - wide - 2, 4.0, (_WIDE - wide) / 2):
+        for bottom in (line - SIZE - 5, line + 3):
+            box = (left, bottom, left + wide, bottom + SIZE + 1)
+            if bottom >= 1 and not any(meet(box, mark, 1.0) for mark in marks):
+                return text, box
+    return None
+
+
+def _draw_panel(axes: Any, heading: str, points: Sequence[Point]) -> None:
+    layout = _arrange(points)
+    across, up = layout.across, layout.up
     across.apply(axes, "time over fastest fp32 (log) · left is faster")
     up.apply(axes, "", "y")
-    upside_down = points[0].case["metric.higher_is_better"] is False
-    if upside_down:
+    if layout.upside_down:
         axes.invert_yaxis()
     _style(axes, points, heading)
     _shade(axes, points, across, up)
@@ -112,12 +126,11 @@ def _draw_panel(axes: Any, heading: str, points: Sequence[Point]) -> None:
     steps = [(across.clip(point.time.value), up.clip(point.change.value)) for point in front]
     if len(steps) > 1:
         axes.step(*zip(*steps, strict=True), where="post", color=ROLES["muted"], linewidth=1.3, zorder=2)
-    chosen, rest = choose_points(points)
-    for point in rest:
+    for point in layout.rest:
         _draw_faint(axes, point, across, up)
-    for point in reversed(chosen):  # what matters most lies on top
+    for point in reversed(layout.chosen):  # what matters most lies on top
         _draw_point(axes, point, across, up)
-    _write_labels(axes, chosen, rest, across, up)
+    _write_labels(axes, layout)
 
 
 def _find_scales(points: Sequence[Point]) -> tuple[Scale, Scale]:
@@ -208,48 +221,26 @@ def _draw_faint(axes: Any, point: Point, across: Scale, up: Scale) -> None:
     axes.plot([across.clip(point.time.value)], [up.clip(point.change.value)], markersize=5, zorder=2.5, **style)
 
 
-def _write_labels(axes: Any, points: Sequence[Point], rest: Sequence[Point], across: Scale, up: Scale) -> None:
-    """The names of the points as far as there is room, those that matter most first, and of the shaded areas."""
-    width = WIDTH - _LEFT - _RIGHT
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        return tuple(axes.transAxes.inverted().transform(axes.transData.transform((x, y))) * (width, _PANEL))
-
-    places = [place(across.clip(point.time.value), up.clip(point.change.value)) for point in points]
-    marks = [_box_around(at, 9.0 if point.case.role else 5.5) for at, point in zip(places, points, strict=True)]
-    unnamed = [place(across.clip(point.time.value), up.clip(point.change.value)) for point in rest]
-    marks += [_box_around(at, 3.5) for at in unnamed]
-    area: Box = (0.0, 1.0, width, _PANEL)
-    taken = _name_areas(axes, points, marks, area, place)
-    wanted = []
-    for i in range(len(points)):
-        text = _label(points[i], across, up)
-        reach = 9.0 if points[i].case.role else 6.0
-        bold = bool(points[i].case.role in ("ship", "either", "keep fp32"))
-        wide = canvas.text_width(text, SIZE, bold=bold)
-        wanted.append(Wanted(x=places[i][0], y=places[i][1], width=wide, height=SIZE + 1, reach=reach))
-    for i, placed in enumerate(place_labels(wanted, [*marks, *taken], area)):
+def _write_labels(axes: Any, layout: _Layout) -> None:
+    """The names of the points as far as there is room, and of the limit."""
+    for point, at, placed in zip(layout.chosen, layout.places, layout.labels, strict=True):
         if placed is None:
             continue
-        named = points[i].case.role in ("ship", "either", "keep fp32")
         if placed.leader is not None:
             line = {"color": ROLES["muted"], "linewidth": 0.7, "zorder": 4, "clip_on": False}
-            ends = [
-                (places[i][0] / width, places[i][1] / _PANEL),
-                (placed.leader[0] / width, placed.leader[1] / _PANEL),
-            ]
+            ends = [(x / _WIDE, y / _PANEL) for x, y in (at, placed.leader)]
             axes.plot(*zip(*ends, strict=True), transform=axes.transAxes, **line)
-        axes.text(
-            placed.box[0] / width,
-            (placed.box[1] + 2.5) / _PANEL,
-            _label(points[i], across, up),
-            transform=axes.transAxes,
-            fontsize=SIZE,
-            weight="bold" if named else "normal",
-            color=ROLES["ink"],
-            zorder=7,
-            bbox={"facecolor": ROLES["card"], "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
-        )
+        rim = {"facecolor": ROLES["card"], "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
+        weight = "bold" if _is_named(point) else "normal"
+        _write(axes, placed.box, _label(point, layout.across, layout.up), color=ROLES["ink"], weight=weight, bbox=rim)
+    if layout.limit is not None:
+        text, box = layout.limit
+        _write(axes, box, text, color=ROLES["bad"])
+
+
+def _write(axes: Any, box: Box, text: str, **style: Any) -> None:
+    at = (box[0] / _WIDE, (box[1] + 2.5) / _PANEL)
+    axes.text(*at, text, transform=axes.transAxes, fontsize=SIZE, zorder=7, **style)
 
 
 def _label(point: Point, across: Scale, up: Scale) -> str:
@@ -262,38 +253,5 @@ def _label(point: Point, across: Scale, up: Scale) -> str:
     return f"{text} ({', '.join(beyond)})" if beyond else text
 
 
-def _importance(point: Point, front: Sequence[Point]) -> tuple[int, float]:
-    order = {"ship": 0, "either": 0, "keep fp32": 0, "undecided": 1, "tied": 3}
-    rank = order.get(point.case.role, 5)
-    if point.case["decision.is_best_fp32"]:
-        rank = min(rank, 2)
-    if any(point is other for other in front):
-        rank = min(rank, 4)
-    return rank, point.time.value
-
-
-def _name_areas(axes: Any, points: Sequence[Point], marks: Sequence[Box], area: Box, place: Any) -> list[Box]:
-    """Writes beside the limit what it is, where no mark is in the way; gives the boxes of the words."""
-    margin = shown_margin(points)
-    if margin is None:
-        return []
-    upside_down = points[0].case["metric.higher_is_better"] is False
-    value = margin if upside_down else -margin
-    text = f"limit {value:+.1f} {points[0].case['metric.unit'] or ''}".rstrip().replace("-", "\N{MINUS SIGN}")
-    wide = canvas.text_width(text, SIZE)
-    line = place(1.0, value)[1]
-    for left in (area[2] - wide - 2, 4.0, (area[2] - wide) / 2):
-        for bottom in (line - SIZE - 5, line + 3):
-            box = (left, bottom, left + wide, bottom + SIZE + 1)
-            if bottom >= 1 and not any(meet(box, mark, 1.0) for mark in marks):
-                at = (box[0] / area[2], (box[1] + 2.5) / _PANEL)
-                axes.text(*at, text, transform=axes.transAxes, fontsize=SIZE, color=ROLES["bad"], zorder=7)
-                return [box, (0.0, line - 1, area[2], line + 1)]
-    return []
-
-
 def _box_around(at: tuple[float, float], reach: float) -> Box:
     return at[0] - reach, at[1] - reach, at[0] + reach, at[1] + reach
-
-
-__all__ = ["Point", "choose_points", "find_front", "list_points", "pareto", "shown_margin"]

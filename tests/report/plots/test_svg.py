@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from typing import Any
 
 import matplotlib as mpl
@@ -50,6 +51,16 @@ def test_text_stays_text_in_the_page_s_colours() -> None:
     assert "DejaVu" not in svg
     assert "<style" not in svg
     assert "<!--" not in svg
+
+
+def test_a_shortened_name_is_told_whole() -> None:
+    """As a tooltip: the names that it may stand for, as text; a text that stands for none has no tooltip."""
+    names = ["<b>" + "n" * 90 + "end", "<b>" + "n" * 200 + "other"]
+    rows = [Row(key=name, label=name, text="1…2", mode="static", backend="x86") for name in names]
+    figure = draw_rows([Group(heading="", rows=rows)], ACROSS, "x", lambda *parts: None)
+    root = ElementTree.fromstring(inline(figure, replace(WORDS, names=frozenset(names))))
+    assert [tip.text for text in root.iter("text") for tip in text.iter("title")] == names
+    assert sum("…" in "".join(text.itertext()) for text in root.iter("text")) == 4
 
 
 def test_ids_begin_with_the_picture_s_key() -> None:
