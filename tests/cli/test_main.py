@@ -38,6 +38,7 @@ COMMANDS = (
     "train",
     "report",
     "compare",
+    "portability",
     "baseline",
     "gate",
     "export",
@@ -441,9 +442,9 @@ def test_run_shows_answer_table_reasons_report_and_time_in_this_order(qbench: Qb
 
 
 def test_run_wide_shows_every_column(qbench: Qbench, story: list[Told]) -> None:
-    """Without --wide there are six, with it those of the report."""
-    assert "noise check" not in qbench("run", QUICKSTART).out
-    assert "noise check" in qbench("run", QUICKSTART, "--wide").out
+    """Without --wide there are six, with it those of the report that have a value."""
+    assert "accuracy limit" not in qbench("run", QUICKSTART).out
+    assert "accuracy limit" in qbench("run", QUICKSTART, "--wide").out
 
 
 def test_run_quick_reaches_the_suite(qbench: Qbench, story: list[Told], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -595,7 +596,7 @@ def test_report_wide_prints_the_answer_and_every_column(qbench: Qbench, story: l
     """As `qbench run --wide` does; the path comes last."""
     lines = qbench("report", "demo", "--wide").out.splitlines()
     assert lines[0].startswith("m, 1 thread, batch 1: ")
-    assert any("noise check" in line for line in lines)
+    assert any("accuracy limit" in line for line in lines)
     assert lines[-1] == str(runs / "report.html")
 
 

@@ -102,14 +102,15 @@ def test_a_caption_is_a_conclusion_with_n_and_the_level(pictures: dict[str, Figu
 
 
 def boxes_of(svg: str) -> list[tuple[str, float, float, float, float]]:
-    """Each text with the box that matplotlib's font needs, in points."""
+    """Each text with the box that matplotlib's font needs, in points; a title is shown under the pointer alone."""
     boxes = []
     for node in ElementTree.fromstring(svg).iter("text"):
         place = re.search(r"translate\(([-\d.]+) ([-\d.]+)\)", node.attrib.get("transform", ""))
         x, y = (float(place[1]), float(place[2])) if place else (float(node.attrib["x"]), float(node.attrib["y"]))
         style = node.attrib.get("style", "")
         size = float(re.search(r"([\d.]+)px", style)[1])
-        text = "".join(node.itertext())
+        hover = "".join(title.text for title in node.iter("title"))
+        text = "".join(node.itertext()).removeprefix(hover)
         width = canvas.text_width(text, size, bold="bold" in style)
         anchor = re.search(r"text-anchor: (\w+)", style)
         x -= {"end": width, "middle": width / 2}.get(anchor[1] if anchor else "", 0.0)
