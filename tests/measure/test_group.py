@@ -115,6 +115,25 @@ def test_the_timed_region_reads_the_clock_around_the_call_and_nothing_else():
     assert seen.tolist() == [1000, 2000, 3000, 1000, 2000, 3000, 1000]
 
 
+def test_a_slowed_call_takes_that_share_longer_and_no_more():
+    """What the further function and the readings of the clock take counts as part of the added work; where it is more
+    than the share of a short call, it is all that is added."""
+    now = [0]
+
+    def clock():
+        now[0] += 90  # a reading takes 90 ns
+        return now[0]
+
+    def call(nanoseconds):
+        now[0] += nanoseconds
+
+    for nanoseconds, share in ((30_000, 0.05), (30_000, 0.1), (8_000, 0.05)):
+        slowed = worker.slow_down(call, share, clock)
+        bare, longer = (worker.timed_calls(function, [nanoseconds], 9, clock) for function in (call, slowed))
+        assert longer - bare == pytest.approx(share * nanoseconds, abs=100)
+    assert worker.timed_calls(worker.slow_down(call, 0.05, clock), [1_000], 1, clock)[0] < 1_500
+
+
 def test_an_injected_clock_serves_the_whole_arm(tmp_path, monkeypatch):
     """Load and first call are read from the same clock, without time passing."""
     ticks = iter(range(0, 10**9, 500))
