@@ -130,8 +130,8 @@ def check_limits(
     for record in records:
         if cases.is_int8(record):
             limits = _Limits.of(record, gate, decide, place)
-            found = _check_case(record, records, tests.get(record.case.id), metric, limits)
-            checks[record.case.id] = tuple(map(limits.locate, found))
+            case_checks = _check_case(record, records, tests.get(record.case.id), metric, limits)
+            checks[record.case.id] = tuple(map(limits.locate, case_checks))
     return checks
 
 

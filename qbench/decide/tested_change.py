@@ -106,9 +106,9 @@ def describe_levels(judged: Judged, records: Sequence[Record]) -> str:
     tested = sorted({change.level for change in limited if change.tested})
     if not tested:
         return _name(STORED_LEVEL)
-    told = f"{_name(tested[0])}, those of the test"
+    tests = f"{_name(tested[0])}, those of the test"
     others = {*tested[1:], *(change.level for change in limited if not change.tested)} - {tested[0]}
-    return told if not others else f"{told} ({max(others) * 100:g} % without predictions to test)"
+    return tests if not others else f"{tests} ({max(others) * 100:g} % without predictions to test)"
 
 
 def _name(level: float) -> str:

@@ -52,7 +52,7 @@ class Candidate:
 class Reason:
     """Why some are not it: a count with the reason, and the variants with how fast they are."""
 
-    told: str
+    counted: str
     variants: tuple[str, ...]
 
 
@@ -221,4 +221,4 @@ def _reason(reason: str, named: Sequence[str], judged: Judged, rulings: Rulings)
         over = rulings[case].over_fp32 if case in rulings else None
         speed = "" if over is None else f" ({formatting.fixed(over.value, RATIO_DIGITS)} × fp32)"  # noqa: RUF001
         variants.append(f"{variant(by_id[case]) if case in by_id else case}{speed}")
-    return Reason(told=_count(reason, len(named)), variants=tuple(variants))
+    return Reason(counted=_count(reason, len(named)), variants=tuple(variants))

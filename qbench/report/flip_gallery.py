@@ -30,7 +30,7 @@ class Picture:
     label: str
     lines: tuple[str, ...]
     tone: str
-    told: str
+    alternative: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +68,10 @@ def _make_picture(source: str, flips: Sequence[tuple[CaseFlips, Flip]]) -> Pictu
     kinds = {flip.kind for _, flip in flips}
     way, tone = _WAYS[next(iter(kinds))] if len(kinds) == 1 else ("both ways", "muted")
     label = way if first.label is None else f"label {first.label}, {way}"
-    told = f"example {first.id}, {label}"
-    return Picture(id=first.id, source=source, label=label, lines=tuple(_describe_moves(flips)), tone=tone, told=told)
+    alternative = f"example {first.id}, {label}"
+    return Picture(
+        id=first.id, source=source, label=label, lines=tuple(_describe_moves(flips)), tone=tone, alternative=alternative
+    )
 
 
 def _describe_moves(flips: Sequence[tuple[CaseFlips, Flip]]) -> Iterator[str]:

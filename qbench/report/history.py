@@ -160,9 +160,9 @@ def _read_run(folder: Path) -> PastRun:
     elif not records:
         state, note = "no case ok", "; ".join(_list_reasons(run.records)) or "no case was recorded"
     elif missing:
-        told = f"{missing:,} of {len(info.plan.cases):,} planned cases have no record"
-        cut = f"{told}, though the run ended: {jsonl.RECORDS} is cut"
-        state, note = ("unfinished", told) if info.finished is None else ("damaged", cut)
+        note = f"{missing:,} of {len(info.plan.cases):,} planned cases have no record"
+        cut = f"{note}, though the run ended: {jsonl.RECORDS} is cut"
+        state, note = ("unfinished", note) if info.finished is None else ("damaged", cut)
     elif info.finished is None:
         state, note = "unfinished", "every case has a record, but the run did not end"
     elif lost := _list_lost(run):

@@ -42,7 +42,7 @@ class MachinePage:
     """One machine: its charts, its changes of environment, its runs."""
 
     machine: str
-    told: str
+    counted: str
     changes: TextTable
     charts: tuple[Chart, ...]
     marks: tuple[Mark, ...]
@@ -91,13 +91,13 @@ def _sum_up(history: History) -> str:
 
 def _machine_page(panel: Panel) -> MachinePage:
     runs, lost = len(panel.runs), sum(run.state == "files lost" for run in panel.runs)
-    told = f"{runs:,} run{'' if runs == 1 else 's'} in the lines"
-    told += f", {lost:,} of them with samples or predictions gone or cut (their records are whole)" if lost else ""
-    told += f"; {len(panel.aside):,} set aside" if panel.aside else ""
+    counted = f"{runs:,} run{'' if runs == 1 else 's'} in the lines"
+    counted += f", {lost:,} of them with samples or predictions gone or cut (their records are whole)" if lost else ""
+    counted += f"; {len(panel.aside):,} set aside" if panel.aside else ""
     charts = tuple(_charts(panel))
     return MachinePage(
         machine=panel.machine,
-        told=told,
+        counted=counted,
         changes=_changes_table(panel),
         charts=charts,
         marks=panel.marks,

@@ -53,16 +53,16 @@ def explain_noise(records: Sequence[Record]) -> str:
     widest = max(checks, key=lambda check: max(-_log(check[1]), _log(check[2])))
     beyond = math.expm1(max(-_log(widest[1]), _log(widest[2]))) * 100
     read = f"fp32 was measured against a second copy of itself beside {_count(len(checks), 'case')}"
-    told = f"{read}; the true answer is 1, and the 95 % intervals reach from {low:.2f} to {high:.2f}. "
+    text = f"{read}; the true answer is 1, and the 95 % intervals reach from {low:.2f} to {high:.2f}. "
     if off:
-        told += f"Noisy: 1 lies outside for {_name(off)}, so small differences there may be noise. "
+        text += f"Noisy: 1 lies outside for {_name(off)}, so small differences there may be noise. "
     else:
-        told += "Quiet enough: each of them holds 1. "
-    told += f"Differences below {beyond:.0f} % are not to be trusted for {widest[0].case.id}, the noisiest."
+        text += "Quiet enough: each of them holds 1. "
+    text += f"Differences below {beyond:.0f} % are not to be trusted for {widest[0].case.id}, the noisiest."
     rest = len(speedups) - len(checks)
     if rest:
-        told += f" {_count(rest, 'case')} {'was' if rest == 1 else 'were'} measured too briefly for a noise check."
-    return told
+        text += f" {_count(rest, 'case')} {'was' if rest == 1 else 'were'} measured too briefly for a noise check."
+    return text
 
 
 def _log(ratio: float) -> float:
@@ -114,12 +114,12 @@ def _list_cases(records: Sequence[Record], doubt: str) -> str:
 def _describe_overrides(records: Sequence[Record], judged: Judged) -> str:
     """``, 2.5 for 2 cases (gate.overrides)``; empty where all cases have the suite's limit."""
     own = Counter(judged.margin_of(record) for record in records if record.case.mode != "fp32")
-    told = [
+    limits = [
         f"{margin:g} for {_count(count, 'case')}"
         for margin, count in own.items()
         if margin not in (None, judged.margin)
     ]
-    return f", {', '.join(told)} (gate.overrides)" if told else ""
+    return f", {', '.join(limits)} (gate.overrides)" if limits else ""
 
 
 def _tally(values: Iterable[object]) -> str:

@@ -28,8 +28,8 @@ def describe_recipe(record: Record) -> str:
         if _plain(recipe.get(key)) != _plain(default.get(key))
     )
     default_flow = all(_plain(recipe.get(key)) == _plain(default.get(key)) for key in ALWAYS)
-    told = f"{named} (default)" if named and default_flow and not other else named
-    return "; ".join(part for part in (told, other) if part)
+    flow = f"{named} (default)" if named and default_flow and not other else named
+    return "; ".join(part for part in (flow, other) if part)
 
 
 @cache

@@ -26,7 +26,7 @@ _SHORT = {
     "tied, larger": "tied, size",
     "tied, slower to start": "tied, start",
     "tied, no better": "tied",
-    **{told: f"{limit} open" for limit, told in reasons.OPEN.items() if told.startswith("undecided")},
+    **{reason: f"{limit} open" for limit, reason in reasons.OPEN.items() if reason.startswith("undecided")},
 }
 _BROKEN = {
     "accuracy": "loses too much",

@@ -41,7 +41,7 @@ def test_who_is_not_it_is_counted_and_listed() -> None:
     slow = int8("net/dynamic/x86/t1/b1", latency=latency(0.005), speedup=speedup(0.5))
     lossy = int8("net/static/x86/t1/b1", accuracy=accuracy(harmful=60))
     card = drawn(fp32(), int8(), slow, lossy, failed("net/qat/x86/t1/b1"))
-    assert {reason.told for reason in card.reasons} == {
+    assert {reason.counted for reason in card.reasons} == {
         "1 slower than fp32",
         "1 loses more accuracy than the margin",
         "1 failed",

@@ -63,7 +63,7 @@ def finish(
 ) -> Array:
     """Bytes for exact sums less zero points; ``scales``: of the input, of the weight by channel, and of the output with
     its ``zero`` point; ``low``: the least byte, above 0 behind a ReLU. Each engine's own order of float operations."""
-    one, y = np.float32(1), np.float32(scales[2])
+    unit, y = np.float32(1), np.float32(scales[2])
     x, weight = np.float32(scales[0]), scales[1].astype(np.float32)
     weight = weight[channel] if weight.size > 1 else weight
     values, offsets = sums.astype(np.float32), None if bias is None else bias.astype(np.float32)[channel]
@@ -71,7 +71,7 @@ def finish(
         values = values if offsets is None else values + offsets / (x * weight)
         scaled = values * (x * weight / y)
     else:  # torch hands scales of activations on as what they divide by
-        values = values * (one / (one / x)) * weight
-        scaled = (values if offsets is None else values + offsets) * (one / y)
+        values = values * (unit / (unit / x)) * weight
+        scaled = (values if offsets is None else values + offsets) * (unit / y)
     levels: Array = np.clip(np.rint(scaled) + zero, low, 255).astype(np.uint8)
     return levels

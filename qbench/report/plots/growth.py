@@ -103,5 +103,5 @@ def _draw_panel(axes: Any, panel: str, lines: Sequence[Line], by: By) -> None:
     axes.text(
         across_up, 1 + 23 / _PANEL, title, transform=axes.transAxes, fontsize=SIZE, weight="bold", color=ROLES["ink"]
     )
-    told = f"examples a second, over those with {counts[0]}"
-    axes.text(across_up, 1 + 8 / _PANEL, told, transform=axes.transAxes, fontsize=SIZE, color=ROLES["muted"])
+    heading = f"examples a second, over those with {counts[0]}"
+    axes.text(across_up, 1 + 8 / _PANEL, heading, transform=axes.transAxes, fontsize=SIZE, color=ROLES["muted"])

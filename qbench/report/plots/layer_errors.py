@@ -77,9 +77,9 @@ def layers(frame: pd.DataFrame, numbers: pd.DataFrame, case: str | None = None, 
 
 def pick_case(cases: Sequence[Case], numbers: pd.DataFrame) -> str | None:
     """The case whose layers are shown: one to ship, else one that ties, else the fastest; None where none has any."""
-    told = set(numbers["case.id"])
+    with_layers = set(numbers["case.id"])
     order = {"ship": 0, "either": 0, "undecided": 1, "tied": 2}
-    known = sorted((order.get(case.role, 3), case.seconds, case.key) for case in cases if case.key in told)
+    known = sorted((order.get(case.role, 3), case.seconds, case.key) for case in cases if case.key in with_layers)
     return known[0][2] if known else None
 
 

@@ -58,13 +58,13 @@ def find_peaks(cases: Sequence[Case]) -> dict[str, float]:
     """The measured peak of a core for ``fp32`` and ``int8``, operations a second; the median of what cases tell."""
     peaks = {}
     for name in ("fp32", "int8"):
-        told = sorted(
+        measured = sorted(
             peak / (case.number("case.threads") or 1)
             for case in cases
             if (case.mode == "fp32") == (name == "fp32") and (peak := case.number("roofline.peak_per_second"))
         )
-        if told and math.isfinite(told[len(told) // 2]):
-            peaks[name] = told[len(told) // 2]
+        if measured and math.isfinite(measured[len(measured) // 2]):
+            peaks[name] = measured[len(measured) // 2]
     return peaks
 
 

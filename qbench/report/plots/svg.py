@@ -53,8 +53,8 @@ def _tell_whole(match: re.Match[str], names: frozenset[str]) -> str:
     """The text with the names that it may stand for as its tooltip."""
     start, end = (html.unescape(part) for part in match[2].split("…", 1))
     whole = sorted(name for name in names if name.startswith(start) and name.endswith(end))
-    told = f"<title>{html.escape('; '.join(whole[:_TOLD]))}</title>" if whole else ""
-    return f"{match[1]}{told}{match[2]}"
+    title = f"<title>{html.escape('; '.join(whole[:_TOLD]))}</title>" if whole else ""
+    return f"{match[1]}{title}{match[2]}"
 
 
 def _name_ids(body: str, key: str) -> str:
