@@ -75,8 +75,13 @@ def variant(record: Record) -> str:
 
 
 def is_int8(record: Record) -> bool:
-    """Whether the case is measured and of an int8 mode."""
+    """Whether the case has answers and is of an int8 mode."""
     return record.status == "ok" and record.case.mode != "fp32"
+
+
+def is_predicted(record: Record) -> bool:
+    """Whether its answers on its host were computed elsewhere, so that nothing was measured and nothing is chosen."""
+    return record.host is not None and record.host.kind == "predicted"
 
 
 def runs_in_int8(record: Record) -> bool:

@@ -46,7 +46,10 @@ def explain_missing(missing: Sequence[CaseKey], recorded: int) -> str:
 
 
 def _explain_nothing(records: Sequence[Record], bench: Bench) -> str:
-    if any(cases.is_int8(record) for record in records):
+    int8 = [record for record in records if cases.is_int8(record)]
+    if int8 and all(cases.is_predicted(record) for record in int8):
+        return "No answer: the int8 cases are predicted here, not measured; their accuracy counts."
+    if int8:
         return f"No answer: {bench.spec.minimize} was measured of no int8 case."
     counts = {status: sum(record.status == status for record in records) for status in ("failed", "skipped")}
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)

@@ -25,21 +25,22 @@ from qbench.datasets import base as dataset_contract
 from qbench.datasets import overlap as contents
 from qbench.errors import EvaluateError
 from qbench.evaluate import batch_size as evaluate_batch_size
-from qbench.evaluate import worker, worker_pool
+from qbench.evaluate import older_cpu, worker, worker_pool
 from qbench.evaluate.worker_pool import compute_outputs
 from qbench.files import atomic
 from qbench.hosts.base import NATIVE, Host
 from qbench.machine import fingerprint
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits, call
+from qbench.quant import saturation
 from qbench.quant.analysis import input_drift
-from qbench.record.schema import InputFit, Spread
+from qbench.record.schema import InputFit, SaturatingLayer, Spread
 
 Array = NDArray[Any]
 Progress = Callable[[str, float], None]
 SEEN = 64  # examples of which the values are looked at together
 RANGED = ("static", "qat")  # modes whose activations have a range that was fixed before
-_FIT = "inputs"
+_FIT, _SUMS = "inputs", "sums"
 _FILE = "predictions.npz"
 _FITS: TypeAdapter[tuple[InputFit | None, ...]] = TypeAdapter(tuple[InputFit | None, ...])
 
@@ -109,6 +110,7 @@ def _key(artifact: Artifact, data: Data, batch_size: int, host: str) -> str:
             "calibration": data.calibration_digest if artifact.mode in RANGED else None,
             "cpu": fingerprint.cpu_model(),
             "host": None if host == NATIVE else [host, *_environment(host).items()],
+            "predicted": store.source_digest(older_cpu, saturation) if _is_predicted(artifact, host) else None,
             "code": _code(),
         }
     )
@@ -118,6 +120,12 @@ def _environment(host: str) -> Mapping[str, str]:
     """The variables of a host's processes."""
     plugin: Host = registry.load("host", host)
     return plugin.environment()
+
+
+def _is_predicted(artifact: Artifact, host: str) -> bool:
+    """Whether a host's answers of an artifact are computed on this machine."""
+    plugin: Host = registry.load("host", host)
+    return plugin.answers(artifact.backend) == "predicted"
 
 
 def _code() -> str:
@@ -141,17 +149,21 @@ def predict(
     """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, labels, ids, digests of the inputs,
     and of a static or QAT artifact as JSON how the inputs fit it), from fresh processes, each of which proves first
     that the artifact gives there what it gave where it was built; but on another ``host`` than ``native``, where it may
-    give something else.
+    give something else. Where the host's answers are predicted, the sums of each layer are written, too.
 
     Dynamic models choose activation scales per batch, so they are evaluated at the batch size of the case; others in
     batches as wide as is fastest (``batch_size``), since their outputs do not depend on it.
     """
-    size = artifact.fixed_batch or (batch_size if artifact.mode == "dynamic" else None)
+    predicted = _is_predicted(artifact, host)
+    size = artifact.fixed_batch or (
+        batch_size if artifact.mode == "dynamic" else older_cpu.BATCH if predicted else None
+    )
     result = compute_outputs(
         artifact,
         data,
         size,
         same_answers=host == NATIVE,
+        predicted=predicted,
         environment=_environment(host),
         slots=slots or Slots(1),
         limits=limits,
@@ -163,6 +175,8 @@ def predict(
         arrays["labels"] = labels
     if (contents := data.evaluation_contents()) is not None:
         arrays["contents"] = contents
+    if predicted:
+        arrays[_SUMS] = np.asarray(json.dumps(result.sums))
     if artifact.mode in RANGED:
         spreads = _spreads(data, root, limits=limits, progress=progress)
         values = [math.prod(array.shape[1:]) * data.evaluation_count for array in data.evaluation(0, 1)]
@@ -222,6 +236,14 @@ def _write(file: Path, arrays: Mapping[str, Array]) -> None:
 def input_fits(predictions: dict[str, Array]) -> tuple[InputFit | None, ...] | None:
     """How each input of what ``predict`` wrote fits its artifact; None where that has no fixed ranges."""
     return _FITS.validate_json(str(predictions[_FIT])) if _FIT in predictions else None
+
+
+def read_saturating(file: Path) -> tuple[SaturatingLayer, ...]:
+    """The layers with a saturated sum of predictions that were computed for an older CPU, the largest share first."""
+    with np.load(file, allow_pickle=False) as archive:
+        sums = json.loads(str(archive[_SUMS]))
+    layers = [SaturatingLayer(name=name, sums=made, saturated=lost) for name, (made, lost) in sums.items() if lost]
+    return tuple(sorted(layers, key=lambda layer: layer.saturated / layer.sums, reverse=True))
 
 
 def load_predictions(file: Path) -> dict[str, Array]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbench import registry
-from qbench.backends.base import Backend, Inputs
+from qbench.backends.base import Backend, Inputs, Runner
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import EvaluateError
 from qbench.evaluate import batch_size
+from qbench.evaluate.older_cpu import OlderCpuRunner, Sums
 from qbench.quant.analysis import input_drift
 
 Array = NDArray[Any]
@@ -25,11 +26,12 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
 @dataclass(frozen=True, kw_only=True)
 class PartOutputs:
     """The first outputs (float32) of the examples from ``start`` on, and of each model input how many of their values
-    lie outside what the artifact can represent there."""
+    lie outside what the artifact can represent there; ``sums``: of predicted ones those of each layer."""
 
     start: int
     outputs: Array
     outside: tuple[int, ...]
+    sums: Sums = field(default_factory=dict)
 
     @property
     def stop(self) -> int:
@@ -38,17 +40,21 @@ class PartOutputs:
 
 
 class Predictor:
-    """An artifact on one thread, proven to give here what it gave where it was built, where it must (``same_answers``).
+    """An artifact on one thread, proven to give here what it gave where it was built, where it must (``same_answers``);
+    or, ``predicted``, what it gives on an older CPU.
 
     ``size``: the only batch size to use, that of a dynamic variant's case or the one that the artifact takes; None
     where the outputs do not depend on it.
     """
 
-    def __init__(self, artifact: Artifact, data: Data, size: int | None, same_answers: bool = True) -> None:
+    def __init__(
+        self, artifact: Artifact, data: Data, size: int | None, same_answers: bool = True, predicted: bool = False
+    ) -> None:
         self._artifact, self._data, self._size = artifact, data, size
         self._examples = data.evaluation_examples().inputs  # mapped once: opening a file again takes half a millisecond
         backend: Backend = registry.load("backend", artifact.backend)
-        self._runner = backend.load(artifact.file, threads=1)
+        self._predicted = OlderCpuRunner(artifact.file) if predicted else None
+        self._runner: Runner = self._predicted or backend.load(artifact.file, threads=1)
         self._context = self._runner.context()  # held, and left with this process: one that is collected ends
         self._context.__enter__()
         if same_answers and self._runner.digest(data.probe(artifact.fixed_batch or 1)) != artifact.expected:
@@ -71,17 +77,20 @@ class Predictor:
         """The examples from ``start`` up to ``stop``, in batches of ``width``.
 
         The last batch is filled from its own end, so that each has as many examples and no output depends on where
-        a part ends; but for a dynamic variant, whose scales are those of the batch.
+        a part ends; but for a dynamic variant, whose scales are those of the batch, and for predicted outputs, whose
+        sums are counted.
         """
-        dynamic = self._artifact.mode == "dynamic" and not self._artifact.fixed_batch
+        as_they_are = self._predicted is not None or self._artifact.mode == "dynamic"
+        as_they_are = as_they_are and not self._artifact.fixed_batch
         rows, outside = [], np.zeros(self._data.inputs, dtype=np.int64)
         for begin in range(start, stop, width):
             end = min(begin + width, stop)
-            first = begin if dynamic else max(0, end - width)
+            first = begin if as_they_are else max(0, end - width)
             inputs = self._inputs(first, end)
             rows.append(self._outputs(inputs)[begin - first :])
             outside += self._outside(tuple(array[begin - first :] for array in inputs))
-        return PartOutputs(start=start, outputs=np.concatenate(rows), outside=tuple(map(int, outside)))
+        sums = {} if self._predicted is None else self._predicted.take_sums()
+        return PartOutputs(start=start, outputs=np.concatenate(rows), outside=tuple(map(int, outside)), sums=sums)
 
     def _inputs(self, start: int, stop: int) -> Inputs:
         return self._data.preprocessing(tuple(array[start:stop] for array in self._examples))
@@ -99,10 +108,12 @@ class Predictor:
         )
 
 
-def open_predictor(artifact: Artifact, data: Data, size: int | None, same_answers: bool = True) -> Predictor:
+def open_predictor(
+    artifact: Artifact, data: Data, size: int | None, same_answers: bool = True, predicted: bool = False
+) -> Predictor:
     """The predictor, in a process that does nothing else."""
     _keep_memory()
-    return Predictor(artifact, data, size, same_answers)
+    return Predictor(artifact, data, size, same_answers, predicted)
 
 
 def _fill_batch(inputs: Inputs, size: int) -> Inputs:

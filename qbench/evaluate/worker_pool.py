@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import CaseError, WorkerError
+from qbench.evaluate.older_cpu import Sums
 from qbench.evaluate.worker import PartOutputs, open_predictor
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits, Worker
@@ -28,10 +29,11 @@ PARTS = 32  # an evaluation has as many; between two of them a process gives its
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
     """The first output of every example, and of each model input how many values the artifact clips (0 where it has no
-    range)."""
+    range); of predicted ones the sums of each layer."""
 
     rows: Array
     outside: tuple[int, ...]
+    sums: Sums
 
 
 def compute_outputs(
@@ -40,13 +42,14 @@ def compute_outputs(
     size: int | None,
     *,
     same_answers: bool = True,
+    predicted: bool = False,
     environment: Mapping[str, str] = MappingProxyType({}),
     slots: Slots,
     limits: Limits,
     progress: Progress,
 ) -> Outputs:
-    """The outputs, the same bit by bit however many processes share the work; ``size`` and ``same_answers`` as
-    ``worker.Predictor`` has them, ``environment`` are variables of the processes.
+    """The outputs, the same bit by bit however many processes share the work; ``size``, ``same_answers`` and
+    ``predicted`` as ``worker.Predictor`` has them, ``environment`` are variables of the processes.
 
     One process begins and finds the width; others join while ``slots`` has places to spare and memory is there. Raises
     ``EvaluateError``, ``WorkerError``.
@@ -59,6 +62,7 @@ def compute_outputs(
                 data,
                 size,
                 same_answers,
+                predicted,
                 limits=limits,
                 environment=environment,
                 name="evaluate",
@@ -150,7 +154,13 @@ class _Parts:
         return Outputs(
             rows=np.concatenate([part.outputs for part in parts]),
             outside=tuple(sum(column) for column in zip(*(part.outside for part in parts), strict=True)),
+            sums={name: _add_sums(part.sums[name] for part in parts) for name in parts[0].sums},
         )
+
+
+def _add_sums(counts: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    made, saturated = zip(*counts, strict=True)
+    return sum(made), sum(saturated)
 
 
 class _Helpers:

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.compare import compare
+from qbench.decide.cases import is_predicted
 from qbench.errors import NotComparable, UsageError, first_names
 from qbench.gate import accuracy, accuracy_regression, cold_start, coverage, latency, memory, portability, size
 from qbench.gate.deciding import refuse_pairs
@@ -256,12 +257,22 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
         coverage.check_share,
         coverage.check_drop,
     )
-    verdicts = [verdict for check in checks if (verdict := check(evidence, record)) is not None]
+    able = [check for check in checks if not (is_predicted(record) and check in _MEASURED)]
+    verdicts = [verdict for check in able if (verdict := check(evidence, record)) is not None]
     verdicts += portability.check_hosts(evidence, record)
     return [*new, *_settle(_correct_for_rules(verdicts), evidence, record)]
 
 
 NEW = "not in the baseline"
+# What a case whose answers are predicted has nothing to show for.
+_MEASURED = (
+    latency.check_latency,
+    latency.check_speedup,
+    cold_start.check_limit,
+    cold_start.check_growth,
+    memory.check_limit,
+    memory.check_growth,
+)
 
 
 def _advise_new(evidence: Evidence) -> str:

@@ -17,6 +17,7 @@ __all__ = ["NATIVE", "Host", "KernelView"]
 
 Kind = Literal["native", "limited", "emulated"]
 Sums = Literal["16 bits", "32 bits"]
+Answers = Literal["runs", "predicted"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,12 @@ class Host(ABC):
 
     @abstractmethod
     def why_not(self, backend: str) -> str | None:
-        """Why a backend would not run there as it does on such a machine; None if it does."""
+        """Why a backend has no answers there as on such a machine; None if it does."""
+
+    def answers(self, backend: str) -> Answers:
+        """How the answers of a backend without a ``why_not`` come about: ``predicted`` ones are computed from its file
+        on this machine, and it is not measured there."""
+        return "runs"
 
     def caution(self, backend: str) -> str | None:
         """In what a backend that runs there is unlike such a machine; None where nothing is known."""

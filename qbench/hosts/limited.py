@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 
-from qbench.hosts.base import Host, KernelView
+from qbench.hosts.base import Answers, Host, KernelView
 from qbench.hosts.read_back import PROBED
 from qbench.machine import fingerprint
 
@@ -22,17 +22,26 @@ _NO_SWITCH = {"onnxruntime": "ONNX Runtime asks the CPU itself and has no switch
 
 class Limited(Host):
     """This CPU without the instruction sets beyond one. ``isa``: the words of Linux for what it must have, ``newer``:
-    those of which this CPU must have at least one, or it is such a machine already."""
+    those of which this CPU must have at least one, or it is such a machine already. ``predicted``: the backends whose
+    answers there are known without a switch."""
 
     kind = "limited"
 
     def __init__(
-        self, name: str, *, title: str, isa: tuple[str, ...], newer: tuple[str, ...], variables: Mapping[str, str]
+        self,
+        name: str,
+        *,
+        title: str,
+        isa: tuple[str, ...],
+        newer: tuple[str, ...],
+        variables: Mapping[str, str],
+        predicted: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.title = title
         self._isa, self._newer = isa, newer
         self._variables = variables
+        self._predicted = predicted
 
     def missing(self) -> str | None:
         """It takes an x86 CPU that is newer."""
@@ -47,10 +56,19 @@ class Limited(Host):
         return None
 
     def why_not(self, backend: str) -> str | None:
-        """Which engines have a switch."""
+        """Which engines have a switch, and of which others the answers are known."""
         if backend in LIMITED:
             return None
-        return f"not limited: {_NO_SWITCH.get(backend, f'no switch of {backend} is known that hides instructions')}"
+        why = _NO_SWITCH.get(backend, f"no switch of {backend} is known that hides instructions")
+        if backend not in self._predicted:
+            return f"not limited: {why}"
+        if not any(word in fingerprint.ADD_IN_32_BITS for word in fingerprint.isa()):
+            return f"not limited: {why}; and not predicted, since this CPU adds products of bytes in 16 bits itself"
+        return None
+
+    def answers(self, backend: str) -> Answers:
+        """Those of a backend without a switch are predicted."""
+        return "runs" if backend in LIMITED else "predicted"
 
     def caution(self, backend: str) -> str | None:
         """A package of AOTInductor holds code for the CPU that it was compiled on, beside the kernels of oneDNN."""
@@ -88,6 +106,9 @@ AVX2 = Limited(
         "ATEN_CPU_CAPABILITY": "avx2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     },
+    predicted=(
+        "onnxruntime",
+    ),  # equal to an emulated Haswell; its AVX-512 kernels without VNNI were not held against one
 )
 AVX512 = Limited(
     "avx512",

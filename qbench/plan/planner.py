@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench import registry
 from qbench.errors import UsageError
+from qbench.hosts.base import Host
 from qbench.plan.cases import Case, Plan, PlannedCase, Skip, Variant
 from qbench.plan.decision_rule import make_decision_rule, note_idle_keys
 from qbench.plan.matrix import Cell, case_id, requested
@@ -79,7 +80,7 @@ def make_plan(
         if (reason := variants.why_skipped(cell)) is not None
     )
     notes += _note_references(references) + _note_twins(planned)
-    notes += _note_seeds(suite, planned)
+    notes += _note_seeds(suite, planned) + _note_predicted(planned)
     if not planned:
         _require_cores(suite, cells, variants)
         notes.append(f"nothing to run: {'every case is skipped' if skipped else 'the matrix holds no case'}")
@@ -186,6 +187,17 @@ def _note_twins(planned: Iterable[PlannedCase]) -> list[str]:
         return []
     count = f"{len(twins)} fp32 twin{' is' if len(twins) == 1 else 's are'}"
     return [f"{count} trained as the qat cases beside, without fake quantization (quantize.qat.fp32_twin)"]
+
+
+def _note_predicted(planned: Iterable[PlannedCase]) -> list[str]:
+    """A note for each backend whose answers on a host are computed on this machine."""
+    pairs = dict.fromkeys((each.case.variant.backend, each.case.host) for each in planned)
+    hosts: dict[str, Host] = {host: registry.load("host", host) for _, host in pairs}
+    return [
+        f"{backend} on {host}: its answers are predicted, not measured: it has no switch that hides instructions"
+        for backend, host in pairs
+        if hosts[host].answers(backend) == "predicted"
+    ]
 
 
 def _note_seeds(suite: Suite, planned: Iterable[PlannedCase]) -> list[str]:

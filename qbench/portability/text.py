@@ -19,6 +19,7 @@ ONE_HOST = (
     "hosts: [native, avx2] in it"
 )
 _REMEDY = "; its kernels add in 16 bits there: `reduce_range: true` (quantize.static) keeps the sums exact"
+NAMED_LAYERS = 3
 _NO_METRIC = MetricInfo(name="metric")
 
 
@@ -52,8 +53,26 @@ def _describe_host(answer: HostAnswer, metric: MetricInfo) -> str:
         return f"{verb} on {answer.host} ({answer.reason})"
     note = "" if answer.facts is None or answer.facts.note is None else f" ({answer.facts.note})"
     if answer.outputs is not None and answer.outputs.same_bits:
-        return f"the same bits on {answer.host}, {answer.outputs.n:,} examples{note}"
+        return f"the same bits on {_name_host(answer)}, {answer.outputs.n:,} examples{note}"
     return _describe_change(answer, metric) + note
+
+
+def _name_host(answer: HostAnswer) -> str:
+    """``avx2``, ``avx2 (predicted)``."""
+    predicted = answer.facts is not None and answer.facts.kind == "predicted"
+    return f"{answer.host} (predicted)" if predicted else answer.host
+
+
+def _describe_layers(answer: HostAnswer) -> str:
+    """``; saturates in 3 layers: conv1 0.3 % of its sums, ...``; empty where that is not known."""
+    layers = () if answer.facts is None else answer.facts.saturating or ()
+    if not layers:
+        return ""
+    worst = ", ".join(
+        f"{layer.name} {formatting.share(layer.saturated / layer.sums, 2)}" for layer in layers[:NAMED_LAYERS]
+    )
+    count = "1 layer" if len(layers) == 1 else f"{len(layers)} layers"
+    return f"; sums saturate in {count} ({worst} of the sums)"
 
 
 def _describe_change(answer: HostAnswer, metric: MetricInfo) -> str:
@@ -62,8 +81,9 @@ def _describe_change(answer: HostAnswer, metric: MetricInfo) -> str:
     bits = (
         "" if outputs is None else f"; {outputs.differing:,} of {outputs.n:,} examples differ, {_describe_size(answer)}"
     )
+    bits += _describe_layers(answer)
     if test is None:
-        return f"not judged on {answer.host}: no score of each example is stored for it and for {NATIVE}{bits}"
+        return f"not judged on {_name_host(answer)}: no score of each example is stored for it and for {NATIVE}{bits}"
     shown = formatting.with_limits(
         oriented(test.delta, metric.sign), scale=metric.scale, signed=True, least=metric.least
     )
@@ -71,10 +91,10 @@ def _describe_change(answer: HostAnswer, metric: MetricInfo) -> str:
     in_16_bits = answer.facts is not None and answer.facts.int8_sums == "16 bits"
     if test.outcome == "FAIL":
         margin = f"the margin of {answer.margin:g}"
-        return f"loses on {answer.host} more than {margin} ({change}{bits}){_REMEDY if in_16_bits else ''}"
+        return f"loses on {_name_host(answer)} more than {margin} ({change}{bits}){_REMEDY if in_16_bits else ''}"
     if test.outcome == "PASS":
-        return f"within the margin on {answer.host} ({change}{bits})"
-    return f"undecided on {answer.host} ({change}; {test.reason or 'more examples would tell'}{bits})"
+        return f"within the margin on {_name_host(answer)} ({change}{bits})"
+    return f"undecided on {_name_host(answer)} ({change}; {test.reason or 'more examples would tell'}{bits})"
 
 
 def _describe_size(answer: HostAnswer) -> str:
@@ -100,7 +120,7 @@ def _make_row(artifact: ArtifactAnswers, answer: HostAnswer, metric: MetricInfo)
     change = None if test is None else oriented(test.delta, metric.sign)
     return (
         name,
-        answer.host,
+        _name_host(answer),
         "unknown" if outputs is None else "same" if outputs.same_bits else "other",
         "" if outputs is None else f"{outputs.largest:.3g}",
         "" if outputs is None or outputs.agreement is None else formatting.share(outputs.agreement),

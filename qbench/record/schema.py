@@ -338,19 +338,32 @@ class Roofline:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostFacts:
-    """Where a case ran, in a run of several hosts: the ``kind`` (``native``, ``limited`` or ``emulated``), the CPU, the
-    ``switches`` that were set (``NAME=value``), and what the kernels themselves said: the instruction sets of torch and
-    oneDNN in their own words, and in how many bits int8 kernels add two products (null: not told).
-    ``note``: in what it is unlike such a machine."""
+class SaturatingLayer:
+    """A layer that adds products of bytes in 16 bits: how many ``sums`` it made over the evaluation examples, and how
+    many of them were ``saturated``."""
 
-    kind: Literal["native", "limited", "emulated"]
+    name: str
+    sums: int
+    saturated: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostFacts:
+    """Where a case ran, in a run of several hosts: the ``kind`` (``native``, ``limited``, ``emulated``, or
+    ``predicted``: its answers were computed on this machine and nothing was measured), the CPU, the ``switches`` that
+    were set (``NAME=value``), and what the kernels themselves said: the instruction sets of torch and oneDNN in their
+    own words, and in how many bits int8 kernels add two products (null: not told).
+    ``note``: in what it is unlike such a machine. ``saturating``: where it was predicted, the layers with a saturated
+    sum, the largest share first (null: not predicted)."""
+
+    kind: Literal["native", "limited", "emulated", "predicted"]
     cpu: str | None = None
     switches: tuple[str, ...] = ()
     torch_isa: str | None = None
     onednn_isa: str | None = None
     int8_sums: Literal["16 bits", "32 bits"] | None = None
     note: str | None = None
+    saturating: tuple[SaturatingLayer, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

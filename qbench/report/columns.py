@@ -62,13 +62,14 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "host.",
         (
-            "kind|text||native, limited or emulated; missing in a run of one host",
+            "kind|text||native, limited, emulated or predicted (not measured there); missing in a run of one host",
             "cpu|text||the CPU",
             "switches|text||variables that limited the engines, separated by `;`",
             "torch_isa|text||the instruction set of torch's kernels, in torch's words",
             "onednn_isa|text||that of oneDNN, in its own words",
             "int8_sums|text||in how many bits the int8 kernels add two products, shown by an answer",
             "note|text||in what the host is unlike such a machine",
+            "saturating|text||of predicted answers the layers with a saturated sum: name, sums, saturated",
         ),
     ),
     (

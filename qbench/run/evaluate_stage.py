@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from qbench.build import Artifact
 from qbench.data import Data
-from qbench.errors import CaseError
-from qbench.evaluate.predictions import predict_cached
+from qbench.errors import CaseError, CaseSkipped
+from qbench.evaluate.predictions import predict_cached, read_saturating
 from qbench.evaluate.score import score
 from qbench.plan.planner import Case, PlannedCase
 from qbench.record.schema import NATIVE, Accuracy, CalibrationSeeds, HostFacts, TwinChange
@@ -88,7 +88,14 @@ def evaluate(
     for wave in _order_groups(groups):
         evaluated |= _evaluate_each(context, prepared, built, wave, evaluated)
     evaluated |= _evaluate_recalibrated(context, prepared, built, groups, evaluated)
-    return {case: replace(known, host=hosts.get(case)) for case, known in evaluated.items()}
+    return {case: _place(known, hosts.get(case)) for case, known in evaluated.items()}
+
+
+def _place(known: EvaluatedCase, host: HostFacts | None) -> EvaluatedCase:
+    """The case with where it ran; of predicted answers with the layers that saturate."""
+    if host is not None and host.kind == "predicted":
+        host = replace(host, saturating=read_saturating(known.predictions))
+    return replace(known, host=host)
 
 
 def _order_groups(groups: Sequence[_Group]) -> tuple[list[_Group], ...]:
@@ -145,7 +152,7 @@ def _evaluate_group(
             _predict(context, artifact, prepared.data, group.first, file, group.name)
             twin = _compare_with_twin(context, prepared, file, group, baselines)
             accuracy = replace(_score(context, prepared, file, group, baselines, group.name), twin=twin)
-    except CaseError as error:
+    except (CaseError, CaseSkipped) as error:
         failed = True
         artifacts = {variant: known.artifact for variant, known in built.items()}
         context.tracker.break_cases(cases, "evaluate", _explain_failure(error, group.first.host), artifacts)
@@ -155,9 +162,9 @@ def _evaluate_group(
     return EvaluatedCase(predictions=file, accuracy=accuracy, seconds=time.monotonic() - started)
 
 
-def _explain_failure(error: CaseError, host: str) -> CaseError:
+def _explain_failure(error: CaseError | CaseSkipped, host: str) -> CaseError | CaseSkipped:
     """The error, which on another host than ``native`` is what shipping the artifact there would give."""
-    return error if host == NATIVE else CaseError(f"does not run on {host}: {error}")
+    return error if host == NATIVE or isinstance(error, CaseSkipped) else CaseError(f"does not run on {host}: {error}")
 
 
 def _predict(context: RunContext, artifact: Artifact, data: Data, case: Case, file: Path, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from qbench import registry
 from qbench.errors import CaseError, CaseSkipped
@@ -32,7 +33,7 @@ def read_hosts(context: RunContext) -> dict[str, HostFacts]:
         except (CaseError, CaseSkipped) as error:
             context.tracker.break_cases(cases, "host", error)
         else:
-            known |= {case.id: facts for case in cases}
+            known |= {case.id: _describe_case(facts, case) for case in cases}
         context.progress.advance(f"{backend} on {name}")
     return known
 
@@ -40,6 +41,8 @@ def read_hosts(context: RunContext) -> dict[str, HostFacts]:
 def _read_host(context: RunContext, name: str, backend: str) -> HostFacts:
     """What a backend's kernels say on a host; raises ``CaseSkipped`` where that is another host."""
     host: Host = registry.load("host", name)
+    if host.answers(backend) == "predicted":
+        return HostFacts(kind="predicted", cpu=fingerprint.cpu_model(), int8_sums="16 bits")
     environment = dict(host.environment())
     view = read_kernels(backend, environment=environment, limits=context.limits)
     if (reason := host.contradict(backend, view)) is not None:
@@ -52,4 +55,13 @@ def _read_host(context: RunContext, name: str, backend: str) -> HostFacts:
         onednn_isa=view.onednn_isa,
         int8_sums=view.int8_sums,
         note=host.caution(backend),
+    )
+
+
+def _describe_case(facts: HostFacts, case: Case) -> HostFacts:
+    """The facts of one case; what is predicted of fp32 are this machine's answers."""
+    if facts.kind != "predicted" or case.variant.mode != "fp32":
+        return facts
+    return replace(
+        facts, int8_sums=None, note="fp32 adds no products of bytes, so its answers are those of this machine"
     )

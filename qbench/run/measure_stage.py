@@ -36,9 +36,11 @@ class MeasuredCase:
 def measure(
     context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVariant], evaluated: Evaluated
 ) -> Iterator[MeasuredCase]:
-    """Each open case as soon as its setting is measured, nothing beside it. What a setting keeps for a resumed run is
-    removed once its cases were taken."""
-    settings = group_by_setting(context.tracker.open_cases())
+    """Each open case as soon as its setting is measured, nothing beside it; those whose answers are predicted first, as
+    they are. What a setting keeps for a resumed run is removed once its cases were taken."""
+    cases = context.tracker.open_cases()
+    yield from (_leave_unmeasured(built, planned) for planned in cases if _is_predicted(evaluated, planned))
+    settings = group_by_setting(planned for planned in cases if not _is_predicted(evaluated, planned))
     context.progress.stage("measure", len(settings))
     core_peak = measure_peak(context)
     measurer = GroupMeasurer(
@@ -70,6 +72,17 @@ def measure(
                 share = roofline(planned.case, artifact, latency.latency, limit, calm)
                 yield MeasuredCase(planned=planned, latency=latency, roofline=share, seconds=seconds)
         measurer.remove_checkpoints()
+
+
+def _is_predicted(evaluated: Evaluated, planned: PlannedCase) -> bool:
+    host = evaluated[planned.case.id].host
+    return host is not None and host.kind == "predicted"
+
+
+def _leave_unmeasured(built: Mapping[str, BuiltVariant], planned: PlannedCase) -> MeasuredCase:
+    """A case that has answers and no latency."""
+    share = roofline(planned.case, built[planned.case.variant.id].artifact, None, None)
+    return MeasuredCase(planned=planned, latency=CaseLatency(reason=None), roofline=share, seconds=0.0)
 
 
 def _tell_both(context: RunContext, done: int, settings: int) -> Tell:

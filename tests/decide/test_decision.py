@@ -18,7 +18,7 @@ from qbench.decide.decision import Decision, decide
 from qbench.decide.judged import Judged, Rules, judge
 from qbench.decide.notes import explain_decider
 from qbench.errors import UsageError
-from qbench.record.schema import ColdStart, Fastest, Interference, Memory, Record
+from qbench.record.schema import ColdStart, Fastest, HostFacts, Interference, Memory, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
@@ -45,6 +45,9 @@ def only(records: list[Record], asked: Rules | None = None, **readers: Any) -> D
 def measured(case: str, value: float, **changes: Any) -> Record:
     """An int8 case that is ``value`` times as fast as fp32, known to 1 %."""
     return int8(case, latency=latency(0.0025 / value), speedup=speedup(value), **changes)
+
+
+PREDICTED = replace(int8(), latency=None, speedup=None, host=HostFacts(kind="predicted"))
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,12 @@ def measured(case: str, value: float, **changes: Any) -> Record:
         ([fp32(), failed()], "no answer", "No answer: no int8 case was measured (1 failed)."),
         ([skipped()], "no answer", "No answer: no int8 case was measured (1 skipped)."),
         ([fp32(), replace(int8(), latency=None)], "no answer", "No answer: latency was measured of no int8 case."),
+        (
+            [PREDICTED],
+            "no answer",
+            "No answer: the int8 cases are predicted here, not measured; their accuracy counts.",
+        ),
+        ([fp32(), PREDICTED, measured(QAT, 1.5)], "ship", "Ship qat · onednn."),
         (
             [fp32(), measured(STATIC, 0.8)],
             "keep fp32",
@@ -610,3 +619,11 @@ def test_margins_that_differ_are_not_named_as_one() -> None:
     gate = {"overrides": [{"mode": "static", "accuracy": {"margin": 2.0}}]}
     decision = only([fp32(), int8(accuracy=LOSSY), int8(QAT, accuracy=LOSSY)], rules(gate))
     assert "2 of 2 lose more accuracy than the margin; keep fp32" in decision.headline
+
+
+@pytest.mark.parametrize("minimize", ["latency", "size"])
+def test_what_is_predicted_is_never_shipped(minimize):
+    """Also where size decides, which it has; the reason says why."""
+    decision = only([fp32(), PREDICTED, measured(QAT, 1.5)], rules(minimize=minimize))
+    assert decision.headline.startswith(("Ship qat", "Keep fp32"))
+    assert ("predicted, not measured", (STATIC,)) in decision.reasons

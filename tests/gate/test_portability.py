@@ -10,7 +10,7 @@ from made_records import CASE, fp32, info, int8
 
 from qbench import suite
 from qbench.gate.gate import gate
-from qbench.record.schema import read_case_id
+from qbench.record.schema import HostFacts, read_case_id
 
 HEAD = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\nhosts: [native, avx2]\n"
 RULE = f"{HEAD}gate: {{portability: {{hosts: [avx2], margin: 1.0}}}}\n"
@@ -62,3 +62,17 @@ def test_an_override_takes_a_backend_out():
     spared = "{hosts: [avx2]}, overrides: [{backend: onednn, portability: {hosts: []}}]"
     assert judge(int8(), rules=f"{HEAD}gate: {{portability: {spared}}}\n") == []
     assert judge(int8(), on_avx2(), lost=500, rules=f"{HEAD}gate: {{accuracy: {{margin: 1.0}}}}\n") == []
+
+
+def test_a_predicted_case_is_not_asked_for_what_is_measured():
+    """Of it accuracy and size are judged; its loss is a loss on the host."""
+    there = on_avx2(latency=None, speedup=None, cold_start=None, memory=None, host=HostFacts(kind="predicted"))
+    wanted = suite.parse(
+        f"{HEAD}gate: {{latency: {{min_speedup: 1.5}}, memory: {{max_bytes: 1}}, size: {{max_ratio: 0.9}}}}\n",
+        file="s.yaml",
+    )
+    verdicts = gate([fp32(), int8(), there], info(), wanted.gate, place=wanted.place)
+    kinds = {case: {verdict.rule for verdict in verdicts if verdict.case == case} for case in (CASE, there.case.id)}
+    assert kinds[CASE] - kinds[there.case.id] == {"speed-up", "memory"}
+    assert "size" in kinds[there.case.id]
+    assert [verdict.outcome for verdict in judge(int8(), there, lost=60)] == ["FAIL"]

@@ -29,6 +29,7 @@ def test_a_host_answers_for_every_backend(name: str) -> None:
     host = registry.load("host", name)
     answers = [host.missing(), *(host.why_not(backend) for backend in BACKENDS)]
     answers += [host.caution(backend) for backend in BACKENDS]
+    assert {host.answers(backend) for backend in BACKENDS} <= {"runs", "predicted"}
     assert all(answer is None or len(answer) > 10 for answer in answers)
     assert all(isinstance(text, str) and text for pair in host.environment().items() for text in pair)
 

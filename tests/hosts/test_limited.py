@@ -32,10 +32,19 @@ def test_only_a_newer_cpu_can_be_limited(monkeypatch, machine, isa, avx2, avx512
         assert part is None or part in str(reason)
 
 
-@pytest.mark.parametrize("backend", ["onnxruntime", "mine"])
-def test_an_engine_without_a_switch_is_not_limited(backend):
+@pytest.mark.parametrize(("host", "backend"), [(AVX512, "onnxruntime"), (AVX2, "mine")])
+def test_an_engine_without_a_switch_is_not_limited(host, backend):
     """The reason begins as reports quote it, for a plug-in of the user's, too."""
-    assert str(AVX2.why_not(backend)).startswith("not limited: ")
+    assert str(host.why_not(backend)).startswith("not limited: ")
+
+
+@pytest.mark.parametrize(("isa", "reason"), [(("avx2", "avx512_vnni"), None), (AVX512_WORDS, "adds products")])
+def test_onnx_runtime_is_predicted_where_this_cpu_adds_in_32_bits(monkeypatch, isa, reason):
+    """On another one the file's own answers are saturated already."""
+    monkeypatch.setattr(fingerprint, "isa", lambda: isa)
+    assert (AVX2.answers("onnxruntime"), AVX2.answers("onednn")) == ("predicted", "runs")
+    answer = AVX2.why_not("onnxruntime")
+    assert answer is None if reason is None else reason in str(answer)
 
 
 @pytest.mark.parametrize(

@@ -150,12 +150,22 @@ def test_a_host_is_an_axis_with_its_own_baseline() -> None:
 def test_a_backend_that_cannot_be_limited_is_skipped_there() -> None:
     """Its cases run on this machine, and those of the other host say why they do not."""
     matrix = "{modes: [fp32, static], backends: [onnxruntime]}"
-    plan = make_plan(suite(matrix, more="hosts: [native, avx2]"), stands(), cores=1)
+    plan = make_plan(suite(matrix, more="hosts: [native, avx512]"), stands(), cores=1)
     assert ids(plan) == ["digits-cnn/fp32/onnxruntime/t1/b1", "digits-cnn/static/onnxruntime/t1/b1"]
     assert {skip.case.id: skip.reason.split(":")[0] for skip in plan.skipped} == {
-        "digits-cnn/fp32/onnxruntime/t1/b1/avx2": "not limited",
-        "digits-cnn/static/onnxruntime/t1/b1/avx2": "not limited",
+        "digits-cnn/fp32/onnxruntime/t1/b1/avx512": "not limited",
+        "digits-cnn/static/onnxruntime/t1/b1/avx512": "not limited",
     }
+
+
+@pytest.mark.usefixtures("_new_cpu")
+def test_a_backend_that_is_predicted_on_a_host_is_noted() -> None:
+    """Its cases are planned like others; a note says that nothing is measured there."""
+    matrix = "{modes: [fp32, static], backends: [onnxruntime]}"
+    plan = make_plan(suite(matrix, more="hosts: [native, avx2]"), stands(), cores=1)
+    assert len(plan.cases) == 4
+    assert not plan.skipped
+    assert [note for note in plan.notes if note.startswith("onnxruntime on avx2: its answers are predicted")]
 
 
 @pytest.mark.usefixtures("_new_cpu")

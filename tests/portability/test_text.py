@@ -9,7 +9,7 @@ import pytest
 
 from qbench.portability.compare_hosts import ArtifactAnswers, HostAnswer, OutputChange
 from qbench.portability.text import as_json, describe_artifact, is_safe, list_speed_orders, make_table
-from qbench.record.schema import HostFacts
+from qbench.record.schema import HostFacts, SaturatingLayer
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import noninferiority
 
@@ -78,6 +78,19 @@ def test_a_loss_by_sums_in_16_bits_names_the_remedy():
     lost = on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(10, 70, 1000, 0.01))
     assert "reduce_range: true" in describe_artifact(artifact(lost), TOP1)
     assert "reduce_range" not in describe_artifact(artifact(replace(lost, facts=None)), TOP1)
+
+
+def test_a_prediction_says_so_and_names_its_layers():
+    """Three layers at most, with the share of their sums that saturates."""
+    layers = tuple(SaturatingLayer(name=name, sums=1000, saturated=30) for name in ("a", "b", "c", "d"))
+    facts = HostFacts(kind="predicted", int8_sums="16 bits", saturating=layers)
+    lost = on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(10, 70, 1000, 0.01), facts=facts)
+    text = describe_artifact(artifact(lost), TOP1)
+    assert "loses on avx2 (predicted) more than the margin" in text
+    assert "sums saturate in 4 layers (a 3.00 %, b 3.00 %, c 3.00 % of the sums)" in text
+    same = on_avx2(outputs=SAME, facts=replace(facts, saturating=()))
+    assert "the same bits on avx2 (predicted)" in describe_artifact(artifact(same), TOP1)
+    assert make_table([artifact(same)], TOP1).rows[0][1] == "avx2 (predicted)"
 
 
 def test_one_failure_makes_no_artifact_safe():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from qbench import suite
 from qbench.hosts.limited import AVX2
 from qbench.machine import fingerprint
 from qbench.progress.live import Silent
-from qbench.run import build_stage, evaluate_stage, run
+from qbench.run import build_stage, evaluate_stage, measure_stage, run
 from qbench.run.hosts_stage import read_hosts
 from qbench.run.prepare_stage import prepare
 
@@ -20,8 +21,8 @@ TEXT = f"""
 suite: planted
 models: [{{name: loud, source: {{python: "{NETWORKS}:loud"}}}}]
 data: {{dataset: {{npz: data.npz}}, calibrate: {{samples: 32}}}}
-matrix: {{modes: [static], backends: [fbgemm, onednn]}}
-recipe: [{{name: full, reduce_range: false}}, {{name: reduced, reduce_range: true}}]
+matrix: {{modes: [static], backends: [fbgemm, onednn, onnxruntime]}}
+recipe: [{{name: full, reduce_range: false, narrow_weights: false}}, {{name: reduced, reduce_range: true}}]
 hosts: [native, avx2]
 """
 pytestmark = [
@@ -33,7 +34,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
-    """The outputs by file and the facts by case of a network whose sums do not fit in 16 bits."""
+    """The outputs and the facts by case, and what the stages gave, of a network whose sums do not fit in 16 bits."""
     folder = tmp_path_factory.mktemp("planted")
     rng = np.random.default_rng(0)
     images = rng.uniform(0.7, 1.0, (104, 64)).astype(np.float32)  # pairs of such bytes times 127 are beyond 32,767
@@ -48,13 +49,16 @@ def planted(tmp_path_factory):
     built = build_stage.build_variants(context, prepared)
     evaluated = evaluate_stage.evaluate(context, prepared, built, hosts)
     outputs = {case: np.load(known.predictions)["outputs"] for case, known in evaluated.items()}
-    return outputs, {case: known.host for case, known in evaluated.items()}, context
+    facts = {case: known.host for case, known in evaluated.items()}
+    return SimpleNamespace(
+        outputs=outputs, facts=facts, context=context, prepared=prepared, built=built, evaluated=evaluated
+    )
 
 
 @pytest.mark.parametrize("backend", ["fbgemm", "onednn"])
 def test_a_layer_that_saturates_answers_otherwise_on_an_older_cpu(planted, backend):
     """The file is the same, and so are the examples; the kernels of AVX2 clip sums of two products."""
-    outputs, _, _ = planted
+    outputs = planted.outputs
     native, limited = (outputs[f"loud/static@full/{backend}/t1/b1{host}"] for host in ("", "/avx2"))
     assert (native != limited).any(axis=1).all()
     assert np.abs(native).mean() > 1.2 * np.abs(limited).mean()
@@ -62,17 +66,46 @@ def test_a_layer_that_saturates_answers_otherwise_on_an_older_cpu(planted, backe
 
 def test_seven_bits_answer_the_same_everywhere(planted):
     """With reduce_range no sum of two products leaves 16 bits."""
-    outputs, _, _ = planted
+    outputs = planted.outputs
     case = "loud/static@reduced/fbgemm/t1/b1"
     assert np.array_equal(outputs[case], outputs[f"{case}/avx2"])
 
 
+def test_an_engine_without_a_switch_is_predicted(planted):
+    """ONNX Runtime's file answers on AVX2 what its sums in 16 bits give, and the facts name the layer; with 7 bits it
+    answers as here, and so does fp32."""
+    outputs, facts = planted.outputs, planted.facts
+    for variant, is_same in (("static@full", False), ("static@reduced", True), ("fp32", True)):
+        case = f"loud/{variant}/onnxruntime/t1/b1"
+        assert np.array_equal(outputs[case], outputs[f"{case}/avx2"]) == is_same
+        there = facts[f"{case}/avx2"]
+        assert (there.kind, bool(there.saturating), facts[case].saturating) == ("predicted", not is_same, None)
+    (layer,) = facts["loud/static@full/onnxruntime/t1/b1/avx2"].saturating
+    assert layer.sums == 40 * 10 * 32  # examples x outputs x pairs of inputs
+    assert layer.saturated > 0.9 * layer.sums
+
+
 def test_the_facts_say_what_kernels_said(planted):
     """Each case knows its host, with what was set and in how many bits its kernels add there."""
-    _, facts, context = planted
+    facts, context = planted.facts, planted.context
     case = "loud/static@full/onednn/t1/b1"
     assert (facts[case].kind, facts[case].switches, facts[case].int8_sums) == ("native", (), "32 bits")
     limited = facts[f"{case}/avx2"]
     assert (limited.kind, limited.torch_isa, limited.int8_sums) == ("limited", "AVX2", "16 bits")
     assert "ONEDNN_MAX_CPU_ISA=AVX2" in limited.switches
     assert not context.directory.records()  # nothing was skipped or failed
+
+
+def test_what_is_predicted_is_not_measured(planted, monkeypatch):
+    """Such cases are recorded without a latency; the others race without them, and fp32 is there for each."""
+    raced = []
+    monkeypatch.setattr(measure_stage, "measure_peak", lambda context: None)
+    monkeypatch.setattr(
+        measure_stage.GroupMeasurer, "measure", lambda self, arms, *rest, **more: raced.extend(arms) or {}
+    )
+    stages = planted.context, planted.prepared, planted.built, planted.evaluated
+    results = [measure_stage.make_record(*stages[:1], *stages[2:], each) for each in measure_stage.measure(*stages)]
+    predicted = {case for case, facts in planted.facts.items() if facts.kind == "predicted"}
+    assert {record.case.id for record in results} == predicted
+    assert all((record.status, record.latency, record.speedup) == ("ok", None, None) for record in results)
+    assert {arm.case for arm in raced} == set(planted.facts) - predicted
