@@ -10,7 +10,7 @@ from qbench import formatting
 from qbench.compare.compare import oriented
 from qbench.portability.compare_hosts import ArtifactAnswers, HostAnswer
 from qbench.progress.table import TextTable
-from qbench.record.schema import NATIVE
+from qbench.record.schema import NATIVE, read_case_id
 from qbench.record.stored_run import MetricInfo
 
 SCHEMA = 1
@@ -18,7 +18,13 @@ ONE_HOST = (
     "this run has one host, so there is nothing to compare: run its suite again with --hosts native,avx2, or with "
     "hosts: [native, avx2] in it"
 )
-_REMEDY = "; its kernels add in 16 bits there: `reduce_range: true` (quantize.static) keeps the sums exact"
+_IN_16_BITS = "; its kernels add in 16 bits there"
+_EXACT_IN_TORCH = ": `reduce_range: true` (quantize.static) keeps the sums exact"
+# ONNX files narrow their weights by the CPU that builds them, whatever the recipe says.
+_EXACT = {
+    "openvino": "",
+    "onnxruntime": ": `qbench onnx all --form U8S8-narrow` makes a file whose sums are exact",
+}
 NAMED_LAYERS = 3
 _NO_METRIC = MetricInfo(name="metric")
 
@@ -63,6 +69,14 @@ def _name_host(answer: HostAnswer) -> str:
     return f"{answer.host} (predicted)" if predicted else answer.host
 
 
+def _name_remedy(answer: HostAnswer) -> str:
+    """What keeps the sums of the answer's backend exact on its host; empty where they are not added in 16 bits."""
+    key = read_case_id(answer.case)
+    if answer.facts is None or answer.facts.int8_sums != "16 bits":
+        return ""
+    return _IN_16_BITS + _EXACT.get(key.backend if key is not None else "", _EXACT_IN_TORCH)
+
+
 def _describe_layers(answer: HostAnswer) -> str:
     """``; saturates in 3 layers: conv1 0.3 % of its sums, ...``; empty where that is not known."""
     layers = () if answer.facts is None else answer.facts.saturating or ()
@@ -88,10 +102,9 @@ def _describe_change(answer: HostAnswer, metric: MetricInfo) -> str:
         oriented(test.delta, metric.sign), scale=metric.scale, signed=True, least=metric.least
     )
     change = f"{metric.name} {shown} {metric.unit}".rstrip()
-    in_16_bits = answer.facts is not None and answer.facts.int8_sums == "16 bits"
     if test.outcome == "FAIL":
         margin = f"the margin of {answer.margin:g}"
-        return f"loses on {_name_host(answer)} more than {margin} ({change}{bits}){_REMEDY if in_16_bits else ''}"
+        return f"loses on {_name_host(answer)} more than {margin} ({change}{bits}){_name_remedy(answer)}"
     if test.outcome == "PASS":
         return f"within the margin on {_name_host(answer)} ({change}{bits})"
     return f"undecided on {_name_host(answer)} ({change}; {test.reason or 'more examples would tell'}{bits})"

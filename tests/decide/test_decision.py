@@ -626,4 +626,4 @@ def test_what_is_predicted_is_never_shipped(minimize):
     """Also where size decides, which it has; the reason says why."""
     decision = only([fp32(), PREDICTED, measured(QAT, 1.5)], rules(minimize=minimize))
     assert decision.headline.startswith(("Ship qat", "Keep fp32"))
-    assert ("predicted, not measured", (STATIC,)) in decision.reasons
+    assert ("predicted, not measured", (STATIC,)) in decision.not_it

@@ -68,7 +68,7 @@ def test_a_predicted_case_is_not_asked_for_what_is_measured():
     """Of it accuracy and size are judged; its loss is a loss on the host."""
     there = on_avx2(latency=None, speedup=None, cold_start=None, memory=None, host=HostFacts(kind="predicted"))
     wanted = suite.parse(
-        f"{HEAD}gate: {{latency: {{min_speedup: 1.5}}, memory: {{max_bytes: 1}}, size: {{max_ratio: 0.9}}}}\n",
+        f"{HEAD}gate: {{latency: {{min_speedup: 1.5}}, memory: {{max_bytes: 9 GB}}, size: {{max_ratio: 0.9}}}}\n",
         file="s.yaml",
     )
     verdicts = gate([fp32(), int8(), there], info(), wanted.gate, place=wanted.place)

@@ -78,6 +78,8 @@ def test_a_loss_by_sums_in_16_bits_names_the_remedy():
     lost = on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(10, 70, 1000, 0.01))
     assert "reduce_range: true" in describe_artifact(artifact(lost), TOP1)
     assert "reduce_range" not in describe_artifact(artifact(replace(lost, facts=None)), TOP1)
+    elsewhere = replace(lost, case="net/static/onnxruntime/t1/b1/avx2")
+    assert "--form U8S8-narrow" in describe_artifact(artifact(elsewhere), TOP1)
 
 
 def test_a_prediction_says_so_and_names_its_layers():
