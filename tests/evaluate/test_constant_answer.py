@@ -14,7 +14,6 @@ from qbench import registry
 from qbench.evaluate import constant_answer, score
 from qbench.record.schema import Record
 from qbench.report.build import build_report
-from qbench.run.text import warnings
 
 LABELS = np.arange(40) % 4
 
@@ -63,7 +62,7 @@ def test_each_model_is_warned_of_once_and_int8_alone_never() -> None:
 def test_the_warning_stands_in_the_runs_text_and_on_top_of_the_report(tmp_path: Path) -> None:
     """Before any figure: text, summary and page."""
     records = [constant(), int8()]
-    assert warnings(records)[0].startswith("warning: net: fp32 answers class 7 on all")
+    assert constant_answer.warnings(records)[0].startswith("net: fp32 answers class 7 on all")
     folder = run_folder(tmp_path / "run", records, info((FP32,)))
     page = build_report(folder)
     for file in (page, folder / "summary.md"):

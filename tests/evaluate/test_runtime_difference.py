@@ -158,7 +158,8 @@ def test_a_run_keeps_what_differs_with_both_cases(tmp_path, monkeypatch, fails):
     cases, built, evaluated, notes = [], {}, {}, []
     for backend in ("onnxruntime", "openvino"):
         variant = SimpleNamespace(id=f"net/static/{backend}", model=SimpleNamespace(name="net"), backend=backend)
-        case = SimpleNamespace(id=f"{variant.id}/t1/b1", variant=variant, threads=1, batch_size=1)
+        key = SimpleNamespace(model="net", threads=1, batch_size=1, host="native")
+        case = SimpleNamespace(id=f"{variant.id}/t1/b1", key=key, variant=variant, **vars(key))
         cases.append(SimpleNamespace(case=case, baseline="net/fp32"))
         built[variant.id] = BuiltVariant(artifact=artifact(tmp_path, backend), seconds=1.0)
         evaluated[case.id] = EvaluatedCase(predictions=tmp_path / f"{backend}.npz", accuracy=accuracy(), seconds=1.0)
