@@ -95,6 +95,15 @@ def test_a_prediction_says_so_and_names_its_layers():
     assert make_table([artifact(same)], TOP1).rows[0][1] == "avx2 (predicted)"
 
 
+def test_the_same_bits_lose_nothing_however_few_examples_there_are():
+    """A test of 20 examples is INCONCLUSIVE at this margin; identical answers need none."""
+    few = noninferiority.assess_counts(0, 0, 20, 0.01)
+    same = on_avx2(outputs=OutputChange(n=20, differing=0, largest=0.0, agreement=1.0), against_native=few)
+    other = on_avx2(outputs=OutputChange(n=20, differing=1, largest=0.5, agreement=1.0), against_native=few)
+    verdicts = [row[6] for row in make_table([artifact(same), artifact(other)], TOP1).rows]
+    assert verdicts == ["PASS", "INCONCLUSIVE"]
+
+
 def test_one_failure_makes_no_artifact_safe():
     """Safe on one of two hosts is not safe everywhere."""
     failed = on_avx2(host="avx512", status="failed", reason="SIGILL")
