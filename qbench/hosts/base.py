@@ -15,7 +15,7 @@ from qbench.record.schema import NATIVE
 
 __all__ = ["NATIVE", "Host", "KernelView"]
 
-Kind = Literal["native", "limited", "emulated"]
+Kind = Literal["native", "limited"]
 Sums = Literal["16 bits", "32 bits"]
 Answers = Literal["runs", "predicted"]
 
@@ -31,12 +31,12 @@ class KernelView:
 
 
 class Host(ABC):
-    """Where artifacts are evaluated, and measured where ``timed``. ``title`` is what a report calls it."""
+    """Where artifacts are evaluated, and measured but where ``answers`` says otherwise. ``title`` is what a report
+    calls it."""
 
     name: str
     title: str
     kind: Kind
-    timed: bool = True
 
     @abstractmethod
     def missing(self) -> str | None:

@@ -349,14 +349,14 @@ class SaturatingLayer:
 
 @dataclass(frozen=True, kw_only=True)
 class HostFacts:
-    """Where a case ran, in a run of several hosts: the ``kind`` (``native``, ``limited``, ``emulated``, or
-    ``predicted``: its answers were computed on this machine and nothing was measured), the CPU, the ``switches`` that
-    were set (``NAME=value``), and what the kernels themselves said: the instruction sets of torch and oneDNN in their
-    own words, and in how many bits int8 kernels add two products (null: not told).
+    """Where a case ran, in a run of several hosts: the ``kind`` (``native``, ``limited``, or ``predicted``: its
+    answers were computed on this machine and nothing was measured), the CPU, the ``switches`` that were set
+    (``NAME=value``), and what the kernels themselves said: the instruction sets of torch and oneDNN in their own
+    words, and in how many bits int8 kernels add two products (null: not told).
     ``note``: in what it is unlike such a machine. ``saturating``: where it was predicted, the layers with a saturated
     sum, the largest share first (null: not predicted)."""
 
-    kind: Literal["native", "limited", "emulated", "predicted"]
+    kind: Literal["native", "limited", "predicted"]
     cpu: str | None = None
     switches: tuple[str, ...] = ()
     torch_isa: str | None = None

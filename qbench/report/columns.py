@@ -62,7 +62,7 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "host.",
         (
-            "kind|text||native, limited, emulated or predicted (not measured there); missing in a run of one host",
+            "kind|text||native, limited or predicted (not measured there); missing in a run of one host",
             "cpu|text||the CPU",
             "switches|text||variables that limited the engines, separated by `;`",
             "torch_isa|text||the instruction set of torch's kernels, in torch's words",

@@ -19,8 +19,7 @@ def test_a_host_is_named_and_says_what_it_is(name: str) -> None:
     assert host.name == name
     assert SLUG.fullmatch(name.replace(":", "-"))
     assert host.title.strip()
-    assert host.kind in ("native", "limited", "emulated")
-    assert host.kind != "emulated" or not host.timed
+    assert host.kind in ("native", "limited")
 
 
 @pytest.mark.parametrize("name", HOSTS)
