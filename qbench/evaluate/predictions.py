@@ -242,7 +242,9 @@ def read_saturating(file: Path) -> tuple[SaturatingLayer, ...]:
     """The layers with a saturated sum of predictions that were computed for an older CPU, the largest share first."""
     with np.load(file, allow_pickle=False) as archive:
         sums = json.loads(str(archive[_SUMS]))
-    layers = [SaturatingLayer(name=name, sums=made, saturated=lost) for name, (made, lost) in sums.items() if lost]
+    layers = [
+        SaturatingLayer(name=name, sums=total, saturated=clipped) for name, (total, clipped) in sums.items() if clipped
+    ]
     return tuple(sorted(layers, key=lambda layer: layer.saturated / layer.sums, reverse=True))
 
 

@@ -159,8 +159,8 @@ class _Parts:
 
 
 def _add_sums(counts: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    made, saturated = zip(*counts, strict=True)
-    return sum(made), sum(saturated)
+    totals, saturated = zip(*counts, strict=True)
+    return sum(totals), sum(saturated)
 
 
 class _Helpers:

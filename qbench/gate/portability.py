@@ -57,5 +57,5 @@ def _find_case(evidence: Evidence, native: Record, host: str) -> Record | None:
     """The case of the same artifact, threads and batch on a host."""
     key = native.case
     variant = key.id.removesuffix(setting_id("", key.threads, key.batch_size, key.host))
-    wanted = setting_id(variant, key.threads, key.batch_size, host)
-    return next((record for record in evidence.records if record.case.id == wanted), None)
+    case_id = setting_id(variant, key.threads, key.batch_size, host)
+    return next((record for record in evidence.records if record.case.id == case_id), None)

@@ -85,9 +85,9 @@ class Limited(Host):
 
     def contradict(self, backend: str, view: KernelView) -> str | None:
         """The libraries name an older instruction set, and the sums of bytes are those of kernels without VNNI."""
-        wanted = self._variables["ATEN_CPU_CAPABILITY"]
-        if view.torch_isa is not None and view.torch_isa.lower() != wanted:
-            return f"ATEN_CPU_CAPABILITY={wanted} was set, but torch's kernels are for {view.torch_isa}"
+        capability = self._variables["ATEN_CPU_CAPABILITY"]
+        if view.torch_isa is not None and view.torch_isa.lower() != capability:
+            return f"ATEN_CPU_CAPABILITY={capability} was set, but torch's kernels are for {view.torch_isa}"
         if view.onednn_isa is not None and "Boost" in view.onednn_isa:  # Intel's name of VNNI
             return f"ONEDNN_MAX_CPU_ISA was set, but oneDNN's kernels are for {view.onednn_isa}"
         if backend in PROBED and view.int8_sums != "16 bits":

@@ -88,8 +88,8 @@ def account(run: Path) -> float:
     total = float(json.loads((run / "run.json").read_text())["elapsed_seconds"]["measure"])
     records = [record for record in jsonl.read(run) if record.samples is not None]
     known = {record.case.id: samples.load(run / record.samples) for record in records if record.samples}
-    generations = 1 + max(int(found.process.max()) for found in known.values())
-    sizes = [sum(number in found.process for found in known.values()) for number in range(generations)]
+    generations = 1 + max(int(samples.process.max()) for samples in known.values())
+    sizes = [sum(number in samples.process for samples in known.values()) for number in range(generations)]
     print(f"{total:.0f} s, {len(known)} cases; in by generation: {', '.join(map(str, sizes))}")
     left = total
     for name, chosen in _group(records).items():
