@@ -112,7 +112,8 @@ def compare(starts: Sequence[Mapping[str, np.ndarray]], case: str, other: str) -
 def read_inputs(run: StoredRun, suite_file: Path | None) -> tuple[Any, ...]:
     """The first evaluation examples of the run's data."""
     from qbench.cache import store
-    from qbench.data import prepare_data, request_of
+    from qbench.data import request_of
+    from qbench.data_preparation import prepare_data
     from qbench.gate.sequential_test import NotRun
     from qbench.process.parent import Limits, call
     from qbench.suite import parse
