@@ -145,6 +145,13 @@ def scales(weight: Any) -> tuple[int, Any]:
     return int(weight.q_per_channel_axis()), weight.q_per_channel_scales().double()
 
 
+def zero_points(weight: Any) -> Any:
+    """The zero points of a quantized weight, one for each of its ``scales``."""
+    if weight.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return torch.tensor([weight.q_zero_point()])
+    return weight.q_per_channel_zero_points()
+
+
 def with_levels(levels: Any, like: Any, scale: Any = None) -> Any:
     """A quantized weight of other integers, with the scales of ``like`` unless others are given."""
     scale = scales(like)[1] if scale is None else scale

@@ -2,7 +2,8 @@
 
 fbgemm adds neighbours in 16 bits in the order of the kernel's rows, columns and channels (in its depthwise kernels, on
 every CPU, the neighbouring places of one channel); its kernel for groups of few channels is exact. onednn fills up the
-channels of each place to an even number; its kernels for depthwise and other small groups are exact.
+channels of each place to an even number; its kernels for depthwise and other small groups are exact. The engine x86
+takes one of the two for each layer, and asks the CPU itself, whatever the engines are limited to.
 """
 
 from __future__ import annotations
@@ -12,10 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.machine import fingerprint
 from qbench.quant.pytorch.packed_layers import Kernel
 from qbench.quant.saturation.pair_sums import Product
 
 Array = NDArray[Any]
+_MOST_GROUPS = 100  # that the engine x86 gives to onednn
+
+
+def choose_engine(engine: str, kernel: Kernel) -> str:
+    """The engine whose kernel ``x86`` takes for a layer with symmetric weights on this CPU (PyTorch, OnednnUtils.h,
+    ``should_use_onednn_quant``: on a CPU with AVX512-VNNI that of onednn for at most 100 groups); others themselves."""
+    if engine != "x86":
+        return engine
+    return "onednn" if "avx512_vnni" in fingerprint.isa() and kernel.groups <= _MOST_GROUPS else "fbgemm"
 
 
 def read_product(engine: str, kernel: Kernel, weight: Array, zero_point: int) -> Product | str | None:
