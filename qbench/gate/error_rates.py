@@ -1,7 +1,7 @@
 """How often the gate errs: real A/A gates and gates with injected slowdowns on this machine, and simulated ones.
 
-The real ones take an int8 artifact of digits-cnn and gate it against itself, or against itself made slower by extra
-work in the timed call, while nothing or one of the noises runs. The simulated ones draw process pairs from noise
+The real ones take an int8 artifact of digits-cnn and gate it against itself, or against itself with every call recorded
+as so much longer than it took, while nothing or one of the noises runs. The simulated ones draw process pairs from noise
 traces that were recorded once (tests/benchmarks/record_noise.py tells how), thousands of gates in seconds.
 """
 

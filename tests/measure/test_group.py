@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,23 +116,16 @@ def test_the_timed_region_reads_the_clock_around_the_call_and_nothing_else():
     assert seen.tolist() == [1000, 2000, 3000, 1000, 2000, 3000, 1000]
 
 
-def test_a_slowed_call_takes_that_share_longer_and_no_more():
-    """What the further function and the readings of the clock take counts as part of the added work; where it is more
-    than the share of a short call, it is all that is added."""
-    now = [0]
-
-    def clock():
-        now[0] += 90  # a reading takes 90 ns
-        return now[0]
-
-    def call(nanoseconds):
-        now[0] += nanoseconds
-
-    for nanoseconds, share in ((30_000, 0.05), (30_000, 0.1), (8_000, 0.05)):
-        slowed = worker.slow_down(call, share, clock)
-        bare, longer = (worker.timed_calls(function, [nanoseconds], 9, clock) for function in (call, slowed))
-        assert longer - bare == pytest.approx(share * nanoseconds, abs=100)
-    assert worker.timed_calls(worker.slow_down(call, 0.05, clock), [1_000], 1, clock)[0] < 1_500
+@pytest.mark.parametrize(("slowdown", "expected"), [(0.0, 500), (0.05, 525), (0.075, 538)])
+def test_a_block_that_is_slowed_down_records_calls_that_share_longer(tmp_path, monkeypatch, slowdown, expected):
+    """Exactly: nothing is done beside the call, so that nothing but the share differs from the block of an equal."""
+    ticks = iter(range(0, 10**9, 500))
+    monkeypatch.setattr(fake, "busy", lambda seconds: None)
+    monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
+    slowed = replace(spec(tmp_path, "a", cores=tuple(sorted(os.sched_getaffinity(0)))), slowdown=slowdown)
+    local = LocalWorker(slowed, clock=lambda: next(ticks))
+    assert local.block(3).calls_ns.tolist() == [expected] * 3
+    assert local.facts().first_call_seconds == 5e-7
 
 
 def test_an_injected_clock_serves_the_whole_arm(tmp_path, monkeypatch):
