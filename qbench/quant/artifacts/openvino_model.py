@@ -52,11 +52,20 @@ def compile_file(file: Path, *, threads: int = 1, profile: bool = False) -> Any:
     Raises ``BuildError`` in OpenVINO's own words, ``ModeImpossible`` where it does not know an operator as it stands
     there: that is no fault of the suite's.
     """
+    return _compile(_unpacked(file), threads, profile)
+
+
+def compile_content(content: bytes, *, threads: int = 1) -> Any:
+    """The model of an ONNX file that was read; raises as ``compile_file``."""
+    return _compile((io.BytesIO(content),), threads, False)
+
+
+def _compile(sources: tuple[Any, ...], threads: int, profile: bool) -> Any:
     import openvino
 
     core = openvino.Core()
     try:
-        model = core.read_model(*_unpacked(file))
+        model = core.read_model(*sources)
         return core.compile_model(model, "CPU", {**session_settings(threads), "PERF_COUNT": profile})
     except RuntimeError as error:
         if out_of_memory(error):

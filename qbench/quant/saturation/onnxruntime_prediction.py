@@ -72,12 +72,12 @@ class Predictor:
         places = [place for place, counter in counters.items() if len(counter.pairs)]
         self._cut = [(layers[place], counters[place]) for place in places]
         kept = [(*layer.inputs, layer.output) for layer, _ in self._cut]
-        self._sections = sections.cut(model, places, kept, threads=threads)
+        self._sections = sections.cut(model, places, kept, functools.partial(sections.open_as_written, threads=threads))
         self._constants = {name: constants[name] for names in kept for name in names if name in constants}
         given = [value for value in model.graph.input if value.name not in constants]
         self._inputs = [value.name for value in given]
         self._output = model.graph.output[0].name
-        self.fixed_batch = _fixed_batch(given[0])
+        self.fixed_batch = read_fixed_batch(given[0])
         self._examples, self.saturated = 0, set[int]()
 
     @property
@@ -119,7 +119,7 @@ def _channels_first(layer: IntegerLayer, x: Array) -> Array:
     return np.moveaxis(x, -1, 1) if layer.channels_last else x
 
 
-def _fixed_batch(value: Any) -> int | None:
+def read_fixed_batch(value: Any) -> int | None:
     """The only number of examples that a file takes; None: any."""
     shape = value.type.tensor_type.shape.dim
     return int(shape[0].dim_value) or None if shape else None

@@ -113,7 +113,7 @@ def read_layer(node: Any, constants: Constants, largest: Mapping[str, int]) -> I
     operands = OPERATORS.get(node.op_type)
     if operands is None or not _adds_in_16_bits(node, operands, constants):
         return None
-    weight, attributes = constants.get(_input(node, operands.weight)), _attributes(node)
+    weight, attributes = constants.get(_input(node, operands.weight)), read_attributes(node)
     if weight is None:
         return "its signed bytes are computed, not constant"
     if weight.ndim != 2 and "Conv" not in node.op_type:
@@ -127,7 +127,7 @@ def read_layer(node: Any, constants: Constants, largest: Mapping[str, int]) -> I
     zero = constants.get(_input(node, operands.weight_zero), np.zeros(1, np.int8)).reshape(-1)
     x_zero = constants.get(_input(node, operands.x_zero), np.zeros(1, np.uint8)).reshape(-1)
     product = (
-        _convolution(weight, attributes, int(x_zero[0])) if convolution else Product(weight=weight, pairing="flat")
+        read_convolution(weight, attributes, int(x_zero[0])) if convolution else Product(weight=weight, pairing="flat")
     )
     top = max(int(x_zero[0]), largest.get(node.input[operands.x], TOP))
     return IntegerLayer(
@@ -159,7 +159,8 @@ def _adds_in_16_bits(node: Any, operands: Operands, constants: Constants) -> boo
     return unsigned and weight is not None and weight.dtype == np.int8
 
 
-def _convolution(weight: Array, attributes: Mapping[str, Any], zero_point: int) -> Product:
+def read_convolution(weight: Array, attributes: Mapping[str, Any], zero_point: int) -> Product:
+    """The sums of a convolution with the attributes of an ONNX node, in flat order."""
     axes = weight.ndim - 2
     pads = list(attributes.get("pads", [0] * 2 * axes))
     return Product(
@@ -184,7 +185,8 @@ def _input(node: Any, place: int) -> str:
     return str(node.input[place]) if place < len(node.input) else ""
 
 
-def _attributes(node: Any) -> dict[str, Any]:
+def read_attributes(node: Any) -> dict[str, Any]:
+    """The attributes of a node by name."""
     import onnx
 
     return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}

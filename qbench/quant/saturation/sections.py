@@ -1,10 +1,10 @@
-"""A graph of ONNX Runtime cut behind some of its nodes, so that what they give can be changed before it is read."""
+"""An ONNX graph cut behind some of its nodes, so that what they give can be changed before it is read."""
 
 from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.graph.layers import subgraphs
 
 Array = NDArray[Any]
+# A model -> what computes outputs of given names from arrays by name, as a session of ONNX Runtime does.
+Open = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +57,9 @@ def read_constants(model: Any) -> dict[str, Array]:
     return constants
 
 
-def cut(model: Any, behind: Sequence[int], kept: Sequence[Sequence[str]], *, threads: int) -> tuple[Section, ...]:
+def cut(model: Any, behind: Sequence[int], kept: Sequence[Sequence[str]], open_part: Open) -> tuple[Section, ...]:
     """The sections of a model that end behind the nodes at these places; the tensors ``kept`` with each are given by it
-    or by one before it."""
+    or by one before it. ``open_part`` opens what runs one of them, such as ``open_as_written``."""
     nodes = list(model.graph.node)
     bounds = [0, *(place + 1 for place in behind), len(nodes)]
     parts = [nodes[start:stop] for start, stop in itertools.pairwise(bounds)]
@@ -73,7 +75,7 @@ def cut(model: Any, behind: Sequence[int], kept: Sequence[Sequence[str]], *, thr
         outputs, inputs = sorted(_given(part) & needed_behind[i]), sorted(reads[i])
         if outputs:
             later = set().union(results, *reads[i + 1 :], *wanted[i + 1 :])
-            session = _session(_part(model, part, inputs, outputs, types), threads)
+            session = open_part(_part(model, part, inputs, outputs, types))
             finished = tuple({*inputs, *outputs} - later)
             sections.append(Section(session=session, inputs=tuple(inputs), outputs=tuple(outputs), finished=finished))
     return tuple(sections)
@@ -93,8 +95,8 @@ def _read(nodes: Sequence[Any]) -> set[str]:
     return names
 
 
-def _types(model: Any, names: set[str]) -> dict[str, Any]:
-    """Tensor -> its type, as ONNX Runtime tells it."""
+def _types(model: Any, names: set[str]) -> dict[str, tuple[int, list[int | None] | None]]:
+    """Tensor -> its type and its shape (None: not known), as ONNX Runtime tells them."""
     import onnx
 
     kinds = {f"tensor({name.lower()})": kind for name, kind in onnx.TensorProto.DataType.items()}
@@ -103,8 +105,10 @@ def _types(model: Any, names: set[str]) -> dict[str, Any]:
     typed = type(model)()
     typed.CopyFrom(model)
     typed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(names))
-    session = _session(typed, 1)
-    return {value.name: kinds[value.type] for value in session.get_outputs()}
+    return {
+        value.name: (kinds[value.type], [size if isinstance(size, int) else None for size in value.shape] or None)
+        for value in open_as_written(typed).get_outputs()
+    }
 
 
 def _part(model: Any, nodes: Sequence[Any], inputs: list[str], outputs: list[str], types: Mapping[str, Any]) -> Any:
@@ -119,14 +123,14 @@ def _part(model: Any, nodes: Sequence[Any], inputs: list[str], outputs: list[str
     part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in reads)
     given = {value.name: value for value in model.graph.input}
     for name in inputs:
-        own = onnx.helper.make_tensor_value_info(name, types.get(name, 0), None)
+        own = onnx.helper.make_tensor_value_info(name, *types.get(name, (0, None)))
         part.graph.input.append(given.get(name, own))
     part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
     return part
 
 
-def _session(model: Any, threads: int) -> Any:
-    """A session that runs a model as it is written."""
+def open_as_written(model: Any, *, threads: int = 1) -> Any:
+    """A session of ONNX Runtime that runs a model as it is written."""
     import onnxruntime
 
     options = onnxruntime_session.session_options(threads)

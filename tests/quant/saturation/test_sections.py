@@ -44,7 +44,7 @@ def run(parts: tuple[sections.Section, ...], change: dict[int, str] | None = Non
 @pytest.mark.parametrize("behind", [(), (0,), (1,), (0, 1), (0, 1, 2), (0, 1, 2, 3), (3,)])
 def test_sections_give_the_results_and_keep_nothing_else(model: onnx.ModelProto, behind: tuple[int, ...]) -> None:
     """Wherever it is cut, also behind its last node, the results are those of the whole."""
-    parts = sections.cut(model, behind, [() for _ in behind], threads=1)
+    parts = sections.cut(model, behind, [() for _ in behind], sections.open_as_written)
     a = X + 1
     tensors = run(parts)
     assert {name: value.tolist() for name, value in tensors.items()} == {
@@ -54,14 +54,14 @@ def test_sections_give_the_results_and_keep_nothing_else(model: onnx.ModelProto,
 
 def test_a_changed_tensor_is_read_behind_the_cut_only(model: onnx.ModelProto) -> None:
     """What is put in the place of a is what Sub reads; Mul had read it before."""
-    tensors = run(sections.cut(model, [1], [("a", "b")], threads=1), {0: "a"})
+    tensors = run(sections.cut(model, [1], [("a", "b")], sections.open_as_written), {0: "a"})
     a = X + 1
     assert tensors["y"].tolist() == (a * a).tolist()
 
 
 def test_kept_tensors_are_there_where_they_are_wanted(model: onnx.ModelProto) -> None:
     """A tensor that no later node reads is still given for who changes another by it."""
-    parts = sections.cut(model, [2], [("a", "y")], threads=1)
+    parts = sections.cut(model, [2], [("a", "y")], sections.open_as_written)
     tensors = {"x": X}
     parts[0].run(tensors)
     assert tensors["a"].tolist() == (X + 1).tolist()

@@ -1,4 +1,4 @@
-"""What fbgemm, x86 and onednn answer on AVX2: predicted, held against the engines in a process that hides newer ones."""
+"""What torch's engines answer on AVX2: predicted, held against them in a process that hides newer instructions."""
 
 from __future__ import annotations
 

@@ -1,0 +1,118 @@
+"""What OpenVINO answers for an int8 ONNX file on a CPU that adds products of bytes in 16 bits (AVX2 without VNNI).
+
+The file runs natively, cut behind the layers whose weights let a sum leave 16 bits, and what these lose is put right
+before it is read. A cut ends what OpenVINO fuses behind a layer, so that a byte may be rounded the other way. In a
+process that is limited to AVX2 nothing is left to put right, and what is counted is what its kernels lose.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.quant.artifacts import openvino_model
+from qbench.quant.onnx import openvino_layers
+from qbench.quant.saturation import openvino_products, sections
+from qbench.quant.saturation.layer_counter import LayerCounter, LayerSaturation
+from qbench.quant.saturation.onnxruntime_prediction import read_fixed_batch
+from qbench.quant.saturation.openvino_products import ByteLayer
+
+Array = NDArray[Any]
+
+
+class Predictor:
+    """Answers of one file, batch by batch. ``example``: a batch that the file takes, by which OpenVINO chooses kernels.
+    ``layers``, ``unknown``, ``saturated`` and ``fixed_batch`` are as those of ``onnxruntime_prediction.Predictor``."""
+
+    def __init__(self, file: Path, example: tuple[Array, ...], *, threads: int = 1) -> None:
+        import onnx
+
+        model = onnx.load(str(file))
+        put_beside_readers(model)
+        constants, makers = sections.read_constants(model), openvino_products.list_makers(model)
+        ran_int8 = _list_int8(file, example)
+        nodes = [
+            openvino_products.read_layer(node, makers, constants) if node.name in ran_int8 else None
+            for node in model.graph.node
+        ]
+        names = [node.name or node.output[0] for node in model.graph.node]
+        self.unknown = {name: why for name, why in zip(names, nodes, strict=True) if isinstance(why, str)}
+        layers = {place: layer for place, layer in enumerate(nodes) if isinstance(layer, ByteLayer)}
+        counters = {place: layer.counter() for place, layer in layers.items()}
+        self._counters = tuple(counters.values())
+        places = [place for place, counter in counters.items() if len(counter.pairs)]
+        self._cut = [(layers[place], counters[place]) for place in places]
+        kept = [(layer.x, layer.output) for layer, _ in self._cut]
+        self._sections = sections.cut(model, places, kept, functools.partial(_Part, threads=threads))
+        given = [value for value in model.graph.input if value.name not in constants]
+        self._inputs = [value.name for value in given]
+        self._output = model.graph.output[0].name
+        self.fixed_batch = read_fixed_batch(given[0])
+        self._examples, self.saturated = 0, set[int]()
+
+    @property
+    def layers(self) -> tuple[LayerSaturation, ...]:
+        """What is known of each layer that adds in 16 bits, in the order of the graph."""
+        return tuple(counter.report() for counter in self._counters)
+
+    def __call__(self, inputs: tuple[Array, ...]) -> Array:
+        """The first output for a batch."""
+        tensors = dict(zip(self._inputs, inputs, strict=True))
+        for section, cut in itertools.zip_longest(self._sections, self._cut):
+            section.run(tensors)
+            if cut is not None:
+                layer, counter = cut
+                self._correct(layer, counter, tensors, len(inputs[0]))
+            for name in section.finished:
+                del tensors[name]
+        self._examples += len(inputs[0])
+        return np.array(tensors[self._output])
+
+    def _correct(self, layer: ByteLayer, counter: LayerCounter, tensors: dict[str, Array], examples: int) -> None:
+        """Puts into the tensors what a layer gives with sums of 16 bits."""
+        y = tensors[layer.output] = np.require(tensors[layer.output], requirements=("C", "W"))
+        outputs = y if layer.product.kernel else y.reshape(-1, y.shape[-1])
+        rows = len(outputs) // examples
+        hit = counter.correct(layer.read_bytes(tensors[layer.x]), layer.zero, outputs, layer.finish, rows=rows)
+        self.saturated.update((hit + self._examples).tolist())
+
+
+class _Part:
+    """An ONNX model compiled by OpenVINO, run as a session of ONNX Runtime is."""
+
+    def __init__(self, model: Any, *, threads: int) -> None:
+        self._compiled = openvino_model.compile_content(model.SerializeToString(), threads=threads)
+        self._request = self._compiled.create_infer_request()
+
+    def run(self, outputs: Sequence[str], feed: Mapping[str, Array]) -> list[Array]:
+        """The outputs of these names, in memory that the next call writes over."""
+        result = self._request.infer(dict(feed), share_inputs=True, share_outputs=True)
+        return [result[name] for name in outputs]
+
+
+def _list_int8(file: Path, example: tuple[Array, ...]) -> frozenset[str]:
+    """The nodes of a file that OpenVINO runs by int8 kernels."""
+    ran = openvino_layers.executed(file, example)
+    return frozenset(itertools.chain.from_iterable(each.names for each in ran if each.layer.int8))
+
+
+def put_beside_readers(model: Any) -> None:
+    """Moves each DequantizeLinear of a constant right before the first node that reads it: where a graph is cut, its
+    bytes and not its floats belong to a section."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    nodes = list(model.graph.node)
+    waiting = {
+        node.output[0]: node for node in nodes if node.op_type == "DequantizeLinear" and node.input[0] in constants
+    }
+    moved = {id(node) for node in waiting.values()}
+    del model.graph.node[:]
+    for node in nodes:
+        if id(node) not in moved:
+            model.graph.node.extend(waiting.pop(name) for name in node.input if name in waiting)
+            model.graph.node.append(node)
