@@ -27,7 +27,7 @@ from qbench.process.parent import Limits, call
 from qbench.quant.analysis.quantized_range import Ranges
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.recipe import Recipe
-from qbench.record.schema import ArtifactFacts
+from qbench.record.schema import ArtifactFacts, TargetFacts
 
 Progress = Callable[[str, float], None]
 SHARED_FILE = "ranges.pt"
@@ -58,6 +58,7 @@ class Artifact:
     layer_numbers: tuple[Mapping[str, Any], ...] = ()
     input_ranges: Ranges = ()
     uncounted: str | None = None
+    target: TargetFacts | None = None
 
     @property
     def macs(self) -> int | None:
@@ -78,6 +79,7 @@ class Artifact:
             note="; ".join(self.notes) or None,
             rewrites=self.rewrites,
             rewrite_difference=self.rewrite_difference,
+            target=self.target,
         )
 
 
@@ -268,4 +270,5 @@ def _read_artifact(variant: Variant, key: str, entry: store.Entry) -> Artifact:
         layer_numbers=facts.layer_numbers,
         input_ranges=facts.input_ranges,
         uncounted=facts.uncounted,
+        target=facts.target,
     )

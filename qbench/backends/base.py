@@ -19,6 +19,7 @@ from qbench.quant.analysis.quantized_range import Ranges
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.flow import Shared
 from qbench.quant.recipe import Recipe
+from qbench.record.schema import TargetFacts
 
 if TYPE_CHECKING:  # importing numpy costs 0.1 s, a third of what `qbench list` may take
     from numpy.typing import NDArray
@@ -65,7 +66,8 @@ class Built:
     float layer -> why, where known. ``rewrites``: what the network was rewritten into before, ``rewrite_difference``
     the largest difference of its outputs. ``layer_numbers``: of each layer its name, SQNR and cosine against fp32
     (``quant.analysis.layer_error``). ``input_ranges``: of each model input the values that the file can represent
-    (``quant.analysis.quantized_range``), None where that is not known; empty where it is known of none."""
+    (``quant.analysis.quantized_range``), None where that is not known; empty where it is known of none. ``target``:
+    what was done for other kinds of CPU, None where it is for this machine alone."""
 
     format: str
     file: str
@@ -78,6 +80,7 @@ class Built:
     layer_numbers: tuple[Mapping[str, Any], ...] = ()
     input_ranges: Ranges = ()
     uncounted: str | None = None
+    target: TargetFacts | None = None
 
 
 class Runner(ABC):
@@ -132,6 +135,13 @@ class Backend(ABC):
     @abstractmethod
     def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
         """Why this backend cannot build that mode from that kind of network; None if it can."""
+
+    # Whether an artifact holds machine code for the CPU that it was compiled for, in fp32, too.
+    machine_code = False
+
+    def why_not_for(self, cpu: str) -> str | None:
+        """Why what it builds here does not run on a kind of CPU (``quant.target``); None if it does."""
+        return None
 
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """The recipe with every choice that was left open (None) filled in."""

@@ -36,6 +36,7 @@ class Inductor(Backend):
     runtime = "inductor"
     modes = ("fp32", "dynamic", "static", "qat")
     flows = ("pt2e",)
+    machine_code = True
     modules = ("torch", "threadpoolctl", "qbench.quant.artifacts.aoti")
 
     def missing(self) -> str | None:
@@ -61,6 +62,12 @@ class Inductor(Backend):
         if importlib.util.find_spec("torchao") is None:
             return "torchao is not installed; pip install 'torchao>=0.18'"
         return None
+
+    def why_not_for(self, cpu: str) -> str | None:
+        """A package holds machine code."""
+        if (cpu == "arm") == (platform.machine() not in _X86):
+            return None
+        return f"its package holds machine code for {platform.machine()}, which no other kind of CPU loads"
 
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """Every choice that was left open."""
@@ -119,6 +126,7 @@ class Inductor(Backend):
             rewrite_difference=quantized_module.rewrite_difference,
             layer_numbers=quantized_module.layer_numbers,
             input_ranges=quantized_module.input_ranges,
+            target=quantized_module.converted.target,
         )
 
     def load(self, file: Path, *, threads: int) -> Runner:

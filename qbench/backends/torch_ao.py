@@ -51,6 +51,12 @@ class TorchAO(Backend):
             )
         return None
 
+    def why_not_for(self, cpu: str) -> str | None:
+        """fbgemm and x86 are for x86 alone."""
+        if cpu != "arm" or self._machines is None:
+            return None
+        return f"the engine {self.name} exists only on {self._machines[0]}, so nothing it builds runs on ARM"
+
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """Every choice that was left open; the choices by measurement stand at ``_CALIBRATOR``."""
         if mode == "dynamic":
@@ -92,6 +98,7 @@ class TorchAO(Backend):
             rewrite_difference=int8.rewrite_difference,
             layer_numbers=int8.layer_numbers,
             input_ranges=() if job.mode == "dynamic" else quantized_range.range_of_module(loaded, example),
+            target=int8.converted.target,
         )
 
     def _note(self) -> str | None:

@@ -16,6 +16,7 @@ from qbench.quant.analysis import quantized_range
 from qbench.quant.analysis.quantized_range import Ranges
 from qbench.quant.flow import Batches, Converted, QuantizeJob
 from qbench.quant.recipe import Recipe
+from qbench.record.schema import TargetFacts
 
 _BATCH = 16  # calibration examples of one call: a 224 x 224 network holds its activations for as many
 _COMPARED = 8  # calibration examples on which each layer is held against fp32
@@ -55,10 +56,15 @@ def quantize_network(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Qu
     notes = (*canonical_form.converted.notes, *converted.notes, *unknown)
     return replace(
         canonical_form,
-        converted=replace(converted, notes=notes),
+        converted=replace(converted, notes=notes, target=converted.target or _target(job.recipe)),
         layer_numbers=numbers,
         input_ranges=() if job.mode == "dynamic" else quantized_range.range_of_module(converted.module, example),
     )
+
+
+def _target(recipe: Recipe) -> TargetFacts | None:
+    """What is said of a network whose kernels need nothing for other CPUs."""
+    return TargetFacts(cpus=recipe.target) if recipe.target else None
 
 
 def _without_folded(job: BuildJob, module: Any) -> Recipe:

@@ -10,6 +10,7 @@ from typing import Any
 from qbench.plan import decision_rule
 from qbench.plan.decision_rule import DecisionRule
 from qbench.plan.planner import Plan, PlannedCase, Skip
+from qbench.quant.target import name_cpus
 
 SCHEMA = 1
 
@@ -40,8 +41,13 @@ def _list_skipped(skips: Iterable[Skip]) -> Iterator[str]:
 def _describe_role(planned: PlannedCase) -> str:
     if planned.baseline is not None:
         twin = "" if planned.twin is None else f"; its fp32 twin is {planned.twin}"
-        return f"against {planned.baseline}{twin}"
+        return f"against {planned.baseline}{twin}{_describe_target(planned)}"
     return "baseline, added by the plan" if planned.reference else "baseline"
+
+
+def _describe_target(planned: PlannedCase) -> str:
+    target = planned.case.variant.recipe.target
+    return f"; for {name_cpus(target)}" if target else ""
 
 
 def _count(count: int, word: str) -> str:

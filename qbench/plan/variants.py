@@ -62,6 +62,7 @@ class Variants:
     def why_skipped(self, cell: Cell) -> str | None:
         """Why a cell is skipped: for its own sake, or because its baseline cannot be; None if it runs."""
         own = self._why_not(cell[:3], cell[5] in self._files) or self.why_too_wide(cell) or self._why_not_there(cell)
+        own = own or self._why_not_for_target(cell)
         baseline = self.baseline(cell)
         if own is not None or baseline is None:
             return own
@@ -88,6 +89,16 @@ class Variants:
             plugin: Host = registry.load("host", host)
             self._hosts[backend, host] = plugin.missing() or plugin.why_not(backend)
         return self._hosts[backend, host]
+
+    def _why_not_for_target(self, cell: Cell) -> str | None:
+        """Why what a cell's backend builds does not run on a kind of CPU of its target; None where it does."""
+        if self.why_no_recipe(cell[1], cell[2], cell[5]) is not None:
+            return None
+        variant = self.case(cell).variant
+        for cpu in variant.recipe.target:
+            if (reason := self.backend(variant.backend).why_not_for(cpu)) is not None:
+                return f"{reason}; use qnnpack or onnxruntime, or take {cpu} out of its target (quantize)"
+        return None
 
     def _why_not(self, variant: tuple[str, str, str], own_file: bool = False) -> str | None:
         key = (*variant, own_file)
@@ -119,7 +130,8 @@ class Variants:
         recipe = self._twins.recipes.get(name) if mode == "fp32" else None
         recipe = recipe or self._suite.quantize.recipe(mode, backend)
         if mode == "fp32":
-            return recipe
+            target = self._suite.quantize.recipe(mode, backend).target if self.backend(backend).machine_code else ()
+            return replace(recipe, target=target)
         least = recipe.min_coverage
         if (choice := self._choices.get(name)) is not None:
             recipe = choice.over(recipe)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from qbench.quant.recipe import Recipe
+from qbench.record.schema import TargetFacts
 
 # A fresh pass over the calibration batches: tuples of input tensors, first axis = example.
 Batches: TypeAlias = Callable[[], Iterator[tuple[Any, ...]]]
@@ -37,9 +38,11 @@ class QuantizeJob:
 @dataclass(frozen=True, kw_only=True)
 class Converted:
     """An int8 module; ``float_reasons``: layer name -> why it stays float, where that is known; ``notes``: what a
-    reader must know of it; ``overflows``: whether sums of its kernels may overflow on this CPU."""
+    reader must know of it; ``overflows``: whether sums of its kernels may overflow on this CPU; ``target``: what was
+    done for other CPUs, None where it is for this one alone."""
 
     module: Any
     float_reasons: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     overflows: bool = False
+    target: TargetFacts | None = None

@@ -21,7 +21,8 @@ class Recipe:
     that name) chooses the range of an activation, ``percentile`` belongs to the calibrator of that name (per cent of
     the values inside the range). ``per_channel`` weights, ``symmetric`` activations, ``reduce_range`` (7 bits for
     activations). ``narrow_weights``: wider steps for weights where a kernel adds products in 16 bits, so that no sum
-    overflows. ``skip_layers`` (names or patterns with ``*``), the first and the last layer stay float where asked
+    overflows. ``target``: kinds of CPU on which no sum may overflow either (``quant.target``; empty: this machine
+    alone). ``skip_layers`` (names or patterns with ``*``), the first and the last layer stay float where asked
     (``first_layer_float`` None: where ONNX Runtime is faster so).
     ``clip_ranges``: the range of a layer ends where a following ReLU6 or Hardtanh cuts it. ``canonicalize``: the
     network is rewritten into an equal one that quantizers match. ``framework_default``: the framework's own recipe,
@@ -43,6 +44,7 @@ class Recipe:
     symmetric: bool | None = None
     reduce_range: bool | None = None
     narrow_weights: bool | None = None
+    target: tuple[str, ...] = ()
     skip_layers: tuple[str, ...] = ()
     first_layer_float: bool | None = None
     last_layer_float: bool = False

@@ -97,9 +97,28 @@ class Coverage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetFacts:
+    """The kinds of CPU that an artifact was made for beside the one that built it, and what was done for it: of
+    ``layers`` whose sums were looked at ``layers_narrowed`` got wider steps in ``channels_narrowed`` channels of their
+    weights; ``overflowing`` layers' sums can leave 16 bits all the same. ``compiled_for``: the CPU of machine code."""
+
+    cpus: tuple[str, ...]
+    layers: Whole = 0
+    layers_narrowed: Whole = 0
+    channels_narrowed: Whole = 0
+    overflowing: tuple[str, ...] = ()
+    compiled_for: str | None = None
+
+    def safe_on(self, host: str) -> bool:
+        """Whether no sum can overflow on a kind of CPU, whatever the input."""
+        return host in self.cpus and not self.overflowing
+
+
+@dataclass(frozen=True, kw_only=True)
 class ArtifactFacts:
     """The files of a variant; ``size_bytes`` counts exactly what is shipped. ``coverage`` is null for fp32.
-    ``rewrites``: what the network was rewritten into before it was quantized, and how far its outputs moved."""
+    ``rewrites``: what the network was rewritten into before it was quantized, and how far its outputs moved.
+    ``target``: null where it was made for this machine alone."""
 
     format: str
     sha256: str
@@ -110,6 +129,7 @@ class ArtifactFacts:
     note: str | None = None
     rewrites: tuple[str, ...] = ()
     rewrite_difference: NotNegative | None = None
+    target: TargetFacts | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,6 +116,12 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "note|text||what a reader should know of the variant",
             "rewrites|text||what the network was rewritten into before it was quantized, separated by `;`",
             "rewrite_difference|number||how far the outputs moved by that",
+            "target.cpus|text||kinds of CPU that it was made for beside the one that built it",
+            "target.layers|count||layers whose sums of products were looked at for them",
+            "target.layers_narrowed|count||those that got wider steps for weights, so that no sum overflows there",
+            "target.channels_narrowed|count||their channels with a wider step",
+            "target.overflowing|text||layers whose sums may overflow there all the same",
+            "target.compiled_for|text||the CPU that its machine code is for",
         ),
     ),
     (

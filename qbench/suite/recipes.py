@@ -19,12 +19,15 @@ from pydantic import Field, PlainValidator, ValidationError, ValidationInfo, Wit
 
 from qbench.models.base import OWN_FILE
 from qbench.quant.recipe import DEFAULT, FRAMEWORK_DEFAULT, Recipe
+from qbench.quant.target import without_native
 from qbench.suite import messages
+from qbench.suite.targets import Target
 from qbench.suite.types import CalibratorName, Names, Positive, Section, Share, Text, Yes, known, near, shown, wrong
 
 Flow = Literal["eager", "fx", "pt2e", "onnx"]  # quant.recipe.FLOWS
 NAMED = (DEFAULT, FRAMEWORK_DEFAULT)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
+_LISTS = ("skip_layers", "target")  # keys whose one value may be a list
 Percentile = Annotated[Positive, Field(gt=50, le=100)]
 
 
@@ -39,6 +42,7 @@ class RecipeKeys(Section):
     symmetric: Yes | None = Field(None, description="Activations symmetric about zero.")
     reduce_range: Yes | None = Field(None, description="7 bits for activations, for kernels that add in 16 bits.")
     narrow_weights: Yes | None = Field(None, description="Wider steps for weights where a kernel adds in 16 bits.")
+    target: Target | None = Field(None, description="Kinds of CPU that artifacts are made for, as quantize.target.")
     skip_layers: tuple[Text, ...] | None = Field(None, description="Names or patterns of layers that stay float.")
     first_layer_float: Yes | None = Field(None, description="The first layer stays float.")
     last_layer_float: Yes | None = Field(None, description="The last layer stays float.")
@@ -58,8 +62,10 @@ class RecipeChoice:
     def over(self, recipe: Recipe) -> Recipe:
         """The recipe with what this choice sets."""
         if self.name == FRAMEWORK_DEFAULT:
-            return replace(recipe, name=self.name, framework_default=True, canonicalize=False, clip_ranges=False)
-        return replace(recipe, name=self.name, **dict(self.keys))
+            untouched = replace(recipe, name=self.name, framework_default=True, target=())
+            return replace(untouched, canonicalize=False, clip_ranges=False)
+        chosen = replace(recipe, name=self.name, **dict(self.keys))
+        return replace(chosen, target=without_native(chosen.target))
 
     @property
     def flow(self) -> str | None:
@@ -105,15 +111,13 @@ def _expand_item(item: Any, at: tuple[str | int, ...], registered: Names) -> lis
 
 
 def _read_axis(key: Any, value: Any, at: tuple[str | int, ...], registered: Names) -> list[tuple[str, Any]]:
-    """The values of one key, each checked; a list is several values (of ``skip_layers``, where it holds lists)."""
+    """The values of one key, each checked; a list is several values (of ``_LISTS``, where it holds lists)."""
     options = sorted(RecipeKeys.model_fields)
     if key not in RecipeKeys.model_fields:
         raise wrong(
             f"unknown key '{key}'{near(str(key), options) or ';'} available: {', '.join(options)}", *at, str(key)
         )
-    several = isinstance(value, list | tuple) and (
-        key != "skip_layers" or any(isinstance(item, list) for item in value)
-    )
+    several = isinstance(value, list | tuple) and (key not in _LISTS or any(isinstance(item, list) for item in value))
     axis = []
     for index, item in enumerate(value if several else [value]):
         place = (*at, str(key), *((index,) if several else ()))
@@ -141,6 +145,8 @@ def _describe_value(key: str, value: Any) -> str:
     """What a recipe's name says of a key's value."""
     if isinstance(value, bool):
         return key if value else f"no-{key}"
+    if key == "target":
+        return "-".join(("for", *value))
     if isinstance(value, tuple):
         return "skip-" + "-".join(re.sub(r"[^A-Za-z0-9._]+", "x", layer) for layer in value)
     return str(value) if isinstance(value, str) else f"{key}-{value:g}"

@@ -9,6 +9,8 @@ from qbench.plan.planner import load_backends, make_plan
 from qbench.quant.recipe import Recipe
 from qbench.suite import parse
 
+X86_CODE = "its package holds machine code for x86_64, which no other kind of CPU loads"
+MATRIX = "matrix: {modes: [fp32, static], backends: [onednn]}\n"
 BASE = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits}\n"
 
 
@@ -128,3 +130,73 @@ def test_include_and_exclude_know_recipes():
     """Cells are taken out, and put in, by a recipe's name too."""
     read = suite("{flow: [eager, fx]}", more=", exclude: [{recipe: eager}]")
     assert [one for one in ids(read) if "static" in one] == ["digits-cnn/static@fx/onednn/t1/b1"]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("avx2", ("avx2",)),
+        ("[arm, avx2]", ("avx2", "arm")),
+        ("native", ()),
+        ("[native, avx2]", ("avx2",)),
+    ],
+)
+def test_a_target_is_one_kind_of_cpu_or_several(written, read):
+    """In one order, so that one set of CPUs is one artifact; this machine is always among them."""
+    chosen = parse(f"{BASE}{MATRIX}quantize: {{target: {written}}}\n").quantize
+    assert {chosen.recipe(mode, "onednn").target for mode in ("fp32", "dynamic", "static", "qat")} == {read}
+
+
+def test_a_mode_and_a_backend_have_targets_of_their_own():
+    """The backend's over the mode's over that of all; a recipe of the suite sets one over all of them."""
+    quantize = "{target: avx2, static: {target: arm, backends: {onednn: {target: [vnni, arm]}}}}"
+    read = parse(
+        f"{BASE}{MATRIX}quantize: {quantize}\nrecipe: [default, {{target: [avx2, arm]}}, {{target: native}}]\n"
+    )
+    assert read.quantize.recipe("qat", "onednn").target == ("avx2",)
+    assert read.quantize.recipe("static", "qnnpack").target == ("arm",)
+    own = read.quantize.recipe("static", "onednn")
+    assert own.target == ("vnni", "arm")
+    assert [(choice.name, choice.over(own).target) for choice in read.recipe] == [
+        ("default", ("vnni", "arm")),
+        ("for-avx2-arm", ("avx2", "arm")),
+        ("for-native", ()),
+    ]
+
+
+def test_the_frameworks_default_is_made_for_no_cpu():
+    """It is left as the framework has it, so nothing is promised of it."""
+    read = parse(f"{BASE}{MATRIX}quantize: {{target: avx2}}\nrecipe: framework-default\n")
+    assert read.recipe[0].over(read.quantize.recipe("static", "onednn")).target == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("avx3", "quantize.target: no kind of CPU named 'avx3'; did you mean 'avx2'. there are native, avx2, "),
+        ("[avx2, 512]", r"quantize.target\[1\]: expected a kind of CPU, got 512; there are native"),
+        ("[]", "quantize.target: expected at least one kind of CPU, got an empty list"),
+        ("[arm, arm]", r"quantize.target\[1\]: 'arm' stands there twice"),
+        ("{avx2: true}", "quantize.target: expected a kind of CPU, got a mapping"),
+    ],
+)
+def test_what_is_no_target_is_refused_at_its_place(written, said):
+    """With the kinds that there are."""
+    with pytest.raises(SuiteError, match=said):
+        parse(f"{BASE}{MATRIX}quantize: {{target: {written}}}\n")
+
+
+def test_what_cannot_run_on_a_kind_of_cpu_is_skipped_with_the_reason():
+    """An engine or machine code of x86 is nothing for ARM; fp32 of other runtimes holds no machine code."""
+    matrix = "matrix: {modes: [fp32, static], backends: [torch, fbgemm, onednn, qnnpack, inductor]}\n"
+    planned = plan(parse(f"{BASE}{matrix}quantize: {{target: [avx2, arm]}}\n"))
+    assert {skip.case.id: skip.reason.split(";")[0] for skip in planned.skipped} == {
+        "digits-cnn/static/fbgemm/t1/b1": "the engine fbgemm exists only on x86_64, so nothing it builds runs on ARM",
+        "digits-cnn/fp32/inductor/t1/b1": X86_CODE,
+        "digits-cnn/static/inductor/t1/b1": X86_CODE,
+    }
+    assert "take arm out of its target" in planned.skipped[0].reason
+    assert {one.case.variant.mode: one.case.variant.recipe.target for one in planned.cases} == {
+        "fp32": (),
+        "static": ("avx2", "arm"),
+    }

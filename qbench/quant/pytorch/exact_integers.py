@@ -15,6 +15,7 @@ from qbench.quant.pytorch import kernel_notes, narrow_weights, padded_depthwise
 from qbench.quant.pytorch.packed_layers import Kernel, Packed, float_weights, layers, scales
 from qbench.quant.pytorch.torch_ao import known_warnings, nniq, nnq
 from qbench.quant.recipe import Recipe
+from qbench.record.schema import TargetFacts
 
 EXAMPLES = 4  # calibration examples on which layers are held against exact integers
 _ROUNDING = 1  # levels: a kernel may round a tie, or the product of scales, to the other side
@@ -44,6 +45,11 @@ class Proof:
     engine: str
     recipe: Recipe
 
+    @property
+    def target(self) -> TargetFacts | None:
+        """What was done for other CPUs than this one."""
+        return narrow_weights.facts(self.sums, self.recipe.target)
+
     def wrong(self) -> dict[str, str]:
         """Layer -> why its kernel cannot be used. Sums that overflow are no reason where the recipe leaves weights as
         they are, and the framework's default is left as it is."""
@@ -56,7 +62,7 @@ class Proof:
         }
         if self.recipe.narrow_weights:
             reasons |= dict.fromkeys(
-                self.sums.left, "its int8 kernel adds up wrongly on this CPU, whatever its weights"
+                self.sums.left, "its int8 kernel adds up wrongly here or on a CPU of its target, whatever its weights"
             )
         return reasons
 
@@ -67,7 +73,8 @@ def prove(int8: Any, prepared: dict[str, Any], engine: str, recipe: Recipe, exam
     examples; ``prepared``: layer -> its float weight."""
     if not recipe.framework_default:
         padded_depthwise.widen(int8, engine, tuple(tensor[:1] for tensor in examples))
-    sums = narrow_weights.hold(int8, prepared, narrow=bool(recipe.narrow_weights), top=largest_level(engine, recipe))
+    kernels = narrow_weights.Kernels(engine=engine, target=recipe.target, top=largest_level(engine, recipe))
+    sums = narrow_weights.hold(int8, prepared, narrow=bool(recipe.narrow_weights), kernels=kernels)
     return Proof(sums=sums, compared=compare(int8, examples), engine=engine, recipe=recipe)
 
 
@@ -149,7 +156,9 @@ def notes(proof: Proof, int8: Any) -> tuple[str, ...]:
     """What a reader must know: which layers' sums could overflow, what was done, what differs all the same, and which
     kernels are slow."""
     texts = (
-        narrow_weights.note(proof.sums, proof.engine, narrow=bool(proof.recipe.narrow_weights)),
+        narrow_weights.note(
+            proof.sums, proof.engine, narrow=bool(proof.recipe.narrow_weights), target=proof.recipe.target
+        ),
         _of_differences(proof.compared),
         kernel_notes.slow_note(int8, proof.engine),
     )

@@ -229,6 +229,7 @@ def _converted(
         module=int8,
         float_reasons=_float_reasons(job.module, int8, float_layers),
         notes=tuple(note for note in notes if note),
+        target=proof.target,
     )
     return converted, proof.wrong()
 

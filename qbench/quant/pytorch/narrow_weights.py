@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from qbench.errors import first_names
+from qbench.quant import target as cpus
+from qbench.quant.pytorch import older_kernels
 from qbench.quant.pytorch.packed_layers import RIM, Kernel, among_zeros, layers, scales, with_levels
+from qbench.record.schema import TargetFacts
 
 TOP = 255  # the largest level of an activation
 # A pair that does not fit loses TOP at least where its weights sum to 129, less what fits: 255 * 129 - 32767 = 128.
@@ -32,9 +35,32 @@ _WIDER = 2 ** (1 / 8)  # by which the step of an overflowing channel grows at a 
 _WIDEST = 4.0  # with it no four weights of one sign exceed 128: what overflows then is no sum of 16 bits
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """Whose sums must hold: those of the process's engine here; where ``target`` names CPUs without VNNI, those of
+    ``engine`` there, too. ``top``: the largest level of an activation."""
+
+    engine: str = ""
+    target: tuple[str, ...] = ()
+    top: int = TOP
+
+    def overflow(self, kernel: Kernel, levels: Any) -> Any:
+        """Of each output channel whether a sum of some of them can overflow, as a tensor of bool."""
+        over = overflows(kernel, levels, top=self.top)
+        if not cpus.adds_in_16_bits(self.target):
+            return over
+        if self.engine == "x86":  # its depthwise layers run on fbgemm there, whose kernels for them are those of here
+            with older_kernels.process_engine("fbgemm"):
+                over = over | overflows(kernel, levels, top=self.top)
+        return over | older_kernels.overflowing(self.engine, kernel, levels, top=self.top, target=self.target)
+
+
+HERE = Kernels()
+
+
 @dataclass(kw_only=True)
 class Sums:
-    """What was asked of the layers of a network: ``layers`` were run, of ``overflowing`` (names) the sums could leave
+    """What was asked of the layers of a network: ``layers`` were asked, of ``overflowing`` (names) the sums could leave
     16 bits, of ``left`` they still can; ``channels`` of their ``of_channels`` channels got a wider step."""
 
     layers: int = 0
@@ -44,11 +70,11 @@ class Sums:
     of_channels: int = 0
 
 
-def hold(int8: Any, floats: Mapping[str, Any], *, narrow: bool, top: int = TOP) -> Sums:
+def hold(int8: Any, floats: Mapping[str, Any], *, narrow: bool, kernels: Kernels = HERE) -> Sums:
     """Asks every layer of a converted module; with ``narrow`` the channels of weights whose sums could overflow get a
     step that is as much wider as they need, rounded from ``floats`` (layer -> its float weight) where they are known.
 
-    ``top`` is the largest level that activations have. The process's engine must be that of the module.
+    The process's engine must be that of the module.
     """
     sums = Sums()
     for layer in layers(int8):
@@ -56,21 +82,23 @@ def hold(int8: Any, floats: Mapping[str, Any], *, narrow: bool, top: int = TOP) 
         if float_weight is not None and hasattr(layer.holder, RIM):
             float_weight = among_zeros(float_weight, *getattr(layer.holder, RIM))
         weight = layer.weight
-        narrowed = ask(sums, layer.name, layer.kernel, weight, float_weight, narrow=narrow, top=top)
+        narrowed = ask(sums, kernels, layer.name, layer.kernel, weight, float_weight, narrow=narrow)
         if narrowed is not weight:
             layer.exchange(narrowed)
     return sums
 
 
-def ask(sums: Sums, name: str, kernel: Kernel, weight: Any, float_weight: Any, *, narrow: bool, top: int = TOP) -> Any:
+def ask(
+    sums: Sums, kernels: Kernels, name: str, kernel: Kernel, weight: Any, float_weight: Any, *, narrow: bool
+) -> Any:
     """The quantized weight of one layer, as it is or with wider steps; counts it in ``sums``."""
     sums.layers += 1
-    bad = overflows(kernel, weight.int_repr(), top=top)
+    bad = kernels.overflow(kernel, weight.int_repr())
     if not bool(bad.any()):
         return weight
     sums.overflowing.append(name)
     sums.of_channels += len(bad)
-    narrowed = fitted(kernel, weight, _source(weight, float_weight), top=top) if narrow else None
+    narrowed = fitted(kernel, weight, _source(weight, float_weight), kernels) if narrow else None
     if narrowed is None or narrowed.overflows:
         sums.left.append(name)
         return weight
@@ -78,18 +106,34 @@ def ask(sums: Sums, name: str, kernel: Kernel, weight: Any, float_weight: Any, *
     return narrowed.weight
 
 
-def note(sums: Sums, engine: str, *, narrow: bool) -> str | None:
-    """Which layers' sums could overflow and what was done about it; None where none could."""
+def note(sums: Sums, engine: str, *, narrow: bool, target: Collection[str] = ()) -> str | None:
+    """Which layers' sums could overflow, here or on the CPUs of ``target``, and what was done about it; None where none
+    could."""
     names = sums.overflowing
     if not names:
         return None
-    text = f"{engine} adds products in 16 bits in {len(names)} of {sums.layers} layers ({first_names(names, _SHOWN)})"
+    on = f" on {older}" if (older := cpus.name_cpus(target, cpus.ADD_IN_16_BITS)) else ""
+    layers = f"{len(names)} of {sums.layers} layers ({first_names(names, _SHOWN)})"
+    text = f"{engine} adds products in 16 bits{on} in {layers}"
     if not narrow:
         return f"{text}, which activations and weights of 8 bits may overflow; narrow_weights: true avoids it"
     exceptions = f" but in {first_names(sums.left, _SHOWN)}" if sums.left else ""
     return (
         f"{text}: {sums.channels} of the {sums.of_channels} channels of their weights have a wider step, with which "
         f"no sum overflows{exceptions}"
+    )
+
+
+def facts(sums: Sums, target: Collection[str]) -> TargetFacts | None:
+    """What a record says of the CPUs of a target; None where it names none."""
+    if not target:
+        return None
+    return TargetFacts(
+        cpus=tuple(target),
+        layers=sums.layers,
+        layers_narrowed=0 if not sums.channels else len(sums.overflowing) - len(sums.left),
+        channels_narrowed=sums.channels,
+        overflowing=tuple(sums.left),
     )
 
 
@@ -117,13 +161,13 @@ class Fitted:
     overflows: bool
 
 
-def fitted(kernel: Kernel, weight: Any, source: Any, *, top: int = TOP) -> Fitted:
-    """A quantized weight with the least wider steps with which no sum overflows in the process's engine; ``source`` is
-    the float weight that it rounds."""
+def fitted(kernel: Kernel, weight: Any, source: Any, kernels: Kernels = HERE) -> Fitted:
+    """A quantized weight with the least wider steps with which no sum of ``kernels`` overflows; ``source`` is the float
+    weight that it rounds."""
     axis, scale = scales(weight)
     factors = torch.ones_like(scale)
     levels = weight.int_repr()
-    while bool((bad := overflows(kernel, levels, top=top)).any()):
+    while bool((bad := kernels.overflow(kernel, levels)).any()):
         wider = bad if len(factors) > 1 or len(bad) == 1 else torch.ones(1, dtype=torch.bool)
         if bool((factors[wider] >= _WIDEST).any()):
             return Fitted(weight=weight, channels=0, overflows=True)

@@ -6,11 +6,11 @@ A package that Inductor compiles calls oneDNN's kernels, which the engine onednn
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from qbench.quant.artifacts import torch_export
 from qbench.quant.pytorch import narrow_weights
+from qbench.quant.pytorch.older_kernels import process_engine
 from qbench.quant.pytorch.packed_layers import Kernel
 
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_channel.default"
@@ -18,17 +18,19 @@ _CONVOLUTION, _LINEAR = "aten.conv2d.default", "aten.linear.default"
 _DEFAULTS: list[Any] = [[1, 1], [0, 0], [1, 1], 1]  # stride, padding, dilation, groups
 
 
-def hold(module: Any, floats: Mapping[str, Any], *, narrow: bool, top: int) -> narrow_weights.Sums:
+def hold(
+    module: Any, floats: Mapping[str, Any], *, narrow: bool, kernels: narrow_weights.Kernels = narrow_weights.HERE
+) -> narrow_weights.Sums:
     """As ``narrow_weights.hold``, for a converted graph, which is changed."""
     import torch
 
     sums = narrow_weights.Sums()
-    with _on_onednn():
+    with process_engine("onednn"):
         for node, levels, scales in _weights(module):
             kernel, name = _kernel(node), str(torch_export.layer_name(node))
             zeros = torch.zeros(len(scales), dtype=torch.long)
             weight = torch._make_per_channel_quantized_tensor(levels.data, scales.double(), zeros, 0)
-            fitted = narrow_weights.ask(sums, name, kernel, weight, floats.get(name), narrow=narrow, top=top)
+            fitted = narrow_weights.ask(sums, kernels, name, kernel, weight, floats.get(name), narrow=narrow)
             if fitted is not weight:
                 levels.data.copy_(fitted.int_repr())
                 scales.data.copy_(fitted.q_per_channel_scales())
@@ -64,16 +66,3 @@ def _kernel(node: Any) -> Kernel:
         dilation=tuple(dilation),
         groups=int(groups),
     )
-
-
-@contextmanager
-def _on_onednn() -> Iterator[None]:
-    """The process's quantized engine is onednn meanwhile."""
-    import torch
-
-    before = torch.backends.quantized.engine
-    torch.backends.quantized.engine = "onednn"
-    try:
-        yield
-    finally:
-        torch.backends.quantized.engine = before

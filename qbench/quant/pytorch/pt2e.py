@@ -125,10 +125,12 @@ def convert_qat(job: QuantizeJob) -> Converted:
 def _proven(converted: Converted, recipe: Recipe, weights: Mapping[str, Any]) -> Converted:
     """The int8 graph with weights whose sums hold in the kernels that a package will call; what there is to tell."""
     narrow = bool(recipe.narrow_weights)
-    sums = narrow_weights_pt2e.hold(converted.module, weights, narrow=narrow, top=127 if recipe.reduce_range else 255)
-    note = narrow_weights.note(sums, "oneDNN", narrow=narrow)
+    kernels = narrow_weights.Kernels(engine="inductor", target=recipe.target, top=127 if recipe.reduce_range else 255)
+    sums = narrow_weights_pt2e.hold(converted.module, weights, narrow=narrow, kernels=kernels)
+    note = narrow_weights.note(sums, "oneDNN", narrow=narrow, target=recipe.target)
     notes = (*converted.notes, *((note,) if note else ()))
-    return dataclasses.replace(converted, notes=notes, overflows=bool(sums.left))
+    target = narrow_weights.facts(sums, recipe.target)
+    return dataclasses.replace(converted, notes=notes, overflows=bool(sums.left), target=target)
 
 
 def _fitting(batches: Iterable[tuple[Any, ...]], fixed_batch: int | None) -> Iterator[tuple[Any, ...]]:

@@ -12,7 +12,16 @@ import torch
 from torch import nn
 
 from qbench.quant.flow import QuantizeJob
-from qbench.quant.pytorch import exact_integers, fx, narrow_weights, narrow_weights_pt2e, packed_layers, pt2e, torch_ao
+from qbench.quant.pytorch import (
+    exact_integers,
+    fx,
+    narrow_weights,
+    narrow_weights_pt2e,
+    older_kernels,
+    packed_layers,
+    pt2e,
+    torch_ao,
+)
 from qbench.quant.pytorch.packed_layers import Kernel
 from qbench.quant.recipe import Recipe
 
@@ -194,6 +203,53 @@ def test_a_build_keeps_every_sum_and_says_so(engine):
         assert notes == []
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_is_told_of_older_kernels_is_what_they_do(engine, name):
+    """On the machine at hand nothing overflows that is not told from the weights alone; the child below, whose
+    instructions are hidden, asks the kernels themselves. All is told where the order of the sums is known."""
+    torch_ao.set_engine(engine)
+    if (engine, name) == ("qnnpack", "volume"):
+        pytest.skip("qnnpack has no 3-D convolution")
+    kernel, _ = LAYERS[name]
+    levels = weight_of(name)[1].int_repr()
+    hidden = os.environ.get("ONEDNN_MAX_CPU_ISA")
+    target = ("avx512",) if hidden == "AVX512_CORE" else ("avx2",)
+    told = older_kernels.overflowing(engine, kernel, levels, top=255, target=target)
+    seen = narrow_weights.overflows(kernel, levels)
+    assert not bool((seen & ~told).any())
+    if hidden and engine in ("fbgemm", "onednn") and name != "transposed":
+        assert torch.equal(seen, told)
+    assert not older_kernels.overflowing(engine, kernel, levels, top=127, target=target).any()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_build_for_older_cpus_holds_there_and_says_what_it_did(engine):
+    """Layers that need it, and no others, are narrowed for the kernels of AVX2, whatever this machine has."""
+    result, x, level = built(engine, target=("avx2",))
+    facts = result.target
+    assert facts.cpus == ("avx2",)
+    assert facts.layers == 4
+    assert facts.safe_on("avx2")
+    assert not facts.safe_on("avx512")
+    assert facts.layers_narrowed == {"fbgemm": 4, "x86": 4, "onednn": 2, "qnnpack": 0}[engine]
+    assert exact_integers.compare(result.module, (x,)).off == {}
+    kernels = narrow_weights.Kernels(engine=engine, target=("avx2",))
+    assert narrow_weights.hold(result.module, {}, narrow=False, kernels=kernels).overflowing == []
+    assert level > 25
+    notes = [note for note in result.notes if "16 bits on avx2" in note]
+    assert bool(notes) == bool(facts.layers_narrowed)
+    assert built(engine)[0].target is None
+
+
+def test_a_recipe_that_leaves_weights_alone_is_not_called_safe():
+    """``narrow_weights: false`` says more than a target: the layers that can overflow are named."""
+    facts = built("fbgemm", target=("avx2",), narrow_weights=False)[0].target
+    assert facts.overflowing
+    assert not facts.safe_on("avx2")
+    assert built("fbgemm", target=("avx2",), narrow_weights=False, reduce_range=True)[0].target.safe_on("avx2")
+
+
 @pytest.mark.skipif("fbgemm" not in ENGINES, reason="fbgemm exists on x86 only")
 def test_a_recipe_may_leave_weights_alone_and_is_told_what_it_costs():
     """``reduce_range: false`` asks for 8 bits of everything: which layers can overflow, and which do on calibration
@@ -232,10 +288,10 @@ def test_a_graph_for_inductor_gets_the_weights_that_onednn_needs(mode):
         return pt2e.static(QuantizeJob(model, "inductor", recipe, (x[:1],)), lambda: iter([(x,)]))
 
     plain, result = build(replace(recipe, narrow_weights=False)), build(recipe)
-    could = narrow_weights_pt2e.hold(plain.module, {}, narrow=False, top=255)
+    could = narrow_weights_pt2e.hold(plain.module, {}, narrow=False)
     assert could.layers == (4 if mode == "static" else 1)
     assert plain.overflows == bool(could.overflowing)
-    assert narrow_weights_pt2e.hold(result.module, {}, narrow=False, top=255).overflowing == []
+    assert narrow_weights_pt2e.hold(result.module, {}, narrow=False).overflowing == []
     assert not result.overflows
     with torch.no_grad():
         first, second, expected = plain.module(x), result.module(x), model(x)
@@ -259,7 +315,9 @@ def test_layers_are_found_with_names_and_shapes():
 def test_everything_here_holds_with_instructions_hidden(switches):
     """The engines' own switches, set before torch is imported, let any machine behave like one without VNNI."""
     environment = os.environ | SWITCHES[switches] | {"QBENCH_SWITCHED": "1"}
-    some = ["-k", "what_is_said_to_hold_holds"] if switches == "AVX512" else []  # other bits, the same shapes
+    some = (
+        ["-k", "what_is_said_to_hold_holds or what_is_told"] if switches == "AVX512" else []
+    )  # other bits, the same shapes
     command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", __file__, *some]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:]

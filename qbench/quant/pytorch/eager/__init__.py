@@ -243,5 +243,5 @@ def _converted(prepared: Any, job: QuantizeJob, examples: tuple[Any, ...]) -> tu
         int8 = torch_ao.convert(prepared, inplace=True).eval()
     model_call.of_one_example(int8, tuple(tensor[:1] for tensor in examples))
     proof = exact_integers.prove(int8, weights, job.engine, job.recipe, examples)
-    of_kernels = exact_integers.notes(proof, int8)
-    return Converted(module=int8, float_reasons=reasons, notes=(*notes, *of_kernels)), proof.wrong()
+    notes = (*notes, *exact_integers.notes(proof, int8))
+    return Converted(module=int8, float_reasons=reasons, notes=notes, target=proof.target), proof.wrong()
