@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from qbench.backends.base import Built
 from qbench.errors import BuildError, ModeImpossible, first_names
 from qbench.quant.artifacts.coverage import Layer, compute_int8_share, explain_unknown
+from qbench.quant.artifacts.torch_export import NO_INT8_FORM
+from qbench.quant.recipe import DYNAMIC_MIN_COVERAGE
 from qbench.record.schema import Coverage
 
 _RECURRENT = "mode dynamic on a torch engine has int8 kernels for LSTM and GRU"
@@ -36,7 +38,8 @@ def summarize_coverage(layers: tuple[Layer, ...], reasons: Mapping[str, str], un
 
 
 def require_int8(built: Built, least: float | None) -> None:
-    """Raises ``BuildError`` where nothing, or less than the recipe's ``min_coverage``, runs in int8.
+    """Raises ``BuildError`` where nothing, or less than the recipe's ``min_coverage``, runs in int8; ``ModeImpossible``
+    where that is next to nothing and no recipe makes more of it int8.
 
     Where the share is not known, that is told (``coverage.warnings``) and nothing fails by ``least``: nothing shows
     that it is less. It still fails where every layer is seen to be float.
@@ -44,25 +47,38 @@ def require_int8(built: Built, least: float | None) -> None:
     if built.uncounted is not None:
         return
     int8_share = compute_int8_share(built.layers)
-    if not any(layer.int8 for layer in built.layers):
-        if built.layers and all(layer.operator in _NEVER_INT8 for layer in built.layers):
-            elsewhere = dict.fromkeys(_NEVER_INT8[layer.operator] for layer in built.layers)
-            ways_out = "; ".join([*filter(None, elsewhere), "leave this mode out here"])
-            raise ModeImpossible(
-                "no layer of this network has an int8 kernel in this mode here: "
-                f"{_name_float_layers(built)}; {ways_out}"
-            )
+    nothing = not any(layer.int8 for layer in built.layers)
+    too_little = None if least is None or int8_share is None or int8_share >= least else int8_share
+    if (nothing or (too_little is not None and too_little < DYNAMIC_MIN_COVERAGE)) and _is_impossible(built):
+        raise ModeImpossible(_explain_impossible(built, nothing))
+    if nothing:
         names = _name_float_layers(built) or "the model has no Conv, Linear or LSTM"
         raise BuildError(
             f"nothing runs in int8: all {len(built.layers)} layers stay float: {names}; quantize other layers, or "
             "leave this mode out"
         )
-    if least is not None and int8_share is not None and int8_share < least:
+    if too_little is not None and least is not None:
         raise BuildError(
-            f"only {int8_share:.1%} of the multiply-accumulates run in int8, and min_coverage is {least:.0%}: "
-            f"{_name_float_layers(built)} stay float; quantize them, or lower quantize.<mode>.min_coverage if that is "
-            "meant"
+            f"only {too_little * 100:.2g} % of the multiply-accumulates run in int8, and min_coverage is "
+            f"{least * 100:g} %: {_name_float_layers(built)} stay float; quantize them, or lower "
+            "quantize.<mode>.min_coverage if that is meant"
         )
+
+
+def _is_impossible(built: Built) -> bool:
+    """Whether no recipe makes any of the float layers int8 here, and there are some."""
+    floats = [layer for layer in built.layers if not layer.int8]
+    return bool(floats) and all(
+        layer.operator in _NEVER_INT8 or built.float_reasons.get(layer.name, "").startswith(NO_INT8_FORM)
+        for layer in floats
+    )
+
+
+def _explain_impossible(built: Built, nothing: bool) -> str:
+    which = "no layer" if nothing else "next to no layer"
+    elsewhere = dict.fromkeys(_NEVER_INT8.get(layer.operator) for layer in built.layers if not layer.int8)
+    ways_out = "; ".join([*filter(None, elsewhere), "leave this mode out here"])
+    return f"{which} of this network has an int8 kernel in this mode here: {_name_float_layers(built)}; {ways_out}"
 
 
 def _name_float_layers(built: Built, most: int = 8) -> str:

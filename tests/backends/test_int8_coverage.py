@@ -8,6 +8,7 @@ from qbench.backends.base import Built
 from qbench.backends.int8_coverage import require_int8, summarize_coverage
 from qbench.errors import BuildError, ModeImpossible
 from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.artifacts.torch_export import NO_INT8_FORM
 
 
 def test_coverage_counts_work_not_layers():
@@ -60,3 +61,24 @@ def test_a_network_that_a_mode_cannot_make_int8_is_told_where_it_can_be(operator
     layers = (Layer(name="a", operator=operator, macs=90, int8=False),)
     with pytest.raises(ModeImpossible, match=way_out):
         require_int8(Built(format="x", file="x", layers=layers), None)
+
+
+def test_a_mode_that_makes_next_to_nothing_int8_cannot_be_had_where_no_recipe_makes_more():
+    """3-D convolutions on inductor, and a Linear of 0.03 %: nothing that a user could change here. With a layer that a
+    recipe keeps float, or a larger share, it is the suite's own limit that fails."""
+
+    def built(int8_macs: int, reason: str) -> Built:
+        layers = (
+            Layer(name="conv", operator="aten::convolution", macs=10_000, int8=False),
+            Layer(name="fc", operator="onednn::qlinear_pointwise", macs=int8_macs, int8=True),
+        )
+        return Built(format="x", file="x", layers=layers, float_reasons={"conv": reason})
+
+    impossible = f"{NO_INT8_FORM} conv3d"
+    with pytest.raises(ModeImpossible, match=r"^next to no layer .*: conv \(X86.* of conv3d\); leave this mode"):
+        require_int8(built(3, impossible), 0.5)
+    require_int8(built(3, impossible), None)
+    with pytest.raises(BuildError, match=r"^only 0\.03 % of .* and min_coverage is 0\.1 %: conv \(skip_layers\) stay"):
+        require_int8(built(3, "skip_layers"), 0.001)
+    with pytest.raises(BuildError, match=r"^only 9\.1 % of .* and min_coverage is 50 %: conv"):
+        require_int8(built(1_000, impossible), 0.5)
