@@ -92,8 +92,10 @@ def build(
     limits: Limits,
     progress: Progress,
     train_qat: bool = True,
+    run_child: Callable[..., Any] = call,
 ) -> Artifact:
-    """The artifact of a variant, from the cache or built now in a child process.
+    """The artifact of a variant, from the cache or built now in a child process, which ``run_child`` starts here
+    (``parent.call``) or on another machine of this kind.
 
     Raises ``BuildError`` (also when nothing of an int8 variant runs in int8), ``CaseSkipped``, ``WorkerError``.
     """
@@ -105,7 +107,7 @@ def build(
         trained = variant.mode in ("qat", "fp32") and variant.recipe.trains  # the fp32 that trains is a twin
         if trained and variant.recipe.file is None and not train_qat:
             raise CaseSkipped(_NOT_TRAINED)
-        facts: Mapping[str, Any] = call(
+        facts: Mapping[str, Any] = run_child(
             build_here, variant, model, data, folder, (root, key), limits=limits, progress=progress
         )
         return facts

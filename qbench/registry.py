@@ -101,7 +101,8 @@ FAMILIES: dict[str, dict[str, tuple[str, str]]] = {
         "f1:<class>": (r"f1:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:f1_of"),
         "precision:<class>": (r"precision:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:precision_of"),
         "recall:<class>": (r"recall:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:recall_of"),
-    }
+    },
+    "host": {"ray:<class>": (r"ray:([a-z0-9][a-z0-9-]{0,39})", "qbench.hosts.ray_class:find_class")},
 }
 # What a suite may write in place of a name.
 MAPPINGS: dict[str, tuple[str, ...]] = {"metric": ("{python: file.py:function}",)}
@@ -155,10 +156,17 @@ def entry(kind: str, name: str) -> Entry:
     known = entries(kind)
     if name in known:
         return known[name]
+    if (member := find_in_family(kind, name)) is not None:
+        return member
+    raise UnknownName(unknown(kind, name, (*known, *FAMILIES.get(kind, {}), *MAPPINGS.get(kind, ()))))
+
+
+def find_in_family(kind: str, name: str) -> Entry | None:
+    """The plug-in of a name that a family's pattern takes; None for any other name."""
     for pattern, target in FAMILIES.get(kind, {}).values():
         if match := re.fullmatch(pattern, name):
             return Entry(kind=kind, name=name, target=target, distribution="qbench", argument=match[1])
-    raise UnknownName(unknown(kind, name, (*known, *FAMILIES.get(kind, {}), *MAPPINGS.get(kind, ()))))
+    return None
 
 
 def load(kind: str, name: str) -> Any:

@@ -31,7 +31,7 @@ from qbench.files import atomic
 from qbench.hosts.base import NATIVE, Host
 from qbench.machine import fingerprint
 from qbench.process.cpu_slots import Slots
-from qbench.process.parent import Limits, call
+from qbench.process.parent import Limits, Worker, call
 from qbench.quant import saturation
 from qbench.quant.analysis import input_drift
 from qbench.record.schema import InputFit, SaturatingLayer, Spread
@@ -62,6 +62,7 @@ def predict_cached(
     host: str = NATIVE,
     root: Path,
     slots: Slots | None = None,
+    start_worker: Callable[..., Any] = Worker,
     limits: Limits,
     progress: Progress,
 ) -> Predicted:
@@ -69,8 +70,8 @@ def predict_cached(
     on the same examples by the same code of qbench; ``file`` is whole or not there.
 
     ``slots`` is what the evaluations of one run share, ``Slots(jobs)``: each waits for one place and uses more while
-    they are free, so that a variant that runs alone has all cores (None: one process). Raises ``EvaluateError``,
-    ``WorkerError``.
+    they are free, so that a variant that runs alone has all cores (None: one process); ``start_worker`` starts each.
+    Raises ``EvaluateError``, ``WorkerError``.
     """
 
     def make(folder: Path) -> Mapping[str, Any]:
@@ -82,6 +83,7 @@ def predict_cached(
             host=host,
             root=root,
             slots=slots,
+            start_worker=start_worker,
             limits=limits,
             progress=progress,
         )
@@ -143,6 +145,7 @@ def predict(
     host: str = NATIVE,
     root: Path | None = None,
     slots: Slots | None = None,
+    start_worker: Callable[..., Any] = Worker,
     limits: Limits,
     progress: Progress,
 ) -> None:
@@ -166,6 +169,7 @@ def predict(
         predicted=predicted,
         environment=_environment(host),
         slots=slots or Slots(1),
+        start_worker=start_worker,
         limits=limits,
         progress=progress,
     )

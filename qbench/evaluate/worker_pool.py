@@ -45,18 +45,20 @@ def compute_outputs(
     predicted: bool = False,
     environment: Mapping[str, str] = MappingProxyType({}),
     slots: Slots,
+    start_worker: Callable[..., Any] = Worker,
     limits: Limits,
     progress: Progress,
 ) -> Outputs:
     """The outputs, the same bit by bit however many processes share the work; ``size``, ``same_answers`` and
     ``predicted`` as ``worker.Predictor`` has them, ``environment`` are variables of the processes.
+    ``start_worker`` starts one as ``parent.Worker`` does, here or on another machine.
 
     One process begins and finds the width; others join while ``slots`` has places to spare and memory is there. Raises
     ``EvaluateError``, ``WorkerError``.
     """
     with slots.occupy():
         helpers = _Helpers(
-            lambda: Worker(
+            lambda: start_worker(
                 open_predictor,
                 artifact,
                 data,
@@ -174,7 +176,7 @@ class _Helpers:
 
     def start(self, parts: _Parts, first: Worker) -> None:
         """More processes, as far as there are parts, places and memory for them."""
-        room = 0 if self._short else _room_beside(first)
+        room = 0 if self._short else first.count_room()
         while room > 0 and parts.remaining and not self._short and self._slots.take_spare():
             thread = threading.Thread(target=self._help, args=(parts,), name="evaluate-helper", daemon=True)
             self._threads.append(thread)
@@ -203,13 +205,3 @@ class _Helpers:
             parts.fail(error)
         finally:
             self._slots.give_back()
-
-
-def _room_beside(worker: Worker) -> int:
-    """How many more such processes fit in half of the memory that is free."""
-    import psutil
-
-    try:
-        return int(psutil.virtual_memory().available // (2 * psutil.Process(worker.pid).memory_info().rss))
-    except (psutil.Error, ZeroDivisionError):
-        return 0

@@ -15,7 +15,7 @@ from qbench.record.schema import NATIVE
 
 __all__ = ["NATIVE", "Host", "KernelView"]
 
-Kind = Literal["native", "limited"]
+Kind = Literal["native", "limited", "node"]
 Sums = Literal["16 bits", "32 bits"]
 Answers = Literal["runs", "predicted"]
 

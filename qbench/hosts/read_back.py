@@ -24,10 +24,12 @@ _TORCH = ("torch", "qnnpack", *_ENGINES)
 PROBED = (*_ENGINES, "openvino")
 
 
-def read_kernels(backend: str, *, environment: dict[str, str], limits: Limits) -> KernelView:
-    """What the kernels of a backend say in a child process with these variables; raises ``CaseError`` where none can be
-    started."""
-    view: KernelView = call(_read_here, backend, limits=limits, environment=environment)
+def read_kernels(
+    backend: str, *, environment: dict[str, str], limits: Limits, run_child: Callable[..., Any] = call
+) -> KernelView:
+    """What the kernels of a backend say in a child process with these variables, started by ``run_child``; raises
+    ``CaseError`` where none can be started."""
+    view: KernelView = run_child(_read_here, backend, limits=limits, environment=environment)
     return view
 
 

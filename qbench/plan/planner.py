@@ -10,6 +10,7 @@ import fnmatch
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from qbench import registry
@@ -38,6 +39,9 @@ __all__ = [
 ]
 
 
+_NO_NODES: Mapping[str, int] = MappingProxyType({})
+
+
 def load_backends(suite: Suite) -> dict[str, Backend]:
     """The backends that a suite names and those that their baselines run on; raises ``UsageError``."""
     backends: dict[str, Backend] = {}
@@ -54,15 +58,17 @@ def make_plan(
     cores: int,
     only: str | None = None,
     memory_bytes: int | None = None,
+    nodes: Mapping[str, int] = _NO_NODES,
 ) -> Plan:
     """The plan of a suite on a machine with ``cores`` usable cores and so much memory (None: not known).
 
     ``only`` keeps the cases whose id matches one of its comma-separated globs (and the baselines and twins they need).
-    A cell with more threads than ``cores`` is skipped. Raises ``UsageError`` where that leaves nothing to run, for a
+    A cell with more threads than ``cores`` is skipped. ``nodes``: the cores of each host that is a class of a cluster's
+    nodes. Raises ``UsageError`` where that leaves nothing to run, for a
     glob without a match, a backend that ``backends`` lacks or a matrix beyond ``matrix.MAX_CELLS``.
     """
     asked, notes = requested(suite)
-    variants = Variants(suite, backends, cores=cores)
+    variants = Variants(suite, backends, cores=cores, nodes=nodes)
     cells, more = _keep_meaningful(asked, variants)
     notes += more
     cells += _find_twins(cells, variants)

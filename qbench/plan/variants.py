@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from qbench import registry
@@ -23,11 +24,18 @@ if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
 
 class Variants:
     """What is known of each variant of one suite, asked once: its recipe, and why it cannot be built. ``cores``: how
-    many of them its cases may be measured on."""
+    many of them its cases may be measured on, ``nodes`` how many each class of a cluster's nodes has, by host."""
 
-    def __init__(self, suite: Suite, backends: Mapping[str, Backend], *, cores: int) -> None:
+    def __init__(
+        self,
+        suite: Suite,
+        backends: Mapping[str, Backend],
+        *,
+        cores: int,
+        nodes: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self._suite = suite
-        self._cores = cores
+        self._cores, self._nodes = cores, nodes
         self._backends = backends
         self._models = {reference.name: reference for reference in suite.references()}
         self._known = {name: (model.missing(), model.kind) for name, model in self._models.items()}
@@ -72,9 +80,11 @@ class Variants:
     def why_too_wide(self, cell: Cell) -> str | None:
         """Why a cell has too many threads: beyond the cores they would share one, and measure the scheduler; None if
         each has its own. A suite travels between machines, so such a cell is skipped, not an error."""
-        threads = cell[3]
-        if threads <= self._cores:
+        threads, host = cell[3], cell[-1]
+        if threads <= self._nodes.get(host, self._cores):
             return None
+        if host in self._nodes:
+            return f"{threads} threads, but a node of {host} has {self._nodes[host]} usable cores; take fewer threads"
         named = self._suite.measure.cores is not None
         whose, more = (
             ("measure.cores names", "name more") if named else ("this process may use", "allow it more (taskset)")
@@ -87,7 +97,7 @@ class Variants:
         backend, host = cell[2], cell[-1]
         if (backend, host) not in self._hosts:
             plugin: Host = registry.load("host", host)
-            self._hosts[backend, host] = plugin.missing() or plugin.why_not(backend)
+            self._hosts[backend, host] = self._why_no_host(plugin) or plugin.why_not(backend)
         return self._hosts[backend, host]
 
     def _why_not_for_target(self, cell: Cell) -> str | None:
@@ -99,6 +109,13 @@ class Variants:
             if (reason := self.backend(variant.backend).why_not_for(cpu)) is not None:
                 return f"{reason}; use qnnpack or onnxruntime, or take {cpu} out of its target (quantize)"
         return None
+
+    def _why_no_host(self, plugin: Host) -> str | None:
+        """Why a host is not there; of a cluster it is known which are."""
+        if plugin.kind != "node" or not self._nodes:
+            return plugin.missing()
+        classes = ", ".join(sorted(self._nodes))
+        return None if plugin.name in self._nodes else f"the cluster has no nodes of this class; it has {classes}"
 
     def _why_not(self, variant: tuple[str, str, str], own_file: bool = False) -> str | None:
         key = (*variant, own_file)

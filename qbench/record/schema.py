@@ -369,14 +369,16 @@ class SaturatingLayer:
 
 @dataclass(frozen=True, kw_only=True)
 class HostFacts:
-    """Where a case ran, in a run of several hosts: the ``kind`` (``native``, ``limited``, or ``predicted``: its
-    answers were computed on this machine and nothing was measured), the CPU, the ``switches`` that were set
-    (``NAME=value``), and what the kernels themselves said: the instruction sets of torch and oneDNN in their own
-    words, and in how many bits int8 kernels add two products (null: not told).
+    """Where a case ran, in a run of several hosts: the ``kind`` (``native``, ``limited``, ``node``: one of a class of
+    nodes of a Ray cluster, or ``predicted``: its answers were computed here and nothing was measured), the CPU,
+    the ``switches`` that were set (``NAME=value``), and what the kernels themselves said: the instruction sets of torch
+    and oneDNN in their own words, and in how many bits int8 kernels add two products (null: not told).
     ``note``: in what it is unlike such a machine. ``saturating``: where it was predicted, the layers with a saturated
-    sum, the largest share first (null: not predicted)."""
+    sum, the largest share first (null: not predicted). ``node``: which machine of a cluster measured it,
+    ``cluster_load``: the processor time that Ray's own processes took there meanwhile, as a share of one core (null: in
+    no cluster)."""
 
-    kind: Literal["native", "limited", "predicted"]
+    kind: Literal["native", "limited", "node", "predicted"]
     cpu: str | None = None
     switches: tuple[str, ...] = ()
     torch_isa: str | None = None
@@ -384,6 +386,8 @@ class HostFacts:
     int8_sums: Literal["16 bits", "32 bits"] | None = None
     note: str | None = None
     saturating: tuple[SaturatingLayer, ...] | None = None
+    node: str | None = None
+    cluster_load: NotNegative | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,7 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "host.",
         (
-            "kind|text||native, limited or predicted (not measured there); missing in a run of one host",
+            "kind|text||native, limited, node or predicted (not measured there); missing in a run of one host",
             "cpu|text||the CPU",
             "switches|text||variables that limited the engines, separated by `;`",
             "torch_isa|text||the instruction set of torch's kernels, in torch's words",
@@ -70,6 +70,8 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "int8_sums|text||in how many bits the int8 kernels add two products, shown by an answer",
             "note|text||in what the host is unlike such a machine",
             "saturating|text||of predicted answers the layers with a saturated sum: name, sums, saturated",
+            "node|text||the machine of a cluster that measured it",
+            "cluster_load|number|cores|processor time of Ray's own processes there, as a share of one core",
         ),
     ),
     (

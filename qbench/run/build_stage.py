@@ -150,6 +150,7 @@ def _build(context: RunContext, prepared: Prepared, variant: Variant, data: Data
         limits=context.limits,
         progress=context.report_under(name),
         train_qat=context.suite.limits.train_qat,
+        run_child=context.here.run_child,
     )
 
 

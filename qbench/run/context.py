@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from qbench.plan.planner import Plan
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits, end_all
+from qbench.process.place import Place
 from qbench.run.case_tracker import CaseTracker
 from qbench.run.directory import RunDirectory
 from qbench.suite import Suite
@@ -45,7 +46,7 @@ class RunContext:
     """What every stage of a run is given beside the results of the stages before it.
 
     ``cache`` is the open cache's root, ``cores`` are where cases are measured, ``jobs`` is how many things happen
-    beside each other while nothing is timed, ``slots`` are the places for processes that all evaluations share.
+    beside each other while nothing is timed, ``here`` is where the processes of builds and evaluations run.
     """
 
     suite: Suite
@@ -55,7 +56,7 @@ class RunContext:
     cache: Path
     cores: tuple[int, ...]
     jobs: int
-    slots: Slots
+    here: Place
     progress: Progress
     started: str
 
@@ -109,7 +110,7 @@ def open_context(
         cache=cache,
         cores=cores,
         jobs=jobs,
-        slots=Slots(jobs),
+        here=Place(slots=Slots(jobs)),
         progress=progress,
         started=started,
     )

@@ -176,7 +176,8 @@ def _predict(context: RunContext, artifact: Artifact, data: Data, case: Case, fi
         file,
         host=case.host,
         root=context.cache,
-        slots=context.slots,
+        slots=context.here.slots,
+        start_worker=context.here.start_worker,
         limits=context.limits,
         progress=context.report_under(name),
     )

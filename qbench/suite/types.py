@@ -104,8 +104,8 @@ def _registered(kind: str, name: Any, info: ValidationInfo) -> str:
     if not isinstance(name, str):
         raise wrong(f"expected the name of a {kind}, got {shown(name)}")
     options = known(info).of(kind)
-    if name not in options:
-        raise wrong(registry.unknown(kind, name, options))
+    if name not in options and registry.find_in_family(kind, name) is None:
+        raise wrong(registry.unknown(kind, name, (*options, *registry.FAMILIES.get(kind, {}))))
     return name
 
 

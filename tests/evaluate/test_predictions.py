@@ -141,16 +141,16 @@ def test_an_artifact_that_gives_other_outputs_than_where_it_was_built_is_refused
         predictions.predict(wrong, data, 1, tmp_path / "p.npz", limits=LIMITS, progress=lambda *_: None)
 
 
-def test_several_processes_give_the_same_file(tmp_path, data, monkeypatch):
+def test_several_processes_give_the_same_file(tmp_path, data):
     """Byte by byte, with one place and with three, of which two help; all examples are reported as done."""
     started, shares, files = [], [], []
     worker = worker_pool.Worker
-    monkeypatch.setattr(worker_pool, "Worker", lambda *args, **more: started.append(1) or worker(*args, **more))
     for places in (1, 3):
         files.append(tmp_path / f"{places}.npz")
         slots = Slots(places)
         predictions.predict(
             artifact(tmp_path, data, mode="fp32"), data, 1, files[-1], slots=slots, limits=LIMITS,
+            start_worker=lambda *args, **more: started.append(1) or worker(*args, **more),
             progress=lambda _, share: shares.append(share),
         )  # fmt: skip
         assert [slots.take_spare() for _ in range(4)] == [True] * places + [False] * (4 - places)
@@ -175,6 +175,9 @@ class FakeWorker:
         if self._ready:
             raise self._ready
 
+    def count_room(self):
+        return 9
+
     def ask(self, what, *args):
         if what == "predict_first":
             return 4, evaluate_worker.PartOutputs(start=0, outputs=np.arange(4)[:, None], outside=(1,))
@@ -186,14 +189,18 @@ class FakeWorker:
         )
 
 
-def evaluate(monkeypatch, tmp_path, data, workers, *, seconds=60):
+def evaluate(tmp_path, data, workers, *, seconds=60):
     pool = itertools.chain(workers, itertools.repeat(workers[-1]))
-    monkeypatch.setattr(worker_pool, "Worker", lambda *_, **__: next(pool))
-    monkeypatch.setattr(worker_pool, "_room_beside", lambda _: 9)
     slots, limits = Slots(len(workers)), Limits(seconds=seconds)
     try:
         return worker_pool.compute_outputs(
-            artifact(tmp_path, data), data, None, slots=slots, limits=limits, progress=lambda *_: None
+            artifact(tmp_path, data),
+            data,
+            None,
+            slots=slots,
+            start_worker=lambda *_, **__: next(pool),
+            limits=limits,
+            progress=lambda *_: None,
         )
     finally:
         assert [slots.take_spare() for _ in range(len(workers) + 1)] == [True] * len(workers) + [False]
@@ -207,29 +214,29 @@ def evaluate(monkeypatch, tmp_path, data, workers, *, seconds=60):
         FakeWorker(ready=OSError(11)),
     ],
 )
-def test_a_helper_that_cannot_go_on_costs_nothing(monkeypatch, tmp_path, data, lame):
+def test_a_helper_that_cannot_go_on_costs_nothing(tmp_path, data, lame):
     """Most often memory: what it was at is done by the first process, and its place is free again."""
-    result = evaluate(monkeypatch, tmp_path, data, [FakeWorker(), lame])
+    result = evaluate(tmp_path, data, [FakeWorker(), lame])
     assert result.rows[:, 0].tolist() == list(range(70))
     assert result.outside == (1 + 66,)
 
 
-def test_what_a_helper_finds_wrong_with_the_artifact_is_told(monkeypatch, tmp_path, data):
+def test_what_a_helper_finds_wrong_with_the_artifact_is_told(tmp_path, data):
     """One process in which the artifact gives other outputs is one too many."""
     with pytest.raises(EvaluateError, match="other outputs"):
-        evaluate(monkeypatch, tmp_path, data, [FakeWorker(), FakeWorker(ready=EvaluateError("gives other outputs"))])
+        evaluate(tmp_path, data, [FakeWorker(), FakeWorker(ready=EvaluateError("gives other outputs"))])
 
 
-def test_an_error_of_the_first_process_ends_all(monkeypatch, tmp_path, data):
+def test_an_error_of_the_first_process_ends_all(tmp_path, data):
     """Nobody waits for parts that nobody does."""
     with pytest.raises(WorkerError, match="ended by SIGKILL"):
-        evaluate(monkeypatch, tmp_path, data, [FakeWorker(error=WorkerError("ended by SIGKILL"))])
+        evaluate(tmp_path, data, [FakeWorker(error=WorkerError("ended by SIGKILL"))])
 
 
-def test_all_parts_together_have_the_time_of_one_request(monkeypatch, tmp_path, data):
+def test_all_parts_together_have_the_time_of_one_request(tmp_path, data):
     """limits.stage_seconds is what the evaluation of one variant may take, however many parts it has."""
     with pytest.raises(WorkerError, match="took longer than 0 s and was stopped; raise limits.stage_seconds"):
-        evaluate(monkeypatch, tmp_path, data, [FakeWorker()], seconds=0)
+        evaluate(tmp_path, data, [FakeWorker()], seconds=0)
 
 
 # --- predictions that were made before ---------------------------------------------------------------------
