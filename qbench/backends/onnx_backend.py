@@ -99,6 +99,7 @@ class OnnxBackend(Backend):
             rewrites=notes.rewrites,
             rewrite_difference=notes.rewrite_difference,
             input_ranges=quantized_range.range_of_onnx(file) if file.name == FILE else (),
+            target=notes.target,
         )
 
     def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, BuildNotes]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.backends.base import BuildJob
 from qbench.machine import fingerprint
+from qbench.record.schema import TargetFacts
 
 if TYPE_CHECKING:
     from qbench.quant.onnx.static import Scaled
@@ -32,6 +33,7 @@ class BuildNotes:
     float_reasons: Mapping[str, str] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
     rewrite_difference: float | None = None
+    target: TargetFacts | None = None
 
 
 @contextlib.contextmanager
@@ -88,6 +90,7 @@ def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -
         runtime=runtime,
         learned=learned,
         narrow_weights=job.recipe.narrow_weights is not False,
+        target=job.recipe.target,
         leave_slow_float=job.recipe.first_layer_float is None,
         calibration=job.calibration,
     )
@@ -95,6 +98,7 @@ def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -
         notes,
         notes=(*scaled.notes, *notes.notes, *deployed.notes),
         float_reasons={**scaled.float_reasons, **static.labelled(scaled.graph, deployed.floats)},
+        target=deployed.target,
     )
 
 
@@ -124,10 +128,11 @@ def _learn(job: BuildJob) -> tuple[Scaled, BuildNotes]:
 
 @contextlib.contextmanager
 def _scaled_file(job: BuildJob, parts: Mapping[str, Any], make: Callable[[Path], None]) -> Iterator[Path]:
-    """A file that holds the scales of a recipe: made here, or as a build for another runtime made it."""
+    """A file that holds the scales of a recipe: made here, or as a build for another runtime or CPU made it."""
+    own = {"name": None, "target": None, "narrow_weights": None}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / FILE
-        fetch_shared(job, {**parts, "recipe": {**asdict(job.recipe), "name": None}}, make, file)
+        fetch_shared(job, {**parts, "recipe": {**asdict(job.recipe), **own}}, make, file)
         yield file
 
 

@@ -35,7 +35,8 @@ class OnnxRuntime(OnnxBackend):
             onnxruntime_session.framework_static(source, file, job.recipe, job.calibration)
         else:
             return super().quantize(job, source, file)
-        return file, BuildNotes(notes=notes, float_reasons=static.within_subgraphs(source))
+        target = onnxruntime_session.describe_target(file, job.recipe)
+        return file, BuildNotes(notes=notes, float_reasons=static.within_subgraphs(source), target=target)
 
     def open_file(self, file: Path) -> Callable[[Inputs], Array]:
         """A session on one thread."""

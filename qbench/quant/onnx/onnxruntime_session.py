@@ -20,11 +20,14 @@ from qbench.quant import model_call
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx.export import deploy_onnxruntime
 from qbench.quant.recipe import Recipe
+from qbench.quant.target import ADD_IN_16_BITS, adds_in_16_bits, name_cpus
+from qbench.record.schema import TargetFacts
 
 Array = NDArray[Any]
 # A wider difference than rounding in another order gives (fp32, a few dozen layers).
 EXPORT_TOLERANCE = 1e-3
 _X86 = ("x86_64", "AMD64")
+_INTEGER_PRODUCTS = ("MatMulInteger", "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul")
 # The longest inference that is waited for, of a batch on few cores: a Loop in a file from elsewhere may have no end.
 CALL_SECONDS = 600.0
 _LONGEST = 400  # characters of a library's message that are quoted
@@ -112,10 +115,12 @@ def framework_static(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[
 
 def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:
     """int8 weights; activations are quantized as the model runs. What a reader must know of the weights: where ONNX
-    Runtime adds products in 16 bits they have 7 bits. Raises ``BuildError`` where the quantizer cannot."""
+    Runtime adds products in 16 bits, here or on a CPU of the target, they have 7 bits. Raises ``BuildError`` where the
+    quantizer cannot."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    narrow = deploy_onnxruntime.form_for() == "U8U8" and not recipe.framework_default
+    here = deploy_onnxruntime.form_for() == "U8U8"
+    narrow = (here or adds_in_16_bits(recipe.target)) and not recipe.framework_default
 
     with tempfile.TemporaryDirectory() as folder, _quantizing(folder, file):
         prepared = preprocess(fp32, Path(folder) / "preprocessed.onnx")
@@ -128,7 +133,22 @@ def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:
             reduce_range=narrow,
             nodes_to_exclude=_excluded(prepared, recipe.skip_layers),
         )
-    return ("no VNNI: weights have 7 bits, so that 16-bit sums hold",) if narrow else ()
+    where = "no VNNI" if here else f"for {name_cpus(recipe.target, ADD_IN_16_BITS)}"
+    return (f"{where}: weights have 7 bits, so that 16-bit sums hold",) if narrow else ()
+
+
+def describe_target(file: Path, recipe: Recipe) -> TargetFacts | None:
+    """What a dynamic file is for other CPUs: all of its products have weights of 7 bits where those add in 16 bits;
+    None where it is for this one alone."""
+    import onnx
+
+    if not recipe.target:
+        return None
+    graph = onnx.load(str(file), load_external_data=False).graph
+    layers = sum(node.op_type in _INTEGER_PRODUCTS for node in graph.node)
+    return TargetFacts(
+        cpus=recipe.target, layers=layers, layers_narrowed=layers if adds_in_16_bits(recipe.target) else 0
+    )
 
 
 def _plain_weights(file: Path) -> None:

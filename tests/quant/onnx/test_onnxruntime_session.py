@@ -142,7 +142,20 @@ def test_dynamic_weights_have_7_bits_where_products_are_added_in_16(exported, tm
     for form, expected in (("U8S8", (False, 127)), ("U8U8", (True, 64))):
         monkeypatch.setattr(onnxruntime_session.deploy_onnxruntime, "form_for", lambda form=form: form)
         assert largest(RECIPE) == expected
+        assert largest(replace(RECIPE, target=("avx2",))) == (True, 64)
+        assert largest(replace(RECIPE, target=("vnni", "arm"))) == expected
     assert largest(replace(RECIPE, framework_default=True)) == (False, 127)
+
+
+def test_what_a_dynamic_file_is_for_other_cpus_is_told(exported, tmp_path):
+    """How many of its products have narrowed weights; nothing is said of a file for this machine alone."""
+    file = tmp_path / "x.onnx"
+    onnxruntime_session.dynamic(exported["lstm"], file, RECIPE)
+    older, newer = (replace(RECIPE, target=target) for target in (("avx2",), ("vnni", "arm")))
+    facts = onnxruntime_session.describe_target(file, older)
+    assert (facts.cpus, facts.layers, facts.layers_narrowed) == (("avx2",), 2, 2)
+    assert onnxruntime_session.describe_target(file, newer).layers_narrowed == 0
+    assert onnxruntime_session.describe_target(file, RECIPE) is None
 
 
 def test_multiply_accumulates_agree_with_torch(exported):

@@ -25,16 +25,20 @@ from qbench.quant.onnx.export.narrow_weights import Fitted
 from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Sites
+from qbench.quant.target import ADD_IN_16_BITS, adds_in_16_bits, name_cpus
+from qbench.record.schema import TargetFacts
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """What a reader must know of the form of a file, and why layers that were to be int8 run in float: node -> why."""
+    """What a reader must know of the form of a file, why layers that were to be int8 run in float (node -> why), and
+    what was done for other CPUs (None: it is for this one alone)."""
 
     notes: tuple[str, ...] = ()
     floats: Mapping[str, str] = field(default_factory=dict)
+    target: TargetFacts | None = None
 
 
 def write(
@@ -46,12 +50,14 @@ def write(
     runtime: str,
     learned: bool = False,
     narrow_weights: bool = True,
+    target: tuple[str, ...] = (),
     leave_slow_float: bool = False,
     calibration: tuple[Array, ...] = (),
 ) -> Written:
     """Writes the QDQ file that ``runtime`` ("onnxruntime" or "openvino") executes.
 
-    Where its kernels add products in 16 bits, weights get wider steps, unless ``narrow_weights`` is off.
+    Where its kernels add products in 16 bits, here or on a CPU of ``target``, weights get wider steps, unless
+    ``narrow_weights`` is off.
 
     ``leave_slow_float``: what ONNX Runtime runs faster in float stays so. What it runs in int8 is read from it.
     OpenVINO has its own places and types (``deploy_openvino``).
@@ -60,10 +66,12 @@ def write(
     """
     # oneDNN's switch hides instructions from OpenVINO; ONNX Runtime reads what the CPU has.
     form = deploy_onnxruntime.form_for(fingerprint.onednn_isa() if runtime == "openvino" else fingerprint.isa())
-    in_16_bits = form == "U8U8"
+    here = form == "U8U8"
+    older = form != "S8S8" and adds_in_16_bits(target)
     narrowed: export_narrow_weights.Choice = export_narrow_weights.NARROW if narrow_weights else "U8S8"
-    fitted = export_narrow_weights.fitted(graph, sites, record, narrowed if in_16_bits else form)
-    notes = list(_notes_on_sums(fitted, in_16_bits, narrow_weights))
+    fitted = export_narrow_weights.fitted(graph, sites, record, narrowed if here or older else form)
+    where = "no VNNI" if here else f"for {name_cpus(target, ADD_IN_16_BITS)}"
+    notes = list(_notes_on_sums(fitted, where)) if here or older else []
     floats: Mapping[str, str] = {}
     if runtime == "openvino":
         deploy_openvino.deploy(graph, sites, fitted, learned=learned).save(file)
@@ -76,7 +84,20 @@ def write(
     if calibration:
         gap = simulation_gap.note(graph, sites, fitted.record, file, calibration, runtime, learned)
         notes += [gap] if gap else []
-    return Written(notes=tuple(notes), floats=floats)
+    facts = _describe_target(sites, fitted, target, older and not narrow_weights) if target else None
+    return Written(notes=tuple(notes), floats=floats, target=facts)
+
+
+def _describe_target(sites: Sites, fitted: Fitted, target: tuple[str, ...], overflowing: bool) -> TargetFacts:
+    """What was done for other CPUs; ``overflowing``: their kernels add in 16 bits, and weights stay as they are."""
+    widened = fitted.widened or {}
+    return TargetFacts(
+        cpus=target,
+        layers=len(sites.weights),
+        layers_narrowed=sum(count > 0 for count in widened.values()),
+        channels_narrowed=sum(widened.values()),
+        overflowing=tuple(site.layer for site in sites.weights) if overflowing else (),
+    )
 
 
 def _settle(graph: Graph, sites: Sites, fitted: Fitted, learned: bool, slow: Mapping[str, str]) -> Settled:
@@ -92,13 +113,13 @@ def _settle(graph: Graph, sites: Sites, fitted: Fitted, learned: bool, slow: Map
     return replace(again, floats={**settled.floats, **again.floats})
 
 
-def _notes_on_sums(fitted: Fitted, in_16_bits: bool, narrow_weights: bool) -> Iterator[str]:
-    """What kernels that add in 16 bits do to the values, or to the weights."""
-    if in_16_bits and not narrow_weights:
-        yield "no VNNI: products are added in 16 bits, which may overflow; narrow_weights: true avoids it"
-    if fitted.narrowed is not None:
+def _notes_on_sums(fitted: Fitted, where: str) -> Iterator[str]:
+    """What kernels that add in 16 bits, ``where`` they do, do to the values, or to the weights."""
+    if fitted.narrowed is None:
+        yield f"{where}: products are added in 16 bits, which may overflow; narrow_weights: true avoids it"
+    else:
         share = f"{fitted.narrowed:.0%} of the channels of weights"
-        yield f"no VNNI: {share} use fewer than 8 bits, so that 16-bit sums hold"
+        yield f"{where}: {share} use fewer than 8 bits, so that 16-bit sums hold"
 
 
 def _notes_on_outputs(graph: Graph, sites: Sites) -> Iterator[str]:

@@ -34,13 +34,20 @@ _CONVOLUTIONS = ("Conv", "ConvTranspose")
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """The bytes of a deploy model and the record that every model of it is made from; ``narrowed``: the share of the
-    channels of weights that got a wider step, None where none had to."""
+    """The bytes of a deploy model and the record that every model of it is made from; ``widened``: layer -> how many of
+    the channels of its weight got a wider step, ``channels``: how many there are; None where weights stay as they are.
+    """
 
     choice: Choice
     form: deploy_onnxruntime.Form
     record: Record
-    narrowed: float | None = None
+    widened: Mapping[str, int] | None = None
+    channels: int = 0
+
+    @property
+    def narrowed(self) -> float | None:
+        """The share of the channels of weights that got a wider step; None where weights stay as they are."""
+        return None if self.widened is None else sum(self.widened.values()) / max(1, self.channels)
 
 
 def fitted(graph: Graph, sites: Sites, record: Record, choice: str | None = None) -> Fitted:
@@ -59,21 +66,23 @@ def fitted(graph: Graph, sites: Sites, record: Record, choice: str | None = None
     name, form = forms[choice]
     if name != NARROW:
         return Fitted(choice=name, form=form, record=record)
-    narrow, share = narrowed(graph, sites, record)
-    return Fitted(choice=name, form=form, record=narrow, narrowed=share)
+    narrow, factors = narrowed(graph, sites, record)
+    widened = {layer: int((steps > 1).sum()) for layer, steps in factors.items()}
+    channels = sum(len(steps) for steps in factors.values())
+    return Fitted(choice=name, form=form, record=narrow, widened=widened, channels=channels)
 
 
-def narrowed(graph: Graph, sites: Sites, record: Record) -> tuple[Record, float]:
+def narrowed(graph: Graph, sites: Sites, record: Record) -> tuple[Record, dict[str, Array]]:
     """The record with wider steps for weights, so that no two of a channel that are multiplied side by side can
-    overflow 16 bits, and the share of channels that needed one."""
-    narrow, widened, channels = dict(record), 0, 0
+    overflow 16 bits, and by layer how much wider the step of each channel is."""
+    narrow, wider = dict(record), dict[str, Array]()
     for site in sites.weights:
         integers = narrow[site.layer]
         scales = np.asarray(integers.scale_w)
         factors = _factors(graph.node(site.layer), np.asarray(graph.constant(site.tensor)), scales, site)
         narrow[site.layer] = replace(integers, scale_w=tuple(map(float, scales * factors)))
-        widened, channels = widened + int((factors > 1).sum()), channels + len(factors)
-    return narrow, widened / max(1, channels)
+        wider[site.layer] = factors
+    return narrow, wider
 
 
 def _factors(node: Any, weight: Array, scales: Array, site: WeightSite) -> Array:

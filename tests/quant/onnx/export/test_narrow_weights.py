@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from quantized_networks import Quantized, of, quantized, run
 
 from qbench.errors import UsageError
 from qbench.machine import fingerprint
-from qbench.quant.onnx.export import deploy_onnxruntime, narrow_weights
+from qbench.quant.onnx.export import deploy_model, deploy_onnxruntime, narrow_weights
 from qbench.quant.onnx.export.deploy_onnxruntime import deploy
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Sites, WeightSite
+from qbench.quant.saturation.onnxruntime_prediction import Predictor
 
 ADDS_IN_16_BITS = deploy_onnxruntime.form_for() == "U8U8" and "avx2" in fingerprint.isa()
 Array = NDArray[Any]
@@ -48,6 +50,33 @@ def test_the_form_is_what_is_fast_and_exact_here_or_what_is_asked_for(
     fitted = narrow_weights.fitted(network.graph, network.sites, network.record, asked)
     assert (fitted.choice, fitted.form, fitted.narrowed is not None) == expected
     assert (fitted.record == network.record) is not expected[2]
+    if fitted.widened is not None:
+        assert set(fitted.widened) == {site.layer for site in network.sites.weights}
+        assert fitted.narrowed == sum(fitted.widened.values()) / fitted.channels
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
+def test_a_file_for_older_cpus_has_no_pair_that_overflows(runtime: str, tmp_path: Path) -> None:
+    """Whatever this machine adds in; what was done is told, and that nothing was where weights are left alone."""
+    network, file = quantized("residual_cnn"), tmp_path / "model.onnx"
+
+    def write(**options: Any) -> deploy_model.Written:
+        return deploy_model.write(network.graph, network.sites, network.record, file, runtime=runtime, **options)
+
+    written = write(target=("avx2", "arm"))
+    if runtime == "onnxruntime":
+        assert [layer.pairs for layer in Predictor(file).layers if layer.pairs] == []
+    assert written.target is not None
+    assert written.target.cpus == ("avx2", "arm")
+    assert 0 < written.target.layers_narrowed <= written.target.layers == len(network.sites.weights)
+    assert written.target.channels_narrowed >= written.target.layers_narrowed
+    assert written.target.safe_on("avx2")
+    assert not written.target.safe_on("avx512")
+    left = write(target=("avx2",), narrow_weights=False)
+    assert left.target is not None
+    assert not left.target.safe_on("avx2")
+    assert any("may overflow; narrow_weights: true avoids it" in note for note in left.notes)
+    assert write().target is None
 
 
 def test_a_form_that_there_is_not_is_named() -> None:
@@ -78,22 +107,22 @@ def test_no_pair_of_neighbours_overflows_16_bits(value: Array) -> None:
     """Whatever two weights of one sign meet at one place of the window: 255 times their sum stays below 32768; and no
     step is wider than that needs."""
     graph, sites, record = weights_of(value)
-    result, share = narrow_weights.narrowed(graph, sites, record)
+    result, factors = narrow_weights.narrowed(graph, sites, record)
     before, after = (np.asarray(entry["one"].scale_w) for entry in (record, result))
     steps = np.rint(value / after.reshape(-1, 1, 1, 1))
     pairs = [np.sort(np.maximum(sign * steps, 0), axis=1)[:, -2:].sum(axis=1).max(axis=(1, 2)) for sign in (1, -1)]
     largest = np.maximum(*pairs)
     assert largest.max() * 255 <= 32767
     assert np.all(largest[after > before] >= 126)
-    assert share == (after > before).mean()
+    assert np.array_equal(factors["one"] > 1, after > before)
 
 
 def test_what_cannot_overflow_keeps_its_8_bits() -> None:
     """A depthwise channel has no neighbour; weights of opposite signs take from each other."""
     depthwise = weights_of(np.random.default_rng(0).standard_normal((8, 1, 3, 3)), group=8)
-    assert narrow_weights.narrowed(*depthwise) == (depthwise[2], 0.0)
+    assert narrow_weights.narrowed(*depthwise)[0] == depthwise[2]
     opposite = weights_of(np.array([1.0, -1.0]).reshape(1, 2, 1, 1))
-    assert narrow_weights.narrowed(*opposite) == (opposite[2], 0.0)
+    assert narrow_weights.narrowed(*opposite)[0] == opposite[2]
     both = weights_of(np.array([1.0, 1.0]).reshape(1, 2, 1, 1))
     assert narrow_weights.narrowed(*both)[0]["one"].scale_w[0] == pytest.approx(2 / 127)
 
@@ -105,7 +134,7 @@ def test_one_scale_for_a_whole_weight_grows_for_its_worst_channel() -> None:
         (scale,) = narrow_weights.narrowed(*entry)[0]["one"].scale_w
         assert 2 * round(1 / scale) * 255 <= 32767
     apart = weights_of(np.eye(4), axis=None, kind="MatMul")
-    assert narrow_weights.narrowed(*apart) == (apart[2], 0.0), "a row is what meets one input"
+    assert narrow_weights.narrowed(*apart)[0] == apart[2], "a row is what meets one input"
 
 
 def layer(kind: str, inputs: int, outputs: int, kernel: int = 1, dims: int = 2, group: int = 1) -> Quantized:
