@@ -82,6 +82,18 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "avx2": "qbench.hosts.limited:AVX2",
         "avx512": "qbench.hosts.limited:AVX512",
     },
+    "cause": {
+        "dynamic-activations": "qbench.explain.causes.dynamic_activations:CAUSE",
+        "engine-kernels": "qbench.explain.causes.engine_kernels:CAUSE",
+        "framework-default": "qbench.explain.causes.framework_default:CAUSE",
+        "kept-float": "qbench.explain.causes.kept_float:CAUSE",
+        "little-work": "qbench.explain.causes.little_work:CAUSE",
+        "older-instructions": "qbench.explain.causes.older_instructions:CAUSE",
+        "page-faults": "qbench.explain.causes.page_faults:CAUSE",
+        "per-channel": "qbench.explain.causes.per_channel:CAUSE",
+        "slower-in-int8": "qbench.explain.causes.slower_in_int8:CAUSE",
+        "threads": "qbench.explain.causes.threads:CAUSE",
+    },
     "calibrator": {
         "minmax": "qbench.quant.calibrators.minmax:MinMax",
         "moving_average": "qbench.quant.calibrators.moving_average:MovingAverage",

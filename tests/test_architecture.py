@@ -42,7 +42,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("evaluate", "measure"),
     ("decide",),
     ("portability",),
-    ("run", "gate", "report"),
+    ("run", "gate", "report", "explain"),
     ("api", "cli", "pytest_plugin"),
     ("__main__",),
 )

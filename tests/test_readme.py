@@ -197,7 +197,7 @@ def test_the_files_shown_are_the_files_shipped(name):
 
 def test_the_readme_is_short():
     """A newcomer reads it to the end; what is longer goes to the guide."""
-    assert len(README.read_text(encoding="utf-8").splitlines()) <= 260
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 275
 
 
 def test_the_first_screen_holds_the_two_commands():

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from qbench.errors import CaseSkipped
 from qbench.models.base import Network, NetworkKind
 from qbench.quant.analysis.quantized_range import Ranges
 from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.quant.flow import Shared
 from qbench.quant.recipe import Recipe
 from qbench.record.schema import TargetFacts
@@ -162,3 +164,9 @@ class Backend(ABC):
     @abstractmethod
     def load(self, file: Path, *, threads: int) -> Runner:
         """The artifact, ready to run with that many threads; thread counts are set and read back."""
+
+    def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
+        """Where the time of a call with these inputs goes, over that many calls; in a child process.
+
+        Raises ``CaseSkipped`` with the reason where the runtime does not tell."""
+        raise CaseSkipped(f"{self.name} does not tell where the time of a call goes")

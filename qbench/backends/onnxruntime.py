@@ -11,6 +11,7 @@ from qbench.backends.onnx_backend import OnnxBackend
 from qbench.backends.onnx_build import BuildNotes
 
 if TYPE_CHECKING:
+    from qbench.quant.artifacts.node_profile import CallProfile
     from qbench.quant.onnx.onnxruntime_layers import Executed
 
 
@@ -49,6 +50,12 @@ class OnnxRuntime(OnnxBackend):
         from qbench.quant.onnx import onnxruntime_layers
 
         return onnxruntime_layers.executed(file, tuple(array[:1] for array in inputs))
+
+    def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
+        """By the profile of a session."""
+        from qbench.quant.onnx import onnxruntime_layers
+
+        return onnxruntime_layers.time_nodes(file, inputs, threads=threads, calls=calls)
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """A session with that many intra-op threads, not spinning."""

@@ -15,6 +15,7 @@ from qbench.errors import MeasureError
 from qbench.models.base import NetworkKind
 
 if TYPE_CHECKING:
+    from qbench.quant.artifacts.node_profile import CallProfile
     from qbench.quant.onnx.onnxruntime_layers import Executed
 
 NNCF_FILE = "model.ov.zip"
@@ -69,6 +70,12 @@ class OpenVino(OnnxBackend):
         from qbench.quant.onnx import openvino_layers
 
         return openvino_layers.executed(file, inputs)
+
+    def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
+        """By the counters of a compiled model."""
+        from qbench.quant.onnx import openvino_layers
+
+        return openvino_layers.time_nodes(file, inputs, threads=threads, calls=calls)
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The compiled model with that many threads on one stream."""

@@ -6,11 +6,12 @@ import platform
 from dataclasses import replace
 from pathlib import Path
 
-from qbench.backends.base import Backend, BuildJob, Built, Runner
+from qbench.backends.base import Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.open_choices import choose_ranges, find_without_ranges, make_room_for_sums
 from qbench.backends.torch_quantize import quantize_network
-from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, torch_missing
+from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, time_nodes, torch_missing
 from qbench.models.base import NetworkKind
+from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.quant.pytorch import torch_ao
 from qbench.quant.recipe import Recipe
 
@@ -105,6 +106,10 @@ class TorchAO(Backend):
         if self.name == "qnnpack" and platform.machine() in _X86:
             return "qnnpack is made for ARM: on x86 it works but is slow"
         return None
+
+    def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
+        """By torch's profiler."""
+        return time_nodes(file, inputs, threads=threads, calls=calls, engine=self.name)
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The file on this engine with that many intra-op threads and one inter-op thread."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qbench.backends.base import Array, BuildJob, Inputs, Runner
+
+if TYPE_CHECKING:
+    from qbench.quant.artifacts.node_profile import CallProfile
 
 # What loading a TorchScript file imports.
 MODULES = ("torch", "qbench.quant.pytorch.torch_ao", "qbench.quant.artifacts.torchscript")
@@ -61,6 +64,14 @@ def save(module: Any, job: BuildJob, file: Path) -> str | None:
     return torchscript.save(module, tensors(job.probes), file, examples)
 
 
+def time_nodes(file: Path, inputs: Inputs, *, threads: int, calls: int, engine: str | None) -> CallProfile:
+    """Where the time of a call of a TorchScript file goes."""
+    from qbench.quant.artifacts import torchscript_profile
+
+    runner = TorchScriptRunner(file, threads=threads, engine=engine)
+    return torchscript_profile.time_nodes(runner.module, tensors(inputs), calls=calls)
+
+
 class TorchScriptRunner(Runner):
     """One loaded TorchScript file; ``engine`` is None for fp32."""
 
@@ -77,7 +88,7 @@ class TorchScriptRunner(Runner):
         if engine is not None:
             torch_ao.set_engine(engine)
         self._engine = engine
-        self._module = torchscript.load(file)
+        self.module = torchscript.load(file)
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
         """Inference mode, as a deployed model runs."""
@@ -92,7 +103,7 @@ class TorchScriptRunner(Runner):
 
     def __call__(self, prepared: tuple[Any, ...]) -> Any:
         """One inference."""
-        return self._module(*prepared)
+        return self.module(*prepared)
 
     def outputs(self, result: Any) -> Array:
         """The first output as float numpy."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qbench.backends.base import Backend, BuildJob, Built, Runner
+from qbench.backends.base import Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.torch_quantize import prepare_fp32
-from qbench.backends.torch_runner import TorchScriptRunner, one_example, save, torch_missing
+from qbench.backends.torch_runner import TorchScriptRunner, one_example, save, time_nodes, torch_missing
 from qbench.models.base import NetworkKind
+from qbench.quant.artifacts.node_profile import CallProfile
 
 FILE = "model.pt"
 
@@ -55,6 +56,10 @@ class TorchScript(Backend):
             rewrites=fp32.rewrites,
             rewrite_difference=fp32.rewrite_difference,
         )
+
+    def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
+        """By torch's profiler."""
+        return time_nodes(file, inputs, threads=threads, calls=calls, engine=None)
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The file with that many intra-op threads and one inter-op thread."""

@@ -19,6 +19,7 @@ from qbench.cli import (
     clean,
     compare,
     doctor,
+    explain,
     export,
     gate,
     onnx,
@@ -66,6 +67,7 @@ app.command(epilog="Example: qbench report quickstart --compare reports/quicksta
 )
 app.command(epilog="Example: qbench compare reports/baselines/quickstart.jsonl quickstart")(compare.compare)
 app.command(epilog="Example: qbench portability quickstart --json")(portability.portability)
+app.command(epilog="Example: qbench explain quickstart digits-cnn/dynamic/onnxruntime/t1/b1")(explain.explain)
 app.command(epilog="Example: qbench baseline quickstart")(baseline.baseline)
 app.command(epilog="Example: qbench gate quickstart --markdown gate.md")(gate.gate)
 app.command(epilog="Example: qbench export quickstart --format pytest-benchmark -o times.json")(export.export)

@@ -39,6 +39,7 @@ COMMANDS = (
     "report",
     "compare",
     "portability",
+    "explain",
     "baseline",
     "gate",
     "export",

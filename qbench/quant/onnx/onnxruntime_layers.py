@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from qbench.quant.artifacts import coverage, onnx_file
 from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.artifacts.node_profile import WARMUP_CALLS, CallProfile, Kind, NodeTime, median_of_calls, time_calls
 from qbench.quant.onnx import onnxruntime_session, operator_macs
 from qbench.quant.onnx.graph.layers import subgraphs
+from qbench.quant.onnx.onnxruntime_profile import Event, list_nodes, profile_calls
 
+# What only changes the form of values: between float and int8, and between layouts in memory.
+_CONVERSIONS = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Cast", "ReorderInput", "ReorderOutput"}
+_CONTROL_FLOW = {"If", "Loop", "Scan"}  # their time is that of the nodes in them
 _SAME_SHAPE = {"QuantizeLinear", "DequantizeLinear", "Identity", "Cast"}
 
 Shape = tuple[int, ...]
@@ -45,18 +49,54 @@ def executed(
 ) -> tuple[Executed, ...]:
     """``layers`` with the names of their nodes."""
     inputs = onnx_file.tile_batch(file, example)
-    graph, events = _profile(file, inputs, optimized=optimized)
-    nodes, shapes = {node.name: node for node in _nodes(graph)}, _Shapes(graph)
+    profile = profile_calls(file, inputs, optimized=optimized)
+    nodes, shapes = {node.name: node for node in list_nodes(profile.graph)}, _Shapes(profile.graph)
     calls: dict[tuple[str, str], Executed] = {}
-    for event in events:
-        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
-            name = event["name"].removesuffix("_kernel_time")
-            call = _call(event["args"], nodes.get(name), shapes)
-            for product in operator_macs.products(call):
-                layer = _executed(name, nodes.get(name), call.operator, product, len(inputs[0]))
-                previous = calls.get((name, product.name))  # a node of a loop runs several times
-                calls[name, product.name] = layer if previous is None else _added(previous, layer)
+    for name, event in profile.calls[0]:
+        call = _call(event["args"], nodes.get(name), shapes)
+        for product in operator_macs.products(call):
+            layer = _executed(name, nodes.get(name), call.operator, product, len(inputs[0]))
+            previous = calls.get((name, product.name))  # a node of a loop runs several times
+            calls[name, product.name] = layer if previous is None else _added(previous, layer)
     return tuple(calls.values())
+
+
+def time_nodes(file: Path, inputs: tuple[onnxruntime_session.Array, ...], *, threads: int, calls: int) -> CallProfile:
+    """The nodes of a call with these inputs, by the runtime's own profile of that many calls."""
+    session = onnxruntime_session.open_session(file, threads=threads)
+    feed = dict(zip([value.name for value in session.get_inputs()], inputs, strict=True))
+    bare = time_calls(lambda: session.run(None, feed), calls)
+    profile = profile_calls(file, inputs, calls=WARMUP_CALLS + calls, threads=threads)
+    watched = profile.calls[WARMUP_CALLS:]
+    nodes, shapes = {node.name: node for node in list_nodes(profile.graph)}, _Shapes(profile.graph)
+    events = dict(event for call in watched for event in call if event[1]["args"]["op_name"] not in _CONTROL_FLOW)
+    seconds = median_of_calls([_sum_by_node(call, events) for call in watched])
+    return CallProfile(
+        nodes=tuple(
+            _node_time(name, nodes.get(name), _call(event["args"], nodes.get(name), shapes), seconds[name])
+            for name, event in events.items()
+        ),
+        call_seconds=bare,
+        watched_seconds=statistics.median(profile.call_seconds[WARMUP_CALLS:]),
+    )
+
+
+def _sum_by_node(call: Sequence[tuple[str, Event]], names: Container[str]) -> dict[str, float]:
+    """What each node took in one call, seconds; one within a loop runs several times."""
+    seconds: dict[str, float] = {}
+    for name, event in call:
+        if name in names:
+            seconds[name] = seconds.get(name, 0.0) + event["dur"] / 1e6
+    return seconds
+
+
+def _node_time(name: str, node: Any, call: operator_macs.Call, seconds: float) -> NodeTime:
+    products = operator_macs.products(call)
+    kind: Kind = "conversion" if call.operator in _CONVERSIONS else "other"
+    if products:
+        kind = "int8 product" if any(product.int8 for product in products) else "float product"
+    module = onnxruntime_session.module_of(node) if node is not None else None
+    return NodeTime(layer=module or own_name(name), operator=call.operator, kind=kind, seconds=seconds)
 
 
 def as_float(layers: Sequence[Executed]) -> tuple[Executed, ...]:
@@ -108,62 +148,12 @@ def _added(call: Executed, other: Executed) -> Executed:
     return replace(call, layer=replace(call.layer, macs=macs))
 
 
-def _nodes(graph: Any) -> Iterator[Any]:
-    """The nodes of a graph and of the subgraphs in it (If, Loop, Scan)."""
-    for node in graph.node:
-        yield node
-        for _, inner in subgraphs(node):
-            yield from _nodes(inner)
-
-
-def _profile(
-    file: Path, inputs: tuple[onnxruntime_session.Array, ...], *, optimized: bool
-) -> tuple[Any, list[dict[str, Any]]]:
-    """The graph that the runtime made of a file, and the events of one inference."""
-    import onnx
-    import onnxruntime
-
-    with tempfile.TemporaryDirectory() as folder:
-        options = onnxruntime_session.session_options(1)
-        options.enable_profiling = True
-        options.profile_file_prefix = str(Path(folder) / "profile")
-        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
-        if not optimized:
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = onnxruntime_session.open_session(_with_names(file, Path(folder) / "named.onnx"), options=options)
-        names = [value.name for value in session.get_inputs()]
-        session.run(None, dict(zip(names, inputs, strict=True)))
-        events: list[dict[str, Any]] = json.loads(Path(session.end_profiling()).read_text())
-        return onnx.load(str(Path(folder) / "optimized.onnx")).graph, events
-
-
-def _with_names(file: Path, target: Path) -> Path:
-    """The file itself where every node has a name of its own, else a copy where it has: the profile knows no other
-    link from an event to its node."""
-    import onnx
-
-    model = onnx.load(str(file))
-    nodes = [node for graph in (model.graph, *model.functions) for node in _nodes(graph)]
-    names = [node.name for node in nodes]
-    if all(names) and len(set(names)) == len(names):
-        return file
-    used: set[str] = set()
-    for i, node in enumerate(nodes):
-        if not node.name or node.name in used:
-            node.name = f"{node.op_type}_{i}"
-            while node.name in used or node.name in names:
-                node.name += "_"
-        used.add(node.name)
-    onnx.save(model, str(target))
-    return target
-
-
 class _Shapes:
     """The shapes of what is constant in a graph and in its subgraphs."""
 
     def __init__(self, graph: Any) -> None:
-        self._makers = {output: node for node in _nodes(graph) for output in node.output}
-        graphs = (graph, *(inner for node in _nodes(graph) for _, inner in subgraphs(node)))
+        self._makers = {output: node for node in list_nodes(graph) for output in node.output}
+        graphs = (graph, *(inner for node in list_nodes(graph) for _, inner in subgraphs(node)))
         shapes = [(tensor.name, tuple(tensor.dims)) for graph in graphs for tensor in graph.initializer]
         self._constants = dict(shapes)
         for name, shape in shapes:  # two branches may call different things by one name: which is meant is not known

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import statistics
+import time
 from pathlib import Path
 from typing import Any
 
 from qbench.quant.artifacts import openvino_model
 from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.artifacts.node_profile import WARMUP_CALLS, CallProfile, Kind, NodeTime, median_of_calls, time_calls
 from qbench.quant.onnx.onnxruntime_layers import Executed
 
 _LAYERS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell"}
+# What only changes the form of values: between float and int8, and between layouts in memory.
+_CONVERSIONS = {"Reorder", "FakeQuantize", "Convert", "Quantize", "Dequantize"}
 _NOT_RUN = "not_executed"
 _INT8 = ("_i8", "_u8")  # how the names of its int8 kernels end
 # What OpenVINO hangs on the name of a node of which it makes several.
@@ -42,6 +47,45 @@ def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
             names = [node.get_friendly_name(), *info["originalLayersNames"].split(",")]
             layers.append(Executed(names=frozenset(map(_whole, names)), layer=layer))
     return tuple(layers)
+
+
+def time_nodes(file: Path, inputs: tuple[Any, ...], *, threads: int, calls: int) -> CallProfile:
+    """The nodes of a call with these inputs, by OpenVINO's own counters (whole microseconds) over that many calls."""
+    bare_request = openvino_model.compile_file(file, threads=threads).create_infer_request()
+    bare = time_calls(lambda: bare_request.infer(list(inputs)), calls)
+    compiled = openvino_model.compile_file(file, threads=threads, profile=True)
+    request = compiled.create_infer_request()
+    watched, durations = [], []
+    for _ in range(WARMUP_CALLS + calls):
+        before = time.perf_counter()
+        request.infer(list(inputs))
+        durations.append(time.perf_counter() - before)
+        watched.append({info.node_name: info for info in request.get_profiling_info() if _has_run(info)})
+    seconds = [{name: info.real_time.total_seconds() for name, info in call.items()} for call in watched]
+    return CallProfile(
+        nodes=tuple(
+            NodeTime(
+                layer=_whole(name),
+                operator=f"{watched[-1][name].node_type} {watched[-1][name].exec_type}",
+                kind=_kind(watched[-1][name]),
+                seconds=value,
+            )
+            for name, value in median_of_calls(seconds[WARMUP_CALLS:]).items()
+            if name in watched[-1]
+        ),
+        call_seconds=bare,
+        watched_seconds=statistics.median(durations[WARMUP_CALLS:]),
+    )
+
+
+def _has_run(info: Any) -> bool:
+    return bool(info.status == type(info.status).EXECUTED)
+
+
+def _kind(info: Any) -> Kind:
+    if info.node_type in _LAYERS:
+        return "int8 product" if info.exec_type.lower().endswith(_INT8) else "float product"
+    return "conversion" if info.node_type in _CONVERSIONS else "other"
 
 
 def _whole(name: str) -> str:

@@ -1,0 +1,24 @@
+"""Cause: a call has too little work."""
+
+from __future__ import annotations
+
+from qbench.explain.causes.base import Cause, Counterfactual, Situation
+from qbench.explain.change import Change
+
+TIMES = 8  # examples in place of one
+
+
+class LittleWork(Cause):
+    """What a call costs whatever its size (Python, the runtime's bookkeeping, conversions of small tensors) weighs most
+    where a call is short; several examples in one call share it."""
+
+    name = "little-work"
+    title = "a call has too little work"
+
+    def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
+        """Eight times as many examples a call; times are for one example."""
+        size = TIMES * situation.case.batch_size
+        return (self.counterfactual(f"batches of {size}", Change(batch_size=size)),)
+
+
+CAUSE = LittleWork()

@@ -1,0 +1,79 @@
+"""A change to a case: what a counterfactual does otherwise. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from qbench.plan.cases import Case, Variant
+from qbench.plan.variants import Variants
+from qbench.quant.recipe import DEFAULT, FRAMEWORK_DEFAULT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What differs from a case; None and empty: nothing. ``recipe``: fields of ``quant.recipe.Recipe``; ``own_recipe``:
+    qbench's default recipe in place of the case's. ``environment``: variables of the process."""
+
+    mode: str | None = None
+    backend: str | None = None
+    own_recipe: bool = False
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    batch_size: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def then(self, other: Change) -> Change:
+        """Both changes; where both say something of the same thing, the other one, but layers to skip are joined."""
+        recipe = {**self.recipe, **other.recipe}
+        if "skip_layers" in self.recipe and other.recipe.get("skip_layers"):
+            recipe["skip_layers"] = tuple(dict.fromkeys([*self.recipe["skip_layers"], *other.recipe["skip_layers"]]))
+        return Change(
+            mode=other.mode or self.mode,
+            backend=other.backend or self.backend,
+            own_recipe=self.own_recipe or other.own_recipe,
+            recipe=recipe,
+            threads=other.threads or self.threads,
+            batch_size=other.batch_size or self.batch_size,
+            environment={**self.environment, **other.environment},
+        )
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether it takes another artifact."""
+        return bool(self.mode or self.backend or self.own_recipe or self.recipe)
+
+    def apply(self, case: Case, variants: Variants) -> Case:
+        """The case with the change; ``variants`` are those of its suite."""
+        variant = case.variant
+        if self.mode or self.backend or self.own_recipe:
+            mode, backend = self.mode or variant.mode, self.backend or variant.backend
+            other_flow = self.mode is not None or variant.recipe.name == FRAMEWORK_DEFAULT or self.own_recipe
+            name = DEFAULT if other_flow else variant.recipe.name
+            recipe = variants.recipe(mode, backend, name)
+            variant = Variant(model=variant.model, mode=mode, backend=backend, recipe=recipe)
+        variant = replace(variant, recipe=replace(variant.recipe, **self.recipe))
+        return replace(
+            case,
+            variant=variant,
+            threads=self.threads or case.threads,
+            batch_size=self.batch_size or case.batch_size,
+        )
+
+    def suite_keys(self, case: Case) -> dict[str, Any]:
+        """What to write into a suite to have it, as its keys; variables of the process are no part of a suite."""
+        mode = self.mode or case.variant.mode
+        keys: dict[str, Any] = {}
+        matrix = {
+            "modes": [self.mode] if self.mode else None,
+            "backends": [self.backend] if self.backend else None,
+            "threads": [self.threads] if self.threads else None,
+            "batch_sizes": [self.batch_size] if self.batch_size else None,
+        }
+        if any(matrix.values()):
+            keys["matrix"] = {name: value for name, value in matrix.items() if value}
+        if self.recipe:
+            values = {name: list(value) if isinstance(value, tuple) else value for name, value in self.recipe.items()}
+            keys["quantize"] = {mode: values}
+        return keys

@@ -1,0 +1,118 @@
+"""From trials to an explanation: which causes are confirmed, and the share of the gap that each closes; pure.
+
+A cause is confirmed where the case is shown to be slower than without it: Student's t over generations of processes,
+one side, at ``LEVEL`` shared over everything that was tried (Holm, Scandinavian Journal of Statistics 6 (1979), 65-70).
+The confirmed ones are then taken away one after the other, the largest first, in one more race: each gets the share
+that it closes beyond those before it, so that the shares and what stays unexplained are the whole gap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qbench.explain.causes.base import Counterfactual
+from qbench.explain.change import Change
+from qbench.explain.trials import Trial, Tried
+from qbench.measure.paired_difference import SHOWN_ERROR
+from qbench.stats.interval_type import Interval
+from qbench.stats.multiple_testing import adjust_by_holm
+
+LEVEL = SHOWN_ERROR
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmed:
+    """A cause with the best change that takes it away, and the ``share`` of the gap that this closes after those before
+    it (None: no gap is known)."""
+
+    trial: Trial
+    share: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """``case_seconds``, ``fp32_seconds`` and ``best_seconds`` are those of one example; ``best`` says what the gap is
+    measured to. ``together``: how many times as fast without all confirmed causes, None where fewer than two are.
+    ``unexplained``: the share of the gap that no confirmed cause closes. ``unconfirmed`` were tried without a shown
+    gain, ``untried`` could not be, with the reason."""
+
+    case_seconds: float
+    fp32_seconds: float | None
+    best_seconds: float
+    best: str
+    confirmed: tuple[Confirmed, ...]
+    together: Interval | None
+    unexplained: float | None
+    unconfirmed: tuple[Trial, ...]
+    untried: tuple[Trial, ...]
+    change: Change | None
+
+
+def confirm(tried: Tried) -> tuple[Trial, ...]:
+    """Of each confirmed cause the trial that gained most, the largest gain first."""
+    trials = [trial for trial in tried.trials if trial.difference is not None]
+    adjusted = adjust_by_holm([_p_value(trial) for trial in trials])
+    best: dict[str, Trial] = {}
+    for trial, p_value in zip(trials, adjusted, strict=True):
+        known = best.get(trial.counterfactual.cause)
+        if p_value < LEVEL and (known is None or _log_ratio(trial) < _log_ratio(known)):
+            best[trial.counterfactual.cause] = trial
+    return tuple(sorted(best.values(), key=_log_ratio))
+
+
+def chain(confirmed: Sequence[Trial]) -> tuple[Counterfactual, ...]:
+    """The changes of the confirmed causes one after the other: the first, the first two, ..."""
+    steps, change = [], Change()
+    for trial in confirmed:
+        change = change.then(trial.counterfactual.change)
+        steps.append(Counterfactual(cause=trial.counterfactual.cause, text=trial.counterfactual.text, change=change))
+    return tuple(steps)
+
+
+def explain(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, best: tuple[float, str]) -> Explanation:
+    """What the trials show. ``steps``: the chain of the confirmed ones, measured; None where there are fewer than two.
+    ``best``: the seconds for one example of what the case could be, and what that is."""
+    start = tried.original_seconds
+    seconds = _list_seconds(confirmed, steps, start)
+    least = min([best[0], *seconds])
+    gap = start - least
+    closed = [before - after for before, after in zip([start, *seconds], seconds, strict=False)]
+    shares = [part / gap if gap > 0 else None for part in closed]
+    names = {trial.counterfactual.cause for trial in confirmed}
+    last = None if steps is None else steps.trials[-1]
+    return Explanation(
+        case_seconds=start,
+        fp32_seconds=tried.fp32_seconds,
+        best_seconds=least,
+        best=best[1] if least == best[0] else "the case without these causes",
+        confirmed=tuple(Confirmed(trial=trial, share=share) for trial, share in zip(confirmed, shares, strict=True)),
+        together=None if last is None else last.gain,
+        unexplained=1 - sum(part / gap for part in closed) if gap > 0 else None,
+        unconfirmed=tuple(
+            trial for trial in tried.trials if trial.difference is not None and trial.counterfactual.cause not in names
+        ),
+        untried=tuple(trial for trial in tried.trials if trial.difference is None),
+        change=chain(confirmed)[-1].change if confirmed else None,
+    )
+
+
+def _list_seconds(confirmed: Sequence[Trial], steps: Tried | None, start: float) -> list[float]:
+    """The seconds after each step; a step that could not be measured leaves them as they were."""
+    trials = list(confirmed) if steps is None else list(steps.trials)
+    seconds, now = [], start
+    for trial in trials[: len(confirmed)]:
+        now = now if trial.difference is None else start * math.exp(_log_ratio(trial))
+        seconds.append(now)
+    return seconds
+
+
+def _p_value(trial: Trial) -> float:
+    assert trial.difference is not None
+    return trial.difference.p_not_below(0.0)
+
+
+def _log_ratio(trial: Trial) -> float:
+    assert trial.difference is not None
+    return trial.difference.value

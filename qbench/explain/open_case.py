@@ -1,0 +1,156 @@
+"""A case of a run made ready to be explained: its artifact and its fp32's, real examples, the network that they come
+from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbench import registry
+from qbench.backends.base import Backend
+from qbench.build import Artifact, build
+from qbench.compare.compare import like_for_like
+from qbench.data import Data, request_of
+from qbench.data_preparation import prepare_data
+from qbench.errors import UsageError, first_names
+from qbench.machine import fingerprint
+from qbench.measure.worker import INPUTS, WorkerSpec
+from qbench.network import Model, prepare_model
+from qbench.plan.cases import Case, Variant
+from qbench.plan.planner import load_backends, measuring_cores
+from qbench.plan.variants import Variants
+from qbench.process.parent import Limits, call
+from qbench.progress.live import Silent
+from qbench.record.schema import NATIVE, Record
+from qbench.record.stored_run import StoredRun
+from qbench.suite import Suite
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenCase:
+    """What a case is explained from. ``artifact`` and ``fp32`` were built from the suite (or lay in the cache);
+    ``notes`` say where they are not the run's, byte by byte. ``fp32_case`` is the like-for-like fp32."""
+
+    suite: Suite
+    data: Data
+    model: Model
+    cache: Path
+    cores: tuple[int, ...]
+    record: Record
+    case: Case
+    artifact: Artifact
+    fp32_case: Case
+    fp32: Artifact
+    notes: tuple[str, ...] = ()
+
+    @property
+    def limits(self) -> Limits:
+        """What one request to a child may take."""
+        return Limits(seconds=self.suite.limits.stage_seconds, memory_bytes=self.suite.limits.memory_bytes)
+
+    @property
+    def record_seconds(self) -> float | None:
+        """About what a call takes, by the run."""
+        latency = self.record.latency
+        return None if latency is None else latency.p50_seconds or latency.mean_seconds
+
+    def build(self, variant: Variant, progress: Silent) -> Artifact:
+        """Another variant of the same network, from the cache or built now."""
+        return build(
+            variant,
+            model=self.model,
+            data=self.data,
+            root=self.cache,
+            limits=self.limits,
+            progress=lambda text, share: progress.advance(f"{variant.id}: {text}", share),
+            train_qat=False,
+        )
+
+    def specify_worker(self, name: str, case: Case, artifact: Artifact, **environment: str) -> WorkerSpec:
+        """How a case is measured here."""
+        count = min(self.data.evaluation_count, INPUTS * case.batch_size)
+        return WorkerSpec(
+            case=name,
+            backend=case.variant.backend,
+            file=artifact.file,
+            threads=case.threads,
+            batch_size=case.batch_size,
+            cores=self.cores[-case.threads :],
+            inputs=self.data.evaluation(0, count),
+            environment=environment,
+        )
+
+
+def find_record(run: StoredRun, case: str) -> Record:
+    """The record of an int8 case of this machine; raises ``UsageError`` where there is none that can be explained."""
+    records = {record.case.id: record for record in run.records}
+    record = records.get(case)
+    can = [key for key, record in records.items() if _why_not(record) is None]
+    if record is None:
+        raise UsageError(f"no case {case!r} in {run.folder}; cases to explain: {first_names(can, 5) or 'none'}")
+    if (reason := _why_not(record)) is not None:
+        raise UsageError(f"{case}: {reason}; cases to explain: {first_names(can, 5) or 'none'}")
+    return record
+
+
+def _why_not(record: Record) -> str | None:
+    if record.status != "ok":
+        return f"it is {record.status}, so there is no time to explain"
+    if record.case.mode == "fp32":
+        return "it is fp32; an int8 case is explained against it"
+    if record.case.host != NATIVE:
+        return f"it ran on the host {record.case.host}; only what runs on this machine as it is can be tried"
+    return None
+
+
+def open_case(run: StoredRun, record: Record, suite: Suite, cache: Path, progress: Silent) -> OpenCase:
+    """The case of a record made ready; raises ``CaseError`` where data, network or a variant cannot be had."""
+    limits = Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes)
+    cores = measuring_cores(suite, fingerprint.allowed_cores())
+    backends = load_backends(suite)
+    variants = Variants(suite, backends, cores=len(cores))
+    key = record.case
+    cell = (key.model, key.mode, key.backend, key.threads, key.batch_size, key.recipe, key.host)
+    case, baseline = variants.case(cell), variants.baseline(cell)
+    assert baseline is not None  # only an fp32 has none
+    fp32_case = variants.case(baseline)
+    train = any(other.case.mode == "qat" for other in run.records)
+    data: Data = call(
+        prepare_data, request_of(suite.data, suite.base, train=train), cache, limits=limits, progress=progress.advance
+    )
+    metric = suite.gate.accuracy.choose_metric(base=suite.base, labelled=data.evaluation_labels() is not None)
+    model: Model = call(
+        prepare_model, case.variant.model, data, metric, cache, limits=limits, progress=progress.advance
+    )
+    artifacts = [
+        build(variant, model=model, data=data, root=cache, limits=limits, progress=progress.advance)
+        for variant in (fp32_case.variant, case.variant)
+    ]
+    stored = {record.case.id: record, fp32_case.id: like_for_like(record, run.records)}
+    return OpenCase(
+        suite=suite,
+        data=data,
+        model=model,
+        cache=cache,
+        cores=cores,
+        record=record,
+        case=case,
+        artifact=artifacts[1],
+        fp32_case=fp32_case,
+        fp32=artifacts[0],
+        notes=tuple(
+            f"{built.id}: built anew, and not the bytes that the run measured"
+            for built, artifact in zip((fp32_case, case), artifacts, strict=True)
+            if _differs(stored.get(built.id), artifact)
+        ),
+    )
+
+
+def _differs(record: Record | None, artifact: Artifact) -> bool:
+    return record is not None and record.artifact is not None and record.artifact.sha256 != artifact.sha256
+
+
+def backend_of(case: Case) -> Backend:
+    """The backend of a case."""
+    backend: Backend = registry.load("backend", case.variant.backend)
+    return backend

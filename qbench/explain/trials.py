@@ -1,0 +1,174 @@
+"""Counterfactuals built and measured beside the case, in one race: how much longer the case takes than each."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from qbench.build import Artifact
+from qbench.errors import CaseError, CaseSkipped
+from qbench.explain.causes.base import Counterfactual
+from qbench.explain.change import Change
+from qbench.explain.open_case import OpenCase
+from qbench.measure.group import measure_group
+from qbench.measure.paired_difference import PairedDifference, compare_times
+from qbench.measure.race import Race
+from qbench.measure.race_rules import Arm, RaceRules
+from qbench.measure.samples import Samples
+from qbench.plan.cases import Case
+from qbench.plan.variants import Variants
+from qbench.progress.live import Silent
+from qbench.stats.interval_type import Interval
+
+ORIGINAL, FP32 = "original", "fp32"
+GENERATIONS = 3  # of processes, at least: with fewer, limits rest on what is known of processes in general
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A counterfactual that was tried: ``difference`` is ln(its time / the case's), both for one example; None with the
+    ``reason`` where it could not be built or measured. ``seconds`` for one example."""
+
+    counterfactual: Counterfactual
+    case: Case
+    difference: PairedDifference | None = None
+    seconds: float | None = None
+    reason: str | None = None
+
+    @property
+    def gain(self) -> Interval | None:
+        """How many times as fast as the case, with 95 % limits."""
+        if self.difference is None:
+            return None
+        low, high = self.difference.limits()
+        return Interval(value=math.exp(-self.difference.value), low=math.exp(-high), high=math.exp(-low))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """One race: the seconds for one example of the case and of its fp32, and what each counterfactual gave."""
+
+    original_seconds: float
+    fp32_seconds: float | None
+    trials: tuple[Trial, ...]
+
+
+def try_changes(
+    opened: OpenCase,
+    counterfactuals: Sequence[Counterfactual],
+    variants: Variants,
+    progress: Silent,
+    *,
+    max_seconds: float,
+) -> Tried:
+    """The counterfactuals measured in one race with the case and its fp32; raises ``CaseError`` where the case itself
+    cannot be measured. ``max_seconds`` of measuring for each of them."""
+    built: dict[str, tuple[Case, Artifact, Change]] = {
+        ORIGINAL: (opened.case, opened.artifact, Change()),
+        FP32: (opened.fp32_case, opened.fp32, Change()),
+    }
+    reasons: dict[str, str] = {}
+    cases = {}
+    for number, counterfactual in enumerate(counterfactuals):
+        name = f"{counterfactual.cause}-{number}"
+        case = cases[name] = counterfactual.change.apply(opened.case, variants)
+        reason = _build(opened, name, case, counterfactual.change, built, progress)
+        if reason is not None:
+            reasons[name] = reason
+    samples, errors = _race(opened, built, progress, max_seconds)
+    if ORIGINAL not in samples:
+        raise CaseError(f"the case could not be measured: {errors.get(ORIGINAL, 'it has no samples')}")
+    reasons |= errors
+    names = [f"{counterfactual.cause}-{number}" for number, counterfactual in enumerate(counterfactuals)]
+    return Tried(
+        original_seconds=_seconds(samples[ORIGINAL], opened.case),
+        fp32_seconds=_seconds(samples[FP32], opened.fp32_case) if FP32 in samples else None,
+        trials=tuple(
+            _conclude(counterfactual, cases[name], opened.case, samples.get(name), samples[ORIGINAL], reasons.get(name))
+            for name, counterfactual in zip(names, counterfactuals, strict=True)
+        ),
+    )
+
+
+def _build(
+    opened: OpenCase,
+    name: str,
+    case: Case,
+    change: Change,
+    built: dict[str, tuple[Case, Artifact, Change]],
+    progress: Silent,
+) -> str | None:
+    """Adds the artifact of a counterfactual to ``built``; the reason where there is none, or nothing that differs."""
+    if case.threads > len(opened.cores):
+        return f"it takes {case.threads} cores, {len(opened.cores)} may be used here"
+    try:
+        artifact = opened.build(case.variant, progress) if change.rebuilds else opened.artifact
+    except (CaseError, CaseSkipped) as error:
+        return str(error)
+    if artifact.fixed_batch not in (None, case.batch_size):
+        return f"the file takes batches of {artifact.fixed_batch} only"
+    if (
+        change.rebuilds
+        and artifact.sha256 == opened.artifact.sha256
+        and case.variant.backend == opened.artifact.backend
+    ):
+        return "it gives the same artifact, byte by byte"
+    built[name] = (case, artifact, change)
+    return None
+
+
+def _race(
+    opened: OpenCase,
+    built: Mapping[str, tuple[Case, Artifact, Change]],
+    progress: Silent,
+    max_seconds: float,
+) -> tuple[dict[str, Samples], dict[str, str]]:
+    specs = {
+        name: opened.specify_worker(name, case, artifact, **change.environment)
+        for name, (case, artifact, change) in built.items()
+    }
+    arms = tuple(Arm(case=name, role="fp32" if name == FP32 else "candidate", baseline=None) for name in specs)
+    rules = RaceRules(
+        tie=0.02, precision=0.02, least=GENERATIONS, most=GENERATIONS + 2, max_seconds=max_seconds, everything=True
+    )
+    measured = measure_group(
+        specs[FP32],
+        [spec for name, spec in specs.items() if name != FP32],
+        protocol=Race(arms=arms, rules=rules, clock=time.monotonic, seed=opened.suite.measure.seed),
+        limits=opened.limits,
+        tell=progress.advance,
+    )
+    samples = {name: result.samples for name, result in measured.items() if result.samples is not None}
+    return samples, {name: str(result.error) for name, result in measured.items() if result.error is not None}
+
+
+def _seconds(samples: Samples, case: Case) -> float:
+    """The median of the calls for one example."""
+    calls = sorted(samples.calls_ns.tolist())
+    return float(calls[len(calls) // 2]) / 1e9 / case.batch_size
+
+
+def _conclude(
+    counterfactual: Counterfactual,
+    case: Case,
+    original: Case,
+    samples: Samples | None,
+    own: Samples,
+    reason: str | None,
+) -> Trial:
+    difference = None if samples is None else compare_times(samples, own)
+    if difference is None or samples is None:
+        return Trial(counterfactual=counterfactual, case=case, reason=reason or "it shares no round with the case")
+    return Trial(
+        counterfactual=counterfactual,
+        case=case,
+        difference=_shift(difference, math.log(original.batch_size / case.batch_size)),
+        seconds=_seconds(samples, case),
+    )
+
+
+def _shift(difference: PairedDifference, by: float) -> PairedDifference:
+    """The difference of logarithms with a constant added: times for one example in place of a call."""
+    return replace(difference, value=difference.value + by)

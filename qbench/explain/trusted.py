@@ -1,0 +1,42 @@
+"""The suite of a run, where a case may be built anew from it: a run's folder can come from anybody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qbench import suite as suites
+from qbench.errors import UsageError
+from qbench.record.origin import came_with
+from qbench.record.stored_run import StoredRun
+from qbench.suite import Suite
+
+# What artifacts and examples come from.
+_DECIDES = ("suite", "models", "data", "quantize", "recipe")
+
+
+def read_suite(run: StoredRun, explicit: Path | None = None) -> Suite:
+    """The suite of a run from its file on this disk (``explicit``: where the user says), as the run had it.
+
+    Its models and data may be Python, which is run: raises ``UsageError`` where the file is not there, came with the
+    run, or says something else now of what artifacts come from.
+    """
+    info = run.info.suite
+    file = explicit or Path(info.file)
+    if not file.is_file():
+        raise UsageError(
+            f"to try causes, variants are built from the suite, and {file} is not there; name it with --suite"
+        )
+    if explicit is None and came_with(run.folder, file):
+        raise UsageError(
+            f"to try causes, variants are built from the suite, and {file} lies beside the run; name it with --suite "
+            "if you trust the Python that it names"
+        )
+    stored = suites.parse(info.text, file=info.file, overrides=info.overrides, stored=True)
+    current = suites.read(file, info.overrides)
+    changed = [name for name in stored.list_changes(current) if name in _DECIDES]
+    if changed:
+        raise UsageError(
+            f"{file}: since the run, {', '.join(changed)} changed, so what is built now is not what was measured; run "
+            "the suite again"
+        )
+    return current

@@ -1,0 +1,69 @@
+"""Where the time of a call goes: the nodes that a runtime ran, how long each took, and what kind of work it is."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["int8 product", "float product", "conversion", "other"]
+KINDS: tuple[Kind, ...] = ("int8 product", "float product", "conversion", "other")
+WARMUP_CALLS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTime:
+    """One executed node: ``layer`` is what a reader knows it by, ``operator`` what the runtime calls it, ``seconds``
+    the median over the watched calls."""
+
+    layer: str
+    operator: str
+    kind: Kind
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallProfile:
+    """The nodes of one call in order. ``call_seconds``: the median of calls that nobody watched, in the same process;
+    ``watched_seconds``: of those whose nodes were timed. Watching costs time, which falls on small nodes most."""
+
+    nodes: tuple[NodeTime, ...]
+    call_seconds: float
+    watched_seconds: float
+
+    @property
+    def node_seconds(self) -> float:
+        """All nodes together."""
+        return sum(node.seconds for node in self.nodes)
+
+    @property
+    def overhead_seconds(self) -> float | None:
+        """What a call takes beside its nodes; None where watching costs more than that, so that it is not known."""
+        left = self.call_seconds - self.node_seconds
+        return left if left >= 0 else None
+
+    def seconds_by_kind(self) -> dict[Kind, float]:
+        """The seconds of the nodes of each kind, those that there are."""
+        sums = {kind: sum(node.seconds for node in self.nodes if node.kind == kind) for kind in KINDS}
+        return {kind: seconds for kind, seconds in sums.items() if seconds}
+
+
+def time_calls(call: Callable[[], object], count: int) -> float:
+    """The median seconds of that many calls, after a warm-up."""
+    for _ in range(WARMUP_CALLS):
+        call()
+    durations = []
+    for _ in range(count):
+        before = time.perf_counter_ns()
+        call()
+        durations.append(time.perf_counter_ns() - before)
+    return statistics.median(durations) / 1e9
+
+
+def median_of_calls(calls: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The median over the calls of what each node took, by node, in the order of the first call; a node that a call
+    left out took nothing in it."""
+    names: Iterable[str] = dict.fromkeys(name for call in calls for name in call)
+    return {name: statistics.median(call.get(name, 0.0) for call in calls) for name in names}

@@ -1,0 +1,102 @@
+"""ONNX Runtime's own profile of a file: the graph that it made, and the events of its calls."""
+
+from __future__ import annotations
+
+import bisect
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx.graph.layers import subgraphs
+
+Event = dict[str, Any]
+_KERNEL = "_kernel_time"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeProfile:
+    """The ``graph`` that the runtime made of a file, and per call the ``events`` of its nodes, by the name of the node;
+    a node of a loop has several in one call."""
+
+    graph: Any
+    calls: tuple[tuple[tuple[str, Event], ...], ...]
+    call_seconds: tuple[float, ...]
+
+
+def profile_calls(
+    file: Path,
+    inputs: tuple[onnxruntime_session.Array, ...],
+    *,
+    calls: int = 1,
+    threads: int = 1,
+    optimized: bool = True,
+) -> RuntimeProfile:
+    """What the profiler of a session tells of that many calls with these inputs. ``optimized=False`` runs the graph as
+    written."""
+    import onnx
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime_session.session_options(threads)
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(folder) / "profile")
+        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
+        if not optimized:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime_session.open_session(_with_names(file, Path(folder) / "named.onnx"), options=options)
+        names = [value.name for value in session.get_inputs()]
+        for _ in range(calls):
+            session.run(None, dict(zip(names, inputs, strict=True)))
+        events: list[Event] = json.loads(Path(session.end_profiling()).read_text())
+        graph = onnx.load(str(Path(folder) / "optimized.onnx")).graph
+    return RuntimeProfile(graph=graph, **_split_calls(events))
+
+
+def _split_calls(events: list[Event]) -> dict[str, Any]:
+    """The events of nodes, call by call, and the seconds of each call: a node starts after its call and before the
+    next one."""
+    runs = sorted((event["ts"], event["dur"]) for event in events if event.get("name") == "model_run")
+    starts = [start for start, _ in runs]
+    calls: list[list[tuple[str, Event]]] = [[] for _ in runs]
+    for event in sorted((event for event in events if _is_kernel(event)), key=lambda event: event["ts"]):
+        if (number := bisect.bisect_right(starts, event["ts"]) - 1) < 0:
+            continue  # while the session was made
+        calls[number].append((event["name"].removesuffix(_KERNEL), event))
+    return {"calls": tuple(map(tuple, calls)), "call_seconds": tuple(duration / 1e6 for _, duration in runs)}
+
+
+def _is_kernel(event: Event) -> bool:
+    return event.get("cat") == "Node" and event["name"].endswith(_KERNEL)
+
+
+def list_nodes(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph and of the subgraphs in it (If, Loop, Scan)."""
+    for node in graph.node:
+        yield node
+        for _, inner in subgraphs(node):
+            yield from list_nodes(inner)
+
+
+def _with_names(file: Path, target: Path) -> Path:
+    """The file itself where every node has a name of its own, else a copy where it has: the profile knows no other
+    link from an event to its node."""
+    import onnx
+
+    model = onnx.load(str(file))
+    nodes = [node for graph in (model.graph, *model.functions) for node in list_nodes(graph)]
+    names = [node.name for node in nodes]
+    if all(names) and len(set(names)) == len(names):
+        return file
+    used: set[str] = set()
+    for i, node in enumerate(nodes):
+        if not node.name or node.name in used:
+            node.name = f"{node.op_type}_{i}"
+            while node.name in used or node.name in names:
+                node.name += "_"
+        used.add(node.name)
+    onnx.save(model, str(target))
+    return target

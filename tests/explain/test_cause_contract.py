@@ -1,0 +1,94 @@
+"""What every cause keeps to, also those of other packages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from qbench import registry
+from qbench.explain.causes.base import Cause, Situation
+from qbench.explain.change import Change
+from qbench.explain.where_time_goes import LayerTime, TimeShares
+from qbench.models.base import ModelReference
+from qbench.plan.cases import Case, Variant
+from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.artifacts.node_profile import CallProfile
+from qbench.quant.recipe import FRAMEWORK_DEFAULT, Recipe
+
+CAUSES = registry.names("cause")
+LAYERS = tuple(Layer(name=name, operator="conv", macs=100, int8=True) for name in ("stem", "body", "head"))
+CALL = CallProfile(nodes=(), call_seconds=1e-3, watched_seconds=1e-3)
+
+
+def layer_time(name, int8, fp32):
+    """A layer with its seconds."""
+    return LayerTime(
+        name=name, operator="conv", kind="int8 product", int8_seconds=int8, fp32_seconds=fp32, macs=100,
+        peak_fraction=None,
+    )  # fmt: skip
+
+
+def situation(**changes):
+    """A plain static case, in which no cause but too little work can be at work."""
+    recipe = changes.pop("recipe", Recipe(flow="fx"))
+    variant = Variant(
+        model=ModelReference(name="net"), mode=changes.pop("mode", "static"),
+        backend=changes.pop("backend", "onnxruntime"), recipe=recipe,
+    )  # fmt: skip
+    case = Case(variant=variant, threads=changes.pop("threads", 1), batch_size=1)
+    times = TimeShares(case=CALL, fp32=CALL, layers=(layer_time("stem", 1e-4, 2e-4), layer_time("body", 1e-4, 2e-4)))
+    return Situation(case=case, layers=LAYERS, times=times, **changes)
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_cause_says_what_is_wrong_and_takes_it_away(name):
+    """Its name is the registered one, and every change that it proposes, anywhere, changes something."""
+    cause: Cause = registry.load("cause", name)
+    assert cause.name == name
+    assert cause.title
+    assert cause.title[0].islower()
+    for case in (situation(), *SITUATIONS.values()):
+        for counterfactual in cause.propose(case):
+            assert counterfactual.cause == name
+            assert counterfactual.text
+            assert counterfactual.change != Change()
+
+
+SLOW = TimeShares(case=CALL, fp32=CALL, layers=(layer_time("stem", 3e-4, 1e-4), layer_time("body", 1e-4, 2e-4)))
+SITUATIONS = {
+    "dynamic-activations": situation(mode="dynamic"),
+    "engine-kernels": situation(backend="fbgemm", backends=("fbgemm", "onednn")),
+    "framework-default": situation(recipe=Recipe(name=FRAMEWORK_DEFAULT, framework_default=True)),
+    "kept-float": situation(recipe=Recipe(skip_layers=("head",))),
+    "older-instructions": situation(hiding_variables=("ONEDNN_MAX_CPU_ISA=AVX2",)),
+    "page-faults": situation(faults_per_call=300.0),
+    "per-channel": situation(recipe=Recipe(per_channel=True)),
+    "slower-in-int8": replace(situation(), times=SLOW),
+    "threads": situation(threads=2),
+    "little-work": situation(),
+}
+
+
+def test_every_cause_has_a_situation_in_which_it_may_be_at_work():
+    """A new cause is one more line here."""
+    assert set(SITUATIONS) >= {name for name in CAUSES if registry.entry("cause", name).distribution == "qbench"}
+
+
+@pytest.mark.parametrize("name", sorted(SITUATIONS))
+def test_a_cause_is_proposed_where_it_may_be_at_work(name):
+    """With the change that takes it away."""
+    assert registry.load("cause", name).propose(SITUATIONS[name])
+
+
+@pytest.mark.parametrize("name", sorted(set(SITUATIONS) - {"little-work"}))
+def test_a_cause_is_not_proposed_where_it_cannot_be(name):
+    """A plain static case of one thread has none of them."""
+    assert registry.load("cause", name).propose(situation()) == ()
+
+
+def test_layers_that_lose_are_returned_to_float_and_no_others():
+    """With those that the recipe skips already."""
+    slow = replace(situation(recipe=Recipe(skip_layers=("head",))), times=SLOW)
+    (counterfactual,) = registry.load("cause", "slower-in-int8").propose(slow)
+    assert counterfactual.change == Change(recipe={"skip_layers": ("head", "stem")})

@@ -1,0 +1,84 @@
+"""A change to a case, and several one after the other."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.explain.change import Change
+from qbench.hosts.base import NATIVE
+from qbench.plan.planner import load_backends
+from qbench.plan.variants import Variants
+from qbench.suite import parse
+
+TEXT = """
+suite: demo
+models: [digits-cnn]
+data: {dataset: digits}
+matrix: {modes: [fp32, static], backends: [torch, fbgemm, onednn]}
+quantize: {static: {skip_layers: [head]}}
+recipe: [default, framework-default]
+"""
+CHANGES = st.builds(
+    Change,
+    mode=st.none() | st.sampled_from(["static", "dynamic"]),
+    backend=st.none() | st.sampled_from(["fbgemm", "onednn"]),
+    recipe=st.dictionaries(st.sampled_from(["per_channel", "last_layer_float"]), st.booleans()),
+    batch_size=st.none() | st.integers(1, 64),
+    environment=st.dictionaries(st.sampled_from(["A", "B"]), st.sampled_from(["", "1"])),
+)
+
+
+@pytest.fixture(scope="module")
+def variants():
+    """The variants of a suite with two engines and two recipes."""
+    suite = parse(TEXT)
+    return Variants(suite, load_backends(suite), cores=2)
+
+
+def case_of(variants, backend="fbgemm", recipe="default"):
+    """A static case of the suite."""
+    return variants.case(("digits-cnn", "static", backend, 1, 1, recipe, NATIVE))
+
+
+@given(CHANGES, CHANGES, CHANGES)
+def test_changes_one_after_the_other_do_not_depend_on_how_they_are_grouped(first, second, third):
+    """(a then b) then c is a then (b then c); nothing before or behind changes nothing."""
+    assert first.then(second).then(third) == first.then(second.then(third))
+    assert Change().then(first) == first == first.then(Change())
+
+
+def test_layers_that_two_changes_skip_are_joined():
+    """What either returns to float stays so; a change that skips none ends it."""
+    first, second = Change(recipe={"skip_layers": ("a", "b")}), Change(recipe={"skip_layers": ("b", "c")})
+    assert first.then(second).recipe == {"skip_layers": ("a", "b", "c")}
+    assert first.then(Change(recipe={"skip_layers": ()})).recipe == {"skip_layers": ()}
+
+
+def test_a_change_leaves_the_rest_of_the_case_as_it_was(variants):
+    """Only what it names differs, and the suite's own choices hold on another engine."""
+    case = case_of(variants)
+    changed = Change(recipe={"per_channel": False}).apply(case, variants)
+    assert changed.variant.recipe.per_channel is False
+    assert changed.variant.recipe.skip_layers == ("head",)
+    assert (changed.variant.backend, changed.batch_size, changed.threads) == ("fbgemm", 1, 1)
+    other = Change(backend="onednn").apply(case, variants)
+    assert (other.variant.backend, other.variant.recipe.skip_layers) == ("onednn", ("head",))
+
+
+def test_only_a_change_of_the_artifact_rebuilds():
+    """A batch size, threads or variables of the process take the same file."""
+    assert not Change(batch_size=8, threads=1, environment={"A": "1"}).rebuilds
+    assert all(change.rebuilds for change in (Change(mode="static"), Change(recipe={"per_channel": False})))
+
+
+def test_a_change_is_told_as_keys_of_a_suite(variants):
+    """What can be pasted; variables of the process are no part of a suite."""
+    case = case_of(variants)
+    change = Change(backend="onednn", recipe={"skip_layers": ("a",)}, batch_size=8, environment={"A": "1"})
+    assert change.suite_keys(case) == {
+        "matrix": {"backends": ["onednn"], "batch_sizes": [8]},
+        "quantize": {"static": {"skip_layers": ["a"]}},
+    }
+    assert Change(environment={"A": "1"}).suite_keys(case) == {}

@@ -1,0 +1,75 @@
+"""Which cases can be explained, and from whose suite their variants are built."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from made_records import failed, fp32, info, int8
+from made_runs import run_folder
+
+from qbench.errors import UsageError
+from qbench.explain.open_case import find_record
+from qbench.explain.trusted import read_suite
+from qbench.record.schema import read_case_id
+from qbench.record.stored_run import SuiteInfo, read_run
+
+STATIC, FP32, BROKEN = "net/static/onednn/t1/b1", "net/fp32/torch/t1/b1", "net/static/fbgemm/t1/b1"
+TEXT = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {modes: [fp32, static]}\n"
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A run whose suite lies in a folder of its own."""
+    file = tmp_path / "suites/demo.yaml"
+    file.parent.mkdir()
+    file.write_text(TEXT, encoding="utf-8")
+    elsewhere = int8(STATIC)
+    records = [fp32(FP32), int8(STATIC), failed(BROKEN)]
+    records.append(replace(elsewhere, case=read_case_id(f"{STATIC}/avx2")))
+    described = info(suite=SuiteInfo(name="demo", file=str(file), text=TEXT, overrides=()))
+    return read_run(run_folder(tmp_path / "work/reports/demo/1", records, described))
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("net/static/nobody/t1/b1", "no case"),
+        (FP32, "it is fp32"),
+        (BROKEN, "it is failed"),
+        (f"{STATIC}/avx2", "only what runs on this machine as it is"),
+    ],
+)
+def test_a_case_that_cannot_be_explained_is_refused_with_those_that_can(stored, case, reason):
+    """One message: why, and what to name."""
+    with pytest.raises(UsageError, match=reason) as error:
+        find_record(stored, case)
+    assert STATIC in str(error.value)
+
+
+def test_variants_are_built_from_the_suite_on_disk(stored):
+    """As the run had it."""
+    assert read_suite(stored).suite == "demo"
+
+
+def test_rules_may_have_changed_since_but_not_what_artifacts_come_from(stored, tmp_path):
+    """What is built must be what was measured."""
+    file = tmp_path / "suites/demo.yaml"
+    file.write_text(TEXT + "gate: {accuracy: {margin: 3}}\n", encoding="utf-8")
+    assert read_suite(stored).gate.accuracy.margin == 3
+    file.write_text(TEXT.replace("digits-cnn", "digits-lstm"), encoding="utf-8")
+    with pytest.raises(UsageError, match="since the run, models changed"):
+        read_suite(stored)
+
+
+def test_a_suite_that_came_with_the_run_is_not_trusted(stored, tmp_path):
+    """It can name Python; --suite is the user's word for it."""
+    beside = stored.folder / "demo.yaml"
+    beside.write_text(TEXT, encoding="utf-8")
+    described = replace(stored.info, suite=replace(stored.info.suite, file=str(beside)))
+    with pytest.raises(UsageError, match="lies beside the run"):
+        read_suite(replace(stored, info=described))
+    assert read_suite(replace(stored, info=described), explicit=beside).suite == "demo"
+    beside.unlink()
+    with pytest.raises(UsageError, match="is not there; name it with --suite"):
+        read_suite(replace(stored, info=described))
