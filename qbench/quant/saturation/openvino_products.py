@@ -31,9 +31,10 @@ SIGN = 128  # is added to signed bytes
 
 @dataclass(frozen=True, kw_only=True)
 class ByteLayer:
-    """A ``node`` that multiplies bytes and adds them in 16 bits. ``x``: the tensor that it reads, as bytes or, where
-    operators move them first, as floats: ``scale`` times a byte less ``zero`` of the unsigned bytes of its kernel;
-    ``weight_scales`` and ``bias`` by output channel (or one for all)."""
+    """A ``node`` that multiplies bytes and adds them in 16 bits. ``x``: the tensor that it reads, as bytes or floats,
+    each ``scale`` times a byte of the kernel less ``zero``. They are floats where operators move them first, and of
+    signed bytes: OpenVINO takes another kernel where these are a result. ``weight_scales``, ``bias``: by output channel
+    (or one for all)."""
 
     name: str
     operator: str
@@ -53,11 +54,7 @@ class ByteLayer:
 
     def read_bytes(self, x: Array) -> Array:
         """The unsigned bytes that its kernel multiplies, in the order of ``LayerCounter``, for the tensor ``x``."""
-        levels: Array = x
-        if x.dtype.kind == "f":
-            levels = (np.rint(x / self.scale) + self.zero).astype(np.uint8)
-        elif x.dtype == np.int8:
-            levels = x.view(np.uint8) ^ np.uint8(SIGN)
+        levels = x if x.dtype == np.uint8 else (np.rint(x / self.scale) + self.zero).astype(np.uint8)
         return levels if self.product.kernel else levels.reshape(-1, levels.shape[-1])
 
     def finish(self, sums: Array, channel: Array) -> Array:
@@ -105,7 +102,7 @@ def read_layer(node: Any, makers: Makers, constants: Constants) -> ByteLayer | s
         name=weight.source.partition(".weight")[0],
         operator=node.op_type,
         node=node.name,
-        x=x.source if node.input[0] == x.tensor else node.input[0],
+        x=x.source if node.input[0] == x.tensor and x.zero.dtype == np.uint8 else node.input[0],
         output=node.output[0],
         scale=np.float32(x.scale.reshape(-1)[0]),
         zero=zero,

@@ -39,12 +39,12 @@ def test_the_order_of_the_sums_of_a_layer(name: str) -> None:
 
 
 def test_signed_bytes_are_those_of_the_kernel_less_128() -> None:
-    """The same layer, with unsigned bytes around 128, also where it stands as floats."""
+    """The same layer, with unsigned bytes around 128; it is read as floats."""
     layer = read(openvino_int8_layers.model("1x1", signed=True))
     assert isinstance(layer, ByteLayer)
-    x = np.array([-128, -1, 0, 127], np.int8).reshape(1, 4, 1, 1)
-    for tensor in (x, x.astype(np.float32) * layer.scale):
-        assert layer.read_bytes(tensor).reshape(-1).tolist() == [0, 127, 128, 255]
+    x = np.array([-128, -1, 0, 127], np.float32).reshape(1, 4, 1, 1) * layer.scale
+    assert (layer.x, layer.zero) == ("x_floats", 128)
+    assert layer.read_bytes(x).reshape(-1).tolist() == [0, 127, 128, 255]
 
 
 def test_floats_are_sums_by_scales_and_bias() -> None:
