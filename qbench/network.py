@@ -22,7 +22,7 @@ from qbench.data import Data, DataRequest
 from qbench.data_preparation import require_not_trained_on
 from qbench.errors import CaseError, ModelError, out_of_memory
 from qbench.metrics.spec import MetricSpec
-from qbench.models import adapt, batch_dependence, dry_run, trainer
+from qbench.models import adapt, batch_dependence, dry_run, float32, trainer
 from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network
 from qbench.train import train
@@ -112,7 +112,7 @@ def load_network(reference: ModelReference, weights: Path | None) -> Network:
 
 
 def _load(reference: ModelReference, weights: Path | None) -> tuple[Network, str | None]:
-    """The network, and a note where its weights had another precision."""
+    """The network, and a note where its weights or its arithmetic had another precision."""
     source = "python" if reference.source is None else reference.source
     if reference.source is None:
         builtin: BuiltIn = registry.load("model", reference.name)
@@ -124,8 +124,10 @@ def _load(reference: ModelReference, weights: Path | None) -> tuple[Network, str
         network = registry.load("source", source)(reference)
     if weights is not None and network.module is not None:
         weights_file.load_weights(network.module, weights)
-    note = adapt.adapt_module(network.module, reference) if network.kind == "torch" else None
-    return network, note
+    if network.kind != "torch":
+        return network, None
+    notes = (float32.keep_float32(reference.name), adapt.adapt_module(network.module, reference))
+    return network, "; ".join(filter(None, notes)) or None
 
 
 def _adapt_network(

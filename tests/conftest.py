@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from qbench.process.parent import THREAD_VARIABLES
+from qbench.process.parent import CHILD_VARIABLES
 
 # Two workers on two cores: a library that starts a thread a core makes its threads wait for each other's (13 s of CPU
 # in place of 0.9 for one test). Set before a library reads it, and here as in qbench's own children.
-os.environ.update(THREAD_VARIABLES)
+os.environ.update(CHILD_VARIABLES)
 
 # A deadline is a timed assertion: on a busy machine it fails for no reason of the code's.
 settings.register_profile("qbench", deadline=None)

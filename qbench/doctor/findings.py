@@ -223,6 +223,12 @@ def _advice_on_software(findings: Findings) -> Iterator[str]:
             "the CPU has AMX, but no process here may or does use it: "
             "Linux 5.16 or newer and a sandbox that allows arch_prctl are needed"
         )
+    fewer = [name for name in parent.FLOAT_VARIABLES if findings.variables.get(name, "STRICT").upper() != "STRICT"]
+    if fewer:
+        yield (
+            f"{' and '.join(fewer)} lets oneDNN compute fp32 with fewer bits: qbench measures without it, so times and "
+            "answers differ where you deploy with it; unset it there"
+        )
     binding = [name for name in BINDING if name in findings.variables]
     if binding:
         yield f"{' and '.join(binding)} can move threads off the cores that qbench pins them to: unset it"

@@ -1,8 +1,8 @@
 """How often the gate errs: real A/A gates and gates with injected slowdowns on this machine, and simulated ones.
 
 The real ones take an int8 artifact of digits-cnn and gate it against itself, or against itself with every call recorded
-as so much longer than it took, while nothing or one of the noises runs. The simulated ones draw process pairs from noise
-traces that were recorded once (tests/benchmarks/record_noise.py tells how), thousands of gates in seconds.
+as so much longer than it took, while nothing or one of the noises runs. The simulated ones draw process pairs from
+noise traces that were recorded once (tests/benchmarks/record_noise.py tells how), thousands of gates in seconds.
 """
 
 from __future__ import annotations

@@ -184,6 +184,7 @@ def require_as_set(observed: dict[str, Any], spec: WorkerSpec) -> None:
         "affinity": sorted(spec.cores),
         "spinning": False,
         "denormals_flushed": False,
+        "inference_precision": "f32",
     }
     for name, value in expected.items():
         actual = observed.get(name)

@@ -107,6 +107,10 @@ def test_a_good_machine_gets_no_advice() -> None:
         ({"variables": {"ONEDNN_MAX_CPU_ISA": "AVX2"}}, "ONEDNN_MAX_CPU_ISA can hide instruction sets"),
         ({"variables": {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"}}, "FBGEMM_ENABLE_INSTRUCTIONS can hide instruction sets"),
         ({"variables": {"OV_CPU_MAX_ISA": "AVX2"}}, "OV_CPU_MAX_ISA can hide instruction sets"),
+        (
+            {"variables": {"ONEDNN_DEFAULT_FPMATH_MODE": "bf16"}},
+            "ONEDNN_DEFAULT_FPMATH_MODE lets oneDNN compute",
+        ),
         ({"variables": {"KMP_AFFINITY": "compact"}}, "KMP_AFFINITY can move threads off the cores"),
         ({"preloaded": "/wrong/libjemalloc.so"}, "LD_PRELOAD names jemalloc, but no process has it"),
         ({"machine": AMX}, "the CPU has AMX, but no process here may or does use it"),
@@ -135,6 +139,7 @@ def test_what_is_followed_is_not_advised() -> None:
     """AMX that is used, and an allocator that is in place, need no advice."""
     used = replace(SEEN, onednn_isa="Intel AVX10.1 and Intel AMX", amx_granted=True, allocator="jemalloc")
     assert advice(replace(GOOD, machine=AMX, inside=used, preloaded="/usr/lib/libjemalloc.so.2")) == ()
+    assert advice(replace(GOOD, variables={"ONEDNN_DEFAULT_FPMATH_MODE": "strict"})) == ()
 
 
 @pytest.mark.parametrize(

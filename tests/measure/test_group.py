@@ -95,12 +95,13 @@ def test_a_file_that_cannot_be_loaded_ends_alone(tmp_path):
 
 
 def test_what_differs_from_what_was_set_is_not_measured(tmp_path):
-    """A mismatch of threads, affinity or spinning is an error that names both values."""
+    """A mismatch of threads, affinity, spinning or the precision of floats is an error that names both values."""
     one = spec(tmp_path, "a")
     good = {"threads": 1, "interop_threads": 1, "affinity": [CORE], "spinning": False}
     worker.require_as_set(good, one)
     worker.require_as_set({**good, "affinity": None}, one)  # where the system cannot tell
-    for name, wrong in {"threads": 2, "interop_threads": 4, "affinity": [0, 1, 2], "spinning": True}.items():
+    others = {"threads": 2, "interop_threads": 4, "affinity": [0, 1, 2], "spinning": True}
+    for name, wrong in {**others, "inference_precision": "bf16"}.items():
         with pytest.raises(MeasureError, match=f"set {name} to .* but {name} is"):
             worker.require_as_set({**good, name: wrong}, one)
 

@@ -16,7 +16,7 @@ import pytest
 
 from qbench.errors import BuildError, CaseError, CaseSkipped, WorkerError
 from qbench.process import child, pipe
-from qbench.process.parent import THREAD_VARIABLES, Limits, Worker, call, end_all
+from qbench.process.parent import CHILD_VARIABLES, Limits, Worker, call, end_all
 
 QUICK = Limits(seconds=60)
 
@@ -209,13 +209,13 @@ def test_any_allocator_that_runs_out_of_memory_is_a_message():
 
 def test_children_inherit_one_thread_and_the_parent_keeps_its_environment(monkeypatch):
     """OMP_NUM_THREADS and its kin are set for children only, forked ones and fresh ones."""
-    for name in THREAD_VARIABLES:
+    for name in CHILD_VARIABLES:
         monkeypatch.setenv(name, "ours")
-    assert call(environment, list(THREAD_VARIABLES), limits=QUICK) == THREAD_VARIABLES
+    assert call(environment, list(CHILD_VARIABLES), limits=QUICK) == CHILD_VARIABLES
     with Worker(child.Function, environment, limits=QUICK, fresh=True) as worker:
         worker.ready()
-        assert worker.ask("run", (list(THREAD_VARIABLES),)) == THREAD_VARIABLES
-    assert {os.environ[name] for name in THREAD_VARIABLES} == {"ours"}
+        assert worker.ask("run", (list(CHILD_VARIABLES),)) == CHILD_VARIABLES
+    assert {os.environ[name] for name in CHILD_VARIABLES} == {"ours"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and sets affinity, which Linux has")
