@@ -3,11 +3,13 @@
 A cause is confirmed where the case is shown to be slower than without it: Student's t over generations of processes,
 one side, at ``LEVEL`` shared over everything that was tried (Holm, Scandinavian Journal of Statistics 6 (1979), 65-70).
 The confirmed ones are then taken away one after the other, the largest first, in one more race: each gets the share
-that it closes beyond those before it, so that the shares and what stays unexplained are the whole gap.
+that it closes beyond those before it, so that the shares and what stays unexplained are the whole gap. One that gains
+nothing beyond those before it is left out, and the others are measured again without it.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from qbench.stats.interval_type import Interval
 from qbench.stats.multiple_testing import adjust_by_holm
 
 LEVEL = SHOWN_ERROR
+LEAST_STEP = 0.01  # of the time before it: what a cause must gain beyond those before it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +38,9 @@ class Confirmed:
 class Explanation:
     """``case_seconds``, ``fp32_seconds`` and ``best_seconds`` are those of one example; ``best`` says what the gap is
     measured to. ``together``: how many times as fast without all confirmed causes, None where fewer than two are.
-    ``unexplained``: the share of the gap that no confirmed cause closes. ``unconfirmed`` were tried without a shown
-    gain, ``untried`` could not be, with the reason."""
+    ``unexplained``: the share of the gap that no confirmed cause closes. ``hidden`` gain alone, but nothing beyond
+    those that are ``confirmed``; ``unconfirmed`` were tried without a shown gain, ``untried`` could not be, with the
+    reason. ``change`` takes all that is confirmed away."""
 
     case_seconds: float
     fp32_seconds: float | None
@@ -45,6 +49,7 @@ class Explanation:
     confirmed: tuple[Confirmed, ...]
     together: Interval | None
     unexplained: float | None
+    hidden: tuple[Trial, ...]
     unconfirmed: tuple[Trial, ...]
     untried: tuple[Trial, ...]
     change: Change | None
@@ -71,9 +76,17 @@ def chain(confirmed: Sequence[Trial]) -> tuple[Counterfactual, ...]:
     return tuple(steps)
 
 
+def keep_gaining(confirmed: Sequence[Trial], steps: Tried) -> tuple[Trial, ...]:
+    """Those that gain beyond the ones before them, when they are taken away in this order; the first in any case."""
+    seconds = _list_seconds(confirmed, steps, steps.original_seconds)
+    gains = [1 - after / before for before, after in itertools.pairwise([steps.original_seconds, *seconds])]
+    return tuple(trial for number, trial in enumerate(confirmed) if number == 0 or gains[number] >= LEAST_STEP)
+
+
 def explain(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, best: tuple[float, str]) -> Explanation:
-    """What the trials show. ``steps``: the chain of the confirmed ones, measured; None where there are fewer than two.
-    ``best``: the seconds for one example of what the case could be, and what that is."""
+    """What the trials show. ``confirmed``: those that gain, in their order; ``steps``: their chain, measured (None
+    where there are fewer than two). ``best``: the seconds for one example of what the case could be, and what that
+    is."""
     start = tried.original_seconds
     seconds = _list_seconds(confirmed, steps, start)
     least = min([best[0], *seconds])
@@ -81,6 +94,8 @@ def explain(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, best:
     closed = [before - after for before, after in zip([start, *seconds], seconds, strict=False)]
     shares = [part / gap if gap > 0 else None for part in closed]
     names = {trial.counterfactual.cause for trial in confirmed}
+    hidden = tuple(trial for trial in confirm(tried) if trial.counterfactual.cause not in names)
+    names |= {trial.counterfactual.cause for trial in hidden}
     last = None if steps is None else steps.trials[-1]
     return Explanation(
         case_seconds=start,
@@ -90,6 +105,7 @@ def explain(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, best:
         confirmed=tuple(Confirmed(trial=trial, share=share) for trial, share in zip(confirmed, shares, strict=True)),
         together=None if last is None else last.gain,
         unexplained=1 - sum(part / gap for part in closed) if gap > 0 else None,
+        hidden=hidden,
         unconfirmed=tuple(
             trial for trial in tried.trials if trial.difference is not None and trial.counterfactual.cause not in names
         ),

@@ -12,10 +12,10 @@ from qbench.backends.base import Backend
 from qbench.cache import store
 from qbench.errors import CaseError, CaseSkipped
 from qbench.explain.causes.base import Cause, Counterfactual, Situation
-from qbench.explain.explanation import Explanation, chain, confirm, explain
+from qbench.explain.explanation import Explanation, chain, confirm, explain, keep_gaining
 from qbench.explain.mended import MendedAccuracy, evaluate_mended
 from qbench.explain.open_case import OpenCase, find_record, open_case
-from qbench.explain.trials import Tried, try_changes
+from qbench.explain.trials import Trial, Tried, try_changes
 from qbench.explain.trusted import read_suite
 from qbench.explain.where_time_goes import TimeShares, profile_case
 from qbench.machine import fingerprint
@@ -65,10 +65,7 @@ def explain_case(
         variants = Variants(suite, _load_all_backends(opened), cores=len(opened.cores))
         tried = try_changes(opened, _propose(opened, run, times), variants, progress, max_seconds=max_seconds)
         progress.advance("causes")
-        confirmed = confirm(tried)
-        steps: Tried | None = None
-        if len(confirmed) > 1:
-            steps = try_changes(opened, chain(confirmed), variants, progress, max_seconds=max_seconds)
+        confirmed, steps = _take_away(opened, confirm(tried), variants, progress, max_seconds)
         progress.advance("causes together")
         explanation = explain(tried, confirmed, steps, _find_best(tried, run.records, record, peak))
         accuracy = None
@@ -83,6 +80,19 @@ def explain_case(
         accuracy=accuracy,
         metric=run.info.metric or MetricInfo(name="" if accuracy is None else accuracy.metric),
     )
+
+
+def _take_away(
+    opened: OpenCase, confirmed: tuple[Trial, ...], variants: Variants, progress: Silent, max_seconds: float
+) -> tuple[tuple[Trial, ...], Tried | None]:
+    """The confirmed causes that gain beyond those before them, and the race in which they were taken away in order."""
+    while len(confirmed) > 1:
+        steps = try_changes(opened, chain(confirmed), variants, progress, max_seconds=max_seconds)
+        gaining = keep_gaining(confirmed, steps)
+        if len(gaining) == len(confirmed):
+            return confirmed, steps
+        confirmed = gaining
+    return confirmed, None
 
 
 def _measure_peak(opened: OpenCase) -> Peak | None:

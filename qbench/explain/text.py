@@ -93,6 +93,9 @@ def list_causes(result: Explanation, titles: dict[str, Cause]) -> list[str]:
         lines.append(f"All of these taken away: {_times(result.together)} as fast.")
     if result.unexplained is not None and result.best_seconds < result.case_seconds:
         lines.append(f"Not explained: {formatting.share(max(0.0, result.unexplained))} of the gap.")
+    if result.hidden:
+        lines.append("Gains alone, but nothing beyond these:")
+    lines += [f"  {_describe_trial(trial)}" for trial in result.hidden]
     if result.unconfirmed:
         lines.append("No gain shown, all that was tried taken together:")
     lines += [f"  {_describe_trial(trial)}" for trial in result.unconfirmed]
@@ -169,6 +172,7 @@ def as_json(explained: Explained) -> str:
         "causes": [_cause_as_json(cause) for cause in result.confirmed],
         "together": _limits(result.together),
         "unexplained": result.unexplained,
+        "hidden": [_trial_as_json(trial) for trial in result.hidden],
         "unconfirmed": [_trial_as_json(trial) for trial in result.unconfirmed],
         "untried": [
             {"cause": trial.counterfactual.cause, "change": trial.counterfactual.text, "reason": trial.reason}

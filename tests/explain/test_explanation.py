@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from made_trials import trial, tried
 
 from qbench.explain.change import Change
-from qbench.explain.explanation import LEVEL, chain, confirm, explain
+from qbench.explain.explanation import LEVEL, chain, confirm, explain, keep_gaining
 
 BEST = (0.5, "the fastest of the run")
 
@@ -54,6 +54,17 @@ def test_the_second_cause_has_the_share_beyond_the_first():
     assert [round(cause.share, 6) for cause in result.confirmed] == [0.8, 0.1]
     assert result.unexplained == pytest.approx(0.1)
     assert result.together.value == pytest.approx(1 / 0.55)
+
+
+def test_what_gains_nothing_beyond_those_before_it_is_hidden():
+    """It is no part of the change that is advised; the first one always is."""
+    outcome = tried(trial("first", 0.6), trial("second", 0.8))
+    kept = keep_gaining(confirm(outcome), tried(trial("first", 0.6), trial("second", 0.599)))
+    assert [cause.counterfactual.cause for cause in kept] == ["first"]
+    result = explain(outcome, kept, None, BEST)
+    assert [cause.counterfactual.cause for cause in result.hidden] == ["second"]
+    assert result.unconfirmed == ()
+    assert keep_gaining(kept, tried(trial("first", 0.999))) == kept
 
 
 def test_the_chain_takes_one_more_cause_away_at_each_step():
