@@ -114,7 +114,10 @@ FAMILIES: dict[str, dict[str, tuple[str, str]]] = {
         "precision:<class>": (r"precision:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:precision_of"),
         "recall:<class>": (r"recall:(0|[1-9][0-9]{0,5})", "qbench.metrics.classes:recall_of"),
     },
-    "host": {"ray:<class>": (r"ray:([a-z0-9][a-z0-9-]{0,39})", "qbench.hosts.ray_class:find_class")},
+    "host": {
+        "ray:<class>": (r"ray:([a-z0-9][a-z0-9-]{0,39})", "qbench.hosts.ray_class:find_class"),
+        "qemu:<CPU>": (r"qemu:([A-Za-z0-9][\w.-]*)", "qbench.hosts.emulated:find_host"),
+    },
 }
 # What a suite may write in place of a name.
 MAPPINGS: dict[str, tuple[str, ...]] = {"metric": ("{python: file.py:function}",)}

@@ -79,9 +79,10 @@ def is_int8(record: Record) -> bool:
     return record.status == "ok" and record.case.mode != "fp32"
 
 
-def is_predicted(record: Record) -> bool:
-    """Whether its answers on its host were computed elsewhere, so that nothing was measured and nothing is chosen."""
-    return record.host is not None and record.host.kind == "predicted"
+def is_unmeasured(record: Record) -> bool:
+    """Whether its answers on its host were predicted or emulated, so that nothing was measured and nothing is
+    chosen."""
+    return record.host is not None and record.host.kind in ("predicted", "emulated")
 
 
 def runs_in_int8(record: Record) -> bool:

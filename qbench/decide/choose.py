@@ -43,7 +43,7 @@ def choose(records: Sequence[Record], checks: Checks, bench: Bench) -> Choice:
     measured = tuple(
         record
         for record in records
-        if cases.is_int8(record) and not cases.is_predicted(record) and scale.value(record) is not None
+        if cases.is_int8(record) and not cases.is_unmeasured(record) and scale.value(record) is not None
     )
     if not measured:
         return Choice(verdict="no answer")
@@ -68,7 +68,7 @@ def best_fp32(records: Sequence[Record], bench: Bench) -> Record | None:
     """The fp32 that leads in what is minimized, whatever its backend, of those that hold `decide`'s own limits: what is
     too slow or too large cannot be kept either."""
     measured = [record for record in records if record.status == "ok" and cases.is_plain_fp32(record)]
-    measured = [record for record in measured if not cases.is_predicted(record)]
+    measured = [record for record in measured if not cases.is_unmeasured(record)]
     measured = [record for record in measured if not qualify.breaks_ceiling(record, bench.spec)]
     known = [record for record in measured if bench.scale.value(record) is not None]
     if not known:

@@ -47,8 +47,10 @@ def explain_missing(missing: Sequence[CaseKey], recorded: int) -> str:
 
 def _explain_nothing(records: Sequence[Record], bench: Bench) -> str:
     int8 = [record for record in records if cases.is_int8(record)]
-    if int8 and all(cases.is_predicted(record) for record in int8):
-        return "No answer: the int8 cases are predicted here, not measured; their accuracy counts."
+    if int8 and all(cases.is_unmeasured(record) for record in int8):
+        if any(record.accuracy is not None for record in int8):
+            return "No answer: the int8 cases are predicted here, not measured; their accuracy counts."
+        return "No answer: the int8 cases are emulated here, for a few examples; `qbench portability` compares them."
     if int8:
         return f"No answer: {bench.spec.minimize} was measured of no int8 case."
     counts = {status: sum(record.status == status for record in records) for status in ("failed", "skipped")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qbench.compare import int8_share
-from qbench.decide.cases import is_predicted
+from qbench.decide.cases import is_unmeasured
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.rank import Bench
@@ -60,7 +60,8 @@ def _find_reason(record: Record, choice: Choice, judged: Judged, bench: Bench) -
     if record.status != "ok":
         return record.status
     if record not in choice.measured:
-        return "predicted, not measured" if is_predicted(record) else f"{bench.spec.minimize} not measured"
+        kind = record.host.kind if record.host is not None and is_unmeasured(record) else bench.spec.minimize
+        return f"{kind}, not measured" if is_unmeasured(record) else f"{kind} not measured"
     checks = judged.checks_of(record)
     if (limit := next((check.limit for check in checks if check.outcome == "FAIL"), None)) is not None:
         return int8_share.FP32_IN_EFFECT if int8_share.is_fp32_in_effect(record) else BROKEN[limit][1]

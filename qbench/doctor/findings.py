@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qbench import formatting
+from qbench import formatting, registry
 from qbench.cache import store as cache
 from qbench.cache.clean import size_bytes
 from qbench.doctor import plugin_list
@@ -28,6 +28,7 @@ VARIABLES = (
 BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 COMPILERS = ("g++", "clang++", "c++", "cl")
 NOISE_SECONDS = 5.0
+EMULATED = "qemu:Haswell"  # one of the CPUs that qemu-user emulates, where it is there
 
 _MUCH_SHARED = 0.25  # of the time: absolute times of all calls then say as much of the host as of the model
 _LOAD_OF_ONE = 0.7  # the one-minute average that a single busy thread reaches after about 70 s
@@ -40,9 +41,9 @@ Result = TypeVar("Result")
 class Findings:
     """What was found; what this system does not tell, or what could not be measured, is None.
 
-    ``machine`` is the fingerprint, ``inside`` what a child process sees of itself, ``backends`` says of each what is
-    missing (None: usable), ``compiler`` is a C++ compiler's path, ``preloaded`` what LD_PRELOAD names, ``notes`` why
-    something could not be measured.
+    ``machine`` is the fingerprint, ``inside`` what a child process sees of itself, ``backends`` and ``hosts`` say of
+    each what is missing (None: usable), ``compiler`` is a C++ compiler's path, ``preloaded`` what LD_PRELOAD names,
+    ``notes`` why something could not be measured.
     """
 
     machine: Mapping[str, Any]
@@ -60,6 +61,7 @@ class Findings:
     cache: str
     cache_bytes: int
     backends: Mapping[str, str | None]
+    hosts: Mapping[str, str | None]
     notes: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
 
@@ -105,6 +107,7 @@ def examine(
         cache=str(folder),
         cache_bytes=size_bytes(folder) if folder.exists() else 0,
         backends={row.name: row.missing for row in plugin_list.listing(("backend",))},
+        hosts={name: registry.load("host", name).missing() for name in (*registry.names("host"), EMULATED)},
         notes=tuple(notes),
     )
     return replace(findings, advice=advice(findings))

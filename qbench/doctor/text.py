@@ -71,6 +71,7 @@ def _rows(findings: Findings) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "C++ compiler", (findings.compiler or "none",)
     yield "cache", (f"{findings.cache}, {formatting.size(findings.cache_bytes)}",)
     yield "backends", tuple(f"{name}: {missing or 'usable'}" for name, missing in findings.backends.items())
+    yield "hosts", tuple(f"{name}: {missing or 'usable'}" for name, missing in findings.hosts.items())
     if findings.notes:
         yield "notes", findings.notes
     yield "advice", findings.advice or ("none: nothing here stands in the way of a good measurement",)

@@ -96,7 +96,7 @@ class Predictor:
         return self._data.preprocessing(tuple(array[start:stop] for array in self._examples))
 
     def _outputs(self, inputs: Inputs) -> Array:
-        batch = _fill_batch(inputs, self._artifact.fixed_batch or 0)
+        batch = fill_batch(inputs, self._artifact.fixed_batch or 0)
         outputs = self._runner.outputs(self._runner(self._runner.prepare(batch)))
         return np.array(outputs[: len(inputs[0])], dtype=np.float32)
 
@@ -116,7 +116,7 @@ def open_predictor(
     return Predictor(artifact, data, size, same_answers, predicted)
 
 
-def _fill_batch(inputs: Inputs, size: int) -> Inputs:
+def fill_batch(inputs: Inputs, size: int) -> Inputs:
     """The examples, the last repeated where there are fewer than an artifact of one batch size takes."""
     missing = size - len(inputs[0])
     if missing <= 0:

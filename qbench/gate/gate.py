@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.compare import compare
-from qbench.decide.cases import is_predicted
+from qbench.decide.cases import is_unmeasured
 from qbench.errors import NotComparable, UsageError, first_names
 from qbench.gate import accuracy, accuracy_regression, cold_start, coverage, latency, memory, portability, size
 from qbench.gate.deciding import refuse_pairs
@@ -44,6 +44,7 @@ from qbench.gate.latency import needs_baseline
 from qbench.gate.sequential_test import NotRun, Rerun
 from qbench.gate.verdict import Effect, Evidence, Outcome, Rule, Verdict
 from qbench.machine import fingerprint
+from qbench.portability.compare_hosts import OutputChange, compare_outputs, is_emulated
 from qbench.record import locate, stored_run
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import Record
@@ -128,6 +129,7 @@ def gate_run(
         pairs=run.pairs,
         examples=lambda record: run.examples(record, compare.like_for_like(record, run.records)),
         score_of_facts=run.score_of_facts,
+        change=lambda record, native: compare_outputs(run, record, native),
         reruns=reruns,
         ref=ref,
     )
@@ -188,13 +190,15 @@ def gate(
     pairs: compare.Pairs = lambda record, fp32: None,
     examples: Callable[[Record], ExampleScores | None] = lambda record: None,
     score_of_facts: Callable[[Any], float] | None = None,
+    change: Callable[[Record, Record], OutputChange | None] = lambda record, native: None,
     reruns: Mapping[str, Rerun | NotRun] | None = None,
     ref: str | None = None,
 ) -> tuple[Verdict, ...]:
     """Every verdict in the order of the records, at least one; pure.
 
     ``place`` turns a key of the suite (``gate.accuracy.margin``) into file:line. ``baseline`` None: there is none.
-    ``examples`` gives what a record's score rests on, to be held against what the baseline keeps.
+    ``examples`` gives what a record's score rests on, to be held against what the baseline keeps, ``change`` its
+    outputs against those of another record.
     ``reruns``: by case, what running both artifacts again gave, or why that could not be. ``ref``: the commit that the
     baseline was built from, where that is no committed file.
     """
@@ -212,6 +216,7 @@ def gate(
         pairs=pairs,
         examples=examples,
         score_of_facts=score_of_facts,
+        change=change,
         reruns=reruns or {},
         ref=ref,
     )
@@ -238,7 +243,7 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
     if record.status == "skipped":
         reason = f"skipped: {record.reason}"
         return [_changed_case(evidence, case, "the baseline has it", reason)] if evidence.base_of(case) else []
-    if record.case.mode == "fp32":
+    if record.case.mode == "fp32" or is_emulated(record.host):
         return []
     new = []
     if evidence.baseline is not None and evidence.base_of(case) is None:
@@ -257,7 +262,7 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
         coverage.check_share,
         coverage.check_drop,
     )
-    able = [check for check in checks if not (is_predicted(record) and check in _MEASURED)]
+    able = [check for check in checks if not (is_unmeasured(record) and check in _MEASURED)]
     verdicts = [verdict for check in able if (verdict := check(evidence, record)) is not None]
     verdicts += portability.check_hosts(evidence, record)
     return [*new, *_settle(_correct_for_rules(verdicts), evidence, record)]

@@ -13,7 +13,7 @@ import numpy as np
 from qbench.gate.accuracy import describe_change
 from qbench.gate.verdict import Evidence, Rule, Verdict
 from qbench.plan.matrix import setting_id
-from qbench.portability.compare_hosts import judge_change
+from qbench.portability.compare_hosts import is_emulated, judge_change
 from qbench.record.schema import NATIVE, Record
 
 KEY = "gate.portability.hosts"
@@ -39,7 +39,10 @@ def _check_host(evidence: Evidence, native: Record, host: str) -> Verdict:
 
 
 def _judge_answers(evidence: Evidence, rule: Rule, native: Record, there: Record) -> Verdict:
-    """The verdict on the metric there against the metric where the artifact was built, example by example."""
+    """The verdict on the metric there against the metric where the artifact was built, example by example; of an
+    emulated host on the bits of the examples that it answered."""
+    if is_emulated(there.host):
+        return _judge_bits(evidence, rule, native, there)
     metric, policy = evidence.info.metric, evidence.policy
     margin = policy.accuracy.margin if policy.portability.margin is None else policy.portability.margin
     pair = evidence.pairs(there, native)
@@ -51,6 +54,18 @@ def _judge_answers(evidence: Evidence, rule: Rule, native: Record, there: Record
     failed = f"worse on {there.case.host} than where it was built by more than the margin"
     bounded = replace(rule, threshold=-margin / metric.scale)
     return bounded.take_test(test, text, failed=failed, n=len(new), flips=None)
+
+
+def _judge_bits(evidence: Evidence, rule: Rule, native: Record, there: Record) -> Verdict:
+    """PASS where each example that was emulated has the same bits; else INCONCLUSIVE, since so few are no sample."""
+    outputs, examples = evidence.change(there, native), there.host.examples if there.host else None
+    if outputs is None or examples is None:
+        return rule.verdict("MISSING", "no answers", "the predictions of both hosts are not stored")
+    text = f"{outputs.n - outputs.differing} of {outputs.n} examples ({examples.chosen}, of {examples.of:,}) the same"
+    if outputs.same_bits:
+        return rule.verdict("PASS", text, None)
+    reason = "examples that were chosen are no sample: whether it loses more than the margin takes all of them, on avx2"
+    return rule.verdict("INCONCLUSIVE", text, reason)
 
 
 def _find_case(evidence: Evidence, native: Record, host: str) -> Record | None:

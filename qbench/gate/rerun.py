@@ -23,7 +23,7 @@ from qbench.cache import store
 from qbench.compare import compare
 from qbench.data import Data, request_of
 from qbench.data_preparation import prepare_data
-from qbench.decide.cases import is_int8, is_predicted
+from qbench.decide.cases import is_int8, is_unmeasured
 from qbench.errors import CaseError
 from qbench.gate.baseline import Baseline, artifact_file
 from qbench.gate.identical import is_identical
@@ -177,7 +177,7 @@ def _pair_cases(run: StoredRun, baseline: Baseline) -> list[tuple[Record, Record
     return [
         (before[record.case.id], record)
         for record in run.records
-        if is_int8(record) and not is_predicted(record) and record.case.id in before
+        if is_int8(record) and not is_unmeasured(record) and record.case.id in before
     ]
 
 

@@ -13,6 +13,7 @@ from qbench.compare import text as compare_text
 from qbench.gate.identical import is_identical
 from qbench.gate.policy import resolve
 from qbench.gate.sequential_test import NotRun, Rerun
+from qbench.portability.compare_hosts import OutputChange
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import CaseKey, Flips, Record
 from qbench.record.stored_run import RunInfo
@@ -120,11 +121,11 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What every rule may read. ``deltas`` are against the stored baseline, by case; ``pairs`` gives the metric
-    of each example for a record and its fp32, where predictions are stored; ``examples`` what the record's score rests
-    on, example by example, and ``score_of_facts`` the metric of what it has no value of for each; ``reruns`` what
-    running the artifacts of a case again gave, empty where that was not asked for; ``ref`` the commit that
-    the baseline was built from, None where it is a committed file."""
+    """What every rule may read. ``deltas`` are against the stored baseline, by case; ``pairs`` gives the metric of each
+    example for a record and its fp32, where predictions are stored; ``examples`` what the record's score rests on,
+    example by example, ``change`` its outputs against those of another, and ``score_of_facts`` the metric of what it
+    has no value of for each; ``reruns`` what running the artifacts of a case again gave, empty where that was not asked
+    for; ``ref`` the commit that the baseline was built from, None where it is a committed file."""
 
     records: Sequence[Record]
     info: RunInfo
@@ -135,6 +136,7 @@ class Evidence:
     pairs: compare.Pairs
     examples: Callable[[Record], ExampleScores | None] = lambda record: None
     score_of_facts: Callable[[Any], float] | None = None
+    change: Callable[[Record, Record], OutputChange | None] = lambda record, native: None
     reruns: Mapping[str, Rerun | NotRun] = field(default_factory=dict)
     ref: str | None = None
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from qbench.errors import CaseSkipped
 from qbench.record.schema import NATIVE
 
 __all__ = ["NATIVE", "Host", "KernelView"]
 
-Kind = Literal["native", "limited", "node"]
+Kind = Literal["native", "limited", "node", "emulated"]
 Sums = Literal["16 bits", "32 bits"]
-Answers = Literal["runs", "predicted"]
+Answers = Literal["runs", "predicted", "emulated"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,8 @@ class Host(ABC):
 
     def answers(self, backend: str) -> Answers:
         """How the answers of a backend without a ``why_not`` come about: ``predicted`` ones are computed from its file
-        on this machine, and it is not measured there."""
+        on this machine, ``emulated`` ones by a process that ``start_python`` starts, for a few examples. Neither is
+        measured there."""
         return "runs"
 
     def caution(self, backend: str) -> str | None:
@@ -58,6 +61,15 @@ class Host(ABC):
     def environment(self) -> Mapping[str, str]:
         """The variables of a child process, set before it imports anything."""
         return {}
+
+    def start_python(self, folder: Path) -> tuple[str, ...]:
+        """The command that starts Python on an emulated CPU; what else that needs goes into an empty folder. Raises
+        ``CaseSkipped`` where it does not run."""
+        raise CaseSkipped(f"{self.name} emulates nothing")
+
+    def describe(self) -> str | None:
+        """The CPU of a host that is not this machine's, in its own words; raises ``CaseSkipped`` where nothing runs."""
+        return None
 
     def contradict(self, backend: str, view: KernelView) -> str | None:
         """Why what the kernels of a backend say is not this host; None where it is."""

@@ -21,7 +21,7 @@ _ENGINES = {"fbgemm": "fbgemm", "x86": "x86", "onednn": "onednn", "inductor": "o
 # qnnpack widens before it multiplies, so its answer is the same everywhere; torch computes fp32.
 _TORCH = ("torch", "qnnpack", *_ENGINES)
 # Of these the answer shows whether a limit holds.
-PROBED = (*_ENGINES, "openvino")
+PROBED = (*_ENGINES, "openvino", "onnxruntime")
 
 
 def read_kernels(
@@ -29,11 +29,16 @@ def read_kernels(
 ) -> KernelView:
     """What the kernels of a backend say in a child process with these variables, started by ``run_child``; raises
     ``CaseError`` where none can be started."""
-    view: KernelView = run_child(_read_here, backend, limits=limits, environment=environment)
+    view: KernelView = run_child(_read_in_child, backend, limits=limits, environment=environment)
     return view
 
 
-def _read_here(backend: str, *, progress: Any) -> KernelView:
+def _read_in_child(backend: str, *, progress: Any) -> KernelView:
+    return read_here(backend)
+
+
+def read_here(backend: str) -> KernelView:
+    """What the kernels of a backend say in this process."""
     sums = _find_sums(backend)
     if backend not in _TORCH:
         return KernelView(int8_sums=sums)
@@ -45,8 +50,9 @@ def _find_sums(backend: str) -> Sums | None:
     """How the backend adds products of bytes here; None for one that is not probed."""
     if backend not in PROBED:
         return None
-    compute: Callable[[], float] = _sum_by_openvino if backend == "openvino" else lambda: _sum_by_torch(backend)
-    return "16 bits" if compute() < _IN_16_BITS * _EXACT else "32 bits"
+    by_runtime: dict[str, Callable[[], float]] = {"openvino": _sum_by_openvino, "onnxruntime": _sum_by_onnxruntime}
+    total = by_runtime[backend]() if backend in by_runtime else _sum_by_torch(backend)
+    return "16 bits" if total < _IN_16_BITS * _EXACT else "32 bits"
 
 
 def _sum_by_torch(backend: str) -> float:
@@ -81,3 +87,25 @@ def _sum_by_openvino() -> float:
     compiled = openvino.Core().compile_model(openvino.Model([product], [x], "probe"), "CPU", settings)
     result = compiled(np.full((_ROWS, _DEPTH), high, np.float32))
     return float(next(iter(result.values())).min())
+
+
+def _sum_by_onnxruntime() -> float:
+    """The same product by ONNX Runtime."""
+    import numpy as np
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    weight = numpy_helper.from_array(np.full((_DEPTH, _OUTPUTS), _LARGEST_WEIGHT, np.int8), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["x", "w"], ["y"])],
+        "probe",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, [_ROWS, _DEPTH])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, [_ROWS, _OUTPUTS])],
+        [weight],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    result = session.run(None, {"x": np.full((_ROWS, _DEPTH), _LARGEST_BYTE, np.uint8)})
+    return float(np.asarray(result[0]).min())

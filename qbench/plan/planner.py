@@ -86,7 +86,7 @@ def make_plan(
         if (reason := variants.why_skipped(cell)) is not None
     )
     notes += _note_references(references) + _note_twins(planned)
-    notes += _note_seeds(suite, planned) + _note_predicted(planned)
+    notes += _note_seeds(suite, planned) + _note_predicted(planned) + _note_emulated(suite, planned)
     if not planned:
         _require_cores(suite, cells, variants)
         notes.append(f"nothing to run: {'every case is skipped' if skipped else 'the matrix holds no case'}")
@@ -99,6 +99,7 @@ def make_plan(
 def _keep_meaningful(cells: list[Cell], variants: Variants) -> tuple[list[Cell], list[str]]:
     """The cells that can be cases anywhere, and a note for each backend that has others."""
     kept, meaningless = [], dict[str, dict[str, None]]()
+    emulated: dict[str, None] = {}
     meaning: dict[tuple[str, str], bool] = {}
     idle: dict[tuple[str, str, str], str | None] = {}
     for cell in cells:
@@ -111,11 +112,14 @@ def _keep_meaningful(cells: list[Cell], variants: Variants) -> tuple[list[Cell],
             meaningless.setdefault(name, {})[mode] = None
         elif (mode, name, recipe) not in idle:
             idle[mode, name, recipe] = variants.why_no_recipe(mode, name, recipe)
-        if meaning[mode, name] and idle[mode, name, recipe] is None:
+        if meaning[mode, name] and mode == "fp32" and variants.is_emulated(cell):
+            emulated[cell[-1]] = None
+        elif meaning[mode, name] and idle[mode, name, recipe] is None:
             kept.append(cell)
     order = dict.fromkeys(cell[2] for cell in cells)
     without = [(name, meaningless[name]) for name in order if name in meaningless]
     notes = [_note_no_case(variants.backend(name), tuple(modes)) for name, modes in without]
+    notes += [f"fp32 on {host} is no case: int8 answers there are held against those of native" for host in emulated]
     return kept, notes + _note_meaningless(idle)
 
 
@@ -156,10 +160,13 @@ def _match_globs(cells: list[Cell], only: str) -> list[Cell]:
 
 
 def _find_references(cells: list[Cell], variants: Variants) -> dict[Cell, None]:
-    """The baselines that the cells that run need and that are not among the cells, in order."""
+    """The baselines that the cells that run need and that are not among the cells, in order; and theirs."""
     needed = (variants.baseline(cell) for cell in cells if variants.why_skipped(cell) is None)
     have = set(cells)
-    return dict.fromkeys(cell for cell in needed if cell is not None and cell not in have)
+    missing = [cell for cell in dict.fromkeys(needed) if cell is not None and cell not in have]
+    if not missing:
+        return {}
+    return dict.fromkeys(missing) | _find_references([*cells, *missing], variants)
 
 
 def _find_twins(cells: list[Cell], variants: Variants) -> list[Cell]:
@@ -180,9 +187,10 @@ def _note_idle_overrides(suite: Suite, cells: Iterable[Cell]) -> list[str]:
 
 
 def _note_references(references: Iterable[Cell]) -> list[str]:
+    counts = Counter(("fp32" if cell[1] == "fp32" else "int8", cell[2]) for cell in references)
     return [
-        f"added {count} reference {'case' if count == 1 else 'cases'}: fp32 on {runtime}, as the baseline"
-        for runtime, count in sorted(Counter(cell[2] for cell in references).items())
+        f"added {count} reference {'case' if count == 1 else 'cases'}: {kind} on {backend}, as the baseline"
+        for (kind, backend), count in sorted(counts.items())
     ]
 
 
@@ -204,6 +212,25 @@ def _note_predicted(planned: Iterable[PlannedCase]) -> list[str]:
         for backend, host in pairs
         if hosts[host].answers(backend) == "predicted"
     ]
+
+
+def _note_emulated(suite: Suite, planned: Iterable[PlannedCase]) -> list[str]:
+    """A note for each host that answers a few examples only, and slowly."""
+    cases = [each.case for each in planned]
+    files = {(case.host, case.variant.id, case.variant.mode == "dynamic" and case.batch_size) for case in cases}
+    emulated = Counter(host for host, *_ in files if _answers_by_emulation(host))
+    samples = suite.evaluate.emulated_samples
+    return [
+        f"{host}: answers only, no latency, of {'1 artifact' if count == 1 else f'{count} artifacts'}, for the "
+        f"{samples} evaluation examples nearest to flipping (evaluate.emulated_samples); one takes some hundred times "
+        "as long as here, and how long all take is told once the first is done"
+        for host, count in emulated.items()
+    ]
+
+
+def _answers_by_emulation(name: str) -> bool:
+    host: Host = registry.load("host", name)
+    return host.kind == "emulated"
 
 
 def _note_seeds(suite: Suite, planned: Iterable[PlannedCase]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from qbench import registry
 from qbench.errors import UsageError
-from qbench.hosts.base import Host
+from qbench.hosts.base import NATIVE, Host
 from qbench.models.base import NetworkKind, OwnInt8
 from qbench.plan.cases import Case, PlannedCase, Variant
 from qbench.plan.matrix import Cell, case_id
@@ -54,8 +54,11 @@ class Variants:
         return self._backends[name]
 
     def baseline(self, cell: Cell) -> Cell | None:
-        """The like-for-like fp32 of a cell; None for that fp32 itself."""
+        """The like-for-like fp32 of a cell, None for that fp32 itself; of an emulated one the cell of the same artifact
+        on the native host, whose answers it is held against."""
         model, _, backend, threads, batch_size, _, host = cell
+        if self.is_emulated(cell):
+            return (*cell[:-1], NATIVE)
         baseline = (model, "fp32", self.backend(backend).runtime, threads, batch_size, DEFAULT, host)
         return None if cell == baseline else baseline
 
@@ -63,7 +66,7 @@ class Variants:
         """The fp32 twin of a QAT cell that runs; None for any other cell, and where the suite asks for no twins."""
         model, mode, backend, threads, batch_size, recipe, host = cell
         name = self._twins.find(mode, backend, recipe)
-        if name is None or self.why_skipped(cell) is not None:
+        if name is None or self.is_emulated(cell) or self.why_skipped(cell) is not None:
             return None
         return model, "fp32", self.backend(backend).runtime, threads, batch_size, name, host
 
@@ -74,6 +77,8 @@ class Variants:
         baseline = self.baseline(cell)
         if own is not None or baseline is None:
             return own
+        if self.is_emulated(cell):  # its baseline is the same variant
+            return self.why_skipped(baseline)
         reason = self._why_not(baseline[:3])
         return None if reason is None else f"its baseline {case_id(baseline)} is skipped: {reason}"
 
@@ -91,6 +96,12 @@ class Variants:
         )
         have = "1 core" if self._cores == 1 else f"{self._cores} cores"
         return f"{threads} threads, but {whose} {have}; take fewer threads, or {more}"
+
+    def is_emulated(self, cell: Cell) -> bool:
+        """Whether a cell's answers are those of a CPU in software."""
+        backend, host = cell[2], cell[-1]
+        plugin: Host = registry.load("host", host)
+        return plugin.answers(backend) == "emulated"
 
     def _why_not_there(self, cell: Cell) -> str | None:
         """Why a cell's backend does not run on its host; None where it does."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,8 @@ class OutputChange:
 @dataclass(frozen=True, kw_only=True)
 class HostAnswer:
     """What an artifact answers on one host. ``outputs`` and ``against_native``: against the native host, None where one
-    of them is not known; ``against_fp32``: the verdict against the fp32 of the same host; ``margin`` in shown units."""
+    of them is not known; ``against_fp32``: the verdict against the fp32 of the same host; ``margin`` in shown units.
+    ``same_as``: of an emulated host the others that give the same bits."""
 
     case: str
     host: str
@@ -52,6 +53,7 @@ class HostAnswer:
     against_native: NonInferiority | None = None
     against_fp32: Outcome | None = None
     margin: float | None = None
+    same_as: tuple[str, ...] = ()
     p50_seconds: float | None = None
 
 
@@ -92,7 +94,10 @@ def _compare_artifact(run: StoredRun, judged: Judged, by_host: Mapping[str, Reco
         model=first.case.model,
         variant=first.case.variant,
         sha256=None if first.artifact is None else first.artifact.sha256,
-        hosts=tuple(_describe_answer(run, judged, record, native) for record in by_host.values()),
+        hosts=tuple(
+            replace(_describe_answer(run, judged, record, native), same_as=_list_same(run, record, by_host.values()))
+            for record in by_host.values()
+        ),
     )
 
 
@@ -106,7 +111,7 @@ def _describe_answer(run: StoredRun, judged: Judged, record: Record, native: Rec
         reason=record.reason,
         facts=record.host,
         value=None if record.accuracy is None else record.accuracy.value,
-        outputs=_compare_outputs(run, record, native) if compared and native is not None else None,
+        outputs=compare_outputs(run, record, native) if compared and native is not None else None,
         against_native=_test_change(run, judged, record, native) if compared and native is not None else None,
         against_fp32=judged.outcome(record),
         margin=judged.margin_of(record),
@@ -114,15 +119,15 @@ def _describe_answer(run: StoredRun, judged: Judged, record: Record, native: Rec
     )
 
 
-def _compare_outputs(run: StoredRun, record: Record, native: Record) -> OutputChange | None:
+def compare_outputs(run: StoredRun, record: Record, native: Record) -> OutputChange | None:
     """The stored outputs of two hosts; None where not both are there."""
-    new, old = (run.predictions(each).get("outputs") for each in (record, native))
+    new, old = _pair_outputs(run, record, native)
     if new is None or old is None or new.shape != old.shape or not new.size:
         return None
-    same = (new == old) | (np.isnan(new) & np.isnan(old))
+    same = _same_bits(new, old)
     by_example = same.reshape(len(same), -1).all(axis=1)
     distance = np.abs(new.astype(np.float64) - old.astype(np.float64))
-    classes = record.accuracy is not None and record.accuracy.flips is not None
+    classes = native.accuracy is not None and native.accuracy.flips is not None
     return OutputChange(
         n=len(new),
         differing=int((~by_example).sum()),
@@ -131,10 +136,47 @@ def _compare_outputs(run: StoredRun, record: Record, native: Record) -> OutputCh
     )
 
 
+def _pair_outputs(run: StoredRun, record: Record, other: Record) -> tuple[Array | None, Array | None]:
+    """The stored outputs of two hosts for the examples that the first one answered."""
+    ours, theirs = run.predictions(record), run.predictions(other).get("outputs")
+    positions = ours.get("positions")
+    if theirs is not None and positions is not None:
+        theirs = theirs[positions] if positions.size and positions.max() < len(theirs) else None
+    return ours.get("outputs"), theirs
+
+
+def _same_bits(new: Array, old: Array) -> Array:
+    same: Array = (new == old) | (np.isnan(new) & np.isnan(old))
+    return same
+
+
+def _list_same(run: StoredRun, record: Record, others: Iterable[Record]) -> tuple[str, ...]:
+    """The other hosts that give the bits of an emulated one, for the examples that this one answered."""
+    if not is_emulated(record.host):
+        return ()
+    pairs = [
+        (other, *_pair_outputs(run, record, other))
+        for other in others
+        if other.case.host not in (NATIVE, record.case.host) and other.status == "ok" and not is_emulated(other.host)
+    ]
+    return tuple(
+        other.case.host
+        for other, new, old in pairs
+        if new is not None and old is not None and new.shape == old.shape and _same_bits(new, old).all()
+    )
+
+
+def is_emulated(facts: HostFacts | None) -> bool:
+    """Whether a CPU in software gave the answers, of a few examples that are no sample."""
+    return facts is not None and facts.kind == "emulated"
+
+
 def _test_change(run: StoredRun, judged: Judged, record: Record, native: Record) -> NonInferiority | None:
     """Whether the artifact loses less than the margin against itself on the native host; None where the metric of each
     example is not known."""
     metric, margin = judged.metric, judged.margin_of(record)
+    if is_emulated(record.host):
+        return None
     fp32 = _find_fp32(judged.records, record), _find_fp32(judged.records, native)
     new, old = (run.values(each, base) for each, base in zip((record, native), fp32, strict=True))
     if metric is None or margin is None or new is None or old is None or len(new) != len(old):

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from qbench import formatting
 from qbench.compare.compare import oriented
-from qbench.portability.compare_hosts import ArtifactAnswers, HostAnswer
+from qbench.portability.compare_hosts import ArtifactAnswers, HostAnswer, OutputChange, is_emulated
 from qbench.progress.table import TextTable
 from qbench.record.schema import NATIVE, read_case_id
 from qbench.record.stored_run import MetricInfo
@@ -26,6 +26,7 @@ _EXACT = {
     "onnxruntime": ": `qbench onnx all --form U8S8-narrow` makes a file whose sums are exact",
 }
 NAMED_LAYERS = 3
+_CHOSEN = {"nearest to flipping": "that are nearest to flipping", "largest outputs": "with the largest outputs"}
 _NO_METRIC = MetricInfo(name="metric")
 
 
@@ -37,9 +38,9 @@ def list_sentences(answers: Sequence[ArtifactAnswers], metric: MetricInfo | None
 def describe_artifact(answers: ArtifactAnswers, metric: MetricInfo) -> str:
     """The hosts that were tried, in words; the native one is what they are held against."""
     others = [answer for answer in answers.hosts if answer.host != NATIVE]
-    tried = [answer for answer in others if answer.status == "ok"]
+    tried = [answer for answer in others if answer.status != "skipped"]
     parts = [_describe_host(answer, metric) for answer in others]
-    safe = bool(tried) and all(is_safe(answer) for answer in others if answer.status != "skipped")
+    safe = any(is_safe(answer) for answer in tried) and all(is_safe(answer) or _agrees(answer) for answer in tried)
     return ("safe everywhere that was tried: " if safe else "") + ("; ".join(parts) or "tried on this machine alone")
 
 
@@ -47,7 +48,14 @@ def is_safe(answer: HostAnswer) -> bool:
     """Whether an artifact is shown to answer on a host as it does where it was built, within the margin."""
     if answer.status != "ok" or (answer.facts is not None and answer.facts.note is not None):
         return False
-    return _judge_native(answer) == "PASS"
+    return not is_emulated(answer.facts) and _judge_native(answer) == "PASS"
+
+
+def _agrees(answer: HostAnswer) -> bool:
+    """Whether no class turned among the few examples that an emulated host answered: that shows no artifact safe, and
+    none unsafe."""
+    outputs = answer.outputs
+    return is_emulated(answer.facts) and outputs is not None and (outputs.same_bits or outputs.agreement == 1)
 
 
 def _describe_host(answer: HostAnswer, metric: MetricInfo) -> str:
@@ -56,9 +64,24 @@ def _describe_host(answer: HostAnswer, metric: MetricInfo) -> str:
         verb = "not tried" if answer.status == "skipped" else "failed"
         return f"{verb} on {answer.host} ({answer.reason})"
     note = "" if answer.facts is None or answer.facts.note is None else f" ({answer.facts.note})"
+    if is_emulated(answer.facts):
+        return _describe_emulated(answer)
     if answer.outputs is not None and answer.outputs.same_bits:
         return f"the same bits on {_name_host(answer)}, {answer.outputs.n:,} examples{note}"
     return _describe_change(answer, metric) + note
+
+
+def _describe_emulated(answer: HostAnswer) -> str:
+    """What the few examples say that an emulated host answered, as which they were chosen; never an accuracy."""
+    outputs, examples = answer.outputs, None if answer.facts is None else answer.facts.examples
+    if outputs is None or examples is None:
+        return f"nothing to compare on {answer.host}: the outputs of it and of {NATIVE} are not both stored"
+    whole = f"the {outputs.n:,} examples of {examples.of:,} {_CHOSEN.get(examples.chosen, examples.chosen)}"
+    same = f"; the bits are those of {' and '.join(answer.same_as)}" if answer.same_as else ""
+    if outputs.same_bits:
+        return f"the same bits on {answer.host}, for {whole}"
+    size = _describe_size(answer)
+    return f"on {answer.host} {outputs.differing:,} of {whole} differ, {size}{same}; that is no accuracy"
 
 
 def _name_host(answer: HostAnswer) -> str:
@@ -132,7 +155,7 @@ def _make_row(artifact: ArtifactAnswers, answer: HostAnswer, metric: MetricInfo)
     return (
         name,
         _name_host(answer),
-        "unknown" if outputs is None else "same" if outputs.same_bits else "other",
+        "unknown" if outputs is None else _count_differing(answer, outputs),
         "" if outputs is None else f"{outputs.largest:.3g}",
         "" if outputs is None or outputs.agreement is None else formatting.share(outputs.agreement),
         formatting.with_limits(change, scale=metric.scale, signed=True, least=metric.least),
@@ -141,9 +164,16 @@ def _make_row(artifact: ArtifactAnswers, answer: HostAnswer, metric: MetricInfo)
     )
 
 
+def _count_differing(answer: HostAnswer, outputs: OutputChange) -> str:
+    """``same``, ``other``; of an emulated host of how many."""
+    if is_emulated(answer.facts):
+        return f"{outputs.n - outputs.differing} of {outputs.n} same"
+    return "same" if outputs.same_bits else "other"
+
+
 def _judge_native(answer: HostAnswer) -> str:
     """The verdict against the native host: the same bits lose nothing, however few examples there are."""
-    if answer.outputs is not None and answer.outputs.same_bits:
+    if answer.outputs is not None and answer.outputs.same_bits and not is_emulated(answer.facts):
         return "PASS"
     return "" if answer.against_native is None else answer.against_native.outcome
 

@@ -368,17 +368,28 @@ class SaturatingLayer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EmulatedExamples:
+    """Which evaluation examples an emulated CPU answered: ``n`` of ``of``, and how they were ``chosen``: those
+    ``nearest to flipping`` natively, or those with the ``largest outputs``. They are no sample: no accuracy follows."""
+
+    n: Count
+    of: Count
+    chosen: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostFacts:
     """Where a case ran, in a run of several hosts: the ``kind`` (``native``, ``limited``, ``node``: one of a class of
-    nodes of a Ray cluster, or ``predicted``: its answers were computed here and nothing was measured), the CPU,
-    the ``switches`` that were set (``NAME=value``), and what the kernels themselves said: the instruction sets of torch
-    and oneDNN in their own words, and in how many bits int8 kernels add two products (null: not told).
+    nodes of a Ray cluster, ``predicted``: its answers were computed here and nothing was measured, or ``emulated``: a
+    CPU in software answered some of the examples, and nothing was measured), the CPU, the ``switches`` that were set
+    (``NAME=value``), and what the kernels themselves said: the instruction sets of torch and oneDNN in their own
+    words, and in how many bits int8 kernels add two products (null: not told).
     ``note``: in what it is unlike such a machine. ``saturating``: where it was predicted, the layers with a saturated
     sum, the largest share first (null: not predicted). ``node``: which machine of a cluster measured it,
     ``cluster_load``: the processor time that Ray's own processes took there meanwhile, as a share of one core (null: in
-    no cluster)."""
+    no cluster). ``examples``: where the CPU was emulated, which examples it answered (null: all)."""
 
-    kind: Literal["native", "limited", "node", "predicted"]
+    kind: Literal["native", "limited", "node", "predicted", "emulated"]
     cpu: str | None = None
     switches: tuple[str, ...] = ()
     torch_isa: str | None = None
@@ -388,6 +399,7 @@ class HostFacts:
     saturating: tuple[SaturatingLayer, ...] | None = None
     node: str | None = None
     cluster_load: NotNegative | None = None
+    examples: EmulatedExamples | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

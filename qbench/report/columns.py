@@ -62,7 +62,7 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "host.",
         (
-            "kind|text||native, limited, node or predicted (not measured there); missing in a run of one host",
+            "kind|text||native, limited, node, predicted or emulated (not measured); missing in a run of one host",
             "cpu|text||the CPU",
             "switches|text||variables that limited the engines, separated by `;`",
             "torch_isa|text||the instruction set of torch's kernels, in torch's words",
@@ -72,6 +72,9 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "saturating|text||of predicted answers the layers with a saturated sum: name, sums, saturated",
             "node|text||the machine of a cluster that measured it",
             "cluster_load|number|cores|processor time of Ray's own processes there, as a share of one core",
+            "examples.n|count||how many evaluation examples an emulated CPU answered",
+            "examples.of|count||of how many",
+            "examples.chosen|text||which ones: those nearest to flipping natively, or with the largest outputs",
         ),
     ),
     (

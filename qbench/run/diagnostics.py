@@ -16,6 +16,7 @@ from qbench.evaluate.layer_clipping import Variant, rows
 from qbench.record.schema import Accuracy
 from qbench.run.build_stage import BuiltVariant
 from qbench.run.context import RunContext
+from qbench.run.emulated_cases import is_emulated
 from qbench.run.evaluate_stage import Evaluated
 from qbench.run.prepare_stage import Prepared
 
@@ -64,6 +65,7 @@ def keep_flip_images(context: RunContext, prepared: Prepared, evaluated: Evaluat
         (evaluated[planned.case.id].predictions, evaluated[planned.baseline].predictions)
         for planned in context.plan.cases
         if planned.baseline is not None and planned.case.id in evaluated and planned.baseline in evaluated
+        if not is_emulated(planned.case)
     }
     if not pairs:
         return

@@ -17,13 +17,15 @@ from qbench.plan.planner import Case, PlannedCase
 from qbench.record.schema import NATIVE, Accuracy, CalibrationSeeds, HostFacts, TwinChange
 from qbench.run.build_stage import BuiltVariant, RecalibratedVariant
 from qbench.run.context import RunContext
+from qbench.run.emulated_cases import complete_facts, emulate, is_emulated
 from qbench.run.hosts_stage import KnownHosts
 from qbench.run.prepare_stage import Prepared
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedCase:
-    """A case's predictions and its score; ``accuracy`` is None where an earlier part of the run has recorded it.
+    """A case's predictions and its score; ``accuracy`` is None where an earlier part of the run has recorded it, and
+    of emulated answers.
     ``calibration_seconds``: what the other calibration subsets took, None where there are none. ``host``: where it ran,
     None in a run on this machine alone."""
 
@@ -92,18 +94,21 @@ def evaluate(
 
 
 def _place(known: EvaluatedCase, host: HostFacts | None) -> EvaluatedCase:
-    """The case with where it ran; of predicted answers with the layers that saturate."""
+    """The case with where it ran; of predicted answers with the layers that saturate, of emulated ones with which
+    examples they are of and what the kernels said."""
     if host is not None and host.kind == "predicted":
         host = replace(host, saturating=read_saturating(known.predictions))
+    if host is not None and host.kind == "emulated":
+        host = complete_facts(host, known.predictions)
     return replace(known, host=host)
 
 
 def _order_groups(groups: Sequence[_Group]) -> tuple[list[_Group], ...]:
-    """The baselines, the twins, and those that are compared with them."""
-    waves: tuple[list[_Group], ...] = ([], [], [])
+    """The baselines, the twins, those that are compared with them, and the emulated, which are compared with those."""
+    waves: tuple[list[_Group], ...] = ([], [], [], [])
     for group in groups:
-        twin = group.first.key.is_twin
-        waves[0 if group.baseline is None else 1 if twin else 2].append(group)
+        wave = 0 if group.baseline is None else 1 if group.first.key.is_twin else 3 if is_emulated(group.first) else 2
+        waves[wave].append(group)
     return waves
 
 
@@ -112,7 +117,7 @@ def _group_by_predictions(cases: Sequence[PlannedCase]) -> list[_Group]:
     for planned in cases:
         case = planned.case
         name = case.variant.id if case.variant.mode != "dynamic" else f"{case.variant.id}/b{case.batch_size}"
-        name = (name if case.host == NATIVE else f"{name}/{case.host}").replace("/", "__")
+        name = (name if case.host == NATIVE else f"{name}/{case.host}").replace("/", "__").replace(":", "-")
         groups.setdefault(name, _Group(name=name)).planned.append(planned)
     return list(groups.values())
 
@@ -148,10 +153,7 @@ def _evaluate_group(
     file, started, accuracy, failed = _file(context, group.name), time.monotonic(), None, False
     try:
         if not (file.exists() and all(case.id in context.tracker.done for case in cases)):
-            artifact = built[group.first.variant.id].artifact
-            _predict(context, artifact, prepared.data, group.first, file, group.name)
-            twin = _compare_with_twin(context, prepared, file, group, baselines)
-            accuracy = replace(_score(context, prepared, file, group, baselines, group.name), twin=twin)
+            accuracy = _answer(context, prepared, built[group.first.variant.id].artifact, file, group, baselines)
     except (CaseError, CaseSkipped) as error:
         failed = True
         artifacts = {variant: known.artifact for variant, known in built.items()}
@@ -160,6 +162,21 @@ def _evaluate_group(
     if failed:
         return None
     return EvaluatedCase(predictions=file, accuracy=accuracy, seconds=time.monotonic() - started)
+
+
+def _answer(
+    context: RunContext, prepared: Prepared, artifact: Artifact, file: Path, group: _Group, baselines: Evaluated
+) -> Accuracy | None:
+    """Writes the predictions of a group; their score, None where a few examples are emulated, which are no sample."""
+    if is_emulated(group.first):
+        native = baselines.get(str(group.baseline))
+        if native is None:
+            raise CaseSkipped(f"its baseline {group.baseline} has no predictions")
+        emulate(context, prepared, artifact, group.first, native.predictions, file, group.name)
+        return None
+    _predict(context, artifact, prepared.data, group.first, file, group.name)
+    twin = _compare_with_twin(context, prepared, file, group, baselines)
+    return replace(_score(context, prepared, file, group, baselines, group.name), twin=twin)
 
 
 def _explain_failure(error: CaseError | CaseSkipped, host: str) -> CaseError | CaseSkipped:

@@ -41,6 +41,8 @@ def read_hosts(context: RunContext) -> dict[str, HostFacts]:
 def _read_host(context: RunContext, name: str, backend: str) -> HostFacts:
     """What a backend's kernels say on a host; raises ``CaseSkipped`` where that is another host."""
     host: Host = registry.load("host", name)
+    if host.answers(backend) == "emulated":
+        return HostFacts(kind="emulated", cpu=host.describe())
     if host.answers(backend) == "predicted":
         return HostFacts(kind="predicted", cpu=fingerprint.cpu_model(), int8_sums="16 bits")
     environment = dict(host.environment())

@@ -36,11 +36,11 @@ class MeasuredCase:
 def measure(
     context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVariant], evaluated: Evaluated
 ) -> Iterator[MeasuredCase]:
-    """Each open case as soon as its setting is measured, nothing beside it; those whose answers are predicted first, as
-    they are. What a setting keeps for a resumed run is removed once its cases were taken."""
+    """Each open case as soon as its setting is measured, nothing beside it; those whose answers are predicted or
+    emulated first, as they are. What a setting keeps for a resumed run is removed once its cases were taken."""
     cases = context.tracker.open_cases()
-    yield from (_leave_unmeasured(built, planned) for planned in cases if _is_predicted(evaluated, planned))
-    settings = group_by_setting(planned for planned in cases if not _is_predicted(evaluated, planned))
+    yield from (_leave_unmeasured(built, planned) for planned in cases if _is_unmeasured(evaluated, planned))
+    settings = group_by_setting(planned for planned in cases if not _is_unmeasured(evaluated, planned))
     context.progress.stage("measure", len(settings))
     core_peak = measure_peak(context)
     measurer = GroupMeasurer(
@@ -74,9 +74,9 @@ def measure(
         measurer.remove_checkpoints()
 
 
-def _is_predicted(evaluated: Evaluated, planned: PlannedCase) -> bool:
+def _is_unmeasured(evaluated: Evaluated, planned: PlannedCase) -> bool:
     host = evaluated[planned.case.id].host
-    return host is not None and host.kind == "predicted"
+    return host is not None and host.kind in ("predicted", "emulated")
 
 
 def _leave_unmeasured(built: Mapping[str, BuiltVariant], planned: PlannedCase) -> MeasuredCase:

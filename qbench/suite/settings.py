@@ -267,6 +267,11 @@ class EvaluateKeys(Section):
         description="SQNR and cosine of each layer's output against fp32, on calibration examples, and the share of "
         "values on evaluation examples that it clips.",
     )
+    emulated_samples: Count = Field(
+        20,
+        description="How many evaluation examples an emulated host (qemu:<CPU>) answers: those nearest to flipping on "
+        "native first.",
+    )
 
 
 class DecideSpec(Section):

@@ -81,6 +81,7 @@ GOOD = Findings(
     cache="/cache/qbench",
     cache_bytes=31_337_000,
     backends={"onednn": None, "inductor": "no g++"},
+    hosts={"avx2": None, "qemu:Haswell": "qemu-x86_64 is not installed: `apt-get install qemu-user`"},
 )
 AMX = {**GOOD.machine, "isa": ["amx_int8", "avx2"]}
 
@@ -269,6 +270,8 @@ def test_text_labels_every_fact() -> None:
             "cache         /cache/qbench, 31.3 MB",
             "backends      onednn: usable",
             "              inductor: no g++",
+            "hosts         avx2: usable",
+            "              qemu:Haswell: qemu-x86_64 is not installed: `apt-get install qemu-user`",
             "advice        do this",
         )
     )

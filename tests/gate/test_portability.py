@@ -10,7 +10,8 @@ from made_records import CASE, fp32, info, int8
 
 from qbench import suite
 from qbench.gate.gate import gate
-from qbench.record.schema import HostFacts, read_case_id
+from qbench.portability.compare_hosts import OutputChange
+from qbench.record.schema import EmulatedExamples, HostFacts, read_case_id
 
 HEAD = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\nhosts: [native, avx2]\n"
 RULE = f"{HEAD}gate: {{portability: {{hosts: [avx2], margin: 1.0}}}}\n"
@@ -76,3 +77,21 @@ def test_a_predicted_case_is_not_asked_for_what_is_measured():
     assert kinds[CASE] - kinds[there.case.id] == {"speed-up", "memory"}
     assert "size" in kinds[there.case.id]
     assert [verdict.outcome for verdict in judge(int8(), there, lost=60)] == ["FAIL"]
+
+
+@pytest.mark.parametrize(("differing", "outcome"), [(0, "PASS"), (1, "INCONCLUSIVE")])
+def test_an_emulated_host_is_held_to_the_bits_of_what_it_answered(differing, outcome):
+    """A few chosen examples are no sample: other bits are no loss that could be told, and of the case itself nothing
+    is judged."""
+    facts = HostFacts(kind="emulated", examples=EmulatedExamples(n=20, of=N, chosen="nearest to flipping"))
+    there = replace(on_avx2(accuracy=None, latency=None, host=facts), case=read_case_id(f"{CASE}/qemu:Haswell"))
+    rules = HEAD.replace("avx2", '"qemu:Haswell"') + 'gate: {portability: {hosts: ["qemu:Haswell"]}}\n'
+    wanted = suite.parse(rules, file="s.yaml")
+    change = OutputChange(n=20, differing=differing, largest=0.1 * differing, agreement=1.0)
+    verdicts = gate(
+        [fp32(), int8(), there], info(), wanted.gate, place=wanted.place, change=lambda record, native: change
+    )
+    assert {verdict.case for verdict in verdicts} == {CASE}
+    (verdict,) = [verdict for verdict in verdicts if verdict.kind == "portability"]
+    assert (verdict.outcome, verdict.value) == (outcome, None)
+    assert verdict.text.startswith(f"{20 - differing} of 20 examples (nearest to flipping, of 1,000)")

@@ -9,7 +9,7 @@ import pytest
 
 from qbench.portability.compare_hosts import ArtifactAnswers, HostAnswer, OutputChange
 from qbench.portability.text import as_json, describe_artifact, is_safe, list_speed_orders, make_table
-from qbench.record.schema import HostFacts, SaturatingLayer
+from qbench.record.schema import EmulatedExamples, HostFacts, SaturatingLayer
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import noninferiority
 
@@ -17,6 +17,9 @@ TOP1 = MetricInfo(name="top1")
 LIMITED = HostFacts(kind="limited", int8_sums="16 bits")
 SAME = OutputChange(n=1000, differing=0, largest=0.0, agreement=1.0)
 OTHER = OutputChange(n=1000, differing=900, largest=5.4, agreement=0.85)
+EMULATED = HostFacts(
+    kind="emulated", int8_sums="16 bits", examples=EmulatedExamples(n=20, of=1000, chosen="nearest to flipping")
+)
 NATIVE = HostAnswer(case="net/static/onednn/t1/b1", host="native", status="ok", p50_seconds=0.001)
 
 
@@ -130,3 +133,31 @@ def test_the_table_and_the_json_hold_every_host():
     data = json.loads(as_json("demo", answers, TOP1))
     assert [host["host"] for host in data["artifacts"][0]["hosts"]] == ["native", "avx2", "avx512"]
     assert data["artifacts"][0]["sentence"].startswith("net, static · onednn: safe")
+
+
+def on_haswell(differing, agreement, **changes):
+    """The answer of an emulated CPU for a few examples."""
+    outputs = OutputChange(n=20, differing=differing, largest=0.3 if differing else 0.0, agreement=agreement)
+    plain = HostAnswer(case="net/static/onednn/t1/b1/qemu:Haswell", host="qemu:Haswell", status="ok", facts=EMULATED)
+    return replace(plain, outputs=outputs, **changes)
+
+
+@pytest.mark.parametrize(
+    ("answers", "start", "said"),
+    [
+        ((on_haswell(0, 1.0),), "the same bits on qemu:Haswell", "the 20 examples of 1,000 that are nearest to"),
+        ((on_haswell(3, 1.0, same_as=("avx2",)),), "on qemu:Haswell 3 of the 20", "those of avx2; that is no"),
+        ((on_haswell(3, 0.95),), "on qemu:Haswell 3 of the 20", "95.0 % with the same class"),
+        ((on_avx2(outputs=SAME), on_haswell(3, 1.0)), "safe everywhere that was tried: ", "3 of the 20"),
+        ((on_avx2(outputs=SAME), on_haswell(3, 0.95)), "the same bits on avx2", "95.0 % with the same class"),
+    ],
+)  # fmt: skip
+def test_a_few_emulated_examples_show_no_artifact_safe(answers, start, said):
+    """They are told as which they are, without an accuracy or a verdict; a class that turned is no safety elsewhere."""
+    sentence = describe_artifact(artifact(*answers), TOP1)
+    assert sentence.startswith(start)
+    assert said in sentence
+    assert "points" not in sentence
+    row = make_table((artifact(answers[-1]),), TOP1).rows[0]
+    assert row[2] == f"{20 - answers[-1].outputs.differing} of 20 same"
+    assert row[6] == ""

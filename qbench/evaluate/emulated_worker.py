@@ -1,0 +1,56 @@
+"""A program for an emulated CPU: loads one artifact and answers what comes over a pipe. It imports as little as its
+backend does: under emulation torch alone takes a minute."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from qbench import registry
+from qbench.backends.base import Backend, Inputs, Runner
+from qbench.hosts.base import KernelView
+from qbench.hosts.read_back import read_here
+from qbench.process.pipe import Inbox, pack, receive, send
+
+
+class Session:
+    """What the process is asked for."""
+
+    _runner: Runner
+
+    def open(self, backend_name: str, file: str) -> KernelView:
+        """Loads an artifact on one thread; what its kernels say here."""
+        view = read_here(backend_name)
+        backend: Backend = registry.load("backend", backend_name)
+        self._runner = backend.load(Path(file), threads=1)
+        self._context = self._runner.context()
+        self._context.__enter__()
+        return view
+
+    def compute(self, inputs: Inputs) -> Any:
+        """The first output of a batch, float32."""
+        import numpy as np
+
+        return np.array(self._runner.outputs(self._runner(self._runner.prepare(inputs))), dtype=np.float32)
+
+
+def serve(requests: int, answers: int) -> None:
+    """Answers each request, ``(method, arguments)``, with ``("result", value)`` or ``("error", text)`` until the pipe
+    is closed."""
+    session, inbox = Session(), Inbox()
+    while True:
+        try:
+            method, arguments = receive(requests, inbox)
+        except EOFError:
+            return
+        try:
+            answer = ("result", getattr(session, method)(*arguments))
+        except Exception as error:
+            lines = str(error).strip().splitlines() or ["no message"]
+            answer = ("error", f"{type(error).__name__}: {lines[0][:500]}")
+        send(answers, pack(answer))
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), int(sys.argv[2]))
