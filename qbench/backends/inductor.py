@@ -19,6 +19,8 @@ from qbench.backends.torch_runner import one_example, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
 from qbench.quant.recipe import Recipe
+from qbench.quant.target import oldest_march
+from qbench.record.schema import TargetFacts
 
 FILE = "model.pt2"
 _X86 = ("x86_64", "AMD64")
@@ -26,7 +28,8 @@ _X86 = ("x86_64", "AMD64")
 # bits minmax 17.6, torchao's own default 17.5, histogram, mse, percentile and moving average 17.4 (all agree on each
 # prediction); with 7 bits 15.8, histogram 16.2, mse 16.0. minmax calibrates in a third of the time of histogram.
 _CALIBRATOR = "minmax"
-NOTE = "machine code for this kind of CPU, compiled for single examples: a batch is answered one by one"
+_SINGLE = "compiled for single examples: a batch is answered one by one"
+NOTE = f"machine code for this kind of CPU, {_SINGLE}"
 
 
 class Inductor(Backend):
@@ -113,25 +116,37 @@ class Inductor(Backend):
         )
         module = job.network.module if job.mode == "fp32" else quantized_module.converted.module
         job.progress("compile", 0.7)
-        compiled = aoti.compile_package(quantized_module.converted.module, example, file)
+        march = oldest_march(job.recipe.target)
+        compiled = aoti.compile_package(quantized_module.converted.module, example, file, march=march)
         overflow = aoti.require_equal(module, file, tensors(job.probes), saturates=quantized_module.converted.overflows)
         return Built(
             format="pt2",
             file=FILE,
             layers=aoti.align_layers(reference, compiled),
             uncounted=uncounted,
-            note="; ".join(note for note in (*quantized_module.converted.notes, overflow, NOTE) if note),
+            note="; ".join(note for note in (*quantized_module.converted.notes, overflow, _note(march)) if note),
             float_reasons=quantized_module.converted.float_reasons,
             rewrites=quantized_module.rewrites,
             rewrite_difference=quantized_module.rewrite_difference,
             layer_numbers=quantized_module.layer_numbers,
             input_ranges=quantized_module.input_ranges,
-            target=quantized_module.converted.target,
+            target=_target(job.recipe, quantized_module.converted.target, march),
         )
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The package with that many OpenMP threads; raises ``BuildError`` where its code demands another number."""
         return PackageRunner(file, threads=threads)
+
+
+def _note(march: str | None) -> str:
+    return NOTE if march is None else f"machine code for {march} and newer, {_SINGLE}"
+
+
+def _target(recipe: Recipe, facts: TargetFacts | None, march: str | None) -> TargetFacts | None:
+    """What is known of the target, with the CPU of the machine code; None where it is for this machine alone."""
+    if not recipe.target:
+        return None
+    return replace(facts or TargetFacts(cpus=recipe.target), compiled_for=march)
 
 
 def _compiler() -> str:

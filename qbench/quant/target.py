@@ -10,6 +10,7 @@ NATIVE = "native"
 # vnni (AVX512-VNNI, AVX-VNNI, AMX): in 32 bits; arm: sums are exact.
 Cpu = Literal["native", "avx2", "avx512", "vnni", "arm"]
 CPUS: tuple[Cpu, ...] = get_args(Cpu)
+_MARCH: dict[str, str] = {"avx2": "haswell", "avx512": "skylake-avx512", "vnni": "haswell"}
 ADD_IN_16_BITS: tuple[Cpu, ...] = ("avx2", "avx512")
 
 
@@ -23,6 +24,20 @@ def without_native(target: Collection[str]) -> tuple[str, ...]:
     return tuple(cpu for cpu in target if cpu != NATIVE)
 
 
+def oldest_march(target: Collection[str]) -> str | None:
+    """The CPU, by the compiler's name, that machine code for a target is compiled for; None: this machine. A CPU with
+    VNNI may be one without AVX-512 (AVX-VNNI)."""
+    x86 = [cpu for cpu in target if cpu in _MARCH]
+    return None if not x86 else _MARCH["avx512"] if x86 == ["avx512"] else _MARCH["avx2"]
+
+
+def loads_on(target: Collection[str], host: str) -> bool:
+    """Whether machine code for a target loads on a CPU of that kind."""
+    march = oldest_march(target)
+    return march is not None and host in (("avx512",) if march == _MARCH["avx512"] else tuple(_MARCH))
+
+
 def name_cpus(target: Collection[str], only: Collection[str] = CPUS) -> str:
-    """``avx2 and arm``: those of a target that are in ``only``."""
-    return " and ".join(cpu for cpu in target if cpu in only)
+    """``avx2, vnni and arm``: those of a target that are in ``only``."""
+    names = [cpu for cpu in target if cpu in only]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

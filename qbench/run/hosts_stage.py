@@ -11,6 +11,7 @@ from qbench.hosts.base import Host
 from qbench.hosts.read_back import read_kernels
 from qbench.machine import fingerprint
 from qbench.plan.planner import Case
+from qbench.quant.target import loads_on
 from qbench.record.schema import NATIVE, HostFacts
 from qbench.run.context import RunContext
 
@@ -61,7 +62,10 @@ def _read_host(context: RunContext, name: str, backend: str) -> HostFacts:
 
 
 def _describe_case(facts: HostFacts, case: Case) -> HostFacts:
-    """The facts of one case; what is predicted of fp32 are this machine's answers."""
+    """The facts of one case; what is predicted of fp32 are this machine's answers, and machine code that was compiled
+    for the host loads there."""
+    if facts.note is not None and loads_on(case.variant.recipe.target, case.host):
+        return replace(facts, note=None)
     if facts.kind != "predicted" or case.variant.mode != "fp32":
         return facts
     return replace(

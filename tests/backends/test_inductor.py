@@ -86,11 +86,11 @@ def images(n=32):
     return (np.random.default_rng(0).random((n, 1, 8, 8), dtype=np.float32),)
 
 
-def build(folder, mode, module):
+def build(folder, mode, module, **changes):
     if reason := BACKEND.missing() or BACKEND.why_not(mode=mode, kind="torch"):
         pytest.skip(reason)
     folder.mkdir()
-    recipe = BACKEND.resolve(mode, Recipe(calibrator="minmax"))
+    recipe = BACKEND.resolve(mode, Recipe(calibrator="minmax", **changes))
     job = BuildJob(
         network=Network(kind="torch", module=module),
         mode=mode,
@@ -186,6 +186,21 @@ def test_static_quantizes_each_call_of_a_layer(tmp_path):
     ]
     assert aoti.count_int8_calls(file) == 8
     assert np.abs(outputs(file) - expected(repeated())).max() < 0.02
+
+
+@pytest.mark.skipif("avx2" not in fingerprint.isa(), reason="the code is for x86 with AVX2")
+def test_a_package_for_an_older_cpu_holds_no_newer_instructions(static, tmp_path):
+    """What Inductor notes of the package is the CPU that its vectors are for; the answers are those of another that is
+    compiled for this machine, within rounding."""
+    built, file = build(tmp_path / "older", "static", shortcut(), target=("avx2",))
+    assert aoti.read_isa(file) == "AVX2"
+    assert (built.target.compiled_for, built.target.cpus, built.target.overflowing) == ("haswell", ("avx2",), ())
+    assert built.target.layers == 5
+    assert "machine code for haswell and newer" in built.note
+    assert static[0].target is None
+    assert aoti.read_isa(static[1]).split()[0] == ("AVX512" if "avx512f" in fingerprint.isa() else "AVX2")
+    largest = np.abs(expected(shortcut())).max()
+    assert np.abs(outputs(file) - outputs(static[1])).max() < 0.05 * largest
 
 
 @pytest.mark.parametrize("values", [(0.5, 1.0), (-1.0, -0.5), (-1.0, 2.0), (0.0, 0.0)])

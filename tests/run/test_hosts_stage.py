@@ -24,8 +24,11 @@ data: {{dataset: {{npz: data.npz}}, calibrate: {{samples: 32}}}}
 matrix:
   modes: [static]
   backends: [fbgemm, onednn, onnxruntime]
-  exclude: [{{backend: onnxruntime, recipe: reduced}}]  # it narrows weights by the CPU that builds, not by the recipe
-recipe: [{{name: full, reduce_range: false, narrow_weights: false}}, {{name: reduced, reduce_range: true}}]
+  exclude: [{{backend: onnxruntime, recipe: reduced}}]  # there only a target changes the file
+recipe:
+  - {{name: full, reduce_range: false, narrow_weights: false}}
+  - {{name: reduced, reduce_range: true}}
+  - {{name: safe, target: avx2}}
 hosts: [native, avx2]
 """
 pytestmark = [
@@ -72,6 +75,15 @@ def test_seven_bits_answer_the_same_everywhere(planted):
     outputs = planted.outputs
     case = "loud/static@reduced/fbgemm/t1/b1"
     assert np.array_equal(outputs[case], outputs[f"{case}/avx2"])
+
+
+@pytest.mark.parametrize("backend", ["fbgemm", "onednn", "onnxruntime"])
+def test_an_artifact_for_an_older_cpu_answers_the_same_there(planted, backend):
+    """Built here for AVX2: the same bits on both hosts, and the record says what was done for it."""
+    case = f"loud/static@safe/{backend}/t1/b1"
+    assert np.array_equal(planted.outputs[case], planted.outputs[f"{case}/avx2"])
+    target = planted.built[f"loud/static@safe/{backend}"].artifact.facts().target
+    assert (target.cpus, target.layers, target.layers_narrowed, target.overflowing) == (("avx2",), 1, 1, ())
 
 
 def test_an_engine_without_a_switch_is_predicted(planted):

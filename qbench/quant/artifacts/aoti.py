@@ -18,6 +18,7 @@ serves every number of threads; ``read_threads`` reads from a package whether th
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -46,14 +47,20 @@ OPTIONS: dict[str, Any] = {
     "size_asserts": False,  # checks for debugging, whose messages hold addresses of Python objects
 }
 
+# Bits of a vector of the CPUs that code is compiled for: without it Inductor takes the widest of this machine.
+VECTOR_BITS = {"haswell": 256, "skylake-avx512": 512}
+
 # Largest difference between a package and the module that it was made from, as a share of the largest output: BatchNorm
 # folded, other kernels' order of sums. And how many times the spread by rounding (``rounding.spread``) for int8, where
 # values on the edge of a step may fall to either side, and in a deep network move others over theirs.
 TOLERANCE, SPREADS = 1e-3, 2
 
 
-def compile_package(module: Any, example: tuple[Any, ...], file: Path) -> tuple[Layer, ...]:
-    """Compiles a module in eval mode into ``file`` (.pt2); ``example`` is a batch of 1.
+def compile_package(
+    module: Any, example: tuple[Any, ...], file: Path, *, march: str | None = None
+) -> tuple[Layer, ...]:
+    """Compiles a module in eval mode into ``file`` (.pt2); ``example`` is a batch of 1. ``march``: the CPU that the
+    machine code is for, by the compiler's name (a key of ``VECTOR_BITS``); None: this one.
 
     Returns the operators that its graph computes with, in order, named after the submodule they come from, else
     operator and position. Raises ``BuildError`` where torch.export cannot trace it, where Inductor cannot compile it,
@@ -64,6 +71,8 @@ def compile_package(module: Any, example: tuple[Any, ...], file: Path) -> tuple[
     graph = torch_export.export(module, example, any_batch=False)
     layers: list[Layer] = []
     options = {**OPTIONS, "post_grad_custom_pre_pass": _reader(layers, _layer_of_scale(graph.module()))}
+    if march is not None:
+        options |= {"cpp.march": march, "cpp.simdlen": VECTOR_BITS[march]}
     quiet = torch_export.known_warnings()
     refused = reraise(  # Inductor raises its own errors, the compiler's and torch's
         BuildError,
@@ -246,6 +255,14 @@ def count_int8_calls(file: Path) -> int:
 def read_threads(file: Path) -> frozenset[int]:
     """The numbers of threads that the C++ of a package demands; empty where OpenMP decides when it runs."""
     return frozenset(int(number) for number in re.findall(r"\bnum_threads\((\d+)\)", read_sources(file)))
+
+
+def read_isa(file: Path) -> str | None:
+    """The vector instructions of a package's machine code in Inductor's words (``AVX2``, ``AVX512 AVX512_VNNI``); None
+    where it does not say."""
+    with zipfile.ZipFile(file) as archive:
+        notes = [json.loads(archive.read(name)) for name in archive.namelist() if name.endswith("_metadata.json")]
+    return next((str(note["AOTI_CPU_ISA"]) for note in notes if "AOTI_CPU_ISA" in note), None)
 
 
 def align_layers(reference: Sequence[Layer], int8: Sequence[Layer]) -> tuple[Layer, ...]:
