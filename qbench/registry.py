@@ -83,6 +83,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "avx512": "qbench.hosts.limited:AVX512",
     },
     "cause": {
+        "calibrator": "qbench.explain.causes.calibrator:CAUSE",
         "dynamic-activations": "qbench.explain.causes.dynamic_activations:CAUSE",
         "engine-kernels": "qbench.explain.causes.engine_kernels:CAUSE",
         "framework-default": "qbench.explain.causes.framework_default:CAUSE",
@@ -91,6 +92,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "older-instructions": "qbench.explain.causes.older_instructions:CAUSE",
         "page-faults": "qbench.explain.causes.page_faults:CAUSE",
         "per-channel": "qbench.explain.causes.per_channel:CAUSE",
+        "per-tensor": "qbench.explain.causes.per_tensor:CAUSE",
+        "sensitive-layers": "qbench.explain.causes.sensitive_layers:CAUSE",
         "slower-in-int8": "qbench.explain.causes.slower_in_int8:CAUSE",
         "threads": "qbench.explain.causes.threads:CAUSE",
     },

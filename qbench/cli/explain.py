@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +14,24 @@ from qbench.cli.options import Json, Quiet, Run
 from qbench.cli.output import find_folder, terminal_width
 
 if TYPE_CHECKING:
-    from qbench.explain.story import Explained
+    from qbench.explain.accuracy_explanation import AccuracyExplanation
+    from qbench.explain.causes.base import Cause, Concern
+    from qbench.explain.story import Explained, TimeExplained
+
+
+class Concerns(enum.Enum):
+    """What a user asks for."""
+
+    time = "time"
+    accuracy = "accuracy"
+    both = "both"
+
+
+_CONCERNS: Mapping[Concerns, tuple[Concern, ...]] = {
+    Concerns.time: ("time",),
+    Concerns.accuracy: ("accuracy",),
+    Concerns.both: ("time", "accuracy"),
+}
 
 
 def explain(
@@ -21,16 +40,20 @@ def explain(
     suite: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The run's suite, if it is not where the run says.")
     ] = None,
+    of: Annotated[
+        Concerns,
+        typer.Option("--of", help="What to explain; accuracy takes a build and an evaluation for each layer tried."),
+    ] = Concerns.time,
     max_seconds: Annotated[
         float, typer.Option(metavar="S", min=0.1, help="Most seconds of measuring for each change that is tried.")
     ] = 5.0,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Show where the time of an int8 case goes, and which causes make it slow: each taken away and measured.
+    """Show where the time of an int8 case goes, and what makes it slow, or wrong: each cause taken away and measured.
 
-    Variants are built from the suite's file as it stands on this disk, and measured beside the case, as `qbench run`
-    measures. A cause is named where the case is shown to be slower with it than without.
+    Variants are built from the suite's file as it stands on this disk, measured beside the case as `qbench run`
+    measures, and evaluated on its examples. A cause is named where the case is shown to be better without it.
     """
     from qbench.explain.story import explain_case
     from qbench.progress.live import live
@@ -38,7 +61,14 @@ def explain(
 
     stored = read_run(find_folder(run))
     with live(sys.stderr, quiet=quiet) as progress:
-        explained = explain_case(stored, case, suite_file=suite, progress=progress, max_seconds=max_seconds)
+        explained = explain_case(
+            stored,
+            case,
+            concerns=_CONCERNS[of],
+            suite_file=suite,
+            progress=progress,
+            max_seconds=max_seconds,
+        )
     if as_json:
         from qbench.explain import text
 
@@ -49,25 +79,58 @@ def explain(
 
 def _show(explained: Explained, width: int | None) -> None:
     from qbench import registry
+
+    titles = {name: registry.load("cause", name) for name in registry.names("cause")}
+    _print_lines(explained.opened.notes, width)
+    if explained.time is not None:
+        _show_time(explained, explained.time, titles, width)
+    if explained.losses is not None:
+        _show_losses(explained, explained.losses, titles, width)
+
+
+def _show_time(explained: Explained, result: TimeExplained, titles: Mapping[str, Cause], width: int | None) -> None:
     from qbench.explain import text
     from qbench.progress.table import format_table
-    from qbench.report import terminal
 
-    for line in text.list_head(explained):
-        print(terminal.wrap(line, width))
-    if explained.times is None:
-        print(terminal.wrap(f"\nWhere its time goes is not known: {explained.no_times}.", width))
+    case, change = explained.opened.case, result.explanation.change
+    _print_lines(text.list_head(explained.opened, result.explanation), width)
+    if result.times is None:
+        _print_lines(["", f"Where its time goes is not known: {result.no_times}."], width)
     else:
-        print(f"\n{format_table(text.make_kind_table(explained.times), width)}")
-        print(f"\n{format_table(text.make_layer_table(explained.times), width)}")
+        print(f"\n{format_table(text.make_kind_table(result.times), width)}")
+        print(f"\n{format_table(text.make_layer_table(result.times), width)}")
     print()
-    titles = {name: registry.load("cause", name) for name in registry.names("cause")}
-    for line in text.list_causes(explained.explanation, titles):
-        print(terminal.wrap(line, width))
-    keys, variables = text.write_suite_keys(explained), text.list_environment(explained)
+    _print_lines(text.list_causes(result.explanation, titles), width)
+    _show_keys(text.write_suite_keys(change, case), text.list_environment(change))
+    if (accuracy := text.describe_accuracy(result.accuracy, explained.metric)) is not None:
+        _print_lines([accuracy], width)
+
+
+def _show_losses(
+    explained: Explained, result: AccuracyExplanation, titles: Mapping[str, Cause], width: int | None
+) -> None:
+    from qbench.explain import text
+
+    if explained.time is not None:
+        print()
+    print(f"{explained.opened.case.id}, accuracy")
+    _print_lines(text.list_losses(result, titles, explained.metric), width)
+    if explained.loses_little:
+        margin = explained.opened.suite.gate.accuracy.margin
+        _print_lines([f"It is shown to lose no more than the margin of {margin:g}: nothing needs to be done."], width)
+    _show_keys(text.write_suite_keys(result.change, explained.opened.case), [])
+
+
+def _show_keys(keys: str | None, variables: Sequence[str]) -> None:
+    """What to write into the suite, and what to set for the process."""
     if keys is not None:
         print(f"\nIn the suite:\n\n{keys}\n")
-    if (accuracy := text.describe_accuracy(explained)) is not None:
-        print(terminal.wrap(accuracy, width))
     for line in variables:
         print(line)
+
+
+def _print_lines(lines: Iterable[str], width: int | None) -> None:
+    from qbench.report import terminal
+
+    for line in lines:
+        print(terminal.wrap(line, width))

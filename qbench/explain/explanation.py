@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
@@ -59,20 +59,20 @@ def confirm(tried: Tried) -> tuple[Trial, ...]:
     """Of each confirmed cause the trial that gained most, the largest gain first."""
     trials = [trial for trial in tried.trials if trial.difference is not None]
     adjusted = adjust_by_holm([_p_value(trial) for trial in trials])
-    best: dict[str, Trial] = {}
+    best: dict[tuple[str, str], Trial] = {}
     for trial, p_value in zip(trials, adjusted, strict=True):
-        known = best.get(trial.counterfactual.cause)
+        known = best.get(trial.counterfactual.key)
         if p_value < LEVEL and (known is None or _log_ratio(trial) < _log_ratio(known)):
-            best[trial.counterfactual.cause] = trial
+            best[trial.counterfactual.key] = trial
     return tuple(sorted(best.values(), key=_log_ratio))
 
 
-def chain(confirmed: Sequence[Trial]) -> tuple[Counterfactual, ...]:
-    """The changes of the confirmed causes one after the other: the first, the first two, ..."""
+def chain(counterfactuals: Iterable[Counterfactual]) -> tuple[Counterfactual, ...]:
+    """Their changes one after the other: the first, the first two, ..."""
     steps, change = [], Change()
-    for trial in confirmed:
-        change = change.then(trial.counterfactual.change)
-        steps.append(Counterfactual(cause=trial.counterfactual.cause, text=trial.counterfactual.text, change=change))
+    for counterfactual in counterfactuals:
+        change = change.then(counterfactual.change)
+        steps.append(replace(counterfactual, change=change))
     return tuple(steps)
 
 
@@ -93,9 +93,9 @@ def explain(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, best:
     gap = start - least
     closed = [before - after for before, after in zip([start, *seconds], seconds, strict=False)]
     shares = [part / gap if gap > 0 else None for part in closed]
-    names = {trial.counterfactual.cause for trial in confirmed}
-    hidden = tuple(trial for trial in confirm(tried) if trial.counterfactual.cause not in names)
-    names |= {trial.counterfactual.cause for trial in hidden}
+    keys = {trial.counterfactual.key for trial in confirmed}
+    hidden = tuple(trial for trial in confirm(tried) if trial.counterfactual.key not in keys)
+    keys |= {trial.counterfactual.key for trial in hidden}
     last = None if steps is None else steps.trials[-1]
     return Explanation(
         case_seconds=start,
@@ -107,10 +107,10 @@ def explain(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, best:
         unexplained=1 - sum(part / gap for part in closed) if gap > 0 else None,
         hidden=hidden,
         unconfirmed=tuple(
-            trial for trial in tried.trials if trial.difference is not None and trial.counterfactual.cause not in names
+            trial for trial in tried.trials if trial.difference is not None and trial.counterfactual.key not in keys
         ),
         untried=tuple(trial for trial in tried.trials if trial.difference is None),
-        change=chain(confirmed)[-1].change if confirmed else None,
+        change=chain(trial.counterfactual for trial in confirmed)[-1].change if confirmed else None,
     )
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from qbench import registry
 from qbench.backends.base import Backend
 from qbench.cache import store
+from qbench.compare.compare import oriented
 from qbench.errors import CaseError, CaseSkipped
-from qbench.explain.causes.base import Cause, Counterfactual, Situation
+from qbench.explain.accuracy_explanation import AccuracyExplanation, confirm_losses, explain_losses, keep_taking
+from qbench.explain.accuracy_trials import AccuracyTrial, Evaluation
+from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation
 from qbench.explain.explanation import Explanation, chain, confirm, explain, keep_gaining
 from qbench.explain.mended import MendedAccuracy, evaluate_mended
 from qbench.explain.open_case import OpenCase, find_record, open_case
@@ -26,60 +30,136 @@ from qbench.plan.variants import Variants
 from qbench.progress.live import Silent
 from qbench.record.schema import NATIVE, Record
 from qbench.record.stored_run import MetricInfo, StoredRun
+from qbench.stats import noninferiority
+from qbench.suite import Suite
 
-STAGES = 4
+
+@dataclass(frozen=True, kw_only=True)
+class TimeExplained:
+    """Why it is not faster. ``times`` is None, with ``no_times`` as the reason, where the runtime does not tell;
+    ``accuracy``: what the advised change costs, None where there is none or it is the same artifact."""
+
+    times: TimeShares | None
+    no_times: str | None
+    explanation: Explanation
+    accuracy: MendedAccuracy | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """All that is known of a case's time. ``times`` is None, with ``no_times`` as the reason, where the runtime does
-    not tell; ``peak`` is None where it cannot be measured."""
+    """All that was asked of a case; ``metric`` is the run's."""
 
     opened: OpenCase
-    times: TimeShares | None
-    no_times: str | None
-    peak: Peak | None
-    explanation: Explanation
-    accuracy: MendedAccuracy | None
+    time: TimeExplained | None
+    losses: AccuracyExplanation | None
     metric: MetricInfo
+
+    @property
+    def loses_little(self) -> bool:
+        """Whether the case is shown to lose no more than the suite's margin against fp32."""
+        delta = None if self.losses is None else self.losses.tried.against_fp32
+        margin = self.opened.suite.gate.accuracy.margin
+        if delta is None or margin is None:
+            return False
+        change = oriented(delta, self.metric.sign)
+        return noninferiority.assess_interval(change, margin / self.metric.scale).outcome == "PASS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bench:
+    """What both halves of an explanation are given."""
+
+    run: StoredRun
+    opened: OpenCase
+    backends: Mapping[str, Backend]
+    variants: Variants
+    progress: Silent
+
+    def propose(self, concern: Concern, times: TimeShares | None = None) -> tuple[Counterfactual, ...]:
+        """What every registered cause that concerns this proposes to try."""
+        situation = Situation(
+            case=self.opened.case,
+            layers=self.opened.artifact.layers,
+            times=times,
+            hiding_variables=fingerprint.switches(),
+            faults_per_call=_count_faults(self.run, self.opened.record),
+            backends=tuple(name for name, backend in self.backends.items() if backend.missing() is None),
+            layer_numbers=self.opened.artifact.layer_numbers,
+        )
+        causes: list[Cause] = [registry.load("cause", name) for name in registry.names("cause")]
+        return tuple(
+            counterfactual
+            for cause in causes
+            if concern in cause.concerns
+            for counterfactual in cause.propose(situation)
+        )
 
 
 def explain_case(
-    run: StoredRun, case: str, *, suite_file: Path | None, progress: Silent, max_seconds: float
+    run: StoredRun,
+    case: str,
+    *,
+    concerns: Collection[Concern],
+    suite_file: Path | None,
+    progress: Silent,
+    max_seconds: float,
 ) -> Explained:
-    """Why an int8 case of a run is not faster. ``max_seconds`` of measuring for each change that is tried.
+    """Why an int8 case of a run is not faster, not more accurate, or both. ``max_seconds`` of measuring for each change
+    that is tried.
 
     Raises ``UsageError`` for a case that cannot be explained or a suite that cannot be trusted, ``CaseError`` where the
-    case cannot be built or measured here.
+    case cannot be built, measured or evaluated here.
     """
     record = find_record(run, case)
     suite = read_suite(run, suite_file)
     cache = store.open_cache()
     with store.in_use(cache):
-        progress.stage("explain", STAGES)
+        progress.stage("explain", None)
         opened = open_case(run, record, suite, cache, progress)
-        progress.advance("artifacts")
-        peak = _measure_peak(opened)
-        times, no_times = _profile(opened, peak)
-        progress.advance("where the time goes")
-        variants = Variants(suite, _load_all_backends(opened), cores=len(opened.cores))
-        tried = try_changes(opened, _propose(opened, run, times), variants, progress, max_seconds=max_seconds)
-        progress.advance("causes")
-        confirmed, steps = _take_away(opened, confirm(tried), variants, progress, max_seconds)
-        progress.advance("causes together")
-        explanation = explain(tried, confirmed, steps, _find_best(tried, run.records, record, peak))
-        accuracy = None
-        if explanation.change is not None:
-            accuracy = evaluate_mended(opened, explanation.change, variants, progress)
-    return Explained(
-        opened=opened,
+        backends = _load_all_backends(suite)
+        bench = _Bench(
+            run=run,
+            opened=opened,
+            backends=backends,
+            variants=Variants(suite, backends, cores=len(opened.cores)),
+            progress=progress,
+        )
+        time_explained = _explain_time(bench, max_seconds) if "time" in concerns else None
+        losses = _explain_losses(bench) if "accuracy" in concerns else None
+    name = suite.gate.accuracy.choose_metric(base=suite.base, labelled=opened.data.evaluation_labels() is not None).name
+    return Explained(opened=opened, time=time_explained, losses=losses, metric=run.info.metric or MetricInfo(name=name))
+
+
+def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
+    opened, variants, progress = bench.opened, bench.variants, bench.progress
+    peak = _measure_peak(opened)
+    times, no_times = _profile(opened, peak)
+    tried = try_changes(opened, bench.propose("time", times), variants, progress, max_seconds=max_seconds)
+    confirmed, steps = _take_away(opened, confirm(tried), variants, progress, max_seconds)
+    explanation = explain(tried, confirmed, steps, _find_best(tried, bench.run.records, opened.record, peak))
+    change = explanation.change
+    return TimeExplained(
         times=times,
         no_times=no_times,
-        peak=peak,
         explanation=explanation,
-        accuracy=accuracy,
-        metric=run.info.metric or MetricInfo(name="" if accuracy is None else accuracy.metric),
+        accuracy=None if change is None else evaluate_mended(opened, change, variants, progress),
     )
+
+
+def _explain_losses(bench: _Bench) -> AccuracyExplanation:
+    """What each change does to the outputs, and those that help, one after the other."""
+    proposals = bench.propose("accuracy")
+    with tempfile.TemporaryDirectory() as folder:
+        evaluation = Evaluation(bench.opened, bench.variants, bench.progress, Path(folder))
+        tried = evaluation.conclude([evaluation.try_change(counterfactual) for counterfactual in proposals])
+        confirmed, steps = confirm_losses(tried), list[AccuracyTrial]()
+        while confirmed:
+            steps = [evaluation.try_change(step) for step in chain(_list_changes(confirmed))]
+            taking = keep_taking(confirmed, steps)
+            if len(taking) == len(confirmed):
+                break
+            confirmed = taking
+    return explain_losses(tried, confirmed, steps)
 
 
 def _take_away(
@@ -87,12 +167,16 @@ def _take_away(
 ) -> tuple[tuple[Trial, ...], Tried | None]:
     """The confirmed causes that gain beyond those before them, and the race in which they were taken away in order."""
     while len(confirmed) > 1:
-        steps = try_changes(opened, chain(confirmed), variants, progress, max_seconds=max_seconds)
+        steps = try_changes(opened, chain(_list_changes(confirmed)), variants, progress, max_seconds=max_seconds)
         gaining = keep_gaining(confirmed, steps)
         if len(gaining) == len(confirmed):
             return confirmed, steps
         confirmed = gaining
     return confirmed, None
+
+
+def _list_changes(trials: Iterable[Trial | AccuracyTrial]) -> list[Counterfactual]:
+    return [trial.counterfactual for trial in trials]
 
 
 def _measure_peak(opened: OpenCase) -> Peak | None:
@@ -108,25 +192,11 @@ def _profile(opened: OpenCase, peak: Peak | None) -> tuple[TimeShares | None, st
         return None, str(error)
 
 
-def _load_all_backends(opened: OpenCase) -> dict[str, Backend]:
+def _load_all_backends(suite: Suite) -> dict[str, Backend]:
     """The backends of the suite, and those of registered ones that can be used here."""
-    known = load_backends(opened.suite)
+    known = load_backends(suite)
     others = {name: registry.load("backend", name) for name in registry.names("backend") if name not in known}
     return {**known, **{name: backend for name, backend in others.items() if backend.missing() is None}}
-
-
-def _propose(opened: OpenCase, run: StoredRun, times: TimeShares | None) -> tuple[Counterfactual, ...]:
-    """What every registered cause proposes to try."""
-    situation = Situation(
-        case=opened.case,
-        layers=opened.artifact.layers,
-        times=times,
-        hiding_variables=fingerprint.switches(),
-        faults_per_call=_count_faults(run, opened.record),
-        backends=tuple(name for name, backend in _load_all_backends(opened).items() if backend.missing() is None),
-    )
-    causes: list[Cause] = [registry.load("cause", name) for name in registry.names("cause")]
-    return tuple(counterfactual for cause in causes for counterfactual in cause.propose(situation))
 
 
 def _count_faults(run: StoredRun, record: Record) -> float | None:

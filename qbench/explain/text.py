@@ -3,40 +3,48 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from qbench import formatting
-from qbench.explain.causes.base import Cause
+from qbench.explain.accuracy_explanation import AccuracyExplanation, ConfirmedLoss
+from qbench.explain.accuracy_trials import AccuracyTrial
+from qbench.explain.causes.base import Cause, Counterfactual
+from qbench.explain.change import Change
 from qbench.explain.explanation import Confirmed, Explanation
-from qbench.explain.story import Explained
+from qbench.explain.mended import MendedAccuracy
+from qbench.explain.open_case import OpenCase
+from qbench.explain.story import Explained, TimeExplained
 from qbench.explain.trials import Trial
 from qbench.explain.where_time_goes import LayerTime, TimeShares
+from qbench.plan.cases import Case
 from qbench.progress.table import TextTable
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
 LONGEST_LAYERS = 10
 NOTHING = "No cause that was tried makes it slower."
+NO_LOSS = "No change that was tried takes error away."
 
 
-def list_head(explained: Explained) -> list[str]:
+def list_head(opened: OpenCase, result: Explanation) -> list[str]:
     """What is explained, and how far it is from what it could be."""
-    opened, result = explained.opened, explained.explanation
-    lines = [f"{opened.case.id}: {formatting.duration(result.case_seconds)} for one example{_beside_fp32(explained)}."]
+    beside = _beside_fp32(opened, result)
+    lines = [f"{opened.case.id}: {formatting.duration(result.case_seconds)} for one example{beside}."]
     if result.best_seconds < result.case_seconds:
         lines.append(
             f"It could take {formatting.duration(result.best_seconds)} ({result.best}): a gap of "
             f"{formatting.duration(result.case_seconds - result.best_seconds)}."
         )
-    return [*lines, *opened.notes]
+    return lines
 
 
-def _beside_fp32(explained: Explained) -> str:
-    seconds = explained.explanation.fp32_seconds
+def _beside_fp32(opened: OpenCase, result: Explanation) -> str:
+    seconds = result.fp32_seconds
     if seconds is None:
         return ""
-    ratio = explained.explanation.case_seconds / seconds
-    backend = explained.opened.fp32_case.variant.backend
+    ratio = result.case_seconds / seconds
+    backend = opened.fp32_case.variant.backend
     return f", {ratio:.2f} times what fp32 on {backend} takes ({formatting.duration(seconds)})"
 
 
@@ -84,7 +92,7 @@ def _layer_row(layer: LayerTime) -> tuple[str, ...]:
     )
 
 
-def list_causes(result: Explanation, titles: dict[str, Cause]) -> list[str]:
+def list_causes(result: Explanation, titles: Mapping[str, Cause]) -> list[str]:
     """A sentence for each confirmed cause, what they are together, and what was tried in vain or not at all."""
     lines = [f"{number}. {_describe(cause, titles)}" for number, cause in enumerate(result.confirmed, start=1)] or [
         NOTHING
@@ -102,7 +110,7 @@ def list_causes(result: Explanation, titles: dict[str, Cause]) -> list[str]:
     return lines + [f"Not tried: {trial.counterfactual.text}: {trial.reason}." for trial in result.untried]
 
 
-def _describe(cause: Confirmed, titles: dict[str, Cause]) -> str:
+def _describe(cause: Confirmed, titles: Mapping[str, Cause]) -> str:
     name = cause.trial.counterfactual.cause
     share = "" if cause.share is None else f"; {formatting.share(max(0.0, cause.share))} of the gap"
     title = titles[name].title
@@ -120,9 +128,8 @@ def _times(interval: Interval | None) -> str:
     return f"{formatting.with_limits(interval)} times"
 
 
-def describe_accuracy(explained: Explained) -> str | None:
+def describe_accuracy(accuracy: MendedAccuracy | None, metric: MetricInfo) -> str | None:
     """What the change costs in accuracy; None where the artifact stays the same, or nothing is known."""
-    accuracy, metric = explained.accuracy, explained.metric
     if accuracy is None or accuracy.against_case is None:
         return None
     changes = [
@@ -133,63 +140,136 @@ def describe_accuracy(explained: Explained) -> str | None:
     return f"Its {metric.name}, on {accuracy.n:,} examples: {', '.join(changes)}."
 
 
+def list_losses(result: AccuracyExplanation, titles: Mapping[str, Cause], metric: MetricInfo) -> list[str]:
+    """What int8 loses against fp32, a sentence for each confirmed cause, and what was tried in vain or not at all."""
+    tried = result.tried
+    noise = "the same outputs as fp32" if tried.sqnr_db is None else f"{tried.sqnr_db:.1f} dB signal to noise"
+    change = "" if tried.against_fp32 is None else f", {metric.name} {_difference(tried.against_fp32, metric)}"
+    lines = [f"Against fp32, on {tried.n:,} examples: {noise}{change}."]
+    lines += [
+        f"{number}. {_describe_loss(loss, titles, metric)}" for number, loss in enumerate(result.confirmed, start=1)
+    ] or [NO_LOSS]
+    if result.together is not None and len(result.confirmed) > 1 and result.together.metric_change is not None:
+        change = _difference(result.together.metric_change, metric)
+        lines.append(f"All of these taken away: {metric.name} {change} against the case.")
+    if result.left is not None:
+        lines.append(f"Not explained: {formatting.share(max(0.0, result.left))} of the error.")
+    for title, trials in (
+        ("Takes error away alone, but nothing beyond these:", result.hidden),
+        ("No effect shown, all that was tried taken together:", result.unconfirmed),
+    ):
+        lines += [title] if trials else []
+        lines += [f"  {_describe_loss_trial(trial)}" for trial in trials]
+    return lines + [f"Not tried: {trial.counterfactual.text}: {trial.reason}." for trial in result.untried]
+
+
+def _describe_loss(loss: ConfirmedLoss, titles: Mapping[str, Cause], metric: MetricInfo) -> str:
+    counterfactual, change = loss.trial.counterfactual, loss.trial.metric_change
+    title = titles[counterfactual.cause].title
+    effect = "" if change is None else f"; {metric.name} {_difference(change, metric)}"
+    return (
+        f"{title[0].upper()}{title[1:]} ({counterfactual.cause}). Taken away ({counterfactual.text}): "
+        f"{_removed(loss.trial)} of the error gone{effect}; {formatting.share(loss.share)} beyond those before it."
+    )
+
+
+def _describe_loss_trial(trial: AccuracyTrial) -> str:
+    return f"{trial.counterfactual.text} ({trial.counterfactual.cause}): {_removed(trial)} of the error gone"
+
+
+def _removed(trial: AccuracyTrial) -> str:
+    share = None if trial.share is None else trial.share.interval()
+    return f"{formatting.with_limits(share, scale=100.0)} %"
+
+
 def _difference(change: Interval, metric: MetricInfo) -> str:
     shown = formatting.with_limits(change, scale=metric.scale, signed=True, least=metric.least)
     return f"{shown} {metric.unit}".rstrip()
 
 
-def write_suite_keys(explained: Explained) -> str | None:
+def write_suite_keys(change: Change | None, case: Case) -> str | None:
     """The piece of a suite that takes the confirmed causes away; None where a suite has no key for it."""
     import yaml
 
-    change = explained.explanation.change
-    keys = {} if change is None else change.suite_keys(explained.opened.case)
+    keys = {} if change is None else change.suite_keys(case)
     if not keys:
         return None
     text: str = yaml.safe_dump(keys, sort_keys=False, default_flow_style=None, width=1000)
     return text.rstrip()
 
 
-def list_environment(explained: Explained) -> list[str]:
+def list_environment(change: Change | None) -> list[str]:
     """What to set for the process, where confirmed causes lie there."""
-    change = explained.explanation.change
     variables = {} if change is None else change.environment
     return [f"unset {name}" if not value else f"export {name}={value}" for name, value in variables.items()]
 
 
 def as_json(explained: Explained) -> str:
     """All of it as JSON, seconds for one example."""
-    result, times = explained.explanation, explained.times
-    value: dict[str, Any] = {
+    value = {
         "case": explained.opened.case.id,
         "notes": list(explained.opened.notes),
+        "time": None if explained.time is None else _time_as_json(explained.time, explained.opened.case),
+        "accuracy": None if explained.losses is None else _losses_as_json(explained.losses, explained.opened.case),
+    }
+    return f"{json.dumps(value, indent=2)}\n"
+
+
+def _time_as_json(explained: TimeExplained, case: Case) -> dict[str, Any]:
+    result, accuracy = explained.explanation, explained.accuracy
+    return {
         "case_seconds": result.case_seconds,
         "fp32_seconds": result.fp32_seconds,
         "best_seconds": result.best_seconds,
         "best": result.best,
-        "where": None if times is None else _times_as_json(times),
+        "where": None if explained.times is None else _times_as_json(explained.times),
         "no_profile": explained.no_times,
-        "causes": [_cause_as_json(cause) for cause in result.confirmed],
+        "causes": [{**_trial_as_json(cause.trial), "share": cause.share} for cause in result.confirmed],
         "together": _limits(result.together),
         "unexplained": result.unexplained,
         "hidden": [_trial_as_json(trial) for trial in result.hidden],
         "unconfirmed": [_trial_as_json(trial) for trial in result.unconfirmed],
-        "untried": [
-            {"cause": trial.counterfactual.cause, "change": trial.counterfactual.text, "reason": trial.reason}
-            for trial in result.untried
-        ],
-        "accuracy": None
-        if explained.accuracy is None
+        "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],
+        "suite": write_suite_keys(result.change, case),
+        "environment": list_environment(result.change),
+        "mended": None
+        if accuracy is None
         else {
-            "metric": explained.accuracy.metric,
-            "n": explained.accuracy.n,
-            "against_case": _limits(explained.accuracy.against_case),
-            "against_fp32": _limits(explained.accuracy.against_fp32),
+            "metric": accuracy.metric,
+            "n": accuracy.n,
+            "against_case": _limits(accuracy.against_case),
+            "against_fp32": _limits(accuracy.against_fp32),
         },
-        "suite": write_suite_keys(explained),
-        "environment": list_environment(explained),
     }
-    return f"{json.dumps(value, indent=2)}\n"
+
+
+def _losses_as_json(result: AccuracyExplanation, case: Case) -> dict[str, Any]:
+    together = result.together
+    return {
+        "n": result.tried.n,
+        "sqnr_db": result.tried.sqnr_db,
+        "against_fp32": _limits(result.tried.against_fp32),
+        "causes": [{**_loss_as_json(loss.trial), "share": loss.share} for loss in result.confirmed],
+        "together": None if together is None else _loss_as_json(together),
+        "left": result.left,
+        "hidden": [_loss_as_json(trial) for trial in result.hidden],
+        "unconfirmed": [_loss_as_json(trial) for trial in result.unconfirmed],
+        "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],
+        "suite": write_suite_keys(result.change, case),
+    }
+
+
+def _loss_as_json(trial: AccuracyTrial) -> dict[str, Any]:
+    return {
+        "cause": trial.counterfactual.cause,
+        "change": trial.counterfactual.text,
+        "removed": _limits(None if trial.share is None else trial.share.interval()),
+        "metric_change": _limits(trial.metric_change),
+    }
+
+
+def _untried_as_json(counterfactual: Counterfactual, reason: str | None) -> dict[str, Any]:
+    return {"cause": counterfactual.cause, "change": counterfactual.text, "reason": reason}
 
 
 def _times_as_json(times: TimeShares) -> dict[str, Any]:
@@ -215,10 +295,6 @@ def _times_as_json(times: TimeShares) -> dict[str, Any]:
             for node in times.case.nodes
         ],
     }
-
-
-def _cause_as_json(cause: Confirmed) -> dict[str, Any]:
-    return {**_trial_as_json(cause.trial), "share": cause.share}
 
 
 def _trial_as_json(trial: Trial) -> dict[str, Any]:

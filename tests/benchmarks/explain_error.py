@@ -169,7 +169,7 @@ def explain_planted(planted: Planted, folder: Path, seconds: float) -> dict[str,
         (here / "planted.yaml").write_text(SUITE.format(recipe=planted.recipe, **values), encoding="utf-8")
         command = [sys.executable, __file__, str(folder), "--one", planted.name, "--seconds", str(seconds)]
         subprocess.run(command, check=True, env={**os.environ, **planted.environment}, stdout=subprocess.DEVNULL)
-    explained: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    explained: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))["time"]
     return explained
 
 
@@ -180,7 +180,9 @@ def explain_here(planted: Planted, folder: Path, seconds: float) -> None:
     registry.BUILT_IN["cause"]["nothing"] = "explain_error:NOTHING"
     run = read_run(find_run("planted"))
     case = f"net/{planted.mode}/{planted.backend}/t{planted.threads}/b1"
-    explained = story.explain_case(run, case, suite_file=None, progress=Silent(), max_seconds=seconds)
+    explained = story.explain_case(
+        run, case, concerns=("time",), suite_file=None, progress=Silent(), max_seconds=seconds
+    )
     Path("explained.json").write_text(text.as_json(explained), encoding="utf-8")
 
 

@@ -57,6 +57,9 @@ def test_a_cause_says_what_is_wrong_and_takes_it_away(name):
 
 SLOW = TimeShares(case=CALL, fp32=CALL, layers=(layer_time("stem", 3e-4, 1e-4), layer_time("body", 1e-4, 2e-4)))
 SITUATIONS = {
+    "calibrator": situation(recipe=Recipe(flow="fx", calibrator="minmax")),
+    "per-tensor": situation(recipe=Recipe(flow="fx", per_channel=False)),
+    "sensitive-layers": situation(),
     "dynamic-activations": situation(mode="dynamic"),
     "engine-kernels": situation(backend="fbgemm", backends=("fbgemm", "onednn")),
     "framework-default": situation(recipe=Recipe(name=FRAMEWORK_DEFAULT, framework_default=True)),
@@ -81,10 +84,26 @@ def test_a_cause_is_proposed_where_it_may_be_at_work(name):
     assert registry.load("cause", name).propose(SITUATIONS[name])
 
 
-@pytest.mark.parametrize("name", sorted(set(SITUATIONS) - {"little-work"}))
+@pytest.mark.parametrize("name", sorted(set(SITUATIONS) - {"little-work", "sensitive-layers"}))
 def test_a_cause_is_not_proposed_where_it_cannot_be(name):
-    """A plain static case of one thread has none of them."""
+    """A plain static case of one thread has none of them; of too little work, and of single layers, only a trial
+    tells."""
     assert registry.load("cause", name).propose(situation()) == ()
+
+
+def test_of_many_layers_those_are_tried_behind_which_the_signal_falls_most():
+    """With the first and the last one; where that is not known, the outer ones."""
+    cause, names = registry.load("cause", "sensitive-layers"), [f"layer{number}" for number in range(40)]
+    layers = tuple(Layer(name=name, operator="conv", macs=1, int8=True) for name in names)
+    falls = {20: 9.0, 30: 7.0}
+    signal, numbers = 60.0, []
+    for number, name in enumerate(names):
+        signal -= falls.get(number, 0.01)
+        numbers.append({"name": name, "sqnr_db": signal})
+    many = replace(situation(), layers=layers)
+    tried = [each.part for each in cause.propose(replace(many, layer_numbers=tuple(numbers)))]
+    assert {"layer0", "layer20", "layer30", "layer39"} <= set(tried)
+    assert [each.part for each in cause.propose(many)] == names[:6] + names[-6:]
 
 
 def test_layers_that_lose_are_returned_to_float_and_no_others():

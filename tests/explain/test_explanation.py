@@ -71,7 +71,7 @@ def test_the_chain_takes_one_more_cause_away_at_each_step():
     """The last step has them all."""
     first = trial("mode", 0.5, change=Change(mode="static"))
     second = trial("batch", 0.8, change=Change(batch_size=8))
-    steps = chain((first, second))
+    steps = chain((first.counterfactual, second.counterfactual))
     assert [step.change for step in steps] == [Change(mode="static"), Change(mode="static", batch_size=8)]
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 from qbench.explain.change import Change
 from qbench.explain.where_time_goes import TimeShares
 from qbench.plan.cases import Case
 from qbench.quant.artifacts.coverage import Layer
 
+Concern = Literal["time", "accuracy"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
     """What a cause is judged from: the case with its recipe (no open choices), its layers, where its time goes (None:
-    the runtime does not tell), the variables that hide instructions from engines, the page faults of a call (None: not
-    known), and the backends that can be used here."""
+    the runtime does not tell, or time is not asked for), the variables that hide instructions from engines, the page
+    faults of a call (None: not known), the backends that can be used here, and of each layer how near its output is to
+    fp32's (``Built.layer_numbers``)."""
 
     case: Case
     layers: tuple[Layer, ...]
@@ -24,27 +28,36 @@ class Situation:
     hiding_variables: tuple[str, ...] = ()
     faults_per_call: float | None = None
     backends: tuple[str, ...] = ()
+    layer_numbers: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counterfactual:
-    """The case without a cause: ``change`` takes it away, ``text`` says what is done otherwise."""
+    """The case without a cause: ``change`` takes it away, ``text`` says what is done otherwise. Several of one cause
+    are alternatives, of which the best counts, but where they are about different parts: then ``part`` names it."""
 
     cause: str
     text: str
     change: Change
+    part: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What is confirmed or not: the cause, of one part where it names one."""
+        return self.cause, self.part
 
 
 class Cause(ABC):
-    """One cause. ``title`` says what is wrong where it is confirmed."""
+    """One cause. ``title`` says what is wrong where it is confirmed, ``concerns`` what it may spoil."""
 
     name: ClassVar[str]
     title: ClassVar[str]
+    concerns: ClassVar[tuple[Concern, ...]] = ("time",)
 
     @abstractmethod
     def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
         """The changes to try, none where it cannot be at work."""
 
-    def counterfactual(self, text: str, change: Change) -> Counterfactual:
+    def counterfactual(self, text: str, change: Change, part: str = "") -> Counterfactual:
         """One that takes this cause away."""
-        return Counterfactual(cause=self.name, text=text, change=change)
+        return Counterfactual(cause=self.name, text=text, change=change, part=part)

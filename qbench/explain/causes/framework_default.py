@@ -11,6 +11,7 @@ class FrameworkDefault(Cause):
 
     name = "framework-default"
     title = "the framework's own recipe is used"
+    concerns = ("time", "accuracy")
 
     def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
         """qbench's recipe on the same backend."""

@@ -1,0 +1,101 @@
+"""From evaluated changes to an explanation of what int8 costs in accuracy; pure.
+
+A cause is confirmed where taking it away is shown to take error away: one side, at ``LEVEL`` shared over everything
+that was tried (Holm). The confirmed ones are then taken away one after the other, the largest share first, and
+evaluated again: each has the share that it takes beyond those before it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qbench.explain.accuracy_trials import AccuracyTrial, AccuracyTried
+from qbench.explain.change import Change
+from qbench.explain.explanation import LEVEL
+from qbench.stats.multiple_testing import adjust_by_holm
+
+LEAST_SHARE = 0.02  # of the error: what a cause must take away beyond those before it
+MOST_STEPS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmedLoss:
+    """A cause with its trial alone, and the ``share`` of the error that it takes away beyond those before it."""
+
+    trial: AccuracyTrial
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyExplanation:
+    """``together``: the trial without all confirmed causes, None where there are none. ``left``: the share of the error
+    that stays then. ``hidden`` take error away alone, but nothing beyond those confirmed; ``unconfirmed`` were tried
+    without a shown effect, ``untried`` could not be. ``change`` takes all that is confirmed away."""
+
+    tried: AccuracyTried
+    confirmed: tuple[ConfirmedLoss, ...]
+    together: AccuracyTrial | None
+    left: float | None
+    hidden: tuple[AccuracyTrial, ...]
+    unconfirmed: tuple[AccuracyTrial, ...]
+    untried: tuple[AccuracyTrial, ...]
+    change: Change | None
+
+
+def confirm_losses(tried: AccuracyTried) -> tuple[AccuracyTrial, ...]:
+    """Of each confirmed cause, or part of one, the trial that took most error away, the largest share first."""
+    known = [(trial, trial.share) for trial in tried.trials if trial.share is not None]
+    adjusted = adjust_by_holm([share.p_not_positive() for _, share in known])
+    best: dict[tuple[str, str], AccuracyTrial] = {}
+    for (trial, share), p_value in zip(known, adjusted, strict=True):
+        other = best.get(trial.counterfactual.key)
+        if p_value < LEVEL and share.value >= LEAST_SHARE and (other is None or share.value > _share(other)):
+            best[trial.counterfactual.key] = trial
+    return tuple(sorted(best.values(), key=lambda trial: -_share(trial)))[:MOST_STEPS]
+
+
+def keep_taking(confirmed: Sequence[AccuracyTrial], steps: Sequence[AccuracyTrial]) -> tuple[AccuracyTrial, ...]:
+    """Those that take error away beyond the ones before them, when they are taken away in this order; the first in any
+    case."""
+    shares = _list_shares(steps)
+    return tuple(trial for number, trial in enumerate(confirmed) if number == 0 or shares[number] >= LEAST_SHARE)
+
+
+def explain_losses(
+    tried: AccuracyTried, confirmed: Sequence[AccuracyTrial], steps: Sequence[AccuracyTrial]
+) -> AccuracyExplanation:
+    """What the trials show. ``steps``: the confirmed ones taken away one after the other, as evaluated."""
+    keys = {trial.counterfactual.key for trial in confirmed}
+    hidden = tuple(trial for trial in confirm_losses(tried) if trial.counterfactual.key not in keys)
+    shown = keys | {trial.counterfactual.key for trial in hidden}
+    together = steps[-1] if steps else None
+    return AccuracyExplanation(
+        tried=tried,
+        confirmed=tuple(
+            ConfirmedLoss(trial=trial, share=share) for trial, share in zip(confirmed, _list_shares(steps), strict=True)
+        ),
+        together=together,
+        left=None if together is None or together.share is None else 1 - together.share.value,
+        hidden=hidden,
+        unconfirmed=tuple(
+            trial for trial in tried.trials if trial.share is not None and trial.counterfactual.key not in shown
+        ),
+        untried=tuple(trial for trial in tried.trials if trial.share is None),
+        change=together.counterfactual.change if together is not None else None,
+    )
+
+
+def _list_shares(steps: Sequence[AccuracyTrial]) -> list[float]:
+    """What each step takes beyond those before it; one that could not be evaluated takes nothing."""
+    totals, now = [0.0], 0.0
+    for step in steps:
+        now = now if step.share is None else step.share.value
+        totals.append(now)
+    return [after - before for before, after in itertools.pairwise(totals)]
+
+
+def _share(trial: AccuracyTrial) -> float:
+    assert trial.share is not None
+    return trial.share.value

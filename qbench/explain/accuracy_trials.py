@@ -1,0 +1,104 @@
+"""Counterfactuals evaluated on the suite's examples: how much of the error of the outputs each takes away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbench.build import Artifact
+from qbench.errors import CaseError, CaseSkipped
+from qbench.evaluate.predictions import load_predictions, predict_cached
+from qbench.evaluate.score import score
+from qbench.explain.causes.base import Counterfactual
+from qbench.explain.open_case import OpenCase
+from qbench.explain.output_error import RemovedShare, compare_errors, signal_to_noise_db, square_errors
+from qbench.plan.variants import Variants
+from qbench.progress.live import Silent
+from qbench.stats.interval_type import Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyTrial:
+    """A counterfactual that was evaluated: the ``share`` of the case's output error that is gone, and the change of the
+    metric against the case, in its own scale; None with the ``reason`` where it could not be built or evaluated."""
+
+    counterfactual: Counterfactual
+    share: RemovedShare | None = None
+    metric_change: Interval | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyTried:
+    """On ``n`` examples: signal to noise of the case's outputs against fp32's in dB (None: they are the same), its
+    metric's change against fp32, and what each counterfactual gave."""
+
+    n: int
+    sqnr_db: float | None
+    against_fp32: Interval | None
+    trials: tuple[AccuracyTrial, ...]
+
+
+class Evaluation:
+    """The predictions of a case, of its fp32 and of changed cases, each made once and kept in a folder of its own."""
+
+    def __init__(self, opened: OpenCase, variants: Variants, progress: Silent, folder: Path) -> None:
+        self._opened, self._variants, self._progress, self._folder = opened, variants, progress, folder
+        self._count = 0
+        self._metric = opened.suite.gate.accuracy.choose_metric(
+            base=opened.suite.base, labelled=opened.data.evaluation_labels() is not None
+        )
+        self._fp32 = self._predict(opened.fp32)
+        self._case = self._predict(opened.artifact)
+        outputs = load_predictions(self._fp32)["outputs"]
+        self._outputs = outputs
+        self._errors = square_errors(load_predictions(self._case)["outputs"], outputs)
+
+    def _predict(self, artifact: Artifact) -> Path:
+        self._count += 1
+        file = self._folder / f"{self._count}.npz"
+        predict_cached(
+            artifact,
+            self._opened.data,
+            self._opened.case.batch_size,
+            file,
+            root=self._opened.cache,
+            limits=self._opened.limits,
+            progress=self._progress.advance,
+        )
+        return file
+
+    def try_change(self, counterfactual: Counterfactual) -> AccuracyTrial:
+        """What a counterfactual gives."""
+        case = counterfactual.change.apply(self._opened.case, self._variants)
+        try:
+            artifact = self._opened.build(case.variant, self._progress)
+            if artifact.sha256 == self._opened.artifact.sha256:
+                return AccuracyTrial(counterfactual=counterfactual, reason="it gives the same artifact, byte by byte")
+            file = self._predict(artifact)
+            change = self._score(file, self._case)
+        except (CaseError, CaseSkipped) as error:
+            return AccuracyTrial(counterfactual=counterfactual, reason=str(error))
+        share = compare_errors(self._errors, square_errors(load_predictions(file)["outputs"], self._outputs))
+        reason = None if share is not None else "the case has no error to take away"
+        return AccuracyTrial(counterfactual=counterfactual, share=share, metric_change=change, reason=reason)
+
+    def conclude(self, trials: Sequence[AccuracyTrial]) -> AccuracyTried:
+        """The trials beside what the case itself loses."""
+        return AccuracyTried(
+            n=len(self._errors),
+            sqnr_db=signal_to_noise_db(self._errors, self._outputs),
+            against_fp32=self._score(self._case, self._fp32),
+            trials=tuple(trials),
+        )
+
+    def _score(self, file: Path, against: Path) -> Interval | None:
+        return score(
+            self._metric,
+            file,
+            against,
+            self._opened.data.classes,
+            limits=self._opened.limits,
+            progress=self._progress.advance,
+        ).delta

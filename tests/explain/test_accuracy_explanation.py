@@ -1,0 +1,66 @@
+"""Which causes of lost accuracy are confirmed, and which share each has."""
+
+from __future__ import annotations
+
+import pytest
+
+from qbench.explain.accuracy_explanation import LEAST_SHARE, confirm_losses, explain_losses, keep_taking
+from qbench.explain.accuracy_trials import AccuracyTrial, AccuracyTried
+from qbench.explain.causes.base import Counterfactual
+from qbench.explain.change import Change
+from qbench.explain.output_error import RemovedShare
+
+
+def trial(cause, share, *, part="", error=0.01):
+    """A change that takes that share of the error away; None: it could not be built."""
+    counterfactual = Counterfactual(
+        cause=cause, text=f"without {cause} {part}", change=Change(recipe={"skip_layers": (part,)}), part=part
+    )
+    if share is None:
+        return AccuracyTrial(counterfactual=counterfactual, reason="it cannot be built")
+    return AccuracyTrial(counterfactual=counterfactual, share=RemovedShare(value=share, error=error, n=200))
+
+
+def tried(*trials):
+    """These trials of one case."""
+    return AccuracyTried(n=200, sqnr_db=15.0, against_fp32=None, trials=trials)
+
+
+def test_each_part_is_a_cause_of_its_own_and_of_alternatives_the_best_counts():
+    """Two layers are both named, two calibrators are one cause."""
+    confirmed = confirm_losses(
+        tried(
+            trial("layers", 0.2, part="a"), trial("layers", 0.5, part="b"),
+            trial("calibrator", 0.1), trial("calibrator", 0.3),
+        )
+    )  # fmt: skip
+    assert [(each.counterfactual.part, each.share.value) for each in confirmed] == [("b", 0.5), ("", 0.3), ("a", 0.2)]
+
+
+def test_what_is_not_shown_or_too_small_is_not_confirmed():
+    """Within its error, below the least share, or worse without."""
+    trials = (trial("noise", 0.1, error=0.1), trial("small", LEAST_SHARE / 2, error=1e-4), trial("worse", -0.4))
+    result = explain_losses(tried(*trials, trial("broken", None)), (), ())
+    assert confirm_losses(tried(*trials)) == ()
+    assert result.confirmed == ()
+    assert result.unconfirmed == trials
+    assert [each.reason for each in result.untried] == ["it cannot be built"]
+    assert result.change is None
+
+
+def test_shares_and_what_is_left_are_the_whole_error():
+    """Each beyond those before it."""
+    alone = (trial("layers", 0.5, part="a"), trial("layers", 0.4, part="b"))
+    steps = (trial("layers", 0.5, part="a"), trial("layers", 0.7, part="b"))
+    result = explain_losses(tried(*alone), alone, steps)
+    assert [loss.share for loss in result.confirmed] == [pytest.approx(0.5), pytest.approx(0.2)]
+    assert result.left == pytest.approx(0.3)
+    assert sum(loss.share for loss in result.confirmed) + result.left == pytest.approx(1.0)
+
+
+def test_what_takes_nothing_beyond_those_before_it_is_hidden():
+    """It is no part of the advice."""
+    alone = (trial("layers", 0.5, part="a"), trial("calibrator", 0.4))
+    kept = keep_taking(alone, (trial("layers", 0.5, part="a"), trial("calibrator", 0.505)))
+    assert kept == alone[:1]
+    assert explain_losses(tried(*alone), kept, (alone[0],)).hidden == alone[1:]
