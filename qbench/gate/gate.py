@@ -28,8 +28,6 @@ them, else it is INCONCLUSIVE. What that does to the exit code is the suite's to
 
 from __future__ import annotations
 
-import fnmatch
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,20 +35,20 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.compare import compare
 from qbench.decide.cases import is_unmeasured
-from qbench.errors import NotComparable, UsageError, first_names
+from qbench.errors import NotComparable
 from qbench.gate import accuracy, accuracy_regression, cold_start, coverage, latency, memory, portability, size
-from qbench.gate.deciding import refuse_pairs
+from qbench.gate.filter_cases import keep_cases
 from qbench.gate.latency import needs_baseline
 from qbench.gate.sequential_test import NotRun, Rerun
+from qbench.gate.settle import correct_for_rules, settle
 from qbench.gate.verdict import Effect, Evidence, Outcome, Rule, Verdict
+from qbench.gate.whole_run import SAME_RUN, is_same_run, refuse_quick, report_newest
 from qbench.machine import fingerprint
 from qbench.portability.compare_hosts import OutputChange, compare_outputs, is_emulated
-from qbench.record import locate, stored_run
+from qbench.record import stored_run
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import Record
-from qbench.record.stored_run import QUICK, RunInfo, StoredRun
-from qbench.stats import multiple_testing
-from qbench.stats.multiple_testing import FAMILY_ERROR
+from qbench.record.stored_run import RunInfo, StoredRun
 
 if TYPE_CHECKING:
     from qbench.gate.baseline import Baseline
@@ -104,6 +102,22 @@ def gate_run(
     Raises ``SuiteError`` where this qbench cannot read the run's suite, ``NotComparable`` where the baseline is of
     another suite or metric or is not there, ``UsageError`` where a file cannot be read, or the suite has no rule.
     """
+    run, suite, against, notes = _read(folder, baseline, only, suite_file, as_run=as_run)
+    quick = refuse_quick(run.info, None if against is None else against.info, suite.place("suite"))
+    reruns = {} if rerun is None or against is None or quick else rerun(run, suite, against)
+    verdicts = (*quick, *_judge(run, suite, against, reruns, ref))
+    if newest is not None:
+        verdicts = (report_newest(newest, run, suite.place("matrix")), *verdicts)
+    if against is not None and is_same_run(run.info, against.info):
+        notes = (*notes, SAME_RUN)
+    name = run.info.suite.name
+    return Gated(suite=name, folder=folder, baseline=baseline, verdicts=verdicts, reruns=reruns, ref=ref, notes=notes)
+
+
+def _read(
+    folder: Path, baseline: Path | None, only: str | None, suite_file: Path | None, *, as_run: bool
+) -> tuple[StoredRun, Suite, Baseline | None, tuple[str, ...]]:
+    """The run with the suite whose rules hold, the baseline, and what there is to note of the rules."""
     from qbench.gate.baseline import read_baseline
     from qbench.gate.current_rules import read_rules
 
@@ -118,9 +132,14 @@ def gate_run(
         )
     if only is not None:
         run, against = keep_cases(run, against, only)
-    quick = _refuse_quick(run.info, None if against is None else against.info, suite.place("suite"))
-    reruns = {} if rerun is None or against is None or quick else rerun(run, suite, against)
-    verdicts = gate(
+    return run, suite, against, notes
+
+
+def _judge(
+    run: StoredRun, suite: Suite, against: Baseline | None, reruns: Mapping[str, Rerun | NotRun], ref: str | None
+) -> tuple[Verdict, ...]:
+    """The verdicts on what was read."""
+    return gate(
         run.records,
         run.info,
         suite.gate,
@@ -132,51 +151,6 @@ def gate_run(
         change=lambda record, native: compare_outputs(run, record, native),
         reruns=reruns,
         ref=ref,
-    )
-    verdicts = (*quick, *verdicts)
-    if newest is not None:
-        verdicts = (_report_newest(newest, run, suite.place("matrix")), *verdicts)
-    if against is not None and _is_same_run(run.info, against.info):
-        notes = (*notes, SAME_RUN)
-    return Gated(
-        suite=run.info.suite.name,
-        folder=folder,
-        baseline=baseline,
-        verdicts=verdicts,
-        reruns=reruns,
-        ref=ref,
-        notes=notes,
-    )
-
-
-SAME_RUN = "the baseline was made of this very run, so nothing can have changed; gate a later run: `qbench run SUITE`"
-
-
-def _is_same_run(run: RunInfo, baseline: RunInfo) -> bool:
-    """Whether both are one run: they started at one time, on one machine, of the same data and networks."""
-    return run.started is not None and all(
-        getattr(run, name) == getattr(baseline, name) for name in ("started", "environment", "digests")
-    )
-
-
-def _refuse_quick(run: RunInfo, baseline: RunInfo | None, place: str) -> list[Verdict]:
-    """INVALID for a quick look: it is too coarse to be held to anything, or to hold anything to."""
-    sides = {"the run": run, "the baseline": baseline}
-    rule = Rule(name="run", kind="run", case=run.suite.name, place=place)
-    return [
-        rule.verdict("INVALID", f"{what} is a {QUICK}", f"make it without --quick: `qbench run {info.suite.file}`")
-        for what, info in sides.items()
-        if info is not None and info.quick is not None
-    ]
-
-
-def _report_newest(newest: Path, run: StoredRun, place: str) -> Verdict:
-    """MISSING: a benchmark that failed wholly proves nothing by an older run that is still there."""
-    return Rule(name="run", kind="run", case=run.info.suite.name, place=place).verdict(
-        "MISSING",
-        f"the latest run, {newest.name}, has no case that is ok",
-        f"it has {locate.without_ok(newest)} ({newest}); judged is {run.folder.name}, which is older: "
-        f"mend the cause and run the suite again, or judge that run by its folder, {run.folder}",
     )
 
 
@@ -265,7 +239,7 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
     able = [check for check in checks if not (is_unmeasured(record) and check in _MEASURED)]
     verdicts = [verdict for check in able if (verdict := check(evidence, record)) is not None]
     verdicts += portability.check_hosts(evidence, record)
-    return [*new, *_settle(_correct_for_rules(verdicts), evidence, record)]
+    return [*new, *settle(correct_for_rules(verdicts), evidence, record)]
 
 
 NEW = "not in the baseline"
@@ -316,84 +290,3 @@ def _find_absent(evidence: Evidence) -> list[Verdict]:
 def _case_verdict(evidence: Evidence, case: str, outcome: Outcome, text: str, reason: str) -> Verdict:
     """A verdict on whether the case is there at all."""
     return Rule(name="case", kind="case", case=case, place=evidence.place("matrix")).verdict(outcome, text, reason)
-
-
-def _correct_for_rules(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The verdicts on one case, a FAIL by samples turned INCONCLUSIVE where it does not survive Holm over the rules of
-    its kind."""
-    corrected = {}
-    for kind in {verdict.kind for verdict in verdicts}:
-        sampled = [verdict for verdict in verdicts if verdict.kind == kind and verdict.p_value is not None]
-        adjusted = multiple_testing.adjust_by_holm([verdict.p_value or 0.0 for verdict in sampled])
-        for verdict, p in zip(sampled, adjusted, strict=True):
-            # Rounding may leave a single rule's own 5 % a last digit above it.
-            if verdict.outcome == "FAIL" and p > FAMILY_ERROR * (1 + 1e-9):
-                corrected[id(verdict)] = _withdraw(verdict, p, len(sampled))
-    return [corrected.get(id(verdict), verdict) for verdict in verdicts]
-
-
-def _withdraw(verdict: Verdict, p: float, rules: int) -> Verdict:
-    """INCONCLUSIVE: a FAIL that does not survive the correction."""
-    times = multiple_testing.estimate_sample_factor(verdict.p_value or 0.0, rules)
-    verdict = verdict.unless(f"fails alone, but {rules} rules of its kind were judged at once (Holm: p = {p:.2g})")
-    if verdict.way == "live" and verdict.times is not None:
-        return refuse_pairs(verdict, math.ceil(times * max(1, verdict.times.pairs)))
-    more = f"about {times:.1f} times as many {'examples' if verdict.kind == 'metric' else 'processes'}"
-    return replace(verdict, reason=f"{verdict.reason}; {more} would decide", decides=more)
-
-
-def _settle(verdicts: Sequence[Verdict], evidence: Evidence, record: Record) -> list[Verdict]:
-    """The verdicts on one case, each INCONCLUSIVE with what it does by ``gate.inconclusive``, each IMPROVED with what
-    to do about it.
-
-    ``hold`` holds where the samples point to a change for the worse, and where there are none. What was so in the
-    baseline is no change: the rule on the metric against fp32 holds only if the metric is worse than in the baseline,
-    too, and no rule holds a case whose artifact is the baseline's.
-    """
-    regressions = [verdict for verdict in verdicts if verdict.rule.endswith(accuracy_regression.SUFFIX)]
-    as_before = any(
-        verdict.outcome in ("PASS", "IMPROVED", "INCONCLUSIVE") and not verdict.points_to_harm(evidence.changed_cases)
-        for verdict in regressions
-    )
-    identical = evidence.is_identical(record)
-
-    def settle(verdict: Verdict) -> Verdict:
-        if verdict.outcome == "IMPROVED":
-            return replace(verdict, reason=f"better than the baseline by more than the tolerance: {evidence.advice}")
-        if verdict.outcome != "INCONCLUSIVE":
-            return verdict
-        treatment = evidence.policy.inconclusive
-        if treatment != "hold":
-            effect: Effect = "note" if treatment == "pass" else treatment
-        elif identical or (verdict.kind == "metric" and as_before):
-            effect = "note"
-        else:
-            harmful = verdict.p_harm is None or verdict.points_to_harm(evidence.changed_cases)
-            effect = "hold" if harmful else "note"
-        return replace(verdict, settled=effect)
-
-    return [settle(verdict) for verdict in verdicts]
-
-
-def keep_cases(run: StoredRun, baseline: Baseline | None, only: str) -> tuple[StoredRun, Baseline | None]:
-    """Both with the int8 cases whose id matches one of the comma-separated globs, and every fp32; raises ``UsageError``
-    for a glob without a match."""
-    ids = {record.case.id for record in (*run.records, *(baseline.records if baseline else ()))}
-    ids |= {*run.info.plan.cases}
-    matched = set()
-    for glob in (part.strip() for part in only.split(",")):
-        matching = {case for case in ids if fnmatch.fnmatchcase(case, glob)}
-        if not matching:
-            raise UsageError(f"--filter '{glob}' matches no case; there are {first_names(sorted(ids), 5)}")
-        matched |= matching
-
-    def keep(records: Sequence[Record]) -> tuple[Record, ...]:
-        return tuple(record for record in records if record.case.id in matched or record.case.mode == "fp32")
-
-    plan = replace(
-        run.info.plan,
-        cases=tuple(case for case in run.info.plan.cases if case in matched or "/fp32" in case),
-        skipped=tuple(skip for skip in run.info.plan.skipped if skip.id in matched),
-    )
-    kept = replace(run, info=replace(run.info, plan=plan), records=keep(run.records))
-    return kept, None if baseline is None else replace(baseline, records=keep(baseline.records))
