@@ -24,5 +24,5 @@ def portability(run: Run, as_json: Json = False) -> None:
         for line in text.list_sentences(answers, metric):
             print(terminal.wrap(line, width))
         print(f"\n{format_table(text.make_table(answers, metric), width)}\n")
-        for line in text.list_speed_orders(answers):
+        for line in (*text.list_other_classes(answers), *text.list_speed_orders(answers)):
             print(terminal.wrap(line, width))

@@ -39,10 +39,13 @@ def _check_host(evidence: Evidence, native: Record, host: str) -> Verdict:
 
 
 def _judge_answers(evidence: Evidence, rule: Rule, native: Record, there: Record) -> Verdict:
-    """The verdict on the metric there against the metric where the artifact was built, example by example; of an
-    emulated host on the bits of the examples that it answered."""
+    """The verdict on the metric there against the metric where the artifact was built, example by example: the same
+    bits lose nothing, however few examples there are; of an emulated host on the bits of the examples it answered."""
     if is_emulated(there.host):
         return _judge_bits(evidence, rule, native, there)
+    outputs = evidence.change(there, native)
+    if outputs is not None and outputs.same_bits:
+        return replace(rule.verdict("PASS", f"the same bits on {there.case.host}"), value=0.0)
     metric, policy = evidence.info.metric, evidence.policy
     margin = policy.accuracy.margin if policy.portability.margin is None else policy.portability.margin
     pair = evidence.pairs(there, native)

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from qbench.decide.cases import p50
 from qbench.decide.judged import Judged
 from qbench.metrics.validation import choose_classes
+from qbench.models.base import OWN_FILE
+from qbench.quant.recipe import FRAMEWORK_DEFAULT
+from qbench.quant.target import ADD_IN_16_BITS
 from qbench.record.schema import NATIVE, CaseKey, HostFacts, Record, Status
 from qbench.record.stored_run import MetricInfo, StoredRun
 from qbench.stats import noninferiority
@@ -24,12 +27,14 @@ Array = NDArray[Any]
 @dataclass(frozen=True, kw_only=True)
 class OutputChange:
     """The outputs of ``n`` examples against those on the native host: ``differing`` examples whose bits differ, the
-    ``largest`` difference of one output, the share of examples with the same class (None: the outputs are none)."""
+    ``largest`` difference of one output, the share of examples with the same class (None: the outputs are none), and
+    the ids of those with another."""
 
     n: int
     differing: int
     largest: float
     agreement: float | None
+    other_class: tuple[str, ...] = ()
 
     @property
     def same_bits(self) -> bool:
@@ -41,7 +46,8 @@ class OutputChange:
 class HostAnswer:
     """What an artifact answers on one host. ``outputs`` and ``against_native``: against the native host, None where one
     of them is not known; ``against_fp32``: the verdict against the fp32 of the same host; ``margin`` in shown units.
-    ``same_as``: of an emulated host the others that give the same bits."""
+    ``same_as``: of an emulated host the others that give the same bits; ``remedy``: where sums are added in 16 bits,
+    how to build it so that none overflows."""
 
     case: str
     host: str
@@ -55,6 +61,7 @@ class HostAnswer:
     margin: float | None = None
     same_as: tuple[str, ...] = ()
     p50_seconds: float | None = None
+    remedy: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +123,23 @@ def _describe_answer(run: StoredRun, judged: Judged, record: Record, native: Rec
         against_fp32=judged.outcome(record),
         margin=judged.margin_of(record),
         p50_seconds=p50(record),
+        remedy=find_remedy(record),
     )
+
+
+def find_remedy(record: Record) -> str | None:
+    """How an artifact is built whose sums stay within 16 bits where a record's kernels add in them; None where they do
+    not, or where it was built so."""
+    facts, artifact = record.host, record.artifact
+    if facts is None or facts.int8_sums != "16 bits" or record.status != "ok":
+        return None
+    cpu = record.case.host if record.case.host in ADD_IN_16_BITS else ADD_IN_16_BITS[0]
+    if artifact is not None and artifact.target is not None and cpu in artifact.target.cpus:
+        return None
+    key = f"`quantize.target: [{cpu}]`"
+    if record.case.recipe == OWN_FILE or (record.case.recipe or "").startswith(f"{OWN_FILE}-"):
+        return f"int8 built by qbench from the fp32 network, with {key}"
+    return f"qbench's own recipe with {key}" if record.case.recipe == FRAMEWORK_DEFAULT else key
 
 
 def compare_outputs(run: StoredRun, record: Record, native: Record) -> OutputChange | None:
@@ -128,11 +151,13 @@ def compare_outputs(run: StoredRun, record: Record, native: Record) -> OutputCha
     by_example = same.reshape(len(same), -1).all(axis=1)
     distance = np.abs(new.astype(np.float64) - old.astype(np.float64))
     classes = native.accuracy is not None and native.accuracy.flips is not None
+    same_class = choose_classes(new) == choose_classes(old) if classes else None
     return OutputChange(
         n=len(new),
         differing=int((~by_example).sum()),
         largest=float(np.nanmax(np.where(same, 0.0, distance))),
-        agreement=float((choose_classes(new) == choose_classes(old)).mean()) if classes else None,
+        agreement=None if same_class is None else float(same_class.mean()),
+        other_class=() if same_class is None else _list_ids(run, record, ~same_class),
     )
 
 
@@ -169,6 +194,15 @@ def _list_same(run: StoredRun, record: Record, others: Iterable[Record]) -> tupl
 def is_emulated(facts: HostFacts | None) -> bool:
     """Whether a CPU in software gave the answers, of a few examples that are no sample."""
     return facts is not None and facts.kind == "emulated"
+
+
+def _list_ids(run: StoredRun, record: Record, which: Array) -> tuple[str, ...]:
+    """The ids of some of the examples that a record has outputs of; their places where it has no ids."""
+    stored, places = run.predictions(record), np.flatnonzero(which)
+    ids = stored.get("ids", np.zeros(0))
+    if (positions := stored.get("positions")) is not None and len(ids) != len(which):
+        places = positions[places]
+    return tuple(str(ids[place] if place < len(ids) else place) for place in places)
 
 
 def _test_change(run: StoredRun, judged: Judged, record: Record, native: Record) -> NonInferiority | None:

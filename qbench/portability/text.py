@@ -10,7 +10,7 @@ from qbench import formatting
 from qbench.compare.compare import oriented
 from qbench.portability.compare_hosts import ArtifactAnswers, HostAnswer, OutputChange, is_emulated
 from qbench.progress.table import TextTable
-from qbench.record.schema import NATIVE, read_case_id
+from qbench.record.schema import NATIVE
 from qbench.record.stored_run import MetricInfo
 
 SCHEMA = 1
@@ -19,13 +19,7 @@ ONE_HOST = (
     "hosts: [native, avx2] in it"
 )
 _IN_16_BITS = "; its kernels add in 16 bits there"
-_EXACT_IN_TORCH = ": `reduce_range: true` (quantize.static) keeps the sums exact"
-# ONNX files narrow their weights by the CPU that builds them, whatever the recipe says.
-_EXACT = {
-    "openvino": "",
-    "onnxruntime": ": `qbench onnx all --form U8S8-narrow` makes a file whose sums are exact",
-}
-NAMED_LAYERS = 3
+NAMED_LAYERS, NAMED_EXAMPLES = 3, 5
 _CHOSEN = {"nearest to flipping": "that are nearest to flipping", "largest outputs": "with the largest outputs"}
 _NO_METRIC = MetricInfo(name="metric")
 
@@ -91,23 +85,31 @@ def _name_host(answer: HostAnswer) -> str:
 
 
 def _name_remedy(answer: HostAnswer) -> str:
-    """What keeps the sums of the answer's backend exact on its host; empty where they are not added in 16 bits."""
-    key = read_case_id(answer.case)
+    """``; its kernels add in 16 bits there: built with ... no sum overflows``; empty where that is not why."""
     if answer.facts is None or answer.facts.int8_sums != "16 bits":
         return ""
-    return _IN_16_BITS + _EXACT.get(key.backend if key is not None else "", _EXACT_IN_TORCH)
+    return _IN_16_BITS + ("" if answer.remedy is None else f": built with {answer.remedy} no sum can overflow")
 
 
 def _describe_layers(answer: HostAnswer) -> str:
-    """``; saturates in 3 layers: conv1 0.3 % of its sums, ...``; empty where that is not known."""
-    layers = () if answer.facts is None else answer.facts.saturating or ()
-    if not layers:
+    """``; sums saturate in 3 layers: conv1 (0.3 % of its sums), ...``, or why that is not known; else empty."""
+    facts = answer.facts
+    if facts is None:
         return ""
+    unknown = "" if facts.uncounted is None else f"; not every layer was counted ({facts.uncounted})"
+    if facts.saturating is None:
+        return unknown and f"; its layers are not named: {facts.uncounted}"
+    if not facts.saturating:
+        return unknown
+    layers = facts.saturating
     worst = ", ".join(
-        f"{layer.name} {formatting.share(layer.saturated / layer.sums, 2)}" for layer in layers[:NAMED_LAYERS]
+        f"{layer.name} ({formatting.share(layer.saturated / layer.sums, 2)} of its sums)"
+        for layer in layers[:NAMED_LAYERS]
     )
+    more = len(layers) - NAMED_LAYERS
+    counted = "" if facts.counted_examples is None else f", counted on {facts.counted_examples:,} examples"
     count = "1 layer" if len(layers) == 1 else f"{len(layers)} layers"
-    return f"; sums saturate in {count} ({worst} of the sums)"
+    return f"; sums saturate in {count}: {worst}{f' and {more} more' if more > 0 else ''}{counted}{unknown}"
 
 
 def _describe_change(answer: HostAnswer, metric: MetricInfo) -> str:
@@ -128,7 +130,8 @@ def _describe_change(answer: HostAnswer, metric: MetricInfo) -> str:
         return f"loses on {_name_host(answer)} more than {margin} ({change}{bits}){_name_remedy(answer)}"
     if test.outcome == "PASS":
         return f"within the margin on {_name_host(answer)} ({change}{bits})"
-    return f"undecided on {_name_host(answer)} ({change}; {test.reason or 'more examples would tell'}{bits})"
+    reason = test.reason or "more examples would tell"
+    return f"undecided on {_name_host(answer)} ({change}; {reason}{bits}){_name_remedy(answer)}"
 
 
 def _describe_size(answer: HostAnswer) -> str:
@@ -201,6 +204,19 @@ def _order_model(model: str, answers: Sequence[ArtifactAnswers]) -> Iterator[str
         yield f"{model}: the order of speed is the same on {' and '.join(hosts)}: {orders[hosts[0]]}"
     else:
         yield from (f"{model}: order of speed on {host}: {order}" for host, order in orders.items())
+
+
+def list_other_classes(answers: Sequence[ArtifactAnswers]) -> tuple[str, ...]:
+    """For each artifact and host the first examples that get another class than where it was built."""
+    lines = []
+    for each in answers:
+        for answer in each.hosts:
+            ids = () if answer.outputs is None else answer.outputs.other_class
+            if ids:
+                more = f" and {len(ids) - NAMED_EXAMPLES} more" if len(ids) > NAMED_EXAMPLES else ""
+                named = ", ".join(ids[:NAMED_EXAMPLES])
+                lines.append(f"{each.model} · {each.variant} on {_name_host(answer)}: another class for {named}{more}")
+    return tuple(lines)
 
 
 def as_json(suite: str, answers: Sequence[ArtifactAnswers], metric: MetricInfo | None) -> str:

@@ -359,8 +359,8 @@ class Roofline:
 
 @dataclass(frozen=True, kw_only=True)
 class SaturatingLayer:
-    """A layer that adds products of bytes in 16 bits: how many ``sums`` it made over the evaluation examples, and how
-    many of them were ``saturated``."""
+    """A layer that adds products of bytes in 16 bits: how many ``sums`` it made over the examples that were counted,
+    and how many of them were ``saturated``."""
 
     name: str
     sums: int
@@ -384,8 +384,9 @@ class HostFacts:
     CPU in software answered some of the examples, and nothing was measured), the CPU, the ``switches`` that were set
     (``NAME=value``), and what the kernels themselves said: the instruction sets of torch and oneDNN in their own
     words, and in how many bits int8 kernels add two products (null: not told).
-    ``note``: in what it is unlike such a machine. ``saturating``: where it was predicted, the layers with a saturated
-    sum, the largest share first (null: not predicted). ``node``: which machine of a cluster measured it,
+    ``note``: in what it is unlike such a machine. ``saturating``: the layers with a saturated sum, the largest share
+    first, over ``counted_examples``: all where it was predicted, else a sample (null: not counted); ``uncounted``: why
+    layers were not. ``node``: which machine of a cluster measured it,
     ``cluster_load``: the processor time that Ray's own processes took there meanwhile, as a share of one core (null: in
     no cluster). ``examples``: where the CPU was emulated, which examples it answered (null: all)."""
 
@@ -397,6 +398,8 @@ class HostFacts:
     int8_sums: Literal["16 bits", "32 bits"] | None = None
     note: str | None = None
     saturating: tuple[SaturatingLayer, ...] | None = None
+    counted_examples: Whole | None = None
+    uncounted: str | None = None
     node: str | None = None
     cluster_load: NotNegative | None = None
     examples: EmulatedExamples | None = None

@@ -90,14 +90,15 @@ def evaluate(
     for wave in _order_groups(groups):
         evaluated |= _evaluate_each(context, prepared, built, wave, evaluated)
     evaluated |= _evaluate_recalibrated(context, prepared, built, groups, evaluated)
-    return {case: _place(known, hosts.get(case)) for case, known in evaluated.items()}
+    return {case: _place(known, hosts.get(case), prepared.data) for case, known in evaluated.items()}
 
 
-def _place(known: EvaluatedCase, host: HostFacts | None) -> EvaluatedCase:
+def _place(known: EvaluatedCase, host: HostFacts | None, data: Data) -> EvaluatedCase:
     """The case with where it ran; of predicted answers with the layers that saturate, of emulated ones with which
     examples they are of and what the kernels said."""
     if host is not None and host.kind == "predicted":
-        host = replace(host, saturating=read_saturating(known.predictions))
+        saturating = read_saturating(known.predictions)
+        host = replace(host, saturating=saturating, counted_examples=data.evaluation_count)
     if host is not None and host.kind == "emulated":
         host = complete_facts(host, known.predictions)
     return replace(known, host=host)

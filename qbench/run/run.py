@@ -24,6 +24,7 @@ from qbench.run.measure_stage import make_record, measure
 from qbench.run.metric_choice import recall_metric
 from qbench.run.prepare_stage import prepare
 from qbench.run.runtimes_stage import compare_runtimes
+from qbench.run.saturation_stage import name_layers
 from qbench.suite import Suite
 
 __all__ = ["Progress", "RunResult", "run"]
@@ -110,6 +111,7 @@ def _run_stages(context: RunContext, elapsed: dict[str, float]) -> None:
         evaluated = evaluate(context, prepared, built, hosts)
         warn_of_guessing(context, prepared, evaluated)
         evaluated = compare_runtimes(context, prepared, built, evaluated)
+        evaluated = name_layers(context, prepared, built, evaluated)
         keep_flip_images(context, prepared, evaluated)
         keep_layer_numbers(context, prepared, built)
     with _timed(elapsed, "measure"):

@@ -23,14 +23,16 @@ def on_avx2(**changes):
     return replace(int8(), case=read_case_id(f"{CASE}/avx2"), **changes)
 
 
-def judge(*records, lost=0, rules=RULE):
-    """The rule's verdicts on a run in which so many examples are wrong on AVX2 alone."""
-    right = np.ones(N)
+def judge(*records, lost=0, rules=RULE, n=N, same_bits=False):
+    """The rule's verdicts on a run in which so many of ``n`` examples are wrong on AVX2 alone."""
+    right = np.ones(n)
     there = right.copy()
     there[:lost] = 0
     pairs = lambda new, old: (there if new.case.host == "avx2" else right, right)  # noqa: E731 (the form of compare.Pairs)
     wanted = suite.parse(rules, file="s.yaml")
-    verdicts = gate([fp32(), *records], info(), wanted.gate, place=wanted.place, pairs=pairs)
+    verdicts = gate([fp32(), *records], info(), wanted.gate, place=wanted.place, pairs=pairs,
+                    change=lambda there, native: OutputChange(n=n, differing=int(not same_bits), largest=0.1,
+                                                              agreement=1.0))  # fmt: skip
     return [verdict for verdict in verdicts if verdict.kind == "portability"]
 
 
@@ -41,6 +43,13 @@ def test_a_loss_on_the_host_is_held_against_the_margin(lost, outcome):
     assert (verdict.outcome, verdict.case, verdict.rule) == (outcome, CASE, "on avx2")
     assert verdict.place.startswith("s.yaml:6")
     assert verdict.value == pytest.approx(-lost / N)
+
+
+@pytest.mark.parametrize(("same_bits", "outcome"), [(True, "PASS"), (False, "INCONCLUSIVE")])
+def test_the_same_bits_pass_however_few_examples_there_are(same_bits, outcome):
+    """Twenty examples show no loss of one point to be impossible; identical outputs need no test."""
+    (verdict,) = judge(int8(), on_avx2(), n=20, same_bits=same_bits)
+    assert (verdict.outcome, verdict.value) == (outcome, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from made_records import accuracy, failed, fp32, info, int8
 from made_runs import run_folder
 
-from qbench.portability.compare_hosts import compare_hosts
-from qbench.record.schema import read_case_id
+from qbench.portability.compare_hosts import compare_hosts, find_remedy
+from qbench.record.schema import HostFacts, TargetFacts, read_case_id
 from qbench.record.stored_run import SuiteInfo, read_run
 from qbench.report.build import judge
 
@@ -84,8 +84,32 @@ def test_the_loss_is_held_against_the_margin(run_of, wrong, outcome):
     assert answer.outputs is not None
     assert (answer.outputs.differing, answer.outputs.agreement) == (N, 1 - wrong / N)
     assert answer.outputs.largest == (1.0 if wrong else 0.5)
+    assert answer.outputs.other_class == tuple(str(i % 10) for i in range(wrong))  # the ids of the fixture
     assert answer.against_native is not None
     assert answer.against_native.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("case", "remedy"),
+    [
+        ("net/static/onednn/t1/b1/avx2", "`quantize.target: [avx2]`"),
+        ("net/static/openvino/t1/b1/avx512", "`quantize.target: [avx512]`"),
+        ("net/static/onnxruntime/t1/b1/other", "`quantize.target: [avx2]`"),
+        ("net/static@framework-default/fbgemm/t1/b1/avx2", "qbench's own recipe with `quantize.target: [avx2]`"),
+        (
+            "net/static@file-mine/onnxruntime/t1/b1/avx2",
+            "int8 built by qbench from the fp32 network, with `quantize.target: [avx2]`",
+        ),
+    ],
+)
+def test_the_remedy_is_how_it_is_built_anew(case, remedy):
+    """Where sums are added in 16 bits, and the artifact was not built for such a CPU already."""
+    record = replace(int8(STATIC), case=read_case_id(case), host=HostFacts(kind="limited", int8_sums="16 bits"))
+    assert find_remedy(record) == remedy
+    assert find_remedy(replace(record, host=HostFacts(kind="limited", int8_sums="32 bits"))) is None
+    assert record.artifact is not None
+    built_so = replace(record.artifact, target=TargetFacts(cpus=("avx2", "avx512")))
+    assert find_remedy(replace(record, artifact=built_so)) is None
 
 
 def test_what_does_not_run_there_keeps_its_reason(run_of):

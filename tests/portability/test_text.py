@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from qbench.portability.compare_hosts import ArtifactAnswers, HostAnswer, OutputChange
-from qbench.portability.text import as_json, describe_artifact, is_safe, list_speed_orders, make_table
+from qbench.portability.text import (
+    as_json,
+    describe_artifact,
+    is_safe,
+    list_other_classes,
+    list_speed_orders,
+    make_table,
+)
 from qbench.record.schema import EmulatedExamples, HostFacts, SaturatingLayer
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import noninferiority
@@ -77,25 +84,61 @@ def test_an_artifact_is_safe_only_where_it_was_shown(answer, safe, said):
 
 
 def test_a_loss_by_sums_in_16_bits_names_the_remedy():
-    """Where kernels add otherwise than here, the recipe that keeps sums exact is named; elsewhere it would not help."""
-    lost = on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(10, 70, 1000, 0.01))
-    assert "reduce_range: true" in describe_artifact(artifact(lost), TOP1)
-    assert "reduce_range" not in describe_artifact(artifact(replace(lost, facts=None)), TOP1)
-    elsewhere = replace(lost, case="net/static/onnxruntime/t1/b1/avx2")
-    assert "--form U8S8-narrow" in describe_artifact(artifact(elsewhere), TOP1)
-
-
-def test_a_prediction_says_so_and_names_its_layers():
-    """Three layers at most, with the share of their sums that saturates."""
-    layers = tuple(SaturatingLayer(name=name, sums=1000, saturated=30) for name in ("a", "b", "c", "d"))
-    facts = HostFacts(kind="predicted", int8_sums="16 bits", saturating=layers)
-    lost = on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(10, 70, 1000, 0.01), facts=facts)
+    """Where kernels add otherwise than here, what keeps sums from overflowing is named; elsewhere it would not help."""
+    lost = on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(10, 70, 1000, 0.01), remedy="KEY")
     text = describe_artifact(artifact(lost), TOP1)
-    assert "loses on avx2 (predicted) more than the margin" in text
-    assert "sums saturate in 4 layers (a 3.00 %, b 3.00 %, c 3.00 % of the sums)" in text
+    assert text.endswith("its kernels add in 16 bits there: built with KEY no sum can overflow")
+    assert "KEY" not in describe_artifact(artifact(replace(lost, facts=None)), TOP1)
+    undecided = replace(lost, against_native=noninferiority.assess_counts(0, 6, 1000, 0.01))
+    assert "KEY" in describe_artifact(artifact(undecided), TOP1)
+    assert describe_artifact(artifact(replace(lost, remedy=None)), TOP1).endswith("add in 16 bits there")
+
+
+LAYERS = tuple(SaturatingLayer(name=name, sums=1000, saturated=30) for name in ("a", "b", "c", "d"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"saturating": LAYERS[:1]}, "; sums saturate in 1 layer: a (3.00 % of its sums))"),
+        (
+            {"saturating": LAYERS, "counted_examples": 32},
+            "; sums saturate in 4 layers: a (3.00 % of its sums), b (3.00 % of its sums), c (3.00 % of its sums) and "
+            "1 more, counted on 32 examples)",
+        ),
+        (
+            {"saturating": LAYERS[:1], "uncounted": "e: why"},
+            "a (3.00 % of its sums); not every layer was counted (e: why))",
+        ),
+        ({"saturating": (), "uncounted": "e: why"}, "same class; not every layer was counted (e: why))"),
+        ({"uncounted": "no layers"}, "same class; its layers are not named: no layers)"),
+        ({}, "same class)"),
+    ],
+)
+def test_the_layers_that_lose_sums_are_named(facts, said):
+    """Three layers at most, the share of their sums and over how many examples; what was not counted is said."""
+    lost = on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(10, 70, 1000, 0.01))
+    assert said in describe_artifact(artifact(replace(lost, facts=replace(LIMITED, **facts))), TOP1)
+
+
+def test_a_prediction_says_so():
+    """In the sentence and in the table."""
+    facts = HostFacts(kind="predicted", int8_sums="16 bits", saturating=LAYERS)
+    lost = on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(10, 70, 1000, 0.01), facts=facts)
+    assert "loses on avx2 (predicted) more than the margin" in describe_artifact(artifact(lost), TOP1)
     same = on_avx2(outputs=SAME, facts=replace(facts, saturating=()))
     assert "the same bits on avx2 (predicted)" in describe_artifact(artifact(same), TOP1)
     assert make_table([artifact(same)], TOP1).rows[0][1] == "avx2 (predicted)"
+
+
+def test_examples_with_another_class_are_named():
+    """The first five of each host, and how many more; none where all have the same."""
+    ids = tuple(f"photo-{i}" for i in range(7))
+    changed = on_avx2(outputs=replace(OTHER, other_class=ids))
+    (line,) = list_other_classes([artifact(changed), artifact(on_avx2(outputs=SAME))])
+    assert line == (
+        "net · static · onednn on avx2: another class for photo-0, photo-1, photo-2, photo-3, photo-4 and 2 more"
+    )
 
 
 def test_the_same_bits_lose_nothing_however_few_examples_there_are():

@@ -93,6 +93,6 @@ class LayerCounter:
 
 def _differ(given: Array, expected: Array) -> Array:
     """Which outputs are others; floats but for the last bits, which depend on how their scales were multiplied."""
-    if given.dtype.kind != "f":
-        return given != expected
-    return ~np.isclose(given, expected, rtol=_LAST_BITS, atol=0)
+    floats = given.dtype.kind == "f"
+    others: Array = ~np.isclose(given, expected, rtol=_LAST_BITS, atol=0) if floats else given != expected
+    return others
