@@ -104,8 +104,8 @@ def ratio_meaning(ratio: float) -> str:
             "the bytes"
         )
     return (
-        f"a layer that arithmetic limits gains at most {ratio:.1f} times from int8, one that memory limits at most 4 "
-        "(a quarter of the bytes), one of many small calls less than either"
+        f"a layer that arithmetic limits gains at most {ratio:.1f} times from int8 by these kernels, one that memory "
+        "limits at most 4 (a quarter of the bytes), one of many small calls less than either"
     )
 
 

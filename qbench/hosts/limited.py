@@ -15,6 +15,9 @@ from qbench.machine import fingerprint
 
 _X86 = ("x86_64", "AMD64")
 _NEWER = (*fingerprint.ADD_IN_32_BITS, "amx_tile")
+# How oneDNN names instruction sets with VNNI: "Intel AVX-512 with Intel DL Boost", "Intel AVX 10.1", "Intel AVX10.1 and
+# Intel AMX with bfloat16 and 8-bit integer support".
+_WITH_VNNI = ("Boost", "AVX10", "AVX 10", "AMX")
 # torch's fp32 follows oneDNN's, MKL's and its own switch; qnnpack's int8 kernels need nothing newer than SSE4.
 LIMITED = ("torch", "fbgemm", "x86", "onednn", "qnnpack", "inductor", "openvino")
 _NO_SWITCH = {"onnxruntime": "ONNX Runtime asks the CPU itself and has no switch that hides instructions from it"}
@@ -88,7 +91,7 @@ class Limited(Host):
         capability = self._variables["ATEN_CPU_CAPABILITY"]
         if view.torch_isa is not None and view.torch_isa.lower() != capability:
             return f"ATEN_CPU_CAPABILITY={capability} was set, but torch's kernels are for {view.torch_isa}"
-        if view.onednn_isa is not None and "Boost" in view.onednn_isa:  # Intel's name of VNNI
+        if view.onednn_isa is not None and any(name in view.onednn_isa for name in _WITH_VNNI):
             return f"ONEDNN_MAX_CPU_ISA was set, but oneDNN's kernels are for {view.onednn_isa}"
         if backend in PROBED and view.int8_sums != "16 bits":
             return f"the switches for {self.name} were set, but the int8 kernels of {backend} still add in 32 bits"

@@ -85,6 +85,7 @@ _ONEDNN_LIMITS = {
     "AVX512_CORE_VNNI": ("avx512_vnni",),
     "AVX512_CORE_BF16": ("avx512_vnni",),
     "AVX512_CORE_FP16": ("avx512_vnni", "avx_vnni"),
+    "AVX10_1_512": ("avx512_vnni", "avx_vnni"),  # the same, by its newer name
 }
 
 # A latency means something only beside these; the order is the order in which a difference is named.

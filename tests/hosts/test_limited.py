@@ -54,6 +54,8 @@ def test_onnx_runtime_is_predicted_where_this_cpu_adds_in_32_bits(monkeypatch, i
         ("onednn", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX2", int8_sums="32 bits"), False),
         ("onednn", KernelView(torch_isa="AVX512", onednn_isa="Intel AVX2", int8_sums="16 bits"), False),
         ("torch", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX2 with Intel DL Boost"), False),
+        ("torch", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX 10.1"), False),
+        ("torch", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX10.1 and Intel AMX with 8-bit integers"), False),
         ("torch", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX2"), True),
         ("qnnpack", KernelView(torch_isa="AVX2"), True),
         ("openvino", KernelView(int8_sums="32 bits"), False),

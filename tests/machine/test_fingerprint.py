@@ -57,6 +57,7 @@ def test_a_switch_makes_it_another_machine(name: str, monkeypatch: pytest.Monkey
         ({"DNNL_MAX_CPU_ISA": "avx512_core"}, set()),
         ({"ONEDNN_MAX_CPU_ISA": "AVX2_VNNI"}, set()),
         ({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI", "DNNL_MAX_CPU_ISA": "AVX2"}, {"avx512_vnni"}),
+        ({"ONEDNN_MAX_CPU_ISA": "AVX10_1_512"}, {"avx512_vnni"}),
         ({"OV_CPU_MAX_ISA": "AVX2", "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"}, {"avx512_vnni", "amx_int8"}),
     ],
 )
