@@ -249,7 +249,8 @@ def test_text_labels_every_fact() -> None:
             "peak          fp32 98.7 GFLOP/s: torch.mm, 512 x 512; one thread on core 1",
             "              int8 437 GOP/s: torch._int_mm, 768 x 768",
             "              ratio 4.4: a layer that arithmetic limits gains at most 4.4 times from int8 by these "
-            "kernels, one that memory limits at most 4 (a quarter of the bytes), one of many small calls less than either",
+            "kernels, one that memory limits at most 4 (a quarter of the bytes), one of many small calls "
+            "less than either",
             "cores         2 allowed of 2, no quota",
             "governor      performance",
             "huge pages    madvise",
