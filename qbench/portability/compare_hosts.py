@@ -15,7 +15,7 @@ from qbench.metrics.validation import choose_classes
 from qbench.models.base import OWN_FILE
 from qbench.quant.recipe import FRAMEWORK_DEFAULT
 from qbench.quant.target import ADD_IN_16_BITS
-from qbench.record.schema import NATIVE, CaseKey, HostFacts, Record, Status
+from qbench.record.schema import NATIVE, CaseKey, HostFacts, Record, Status, TargetFacts
 from qbench.record.stored_run import MetricInfo, StoredRun
 from qbench.stats import noninferiority
 from qbench.stats.noninferiority import NonInferiority
@@ -73,6 +73,7 @@ class ArtifactAnswers:
     model: str
     variant: str
     sha256: str | None
+    target: TargetFacts | None = None
     hosts: tuple[HostAnswer, ...]
 
 
@@ -101,6 +102,7 @@ def _compare_artifact(run: StoredRun, judged: Judged, by_host: Mapping[str, Reco
         model=first.case.model,
         variant=first.case.variant,
         sha256=None if first.artifact is None else first.artifact.sha256,
+        target=None if first.artifact is None else first.artifact.target,
         hosts=tuple(
             replace(_describe_answer(run, judged, record, native), same_as=_list_same(run, record, by_host.values()))
             for record in by_host.values()

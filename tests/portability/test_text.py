@@ -16,7 +16,7 @@ from qbench.portability.text import (
     list_speed_orders,
     make_table,
 )
-from qbench.record.schema import EmulatedExamples, HostFacts, SaturatingLayer
+from qbench.record.schema import EmulatedExamples, HostFacts, SaturatingLayer, TargetFacts
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import noninferiority
 
@@ -119,6 +119,27 @@ def test_the_layers_that_lose_sums_are_named(facts, said):
     """Three layers at most, the share of their sums and over how many examples; what was not counted is said."""
     lost = on_avx2(outputs=OTHER, against_native=noninferiority.assess_counts(10, 70, 1000, 0.01))
     assert said in describe_artifact(artifact(replace(lost, facts=replace(LIMITED, **facts))), TOP1)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"layers": 50, "layers_narrowed": 34}, "built for avx2 and arm (34 of 50 layers narrowed)"),
+        (
+            {"layers": 5, "compiled_for": "haswell"},
+            "built for avx2 and arm (0 of 5 layers narrowed, compiled for haswell)",
+        ),
+        ({"overflowing": ("a", "b")}, "built for avx2 and arm, though sums of a, b may overflow"),
+        ({}, "built for avx2 and arm"),
+    ],
+)
+def test_an_artifact_for_other_cpus_says_so(facts, said):
+    """With what was done for them, before what was tried."""
+    made = replace(artifact(on_avx2(outputs=SAME)), target=TargetFacts(cpus=("avx2", "arm"), **facts))
+    expected = f"safe everywhere that was tried, {said}: the same bits on avx2, 1,000 examples"
+    assert describe_artifact(made, TOP1) == expected
+    alone = replace(made, hosts=(NATIVE,))
+    assert describe_artifact(alone, TOP1) == f"{said}: tried on this machine alone"
 
 
 def test_a_prediction_says_so():

@@ -25,6 +25,7 @@ from qbench.errors import first_names
 from qbench.quant import target as cpus
 from qbench.quant.pytorch import older_kernels
 from qbench.quant.pytorch.packed_layers import RIM, Kernel, among_zeros, layers, scales, with_levels
+from qbench.quant.saturation import pair_sums
 from qbench.record.schema import TargetFacts
 
 TOP = 255  # the largest level of an activation
@@ -32,6 +33,8 @@ TOP = 255  # the largest level of an activation
 _STEP, _MOST_OFF, _ZERO = 8.0, 8, 128  # units of a sum in a level; levels that rounding a large bias may cost
 _SHOWN = 3  # names in a note
 _WIDER = 2 ** (1 / 8)  # by which the step of an overflowing channel grows at a time
+_LEAST = 1.005  # where rounding alone makes a pair too large
+_ROOM = pair_sums.HIGHEST - TOP / 2  # two rounded weights are up to one larger together, half of it as a rule
 _WIDEST = 4.0  # with it no four weights of one sign exceed 128: what overflows then is no sum of 16 bits
 
 
@@ -53,6 +56,17 @@ class Kernels:
             with older_kernels.process_engine("fbgemm"):
                 over = over | overflows(kernel, levels, top=self.top)
         return over | older_kernels.overflowing(self.engine, kernel, levels, top=self.top, target=self.target)
+
+    def widen(self, kernel: Kernel, levels: Any) -> Any:
+        """By how much the step of each output channel that overflows grows at a time, more than 1: as much as its
+        largest pair needs where the order of the sums is known."""
+        wider = torch.full((_outputs(kernel, levels),), _WIDER, dtype=torch.double)
+        if not cpus.adds_in_16_bits(self.target):
+            return wider
+        largest = older_kernels.largest_pairs(self.engine, kernel, levels, target=self.target).double()
+        return torch.where(
+            largest * self.top > pair_sums.HIGHEST, (largest * self.top / _ROOM).clamp_min(_LEAST), wider
+        )
 
 
 HERE = Kernels()
@@ -171,7 +185,8 @@ def fitted(kernel: Kernel, weight: Any, source: Any, kernels: Kernels = HERE) ->
         wider = bad if len(factors) > 1 or len(bad) == 1 else torch.ones(1, dtype=torch.bool)
         if bool((factors[wider] >= _WIDEST).any()):
             return Fitted(weight=weight, channels=0, overflows=True)
-        factors[wider] *= _WIDER
+        steps = kernels.widen(kernel, levels)
+        factors[wider] *= steps[wider] if len(factors) > 1 or len(bad) == 1 else steps[bad].max()
         levels = _rounded(source, levels, scale * factors, axis, factors > 1)
     return Fitted(weight=with_levels(levels, weight, scale * factors), channels=_changed(factors, bad), overflows=False)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,19 +24,25 @@ _KERNELS = {"fbgemm": ("fbgemm",), "x86": ("fbgemm", "onednn"), "onednn": ("oned
 
 def overflowing(engine: str, kernel: Kernel, levels: Any, *, top: int, target: Collection[str] = ("avx2",)) -> Any:
     """Of each output channel whether a sum can leave 16 bits on a CPU of a target, as a tensor of bool, for inputs of
-    at most ``top``; ``levels`` are the integers of its weight. Nothing overflows on qnnpack, which widens before it
-    multiplies."""
-    over = torch.zeros(_outputs(kernel, levels), dtype=torch.bool)
+    at most ``top``; ``levels`` are the integers of its weight."""
+    return largest_pairs(engine, kernel, levels, target=target) * top > pair_sums.HIGHEST
+
+
+def largest_pairs(engine: str, kernel: Kernel, levels: Any, *, target: Collection[str] = ("avx2",)) -> Any:
+    """Of each output channel the largest sum of two weights of one sign that are added in 16 bits on a CPU of a target,
+    where it is above 128 (else 0). There is none on qnnpack, which widens before it multiplies."""
+    largest = torch.zeros(_outputs(kernel, levels), dtype=torch.int64)
     for name in _KERNELS.get(engine, ()):
         product = torch_products.read_product(name, kernel, levels.numpy(), 0)
         if product is None and name == "onednn" and "avx512" in target and levels.shape[1] > 1:
             product = Product(weight=levels.numpy(), pairing="even", groups=kernel.groups)
         if isinstance(product, str):
-            over |= _any_two(kernel, levels) * top > pair_sums.HIGHEST
+            largest = torch.maximum(largest, _any_two(kernel, levels))
         elif product is not None:
-            pairs = pair_sums.find_pairs(replace(product, top=top))
-            over[torch.from_numpy(pairs.output)] = True
-    return over
+            pairs = pair_sums.find_pairs(product)
+            outputs, sums = (torch.from_numpy(array.astype("int64")) for array in (pairs.output, pairs.amounts.sum(0)))
+            largest.scatter_reduce_(0, outputs, sums, "amax")
+    return largest
 
 
 def _outputs(kernel: Kernel, levels: Any) -> int:

@@ -88,31 +88,30 @@ def narrowed(graph: Graph, sites: Sites, record: Record) -> tuple[Record, dict[s
 def _factors(node: Any, weight: Array, scales: Array, site: WeightSite) -> Array:
     """By how much each scale of a weight must grow, at least 1."""
     rows = np.moveaxis(weight, channel_axis(node), 0)
-    steps = _neighbours(node, rows / scales.reshape(-1, *[1] * (rows.ndim - 1)))
-    if steps.shape[1] < 2:
-        return np.ones(len(scales))
-    largest, rounded = (_largest_pairs(step) for step in (steps, np.rint(steps)))
+    steps = rows / scales.reshape(-1, *[1] * (rows.ndim - 1))
+    largest, rounded = (_largest_pairs(node, levels) for levels in (steps, np.rint(steps)))
     if site.axis is None:
         largest, rounded = largest.max(keepdims=True), rounded.max(keepdims=True)
     # Rounding adds up to half a step to each of the two.
     return np.where(rounded > LARGEST_PAIR, largest / (LARGEST_PAIR - 1), 1.0)
 
 
-def _neighbours(node: Any, steps: Array) -> Array:
-    """What may be added in pairs, of each output channel: [channels, neighbours, places].
+def _largest_pairs(node: Any, steps: Array) -> Array:
+    """Of each output channel the largest sum of two weights of one sign that a kernel pairs.
 
-    Kernels take input channels in pairs, place by place of the window; which are neighbours is their affair. Where the
-    channels are odd, the last one of a place meets the first one of the next. A depthwise layer with one output channel
-    for each input adds no pairs.
+    ONNX Runtime goes through the rows, the columns and the channels of a window, OpenVINO fills up the channels of each
+    place to an even number (``quant.saturation``): whoever reads the file, its sums hold. In a transposed convolution,
+    whose order was not tried, any two may meet at a place; a depthwise layer with one output channel for each input
+    adds no pairs.
     """
-    if node.op_type not in _CONVOLUTIONS:
-        return steps.reshape(len(steps), -1, 1)
-    inputs = steps.shape[1]
-    steps = steps.reshape(len(steps), inputs, -1)
-    places = steps.shape[2]
-    if inputs % 2 == 0 or places == 1 or _depthwise(node, steps):
-        return steps
-    return np.concatenate([steps[:, :, :-1], steps[:, :, 1:]], axis=1)
+    if node.op_type == "ConvTranspose":
+        return _largest_of_two(steps.reshape(len(steps), steps.shape[1], -1))
+    if node.op_type in _CONVOLUTIONS and _depthwise(node, steps):
+        return np.zeros(len(steps))
+    by_place = np.moveaxis(steps.reshape(len(steps), steps.shape[1], -1), 1, 2)
+    filled = np.pad(by_place, ((0, 0), (0, 0), (0, steps.shape[1] % 2)))
+    largest: Array = np.maximum(*(_largest_of_pairs(order.reshape(len(steps), -1)) for order in (by_place, filled)))
+    return largest
 
 
 def _depthwise(node: Any, steps: Array) -> bool:
@@ -121,7 +120,15 @@ def _depthwise(node: Any, steps: Array) -> bool:
     return steps.shape[1] == 1 and groups == len(steps)
 
 
-def _largest_pairs(steps: Array) -> Array:
+def _largest_of_pairs(steps: Array) -> Array:
+    """Of each channel the largest sum of two weights of one sign that stand beside each other: [channels, weights]."""
+    even = np.pad(steps, ((0, 0), (0, steps.shape[1] % 2)))
+    first, second = even[:, 0::2], even[:, 1::2]
+    sums: Array = np.where((first > 0) == (second > 0), np.abs(first + second), 0).max(axis=1)
+    return sums
+
+
+def _largest_of_two(steps: Array) -> Array:
     """Of each channel the largest sum of two weights of one sign at one place: [channels, neighbours, places]."""
     sides = [np.sort(np.maximum(sign * steps, 0), axis=1)[:, -2:].sum(axis=1).max(axis=1) for sign in (1, -1)]
     largest: Array = np.maximum(*sides)
