@@ -55,11 +55,15 @@ def explain(
     Variants are built from the suite's file as it stands on this disk, measured beside the case as `qbench run`
     measures, and evaluated on its examples. A cause is named where the case is shown to be better without it.
     """
+    from qbench import registry
+    from qbench.explain import text
     from qbench.explain.story import explain_case
     from qbench.progress.live import live
+    from qbench.record.explained import keep_explained
     from qbench.record.stored_run import read_run
 
-    stored = read_run(find_folder(run))
+    folder = find_folder(run)
+    stored = read_run(folder)
     with live(sys.stderr, quiet=quiet) as progress:
         explained = explain_case(
             stored,
@@ -69,18 +73,16 @@ def explain(
             progress=progress,
             max_seconds=max_seconds,
         )
+    titles = {name: registry.load("cause", name) for name in registry.names("cause")}
+    if explained.time is not None:
+        keep_explained(folder, text.to_stored(explained, explained.time, titles))
     if as_json:
-        from qbench.explain import text
-
         print(text.as_json(explained), end="")
     else:
-        _show(explained, terminal_width())
+        _show(explained, titles, terminal_width())
 
 
-def _show(explained: Explained, width: int | None) -> None:
-    from qbench import registry
-
-    titles = {name: registry.load("cause", name) for name in registry.names("cause")}
+def _show(explained: Explained, titles: Mapping[str, Cause], width: int | None) -> None:
     _print_lines(explained.opened.notes, width)
     if explained.time is not None:
         _show_time(explained, explained.time, titles, width)

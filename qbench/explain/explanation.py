@@ -27,10 +27,11 @@ LEAST_STEP = 0.01  # of the time before it: what a cause must gain beyond those 
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """A cause with the best change that takes it away, and the ``share`` of the gap that this closes after those before
-    it (None: no gap is known)."""
+    """A cause with the best change that takes it away, the ``seconds`` for one example that this saves after those
+    before it, and which ``share`` of the gap that is (None: no gap is known)."""
 
     trial: Trial
+    seconds: float
     share: float | None
 
 
@@ -102,7 +103,10 @@ def explain(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, best:
         fp32_seconds=tried.fp32_seconds,
         best_seconds=least,
         best=best[1] if least == best[0] else "the case without these causes",
-        confirmed=tuple(Confirmed(trial=trial, share=share) for trial, share in zip(confirmed, shares, strict=True)),
+        confirmed=tuple(
+            Confirmed(trial=trial, seconds=part, share=share)
+            for trial, part, share in zip(confirmed, closed, shares, strict=True)
+        ),
         together=None if last is None else last.gain,
         unexplained=1 - sum(part / gap for part in closed) if gap > 0 else None,
         hidden=hidden,

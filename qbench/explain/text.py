@@ -19,6 +19,7 @@ from qbench.explain.trials import Trial
 from qbench.explain.where_time_goes import LayerTime, TimeShares
 from qbench.plan.cases import Case
 from qbench.progress.table import TextTable
+from qbench.record.explained import ExplainedCase, ExplainedCause
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
@@ -202,6 +203,32 @@ def list_environment(change: Change | None) -> list[str]:
     """What to set for the process, where confirmed causes lie there."""
     variables = {} if change is None else change.environment
     return [f"unset {name}" if not value else f"export {name}={value}" for name, value in variables.items()]
+
+
+def to_stored(explained: Explained, result: TimeExplained, titles: Mapping[str, Cause]) -> ExplainedCase:
+    """What the run keeps of an explanation of time."""
+    explanation, case = result.explanation, explained.opened.case
+    return ExplainedCase(
+        case=case.id,
+        seconds=explanation.case_seconds,
+        fp32_seconds=explanation.fp32_seconds,
+        best_seconds=explanation.best_seconds,
+        best=explanation.best,
+        causes=tuple(
+            ExplainedCause(
+                title=titles[cause.trial.counterfactual.cause].title,
+                change=cause.trial.counterfactual.text,
+                gain=cause.trial.gain,
+                seconds=cause.seconds,
+                share=cause.share,
+            )
+            for cause in explanation.confirmed
+        ),
+        unexplained=explanation.unexplained,
+        suite=write_suite_keys(explanation.change, case),
+        environment=tuple(list_environment(explanation.change)),
+        accuracy=describe_accuracy(result.accuracy, explained.metric),
+    )
 
 
 def as_json(explained: Explained) -> str:

@@ -38,11 +38,11 @@ _LAYERS: TypeAdapter[tuple[LayerNumbers, ...]] = TypeAdapter(tuple[LayerNumbers,
 
 
 class Damaged(UsageError):
-    """A file that is not what a run stores; ``reason`` says why, without its name."""
+    """A file that is not what a run stores; ``reason`` says why, without the name of the ``file``."""
 
     def __init__(self, file: Path, reason: str, advice: str) -> None:
         super().__init__(f"{file}: {reason}; {advice}")
-        self.reason = reason
+        self.file, self.reason = file, reason
 
 
 def find(folder: Path, name: str) -> Path | None:

@@ -16,7 +16,7 @@ from qbench.decide.tested_change import describe_levels
 from qbench.portability import text as portability_text
 from qbench.portability.compare_hosts import compare_hosts
 from qbench.record.stored_run import StoredRun
-from qbench.report import calibration_seeds, flips, text
+from qbench.report import calibration_seeds, explained, flips, text
 from qbench.report.candidates import Candidates, candidates
 from qbench.report.flips import CaseFlips
 from qbench.report.headline import describe_run
@@ -116,6 +116,10 @@ def _folded(
     answers = compare_hosts(run, judged)
     if sentences := portability_text.list_sentences(answers, run.info.metric):
         yield list_part([_escape(sentence) for sentence in sentences], folded="On other hosts")
+    if slow := explained.list_explained(run):
+        yield list_part([_escape(each) for each in explained.list_sentences(slow)], folded="Why not faster")
+        if (causes := explained.make_table(slow)).rows:
+            yield table_part(causes, folded="Causes that were taken away")
     drawn = calibration_seeds.table(judged)
     if drawn.rows:
         yield table_part(drawn, folded="Spread over calibration seeds")

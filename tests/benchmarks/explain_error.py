@@ -103,7 +103,7 @@ class Planted:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-HEAVY = "skip_layers: [body.2, body.4]"  # two of three convolutions, nearly all of the work
+HEAVY = "skip_layers: [body.2, body.4], min_coverage: 0.0"  # two of three convolutions, nearly all of the work
 ONEDNN = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
 PLANTED = (
     Planted(name="dynamic-64", causes=("dynamic-activations",), backend="onnxruntime", mode="dynamic"),
@@ -128,11 +128,11 @@ PLANTED = (
     Planted(name="little-fbgemm", causes=("little-work",), backend="fbgemm", width=8, depth=2, size=8),
     Planted(name="little-openvino", causes=("little-work",), backend="openvino", width=8, depth=2, size=8),
     Planted(
-        name="float-engine", causes=("engine-kernels", "kept-float"), backend="qnnpack", recipe="skip_layers: [body.2]"
+        name="float-engine", causes=("engine-kernels", "kept-float"), backend="qnnpack", recipe="skip_layers: [body.2], min_coverage: 0.0"
     ),
     Planted(
         name="float-older", causes=("older-instructions", "kept-float"), backend="onednn",
-        recipe="skip_layers: [body.4]", environment=ONEDNN,
+        recipe="skip_layers: [body.4], min_coverage: 0.0", environment=ONEDNN,
     ),
     Planted(
         name="dynamic-little", causes=("dynamic-activations", "little-work"), backend="onnxruntime", mode="dynamic",

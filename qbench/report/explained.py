@@ -1,0 +1,64 @@
+"""Why not faster: what ``qbench explain`` confirmed, the largest saving first."""
+
+from __future__ import annotations
+
+from qbench import formatting
+from qbench.progress.table import TextTable
+from qbench.record.explained import ExplainedCase, read_explained
+from qbench.record.run_files import Damaged
+from qbench.record.stored_run import StoredRun
+
+COLUMNS = ("case", "saves", "times as fast", "of the gap", "what makes it slow", "taken away by")
+
+
+def list_explained(run: StoredRun) -> tuple[ExplainedCase, ...]:
+    """The explained cases that the run has; none where their file is damaged and that is noted."""
+    try:
+        explained = read_explained(run.folder)
+    except Damaged as error:
+        if run.damage is None:
+            raise
+        run.damage[error.file.name] = error.reason
+        return ()
+    return tuple(case for case in explained if case.case in run.by_id)
+
+
+def make_table(explained: tuple[ExplainedCase, ...]) -> TextTable:
+    """A row for each confirmed cause, ordered by the seconds that it saves for one example."""
+    causes = sorted(((case, cause) for case in explained for cause in case.causes), key=lambda pair: -pair[1].seconds)
+    rows = [
+        (
+            case.case,
+            formatting.duration(max(0.0, cause.seconds)),
+            formatting.with_limits(cause.gain),
+            formatting.DASH if cause.share is None else formatting.share(max(0.0, cause.share)),
+            formatting.one_line(cause.title),
+            formatting.one_line(cause.change),
+        )
+        for case, cause in causes
+    ]
+    return TextTable(columns=COLUMNS, rows=tuple(rows), words=(0, 4, 5))
+
+
+def list_sentences(explained: tuple[ExplainedCase, ...]) -> list[str]:
+    """For each explained case its gap, what stays unexplained, and what the advice changes in accuracy."""
+    return [_describe(case) for case in explained]
+
+
+def _describe(case: ExplainedCase) -> str:
+    gap = case.seconds - case.best_seconds
+    parts = [f"{case.case}: {formatting.duration(case.seconds)} for one example"]
+    if gap > 0:
+        parts.append(f"it could take {formatting.duration(case.best_seconds)} ({formatting.one_line(case.best)})")
+    if not case.causes:
+        parts.append("no cause that was tried makes it slower")
+    elif case.unexplained is not None and gap > 0:
+        parts.append(f"{formatting.share(max(0.0, case.unexplained))} of the gap is not explained")
+    sentence = f"{'; '.join(parts)}."
+    return sentence if case.accuracy is None else f"{sentence} {formatting.one_line(case.accuracy)}"
+
+
+def list_advice(explained: tuple[ExplainedCase, ...]) -> tuple[tuple[str, str], ...]:
+    """Of each case that has some, what to write into the suite or to set for the process."""
+    texts = ((case.case, "\n".join([*([case.suite] if case.suite else []), *case.environment])) for case in explained)
+    return tuple((case, text) for case, text in texts if text)

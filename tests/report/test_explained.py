@@ -1,0 +1,64 @@
+"""Why not faster, in the report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from made_records import fp32, int8
+from made_runs import Page, run_folder
+
+from qbench.record.explained import FILE, ExplainedCase, ExplainedCause, keep_explained
+from qbench.record.stored_run import read_run
+from qbench.report import build, explained
+from qbench.stats.interval_type import Interval
+
+STATIC, FP32 = "net/static/onednn/t1/b1", "net/fp32/torch/t1/b1"
+
+
+def cause(title, seconds, share):
+    """A cause that saves so much."""
+    return ExplainedCause(
+        title=title, change=f"no {title}", gain=Interval(value=2.0, low=1.9, high=2.1), seconds=seconds, share=share
+    )
+
+
+CASE = ExplainedCase(
+    case=STATIC, seconds=1e-4, fp32_seconds=2e-4, best_seconds=4e-5, best="the fastest of the run",
+    causes=(cause("threads", 1e-5, 0.2), cause("<b>bold</b>", 4e-5, 0.7)), unexplained=0.1,
+    suite="matrix: {threads: [1]}", environment=("unset A",), accuracy="Its top1: 0.0 points against fp32.",
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A run with one explained case."""
+    folder = run_folder(tmp_path / "reports/demo/1", [fp32(FP32), int8(STATIC)])
+    keep_explained(folder, CASE)
+    return folder
+
+
+def test_causes_are_ordered_by_what_they_save(folder):
+    """The largest first, over all cases; those of cases that the run does not have are left out."""
+    keep_explained(folder, replace(CASE, case="net/static/gone/t1/b1"))
+    rows = explained.make_table(explained.list_explained(read_run(folder))).rows
+    assert [(row[0], row[1], row[3]) for row in rows] == [(STATIC, "40.0 µs", "70.0 %"), (STATIC, "10.0 µs", "20.0 %")]
+
+
+def test_the_page_and_the_summary_say_why(folder):
+    """With the gap, what is not explained, and what to write; a title from elsewhere is text, not markup."""
+    build.build_report(folder)
+    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    text = " ".join(page.words)
+    assert "Why not faster" in text
+    assert "10.0 % of the gap is not explained" in text
+    assert "matrix: {threads: [1]}" in text
+    assert "<b>bold</b>" in text
+    assert "Why not faster" in (folder / "summary.md").read_text(encoding="utf-8")
+
+
+def test_a_run_without_explanations_has_no_such_section(folder):
+    """Nothing is promised."""
+    (folder / FILE).unlink()
+    build.build_report(folder)
+    assert "Why not faster" not in (folder / "report.html").read_text(encoding="utf-8")
