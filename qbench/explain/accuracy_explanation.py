@@ -56,11 +56,12 @@ def confirm_losses(tried: AccuracyTried) -> tuple[AccuracyTrial, ...]:
     return tuple(sorted(best.values(), key=lambda trial: -_share(trial)))[:MOST_STEPS]
 
 
-def keep_taking(confirmed: Sequence[AccuracyTrial], steps: Sequence[AccuracyTrial]) -> tuple[AccuracyTrial, ...]:
-    """Those that take error away beyond the ones before them, when they are taken away in this order; the first in any
-    case."""
+def drop_idle_loss(confirmed: Sequence[AccuracyTrial], steps: Sequence[AccuracyTrial]) -> tuple[AccuracyTrial, ...]:
+    """The confirmed ones without the first that takes nothing beyond those before it, when they are taken away in this
+    order; all of them where each does. The first one always stays."""
     shares = _list_shares(steps)
-    return tuple(trial for number, trial in enumerate(confirmed) if number == 0 or shares[number] >= LEAST_SHARE)
+    idle = next((number for number, share in enumerate(shares) if number and share < LEAST_SHARE), None)
+    return tuple(trial for number, trial in enumerate(confirmed) if number != idle)
 
 
 def explain_losses(

@@ -77,11 +77,14 @@ def chain(counterfactuals: Iterable[Counterfactual]) -> tuple[Counterfactual, ..
     return tuple(steps)
 
 
-def keep_gaining(confirmed: Sequence[Trial], steps: Tried) -> tuple[Trial, ...]:
-    """Those that gain beyond the ones before them, when they are taken away in this order; the first in any case."""
+def drop_idle(confirmed: Sequence[Trial], steps: Tried) -> tuple[Trial, ...]:
+    """The confirmed ones without the first that gains nothing beyond those before it, when they are taken away in this
+    order; all of them where each gains. The first one always stays. One at a time, since what follows an idle one was
+    measured with it."""
     seconds = _list_seconds(confirmed, steps, steps.original_seconds)
     gains = [1 - after / before for before, after in itertools.pairwise([steps.original_seconds, *seconds])]
-    return tuple(trial for number, trial in enumerate(confirmed) if number == 0 or gains[number] >= LEAST_STEP)
+    idle = next((number for number, gain in enumerate(gains) if number and gain < LEAST_STEP), None)
+    return tuple(trial for number, trial in enumerate(confirmed) if number != idle)
 
 
 def explain(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, best: tuple[float, str]) -> Explanation:

@@ -13,10 +13,10 @@ from qbench.backends.base import Backend
 from qbench.cache import store
 from qbench.compare.compare import oriented
 from qbench.errors import CaseError, CaseSkipped
-from qbench.explain.accuracy_explanation import AccuracyExplanation, confirm_losses, explain_losses, keep_taking
+from qbench.explain.accuracy_explanation import AccuracyExplanation, confirm_losses, drop_idle_loss, explain_losses
 from qbench.explain.accuracy_trials import AccuracyTrial, Evaluation
 from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation
-from qbench.explain.explanation import Explanation, chain, confirm, explain, keep_gaining
+from qbench.explain.explanation import Explanation, chain, confirm, drop_idle, explain
 from qbench.explain.mended import MendedAccuracy, evaluate_mended
 from qbench.explain.open_case import OpenCase, find_record, open_case
 from qbench.explain.trials import Trial, Tried, try_changes
@@ -155,10 +155,10 @@ def _explain_losses(bench: _Bench) -> AccuracyExplanation:
         confirmed, steps = confirm_losses(tried), list[AccuracyTrial]()
         while confirmed:
             steps = [evaluation.try_change(step) for step in chain(_list_changes(confirmed))]
-            taking = keep_taking(confirmed, steps)
-            if len(taking) == len(confirmed):
+            rest = drop_idle_loss(confirmed, steps)
+            if len(rest) == len(confirmed):
                 break
-            confirmed = taking
+            confirmed = rest
     return explain_losses(tried, confirmed, steps)
 
 
@@ -168,10 +168,10 @@ def _take_away(
     """The confirmed causes that gain beyond those before them, and the race in which they were taken away in order."""
     while len(confirmed) > 1:
         steps = try_changes(opened, chain(_list_changes(confirmed)), variants, progress, max_seconds=max_seconds)
-        gaining = keep_gaining(confirmed, steps)
-        if len(gaining) == len(confirmed):
+        rest = drop_idle(confirmed, steps)
+        if len(rest) == len(confirmed):
             return confirmed, steps
-        confirmed = gaining
+        confirmed = rest
     return confirmed, None
 
 

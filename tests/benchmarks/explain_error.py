@@ -128,7 +128,8 @@ PLANTED = (
     Planted(name="little-fbgemm", causes=("little-work",), backend="fbgemm", width=8, depth=2, size=8),
     Planted(name="little-openvino", causes=("little-work",), backend="openvino", width=8, depth=2, size=8),
     Planted(
-        name="float-engine", causes=("engine-kernels", "kept-float"), backend="qnnpack", recipe="skip_layers: [body.2], min_coverage: 0.0"
+        name="float-engine", causes=("engine-kernels", "kept-float"), backend="qnnpack",
+        recipe="skip_layers: [body.2], min_coverage: 0.0"
     ),
     Planted(
         name="float-older", causes=("older-instructions", "kept-float"), backend="onednn",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qbench.explain.accuracy_explanation import LEAST_SHARE, confirm_losses, explain_losses, keep_taking
+from qbench.explain.accuracy_explanation import LEAST_SHARE, confirm_losses, drop_idle_loss, explain_losses
 from qbench.explain.accuracy_trials import AccuracyTrial, AccuracyTried
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
@@ -61,6 +61,6 @@ def test_shares_and_what_is_left_are_the_whole_error():
 def test_what_takes_nothing_beyond_those_before_it_is_hidden():
     """It is no part of the advice."""
     alone = (trial("layers", 0.5, part="a"), trial("calibrator", 0.4))
-    kept = keep_taking(alone, (trial("layers", 0.5, part="a"), trial("calibrator", 0.505)))
+    kept = drop_idle_loss(alone, (trial("layers", 0.5, part="a"), trial("calibrator", 0.505)))
     assert kept == alone[:1]
     assert explain_losses(tried(*alone), kept, (alone[0],)).hidden == alone[1:]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from made_trials import trial, tried
 
 from qbench.explain.change import Change
-from qbench.explain.explanation import LEVEL, chain, confirm, explain, keep_gaining
+from qbench.explain.explanation import LEVEL, chain, confirm, drop_idle, explain
 
 BEST = (0.5, "the fastest of the run")
 
@@ -59,12 +59,21 @@ def test_the_second_cause_has_the_share_beyond_the_first():
 def test_what_gains_nothing_beyond_those_before_it_is_hidden():
     """It is no part of the change that is advised; the first one always is."""
     outcome = tried(trial("first", 0.6), trial("second", 0.8))
-    kept = keep_gaining(confirm(outcome), tried(trial("first", 0.6), trial("second", 0.599)))
+    kept = drop_idle(confirm(outcome), tried(trial("first", 0.6), trial("second", 0.599)))
     assert [cause.counterfactual.cause for cause in kept] == ["first"]
     result = explain(outcome, kept, None, BEST)
     assert [cause.counterfactual.cause for cause in result.hidden] == ["second"]
     assert result.unconfirmed == ()
-    assert keep_gaining(kept, tried(trial("first", 0.999))) == kept
+
+
+def test_one_idle_cause_is_dropped_at_a_time():
+    """What comes behind it was measured with it, and may gain without it."""
+    alone = (trial("first", 0.5), trial("idle", 0.6), trial("third", 0.8))
+    steps = tried(trial("first", 0.5), trial("idle", 0.7), trial("third", 0.7))
+    assert [cause.counterfactual.cause for cause in drop_idle(alone, steps)] == ["first", "third"]
+    steps = tried(trial("first", 0.5), trial("third", 0.4))
+    kept = (alone[0], alone[2])
+    assert drop_idle(kept, steps) == kept
 
 
 def test_the_chain_takes_one_more_cause_away_at_each_step():
