@@ -82,7 +82,7 @@ def _list_value(value: object) -> tuple[str, ...]:
 
 
 def _list_isa(inside: Inside) -> tuple[str, ...]:
-    used = (("torch", inside.torch_isa), ("oneDNN", inside.onednn_isa))
+    used = (("torch", inside.torch_isa), ("oneDNN", inside.onednn_isa), ("MKL", inside.mkl_isa))
     lines = tuple(f"{name}: {isa}" for name, isa in used if isa is not None)
     return lines if inside.amx_granted is None else (*lines, f"AMX: {'granted' if inside.amx_granted else 'denied'}")
 

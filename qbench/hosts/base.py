@@ -24,11 +24,13 @@ Answers = Literal["runs", "predicted", "emulated"]
 
 @dataclass(frozen=True, kw_only=True)
 class KernelView:
-    """What the kernels of one backend say in a process: ``torch_isa`` and ``onednn_isa`` in the libraries' own words,
-    ``int8_sums`` in how many bits they add two products of bytes, shown by an answer; None where nothing tells."""
+    """What the kernels of one backend say in a process: ``torch_isa``, ``onednn_isa`` and ``mkl_isa`` in the
+    libraries' own words, ``int8_sums`` in how many bits they add two products of bytes, shown by an answer; None
+    where nothing tells."""
 
     torch_isa: str | None = None
     onednn_isa: str | None = None
+    mkl_isa: str | None = None
     int8_sums: Sums | None = None
 
 

@@ -20,6 +20,7 @@ _NEWER = (*fingerprint.ADD_IN_32_BITS, "amx_tile")
 _WITH_VNNI = ("Boost", "AVX10", "AVX 10", "AMX")
 # torch's fp32 follows oneDNN's, MKL's and its own switch; qnnpack's int8 kernels need nothing newer than SSE4.
 LIMITED = ("torch", "fbgemm", "x86", "onednn", "qnnpack", "inductor", "openvino")
+_NEWER_IN_MKL = {"avx2": ("AVX-512", "AMX"), "avx512": ("AMX", "DL Boost")}
 _NO_SWITCH = {"onnxruntime": "ONNX Runtime asks the CPU itself and has no switch that hides instructions from it"}
 
 
@@ -83,7 +84,8 @@ class Limited(Host):
         )
 
     def environment(self) -> Mapping[str, str]:
-        """The switches of oneDNN (torch, inductor, OpenVINO), fbgemm, torch's vector code and MKL."""
+        """The switches of oneDNN (torch, inductor, OpenVINO), fbgemm, torch's vector code and MKL (fp32 products of
+        matrices)."""
         return dict(self._variables)
 
     def contradict(self, backend: str, view: KernelView) -> str | None:
@@ -93,6 +95,8 @@ class Limited(Host):
             return f"ATEN_CPU_CAPABILITY={capability} was set, but torch's kernels are for {view.torch_isa}"
         if view.onednn_isa is not None and any(name in view.onednn_isa for name in _WITH_VNNI):
             return f"ONEDNN_MAX_CPU_ISA was set, but oneDNN's kernels are for {view.onednn_isa}"
+        if view.mkl_isa is not None and any(word in view.mkl_isa for word in _NEWER_IN_MKL[capability]):
+            return f"MKL_ENABLE_INSTRUCTIONS was set, but MKL's kernels are for {view.mkl_isa}"
         if backend in PROBED and view.int8_sums != "16 bits":
             return f"the switches for {self.name} were set, but the int8 kernels of {backend} still add in 32 bits"
         return None

@@ -43,7 +43,7 @@ def read_here(backend: str) -> KernelView:
     if backend not in _TORCH:
         return KernelView(int8_sums=sums)
     inside = runtime.in_this_process()
-    return KernelView(torch_isa=inside.torch_isa, onednn_isa=inside.onednn_isa, int8_sums=sums)
+    return KernelView(torch_isa=inside.torch_isa, onednn_isa=inside.onednn_isa, mkl_isa=inside.mkl_isa, int8_sums=sums)
 
 
 def _find_sums(backend: str) -> Sums | None:

@@ -27,12 +27,14 @@ class Inside:
     """Read back inside a child; what is not told is None.
 
     ``torch_isa`` is the instruction set of torch's own kernels (``AVX512``), ``onednn_isa`` that of oneDNN in its own
-    words, ``amx_granted`` whether the kernel lets a process use AMX, ``allocator`` the library whose malloc is mapped
-    (``system`` for that of the C library), ``cores`` the affinity, ``threads`` those of torch.
+    words, ``mkl_isa`` that of MKL in its own, ``amx_granted`` whether the kernel lets a process use AMX, ``allocator``
+    the library whose malloc is mapped (``system`` for that of the C library), ``cores`` the affinity, ``threads`` those
+    of torch.
     """
 
     torch_isa: str | None
     onednn_isa: str | None
+    mkl_isa: str | None
     amx_granted: bool | None
     allocator: str | None
     cores: tuple[int, ...] | None
@@ -53,6 +55,7 @@ def in_this_process(*, progress: Any = None) -> Inside:
     return Inside(
         torch_isa=torch.backends.cpu.get_cpu_capability(),
         onednn_isa=onednn_isa(_onednn_says()),
+        mkl_isa=mkl_isa(_mkl_says()),
         amx_granted=torch_cpu._init_amx() if hasattr(torch_cpu, "_init_amx") and "amx" in _flags() else None,
         allocator=allocator_of_this_process(),
         cores=tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None,
@@ -82,6 +85,29 @@ def onednn_isa(output: str | None) -> str | None:
     """The instruction set out of what oneDNN writes when it is verbose: ``onednn_verbose,v1,info,cpu,isa:…``."""
     match = re.search(r"^(?:onednn|dnnl)_verbose,(?:v\d+,)?info,cpu,isa:(.+)$", output or "", flags=re.MULTILINE)
     return match[1].strip() if match else None
+
+
+def mkl_isa(output: str | None) -> str | None:
+    """The instruction set out of what MKL writes when it is verbose: ``… architecture <isa> enabled processors, Lnx``,
+    or ``… architecture <isa>, Lnx``."""
+    match = re.search(
+        r"^MKL_VERBOSE .*? architecture (.+?)(?: enabled processors)?, (?:Lnx|Win|Mac|OSX)", output or "", re.MULTILINE
+    )
+    return match[1].replace("(R)", "").strip() if match else None
+
+
+def _mkl_says() -> str | None:
+    """What MKL writes to stdout over one small product."""
+    import torch
+
+    if not torch.backends.mkl.is_available():
+        return None
+    a = torch.zeros((64, 64))
+    with tempfile.TemporaryFile("w+", errors="replace") as file, _stdout_into(file):
+        with torch.backends.mkl.verbose(torch.backends.mkl.VERBOSE_ON):
+            torch.mm(a, a)
+        file.seek(0)
+        return file.read()
 
 
 def _onednn_says() -> str | None:

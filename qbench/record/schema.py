@@ -382,8 +382,8 @@ class HostFacts:
     """Where a case ran, in a run of several hosts: the ``kind`` (``native``, ``limited``, ``node``: one of a class of
     nodes of a Ray cluster, ``predicted``: its answers were computed here and nothing was measured, or ``emulated``: a
     CPU in software answered some of the examples, and nothing was measured), the CPU, the ``switches`` that were set
-    (``NAME=value``), and what the kernels themselves said: the instruction sets of torch and oneDNN in their own
-    words, and in how many bits int8 kernels add two products (null: not told).
+    (``NAME=value``), and what the kernels themselves said: the instruction sets of torch, oneDNN and MKL in their
+    own words, and in how many bits int8 kernels add two products (null: not told).
     ``note``: in what it is unlike such a machine. ``saturating``: the layers with a saturated sum, the largest share
     first, over ``counted_examples``: all where it was predicted, else a sample (null: not counted); ``uncounted``: why
     layers were not. ``node``: which machine of a cluster measured it,
@@ -395,6 +395,7 @@ class HostFacts:
     switches: tuple[str, ...] = ()
     torch_isa: str | None = None
     onednn_isa: str | None = None
+    mkl_isa: str | None = None
     int8_sums: Literal["16 bits", "32 bits"] | None = None
     note: str | None = None
     saturating: tuple[SaturatingLayer, ...] | None = None

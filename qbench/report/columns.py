@@ -67,6 +67,7 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "switches|text||variables that limited the engines, separated by `;`",
             "torch_isa|text||the instruction set of torch's kernels, in torch's words",
             "onednn_isa|text||that of oneDNN, in its own words",
+            "mkl_isa|text||that of MKL, in its own words",
             "int8_sums|text||in how many bits the int8 kernels add two products, shown by an answer",
             "note|text||in what the host is unlike such a machine",
             "saturating|text||layers with a saturated sum, where they were counted: name, sums, saturated",

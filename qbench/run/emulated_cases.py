@@ -50,5 +50,10 @@ def complete_facts(host: HostFacts, file: Path) -> HostFacts:
     """The facts of an emulated host with which examples a file of its answers holds, and what its kernels said."""
     examples, view = read_emulated(file)
     return replace(
-        host, examples=examples, torch_isa=view.torch_isa, onednn_isa=view.onednn_isa, int8_sums=view.int8_sums
+        host,
+        examples=examples,
+        torch_isa=view.torch_isa,
+        onednn_isa=view.onednn_isa,
+        mkl_isa=view.mkl_isa,
+        int8_sums=view.int8_sums,
     )

@@ -56,6 +56,7 @@ def _read_host(context: RunContext, name: str, backend: str) -> HostFacts:
         switches=tuple(sorted(f"{variable}={value}" for variable, value in environment.items())),
         torch_isa=view.torch_isa,
         onednn_isa=view.onednn_isa,
+        mkl_isa=view.mkl_isa,
         int8_sums=view.int8_sums,
         note=host.caution(backend),
     )

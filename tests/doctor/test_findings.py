@@ -36,6 +36,7 @@ QUIET = Noise(
 SEEN = Inside(
     torch_isa="AVX512",
     onednn_isa="Intel AVX-512 with Intel DL Boost",
+    mkl_isa="Intel AVX-512",
     amx_granted=None,
     allocator="system",
     cores=(1,),
@@ -246,6 +247,7 @@ def test_text_labels_every_fact() -> None:
             "ISA           avx2 avx512_vnni",
             "as used       torch: AVX512",
             "              oneDNN: Intel AVX-512 with Intel DL Boost",
+            "              MKL: Intel AVX-512",
             "peak          fp32 98.7 GFLOP/s: torch.mm, 512 x 512; one thread on core 1",
             "              int8 437 GOP/s: torch._int_mm, 768 x 768",
             "              ratio 4.4: a layer that arithmetic limits gains at most 4.4 times from int8 by these "

@@ -57,6 +57,8 @@ def test_onnx_runtime_is_predicted_where_this_cpu_adds_in_32_bits(monkeypatch, i
         ("torch", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX 10.1"), False),
         ("torch", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX10.1 and Intel AMX with 8-bit integers"), False),
         ("torch", KernelView(torch_isa="AVX2", onednn_isa="Intel AVX2"), True),
+        ("torch", KernelView(torch_isa="AVX2", mkl_isa="Intel Advanced Vector Extensions 512 (Intel AVX-512)"), False),
+        ("torch", KernelView(torch_isa="AVX2", mkl_isa="Intel Advanced Vector Extensions 2 (Intel AVX2)"), True),
         ("qnnpack", KernelView(torch_isa="AVX2"), True),
         ("openvino", KernelView(int8_sums="32 bits"), False),
     ],

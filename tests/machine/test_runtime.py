@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from qbench.machine import fingerprint, runtime
-from qbench.machine.runtime import allocator, onednn_isa
+from qbench.machine.runtime import allocator, mkl_isa, onednn_isa
 from qbench.process.parent import Limits
 
 MAPS = (
@@ -64,3 +64,25 @@ def test_a_child_sees_its_core_its_thread_and_its_allocator() -> None:
     assert seen.torch_isa
     assert seen.allocator in ("system", *runtime.ALLOCATORS)
     assert seen.amx_granted is None or "amx_tile" in fingerprint.isa()
+
+
+@pytest.mark.parametrize(
+    ("said", "isa"),
+    [
+        (
+            "MKL_VERBOSE oneMKL 2024.0 Update 2 Product build 20240605 for Intel(R) 64 architecture Intel(R) Advanced "
+            "Vector Extensions 2 (Intel(R) AVX2) enabled processors, Lnx 2.60GHz lp64\nMKL_VERBOSE SGEMM\n",
+            "Intel Advanced Vector Extensions 2 (Intel AVX2)",
+        ),
+        (
+            "MKL_VERBOSE oneMKL 2024.0 Product for Intel(R) 64 architecture Intel(R) AVX-512 with support for INT8, "
+            "BF16 instructions, and Intel(R) AMX with INT8, Lnx 2.60GHz",
+            "Intel AVX-512 with support for INT8, BF16 instructions, and Intel AMX with INT8",
+        ),
+        ("nothing of MKL", None),
+        (None, None),
+    ],
+)
+def test_what_mkl_says_is_found_in_its_words(said, isa):
+    """The first line that MKL writes when it is verbose names the instruction set that it uses."""
+    assert mkl_isa(said) == isa
