@@ -10,16 +10,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from qbench import backends, quant, registry
 from qbench.backends import fp32_twin
 from qbench.backends.base import Backend, BuildJob, Built
 from qbench.backends.int8_coverage import require_int8, summarize_coverage
-from qbench.cache import store
+from qbench.cache import manifest, store
 from qbench.cache.root import UNFINISHED
 from qbench.data import Data
-from qbench.errors import CaseSkipped
+from qbench.errors import BuildError, CaseSkipped
 from qbench.machine import fingerprint
 from qbench.network import Model, load_network
 from qbench.plan.planner import Variant
@@ -27,7 +27,7 @@ from qbench.process.parent import Limits, call
 from qbench.quant.analysis.quantized_range import Ranges
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.recipe import Recipe
-from qbench.record.schema import ArtifactFacts, TargetFacts
+from qbench.record.schema import ArtifactFacts, Record, TargetFacts
 
 Progress = Callable[[str, float], None]
 SHARED_FILE = "ranges.pt"
@@ -115,6 +115,18 @@ def build(
     entry = store.fetch(root, "artifacts", key, fill, lambda entry: _read_artifact(variant, key, entry))
     shutil.rmtree(root / UNFINISHED / key, ignore_errors=True)
     return _read_artifact(variant, key, entry)
+
+
+def read_kept(file: Path, record: Record) -> Artifact:
+    """The artifact of a record whose file lies in an entry of the cache, or in a copy of one that another machine made;
+    raises ``BuildError`` where the entry is not whole."""
+    try:
+        listed = manifest.read(file.parent)
+        entry = store.Entry(folder=file.parent, files=frozenset(listed.files), facts=listed.facts, fresh=False)
+        facts = _FACTS.validate_python(entry.facts)
+    except (manifest.Damaged, ValidationError) as error:
+        raise BuildError(f"{file.parent}: not an artifact that qbench kept: {error}") from error
+    return _make_artifact(record.case.mode, record.case.backend, Recipe(), file.parent.name, entry, facts)
 
 
 _NOT_TRAINED = (
@@ -251,17 +263,21 @@ def _read_artifact(variant: Variant, key: str, entry: store.Entry) -> Artifact:
     facts = _FACTS.validate_python(entry.facts)
     if facts.file not in entry.files:
         raise ValueError(f"it names {facts.file[:80]!r}, which is no file of it")
+    return _make_artifact(variant.mode, variant.backend, variant.recipe, key, entry, facts)
+
+
+def _make_artifact(mode: str, backend: str, recipe: Recipe, key: str, entry: store.Entry, facts: _Facts) -> Artifact:
     file = entry.folder / facts.file
     return Artifact(
-        mode=variant.mode,
-        backend=variant.backend,
+        mode=mode,
+        backend=backend,
         file=file,
         format=facts.format,
         key=key,
         sha256=store.file_digest(file),
         size_bytes=file.stat().st_size,
         layers=facts.layers,
-        recipe=variant.recipe,
+        recipe=recipe,
         fixed_batch=facts.fixed_batch,
         expected=facts.expected,
         fresh=entry.fresh,

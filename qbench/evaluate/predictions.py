@@ -60,6 +60,7 @@ def predict_cached(
     file: Path,
     *,
     host: str = NATIVE,
+    same_answers: bool = True,
     root: Path,
     slots: Slots | None = None,
     start_worker: Callable[..., Any] = Worker,
@@ -81,6 +82,7 @@ def predict_cached(
             batch_size,
             folder / _FILE,
             host=host,
+            same_answers=same_answers,
             root=root,
             slots=slots,
             start_worker=start_worker,
@@ -110,7 +112,7 @@ def _key(artifact: Artifact, data: Data, batch_size: int, host: str) -> str:
             "data": data.evaluation_digest,
             "ids": store.file_digest(data.folder / "ids.json"),
             "calibration": data.calibration_digest if artifact.mode in RANGED else None,
-            "cpu": fingerprint.cpu_model(),
+            "cpu": [fingerprint.cpu_model(), fingerprint.isa(), fingerprint.switches()],
             "host": None if host == NATIVE else [host, *_environment(host).items()],
             "predicted": store.source_digest(older_cpu, saturation) if _is_predicted(artifact, host) else None,
             "code": _code(),
@@ -143,6 +145,7 @@ def predict(
     file: Path,
     *,
     host: str = NATIVE,
+    same_answers: bool = True,
     root: Path | None = None,
     slots: Slots | None = None,
     start_worker: Callable[..., Any] = Worker,
@@ -151,8 +154,9 @@ def predict(
 ) -> None:
     """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, labels, ids, digests of the inputs,
     and of a static or QAT artifact as JSON how the inputs fit it), from fresh processes, each of which proves first
-    that the artifact gives there what it gave where it was built; but on another ``host`` than ``native``, where it may
-    give something else. Where the host's answers are predicted, the sums of each layer are written, too.
+    that the artifact gives there what it gave where it was built; but on another ``host`` than ``native``, or where it
+    was built on another machine (``same_answers`` False), it may give something else. Where the host's answers are
+    predicted, the sums of each layer are written, too.
 
     Dynamic models choose activation scales per batch, so they are evaluated at the batch size of the case; others in
     batches as wide as is fastest (``batch_size``), since their outputs do not depend on it.
@@ -165,7 +169,7 @@ def predict(
         artifact,
         data,
         size,
-        same_answers=host == NATIVE,
+        same_answers=same_answers and host == NATIVE,
         predicted=predicted,
         environment=_environment(host),
         slots=slots or Slots(1),

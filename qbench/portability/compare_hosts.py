@@ -213,7 +213,8 @@ def _test_change(run: StoredRun, judged: Judged, record: Record, native: Record)
     metric, margin = judged.metric, judged.margin_of(record)
     if is_emulated(record.host):
         return None
-    fp32 = _find_fp32(judged.records, record), _find_fp32(judged.records, native)
+    own = _find_fp32(judged.records, native)
+    fp32 = _find_fp32(judged.records, record) or own, own
     new, old = (run.values(each, base) for each, base in zip((record, native), fp32, strict=True))
     if metric is None or margin is None or new is None or old is None or len(new) != len(old):
         return None

@@ -1,0 +1,125 @@
+"""Artifacts of a run that another machine made, answered here: by their bytes, on the same examples, or not at all."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbench import suite
+from qbench.cache.store import open_cache
+from qbench.data import request_of
+from qbench.data_preparation import prepare_data
+from qbench.errors import UsageError
+from qbench.gate.baseline import artifact_file, write_baseline
+from qbench.gate.baseline import locate_artifacts as keep_artifacts
+from qbench.machine.peak import Peak
+from qbench.portability.compare_hosts import compare_hosts
+from qbench.portability.here import GONE, answer_here
+from qbench.process.parent import Limits
+from qbench.progress.live import Silent
+from qbench.record.stored_run import read_run
+from qbench.report.build import judge
+from qbench.run import run
+
+NETWORKS = Path(__file__).parent.parent / "fixtures" / "networks.py"
+TEXT = f"""
+suite: carried
+models: [{{name: loud, source: {{python: "{NETWORKS}:loud"}}}}]
+data: {{dataset: {{npz: data.npz}}, calibrate: {{samples: 32}}}}
+matrix: {{modes: [static], backends: [qnnpack]}}
+measure: {{max_seconds: 0.2, precision: 20%, processes: 1, cold_starts: 1}}
+"""
+LIMITS = Limits(seconds=120)
+PEAK = Peak(
+    fp32_flops_per_second=1e11, fp32_kernel="made up", fp32_size=1, int8_ops_per_second=4e11, int8_kernel="made up",
+    int8_size=1, core=None, seconds=0.0, versions={},
+)  # fmt: skip
+
+
+def prepare(folder, root):
+    """The suite's data in a cache."""
+    read = suite.read(folder / "s.yaml")
+    return prepare_data(request_of(read.data, read.base, train=False), root, progress=lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def carried(tmp_path_factory):
+    """The folder of a run, of its suite and of the artifacts that were kept beside a baseline, and the baseline."""
+    folder = tmp_path_factory.mktemp("carried")
+    rng = np.random.default_rng(0)
+    images, labels = rng.uniform(0.7, 1.0, (48, 64)).astype(np.float32), np.arange(48) % 10
+    np.savez(folder / "data.npz", train_inputs=images[:32], train_labels=labels[:32], test_inputs=images[32:],
+             test_labels=labels[32:])  # fmt: skip
+    (folder / "s.yaml").write_text(TEXT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QBENCH_CACHE", str(folder / "there"))
+        patch.setattr("qbench.machine.peak.measure_peak", lambda *args, **options: PEAK)
+        read = suite.read(folder / "s.yaml")
+        made = run.run(read, out=folder / "reports", only=None, resume=None, jobs=1, progress=Silent())
+        file = write_baseline(made.folder, folder / "kept")
+        assert keep_artifacts(file, keep=True).missing == ()
+        shutil.rmtree(folder / "there")
+    return folder, read_run(made.folder), file
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """Another machine's cache: nothing of the run lies in it."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "here"))
+
+
+def answer(carried, find_file, data=None):
+    """The run with the answers of here."""
+    folder, stored, _ = carried
+    root = open_cache()
+    return answer_here(
+        stored, data or prepare(folder, root), find_file, root=root, limits=LIMITS, progress=lambda *_: None
+    )
+
+
+def test_a_kept_artifact_answers_here_as_it_did_there(carried):
+    """The same bytes on the same machine give the same bits, by the way that another machine goes."""
+    answered = answer(carried, lambda record: artifact_file(record, beside=carried[2]))
+    (artifact,) = compare_hosts(answered, judge(answered))
+    native, here = artifact.hosts
+    assert (native.host, here.host, here.status) == ("native", "here", "ok")
+    assert here.outputs is not None
+    assert here.outputs.same_bits
+    assert here.p50_seconds is None
+    assert here.facts is not None
+    assert here.facts.cpu
+
+
+def test_what_is_not_named_is_not_run(carried):
+    """Without the file that names them, artifacts beside a baseline stay where they are."""
+    answered = answer(carried, lambda record: artifact_file(record, beside=None))
+    assert [(record.status, record.reason) for record in answered.records if record.case.host == "here"] == [
+        ("skipped", GONE)
+    ]
+
+
+def test_a_damaged_artifact_is_a_failure_with_its_reason(carried, tmp_path):
+    """Whatever the machine that kept it said of it."""
+    folder = tmp_path / "kept"
+    shutil.copytree(carried[2].with_suffix(""), folder)
+    (file,) = folder.glob("*/model.pt")
+    file.write_bytes(b"no model")
+    answered = answer(carried, lambda record: file)
+    (here,) = (record for record in answered.records if record.case.host == "here")
+    assert here.status == "failed"
+    assert "not an artifact that qbench kept" in str(here.reason)
+
+
+def test_other_examples_are_refused(carried, tmp_path):
+    """Answers to other questions cannot be compared."""
+    root = open_cache()
+    data = prepare(carried[0], root)
+    other = tmp_path / "other"
+    shutil.copytree(data.folder, other)
+    np.save(other / "evaluate_contents.npy", np.load(other / "evaluate_contents.npy")[::-1])
+    with pytest.raises(UsageError, match="other evaluation examples"):
+        answer(carried, lambda record: artifact_file(record, beside=carried[2]), replace(data, folder=other))
