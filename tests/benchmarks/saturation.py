@@ -1,12 +1,16 @@
-"""What ONNX Runtime's int8 file of a suite answers on AVX2: predicted here, and seen on an emulated CPU.
+"""What the int8 files of a run answer on AVX2: predicted here, and seen where its engines were limited or on an
+emulated CPU, in one table.
 
-    python tests/benchmarks/saturation.py suites/imagenet-lite0.yaml
-    python tests/benchmarks/saturation.py SUITE --set KEY=VALUE --emulate 200        # of the evaluation examples
+    qbench run SUITE --hosts native,avx2 --filter '*/static/*'
+    python tests/benchmarks/saturation.py reports/SUITE/latest
+    python tests/benchmarks/saturation.py RUN --backends onnxruntime --emulate 200      # of the evaluation examples
 
-Needs Debian's qemu-user to see (about 3 s an EfficientNet-Lite0 image, some 10 s to start); ``--emulate 0`` predicts
-only. Printed: the layers whose sums saturate, the processor time of a predicted example as a multiple of a native one
-(batches of eight against single examples), top-1 where there are labels, and how many predicted examples are the
-emulated ones bit for bit.
+fbgemm, x86, onednn and openvino are seen in the run's own cases on avx2; ONNX Runtime on an emulated Haswell (Debian's
+qemu-user; about 3 s an EfficientNet-Lite0 image, some 10 s to start). Each file is evaluated natively and predicted
+from the artifact in the cache. Printed for each: top-1 here, predicted and seen, in how many examples predicted and
+seen classes agree, which differ, how many outputs are equal bit for bit, the largest difference, and the processor time
+of a predicted example as a multiple of a native one (batches of eight against single examples). ``--layers`` prints
+what each layer loses.
 """
 
 from __future__ import annotations
@@ -16,22 +20,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench import api, suite
+from qbench import registry, suite
 from qbench.cache.root import open_cache
 from qbench.data import Data, request_of
 from qbench.data_preparation import prepare_data
-from qbench.quant.onnx import onnxruntime_session
-from qbench.quant.saturation.onnxruntime_prediction import Predictor
-from qbench.record.stored_run import read_run
+from qbench.quant.saturation import onnxruntime_prediction, openvino_prediction, torch_prediction
+from qbench.record.schema import NATIVE, Record
+from qbench.record.stored_run import StoredRun, read_run
 
 Array = NDArray[Any]
+Inputs = tuple[Array, ...]
 BATCH = 8
+BACKENDS = ("fbgemm", "x86", "onednn", "onnxruntime", "openvino")
 EMULATED = """
 import sys
 import numpy, onnxruntime
@@ -47,73 +54,123 @@ numpy.save(outputs, numpy.concatenate([session.run(None, feed)[0] for feed in fe
 """
 
 
-def build(path: Path, overrides: list[str], folder: Path) -> tuple[Path, Data]:
-    """The static int8 file of ONNX Runtime that a suite makes, and the suite's data."""
-    quick = ["measure.max_seconds=1", "measure.cold_starts=1", "matrix.threads=[1]", "matrix.batch_sizes=[1]"]
-    read = suite.read(path, (*overrides, *quick))
-    run = api.run(read, out=folder, only="*/static/onnxruntime/*")
-    record = next(record for record in read_run(run.folder).records if record.case.mode == "static")
-    root = open_cache()
-    request = request_of(read.data, read.base, train=False)
-    data = prepare_data(request, root, progress=lambda *_: None)
-    return root / "artifacts" / str(record.artifact.key) / "model.onnx", data
+def read_data(run: StoredRun) -> Data:
+    """The data of a run's suite."""
+    described = run.info.suite
+    read = suite.parse(described.text, file=described.file, overrides=described.overrides)
+    return prepare_data(request_of(read.data, read.base, train=False), open_cache(), progress=lambda *_: None)
 
 
-def predict(file: Path, data: Data) -> tuple[Array, Array, float]:
-    """Native outputs, predicted ones, and processor times of these as a multiple of those; prints the layers."""
-    native, predictor = onnxruntime_session.open_run(file), Predictor(file)
-    count, times = data.evaluation_count, [0.0, 0.0]
+def find_file(record: Record) -> Path:
+    """The artifact of a record in the cache."""
+    assert record.artifact is not None
+    folder = open_cache() / "artifacts" / str(record.artifact.key)
+    return next(file for file in folder.iterdir() if file.suffix in (".onnx", ".pt"))
+
+
+def open_predictor(record: Record, example: Inputs) -> Any:
+    """What predicts a record's artifact."""
+    file, backend = find_file(record), record.case.backend
+    if backend == "onnxruntime":
+        return onnxruntime_prediction.Predictor(file)
+    if backend == "openvino":
+        return openvino_prediction.Predictor(file, example)
+    return torch_prediction.Predictor(file, backend, switched=True)
+
+
+def evaluate(record: Record, data: Data) -> tuple[Array, Array, float, Any]:
+    """Native outputs, predicted ones, the processor time of these as a multiple of those, and the predictor."""
+    runner = registry.load("backend", record.case.backend).load(find_file(record), threads=1)
     outputs: list[list[Array]] = [[], []]
-    native(data.evaluation(0, 1))  # the first call takes memory
-    for start in range(0, count, BATCH):
-        batch = data.evaluation(start, min(start + BATCH, count))
-        singles = [tuple(array[i : i + 1] for array in batch) for i in range(len(batch[0]))]
-        begin = time.process_time()
-        outputs[0] += [native(single) for single in singles]
-        middle = time.process_time()
-        outputs[1].append(predictor(batch))
-        times[0], times[1] = times[0] + middle - begin, times[1] + time.process_time() - middle
-    for layer in predictor.layers:
-        print(
-            f"{layer.name}: {layer.pairs:,} pairs, {layer.saturated:,} of {layer.sums:,} sums in {layer.examples} "
-            f"examples, at most by {layer.largest_excess:,}; {layer.rounded} rounded otherwise"
-        )
-    print(*(f"{name}: {why}" for name, why in predictor.unknown.items()), sep="\n")
-    return np.concatenate(outputs[0]), np.concatenate(outputs[1]), times[1] / times[0]
+
+    def run(inputs: Inputs) -> Array:
+        return np.array(runner.outputs(runner(runner.prepare(inputs))))
+
+    with runner.context():
+        predictor = open_predictor(record, data.evaluation(0, 1))
+        run(data.evaluation(0, 1))  # the first call takes memory
+        times = [0.0, 0.0]
+        for start in range(0, data.evaluation_count, BATCH):
+            batch = data.evaluation(start, min(start + BATCH, data.evaluation_count))
+            singles = [tuple(array[i : i + 1] for array in batch) for i in range(len(batch[0]))]
+            outputs[0] += timed(times, 0, lambda singles=singles: [run(single) for single in singles])
+            outputs[1].append(timed(times, 1, lambda batch=batch: predictor(batch)))
+    return np.concatenate(outputs[0]), np.concatenate(outputs[1]), times[1] / times[0], predictor
 
 
-def emulate(file: Path, data: Data, count: int, folder: Path) -> Array:
+def timed(times: list[float], which: int, work: Callable[[], Any]) -> Any:
+    """What some work gives; its processor time is added up."""
+    begin = time.process_time()
+    result = work()
+    times[which] += time.process_time() - begin
+    return result
+
+
+def emulate(file: Path, data: Data, count: int) -> Array:
     """What an emulated Haswell answers for the first examples."""
-    examples, outputs = folder / "examples.npz", folder / "outputs.npy"
-    np.savez(examples, *data.evaluation(0, count))
-    command = ["qemu-x86_64", "-cpu", "Haswell", sys.executable, "-c", EMULATED, str(file), str(examples), str(outputs)]
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    emulated: Array = np.load(outputs)
-    return emulated
+    with tempfile.TemporaryDirectory() as folder:
+        examples, outputs = Path(folder) / "examples.npz", Path(folder) / "outputs.npy"
+        np.savez(examples, *data.evaluation(0, count))
+        command = ["qemu-x86_64", "-cpu", "Haswell", sys.executable, "-c", EMULATED]
+        subprocess.run([*command, str(file), str(examples), str(outputs)], check=True, stderr=subprocess.DEVNULL)
+        emulated: Array = np.load(outputs)
+        return emulated
+
+
+def find_seen(run: StoredRun, record: Record, data: Data, emulated: int) -> Array | None:
+    """What was seen on AVX2 of the first examples: by the limited engine, else by an emulated CPU."""
+    if record.case.backend == "onnxruntime":
+        return emulate(find_file(record), data, emulated) if emulated else None
+    there = f"{record.case.id}/avx2"
+    other = next((other for other in run.records if other.case.id == there and other.status == "ok"), None)
+    return None if other is None else run.predictions(other).get("outputs")
+
+
+def describe(record: Record, data: Data, native: Array, predicted: Array, seen: Array | None, ratio: float) -> str:
+    """The row of one artifact, and which examples get a class that was not predicted."""
+    labels, ids = data.evaluation_labels(), list(data.evaluation_ids())
+    here, there = native.argmax(axis=1), predicted.argmax(axis=1)
+    rates = [f"{np.mean(answer == labels):.1%}" if labels is not None else "-" for answer in (here, there)]
+    row = f"{record.case.id}: top-1 {rates[0]} here, {rates[1]} predicted"
+    if seen is None:
+        return f"{row}; not seen; {ratio:.1f} x the native processor time"
+    n, classes = len(seen), seen.argmax(axis=1)
+    if labels is not None:
+        row += f", {np.mean(classes == labels[:n]):.1%} seen of {n} ({np.mean(there[:n] == labels[:n]):.1%} predicted)"
+    turned, foreseen = classes != here[:n], there[:n] != here[:n]
+    other = np.flatnonzero(there[:n] != classes)
+    same = int((seen == predicted[:n]).reshape(n, -1).all(axis=1).sum())
+    return (
+        f"{row}; class turns for {turned.sum()} seen, {foreseen.sum()} predicted, {(turned & foreseen).sum()} of both; "
+        f"class as seen for {n - len(other)} of {n}{': not ' if len(other) else ''}"
+        f"{', '.join(str(ids[i]) for i in other)}; bit for bit {same} of {n}; largest difference "
+        f"{np.abs(seen - predicted[:n]).max():.3g} (seen from native {np.abs(seen - native[:n]).max():.3g}); "
+        f"{ratio:.1f} x the native processor time"
+    )
 
 
 def main() -> None:
-    """Builds, predicts, emulates and compares."""
+    """Evaluates, predicts and compares each static or QAT artifact of a run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suite", type=Path)
-    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
-    parser.add_argument("--emulate", type=int, default=4, metavar="N")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--backends", default=",".join(BACKENDS))
+    parser.add_argument("--emulate", type=int, default=0, metavar="N")
+    parser.add_argument("--layers", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        file, data = build(options.suite, options.overrides, Path(folder))
-        native, predicted, ratio = predict(file, data)
-        print(f"{len(native)} examples, predicted in {ratio:.1f} times the native processor time")
-        print(f"largest difference {np.abs(native - predicted).max():.3g}")
-        labels = data.evaluation_labels()
-        if labels is not None and native.ndim == 2:
-            answers = [outputs.argmax(axis=1) for outputs in (native, predicted)]
-            rates = [float((answer == labels).mean()) for answer in answers]
-            same = int((answers[0] == answers[1]).sum())
-            print(f"top-1 here {rates[0]:.1%}, predicted {rates[1]:.1%}; {same} of {len(native)} answers agree")
-        if options.emulate:
-            emulated = emulate(file, data, options.emulate, Path(folder))
-            equal = sum(np.array_equal(*pair) for pair in zip(emulated, predicted, strict=False))
-            print(f"bit for bit as emulated: {equal} of {len(emulated)}")
+    run = read_run(options.run)
+    data = read_data(run)
+    for record in run.records:
+        case = record.case
+        wanted = case.mode in ("static", "qat") and case.host == NATIVE and case.backend in options.backends.split(",")
+        if not wanted or record.status != "ok" or find_file(record).suffix == ".zip":
+            continue
+        native, predicted, ratio, predictor = evaluate(record, data)
+        seen = find_seen(run, record, data, options.emulate)
+        print(describe(record, data, native, predicted, seen, ratio), flush=True)
+        for layer in predictor.layers if options.layers else ():
+            print(f"    {layer.name}: {layer.saturated:,} of {layer.sums:,} sums, {layer.rounded} rounded otherwise")
+        for name, why in predictor.unknown.items():
+            print(f"    {name}: {why}")
 
 
 if __name__ == "__main__":

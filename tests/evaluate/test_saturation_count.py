@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbench.build import Artifact
 from qbench.errors import CaseSkipped
 from qbench.evaluate.saturation_count import EXAMPLES, explain_uncounted, list_batches, summarize
 from qbench.quant.saturation.layer_counter import LayerSaturation
@@ -63,5 +65,5 @@ def test_what_cannot_be_counted_says_why() -> None:
         ("x86", "torchscript"): None,
     }
     for (backend, form), reason in reasons.items():
-        told = explain_uncounted(SimpleNamespace(backend=backend, format=form))
+        told = explain_uncounted(cast(Artifact, SimpleNamespace(backend=backend, format=form)))
         assert told is None if reason is None else reason in str(told)

@@ -1,9 +1,12 @@
 """The int8 layers of torch's engines, as their kernels for AVX2 add them.
 
 fbgemm adds neighbours in 16 bits in the order of the kernel's rows, columns and channels (in its depthwise kernels, on
-every CPU, the neighbouring places of one channel); its kernel for groups of few channels is exact. onednn fills up the
-channels of each place to an even number; its kernels for depthwise and other small groups are exact. The engine x86
-takes one of the two for each layer, and asks the CPU itself, whatever the engines are limited to.
+every CPU, the neighbouring places of one channel). onednn fills up the channels of each place to an even number; its
+kernels for depthwise and other small groups are exact. The engine x86 takes one of the two for each layer.
+
+A CPU with VNNI whose engines are limited by their switches is in two things unlike one without it (seen on an emulated
+Haswell): there x86 gives every layer to fbgemm, and fbgemm's kernel for groups of few channels adds in 16 bits. Here
+both ask the CPU itself, and that kernel is exact.
 """
 
 from __future__ import annotations
@@ -21,17 +24,25 @@ Array = NDArray[Any]
 _MOST_GROUPS = 100  # that the engine x86 gives to onednn
 
 
-def choose_engine(engine: str, kernel: Kernel) -> str:
-    """The engine whose kernel ``x86`` takes for a layer with symmetric weights on this CPU (PyTorch, OnednnUtils.h,
-    ``should_use_onednn_quant``: on a CPU with AVX512-VNNI that of onednn for at most 100 groups); others themselves."""
+def choose_engine(engine: str, kernel: Kernel, *, switched: bool = False) -> str:
+    """The engine whose kernel ``x86`` takes for a layer with symmetric weights (PyTorch, OnednnUtils.h,
+    ``should_use_onednn_quant``: on a CPU with AVX512-VNNI that of onednn for at most 100 groups); others themselves.
+    ``switched``: on this CPU, limited to AVX2."""
     if engine != "x86":
         return engine
-    return "onednn" if "avx512_vnni" in fingerprint.isa() and kernel.groups <= _MOST_GROUPS else "fbgemm"
+    return "onednn" if switched and has_vnni() and kernel.groups <= _MOST_GROUPS else "fbgemm"
 
 
-def read_product(engine: str, kernel: Kernel, weight: Array, zero_point: int) -> Product | str | None:
+def has_vnni() -> bool:
+    """Whether torch's engines find AVX512-VNNI when they ask the CPU."""
+    return "avx512_vnni" in fingerprint.isa()
+
+
+def read_product(
+    engine: str, kernel: Kernel, weight: Array, zero_point: int, *, switched: bool = False
+) -> Product | str | None:
     """The sums of a layer with signed bytes as weight on ``fbgemm`` or ``onednn``; why they are not modelled, in words;
-    None where they are exact. ``zero_point``: that of its input."""
+    None where they are exact. ``zero_point``: that of its input. ``switched``: on this CPU, limited to AVX2."""
     if kernel.kind == "conv_transpose":
         return "transposed convolutions are not modelled"
     product = Product(
@@ -43,12 +54,15 @@ def read_product(engine: str, kernel: Kernel, weight: Array, zero_point: int) ->
         groups=kernel.groups,
         zero_point=zero_point,
     )
-    exact = _exact_on_fbgemm(product) if engine == "fbgemm" else _exact_on_onednn(product)
+    if engine == "fbgemm":
+        exact = switched and has_vnni() and _takes_group_kernel(product)
+    else:
+        exact = _exact_on_onednn(product)
     return None if exact else product
 
 
-def _exact_on_fbgemm(product: Product) -> bool:
-    """Whether it takes the kernel for groups of few channels, which widens first (FBGEMM, src/GroupwiseConv.cc,
+def _takes_group_kernel(product: Product) -> bool:
+    """Whether fbgemm takes the kernel for groups of few channels (FBGEMM, src/GroupwiseConv.cc,
     ``fbgemmOptimizedGConv``; how many groups it takes together was tried on torch 2.13)."""
     inputs, outputs = product.weight.shape[1], len(product.weight) // product.groups
     plain = all(step == 1 for step in product.dilation) and set(product.stride) in ({1}, {2})

@@ -10,14 +10,22 @@ from qbench.quant.saturation import torch_products
 from qbench.quant.saturation.pair_sums import Product
 
 
-def read(engine: str, weight: tuple[int, ...], *, groups: int = 1, stride: int = 1, padding: int = 1) -> str:
+@pytest.fixture(autouse=True)
+def vnni(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU has AVX512-VNNI, whichever runs the test."""
+    monkeypatch.setattr(torch_products, "has_vnni", lambda: True)
+
+
+def read(
+    engine: str, weight: tuple[int, ...], *, groups: int = 1, stride: int = 1, padding: int = 1, switched: bool = True
+) -> str:
     """How a convolution's sums are paired; "exact"; or why it is not modelled."""
     axes = len(weight) - 2
     kernel = Kernel(
         kind="conv", dimensions=axes, stride=(stride,) * axes, padding=(padding,) * axes, dilation=(1,) * axes,
         groups=groups,
     )  # fmt: skip
-    product = torch_products.read_product(engine, kernel, np.zeros(weight, np.int8), 0)
+    product = torch_products.read_product(engine, kernel, np.zeros(weight, np.int8), 0, switched=switched)
     return product.pairing if isinstance(product, Product) else product or "exact"
 
 
@@ -45,6 +53,24 @@ def test_the_kernel_for_groups_wants_full_padding() -> None:
     """Without it fbgemm goes another way, which adds in 16 bits."""
     assert read("fbgemm", (64, 16, 3, 3), groups=4, padding=0) == "flat"
     assert read("fbgemm", (64, 16, 3, 3), groups=4, stride=2) == "exact"
+
+
+def test_a_cpu_without_vnni_is_not_this_one_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an emulated Haswell answers: fbgemm's kernel for groups adds in 16 bits, x86 gives it every layer."""
+    few, many = (
+        Kernel(kind="conv", dimensions=2, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=groups)
+        for groups in (4, 144)
+    )
+    assert read("fbgemm", (64, 16, 3, 3), groups=4, switched=False) == "flat"
+    assert [torch_products.choose_engine("x86", kernel, switched=True) for kernel in (few, many)] == [
+        "onednn",
+        "fbgemm",
+    ]
+    assert torch_products.choose_engine("x86", few) == "fbgemm"
+    assert torch_products.choose_engine("onednn", many) == "onednn"
+    monkeypatch.setattr(torch_products, "has_vnni", lambda: False)
+    assert read("fbgemm", (64, 16, 3, 3), groups=4) == "flat"
+    assert torch_products.choose_engine("x86", few, switched=True) == "fbgemm"
 
 
 def test_transposed_convolutions_are_not_claimed() -> None:
