@@ -1,4 +1,4 @@
-"""What the host did while a case was measured, in words: how much of the time something else used its core; pure."""
+"""What else used the core while a case was measured, in words: something on the host, or other processes here; pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from qbench import formatting
 from qbench.record.schema import Record
 
 HIGH = 0.25  # of the time: from there on a reader should know before any figure
+OFF_CORE = 0.05  # of the time; from there on long calls are cut, and so are ratios of a long and a short call
 _NAMED = 3  # cases in one warning; of more, only their number
 
 
@@ -29,7 +30,10 @@ def share_of(record: Record) -> float | None:
 
 
 def warnings(records: Iterable[Record]) -> Iterator[str]:
-    """Where the host shared the core for long, and where a p50 is therefore not that of an undisturbed core."""
+    """Where other processes had the core, where the host shared it for long, and where a p50 is therefore not that of
+    an undisturbed core."""
+    records = list(records)
+    yield from _warn_of_processes(records)
     watched = [(record, shared) for record in records if (shared := share_of(record)) is not None]
     high = [shared for _, shared in watched if shared >= HIGH]
     of_all = [record.case.id for record, shared in watched if shared >= HIGH and _of_all(record)]
@@ -42,6 +46,18 @@ def warnings(records: Iterable[Record]) -> Iterator[str]:
     if of_all:
         names = ", ".join(of_all) if len(of_all) <= _NAMED else f"{len(of_all)} cases"
         yield f"too few undisturbed blocks of {names}: p50 there is longer than on a core of its own"
+
+
+def _warn_of_processes(records: Sequence[Record]) -> Iterator[str]:
+    """What the canary does not see: it is shorter than a process's turn on the core, and runs within one."""
+    told = [record.interference.off_core for record in records if record.interference is not None]
+    known = [share for share in told if share is not None]
+    if high := [share for share in known if share >= OFF_CORE]:
+        yield (
+            f"other processes of this machine had the core {describe_range(high)} of the time while {len(high)} of "
+            f"{len(known)} cases were measured: their times are too long, and a call that takes milliseconds is cut "
+            "more often than a short one, so that speed-ups are off, too; stop what else runs and measure again"
+        )
 
 
 def _of_all(record: Record) -> bool:

@@ -16,7 +16,7 @@ from typing import Protocol as Interface
 import numpy as np
 
 from qbench.errors import CaseError
-from qbench.measure.samples import BlockTiming, Samples, canary_rows, counts
+from qbench.measure.samples import BlockTiming, Samples, canary_rows, counts, shares
 
 CONTROL = "control"
 
@@ -117,5 +117,6 @@ class Sequential(Protocol):
             process=np.zeros(1, dtype=np.int64),
             involuntary=counts([timing.involuntary]),
             faults=counts([timing.faults]),
+            off_core=shares([timing.off_core]),
             canary_ns=canary_rows([timing.canary_ns]),
         )

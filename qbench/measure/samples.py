@@ -28,12 +28,13 @@ def _no_floats() -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockTiming:
-    """One block as a worker saw it: nanoseconds of each call; CPU time, involuntary context switches and page faults of
-    the whole block (None where the system does not tell); whether the machine was suspended meanwhile; the canary's
+    """One block as a worker saw it: nanoseconds of each call; of the whole block the share of its time in which
+    another process had the core, involuntary context switches and page faults (None where the system does not tell, the
+    share also of several threads); whether the machine was suspended meanwhile; the canary's
     nanoseconds just before and just after the calls (``machine.canary``; None: not read)."""
 
     calls_ns: Nanoseconds
-    cpu_ns: int | None = None
+    off_core: float | None = None
     involuntary: int | None = None
     faults: int | None = None
     suspended: bool = False
@@ -49,9 +50,10 @@ class Samples:
     that process; blocks of two cases with one process and round ran beside each other. ``log_ratios``: ln(case /
     baseline) of the block minima, one a block (none for the baseline); ``control_log_ratios``, with
     ``control_process``: the same for a second copy of the baseline. ``involuntary`` and ``faults``: context switches
-    and page faults of each whole block. ``discarded``: calls left out at the start of each block. ``seconds``: what its
-    own rounds took, the baseline's neighbouring blocks included (nan: not known). ``canary_ns``: one row a block, the
-    canary's reading before and after it. Empty arrays mean: not measured.
+    and page faults of each whole block; ``off_core``: the share of it in which another process had the core.
+    ``discarded``: calls left out at the start of each block. ``seconds``: what its own rounds took, the baseline's
+    neighbouring blocks included (nan: not known). ``canary_ns``: one row a block, the canary's reading before and after
+    it. Empty arrays mean: not measured.
 
     A scheduler keeps, of each block, ``BlockTiming.canary_ns`` in the same order as the block's calls, and hands the
     list to ``canary_rows``; to go on from kept samples it takes ``list_canary`` back.
@@ -74,6 +76,7 @@ class Samples:
     control_process: Nanoseconds = field(default_factory=_no_ints)
     involuntary: Nanoseconds = field(default_factory=_no_ints)
     faults: Nanoseconds = field(default_factory=_no_ints)
+    off_core: NDArray[np.float64] = field(default_factory=_no_floats)
     canary_ns: Nanoseconds = field(default_factory=_no_pairs)
     discarded: int = 0
     seconds: float = math.nan
@@ -102,6 +105,12 @@ def counts(values: Sequence[int | None]) -> NDArray[np.int64]:
     """The counts of the blocks; empty where the system told none."""
     known = [value for value in values if value is not None]
     return np.asarray(known if len(known) == len(values) else [], dtype=np.int64)
+
+
+def shares(values: Sequence[float | None]) -> NDArray[np.float64]:
+    """The shares of the blocks; empty where one of them has none."""
+    known = [value for value in values if value is not None]
+    return np.asarray(known if len(known) == len(values) else [], dtype=np.float64)
 
 
 def canary_rows(readings: Sequence[tuple[int, int] | None]) -> NDArray[np.int64]:

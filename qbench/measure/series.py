@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from qbench.errors import CaseError
 from qbench.measure.block_size import Block
-from qbench.measure.samples import BlockTiming, Samples, canary_rows, counts, joined, list_canary, split
+from qbench.measure.samples import BlockTiming, Samples, canary_rows, counts, joined, list_canary, shares, split
 
 
 @dataclass(kw_only=True)
@@ -50,6 +50,7 @@ class Series:
             round=np.asarray(self.round, dtype=np.int64),
             involuntary=counts([timing.involuntary for timing in self.timings]),
             faults=counts([timing.faults for timing in self.timings]),
+            off_core=shares([timing.off_core for timing in self.timings]),
             canary_ns=canary_rows([timing.canary_ns for timing in self.timings]),
             discarded=self.block.discard if self.block else self.discarded,
             seconds=self.seconds,
@@ -78,7 +79,7 @@ def resume_series(case: str, kept: Samples | None) -> Series:
         return Series(case=case)
     blocks = zip(split(kept.calls_ns, kept.block), list_canary(kept), strict=True)
     timings = [BlockTiming(calls_ns=calls, canary_ns=canary) for calls, canary in blocks]
-    for name in ("involuntary", "faults"):
+    for name in ("involuntary", "faults", "off_core"):
         values = getattr(kept, name).tolist()
         if values:
             timings = [replace(timing, **{name: value}) for timing, value in zip(timings, values, strict=True)]

@@ -93,14 +93,14 @@ class LocalWorker:
         """That many calls, one after the other, and what the system and the host did to this process meanwhile."""
         read = self._canary.read
         canary_before = read()
-        before, asleep = usage(), suspended_ns()
+        before, asleep, started = usage(), suspended_ns(), time.perf_counter_ns()
         calls_ns = timed_calls(self._runner, self._prepared, calls, self._clock)
-        after = usage()
+        took, after = time.perf_counter_ns() - started, usage()
         spent = [None if a is None or b is None else b - a for a, b in zip(before, after, strict=True)]
         slept = suspended_ns() - asleep
         return BlockTiming(
             calls_ns=lengthen(calls_ns, self._spec.slowdown),
-            cpu_ns=spent[0],
+            off_core=share_off_core(spent[0], took) if self._spec.threads == 1 else None,
             involuntary=spent[1],
             faults=spent[2],
             suspended=slept > SUSPENDED_NS,
@@ -138,6 +138,12 @@ def usage() -> tuple[int | None, int | None, int | None]:
         return time.process_time_ns(), None, None
     resources = resource.getrusage(resource.RUSAGE_SELF)
     return time.process_time_ns(), resources.ru_nivcsw, resources.ru_minflt + resources.ru_majflt
+
+
+def share_off_core(cpu_ns: int | None, wall_ns: int) -> float | None:
+    """The share of a time in which a process of one thread had no core: another one had it. None where its processor
+    time is not told."""
+    return None if cpu_ns is None or wall_ns <= 0 else min(max(1 - cpu_ns / wall_ns, 0.0), 1.0)
 
 
 def suspended_ns() -> int:

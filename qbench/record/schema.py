@@ -177,10 +177,11 @@ class Fastest:
 
 @dataclass(frozen=True, kw_only=True)
 class Interference:
-    """What the system did to the case's process while its blocks ran: totals over ``blocks`` (null: not told). And what
-    the host did: ``shared`` is the share of readings of a canary at which something else used the core,
-    ``undisturbed_blocks`` counts blocks without, ``calm_seconds`` is the canary's time on a core of its own that its
-    readings were held against (null: not watched)."""
+    """What the system did to the case's process while its blocks ran: totals over ``blocks`` (null: not told), and
+    ``off_core``, the share of their time in which other processes of this machine had the core (null: not told, or
+    several threads). And what the host did: ``shared`` is the share of readings of a canary at which something else
+    used the core, ``undisturbed_blocks`` counts blocks without, ``calm_seconds`` is the canary's time on a core of its
+    own that its readings were held against (null: not watched)."""
 
     blocks: Whole
     involuntary_switches: Whole | None
@@ -188,6 +189,7 @@ class Interference:
     shared: Share | None = None
     undisturbed_blocks: Whole | None = None
     calm_seconds: Positive | None = None
+    off_core: Share | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -195,6 +195,7 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "shared|number|0 to 1|share of the time that something else used the core",
             "undisturbed_blocks|count||blocks in which nothing else did",
             "calm_seconds|number|s|what the canary takes on a core of its own",
+            "off_core|number|0 to 1|share of the time that other processes of the machine had the core",
         ),
     ),
     ("", ("throughput_per_second|number|1/s|examples a second",)),

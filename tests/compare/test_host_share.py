@@ -59,6 +59,20 @@ def test_a_low_share_is_no_warning() -> None:
     assert list(host_share.warnings([watched(0.1), watched(0.0), int8()])) == []
 
 
+def test_other_processes_on_the_core_are_warned_of() -> None:
+    """The canary is shorter than their turns, so that the host may seem to have left the core alone."""
+
+    def crowded(off_core: float | None) -> Record:
+        record = watched(0.0)
+        assert record.interference is not None
+        return replace(record, interference=replace(record.interference, off_core=off_core))
+
+    (said,) = host_share.warnings([crowded(0.8), crowded(0.4), crowded(0.01), crowded(None), int8()])
+    assert said.startswith("other processes of this machine had the core 40 % to 80 % of the time while 2 of 3 cases")
+    assert said.endswith("stop what else runs and measure again")
+    assert list(host_share.warnings([crowded(0.04), crowded(None)])) == []
+
+
 def test_of_protocol_sequential_no_blocks_are_compared() -> None:
     """What disturbs the core while one case is measured does not disturb the other."""
     sequential = speedup(low=None, high=None, protocol="sequential", control=None)

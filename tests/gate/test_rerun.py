@@ -86,7 +86,7 @@ class Arm:
             raise WorkerError("the process was ended by SIGSEGV")
         self.arms.now += calls * self.seconds
         calls_ns = (self.seconds * 1e9 * self.arms.rng.normal(1, 0.001, calls)).astype(np.int64)
-        return BlockTiming(calls_ns=calls_ns, cpu_ns=0, involuntary=0, faults=0)
+        return BlockTiming(calls_ns=calls_ns, involuntary=0, faults=0)
 
     def close(self) -> None:
         """Nothing is left behind."""

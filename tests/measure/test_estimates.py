@@ -257,4 +257,18 @@ def test_interference_is_the_sum_over_blocks():
     )
     found = estimates.interference(one)
     assert (found.blocks, found.involuntary_switches, found.page_faults) == (2, 5, None)
+    assert found.off_core is None
     assert estimates.interference(of()) is None
+
+
+def test_time_without_the_core_is_that_of_all_blocks():
+    """A long block counts for as much as it took; nothing where one block has no share."""
+    blocks = Samples(
+        protocol="paired",
+        stopped="precision",
+        calls_ns=np.asarray([300, 300, 100, 100]),
+        block=np.asarray([0, 0, 1, 1]),
+        off_core=np.asarray([0.8, 0.0]),
+    )
+    assert estimates.interference(blocks).off_core == pytest.approx(0.6)
+    assert estimates.interference(replace(blocks, off_core=np.asarray([0.8]))).off_core is None

@@ -142,14 +142,30 @@ def test_an_injected_clock_serves_the_whole_arm(tmp_path, monkeypatch):
 
 
 def test_a_block_tells_what_the_system_did(tmp_path, monkeypatch):
-    """CPU time, context switches and faults of the block itself, read before and after it."""
+    """Time without the core, context switches and faults of the block itself, read before and after it."""
     monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
     local = LocalWorker(spec(tmp_path, "a", 1e-3, cores=tuple(sorted(os.sched_getaffinity(0)))))
     seen = local.block(3)
-    assert 1e6 < seen.cpu_ns < 1e9
+    assert 0 <= seen.off_core < 1
     assert seen.involuntary >= 0
     assert seen.faults >= 0
     assert not seen.suspended
+
+
+@pytest.mark.parametrize(
+    ("cpu_ns", "wall_ns", "share"),
+    [(900, 1000, 0.1), (1003, 1000, 0.0), (0, 1000, 1.0), (None, 1000, None), (5, 0, None)],
+)
+def test_a_process_that_waits_for_its_core_is_seen(cpu_ns, wall_ns, share):
+    """What of the time was no processor time of this process: another one had the core."""
+    assert worker.share_off_core(cpu_ns, wall_ns) == pytest.approx(share)
+
+
+def test_a_block_of_several_threads_does_not_tell_who_had_the_core(tmp_path, monkeypatch):
+    """Its threads wait for each other, too."""
+    monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
+    two = replace(spec(tmp_path, "a", cores=tuple(sorted(os.sched_getaffinity(0)))), threads=2)
+    assert LocalWorker(two).block(3).off_core is None
 
 
 def test_a_block_tells_what_the_host_did(tmp_path, monkeypatch):

@@ -218,7 +218,7 @@ def test_what_is_told_of_older_kernels_is_what_they_do(engine, name):
     told = older_kernels.overflowing(engine, kernel, levels, top=255, target=target)
     seen = narrow_weights.overflows(kernel, levels)
     assert not bool((seen & ~told).any())
-    if hidden and engine in ("fbgemm", "onednn") and name != "transposed":
+    if hidden in ("AVX2", "AVX512_CORE") and engine in ("fbgemm", "onednn") and name != "transposed":
         assert torch.equal(seen, told)
     assert not older_kernels.overflowing(engine, kernel, levels, top=127, target=target).any()
 
