@@ -11,11 +11,12 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from qbench.errors import MeasureError
 from qbench.process import parent
 
 ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
@@ -74,6 +75,28 @@ def allocator(maps: str | None) -> str | None:
     paths = {fields[5] for line in maps.splitlines() if len(fields := line.split(None, 5)) == 6}
     names = {Path(path).name for path in paths if ".so" in path}
     return next((known for known in ALLOCATORS if any(known in name for name in names)), "system")
+
+
+# glibc's malloc: its variables and the parameters of mallopt (man 3 mallopt) that they set.
+_MALLOC_PARAMETERS = {
+    "MALLOC_TRIM_THRESHOLD_": -1,
+    "MALLOC_TOP_PAD_": -2,
+    "MALLOC_MMAP_THRESHOLD_": -3,
+    "MALLOC_MMAP_MAX_": -4,
+}
+
+
+def set_malloc(variables: Mapping[str, str]) -> None:
+    """Sets what the ``MALLOC_…`` ones of these variables say: glibc reads them as a program starts, which is too late
+    for a forked process. Raises ``MeasureError`` where malloc refuses, or is not glibc's."""
+    for name, parameter in _MALLOC_PARAMETERS.items():
+        if name not in variables:
+            continue
+        import ctypes
+
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is None or not mallopt(parameter, int(variables[name])):
+            raise MeasureError(f"malloc does not take {name}={variables[name]}: not measured, since it is another case")
 
 
 def allocator_of_this_process() -> str | None:

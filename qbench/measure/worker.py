@@ -67,6 +67,7 @@ class LocalWorker:
     def __init__(self, spec: WorkerSpec, clock: Clock = time.perf_counter_ns) -> None:
         self._clock = clock
         self._spec = spec
+        runtime.set_malloc(spec.environment)
         started = clock()
         self._runner: Runner = registry.load("backend", spec.backend).load(spec.file, threads=spec.threads)
         self._load_ns = clock() - started

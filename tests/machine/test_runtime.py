@@ -6,9 +6,11 @@ import sys
 
 import pytest
 
+from qbench.errors import MeasureError
+from qbench.explain.causes import page_faults
 from qbench.machine import fingerprint, runtime
 from qbench.machine.runtime import allocator, mkl_isa, onednn_isa
-from qbench.process.parent import Limits
+from qbench.process.parent import Limits, call
 
 MAPS = (
     "55d0-55d1 r--p 00000000 fe:00 12 /usr/bin/python3\n"
@@ -86,3 +88,32 @@ def test_a_child_sees_its_core_its_thread_and_its_allocator() -> None:
 def test_what_mkl_says_is_found_in_its_words(said, isa):
     """The first line that MKL writes when it is verbose names the instruction set that it uses."""
     assert mkl_isa(said) == isa
+
+
+def count_faults(environment: dict[str, str], *, progress: object) -> int:
+    """The page faults of three blocks of 40 MB, one after the other, in a process with these variables: more than what
+    glibc keeps by itself."""
+    import resource
+
+    runtime.set_malloc(environment)
+    faults = []
+    for _ in range(4):
+        block = bytearray(b"1") * (40 << 20)
+        del block
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+    return faults[-1] - faults[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the variables are those of glibc")
+def test_malloc_keeps_its_memory_where_it_is_told() -> None:
+    """Read back by what it is for: blocks that are not given back are not cleared again by the kernel."""
+    limits = Limits(seconds=60)
+    given_back, kept = (call(count_faults, variables, limits=limits) for variables in ({}, page_faults.KEEPING))
+    assert given_back > 20 * (kept + 1)
+
+
+def test_another_malloc_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in place of a measurement of another case."""
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())
+    with pytest.raises(MeasureError, match="malloc does not take MALLOC_MMAP_MAX_=0"):
+        runtime.set_malloc({"MALLOC_MMAP_MAX_": "0"})

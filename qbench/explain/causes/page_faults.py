@@ -7,7 +7,7 @@ from qbench.explain.change import Change
 
 LEAST_FAULTS = 10.0  # of a call; fewer take less than a hundredth of a millisecond
 # glibc gives large blocks back at once unless told (man 3 mallopt).
-KEEPING = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "1073741824"}
+KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1073741824"}
 
 
 class PageFaults(Cause):
