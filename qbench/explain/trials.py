@@ -23,7 +23,9 @@ from qbench.progress.live import Silent
 from qbench.stats.interval_type import Interval
 
 ORIGINAL, FP32 = "original", "fp32"
-GENERATIONS = 3  # of processes, at least: with fewer, limits rest on what is known of processes in general
+# Generations of processes: with fewer, limits rest on what is known of processes in general; on a disturbed machine more
+# are needed until a difference is known to 2 %.
+GENERATIONS, MOST_GENERATIONS = 4, 9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +133,7 @@ def _race(
     }
     arms = tuple(Arm(case=name, role="fp32" if name == FP32 else "candidate", baseline=None) for name in specs)
     rules = RaceRules(
-        tie=0.02, precision=0.02, least=GENERATIONS, most=GENERATIONS + 2, max_seconds=max_seconds, everything=True
+        tie=0.02, precision=0.02, least=GENERATIONS, most=MOST_GENERATIONS, max_seconds=max_seconds, everything=True
     )
     measured = measure_group(
         specs[FP32],
