@@ -55,8 +55,8 @@ def _warn_of_processes(records: Sequence[Record]) -> Iterator[str]:
     if high := [share for share in known if share >= OFF_CORE]:
         yield (
             f"other processes of this machine had the core {describe_range(high)} of the time while {len(high)} of "
-            f"{len(known)} cases were measured: their times are too long, and a call that takes milliseconds is cut "
-            "more often than a short one, so that speed-ups are off, too; stop what else runs and measure again"
+            f"{len(known)} cases were measured: calls of milliseconds are cut by it, so that their times are too long "
+            "and the speed-up of a fast one over a slow one is too large; stop what else runs and measure again"
         )
 
 
