@@ -23,8 +23,8 @@ from qbench.progress.live import Silent
 from qbench.stats.interval_type import Interval
 
 ORIGINAL, FP32 = "original", "fp32"
-# Generations of processes: with fewer, limits rest on what is known of processes in general; on a disturbed machine more
-# are needed until a difference is known to 2 %.
+# Generations of processes: with fewer, limits rest on what is known of processes in general; a disturbed machine needs
+# more until a difference is known to 2 %.
 GENERATIONS, MOST_GENERATIONS = 4, 9
 
 

@@ -18,7 +18,7 @@ def read_suite(run: StoredRun, explicit: Path | None = None) -> Suite:
     """The suite of a run from its file on this disk (``explicit``: where the user says), as the run had it.
 
     Its models and data may be Python, which is run: raises ``UsageError`` where the file is not there, came with the
-    run, or says something else now of what artifacts come from.
+    run, or says something else now of what artifacts come from, and where the run's overrides lead to other code.
     """
     info = run.info.suite
     file = explicit or Path(info.file)
@@ -33,6 +33,11 @@ def read_suite(run: StoredRun, explicit: Path | None = None) -> Suite:
         )
     stored = suites.parse(info.text, file=info.file, overrides=info.overrides, stored=True)
     current = suites.read(file, info.overrides)
+    if current.name_sources() != suites.read(file).name_sources():
+        raise UsageError(
+            f"{run.folder}: it was made with --set on models, data set or metric ({'; '.join(info.overrides)}), which may "
+            "name anybody's code; write that into the suite and run it again"
+        )
     changed = [name for name in stored.list_changes(current) if name in _DECIDES]
     if changed:
         raise UsageError(

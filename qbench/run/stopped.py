@@ -43,20 +43,10 @@ def read_stopped(folder: Path, overrides: Sequence[str] = ()) -> Asked:
         )
     own = info.suite.overrides[len(OVERRIDES) if info.quick is not None else 0 :]
     suite = suites.read(file, (*own, *overrides), quick=info.quick is not None)
-    if own and _name_sources(suite) != _name_sources(suites.read(file, overrides)):
+    if own and suite.name_sources() != suites.read(file, overrides).name_sources():
         raise UsageError(
             f"{folder}: it was made with --set on models, data set or metric ({'; '.join(own)}), which may name "
             f"anybody's code: if you trust it, give the suite and --set yourself: `qbench run {file} --set … --resume "
             f"{folder}`"
         )
     return Asked(suite=suite, only=info.filter)
-
-
-def _name_sources(suite: Suite) -> tuple[object, ...]:
-    """What of a suite may name code or files to execute."""
-    return (
-        suite.models,
-        suite.data.dataset,
-        suite.gate.accuracy.metric,
-        getattr(suite.gate.accuracy.metric, "keys", None),
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from made_records import failed, fp32, info, int8
@@ -60,6 +61,18 @@ def test_rules_may_have_changed_since_but_not_what_artifacts_come_from(stored, t
     file.write_text(TEXT.replace("digits-cnn", "digits-lstm"), encoding="utf-8")
     with pytest.raises(UsageError, match="since the run, models changed"):
         read_suite(stored)
+
+
+def test_overrides_of_a_run_that_lead_to_other_code_are_refused(stored):
+    """A run's folder can come from anybody."""
+    overrides = ("data.dataset={python: evil.py:load}",)
+    suite = replace(stored.info.suite, overrides=overrides)
+    evil = Path(suite.file).with_name("evil.py")
+    evil.write_text("def load(split): ...\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="may name anybody's code"):
+        read_suite(replace(stored, info=replace(stored.info, suite=suite)))
+    suite = replace(suite, overrides=("measure.max_seconds=1",))
+    assert read_suite(replace(stored, info=replace(stored.info, suite=suite))).measure.max_seconds == 1
 
 
 def test_a_suite_that_came_with_the_run_is_not_trusted(stored, tmp_path):
