@@ -35,8 +35,8 @@ def read_suite(run: StoredRun, explicit: Path | None = None) -> Suite:
     current = suites.read(file, info.overrides)
     if current.name_sources() != suites.read(file).name_sources():
         raise UsageError(
-            f"{run.folder}: it was made with --set on models, data set or metric ({'; '.join(info.overrides)}), which may "
-            "name anybody's code; write that into the suite and run it again"
+            f"{run.folder}: it was made with --set on models, data set or metric ({'; '.join(info.overrides)}), which "
+            "may name anybody's code; write that into the suite and run it again"
         )
     changed = [name for name in stored.list_changes(current) if name in _DECIDES]
     if changed:
