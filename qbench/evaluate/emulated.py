@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -138,6 +139,7 @@ class _LazyProcess:
     def __init__(self, emulation: Emulation, limits: Limits, *, total: int, tell: Callable[[str], None]) -> None:
         self._emulation, self._limits, self._total, self._tell = emulation, limits, total, tell
         self._worker: Worker | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="qbench-emulated-")
         self.view = KernelView()
 
     def __enter__(self) -> _LazyProcess:
@@ -146,6 +148,7 @@ class _LazyProcess:
     def __exit__(self, *_: object) -> None:
         if self._worker is not None:
             self._worker.close()
+        self._folder.cleanup()
 
     def compute(self, unit: Unit, *, left: int) -> Array:
         """The outputs of one unit; the first time it tells how long the ``left`` others will take."""
@@ -165,7 +168,13 @@ class _LazyProcess:
     def _open(self) -> None:
         emulation = self._emulation
         self._worker = Worker(
-            EmulatedProcess, emulation.host, emulation.artifact, emulation.data, limits=self._limits, name="emulate"
+            EmulatedProcess,
+            emulation.host,
+            emulation.artifact,
+            emulation.data,
+            Path(self._folder.name),
+            limits=self._limits,
+            name="emulate",
         )
         self._worker.ready()
         self.view = self._worker.ask("open")

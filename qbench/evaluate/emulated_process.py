@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,13 +31,12 @@ _CAUSES = {
 
 
 class EmulatedProcess:
-    """One artifact on an emulated CPU. Raises ``CaseError`` where it does not start, load or answer there."""
+    """One artifact on an emulated CPU; ``folder`` is an empty one for what it needs and writes. Raises ``CaseError``
+    where it does not start, load or answer there."""
 
-    def __init__(self, host: str, artifact: Artifact, data: Data) -> None:
+    def __init__(self, host: str, artifact: Artifact, data: Data, folder: Path) -> None:
         plugin: Host = registry.load("host", host)
         self._artifact, self._data = artifact, data
-        self._folder = tempfile.TemporaryDirectory(prefix="qbench-emulated-")
-        folder = Path(self._folder.name)
         self._log = folder / "log"
         self._inbox = Inbox()
         (theirs, self._requests), (self._answers, their_answers) = os.pipe(), os.pipe()
@@ -63,6 +61,13 @@ class EmulatedProcess:
         """The first outputs (float32) of the evaluation examples from ``start`` up to ``stop``, as one batch."""
         inputs = fill_batch(self._data.evaluation(start, stop), self._artifact.fixed_batch or 0)
         return np.asarray(self._ask("compute", inputs))[: stop - start]
+
+    def close(self) -> None:
+        """Ends the process."""
+        for descriptor in (self._requests, self._answers):
+            os.close(descriptor)
+        self._process.kill()
+        self._process.wait()
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         try:

@@ -24,6 +24,7 @@ from qbench.hosts.base import Answers, Host
 
 INSTALL = "`apt-get install qemu-user` (12 MB to download)"
 _X86 = ("x86_64", "AMD64")
+_ARM = ("arm64", "aarch64")
 _QEMU_X86 = ("qemu-x86_64", "qemu-x86_64-static")
 _LISTED_CPU = re.compile(r"^x86 (\S+)", re.MULTILINE)
 _IDENTIFY_SECONDS = 60.0
@@ -51,6 +52,11 @@ class Emulated(Host):
 
     def missing(self) -> str | None:
         """It takes qemu-user, which must know the CPU, and a machine whose Python it can run."""
+        if self._cpu.startswith(_ARM):
+            return (
+                f"{self.name}: ARM CPUs are not emulated, as that takes Python and the engines built for ARM; on an "
+                "ARM machine `qbench portability RUN --here` tells what the artifacts answer"
+            )
         if sys.platform != "linux" or platform.machine() not in _X86:
             return f"qemu-user emulates {self.name} on x86 Linux alone ({platform.system()} {platform.machine()} here)"
         program = find_program(_QEMU_X86)

@@ -137,7 +137,7 @@ def make_record(
         describe_case(context, built, evaluated, measured.planned),
         status="failed" if failed else "ok",
         stage="measure" if failed else None,
-        reason=latency.reason,
+        reason=_name_host(latency.reason, measured.planned.case.host),
         observed=latency.observed,
         latency=latency.latency,
         speedup=latency.speedup,
@@ -151,6 +151,11 @@ def make_record(
         samples=latency.samples,
         elapsed_seconds=_list_seconds(built, evaluated, measured),
     )
+
+
+def _name_host(reason: str | None, host: str) -> str | None:
+    """The reason, which on another host than ``native`` is what shipping the artifact there would give."""
+    return reason if reason is None or host == NATIVE else f"does not run on {host}: {reason}"
 
 
 def _list_seconds(built: Mapping[str, BuiltVariant], evaluated: Evaluated, measured: MeasuredCase) -> dict[str, float]:

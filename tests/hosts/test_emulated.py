@@ -34,6 +34,11 @@ def test_a_machine_without_qemu_says_how_to_get_it(monkeypatch):
     assert "on x86 Linux alone" in str(HASWELL.missing())
 
 
+def test_an_arm_cpu_is_not_emulated_and_says_what_to_do():
+    """It is no CPU of qemu-x86_64, however it is spelled."""
+    assert all("--here" in str(Emulated(cpu).missing()) for cpu in ("arm64-max", "aarch64"))
+
+
 @emulates
 def test_a_cpu_that_qemu_does_not_know_is_named_with_its_neighbour():
     """A slip of the pen is told with what was meant."""
