@@ -12,6 +12,7 @@
     │   ├── EvaluateError       predictions or scores could not be made
     │   ├── MeasureError        latency could not be measured
     │   └── WorkerError         a child process died, hung or ran out of memory
+    │       └── NodeLost        a machine of the cluster is gone: its work goes to another
     ├── CaseSkipped       (0)   a case that cannot exist here: becomes a skipped record with a reason
     └── NotComparable     (3)   two records must not be compared; names the field that differs
 
@@ -143,6 +144,10 @@ class MeasureError(CaseError):
 
 class WorkerError(CaseError):
     """A child process died, hung or ran out of memory."""
+
+
+class NodeLost(WorkerError):
+    """A machine of the cluster is gone, or can take no more; what it worked on may be done on another."""
 
 
 class CaseSkipped(QbenchError):

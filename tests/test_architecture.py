@@ -40,7 +40,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("network",),
     ("build",),
     ("evaluate", "measure"),
-    ("decide",),
+    ("fleet", "decide"),
     ("portability",),
     ("run", "gate", "report", "explain"),
     ("api", "cli", "pytest_plugin"),

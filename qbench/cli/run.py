@@ -35,6 +35,10 @@ def run(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Builds at once; default: the usable cores.")
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="CLUSTER", help="On a Ray cluster: ray://HOST:PORT, ray (RAY_ADDRESS), local-cluster."),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A first look: coarse timing, few examples, nothing trained.")
     ] = False,
@@ -54,7 +58,7 @@ def run(
     asked = _read_asked(suite, interrupted, with_hosts(overrides, hosts), only=only, quick=quick)
     read, only = asked.suite, asked.only
     with live(sys.stderr, quiet=quiet) as progress:
-        result = story.run(read, out=out, only=only, resume=interrupted, jobs=jobs, progress=progress)
+        result = story.run(read, out=out, only=only, resume=interrupted, jobs=jobs, progress=progress, on=on)
         page, seconds = _write_report(result, progress)
     if result.resume is not None:  # also with --quiet, and on a line that no terminal's width cuts
         print(f"interrupted; what is known is kept. Go on with:\n{result.resume}", file=sys.stderr)

@@ -7,7 +7,7 @@ import math
 import shutil
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ def predict_cached(
     *,
     host: str = NATIVE,
     same_answers: bool = True,
+    cpu: Sequence[Any] | None = None,
     root: Path,
     slots: Slots | None = None,
     start_worker: Callable[..., Any] = Worker,
@@ -71,7 +72,8 @@ def predict_cached(
     on the same examples by the same code of qbench; ``file`` is whole or not there.
 
     ``slots`` is what the evaluations of one run share, ``Slots(jobs)``: each waits for one place and uses more while
-    they are free, so that a variant that runs alone has all cores (None: one process); ``start_worker`` starts each.
+    they are free, so that a variant that runs alone has all cores (None: one process); ``start_worker`` starts each,
+    and ``cpu`` is what names the processor that it then runs on (None: this machine's).
     Raises ``EvaluateError``, ``WorkerError``.
     """
 
@@ -91,7 +93,7 @@ def predict_cached(
         )
         return {}
 
-    entry = store.fetch(root, "predictions", _key(artifact, data, batch_size, host), make)
+    entry = store.fetch(root, "predictions", _key(artifact, data, batch_size, host, cpu), make)
     try:
         with atomic.replace_file(file) as part:
             shutil.copyfile(entry.folder / _FILE, part)
@@ -102,7 +104,7 @@ def predict_cached(
     return Predicted(cached=not entry.fresh, note=entry.note)
 
 
-def _key(artifact: Artifact, data: Data, batch_size: int, host: str) -> str:
+def _key(artifact: Artifact, data: Data, batch_size: int, host: str, cpu: Sequence[Any] | None) -> str:
     """Everything that decides the predictions; the artifact's own key holds versions, instruction set and the code of
     the backends, ``evaluation_digest`` the preprocessing."""
     return store.key_of(
@@ -112,7 +114,7 @@ def _key(artifact: Artifact, data: Data, batch_size: int, host: str) -> str:
             "data": data.evaluation_digest,
             "ids": store.file_digest(data.folder / "ids.json"),
             "calibration": data.calibration_digest if artifact.mode in RANGED else None,
-            "cpu": [fingerprint.cpu_model(), fingerprint.isa(), fingerprint.switches()],
+            "cpu": cpu or [fingerprint.cpu_model(), fingerprint.isa(), fingerprint.switches()],
             "host": None if host == NATIVE else [host, *_environment(host).items()],
             "predicted": store.source_digest(older_cpu, saturation) if _is_predicted(artifact, host) else None,
             "code": _code(),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from qbench.build import Artifact
 from qbench.data import Data
-from qbench.errors import CaseError, WorkerError
+from qbench.errors import CaseError, NodeLost, WorkerError
 from qbench.evaluate.older_cpu import Sums
 from qbench.evaluate.worker import PartOutputs, open_predictor
 from qbench.process.cpu_slots import Slots
@@ -197,8 +197,8 @@ class _Helpers:
                     outputs = worker.ask("predict", *part, self.width)
                     part = None
                     parts.add(outputs)
-        except (WorkerError, OSError):  # most often memory: the first process goes on alone
-            self._short = True
+        except (WorkerError, OSError) as error:  # most often memory: the first process goes on alone
+            self._short = self._short or not isinstance(error, NodeLost)
             if part is not None:
                 parts.put_back(part)
         except CaseError as error:

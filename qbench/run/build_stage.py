@@ -13,6 +13,7 @@ from qbench.build import Artifact, build
 from qbench.data import CalibrationSubset, Data
 from qbench.errors import CaseError, CaseSkipped, ModeImpossible
 from qbench.plan.planner import Case, Variant
+from qbench.record.schema import NATIVE
 from qbench.run.context import RunContext
 from qbench.run.prepare_stage import Prepared
 
@@ -150,7 +151,7 @@ def _build(context: RunContext, prepared: Prepared, variant: Variant, data: Data
         limits=context.limits,
         progress=context.report_under(name),
         train_qat=context.suite.limits.train_qat,
-        run_child=context.here.run_child,
+        run_child=context.find_place(NATIVE).run_child,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from qbench.fleet.fleet import Fleet
 from qbench.plan.planner import Plan
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits, end_all
@@ -46,7 +47,8 @@ class RunContext:
     """What every stage of a run is given beside the results of the stages before it.
 
     ``cache`` is the open cache's root, ``cores`` are where cases are measured, ``jobs`` is how many things happen
-    beside each other while nothing is timed, ``here`` is where the processes of builds and evaluations run.
+    beside each other while nothing is timed, ``here`` is this machine as a place for processes, ``fleet`` are
+    the nodes of the cluster that the run is on (None: it is on this machine alone).
     """
 
     suite: Suite
@@ -59,6 +61,12 @@ class RunContext:
     here: Place
     progress: Progress
     started: str
+    fleet: Fleet | None = None
+
+    def find_place(self, host: str) -> Place:
+        """Where the processes of a host run: on the nodes of its class, else on this machine."""
+        of_host = None if self.fleet is None else self.fleet.find_class(host)
+        return self.here if self.fleet is None or of_host is None else self.fleet.place(of_host.label)
 
     @property
     def limits(self) -> Limits:
@@ -83,6 +91,8 @@ class RunContext:
             except BaseException:
                 self.tracker.stopping = True
                 pool.shutdown(wait=False, cancel_futures=True)
+                if self.fleet is not None:
+                    self.fleet.cancel()
                 # Otherwise leaving the pool waits for the children, and for those that its threads still start.
                 while not all(future.done() for future in futures):
                     end_all()
@@ -99,6 +109,7 @@ def open_context(
     cores: tuple[int, ...],
     jobs: int,
     progress: Progress,
+    fleet: Fleet | None = None,
 ) -> RunContext:
     """The context of a run that starts, or goes on, now."""
     started = now()
@@ -113,6 +124,7 @@ def open_context(
         here=Place(slots=Slots(jobs)),
         progress=progress,
         started=started,
+        fleet=fleet,
     )
 
 

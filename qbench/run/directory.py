@@ -71,11 +71,12 @@ class RunDirectory:
             elif path.is_file() and _TEMPORARY.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
-    def resume_command(self, suite: Suite, only: str | None) -> str:
-        """The command that goes on with this run: the same suite, filter and overrides."""
+    def resume_command(self, suite: Suite, only: str | None, on: str | None = None) -> str:
+        """The command that goes on with this run: the same suite, filter, overrides and cluster."""
         words = ["qbench", "run", suite.file]
         words += ["--filter", only] if only else []
         words += ["--quick"] if suite.quick else []
+        words += ["--on", on] if on else []
         for override in suite.overrides[len(OVERRIDES) if suite.quick else 0 :]:
             words += ["--set", override]
         return shlex.join([*words, "--resume", str(self.path)])

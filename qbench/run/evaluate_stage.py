@@ -10,9 +10,10 @@ from types import MappingProxyType
 
 from qbench.build import Artifact
 from qbench.data import Data
-from qbench.errors import CaseError, CaseSkipped
+from qbench.errors import CaseError, CaseSkipped, NodeLost
 from qbench.evaluate.predictions import predict_cached, read_saturating
 from qbench.evaluate.score import score
+from qbench.fleet.fleet import ATTEMPTS
 from qbench.plan.planner import Case, PlannedCase
 from qbench.record.schema import NATIVE, Accuracy, CalibrationSeeds, HostFacts, TwinChange
 from qbench.run.build_stage import BuiltVariant, RecalibratedVariant
@@ -187,18 +188,26 @@ def _explain_failure(error: CaseError | CaseSkipped, host: str) -> CaseError | C
 
 def _predict(context: RunContext, artifact: Artifact, data: Data, case: Case, file: Path, name: str) -> None:
     """Writes predictions into the run's folder, from the cache where nothing of them has changed."""
-    result = predict_cached(
-        artifact,
-        data,
-        case.batch_size,
-        file,
-        host=case.host,
-        root=context.cache,
-        slots=context.here.slots,
-        start_worker=context.here.start_worker,
-        limits=context.limits,
-        progress=context.report_under(name),
-    )
+    place = context.find_place(case.host)
+    for attempt in range(ATTEMPTS):
+        try:
+            result = predict_cached(
+                artifact,
+                data,
+                case.batch_size,
+                file,
+                host=case.host,
+                cpu=None if context.fleet is None else context.fleet.name_processor(case.host),
+                root=context.cache,
+                slots=place.slots,
+                start_worker=place.start_worker,
+                limits=context.limits,
+                progress=context.report_under(name),
+            )
+            break
+        except NodeLost:
+            if attempt == ATTEMPTS - 1 or context.tracker.stopping:
+                raise
     if result.note is not None:
         context.progress.note(f"{name}: {result.note}")
 

@@ -44,15 +44,18 @@ def _read_host(context: RunContext, name: str, backend: str) -> HostFacts:
     host: Host = registry.load("host", name)
     if host.answers(backend) == "emulated":
         return HostFacts(kind="emulated", cpu=host.describe())
+    of_host = None if context.fleet is None else context.fleet.find_class(name)
+    cpu = fingerprint.cpu_model() if of_host is None else of_host.nodes[0].cpu
     if host.answers(backend) == "predicted":
         return HostFacts(kind="predicted", cpu=fingerprint.cpu_model(), int8_sums="16 bits")
     environment = dict(host.environment())
-    view = read_kernels(backend, environment=environment, limits=context.limits)
+    run_child = context.find_place(name).run_child
+    view = read_kernels(backend, environment=environment, limits=context.limits, run_child=run_child)
     if (reason := host.contradict(backend, view)) is not None:
         raise CaseSkipped(f"not limited: {reason}")
     return HostFacts(
         kind=host.kind,
-        cpu=fingerprint.cpu_model(),
+        cpu=cpu,
         switches=tuple(sorted(f"{variable}={value}" for variable, value in environment.items())),
         torch_isa=view.torch_isa,
         onednn_isa=view.onednn_isa,

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from qbench import registry
 from qbench.decide.cases import group_by_setting, setting_name
 from qbench.errors import CaseError
-from qbench.machine import peak
+from qbench.machine import fingerprint, peak
 from qbench.machine.peak import Peak
 from qbench.measure.measure import CaseLatency, GroupMeasurer
 from qbench.measure.protocol import Tell
+from qbench.measure.race_rules import Arm
 from qbench.measure.roofline import roofline
 from qbench.plan.planner import PlannedCase
-from qbench.record.schema import NATIVE, Record, Roofline
+from qbench.record.schema import NATIVE, HostFacts, Record, Roofline
 from qbench.run.build_stage import BuiltVariant
 from qbench.run.case_tracker import describe_recipe
 from qbench.run.context import RunContext
 from qbench.run.evaluate_stage import Evaluated
+from qbench.run.measure_nodes import MeasuredSetting, Settings, measure_on_nodes
 from qbench.run.prepare_stage import Prepared
 from qbench.run.race_entry import enter_race
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCase:
-    """A case with its latency, its share of this core's peak, and the seconds that measuring it took."""
+    """A case with its latency, its share of the core's peak, and the seconds that measuring it took; ``node`` and
+    ``cluster_load`` as in its record's ``host``."""
 
     planned: PlannedCase
     latency: CaseLatency
     roofline: Roofline
     seconds: float
+    node: str | None = None
+    cluster_load: float | None = None
 
 
 def measure(
@@ -42,6 +48,54 @@ def measure(
     yield from (_leave_unmeasured(built, planned) for planned in cases if _is_unmeasured(evaluated, planned))
     settings = group_by_setting(planned for planned in cases if not _is_unmeasured(evaluated, planned))
     context.progress.stage("measure", len(settings))
+    groups = [(setting_name(of_setting), planned) for of_setting, planned in settings.items()]
+    for measured in _measure_settings(context, prepared, built, evaluated, groups):
+        for planned in measured.planned:
+            if (latency := measured.latencies.get(planned.case.id)) is not None:
+                artifact = built[planned.case.variant.id].artifact
+                calm = latency.interference.calm_seconds if latency.interference else None
+                # The peak is that of this core with all its instructions.
+                limit = measured.peak if registry.load("host", planned.case.host).kind != "limited" else None
+                share = roofline(planned.case, artifact, latency.latency, limit, calm)
+                yield MeasuredCase(
+                    planned=planned,
+                    latency=latency,
+                    roofline=share,
+                    seconds=measured.seconds / len(measured.planned),
+                    node=measured.node,
+                    cluster_load=measured.cluster_load,
+                )
+
+
+def _measure_settings(
+    context: RunContext,
+    prepared: Prepared,
+    built: Mapping[str, BuiltVariant],
+    evaluated: Evaluated,
+    settings: Settings,
+) -> Iterator[MeasuredSetting]:
+    """Each setting as it is measured: those of hosts that are nodes of a cluster there, the others on this machine."""
+
+    def enter(planned: Sequence[PlannedCase]) -> list[Arm]:
+        known = [describe_case(context, built, evaluated, each) for each in planned]
+        return enter_race(planned, known, context.suite, context.directory.path)
+
+    fleet = context.fleet
+    elsewhere = [] if fleet is None else [each for each in settings if fleet.find_class(each[1][0].case.host)]
+    if fleet is not None and elsewhere:
+        artifacts = {variant: known.artifact for variant, known in built.items()}
+        yield from measure_on_nodes(context, fleet, prepared.data, elsewhere, artifacts, enter)
+    if here := [each for each in settings if each not in elsewhere]:
+        yield from _measure_here(context, prepared, built, here, enter)
+
+
+def _measure_here(
+    context: RunContext,
+    prepared: Prepared,
+    built: Mapping[str, BuiltVariant],
+    settings: Settings,
+    enter: Callable[[Sequence[PlannedCase]], list[Arm]],
+) -> Iterator[MeasuredSetting]:
     core_peak = measure_peak(context)
     measurer = GroupMeasurer(
         suite=context.suite,
@@ -51,26 +105,18 @@ def measure(
         limits=context.limits,
         calm_ns=core_peak.canary_seconds * 1e9 if core_peak and core_peak.canary_seconds else None,
     )
-    for number, (of_setting, setting) in enumerate(settings.items()):
+    for number, (name, planned) in enumerate(settings):
         started = time.monotonic()
-        known = [describe_case(context, built, evaluated, planned) for planned in setting]
         latencies = measurer.measure(
-            enter_race(setting, known, context.suite, context.directory.path),
-            {planned.case.id: planned.case for planned in setting},
-            {planned.case.id: built[planned.case.variant.id].artifact for planned in setting},
+            enter(planned),
+            {each.case.id: each.case for each in planned},
+            {each.case.id: built[each.case.variant.id].artifact for each in planned},
             tell=_tell_both(context, number, len(settings)),
             done=context.tracker.done,
         )
-        context.progress.advance(setting_name(of_setting))
-        seconds = (time.monotonic() - started) / len(setting)
-        for planned in setting:
-            if (latency := latencies.get(planned.case.id)) is not None:
-                artifact = built[planned.case.variant.id].artifact
-                calm = latency.interference.calm_seconds if latency.interference else None
-                # The peak is that of this core with all its instructions.
-                limit = core_peak if planned.case.host == NATIVE else None
-                share = roofline(planned.case, artifact, latency.latency, limit, calm)
-                yield MeasuredCase(planned=planned, latency=latency, roofline=share, seconds=seconds)
+        context.progress.advance(name)
+        seconds = time.monotonic() - started
+        yield MeasuredSetting(planned=planned, latencies=latencies, peak=core_peak, seconds=seconds)
         measurer.remove_checkpoints()
 
 
@@ -133,8 +179,10 @@ def make_record(
     """All that the stages know of a measured case."""
     latency = measured.latency
     failed = latency.reason is not None
+    described = describe_case(context, built, evaluated, measured.planned)
     return replace(
-        describe_case(context, built, evaluated, measured.planned),
+        described,
+        host=_place_host(described.host, measured),
         status="failed" if failed else "ok",
         stage="measure" if failed else None,
         reason=_name_host(latency.reason, measured.planned.case.host),
@@ -156,6 +204,14 @@ def make_record(
 def _name_host(reason: str | None, host: str) -> str | None:
     """The reason, which on another host than ``native`` is what shipping the artifact there would give."""
     return reason if reason is None or host == NATIVE else f"does not run on {host}: {reason}"
+
+
+def _place_host(host: HostFacts | None, measured: MeasuredCase) -> HostFacts | None:
+    """The host with the node that measured the case; as it is where this machine did."""
+    if measured.node is None:
+        return host
+    host = host or HostFacts(kind="native", cpu=fingerprint.cpu_model())
+    return replace(host, node=measured.node, cluster_load=measured.cluster_load)
 
 
 def _list_seconds(built: Mapping[str, BuiltVariant], evaluated: Evaluated, measured: MeasuredCase) -> dict[str, float]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from qbench.cache import store
 from qbench.errors import UsageError
+from qbench.fleet.fleet import Fleet, open_fleet
 from qbench.machine import fingerprint
 from qbench.plan.planner import load_backends, make_plan, measuring_cores
 from qbench.record.schema import Record
@@ -57,9 +58,18 @@ def run(
     resume: Path | None,
     jobs: int | None,
     progress: Progress,
+    on: str | None = None,
 ) -> RunResult:
-    """Runs a suite; every case ends as a record. After Ctrl-C the result says how to resume."""
-    context = open_run(suite, out=out, only=only, resume=resume, jobs=jobs, progress=progress)
+    """Runs a suite, on the nodes of the cluster ``on`` where one is named; every case ends as a record. After Ctrl-C
+    the result says how to resume."""
+    cache = store.open_cache()
+    with contextlib.nullcontext() if on is None else open_fleet(on, cache, progress.note) as fleet:
+        context = open_run(suite, out=out, only=only, resume=resume, jobs=jobs, progress=progress, fleet=fleet)
+        return _run_and_record(context, only, on)
+
+
+def _run_and_record(context: RunContext, only: str | None, on: str | None) -> RunResult:
+    """The result of a run, however it ends."""
     directory, elapsed, interrupted = context.directory, dict[str, float](), False
     try:
         with store.in_use(context.cache):
@@ -73,23 +83,38 @@ def run(
         records=directory.records(),
         elapsed_seconds=elapsed,
         interrupted=interrupted,
-        resume=directory.resume_command(suite, only) if interrupted else None,
+        resume=directory.resume_command(context.suite, only, on) if interrupted else None,
     )
 
 
 def open_run(
-    suite: Suite, *, out: Path | None, only: str | None, resume: Path | None, jobs: int | None, progress: Progress
+    suite: Suite,
+    *,
+    out: Path | None,
+    only: str | None,
+    resume: Path | None,
+    jobs: int | None,
+    progress: Progress,
+    fleet: Fleet | None = None,
 ) -> RunContext:
     """What the stages of a run are given: the suite's plan, the folder with ``run.json``, the cache; raises
     ``UsageError`` before anything runs."""
     cores = measuring_cores(suite, fingerprint.allowed_cores())
-    plan = make_plan(suite, load_backends(suite), cores=len(cores), only=only, memory_bytes=fingerprint.memory_bytes())
+    home = None if fleet is None else fleet.home
+    plan = make_plan(
+        suite,
+        load_backends(suite),
+        cores=len(cores) if home is None else min(len(cores), home.cores),
+        only=only,
+        memory_bytes=fingerprint.memory_bytes(),
+        nodes={} if fleet is None else fleet.cores_by_host,
+    )
     if not plan.cases and not plan.skipped:
         raise UsageError(f"{suite.file}: nothing to run: {'; '.join(plan.notes) or 'the matrix holds no case'}")
     cache = store.open_cache()
     directory = run_directory.reopen(resume, suite) if resume else run_directory.create(suite, out)
-    jobs = jobs or len(fingerprint.allowed_cores())
-    context = open_context(suite, plan, directory, cache=cache, cores=cores, jobs=jobs, progress=progress)
+    jobs = jobs or (len(fingerprint.allowed_cores()) if fleet is None else fleet.places)
+    context = open_context(suite, plan, directory, cache=cache, cores=cores, jobs=jobs, progress=progress, fleet=fleet)
     directory.write_info(suite, plan, recall_metric(suite, directory.records()), started=context.started, only=only)
     progress.expect(expect_seconds(directory.path.parent, suite, cases=len(context.tracker.open_cases())))
     return context
@@ -119,7 +144,7 @@ def _run_stages(context: RunContext, elapsed: dict[str, float]) -> None:
             context.tracker.record_result(make_record(context, built, evaluated, measured))
 
 
-@contextmanager
+@contextlib.contextmanager
 def _timed(elapsed: dict[str, float], stage: str) -> Iterator[None]:
     """Keeps how long a stage took, one that was interrupted too."""
     started = time.monotonic()

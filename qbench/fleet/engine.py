@@ -1,0 +1,171 @@
+"""Ray itself: the one module that imports it. Connects to a cluster, or starts one on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import UsageError
+from qbench.machine import fingerprint
+
+RESOURCE = "qbench"  # a node that offers one of it works for qbench, for one run at a time
+LABEL = "qbench-class"
+LOCAL = "local-cluster"
+_LOCAL = re.compile(rf"{LOCAL}(?::([1-9]\d{{0,2}}))?")
+_STORE_BYTES = 200 * 2**20
+_LONGEST_FOLDER = 40  # Ray's sockets lie 60 characters below it, and their paths may have 107
+# Ray reads these when it is imported, or hands them to its processes. Without the last it looks for an address that
+# other machines reach, and listens there.
+_VARIABLES = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
+MISSING = "--on needs Ray, which is not installed: pip install 'qbench[cluster]'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundNode:
+    """A living node that offers itself to qbench."""
+
+    name: str
+    address: str
+    label: str | None
+
+
+def read_target(on: str) -> str:
+    """``--on`` as it was given; raises ``UsageError`` for what names no cluster, and where Ray is not installed."""
+    if not (_LOCAL.fullmatch(on) or on == "ray" or re.fullmatch(rf"(ray://)?(?!{LOCAL})[^/\s]+:\d{{1,5}}", on)):
+        raise UsageError(
+            f"--on '{on}': expected ray://HOST:PORT, HOST:PORT, ray (the cluster that RAY_ADDRESS names), {LOCAL} or "
+            f"{LOCAL}:N"
+        )
+    if on == "ray" and not os.environ.get("RAY_ADDRESS"):
+        raise UsageError("--on ray: RAY_ADDRESS is not set; set it, or give the address: --on ray://HOST:PORT")
+    import importlib.util
+
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError(MISSING)
+    address = os.environ["RAY_ADDRESS"] if on == "ray" else on
+    if address.startswith("ray://") and importlib.util.find_spec("grpc") is None:
+        raise UsageError(f"--on {on}: Ray's client needs grpcio: pip install 'qbench[cluster]'")
+    return address
+
+
+@contextlib.contextmanager
+def connect(on: str, cache: Path) -> Iterator[Any]:
+    """The module ``ray``, connected to what ``--on`` names; the connection, or the cluster that was started here, ends
+    with it. ``cache``: beside it lie the caches of the nodes of a cluster on this machine."""
+    address = read_target(on)
+    local = _LOCAL.fullmatch(address)
+    with _start_here(int(local[1] or 1), cache) if local else contextlib.nullcontext(address) as where:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        import ray
+
+        try:
+            ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, namespace="qbench")
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise UsageError(f"--on {on}: no connection to the cluster: {str(error).splitlines()[0][:300]}") from error
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def list_nodes(ray: Any) -> list[FoundNode]:
+    """The living nodes that offer the resource ``qbench``."""
+    return [
+        FoundNode(name=node["NodeID"], address=node["NodeManagerAddress"], label=node.get("Labels", {}).get(LABEL))
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get(RESOURCE, 0) >= 1
+    ]
+
+
+def open_agent(ray: Any, node: FoundNode, agent: type, cores: float = 0) -> Any:
+    """An agent on a node, which it holds whole: no other run of qbench has one there meanwhile."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return (
+        ray.remote(agent)
+        .options(
+            num_cpus=cores,
+            resources={RESOURCE: 1},
+            max_concurrency=64,
+            max_restarts=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node.name, soft=False),
+        )
+        .remote()
+    )
+
+
+@contextlib.contextmanager
+def _start_here(count: int, cache: Path) -> Iterator[str]:
+    """The address of a cluster on this machine that nobody else reaches, with ``count`` nodes that share its cores."""
+    cores = fingerprint.allowed_cores()
+    if not share_cores(cores, 0, count):
+        raise UsageError(f"--on {LOCAL}:{count}: this process may use {len(cores)} cores, and each node needs one")
+    temporary = Path(tempfile.gettempdir())
+    if len(str(temporary)) > _LONGEST_FOLDER and sys.platform != "win32":
+        temporary = Path("/tmp")
+    folder = Path(tempfile.mkdtemp(prefix="qb-", dir=temporary))
+    saved = _set({**_VARIABLES, "RAY_TMPDIR": str(folder)})
+    from ray.cluster_utils import Cluster
+
+    options = {"node_ip_address": "127.0.0.1", "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+    cluster: Any = None
+    try:
+        cluster = Cluster(initialize_head=True, head_node_args={**options, "num_cpus": 0})
+        for number in range(count):
+            mine = share_cores(cores, number, count)
+            with _only_on(mine):
+                cluster.add_node(
+                    **options,
+                    num_cpus=len(mine),
+                    resources={RESOURCE: 1},
+                    env_vars={"QBENCH_CACHE": str(cache.with_name(f"{cache.name}-nodes") / str(number + 1))},
+                )
+        yield cluster.address
+    finally:
+        if cluster is not None:
+            cluster.shutdown()
+        _set(saved)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def share_cores(cores: tuple[int, ...], number: int, count: int) -> tuple[int, ...]:
+    """Those of one of ``count`` nodes on this machine."""
+    return cores[number * len(cores) // count : (number + 1) * len(cores) // count]
+
+
+@contextlib.contextmanager
+def _only_on(cores: tuple[int, ...]) -> Iterator[None]:
+    """Processes that start meanwhile may use these cores alone."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _set(variables: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Sets environment variables (None removes); what they were."""
+    saved = {name: os.environ.get(name) for name in variables}
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    return saved

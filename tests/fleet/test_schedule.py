@@ -1,0 +1,76 @@
+"""Which node works next."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from qbench.errors import CaseError
+from qbench.fleet.schedule import Node, Schedule
+
+
+def make(count=2, *, machine=None, group="a", places=2, patience=60.0):
+    schedule = Schedule(patience_seconds=patience)
+    for number in range(count):
+        schedule.add(Node(name=f"n{number}", group=group, machine=machine or f"m{number}", places=places))
+    return schedule
+
+
+def test_work_goes_to_the_least_busy_node():
+    """Places are filled evenly."""
+    schedule = make()
+    assert sorted(schedule.take_place("a").name for _ in range(4)) == ["n0", "n0", "n1", "n1"]
+
+
+def test_a_machine_that_measures_does_nothing_else():
+    """Nor do other nodes on the same machine: they share its cores."""
+    schedule = make(machine="one")
+    measuring = schedule.take_machine("a")
+    waiting = threading.Thread(target=lambda: schedule.give_back(schedule.take_place("a")))
+    waiting.start()
+    assert schedule._find_free("a") is None
+    assert schedule._find_idle("a") is None
+    schedule.give_machine_back(measuring)
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert schedule._find_idle("a") is not None
+
+
+def test_a_machine_with_work_is_not_measured_on():
+    """It is free again once the work has ended."""
+    schedule = make(1)
+    working = schedule.take_place("a")
+    assert schedule._find_idle("a") is None
+    schedule.give_back(working)
+    assert schedule.take_machine("a").name == "n0"
+
+
+def test_who_waits_takes_a_node_that_joins():
+    """A class may be without a node for a while."""
+    schedule = make(0)
+    names = []
+    waiting = threading.Thread(target=lambda: names.append(schedule.take_place("a").name))
+    waiting.start()
+    schedule.add(Node(name="late", group="a", machine="m", places=1))
+    waiting.join(10)
+    assert names == ["late"]
+
+
+def test_a_class_whose_nodes_are_all_lost_is_told():
+    """Its cases fail with what to do; those of another class go on."""
+    schedule = make(1, patience=0.01)
+    schedule.add(Node(name="other", group="b", machine="m9", places=1))
+    assert schedule.lose("n0")
+    assert not schedule.lose("n0")
+    with pytest.raises(CaseError, match="no node of the class a is left.*--resume"):
+        schedule.take_place("a")
+    assert schedule.take_place("b").name == "other"
+
+
+def test_a_run_that_ends_lets_nobody_wait():
+    """A cancelled run has threads that wait for places."""
+    schedule = make(0)
+    schedule.close()
+    with pytest.raises(CaseError, match="ended"):
+        schedule.take_machine("a")
