@@ -13,7 +13,7 @@ import numpy as np
 from qbench.gate.accuracy import describe_change
 from qbench.gate.verdict import Evidence, Rule, Verdict
 from qbench.plan.matrix import setting_id
-from qbench.portability.compare_hosts import is_emulated, judge_change
+from qbench.portability.compare_hosts import is_emulated, is_other_file, judge_change
 from qbench.record.schema import NATIVE, Record
 
 KEY = "gate.portability.hosts"
@@ -35,6 +35,8 @@ def _check_host(evidence: Evidence, native: Record, host: str) -> Verdict:
         return rule.verdict("MISSING", f"not tried on {host}", advice)
     if there.status == "failed":
         return rule.verdict("FAIL", f"no answer on {host}", there.reason)
+    if is_other_file(there, native):
+        return rule.verdict("MISSING", f"another file ran on {host}", "its sha256 is not that of the native case's")
     return _judge_answers(evidence, rule, native, there)
 
 

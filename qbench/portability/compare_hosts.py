@@ -47,7 +47,7 @@ class HostAnswer:
     """What an artifact answers on one host. ``outputs`` and ``against_native``: against the native host, None where one
     of them is not known; ``against_fp32``: the verdict against the fp32 of the same host; ``margin`` in shown units.
     ``same_as``: of an emulated host the others that give the same bits; ``remedy``: where sums are added in 16 bits,
-    how to build it so that none overflows."""
+    how to build it so that none overflows; ``other_file``: what ran there is not the native host's file."""
 
     case: str
     host: str
@@ -62,12 +62,13 @@ class HostAnswer:
     same_as: tuple[str, ...] = ()
     p50_seconds: float | None = None
     remedy: str | None = None
+    other_file: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactAnswers:
-    """One int8 artifact: its first case on this machine, its name beside its model's, and its answer on each host, the
-    native one first."""
+    """One int8 artifact: its first case on this machine, its name beside its model's, its answer on each host, the
+    native one first, and the hosts of the run on which it has no case."""
 
     case: str
     model: str
@@ -75,6 +76,7 @@ class ArtifactAnswers:
     sha256: str | None
     target: TargetFacts | None = None
     hosts: tuple[HostAnswer, ...]
+    missing: tuple[str, ...] = ()
 
 
 def compare_hosts(run: StoredRun, judged: Judged) -> tuple[ArtifactAnswers, ...]:
@@ -85,7 +87,11 @@ def compare_hosts(run: StoredRun, judged: Judged) -> tuple[ArtifactAnswers, ...]
     for record in sorted(judged.records, key=lambda record: record.case.host != NATIVE):
         if record.case.mode != "fp32":
             groups.setdefault(_artifact_of(record.case), {}).setdefault(record.case.host, record)
-    return tuple(_compare_artifact(run, judged, by_host) for by_host in groups.values())
+    hosts = dict.fromkeys(record.case.host for record in judged.records)
+    return tuple(
+        replace(_compare_artifact(run, judged, by_host), missing=tuple(host for host in hosts if host not in by_host))
+        for by_host in groups.values()
+    )
 
 
 def _artifact_of(case: CaseKey) -> tuple[object, ...]:
@@ -112,7 +118,8 @@ def _compare_artifact(run: StoredRun, judged: Judged, by_host: Mapping[str, Reco
 
 def _describe_answer(run: StoredRun, judged: Judged, record: Record, native: Record | None) -> HostAnswer:
     """A record on its host, against the native record of the same artifact."""
-    compared = native is not None and native is not record and record.status == native.status == "ok"
+    other_file = native is not None and is_other_file(record, native)
+    compared = native is not None and native is not record and record.status == native.status == "ok" and not other_file
     return HostAnswer(
         case=record.case.id,
         host=record.case.host,
@@ -126,7 +133,14 @@ def _describe_answer(run: StoredRun, judged: Judged, record: Record, native: Rec
         margin=judged.margin_of(record),
         p50_seconds=p50(record),
         remedy=find_remedy(record),
+        other_file=other_file,
     )
+
+
+def is_other_file(record: Record, native: Record) -> bool:
+    """Whether two records are known to be of different files, so that neither tells of the other."""
+    files = [None if each.artifact is None else each.artifact.sha256 for each in (record, native)]
+    return None not in files and files[0] != files[1]
 
 
 def find_remedy(record: Record) -> str | None:

@@ -36,6 +36,7 @@ def describe_artifact(answers: ArtifactAnswers, metric: MetricInfo) -> str:
     others = [answer for answer in answers.hosts if answer.host != NATIVE]
     tried = [answer for answer in others if answer.status != "skipped"]
     parts = [_describe_host(answer, metric) for answer in others]
+    parts += [f"no case of it on {host}" for host in answers.missing]
     safe = any(is_safe(answer) for answer in tried) and all(is_safe(answer) or _agrees(answer) for answer in tried)
     words = ["safe everywhere that was tried" if safe else "", _describe_target(answers.target)]
     start = ", ".join(text for text in words if text)
@@ -73,6 +74,8 @@ def _describe_host(answer: HostAnswer, metric: MetricInfo) -> str:
     if answer.status != "ok":
         verb = "not tried" if answer.status == "skipped" else "failed"
         return f"{verb} on {answer.host} ({answer.reason})"
+    if answer.other_file:
+        return f"not judged on {answer.host}: another file ran there (its sha256 is not that of {NATIVE})"
     note = "" if answer.facts is None or answer.facts.note is None else f" ({answer.facts.note})"
     if is_emulated(answer.facts):
         return _describe_emulated(answer)

@@ -67,6 +67,15 @@ def test_what_was_not_tried_does_not_pass(records, outcome, reason):
     assert reason in str(verdict.reason)
 
 
+def test_another_file_on_the_host_is_not_its_answer():
+    """The same bits of other bytes pass nothing."""
+    there = on_avx2()
+    assert there.artifact is not None
+    other = replace(there, artifact=replace(there.artifact, sha256="f" * 64))
+    (verdict,) = judge(int8(), other, same_bits=True)
+    assert (verdict.outcome, verdict.text) == ("MISSING", "another file ran on avx2")
+
+
 def test_an_override_takes_a_backend_out():
     """What cannot be limited need not be asked; without the rule no host is."""
     spared = "{hosts: [avx2]}, overrides: [{backend: onednn, portability: {hosts: []}}]"

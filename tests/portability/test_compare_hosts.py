@@ -112,6 +112,25 @@ def test_the_remedy_is_how_it_is_built_anew(case, remedy):
     assert find_remedy(replace(record, artifact=built_so)) is None
 
 
+def test_another_file_on_a_host_is_compared_with_nothing(run_of):
+    """The same case of other bytes is no answer of this artifact."""
+    run = run_of(right_answers(), right_answers())
+    there = run.records[3]
+    assert there.artifact is not None
+    other = replace(there, artifact=replace(there.artifact, sha256="f" * 64))
+    (artifact,) = compare(replace(run, records=[*run.records[:3], other]))
+    answer = artifact.hosts[1]
+    assert (answer.other_file, answer.outputs, answer.against_native) == (True, None, None)
+    assert not artifact.hosts[0].other_file
+
+
+def test_a_host_without_a_case_of_an_artifact_is_named(run_of):
+    """A run that was cut has other artifacts there."""
+    alone = int8("net/static/fbgemm/t1/b1", accuracy=accuracy(n=N, right=388))
+    first, second = compare(run_of(right_answers(), right_answers(), alone))
+    assert (first.missing, second.missing) == ((), ("avx2",))
+
+
 def test_what_does_not_run_there_keeps_its_reason(run_of):
     """An artifact without a record on this machine is compared with nothing, and a failure says why."""
     reason = "does not run on avx2: the process was ended by SIGILL"

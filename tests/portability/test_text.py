@@ -62,6 +62,7 @@ def artifact(*answers, variant="static · onednn"):
             "undecided on avx2 (top1 -0.6 [",
         ),
         (on_avx2(outputs=OTHER), False, "not judged on avx2: no score of each example"),
+        (on_avx2(other_file=True), False, "not judged on avx2: another file ran there"),
         (
             on_avx2(status="skipped", reason="not limited: no switch"),
             False,
@@ -169,6 +170,11 @@ def test_the_same_bits_lose_nothing_however_few_examples_there_are():
     other = on_avx2(outputs=OutputChange(n=20, differing=1, largest=0.5, agreement=1.0), against_native=few)
     verdicts = [row[6] for row in make_table([artifact(same), artifact(other)], TOP1).rows]
     assert verdicts == ["PASS", "INCONCLUSIVE"]
+
+
+def test_a_host_without_a_case_is_said():
+    """An artifact of a run that was cut is not simply tried on this machine alone."""
+    assert describe_artifact(replace(artifact(), missing=("avx2",)), TOP1) == "no case of it on avx2"
 
 
 def test_one_failure_makes_no_artifact_safe():
