@@ -56,7 +56,7 @@ def portability(
     if as_json:
         print(text.as_json(stored.info.suite.name, answers, metric), end="")
     elif not answers:
-        print(terminal.wrap(text.ONE_HOST, width))
+        print(terminal.wrap(text.explain_nothing(stored.info.plan.cases), width))
     else:
         for line in text.list_sentences(answers, metric):
             print(terminal.wrap(line, width))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from qbench import formatting
@@ -12,7 +12,7 @@ from qbench.errors import first_names
 from qbench.portability.compare_hosts import ArtifactAnswers, HostAnswer, OutputChange, is_emulated
 from qbench.progress.table import TextTable
 from qbench.quant.target import name_cpus
-from qbench.record.schema import NATIVE, TargetFacts
+from qbench.record.schema import NATIVE, TargetFacts, read_case_id
 from qbench.record.stored_run import MetricInfo
 
 SCHEMA = 1
@@ -20,10 +20,17 @@ ONE_HOST = (
     "this run has one host, so there is nothing to compare: run its suite again with --hosts native,avx2, or with "
     "hosts: [native, avx2] in it"
 )
+CUT = "this run has no case yet of another host, though it plans some: go on with it (qbench run SUITE --resume RUN)"
 _IN_16_BITS = "; its kernels add in 16 bits there"
 NAMED_LAYERS, NAMED_EXAMPLES = 3, 5
 _CHOSEN = {"nearest to flipping": "that are nearest to flipping", "largest outputs": "with the largest outputs"}
 _NO_METRIC = MetricInfo(name="metric")
+
+
+def explain_nothing(planned: Iterable[str]) -> str:
+    """Why a run has nothing to compare, for the ids of the cases that it plans."""
+    keys = (read_case_id(case) for case in planned)
+    return CUT if any(key is not None and key.host != NATIVE for key in keys) else ONE_HOST
 
 
 def list_sentences(answers: Sequence[ArtifactAnswers], metric: MetricInfo | None) -> tuple[str, ...]:
@@ -107,6 +114,8 @@ def _name_remedy(answer: HostAnswer) -> str:
     """``; its kernels add in 16 bits there: built with ... no sum overflows``; empty where that is not why."""
     if answer.facts is None or answer.facts.int8_sums != "16 bits":
         return ""
+    if answer.facts.saturating == () and answer.facts.uncounted is None:
+        return "; no sum of those counted leaves 16 bits: its kernels there round otherwise"
     return _IN_16_BITS + ("" if answer.remedy is None else f": built with {answer.remedy} no sum can overflow")
 
 

@@ -9,8 +9,11 @@ import pytest
 
 from qbench.portability.compare_hosts import ArtifactAnswers, HostAnswer, OutputChange
 from qbench.portability.text import (
+    CUT,
+    ONE_HOST,
     as_json,
     describe_artifact,
+    explain_nothing,
     is_safe,
     list_other_classes,
     list_speed_orders,
@@ -170,6 +173,21 @@ def test_the_same_bits_lose_nothing_however_few_examples_there_are():
     other = on_avx2(outputs=OutputChange(n=20, differing=1, largest=0.5, agreement=1.0), against_native=few)
     verdicts = [row[6] for row in make_table([artifact(same), artifact(other)], TOP1).rows]
     assert verdicts == ["PASS", "INCONCLUSIVE"]
+
+
+def test_rounding_alone_is_no_overflow():
+    """Where no counted sum was too large, another recipe would not help, and none is named."""
+    facts = replace(LIMITED, saturating=(), counted_examples=32)
+    few = noninferiority.assess_counts(0, 6, 1000, 0.01)
+    text = describe_artifact(artifact(on_avx2(outputs=OTHER, against_native=few, facts=facts, remedy="KEY")), TOP1)
+    assert text.endswith("no sum of those counted leaves 16 bits: its kernels there round otherwise")
+    assert "KEY" not in text
+
+
+def test_a_run_that_was_cut_is_told_from_one_of_one_host():
+    """By the cases that it plans: going on helps the one, another suite the other."""
+    assert explain_nothing([NATIVE.case, f"{NATIVE.case}/avx2"]) == CUT
+    assert explain_nothing([NATIVE.case]) == ONE_HOST
 
 
 def test_a_host_without_a_case_is_said():
