@@ -47,7 +47,7 @@ def export(module: Any, example: tuple[Any, ...], *, any_batch: bool = True) -> 
         raise BuildError("torch.export does not take TorchScript; give the model's Python source")
     pair = tuple(torch.cat([tensor, tensor]) for tensor in example)
     free = tuple({0: torch.export.Dim("batch", min=1)} for _ in pair)
-    with known_warnings(), _stacks_of_calls(module):
+    with known_warnings(), _stacks_of_calls(module), _masks_as_given():
         try:
             if any_batch:
                 return Exported(program=torch.export.export(module, pair, dynamic_shapes=free), fixed_batch=None)
@@ -59,10 +59,24 @@ def export(module: Any, example: tuple[Any, ...], *, any_batch: bool = True) -> 
             ModeImpossible,
             lambda error: (
                 f"torch.export cannot trace this network ({model_call.reason(error)}): most often its control flow "
-                "depends on values; rewrite that part with tensor operations (torch.where), or use flow: eager"
+                "depends on values; rewrite that part with tensor operations (torch.where), or use another backend"
             ),
         ):
             return Exported(program=torch.export.export(module, example), fixed_batch=1)
+
+
+@contextmanager
+def _masks_as_given() -> Iterator[None]:
+    """TransformerEncoder and TransformerDecoder compare the mask that they are given with a causal one, to take another
+    kernel for that: control flow by values, which export refuses. Without the comparison they use the mask."""
+    from torch.nn.modules import transformer
+
+    compare = transformer._detect_is_causal_mask
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = compare
 
 
 @contextmanager

@@ -288,9 +288,33 @@ def test_each_call_of_a_layer_gets_its_own_int8_weights(mode):
 
 
 def test_control_flow_that_export_cannot_trace_is_explained():
-    """The message says what cannot be followed and which flow can."""
-    with pytest.raises(BuildError, match=r"torch.export cannot trace this network.*flow: eager"):
+    """The message says what cannot be followed, and what can be done."""
+    with pytest.raises(BuildError, match=r"torch.export cannot trace this network.*torch.where.*another backend"):
         static(Branching().eval())
+
+
+class CausalDecoder(nn.Module):
+    """PyTorch's decoder with the mask that its documentation gives it."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 2, 32, batch_first=True), 1)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(6))
+
+    def forward(self, target, memory):
+        return self.decoder(target, memory, tgt_mask=self.mask)
+
+
+def test_a_decoder_with_a_causal_mask_is_traced():
+    """It would compare its mask with a causal one, value by value; with the mask as it is, it gives the same."""
+    target, memory = torch.randn(2, 4, 6, 16, generator=torch.Generator().manual_seed(0))
+    module = CausalDecoder().eval()
+    exported = torch_export.export(module, (target[:1], memory[:1]))
+    assert exported.fixed_batch is None
+    with torch.no_grad():
+        own, theirs = module(target, memory), exported.module()(target, memory)
+    assert float((own - theirs).abs().max()) < 1e-5
 
 
 def test_two_inputs_go_through():
