@@ -118,11 +118,14 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
         temporary = Path("/tmp")
     folder = Path(tempfile.mkdtemp(prefix="qb-", dir=temporary))
     saved = _set({**_VARIABLES, "RAY_TMPDIR": str(folder)})
-    from ray.cluster_utils import Cluster
-
     options = {"node_ip_address": "127.0.0.1", "include_dashboard": False, "object_store_memory": _STORE_BYTES}
     cluster: Any = None
     try:
+        from ray._private import ray_constants
+        from ray.cluster_utils import Cluster
+
+        if ray_constants.ENABLE_RAY_CLUSTER:
+            raise UsageError(f"--on {LOCAL}: Ray was imported too early to be kept here; start a new process")
         cluster = Cluster(initialize_head=True, head_node_args={**options, "num_cpus": 0})
         for number in range(count):
             mine = share_cores(cores, number, count)

@@ -1,0 +1,168 @@
+"""Child processes on a cluster of three nodes on this machine, and what becomes of their work when nodes die.
+
+One cluster for the module: starting it takes about ten seconds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+# Not imported here: what the cluster of this machine is told by its environment is read at that moment.
+if importlib.util.find_spec("ray") is None:
+    pytest.skip("a cluster needs Ray: pip install 'qbench[cluster]'", allow_module_level=True)
+
+from qbench.cache import store
+from qbench.errors import CaseError
+from qbench.fleet import engine
+from qbench.fleet.fleet import Fleet, open_fleet
+from qbench.fleet.ray_load import list_processes
+from qbench.process import reaper
+from qbench.process.parent import Limits
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+LIMITS = Limits(seconds=120)
+NOTES: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    """Three nodes that share this machine's cores, each with a cache of its own."""
+    folder = tmp_path_factory.mktemp("f")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QBENCH_CACHE", str(folder / "cache"))
+        patch.setattr(engine, "share_cores", lambda cores, number, count: cores)
+        with open_fleet("local-cluster:3", store.open_cache(), NOTES.append) as fleet:
+            yield fleet
+
+
+@pytest.fixture
+def home(nodes: Fleet) -> str:
+    """The label of the one class that there is."""
+    assert nodes.home is not None
+    return nodes.home.label
+
+
+def read_pids(*, progress):
+    return os.getpid(), os.getppid(), os.environ["QBENCH_CACHE"], os.nice(0)
+
+
+def copy_file(source, folder, *, progress):
+    """What a build does: reads the cache and fills a folder."""
+    (folder / "copy").write_text(source.read_text() + os.environ["QBENCH_CACHE"])
+    return str(source)
+
+
+def wait_once(sign, *, progress):
+    """The first time it says that it works, and does not end."""
+    if Path(sign).exists():
+        return os.environ["QBENCH_CACHE"]
+    Path(sign).write_text(os.environ["QBENCH_CACHE"])
+    time.sleep(300)
+    return None
+
+
+def refuse(*, progress):
+    raise CaseError("no such layer")
+
+
+def test_what_a_node_says_is_what_the_child_raises(nodes, home):
+    """Errors and values come back as from a child on this machine; it runs at niceness 0, with the node's cache."""
+    run = nodes.place(home).run_child
+    pid, _, cache, niceness = run(read_pids, limits=LIMITS)
+    assert pid != os.getpid()
+    assert "cache-nodes" in cache
+    assert niceness <= os.nice(0)
+    with pytest.raises(CaseError, match="no such layer"):
+        run(refuse, limits=LIMITS)
+
+
+def test_files_travel_by_hash_and_come_back(nodes, home):
+    """An entry of the cache is sent to a node once; what was made there lies here."""
+    entry = store.fetch(nodes.root, "artifacts", "b" * 64, lambda folder: {"n": (folder / "m").write_text("weights")})
+    making = nodes.root / "artifacts" / ".0123456789abcdef-x"
+    making.mkdir()
+    there = nodes.place(home).run_child(copy_file, entry.folder / "m", making, limits=LIMITS)
+    assert not Path(there).is_relative_to(nodes.root)
+    assert (making / "copy").read_text().startswith("weights")
+    assert Path(there).read_text() == "weights"
+    assert f"artifacts/{'b' * 64}" in nodes._objects
+
+
+def test_nothing_listens_beyond_this_machine(nodes):
+    """Read from the kernel: every listening socket of Ray's processes is on a loopback address."""
+    inodes = {name for pid in list_processes() for name in list_sockets(pid)}
+    listening = [address for inode, address in read_listening() if inode in inodes]
+    assert listening
+    assert [address for address in listening if not address.is_loopback] == []
+
+
+def test_the_work_of_a_node_that_is_killed_goes_to_another(nodes, home, tmp_path):
+    """Its agent dies by a signal while a child works: the child goes with it, the work is done elsewhere, and the node
+    is told of once."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    sign = tmp_path / "sign"
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(nodes.place(home).run_child, wait_once, str(sign), limits=LIMITS)
+        while not sign.exists():
+            assert not future.done()
+        first = sign.read_text()
+        (agent,) = [pid for pid in list_processes() if is_agent(pid) and reads_cache(pid, first)]
+        below = reaper.descendants(agent)
+        reaper.kill(agent)
+        assert future.result(60) != first
+    assert len([note for note in NOTES if "is gone" in note]) == 1
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+
+
+def test_a_cancelled_run_leaves_no_process(nodes, home):
+    """Agents and their children end; whoever waits hears of it. It is the last test of the cluster."""
+    agents = [pid for pid in list_processes() if is_agent(pid)]
+    below = [pid for agent in agents for pid in reaper.descendants(agent)]
+    assert agents
+    nodes.cancel()
+    with pytest.raises(CaseError):
+        nodes.place(home).run_child(read_pids, limits=LIMITS)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (*agents, *below)))
+
+
+def is_agent(pid):
+    return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::Agent")
+
+
+def reads_cache(pid, cache):
+    return f"QBENCH_CACHE={cache}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
+def wait_until(condition, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        os.sched_yield()
+
+
+def list_sockets(pid):
+    """The inodes of a process's sockets."""
+    try:
+        links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return []
+    return [str(link)[8:-1] for link in links if str(link).startswith("socket:[")]
+
+
+def read_listening():
+    """The inode and the address of each socket that listens."""
+    for file in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{file}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A":
+                words = bytes.fromhex(fields[1].partition(":")[0])
+                raw = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
+                address = ipaddress.ip_address(raw)
+                yield fields[9], getattr(address, "ipv4_mapped", None) or address
