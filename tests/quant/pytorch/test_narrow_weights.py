@@ -13,6 +13,7 @@ from torch import nn
 
 from qbench.quant.flow import QuantizeJob
 from qbench.quant.pytorch import (
+    dynamic,
     exact_integers,
     fx,
     narrow_weights,
@@ -145,6 +146,17 @@ def test_seven_bits_of_activations_never_overflow_two_products(engine):
     for name in ("linear", "plain", "depthwise 24", "transposed"):
         kernel, shape = LAYERS[name]
         assert not narrow_weights.overflows(kernel, torch.full(shape, 127, dtype=torch.int8), top=127).any()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_dynamic_kernels_keep_every_sum(engine):
+    """torch gives activations 7 bits there, with which weights of 8 bits fit on every CPU: a target needs nothing."""
+    torch_ao.set_engine(engine)
+    layer, x = nn.Linear(32, 16), torch.rand(2, 32, generator=torch.Generator().manual_seed(0)) * 0.3 + 0.7
+    nn.init.constant_(layer.weight, 0.1)  # all at the largest level
+    int8 = dynamic.by_module(QuantizeJob(nn.Sequential(layer).eval(), engine, Recipe(per_channel=True), (x[:1],)))
+    with torch.no_grad(), torch_ao.known_warnings():
+        assert torch.allclose(int8.module(x), layer(x), rtol=0.01)
 
 
 def test_positive_and_negative_losses_do_not_hide_each_other():

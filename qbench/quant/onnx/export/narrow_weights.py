@@ -2,9 +2,10 @@
 
 x86 kernels multiply unsigned by signed bytes and add neighbours in pairs; without VNNI the sum has 16 bits and stops at
 32767. Unsigned weights are exact, and slow: ONNX Runtime then adds in 32 bits, and OpenVINO computes in float (one
-thread, AVX2: ResNet-18 39 ms against 28, EfficientNet-Lite0 15.0 against 10.7, fp32 15.3). So weights stay signed, and
-the channels whose largest pair could overflow get a wider step: as fast, exact, and on EfficientNet-Lite0 17.4 dB
-instead of 17.7 (SQNR of the logits on ten photos, calibrated on 128 crops of ten others; overflowing: 9).
+thread, AVX2: ResNet-18 39 ms against 28, EfficientNet-Lite0 15.0 against 10.7, fp32 15.3; with AMX Lite0 takes 2.3
+times as long, 1.7 times with signed activations). So weights stay signed, and the channels of which a pair could
+overflow get a wider step: as fast, exact, and on EfficientNet-Lite0 20.4 dB instead of 20.7 (mean SQNR of the logits of
+200 photos; overflowing: 12.7; tests/benchmarks/target_cost.py).
 """
 
 from __future__ import annotations
