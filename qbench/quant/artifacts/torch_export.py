@@ -267,6 +267,8 @@ def float_reasons(module: Any, floats: dict[str, str], *, dynamic: bool) -> dict
                 f"X86InductorQuantizer matches torch.nn's own classes, and this {operator} is in {foreign}; "
                 "a subclass is replaced (unless canonicalize: false) where it computes the same"
             )
+        elif operator == "conv1d" and not any(_is(user, "relu", "relu_") for user in node.users):
+            reasons[name] = f"{NO_INT8_FORM} conv1d without a ReLU behind it"
         elif operator in _SUPPORTED:
             reasons[name] = f"X86InductorQuantizer matched no pattern around this {operator}"
         else:

@@ -293,6 +293,26 @@ def test_control_flow_that_export_cannot_trace_is_explained():
         static(Branching().eval())
 
 
+class OneDimensional(nn.Module):
+    """Two convolutions over time, the first with or without a ReLU behind it."""
+
+    def __init__(self, behind):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.behind, self.last = nn.Conv1d(1, 8, 3), behind, nn.Conv1d(8, 4, 3)
+
+    def forward(self, x):
+        return self.last(self.behind(self.first(x.flatten(2))))
+
+
+def test_convolutions_over_time_have_an_int8_form_with_a_relu_only():
+    """A network of none with one, as a WaveNet gated by tanh, cannot have the mode: torchao matches Conv1d and ReLU."""
+    without = "X86InductorQuantizer has no int8 form of conv1d without a ReLU behind it"
+    assert static(OneDimensional(nn.ReLU()).eval()).float_reasons == {"last": without}
+    with pytest.raises(ModeImpossible, match=f"^{without}, and this model has no other layer; use another backend"):
+        static(OneDimensional(nn.Tanh()).eval())
+
+
 class CausalDecoder(nn.Module):
     """PyTorch's decoder with the mask that its documentation gives it."""
 
