@@ -96,7 +96,7 @@ class Fleet:
                 Place(
                     slots=Slots(max(1, self.schedule.count(label))),
                     run_child=functools.partial(self._run_child, label),
-                    start_worker=functools.partial(FleetWorker, self, label),
+                    start_worker=functools.partial(FleetWorker, self, label, True),
                 ),
             )
 
@@ -243,7 +243,7 @@ class Fleet:
         for attempt in range(ATTEMPTS):
             try:
                 options = {"limits": limits, "environment": environment, "name": name}
-                with FleetWorker(self, label, child.Function, function, **options) as worker:
+                with FleetWorker(self, label, False, child.Function, function, **options) as worker:
                     worker.ready()
                     return worker.ask("run", args, progress=progress)
             except NodeLost as error:
@@ -289,12 +289,14 @@ class Fleet:
 class FleetWorker:
     """A child process on a node of a class, asked as ``parent.Worker`` is."""
 
-    def __init__(self, fleet: Fleet, label: str, factory: Callable[..., Any], *args: Any, **options: Any) -> None:
+    def __init__(
+        self, fleet: Fleet, label: str, beyond: bool, factory: Callable[..., Any], *args: Any, **options: Any
+    ) -> None:
         self._fleet = fleet
         self._number: int | None = None
         options = {**options, "environment": dict(options.get("environment", {}))}
         self._session = transfer.pack((factory, args, options), fleet.root)
-        self._node: Node | None = fleet.schedule.take_place(label)
+        self._node: Node | None = fleet.schedule.take_place(label, beyond=beyond)
 
     def ready(self) -> None:
         """Has the session made there; raises what making it raised."""

@@ -5,6 +5,7 @@ Pure but for waiting; thread-safe.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -70,10 +71,11 @@ class Schedule:
         with self._changed:
             return len({node.machine for node in self._nodes.values() if node.group == group})
 
-    def take_place(self, group: str) -> Node:
-        """The least busy node of a class, once one has a place free; ``give_back`` returns it. Raises ``CaseError``
-        where the class has no node left."""
-        return self._wait(group, self._find_free)
+    def take_place(self, group: str, *, beyond: bool = False) -> Node:
+        """The least busy node of a class, once one has a place free, or, ``beyond``, at once: for whoever holds places
+        already and would otherwise wait for itself after a node was lost. ``give_back`` returns it. Raises
+        ``CaseError`` where the class has no node left."""
+        return self._wait(group, functools.partial(self._find_free, beyond=beyond))
 
     def take_machine(self, group: str) -> Node:
         """A node of a class whose machine is idle, and stays so until ``give_machine_back``."""
@@ -111,11 +113,13 @@ class Schedule:
                 raise CaseError("the run was ended")
         return chosen
 
-    def _find_free(self, group: str) -> Node | None:
+    def _find_free(self, group: str, *, beyond: bool = False) -> Node | None:
         free = [
             node
             for node in self._nodes.values()
-            if node.group == group and node.machine not in self._measured and self._running[node.name] < node.places
+            if node.group == group
+            and node.machine not in self._measured
+            and (beyond or self._running[node.name] < node.places)
         ]
         node = min(free, key=lambda node: self._running[node.name] / node.places, default=None)
         if node is not None:

@@ -46,6 +46,12 @@ def test_a_machine_with_work_is_not_measured_on():
     assert schedule.take_machine("a").name == "n0"
 
 
+def test_helpers_of_an_evaluation_never_wait_for_the_place_that_it_holds():
+    """After a node was lost there are fewer places than the evaluation was given: it would wait for itself."""
+    schedule = make(1, places=1)
+    assert [schedule.take_place("a", beyond=True).name for _ in range(2)] == ["n0", "n0"]
+
+
 def test_who_waits_takes_a_node_that_joins():
     """A class may be without a node for a while."""
     schedule = make(0)
