@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -351,8 +352,7 @@ def open_fleet(on: str, root: Path, note: Note) -> Iterator[Fleet]:
     Raises ``UsageError`` before anything runs where a node has other versions, or none can work.
     """
     with engine.connect(on, root) as ray:
-        import ray.exceptions  # so that the attribute is there
-
+        importlib.import_module("ray.exceptions")  # so that the attribute is there
         own = nodes.read_facts(name="", address="here", label=None, niceness=0)
         fleet = Fleet(ray=ray, root=root, own=own, note=note)
         watcher = threading.Thread(target=fleet.watch, name="fleet-watch", daemon=True)
