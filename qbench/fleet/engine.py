@@ -75,10 +75,18 @@ def connect(on: str, cache: Path) -> Iterator[Any]:
             ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, namespace="qbench")
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise UsageError(f"--on {on}: no connection to the cluster: {str(error).splitlines()[0][:300]}") from error
+        _keep_quiet()
         try:
             yield ray
         finally:
             ray.shutdown()
+
+
+def _keep_quiet() -> None:
+    """Keeps the raylets' logs, which Ray prints for each node that dies, out of standard output: it is the result's."""
+    from ray._private import worker
+
+    worker.print_to_stdstream = lambda *_, **__: None
 
 
 def list_nodes(ray: Any) -> list[FoundNode]:
@@ -105,6 +113,12 @@ def open_agent(ray: Any, node: FoundNode, agent: type, cores: float = 0) -> Any:
         )
         .remote()
     )
+
+
+def end_agent(ray: Any, agent: Any) -> None:
+    """Ends an agent, or leaves it where it is gone already, or where the connection is what is lost."""
+    with contextlib.suppress(ray.exceptions.RayError, ConnectionError):
+        ray.kill(agent)
 
 
 @contextlib.contextmanager

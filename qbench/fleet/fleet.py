@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from qbench.errors import CaseError, NodeLost, UsageError
+from qbench.errors import CaseError, NodeLost
 from qbench.fleet import engine, nodes, transfer
 from qbench.fleet.agent import Agent, Answer
 from qbench.fleet.nodes import NodeClass, NodeFacts
@@ -26,7 +25,8 @@ from qbench.process.parent import Limits
 from qbench.process.place import Place
 
 ATTEMPTS = 3  # nodes that one piece of work may lose before it is what ends them
-_OPEN_SECONDS, _WATCH_SECONDS, _PROGRESS_SECONDS = 60.0, 5.0, 2.0
+OPEN_SECONDS = 60.0  # within which a node opens its agent
+_WATCH_SECONDS, _PROGRESS_SECONDS = 5.0, 2.0
 _SERVED_SECONDS = 60.0  # beyond the limit of a child, within which a node answers
 _PLENTY = 1_000
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -75,6 +75,11 @@ class Fleet:
         """How many processes may work on all nodes, beside those of what is native here."""
         here = 0 if self.home is not None else len(self.own.cores)
         return here + sum(self.schedule.count(each.label) for each in self.classes)
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether any node may work."""
+        return bool(self._agents)
 
     def find_class(self, host: str) -> NodeClass | None:
         """The class that a host is; that of this machine for every other host, None where the cluster has none."""
@@ -128,14 +133,14 @@ class Fleet:
         if not entries:
             return
         with self._lock_of(f"to {name}"):
-            for entry in self._ask(name, "list_missing", list(entries)):
+            for entry in self.ask(name, "list_missing", list(entries)):
                 self.call(name, "keep", entry, self._put(entry, entries[entry]))
 
     def call(self, name: str, method: str, *args: Any) -> tuple[Any, Mapping[str, Mapping[str, bytes]]]:
         """What a node answers, with the folders that came along; raises the error that it answers with."""
-        kind, value, folders = self._ask(name, method, *args)
+        kind, value, folders = self.ask(name, method, *args)
         if kind == "lost":
-            self._lose(name, str(value))
+            self.lose(name, str(value))
             raise value
         if kind == "error":
             raise value
@@ -158,14 +163,27 @@ class Fleet:
         with self._losing(name):
             return getattr(agent, method).remote(*args)
 
+    def ask(self, name: str, method: str, *args: Any) -> Any:
+        """What a node returns; raises ``NodeLost`` where it is gone."""
+        reference = self.send(name, method, *args)
+        with self._losing(name):
+            return self.ray.get(reference)
+
+    def lose(self, name: str, reason: str) -> None:
+        """Uses a node no more, and says so once."""
+        agent = self._agents.pop(name, None)
+        if self.schedule.lose(name) and not self._ending.is_set():
+            self.note(f"node {self._facts[name].title} is gone ({reason}); its work goes to others of its class")
+        if agent is not None:
+            engine.end_agent(self.ray, agent)
+
     def cancel(self) -> None:
         """Ends everything on every node, and everything that waits for one."""
         self._ending.set()
         self.schedule.close()
         for name in list(self._agents):
-            agent = self._agents.pop(name, None)
-            with contextlib.suppress(Exception):  # Ray raises its own, and the connection may be what is lost
-                self.ray.kill(agent)
+            if (agent := self._agents.pop(name, None)) is not None:
+                engine.end_agent(self.ray, agent)
 
     def admit_nodes(self) -> list[str]:
         """Opens an agent on each new node; why nodes were refused."""
@@ -177,7 +195,7 @@ class Fleet:
             agent = engine.open_agent(self.ray, node, Agent)
             try:
                 described = agent.describe.remote(node.name, node.address, node.label)
-                facts = self.ray.get(described, timeout=_OPEN_SECONDS)
+                facts = self.ray.get(described, timeout=OPEN_SECONDS)
             except self.ray.exceptions.GetTimeoutError:
                 refused.append(f"node {node.address} ({node.name[:8]}): another run of qbench holds it")
             except self.ray.exceptions.RayError as error:
@@ -188,7 +206,7 @@ class Fleet:
                     self._agents[node.name], self._facts[node.name] = agent, facts
                     continue
                 refused.append(problem)
-            self.ray.kill(agent)
+            engine.end_agent(self.ray, agent)
         return refused
 
     def form_classes(self) -> list[str]:
@@ -207,7 +225,7 @@ class Fleet:
             try:
                 alive = {node.name for node in engine.list_nodes(self.ray)}
                 for name in set(self._agents) - alive:
-                    self._lose(name, "Ray says that it is dead")
+                    self.lose(name, "Ray says that it is dead")
                 if alive - self._seen:
                     self._join_late()
             except (self.ray.exceptions.RayError, ConnectionError, RuntimeError):  # the stages will hear of it
@@ -264,27 +282,14 @@ class Fleet:
         with self._lock:
             return self._sending.setdefault(name, threading.Lock())
 
-    def _ask(self, name: str, method: str, *args: Any) -> Any:
-        reference = self.send(name, method, *args)
-        with self._losing(name):
-            return self.ray.get(reference)
-
     @contextlib.contextmanager
     def _losing(self, name: str) -> Iterator[None]:
         """Whatever Ray raises meanwhile is a lost node."""
         try:
             yield
         except (self.ray.exceptions.RayError, ConnectionError, KeyError) as error:
-            self._lose(name, _cause(error))
+            self.lose(name, _cause(error))
             raise NodeLost(f"node {name[:8]} is gone: {_cause(error)}") from error
-
-    def _lose(self, name: str, reason: str) -> None:
-        agent = self._agents.pop(name, None)
-        if self.schedule.lose(name) and not self._ending.is_set():
-            self.note(f"node {self._facts[name].title} is gone ({reason}); its work goes to others of its class")
-        if agent is not None:
-            with contextlib.suppress(Exception):  # it may be dead in any way
-                self.ray.kill(agent)
 
 
 class FleetWorker:
@@ -315,7 +320,7 @@ class FleetWorker:
         reference = self._fleet.send(name, "ask", self._number, sent.payload, sent.folders)
         kind, value, folders = self._fleet.follow(name, reference, self._number, progress)
         if kind == "lost":
-            self._fleet._lose(name, str(value))
+            self._fleet.lose(name, str(value))
         if kind != "result":
             raise value
         for folder, files in folders.items():
@@ -334,7 +339,7 @@ class FleetWorker:
         try:
             if self._number is not None:
                 with contextlib.suppress(NodeLost):
-                    self._fleet._ask(node.name, "close", self._number)
+                    self._fleet.ask(node.name, "close", self._number)
         finally:
             self._fleet.schedule.give_back(node)
 
@@ -343,51 +348,6 @@ class FleetWorker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@contextlib.contextmanager
-def open_fleet(on: str, root: Path, note: Note) -> Iterator[Fleet]:
-    """The nodes that ``--on`` names, held for one run of qbench; ``root`` is the open cache here.
-
-    Raises ``UsageError`` before anything runs where a node has other versions, or none can work.
-    """
-    with engine.connect(on, root) as ray:
-        importlib.import_module("ray.exceptions")  # so that the attribute is there
-        own = nodes.read_facts(name="", address="here", label=None, niceness=0)
-        fleet = Fleet(ray=ray, root=root, own=own, note=note)
-        watcher = threading.Thread(target=fleet.watch, name="fleet-watch", daemon=True)
-        try:
-            _require_nodes(fleet, on, fleet.admit_nodes())
-            for problem in fleet.form_classes():
-                note(problem)
-            _describe(fleet)
-            watcher.start()
-            yield fleet
-        finally:
-            fleet.cancel()
-            if watcher.is_alive():
-                watcher.join(_OPEN_SECONDS)
-
-
-def _require_nodes(fleet: Fleet, on: str, refused: Sequence[str]) -> None:
-    """Raises ``UsageError`` unless every node can work."""
-    if refused:
-        raise UsageError("\n".join(f"--on {on}: {problem}" for problem in refused))
-    if not fleet._agents:
-        raise UsageError(
-            f"--on {on}: no node of the cluster offers itself to qbench; start nodes with "
-            f"""`RAY_worker_niceness=0 ray start --address=HOST:6379 --resources='{{"{engine.RESOURCE}": 1}}'`"""
-        )
-
-
-def _describe(fleet: Fleet) -> None:
-    """Notes the classes of the cluster."""
-    for each in fleet.classes:
-        count = f"{len(each.nodes)} node{'' if len(each.nodes) == 1 else 's'}"
-        home = " (like this machine: native)" if each is fleet.home else ""
-        fleet.note(f"{PREFIX}{each.label}: {count}, {each.cores} cores each, {each.nodes[0].cpu}{home}")
-    if fleet.home is None:
-        fleet.note("no node is like this machine: what is native runs here")
 
 
 def _cause(error: BaseException) -> str:

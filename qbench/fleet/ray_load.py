@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
 _SIGNS = (b"/ray/core/src/ray/", b"/ray/_private/", b"/ray/dashboard/", b"/ray/autoscaler/", b"ray::")
+# In a process of its own, since the one that moved them may be killed: then its input ends, too. Were the cores not
+# given back, whatever the raylet starts later would have those alone.
+_GIVE_BACK = """
+import json, os, sys
+before = json.loads(sys.stdin.readline())
+sys.stdin.read()
+for thread, cores in before.items():
+    try:
+        os.sched_setaffinity(int(thread), cores)
+    except OSError:
+        pass
+"""
 
 
 @dataclass(kw_only=True)
@@ -30,16 +45,27 @@ def keep_off(timed: tuple[int, ...]) -> Iterator[Load]:
     processes = list_processes()
     others = set(range(os.cpu_count() or 1)) - set(timed)
     before = {thread: cores for pid in processes for thread, cores in _read_affinities(pid).items()}
-    if others:
-        load.moved = sum(_move(thread, others) for thread in before)
-    started, spent = time.monotonic(), _read_seconds(processes)
-    try:
-        yield load
-    finally:
-        passed = time.monotonic() - started
-        load.cores = max(0.0, _read_seconds(processes) - spent) / passed if processes and passed > 0 else None
-        for thread, cores in before.items():
-            _move(thread, cores)
+    with _giving_back(before):
+        if others:
+            load.moved = sum(_move(thread, others) for thread in before)
+        started, spent = time.monotonic(), _read_seconds(processes)
+        try:
+            yield load
+        finally:
+            passed = time.monotonic() - started
+            load.cores = max(0.0, _read_seconds(processes) - spent) / passed if processes and passed > 0 else None
+
+
+@contextlib.contextmanager
+def _giving_back(before: Mapping[int, set[int]]) -> Iterator[None]:
+    """Threads have the cores of ``before`` again at the end, however this process ends."""
+    line = json.dumps({thread: sorted(cores) for thread, cores in before.items()})
+    command = [sys.executable, "-I", "-S", "-c", _GIVE_BACK]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as keeper:
+        assert keeper.stdin is not None
+        keeper.stdin.write(f"{line}\n")
+        keeper.stdin.flush()
+        yield
 
 
 def list_processes() -> list[int]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from qbench.cache import store
 from qbench.errors import UsageError
-from qbench.fleet.fleet import Fleet, open_fleet
+from qbench.fleet.fleet import Fleet
+from qbench.fleet.opening import open_fleet
 from qbench.machine import fingerprint
 from qbench.plan.planner import load_backends, make_plan, measuring_cores
 from qbench.record.schema import Record

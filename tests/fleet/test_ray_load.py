@@ -1,0 +1,59 @@
+"""Ray's processes are kept off the timed cores, and have them again however that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="it takes two cores to move between",
+)
+# Its command line is what marks a process of Ray; it writes when it has moved the other, and waits to be killed.
+MEASURE = """
+import sys
+from qbench.fleet.ray_load import keep_off
+with keep_off((int(sys.argv[1]),)) as load:
+    print(load.moved, flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("sign", [None, signal.SIGKILL], ids=["ended", "killed"])
+def test_cores_are_given_back_however_the_measurement_ends(sign):
+    """A raylet that kept the few cores would start every later worker there, and its node would be of another class."""
+    with subprocess.Popen([sys.executable, "-c", "input()", "ray::idle"], stdin=subprocess.PIPE) as raylet:
+        wait_until(lambda: is_started(raylet.pid))
+        before = os.sched_getaffinity(raylet.pid)
+        with measure(min(before)) as measuring:
+            assert int(measuring.stdout.readline()) >= 1
+            assert min(before) not in os.sched_getaffinity(raylet.pid)
+            if sign is None:
+                measuring.communicate(b"\n")
+            else:
+                measuring.send_signal(sign)
+        wait_until(lambda: os.sched_getaffinity(raylet.pid) == before)
+        raylet.communicate(b"\n")
+
+
+def measure(core):
+    """Another process that times on a core."""
+    return subprocess.Popen([sys.executable, "-c", MEASURE, str(core)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def is_started(pid):
+    """Its command line is that of the program, no longer of what forked it."""
+    return b"ray::idle" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def wait_until(condition, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        os.sched_yield()
