@@ -20,9 +20,9 @@ if importlib.util.find_spec("ray") is None:
 from qbench.cache import store
 from qbench.errors import CaseError
 from qbench.fleet import engine
+from qbench.fleet.core_keeper import list_processes
 from qbench.fleet.fleet import Fleet
 from qbench.fleet.opening import open_fleet
-from qbench.fleet.ray_load import list_processes
 from qbench.process import reaper
 from qbench.process.parent import Limits
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from qbench.process import reaper
+
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2,
     reason="it takes two cores to move between",
@@ -37,7 +39,24 @@ def test_cores_are_given_back_however_the_measurement_ends(sign):
             if sign is None:
                 measuring.communicate(b"\n")
             else:
-                measuring.send_signal(sign)
+                for pid in (*reaper.descendants(measuring.pid), measuring.pid):  # as Ray does
+                    os.kill(pid, sign)
+        wait_until(lambda: os.sched_getaffinity(raylet.pid) == before)
+        raylet.communicate(b"\n")
+
+
+def test_the_next_measurement_does_not_take_the_few_cores_for_all():
+    """It begins while the killed one before it has not given the cores back yet, and waits for that."""
+    with subprocess.Popen([sys.executable, "-c", "input()", "ray::idle"], stdin=subprocess.PIPE) as raylet:
+        wait_until(lambda: is_started(raylet.pid))
+        before = os.sched_getaffinity(raylet.pid)
+        with measure(min(before)) as first:
+            first.stdout.readline()
+            with measure(max(before)) as second:
+                first.kill()
+                assert int(second.stdout.readline()) >= 1
+                assert max(before) not in os.sched_getaffinity(raylet.pid)
+                second.kill()
         wait_until(lambda: os.sched_getaffinity(raylet.pid) == before)
         raylet.communicate(b"\n")
 
