@@ -11,7 +11,7 @@ from qbench.cli.output import terminal_width
 
 def print_answer(folder: Path, *, wide: bool) -> None:
     """The answers first, then the table, then what failed or was skipped, then warnings. ``wide``: every column."""
-    from qbench.decide import decision
+    from qbench.decide import decision, hosts_differ
     from qbench.decide import text as decide_text
     from qbench.record.stored_run import read_run
     from qbench.report import build, flips, names, ruling, terminal, text
@@ -26,6 +26,7 @@ def print_answer(folder: Path, *, wide: bool) -> None:
         for answer in decisions
         for line in decide_text.lines(answer, judged, text.answer_name(answer.setting, run.info))
     ]
+    answers += [names.in_words(line, run.records) for line in hosts_differ.list_differences(decisions)]
     quick = () if run.info.quick is None else (run.info.quick.text,)
     for line in (*answers, *quick):
         print(terminal.wrap(line, width))

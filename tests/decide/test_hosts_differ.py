@@ -1,0 +1,54 @@
+"""Where the decision depends on the machine: said in one line, and only where it does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from made_records import FP32, fp32, int8, latency, speedup
+
+from qbench.decide.decision import decide
+from qbench.decide.hosts_differ import list_differences
+from qbench.decide.judged import Rules, judge
+from qbench.record.schema import HostFacts, Record
+from qbench.record.stored_run import MetricInfo
+from qbench.suite.gate import GateSpec
+from qbench.suite.settings import DecideSpec
+
+STATIC, QAT = "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1"
+
+
+def on_host(record: Record, host: str) -> Record:
+    """The same case on another host, against that host's fp32."""
+    case = replace(record.case, host=host)
+    speed = record.speedup
+    if speed is not None:
+        speed = replace(speed, baseline=f"{speed.baseline}/{host}")
+    return replace(record, case=case, host=HostFacts(kind="node"), speedup=speed)
+
+
+def measured(case: str, value: float) -> Record:
+    """An int8 case that is ``value`` times as fast as fp32."""
+    return int8(case, latency=latency(0.0025 / value), speedup=speedup(value))
+
+
+def say(records: list[Record]) -> list[str]:
+    """The lines on some records."""
+    rules = Rules(gate=GateSpec(), decide=DecideSpec())
+    return list(list_differences(decide(judge(records, MetricInfo(name="top1"), rules))))
+
+
+def test_what_is_shipped_on_one_class_and_not_on_the_other_is_said() -> None:
+    """One variant wins here, another one there."""
+    here = [fp32(FP32), measured(STATIC, 2.5), measured(QAT, 1.5)]
+    there = [on_host(each, "ray:b") for each in (fp32(FP32), measured(STATIC, 1.5), measured(QAT, 2.5))]
+    (line,) = say([*here, *there])
+    assert line == (
+        "net, 1 thread, batch 1: it depends on the machine: ship static · onednn on native, ship qat · onednn on ray:b."
+    )
+
+
+def test_hosts_that_agree_are_not_mentioned() -> None:
+    """Nor is a run of one host."""
+    here = [fp32(FP32), measured(STATIC, 2.5), measured(QAT, 1.5)]
+    assert say(here) == []
+    assert say([*here, *(on_host(each, "ray:b") for each in here)]) == []
