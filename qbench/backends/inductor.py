@@ -74,6 +74,8 @@ class Inductor(Backend):
 
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """Every choice that was left open."""
+        if recipe.target is None:  # compiled for an older CPU, a package is slower on this one
+            recipe = replace(recipe, target=())
         if mode == "fp32":
             return recipe
         recipe = replace(recipe, flow=recipe.flow or "pt2e", embeddings=False)  # no int8 tables in this flow
@@ -116,7 +118,7 @@ class Inductor(Backend):
         )
         module = job.network.module if job.mode == "fp32" else quantized_module.converted.module
         job.progress("compile", 0.7)
-        march = oldest_march(job.recipe.target)
+        march = oldest_march(job.recipe.cpus)
         compiled = aoti.compile_package(quantized_module.converted.module, example, file, march=march)
         overflow = aoti.require_equal(module, file, tensors(job.probes), saturates=quantized_module.converted.overflows)
         return Built(
@@ -144,9 +146,9 @@ def _note(march: str | None) -> str:
 
 def _target(recipe: Recipe, facts: TargetFacts | None, march: str | None) -> TargetFacts | None:
     """What is known of the target, with the CPU of the machine code; None where it is for this machine alone."""
-    if not recipe.target:
+    if not recipe.cpus:
         return None
-    return replace(facts or TargetFacts(cpus=recipe.target), compiled_for=march)
+    return replace(facts or TargetFacts(cpus=recipe.cpus), compiled_for=march)
 
 
 def _compiler() -> str:

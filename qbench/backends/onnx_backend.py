@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from qbench.backends import own_int8_file
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs
 from qbench.backends.onnx_build import EXPORTS, FILE, BuildNotes, fp32_file, quantize_network
-from qbench.backends.open_choices import choose_ranges, find_without_ranges
+from qbench.backends.open_choices import choose_ranges, choose_target, find_without_ranges
 from qbench.models.base import NetworkKind
 from qbench.quant.recipe import Recipe
 
@@ -56,10 +56,12 @@ class OnnxBackend(Backend):
             return recipe
         if mode == "dynamic" or recipe.framework_default:
             per_channel = None if recipe.framework_default else recipe.per_channel is not False
-            return find_without_ranges(replace(recipe, per_channel=per_channel, canonicalize=False))
+            return choose_target(
+                find_without_ranges(replace(recipe, per_channel=per_channel, canonicalize=False)), mode
+            )
         # Where products are added in 16 bits, weights get wider steps.
         room = replace(recipe, reduce_range=False, narrow_weights=recipe.narrow_weights is not False)
-        chosen = choose_ranges(room, mode, _CALIBRATOR)
+        chosen = choose_target(choose_ranges(room, mode, _CALIBRATOR), mode)
         return chosen if mode == "qat" else replace(chosen, clip_ranges=False, canonicalize=False)
 
     def libraries(self) -> tuple[str, ...]:

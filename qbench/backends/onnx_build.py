@@ -90,7 +90,7 @@ def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -
         runtime=runtime,
         learned=learned,
         narrow_weights=job.recipe.narrow_weights is not False,
-        target=job.recipe.target,
+        target=job.recipe.cpus,
         leave_slow_float=job.recipe.first_layer_float is None,
         calibration=job.calibration,
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
 
 from qbench.quant.recipe import Recipe
+from qbench.quant.target import EVERY_X86
+
+_X86 = ("x86_64", "AMD64")
 
 
 def find_without_ranges(recipe: Recipe) -> Recipe:
@@ -31,3 +35,14 @@ def make_room_for_sums(recipe: Recipe) -> Recipe:
     layers that need it, unless it says something else."""
     narrow = recipe.reduce_range is None if recipe.narrow_weights is None else recipe.narrow_weights
     return replace(recipe, reduce_range=bool(recipe.reduce_range), narrow_weights=narrow)
+
+
+def choose_target(recipe: Recipe, mode: str) -> Recipe:
+    """The recipe, which says how sums are kept from overflowing, with the CPUs that it is for: where it names none, all
+    of x86 for static and qat on such a machine. This one alone where sums may overflow, and for dynamic files: what
+    those of ONNX Runtime lose by weights of 7 bits is not measured."""
+    if recipe.target is not None:
+        return recipe
+    sums_hold = bool(recipe.narrow_weights or recipe.reduce_range)
+    everywhere = sums_hold and mode in ("static", "qat") and platform.machine() in _X86
+    return replace(recipe, target=EVERY_X86 if everywhere else ())

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qbench.backends.base import Backend, BuildJob, Built, Inputs, Runner
-from qbench.backends.open_choices import choose_ranges, find_without_ranges, make_room_for_sums
+from qbench.backends.open_choices import choose_ranges, choose_target, find_without_ranges, make_room_for_sums
 from qbench.backends.torch_quantize import quantize_network
 from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, time_nodes, torch_missing
 from qbench.models.base import NetworkKind
@@ -63,11 +63,11 @@ class TorchAO(Backend):
         if mode == "dynamic":
             # quantize_dynamic's own default is per tensor; recurrent layers have nothing else.
             flow, per_channel = recipe.flow or "eager", bool(recipe.per_channel)
-            return find_without_ranges(replace(recipe, flow=flow, per_channel=per_channel))
+            return choose_target(find_without_ranges(replace(recipe, flow=flow, per_channel=per_channel)), mode)
         flow = recipe.flow or "fx"
         if recipe.framework_default:
-            return replace(find_without_ranges(recipe), flow=flow, per_channel=None)
-        return replace(choose_ranges(make_room_for_sums(recipe), mode, _CALIBRATOR), flow=flow)
+            return choose_target(replace(find_without_ranges(recipe), flow=flow, per_channel=None), mode)
+        return choose_target(replace(choose_ranges(make_room_for_sums(recipe), mode, _CALIBRATOR), flow=flow), mode)
 
     def libraries(self) -> tuple[str, ...]:
         """torch."""

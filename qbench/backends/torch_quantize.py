@@ -64,7 +64,7 @@ def quantize_network(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Qu
 
 def _target(recipe: Recipe) -> TargetFacts | None:
     """What is said of a network whose kernels need nothing for other CPUs."""
-    return TargetFacts(cpus=recipe.target) if recipe.target else None
+    return TargetFacts(cpus=recipe.cpus) if recipe.cpus else None
 
 
 def _without_folded(job: BuildJob, module: Any) -> Recipe:

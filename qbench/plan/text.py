@@ -46,7 +46,7 @@ def _describe_role(planned: PlannedCase) -> str:
 
 
 def _describe_target(planned: PlannedCase) -> str:
-    target = planned.case.variant.recipe.target
+    target = planned.case.variant.recipe.cpus
     return f"; for {name_cpus(target)}" if target else ""
 
 

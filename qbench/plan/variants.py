@@ -116,7 +116,7 @@ class Variants:
         if self.why_no_recipe(cell[1], cell[2], cell[5]) is not None:
             return None
         variant = self.case(cell).variant
-        for cpu in variant.recipe.target:
+        for cpu in variant.recipe.cpus:
             if (reason := self.backend(variant.backend).why_not_for(cpu)) is not None:
                 return f"{reason}; use qnnpack or onnxruntime, or take {cpu} out of its target (quantize)"
         return None

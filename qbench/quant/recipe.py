@@ -22,8 +22,8 @@ class Recipe:
     the values inside the range). ``per_channel`` weights, ``symmetric`` activations, ``reduce_range`` (7 bits for
     activations). ``narrow_weights``: wider steps for weights where a kernel adds products in 16 bits, so that no sum
     overflows. ``target``: kinds of CPU on which no sum may overflow either (``quant.target``; empty: this machine
-    alone). ``skip_layers`` (names or patterns with ``*``), the first and the last layer stay float where asked
-    (``first_layer_float`` None: where ONNX Runtime is faster so).
+    alone; None: the backend's choice). ``skip_layers`` (names or patterns with ``*``), the first and the last layer
+    stay float where asked (``first_layer_float`` None: where ONNX Runtime is faster so).
     ``clip_ranges``: the range of a layer ends where a following ReLU6 or Hardtanh cuts it. ``canonicalize``: the
     network is rewritten into an equal one that quantizers match. ``framework_default``: the framework's own recipe,
     untouched. ``min_coverage``: least share of multiply-accumulates in int8; a static or qat variant
@@ -44,7 +44,7 @@ class Recipe:
     symmetric: bool | None = None
     reduce_range: bool | None = None
     narrow_weights: bool | None = None
-    target: tuple[str, ...] = ()
+    target: tuple[str, ...] | None = ()
     skip_layers: tuple[str, ...] = ()
     first_layer_float: bool | None = None
     last_layer_float: bool = False
@@ -61,6 +61,11 @@ class Recipe:
     seed: int | None = None
     schedule: str | None = None
     distill: float | None = None
+
+    @property
+    def cpus(self) -> tuple[str, ...]:
+        """The kinds of CPU of its target; none where the choice is open or it is for this machine alone."""
+        return self.target or ()
 
     @property
     def trains(self) -> bool:

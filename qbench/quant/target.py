@@ -12,6 +12,8 @@ Cpu = Literal["native", "avx2", "avx512", "vnni", "arm"]
 CPUS: tuple[Cpu, ...] = get_args(Cpu)
 _MARCH: dict[str, str] = {"avx2": "haswell", "avx512": "skylake-avx512", "vnni": "haswell"}
 ADD_IN_16_BITS: tuple[Cpu, ...] = ("avx2", "avx512")
+# What static and qat are for where a suite names no target, on x86; guide/hosts.md has what that costs.
+EVERY_X86: tuple[Cpu, ...] = ("avx2", "avx512", "vnni")
 
 
 def adds_in_16_bits(target: Collection[str]) -> bool:

@@ -68,7 +68,7 @@ def _read_host(context: RunContext, name: str, backend: str) -> HostFacts:
 def _describe_case(facts: HostFacts, case: Case) -> HostFacts:
     """The facts of one case; what is predicted of fp32 are this machine's answers, and machine code that was compiled
     for the host loads there."""
-    if facts.note is not None and loads_on(case.variant.recipe.target, case.host):
+    if facts.note is not None and loads_on(case.variant.recipe.cpus, case.host):
         return replace(facts, note=None)
     if facts.kind != "predicted" or case.variant.mode != "fp32":
         return facts

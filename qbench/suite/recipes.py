@@ -65,7 +65,7 @@ class RecipeChoice:
             untouched = replace(recipe, name=self.name, framework_default=True, target=())
             return replace(untouched, canonicalize=False, clip_ranges=False)
         chosen = replace(recipe, name=self.name, **dict(self.keys))
-        return replace(chosen, target=without_native(chosen.target))
+        return chosen if chosen.target is None else replace(chosen, target=without_native(chosen.target))
 
     @property
     def flow(self) -> str | None:

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from qbench import registry
 from qbench.quant.recipe import DYNAMIC_MIN_COVERAGE, Recipe
-from qbench.quant.target import NATIVE, without_native
+from qbench.quant.target import without_native
 from qbench.suite.recipes import Flow, Percentile
 from qbench.suite.targets import Target
 from qbench.suite.types import (
@@ -199,10 +199,11 @@ class Quantize(Section):
     canonicalize: Yes = Field(
         True, description="First rewrite the network into an equal one that quantizers match (fold BatchNorm, ...)."
     )
-    target: Target = Field(
-        (NATIVE,),
+    target: Target | None = Field(
+        None,
         description="Kinds of CPU whose kernels must give right answers from the artifact: avx2 and avx512 (both "
-        "without VNNI), vnni, arm; native is this machine, which is always one of them.",
+        "without VNNI), vnni, arm; native is this machine alone, which is always one of them. null: avx2, avx512 and "
+        "vnni for static and qat on x86; native for dynamic, for inductor, and where a recipe lets sums overflow.",
     )
 
     dynamic: DynamicRecipe = Field(DynamicRecipe(), description="Dynamic quantization.")
@@ -212,13 +213,13 @@ class Quantize(Section):
     def recipe(self, mode: str, backend: str) -> Recipe:
         """The recipe of a mode on a backend: the mode's keys, then those given for that backend."""
         if mode == "fp32":
-            return Recipe(canonicalize=self.canonicalize, target=without_native(self.target))
+            return Recipe(canonicalize=self.canonicalize, target=without_native(self.target or ()))
         keys: DynamicRecipe | StaticRecipe | QatRecipe = getattr(self, mode)
         values = keys.model_dump(exclude={"backends", "fp32_twin"}) | {"canonicalize": self.canonicalize}
         if (override := keys.backends.get(backend)) is not None:
             values |= override.model_dump(exclude_unset=True)
         target = self.target if values["target"] is None else values["target"]
-        return Recipe(**{**values, "target": without_native(target)})
+        return Recipe(**{**values, "target": None if target is None else without_native(target)})
 
 
 class MeasureSpec(Section):

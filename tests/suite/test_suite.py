@@ -333,12 +333,12 @@ def test_recipes_follow_mode_then_backend() -> None:
     text = SMALL + "quantize: {static: {skip_layers: [fc], backends: {fbgemm: {calibrator: minmax}}}, qat: {epochs: 3}}"
     quantize = parse(text).quantize
     assert quantize.recipe("fp32", "torch") == Recipe()
-    assert quantize.recipe("dynamic", "x86") == Recipe(min_coverage=0.01)
-    shared = {"percentile": 99.99, "min_coverage": 0.5, "skip_layers": ("fc",)}
+    assert quantize.recipe("dynamic", "x86") == Recipe(min_coverage=0.01, target=None)
+    shared = {"percentile": 99.99, "min_coverage": 0.5, "skip_layers": ("fc",), "target": None}
     assert quantize.recipe("static", "x86") == Recipe(**shared)
     assert quantize.recipe("static", "fbgemm") == Recipe(calibrator="minmax", **shared)
     trained = {"epochs": 3, "learning_rate": 1e-3, "batch_size": 64, "seed": 0, "schedule": "cosine"}
-    assert quantize.recipe("qat", "x86") == Recipe(min_coverage=0.5, **trained)
+    assert quantize.recipe("qat", "x86") == Recipe(min_coverage=0.5, target=None, **trained)
 
 
 def test_canonicalize_holds_for_every_mode() -> None:

@@ -120,7 +120,7 @@ def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     here = deploy_onnxruntime.form_for() == "U8U8"
-    narrow = (here or adds_in_16_bits(recipe.target)) and not recipe.framework_default
+    narrow = (here or adds_in_16_bits(recipe.cpus)) and not recipe.framework_default
 
     with tempfile.TemporaryDirectory() as folder, _quantizing(folder, file):
         prepared = preprocess(fp32, Path(folder) / "preprocessed.onnx")
@@ -133,7 +133,7 @@ def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:
             reduce_range=narrow,
             nodes_to_exclude=_excluded(prepared, recipe.skip_layers),
         )
-    where = "no VNNI" if here else f"for {name_cpus(recipe.target, ADD_IN_16_BITS)}"
+    where = "no VNNI" if here else f"for {name_cpus(recipe.cpus, ADD_IN_16_BITS)}"
     return (f"{where}: weights have 7 bits, so that 16-bit sums hold",) if narrow else ()
 
 
@@ -142,13 +142,11 @@ def describe_target(file: Path, recipe: Recipe) -> TargetFacts | None:
     None where it is for this one alone."""
     import onnx
 
-    if not recipe.target:
+    if not recipe.cpus:
         return None
     graph = onnx.load(str(file), load_external_data=False).graph
     layers = sum(node.op_type in _INTEGER_PRODUCTS for node in graph.node)
-    return TargetFacts(
-        cpus=recipe.target, layers=layers, layers_narrowed=layers if adds_in_16_bits(recipe.target) else 0
-    )
+    return TargetFacts(cpus=recipe.cpus, layers=layers, layers_narrowed=layers if adds_in_16_bits(recipe.cpus) else 0)
 
 
 def _plain_weights(file: Path) -> None:

@@ -48,7 +48,7 @@ class Proof:
     @property
     def target(self) -> TargetFacts | None:
         """What was done for other CPUs than this one."""
-        return narrow_weights.facts(self.sums, self.recipe.target)
+        return narrow_weights.facts(self.sums, self.recipe.cpus)
 
     def wrong(self) -> dict[str, str]:
         """Layer -> why its kernel cannot be used. Sums that overflow are no reason where the recipe leaves weights as
@@ -73,7 +73,7 @@ def prove(int8: Any, prepared: dict[str, Any], engine: str, recipe: Recipe, exam
     examples; ``prepared``: layer -> its float weight."""
     if not recipe.framework_default:
         padded_depthwise.widen(int8, engine, tuple(tensor[:1] for tensor in examples))
-    kernels = narrow_weights.Kernels(engine=engine, target=recipe.target, top=largest_level(engine, recipe))
+    kernels = narrow_weights.Kernels(engine=engine, target=recipe.cpus, top=largest_level(engine, recipe))
     sums = narrow_weights.hold(int8, prepared, narrow=bool(recipe.narrow_weights), kernels=kernels)
     return Proof(sums=sums, compared=compare(int8, examples), engine=engine, recipe=recipe)
 
@@ -157,7 +157,7 @@ def notes(proof: Proof, int8: Any) -> tuple[str, ...]:
     kernels are slow."""
     texts = (
         narrow_weights.note(
-            proof.sums, proof.engine, narrow=bool(proof.recipe.narrow_weights), target=proof.recipe.target
+            proof.sums, proof.engine, narrow=bool(proof.recipe.narrow_weights), target=proof.recipe.cpus
         ),
         _of_differences(proof.compared),
         kernel_notes.slow_note(int8, proof.engine),

@@ -125,11 +125,11 @@ def convert_qat(job: QuantizeJob) -> Converted:
 def _proven(converted: Converted, recipe: Recipe, weights: Mapping[str, Any]) -> Converted:
     """The int8 graph with weights whose sums hold in the kernels that a package will call; what there is to tell."""
     narrow = bool(recipe.narrow_weights)
-    kernels = narrow_weights.Kernels(engine="inductor", target=recipe.target, top=127 if recipe.reduce_range else 255)
+    kernels = narrow_weights.Kernels(engine="inductor", target=recipe.cpus, top=127 if recipe.reduce_range else 255)
     sums = narrow_weights_pt2e.hold(converted.module, weights, narrow=narrow, kernels=kernels)
-    note = narrow_weights.note(sums, "oneDNN", narrow=narrow, target=recipe.target)
+    note = narrow_weights.note(sums, "oneDNN", narrow=narrow, target=recipe.cpus)
     notes = (*converted.notes, *((note,) if note else ()))
-    target = narrow_weights.facts(sums, recipe.target)
+    target = narrow_weights.facts(sums, recipe.cpus)
     return dataclasses.replace(converted, notes=notes, overflows=bool(sums.left), target=target)
 
 

@@ -1,0 +1,74 @@
+"""What backends choose where a recipe leaves it open: the CPUs that an artifact is for."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import replace
+
+import pytest
+
+from qbench import registry
+from qbench.backends.open_choices import choose_target
+from qbench.quant.recipe import Recipe
+from qbench.quant.target import EVERY_X86
+from qbench.suite.settings import Quantize
+
+X86_ENGINES = ("fbgemm", "x86", "onednn", "qnnpack", "onnxruntime", "openvino")
+OPEN = Recipe(target=None, narrow_weights=True, reduce_range=False)
+
+
+@pytest.fixture
+def on_x86(monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+
+
+@pytest.mark.parametrize("backend", X86_ENGINES)
+@pytest.mark.parametrize("mode", ["static", "qat"])
+def test_int8_is_for_all_of_x86_where_nothing_is_said(on_x86, backend, mode):
+    """A suite that names no target gets artifacts whose sums hold on every x86 CPU."""
+    recipe = Quantize().recipe(mode, backend)
+    assert recipe.target is None
+    assert registry.load("backend", backend).resolve(mode, recipe).target == EVERY_X86
+
+
+@pytest.mark.parametrize("written", ["native", "avx2", ["vnni", "arm"]])
+@pytest.mark.parametrize("backend", X86_ENGINES)
+def test_what_a_suite_says_stands(on_x86, backend, written):
+    """``native`` is the way to weights of 8 bits for this CPU alone."""
+    recipe = Quantize(target=written).recipe("static", backend)
+    chosen = {"native": (), "avx2": ("avx2",)}.get(str(written), ("vnni", "arm"))
+    assert registry.load("backend", backend).resolve("static", recipe).target == chosen
+
+
+@pytest.mark.parametrize("mode", ["static", "qat", "dynamic"])
+def test_machine_code_is_for_this_machine(on_x86, mode):
+    """A package of inductor that loads on older CPUs is slower here, so that it has to be asked for."""
+    recipe = registry.load("backend", "inductor").resolve(mode, Quantize().recipe(mode, "inductor"))
+    assert recipe.target == ()
+
+
+@pytest.mark.parametrize("backend", X86_ENGINES)
+def test_dynamic_int8_and_the_frameworks_default_are_for_this_machine(on_x86, backend):
+    """No weight of theirs is narrowed for another CPU unless a suite asks for it."""
+    plugin = registry.load("backend", backend)
+    if "dynamic" in plugin.modes:
+        assert plugin.resolve("dynamic", Quantize().recipe("dynamic", backend)).target == ()
+    untouched = replace(Quantize().recipe("static", backend), framework_default=True)
+    assert plugin.resolve("static", untouched).target == ()
+
+
+@pytest.mark.parametrize(
+    ("narrow_weights", "reduce_range", "sums_hold"),
+    [(True, False, True), (True, True, True), (False, True, True), (False, False, False)],
+)
+def test_nothing_is_promised_of_sums_that_may_overflow(on_x86, narrow_weights, reduce_range, sums_hold):
+    """A recipe that leaves weights and activations at 8 bits is for this machine; with 7 bits of either it holds."""
+    recipe = choose_target(replace(OPEN, narrow_weights=narrow_weights, reduce_range=reduce_range), "static")
+    assert recipe.target == (EVERY_X86 if sums_hold else ())
+
+
+@pytest.mark.parametrize("machine", ["aarch64", "arm64", "ppc64le"])
+def test_another_kind_of_machine_builds_for_itself(monkeypatch, machine):
+    """Sums are exact there."""
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert choose_target(OPEN, "static").target == ()
