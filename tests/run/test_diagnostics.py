@@ -82,8 +82,9 @@ FP32, INT8, MORE = "net/fp32/torch/t1/b1", "net/static/x86/t1/b1", "net/static/x
 
 def keep_images(predictions, notes=None):
     """``keep_flip_images`` for a run of one fp32 and two int8 cases with these files of predictions."""
+    backend = SimpleNamespace(backend="x86")
     cases = [
-        SimpleNamespace(case=SimpleNamespace(id=case), baseline=baseline)
+        SimpleNamespace(case=SimpleNamespace(id=case, host="native", variant=backend), baseline=baseline)
         for case, baseline in ((FP32, None), (INT8, FP32), (MORE, FP32))
     ]
     context = SimpleNamespace(
