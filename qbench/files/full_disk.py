@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import errno
+import os
 import tempfile
 from pathlib import Path
 
 # What must fit: a writer that failed at its next block has left less than that, or nothing at all.
 ROOM_BYTES = 1 << 20
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def names_full_disk(error: BaseException) -> bool:
+    """Whether an error says so in the system's words: what did not fit may be gone, so that there is room again."""
+    return any(os.strerror(code) in str(error) for code in FULL)
 
 
 def is_full(folder: Path) -> bool:

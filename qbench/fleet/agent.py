@@ -17,7 +17,7 @@ from typing import Any
 from qbench.cache import manifest, store
 from qbench.cache.root import open_cache
 from qbench.errors import CaseError, CaseSkipped, NodeLost
-from qbench.files.full_disk import is_full
+from qbench.files.full_disk import is_full, names_full_disk
 from qbench.fleet import nodes, ray_load, transfer
 from qbench.fleet.nodes import NodeFacts
 from qbench.machine import fingerprint
@@ -130,9 +130,8 @@ class Agent:
         try:
             return "result", act(), {}
         except (CaseError, CaseSkipped) as error:
-            for place in (self._root, offspring().folder):
-                if is_full(place):
-                    return "lost", NodeLost(f"the disk of {place} is full ({error})"), {}
+            if names_full_disk(error) or any(map(is_full, (self._root, offspring().folder))):
+                return "lost", NodeLost(f"a disk is full: {error}"), {}
             return "error", error, {}
         except OSError as error:
             return "lost", NodeLost(f"{type(error).__name__}: {error}"), {}

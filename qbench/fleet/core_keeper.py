@@ -23,7 +23,9 @@ def main(lock: str, timed: set[int]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         before = {thread: cores for pid in list_processes() for thread, cores in _read_affinities(pid).items()}
         others = set(range(os.cpu_count() or 1)) - timed
-        print(sum(_move(thread, others) for thread in before) if others else 0, flush=True)
+        moved = sum(_move(thread, others) for thread in before) if others else 0
+        sys.stdout.write(f"{moved}\n")
+        sys.stdout.flush()
         sys.stdin.read()
         for thread, cores in before.items():
             _move(thread, cores)
