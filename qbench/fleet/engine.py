@@ -127,10 +127,7 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
     cores = fingerprint.allowed_cores()
     if not share_cores(cores, 0, count):
         raise UsageError(f"--on {LOCAL}:{count}: this process may use {len(cores)} cores, and each node needs one")
-    temporary = Path(tempfile.gettempdir())
-    if len(str(temporary)) > _LONGEST_FOLDER and sys.platform != "win32":
-        temporary = Path("/tmp")
-    folder = Path(tempfile.mkdtemp(prefix="qb-", dir=temporary))
+    folder = _make_folder()
     saved = _set({**_VARIABLES, "RAY_TMPDIR": str(folder)})
     options = {"node_ip_address": "127.0.0.1", "include_dashboard": False, "object_store_memory": _STORE_BYTES}
     cluster: Any = None
@@ -156,6 +153,14 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
             cluster.shutdown()
         _set(saved)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_folder() -> Path:
+    """Where a cluster on this machine has its files; its path is short enough for Ray's sockets."""
+    temporary = Path(tempfile.gettempdir())
+    if len(str(temporary)) > _LONGEST_FOLDER and sys.platform != "win32":
+        temporary = Path("/tmp")
+    return Path(tempfile.mkdtemp(prefix="qb-", dir=temporary))
 
 
 def share_cores(cores: tuple[int, ...], number: int, count: int) -> tuple[int, ...]:
