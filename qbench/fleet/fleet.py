@@ -199,11 +199,11 @@ class Fleet:
             except self.ray.exceptions.GetTimeoutError:
                 refused.append(f"node {node.address} ({node.name[:8]}): another run of qbench holds it")
             except self.ray.exceptions.RayError as error:
-                problem = f"node {node.address} ({node.name[:8]}): qbench does not start there ({_cause(error)})"
+                failed = f"node {node.address} ({node.name[:8]}): qbench does not start there ({_cause(error)})"
                 if getattr(error, "actor_init_failed", True):
-                    refused.append(problem)
+                    refused.append(failed)
                 else:  # it died since Ray listed it, which Ray learns seconds later
-                    self.note(problem)
+                    self.note(failed)
             else:
                 problem = nodes.explain_refusal(facts, self.own)
                 if problem is None:
