@@ -74,12 +74,12 @@ def explain(
             max_seconds=max_seconds,
         )
     titles = {name: registry.load("cause", name) for name in registry.names("cause")}
-    if explained.time is not None:
-        keep_explained(folder, text.to_stored(explained, explained.time, titles))
     if as_json:
         print(text.as_json(explained), end="")
     else:
         _show(explained, titles, terminal_width())
+    if explained.time is not None:
+        keep_explained(folder, text.to_stored(explained, explained.time, titles))
 
 
 def _show(explained: Explained, titles: Mapping[str, Cause], width: int | None) -> None:
@@ -120,7 +120,8 @@ def _show_losses(
     if explained.loses_little:
         margin = explained.opened.suite.gate.accuracy.margin
         _print_lines([f"It is shown to lose no more than the margin of {margin:g}: nothing needs to be done."], width)
-    _show_keys(text.write_suite_keys(result.change, explained.opened.case), [])
+    else:
+        _show_keys(text.write_suite_keys(result.change, explained.opened.case), [])
 
 
 def _show_keys(keys: str | None, variables: Sequence[str]) -> None:

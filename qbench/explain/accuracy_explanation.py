@@ -53,7 +53,7 @@ def confirm_losses(tried: AccuracyTried) -> tuple[AccuracyTrial, ...]:
         other = best.get(trial.counterfactual.key)
         if p_value < LEVEL and share.value >= LEAST_SHARE and (other is None or share.value > _share(other)):
             best[trial.counterfactual.key] = trial
-    return tuple(sorted(best.values(), key=lambda trial: -_share(trial)))[:MOST_STEPS]
+    return tuple(sorted(best.values(), key=lambda trial: -_share(trial)))
 
 
 def drop_idle_loss(confirmed: Sequence[AccuracyTrial], steps: Sequence[AccuracyTrial]) -> tuple[AccuracyTrial, ...]:

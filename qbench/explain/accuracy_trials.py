@@ -11,7 +11,7 @@ from qbench.errors import CaseError, CaseSkipped
 from qbench.evaluate.predictions import load_predictions, predict_cached
 from qbench.evaluate.score import score
 from qbench.explain.causes.base import Counterfactual
-from qbench.explain.open_case import OpenCase
+from qbench.explain.open_case import OpenCase, why_not_built
 from qbench.explain.output_error import RemovedShare, compare_errors, signal_to_noise_db, square_errors
 from qbench.plan.variants import Variants
 from qbench.progress.live import Silent
@@ -72,6 +72,8 @@ class Evaluation:
     def try_change(self, counterfactual: Counterfactual) -> AccuracyTrial:
         """What a counterfactual gives."""
         case = counterfactual.change.apply(self._opened.case, self._variants)
+        if (reason := why_not_built(counterfactual.change, case)) is not None:
+            return AccuracyTrial(counterfactual=counterfactual, reason=reason)
         try:
             artifact = self._opened.build(case.variant, self._progress)
             if artifact.sha256 == self._opened.artifact.sha256:

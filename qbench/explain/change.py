@@ -62,7 +62,8 @@ class Change:
         )
 
     def suite_keys(self, case: Case) -> dict[str, Any]:
-        """What to write into a suite to have it, as its keys; variables of the process are no part of a suite."""
+        """What to write into a suite to have it, as its keys, of a recipe those that change; variables of the process
+        are no part of a suite."""
         mode = self.mode or case.variant.mode
         keys: dict[str, Any] = {}
         matrix = {
@@ -73,7 +74,12 @@ class Change:
         }
         if any(matrix.values()):
             keys["matrix"] = {name: value for name, value in matrix.items() if value}
-        if self.recipe:
-            values = {name: list(value) if isinstance(value, tuple) else value for name, value in self.recipe.items()}
-            keys["quantize"] = {mode: values}
+        values = {name: list(value) if isinstance(value, tuple) else value for name, value in self.recipe.items()}
+        named = case.variant.recipe.name
+        if self.own_recipe or (self.mode is not None and named == FRAMEWORK_DEFAULT):
+            keys["recipe"] = [DEFAULT]
+        elif values and named != DEFAULT:  # its keys go before those of quantize
+            return {**keys, "recipe": [{"name": named, **values}]}
+        if values:  # those of the backend go before those of the mode
+            keys["quantize"] = {mode: {"backends": {self.backend or case.variant.backend: values}}}
         return keys

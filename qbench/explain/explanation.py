@@ -22,6 +22,7 @@ from qbench.stats.interval_type import Interval
 from qbench.stats.multiple_testing import adjust_by_holm
 
 LEVEL = SHOWN_ERROR
+WITHOUT = "the case without these causes; nothing faster is known"
 LEAST_STEP = 0.01  # of the time before it: what a cause must gain beyond those before it
 
 
@@ -39,9 +40,10 @@ class Confirmed:
 class Explanation:
     """``case_seconds``, ``fp32_seconds`` and ``best_seconds`` are those of one example; ``best`` says what the gap is
     measured to. ``together``: how many times as fast without all confirmed causes, None where fewer than two are.
-    ``unexplained``: the share of the gap that no confirmed cause closes. ``hidden`` gain alone, but nothing beyond
-    those that are ``confirmed``; ``unconfirmed`` were tried without a shown gain, ``untried`` could not be, with the
-    reason. ``change`` takes all that is confirmed away."""
+    ``unexplained``: the share of the gap that no confirmed cause closes, None where nothing faster is known. ``hidden``
+    gain alone, but nothing beyond those that are ``confirmed``, or cannot be had together with them; ``unconfirmed``
+    were tried without a shown gain, ``untried`` could not be, with the reason. ``change`` takes all that is confirmed
+    away."""
 
     case_seconds: float
     fp32_seconds: float | None
@@ -87,13 +89,17 @@ def drop_idle(confirmed: Sequence[Trial], steps: Tried) -> tuple[Trial, ...]:
     return tuple(trial for number, trial in enumerate(confirmed) if number != idle)
 
 
-def explain(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, best: tuple[float, str]) -> Explanation:
+def explain(
+    tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, bests: Sequence[tuple[float, str]]
+) -> Explanation:
     """What the trials show. ``confirmed``: those that gain, in their order; ``steps``: their chain, measured (None
-    where there are fewer than two). ``best``: the seconds for one example of what the case could be, and what that
-    is."""
+    where there are fewer than two). ``bests``: the seconds for one example of what the case could be, and what
+    that is, in order: the gap is the one to the first that the case does not undercut without its causes."""
     start = tried.original_seconds
     seconds = _list_seconds(confirmed, steps, start)
-    least = min([best[0], *seconds])
+    reached = min([start, *seconds])
+    known = next((best for best in bests if best[0] <= reached), None)
+    least, name = known or (reached, WITHOUT)
     gap = start - least
     closed = [before - after for before, after in zip([start, *seconds], seconds, strict=False)]
     shares = [part / gap if gap > 0 else None for part in closed]
@@ -105,13 +111,13 @@ def explain(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, best:
         case_seconds=start,
         fp32_seconds=tried.fp32_seconds,
         best_seconds=least,
-        best=best[1] if least == best[0] else "the case without these causes",
+        best=name,
         confirmed=tuple(
             Confirmed(trial=trial, seconds=part, share=share)
             for trial, part, share in zip(confirmed, closed, shares, strict=True)
         ),
         together=None if last is None else last.gain,
-        unexplained=1 - sum(part / gap for part in closed) if gap > 0 else None,
+        unexplained=1 - sum(part / gap for part in closed) if gap > 0 and known is not None else None,
         hidden=hidden,
         unconfirmed=tuple(
             trial for trial in tried.trials if trial.difference is not None and trial.counterfactual.key not in keys

@@ -30,8 +30,8 @@ class MendedAccuracy:
 def evaluate_mended(opened: OpenCase, change: Change, variants: Variants, progress: Silent) -> MendedAccuracy | None:
     """The accuracy with a change; None where the answers are those of the case, since the artifact is, or where it
     cannot be evaluated."""
-    if not change.rebuilds:
-        return None
+    if not change.rebuilds and not (change.batch_size and opened.case.variant.mode == "dynamic"):
+        return None  # dynamic ranges are those of a batch
     metric = opened.suite.gate.accuracy.choose_metric(
         base=opened.suite.base, labelled=opened.data.evaluation_labels() is not None
     )

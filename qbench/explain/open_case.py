@@ -13,6 +13,7 @@ from qbench.compare.compare import like_for_like
 from qbench.data import Data, request_of
 from qbench.data_preparation import prepare_data
 from qbench.errors import UsageError, first_names
+from qbench.explain.change import Change
 from qbench.machine import fingerprint
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.network import Model, prepare_model
@@ -81,6 +82,13 @@ class OpenCase:
         )
 
 
+def load_all_backends(suite: Suite) -> dict[str, Backend]:
+    """The backends of the suite, and those of registered ones that can be used here."""
+    known = load_backends(suite)
+    others = {name: registry.load("backend", name) for name in registry.names("backend") if name not in known}
+    return {**known, **{name: backend for name, backend in others.items() if backend.missing() is None}}
+
+
 def find_record(run: StoredRun, case: str) -> Record:
     """The record of an int8 case of this machine; raises ``UsageError`` where there is none that can be explained."""
     records = {record.case.id: record for record in run.records}
@@ -107,8 +115,7 @@ def open_case(run: StoredRun, record: Record, suite: Suite, cache: Path, progres
     """The case of a record made ready; raises ``CaseError`` where data, network or a variant cannot be had."""
     limits = Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes)
     cores = measuring_cores(suite, fingerprint.allowed_cores())
-    backends = load_backends(suite)
-    variants = Variants(suite, backends, cores=len(cores))
+    variants = Variants(suite, load_all_backends(suite), cores=len(cores))
     key = record.case
     cell = (key.model, key.mode, key.backend, key.threads, key.batch_size, key.recipe, key.host)
     case, baseline = variants.case(cell), variants.baseline(cell)
@@ -150,7 +157,8 @@ def _differs(record: Record | None, artifact: Artifact) -> bool:
     return record is not None and record.artifact is not None and record.artifact.sha256 != artifact.sha256
 
 
-def backend_of(case: Case) -> Backend:
-    """The backend of a case."""
-    backend: Backend = registry.load("backend", case.variant.backend)
-    return backend
+def why_not_built(change: Change, case: Case) -> str | None:
+    """Why a changed case is not built just to try it: it would have to be trained; None where it can be."""
+    if change.rebuilds and case.variant.mode == "qat":
+        return "it would have to be trained anew: try it as a recipe of the suite"
+    return None

@@ -13,25 +13,29 @@ from qbench.backends.base import Backend
 from qbench.cache import store
 from qbench.compare.compare import oriented
 from qbench.errors import CaseError, CaseSkipped
-from qbench.explain.accuracy_explanation import AccuracyExplanation, confirm_losses, drop_idle_loss, explain_losses
+from qbench.explain.accuracy_explanation import (
+    MOST_STEPS,
+    AccuracyExplanation,
+    confirm_losses,
+    drop_idle_loss,
+    explain_losses,
+)
 from qbench.explain.accuracy_trials import AccuracyTrial, Evaluation
 from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation
 from qbench.explain.explanation import Explanation, chain, confirm, drop_idle, explain
 from qbench.explain.mended import MendedAccuracy, evaluate_mended
-from qbench.explain.open_case import OpenCase, find_record, open_case
+from qbench.explain.open_case import OpenCase, find_record, load_all_backends, open_case
 from qbench.explain.trials import Trial, Tried, try_changes
 from qbench.explain.trusted import read_suite
 from qbench.explain.where_time_goes import TimeShares, profile_case
 from qbench.machine import fingerprint
 from qbench.machine.peak import Peak, measure_peak
 from qbench.measure import samples
-from qbench.plan.planner import load_backends
 from qbench.plan.variants import Variants
 from qbench.progress.live import Silent
 from qbench.record.schema import NATIVE, Record
 from qbench.record.stored_run import MetricInfo, StoredRun
 from qbench.stats import noninferiority
-from qbench.suite import Suite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +120,7 @@ def explain_case(
     with store.in_use(cache):
         progress.stage("explain", None)
         opened = open_case(run, record, suite, cache, progress)
-        backends = _load_all_backends(suite)
+        backends = load_all_backends(suite)
         bench = _Bench(
             run=run,
             opened=opened,
@@ -136,7 +140,7 @@ def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
     times, no_times = _profile(opened, peak)
     tried = try_changes(opened, bench.propose("time", times), variants, progress, max_seconds=max_seconds)
     confirmed, steps = _take_away(opened, confirm(tried), variants, progress, max_seconds)
-    explanation = explain(tried, confirmed, steps, _find_best(tried, bench.run.records, opened.record, peak))
+    explanation = explain(tried, confirmed, steps, _find_bests(tried, bench.run.records, opened.record, peak))
     change = explanation.change
     return TimeExplained(
         times=times,
@@ -152,7 +156,7 @@ def _explain_losses(bench: _Bench) -> AccuracyExplanation:
     with tempfile.TemporaryDirectory() as folder:
         evaluation = Evaluation(bench.opened, bench.variants, bench.progress, Path(folder))
         tried = evaluation.conclude([evaluation.try_change(counterfactual) for counterfactual in proposals])
-        confirmed, steps = confirm_losses(tried), list[AccuracyTrial]()
+        confirmed, steps = confirm_losses(tried)[:MOST_STEPS], list[AccuracyTrial]()
         while confirmed:
             steps = [evaluation.try_change(step) for step in chain(_list_changes(confirmed))]
             rest = drop_idle_loss(confirmed, steps)
@@ -192,13 +196,6 @@ def _profile(opened: OpenCase, peak: Peak | None) -> tuple[TimeShares | None, st
         return None, str(error)
 
 
-def _load_all_backends(suite: Suite) -> dict[str, Backend]:
-    """The backends of the suite, and those of registered ones that can be used here."""
-    known = load_backends(suite)
-    others = {name: registry.load("backend", name) for name in registry.names("backend") if name not in known}
-    return {**known, **{name: backend for name, backend in others.items() if backend.missing() is None}}
-
-
 def _count_faults(run: StoredRun, record: Record) -> float | None:
     """Page faults of a call, by the run's samples; None where they are gone, or the system did not count."""
     file = None if record.samples is None else run.folder / record.samples
@@ -210,25 +207,27 @@ def _count_faults(run: StoredRun, record: Record) -> float | None:
     return float(sum(stored.faults.tolist())) / len(stored.calls_ns)
 
 
-def _find_best(tried: Tried, records: Iterable[Record], record: Record, peak: Peak | None) -> tuple[float, str]:
-    """The seconds for one example that the case could take, and by what that is known: the fastest variant of the run
-    where one is faster, else fp32 in as many times less as int8 arithmetic is faster on this core."""
-    own = _seconds(record)
+def _find_bests(tried: Tried, records: Iterable[Record], record: Record, peak: Peak | None) -> list[tuple[float, str]]:
+    """The seconds for one example that the case could take, and by what that is known: the fastest of the run at the
+    same threads and batch size, as many times the case as it was then; and fp32 in as many times less as int8
+    arithmetic is faster on this core."""
+    own, bests = _seconds(record), []
     others = {
         other.case.id: seconds
         for other in records
         if other.case.model == record.case.model
         and other.case.host == NATIVE
-        and other.case.threads == record.case.threads
+        and (other.case.threads, other.case.batch_size) == (record.case.threads, record.case.batch_size)
         and (seconds := _seconds(other)) is not None
     }
     fastest = min(others, key=lambda case: others[case], default=None)
     if own is not None and fastest is not None and others[fastest] < own:
-        return tried.original_seconds * others[fastest] / own, f"{fastest}, the fastest of the run"
+        name = f"{fastest}, which took {others[fastest] / own:.2g} of its time in the run"
+        bests.append((tried.original_seconds * others[fastest] / own, name))
     if peak is not None and tried.fp32_seconds is not None:
-        bound = tried.fp32_seconds / peak.ratio
-        return bound, f"fp32 in {peak.ratio:.1f} times less, which is what int8 arithmetic gains on this core"
-    return tried.original_seconds, "the case as it is"
+        name = f"fp32 in {peak.ratio:.1f} times less, which is what int8 arithmetic gains on this core"
+        bests.append((tried.fp32_seconds / peak.ratio, name))
+    return bests
 
 
 def _seconds(record: Record) -> float | None:

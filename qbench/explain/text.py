@@ -26,6 +26,7 @@ from qbench.stats.interval_type import Interval
 LONGEST_LAYERS = 10
 NOTHING = "No cause that was tried makes it slower."
 NO_LOSS = "No change that was tried takes error away."
+NOT_TRIED = "No change could be tried."
 
 
 def list_head(opened: OpenCase, result: Explanation) -> list[str]:
@@ -103,7 +104,7 @@ def list_causes(result: Explanation, titles: Mapping[str, Cause]) -> list[str]:
     if result.unexplained is not None and result.best_seconds < result.case_seconds:
         lines.append(f"Not explained: {formatting.share(max(0.0, result.unexplained))} of the gap.")
     if result.hidden:
-        lines.append("Gains alone, but nothing beyond these:")
+        lines.append("Gains alone; beside those above nothing more, or cannot be built with them:")
     lines += [f"  {_describe_trial(trial)}" for trial in result.hidden]
     if result.unconfirmed:
         lines.append("No gain shown, all that was tried taken together:")
@@ -149,15 +150,15 @@ def list_losses(result: AccuracyExplanation, titles: Mapping[str, Cause], metric
     lines = [f"Against fp32, on {tried.n:,} examples: {noise}{change}."]
     lines += [
         f"{number}. {_describe_loss(loss, titles, metric)}" for number, loss in enumerate(result.confirmed, start=1)
-    ] or [NO_LOSS]
+    ] or [NO_LOSS if result.unconfirmed else NOT_TRIED]
     if result.together is not None and len(result.confirmed) > 1 and result.together.metric_change is not None:
         change = _difference(result.together.metric_change, metric)
         lines.append(f"All of these taken away: {metric.name} {change} against the case.")
     if result.left is not None:
         lines.append(f"Not explained: {formatting.share(max(0.0, result.left))} of the error.")
     for title, trials in (
-        ("Takes error away alone, but nothing beyond these:", result.hidden),
-        ("No effect shown, all that was tried taken together:", result.unconfirmed),
+        ("Takes error away alone; beside those above no more, or cannot be built with them:", result.hidden),
+        ("No effect of 2 % or more shown, all that was tried taken together:", result.unconfirmed),
     ):
         lines += [title] if trials else []
         lines += [f"  {_describe_loss_trial(trial)}" for trial in trials]

@@ -11,7 +11,7 @@ from qbench.build import Artifact
 from qbench.errors import CaseError, CaseSkipped
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
-from qbench.explain.open_case import OpenCase
+from qbench.explain.open_case import OpenCase, why_not_built
 from qbench.measure.group import measure_group
 from qbench.measure.paired_difference import PairedDifference, compare_times
 from qbench.measure.race import Race
@@ -105,6 +105,8 @@ def _build(
     """Adds the artifact of a counterfactual to ``built``; the reason where there is none, or nothing that differs."""
     if case.threads > len(opened.cores):
         return f"it takes {case.threads} cores, {len(opened.cores)} may be used here"
+    if (reason := why_not_built(change, case)) is not None:
+        return reason
     try:
         artifact = opened.build(case.variant, progress) if change.rebuilds else opened.artifact
     except (CaseError, CaseSkipped) as error:

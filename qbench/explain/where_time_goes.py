@@ -80,7 +80,7 @@ def count_macs(layers: Sequence[Layer], batch_size: int) -> dict[str, int | None
 
 
 def _profile(opened: OpenCase, case: Case, artifact: Artifact, seconds: float | None) -> CallProfile:
-    most = CALLS if not seconds else int(_MOST_SECONDS / seconds)
+    most = CALLS if not seconds else int(min(CALLS, _MOST_SECONDS / seconds))
     profile: CallProfile = call(
         time_nodes_here,
         case.variant.backend,

@@ -293,7 +293,7 @@ def _make_sort_key(variants: Variants, cells: Iterable[Cell]) -> Callable[[Cell]
             models[model],
             threads[count],
             batch_sizes[batch_size],
-            hosts[host],
+            hosts.get(host, -1),  # the reference of a host that does not time is native
             runtimes[variants.backend(name).runtime],
             mode != "fp32",
             names.get(name, -1),  # a reference's backend may stand nowhere in the suite

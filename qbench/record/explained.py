@@ -5,17 +5,36 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from qbench.files import atomic, strict_json
 from qbench.record.run_files import Damaged, find
-from qbench.record.schema import NotNegative
 from qbench.stats.interval_type import Interval
 
 FILE = "explained.jsonl"
+# What a reader takes: whatever else stands there was written by somebody else.
+_MOST = 1e9
+Seconds = Annotated[float, Field(ge=0, le=_MOST)]
+Saved = Annotated[float, Field(ge=-_MOST, le=_MOST)]
+Share = Annotated[float, Field(ge=-_MOST, le=_MOST)]
+# Variables that hide instructions, and those of malloc: no advice of qbench sets another one.
+Setting = Annotated[
+    str,
+    Field(pattern=r"^(unset|export) (ONEDNN|DNNL|ATEN|MKL|FBGEMM|OV|MALLOC)_[A-Z0-9_]{1,40}(=[A-Za-z0-9_]{1,20})?$"),
+]
 MOST_BYTES = 10_000_000  # a few thousand cases; more is none of qbench's
+
+
+def _require_sane(gain: Interval) -> Interval:
+    """The interval; raises ``ValueError`` where a ratio of times is beyond what was ever measured."""
+    if any(value is not None and not 0 < value <= _MOST for value in (gain.value, gain.low, gain.high)):
+        raise ValueError("a ratio of times lies between 0 and a billion")
+    return gain
+
+
+Gain = Annotated[Interval, AfterValidator(_require_sane)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +44,9 @@ class ExplainedCause:
 
     title: str
     change: str
-    gain: Interval | None
-    seconds: float
-    share: float | None
+    gain: Gain | None
+    seconds: Saved
+    share: Share | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +58,14 @@ class ExplainedCase:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False, extra="ignore")
 
     case: str
-    seconds: NotNegative
-    fp32_seconds: NotNegative | None
-    best_seconds: NotNegative
+    seconds: Seconds
+    fp32_seconds: Seconds | None
+    best_seconds: Seconds
     best: str
     causes: tuple[ExplainedCause, ...] = ()
-    unexplained: float | None = None
+    unexplained: Share | None = None
     suite: str | None = None
-    environment: tuple[str, ...] = ()
+    environment: tuple[Setting, ...] = ()
     accuracy: str | None = None
 
 

@@ -365,8 +365,8 @@ class SaturatingLayer:
     and how many of them were ``saturated``."""
 
     name: str
-    sums: int
-    saturated: int
+    sums: Annotated[int, Field(ge=1, le=10**18)]
+    saturated: Annotated[int, Field(ge=0, le=10**18)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from qbench import formatting
 from qbench.progress.table import TextTable
 from qbench.record.explained import ExplainedCase, read_explained
@@ -11,21 +13,28 @@ from qbench.record.stored_run import StoredRun
 COLUMNS = ("case", "saves", "times as fast", "of the gap", "what makes it slow", "taken away by")
 
 
-def list_explained(run: StoredRun) -> tuple[ExplainedCase, ...]:
-    """The explained cases that the run has; none where their file is damaged and that is noted."""
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """The explained cases that a run has; ``damage`` says why there are none where their file cannot be read."""
+
+    cases: tuple[ExplainedCase, ...] = ()
+    damage: str | None = None
+
+
+def list_explained(run: StoredRun) -> Explained:
+    """What the run's folder holds."""
     try:
         explained = read_explained(run.folder)
     except Damaged as error:
-        if run.damage is None:
-            raise
-        run.damage[error.file.name] = error.reason
-        return ()
-    return tuple(case for case in explained if case.case in run.by_id)
+        return Explained(damage=str(error))
+    return Explained(cases=tuple(case for case in explained if case.case in run.by_id))
 
 
-def make_table(explained: tuple[ExplainedCase, ...]) -> TextTable:
+def make_table(explained: Explained) -> TextTable:
     """A row for each confirmed cause, ordered by the seconds that it saves for one example."""
-    causes = sorted(((case, cause) for case in explained for cause in case.causes), key=lambda pair: -pair[1].seconds)
+    causes = sorted(
+        ((case, cause) for case in explained.cases for cause in case.causes), key=lambda pair: -pair[1].seconds
+    )
     rows = [
         (
             case.case,
@@ -40,9 +49,10 @@ def make_table(explained: tuple[ExplainedCase, ...]) -> TextTable:
     return TextTable(columns=COLUMNS, rows=tuple(rows), words=(0, 4, 5))
 
 
-def list_sentences(explained: tuple[ExplainedCase, ...]) -> list[str]:
+def list_sentences(explained: Explained) -> list[str]:
     """For each explained case its gap, what stays unexplained, and what the advice changes in accuracy."""
-    return [_describe(case) for case in explained]
+    damage = [] if explained.damage is None else [explained.damage]
+    return [*damage, *(_describe(case) for case in explained.cases)]
 
 
 def _describe(case: ExplainedCase) -> str:
@@ -58,7 +68,9 @@ def _describe(case: ExplainedCase) -> str:
     return sentence if case.accuracy is None else f"{sentence} {formatting.one_line(case.accuracy)}"
 
 
-def list_advice(explained: tuple[ExplainedCase, ...]) -> tuple[tuple[str, str], ...]:
+def list_advice(explained: Explained) -> tuple[tuple[str, str], ...]:
     """Of each case that has some, what to write into the suite or to set for the process."""
-    texts = ((case.case, "\n".join([*([case.suite] if case.suite else []), *case.environment])) for case in explained)
+    texts = (
+        (case.case, "\n".join([*([case.suite] if case.suite else []), *case.environment])) for case in explained.cases
+    )
     return tuple((case, text) for case, text in texts if text)

@@ -116,8 +116,9 @@ def _folded(
     answers = compare_hosts(run, judged)
     if sentences := portability_text.list_sentences(answers, run.info.metric):
         yield list_part([_escape(sentence) for sentence in sentences], folded="On other hosts")
-    if slow := explained.list_explained(run):
-        yield list_part([_escape(each) for each in explained.list_sentences(slow)], folded="Why not faster")
+    slow = explained.list_explained(run)
+    if reasons := explained.list_sentences(slow):
+        yield list_part([_escape(reason) for reason in reasons], folded="Why not faster")
         if (causes := explained.make_table(slow)).rows:
             yield table_part(causes, folded="Causes that were taken away")
     drawn = calibration_seeds.table(judged)

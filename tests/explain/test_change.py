@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +81,11 @@ def test_a_change_is_told_as_keys_of_a_suite(variants):
     change = Change(backend="onednn", recipe={"skip_layers": ("a",)}, batch_size=8, environment={"A": "1"})
     assert change.suite_keys(case) == {
         "matrix": {"backends": ["onednn"], "batch_sizes": [8]},
-        "quantize": {"static": {"skip_layers": ["a"]}},
+        "quantize": {"static": {"backends": {"onednn": {"skip_layers": ["a"]}}}},
+    }
+    assert Change(own_recipe=True).suite_keys(case) == {"recipe": ["default"]}
+    mine = replace(case, variant=replace(case.variant, recipe=replace(case.variant.recipe, name="mine")))
+    assert Change(recipe={"per_channel": False}).suite_keys(mine) == {
+        "recipe": [{"name": "mine", "per_channel": False}]
     }
     assert Change(environment={"A": "1"}).suite_keys(case) == {}

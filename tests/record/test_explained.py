@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -15,7 +16,7 @@ CAUSE = ExplainedCause(
 )
 CASE = ExplainedCase(
     case="net/static/onednn/t1/b1", seconds=3e-5, fp32_seconds=None, best_seconds=1e-5, best="fp32", causes=(CAUSE,),
-    unexplained=0.5, environment=("unset A",),
+    unexplained=0.5, environment=("unset ONEDNN_MAX_CPU_ISA",),
 )  # fmt: skip
 
 
@@ -30,6 +31,19 @@ def test_an_explanation_is_read_as_it_was_kept(tmp_path):
 def test_a_run_without_explanations_has_none(tmp_path):
     """Most have none."""
     assert read_explained(tmp_path) == ()
+
+
+def test_numbers_and_settings_that_qbench_never_writes_are_refused(tmp_path):
+    """A gain of 1e308 cannot be shown, and a foreign run must not tell its reader what to preload."""
+    for wrong in (
+        replace(CASE, seconds=1e308),
+        replace(CASE, causes=(replace(CAUSE, gain=Interval(value=1e308, low=None, high=None)),)),
+        replace(CASE, environment=("export LD_PRELOAD=/tmp/evil.so",)),
+        replace(CASE, environment=("unset ONEDNN_MAX_CPU_ISA; rm -r /",)),
+    ):
+        (tmp_path / FILE).write_text(json.dumps(asdict(wrong)), encoding="utf-8")
+        with pytest.raises(Damaged):
+            read_explained(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["[1]", '{"case": 1}', "{", '{"case": "x", "seconds": 1e999}', chr(0xD800)])
