@@ -159,6 +159,16 @@ def test_a_backend_that_cannot_be_limited_is_skipped_there() -> None:
 
 
 @pytest.mark.usefixtures("_new_cpu")
+def test_an_emulated_host_alone_has_the_native_case_that_it_is_held_against(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite need not name native for it: int8 there is compared with the same artifact's answers here."""
+    monkeypatch.setattr("qbench.hosts.emulated.Emulated.missing", lambda self: None)
+    plan = make_plan(suite("{modes: [static], backends: [onnxruntime]}", more="hosts: ['qemu:max']"), stands(), cores=1)
+    assert [planned.case.host for planned in plan.cases if planned.case.variant.mode == "static"] == [
+        "native",
+        "qemu:max",
+    ]
+
+
 def test_a_backend_that_is_predicted_on_a_host_is_noted() -> None:
     """Its cases are planned like others; a note says that nothing is measured there."""
     matrix = "{modes: [fp32, static], backends: [onnxruntime]}"
