@@ -81,14 +81,14 @@ def _answer_here(run: StoredRun, artifacts: Path | None, suite: Path | None, *, 
             "artifacts"
         )
     with live(sys.stderr, quiet=quiet) as progress:
-        wanted = _find_suite(run, suite)
-        limits = Limits(seconds=wanted.limits.stage_seconds, memory_bytes=wanted.limits.memory_bytes)
+        suite_here = _find_suite(run, suite)
+        limits = Limits(seconds=suite_here.limits.stage_seconds, memory_bytes=suite_here.limits.memory_bytes)
         root = store.open_cache()
         progress.stage("here", None)
         with store.in_use(root):
             return answer_here(
                 run,
-                _prepare_data(wanted, root, limits, progress),
+                _prepare_data(suite_here, root, limits, progress),
                 lambda record: artifact_file(record, beside=artifacts),
                 root=root,
                 limits=limits,

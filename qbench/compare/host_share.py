@@ -50,8 +50,8 @@ def warnings(records: Iterable[Record]) -> Iterator[str]:
 
 def _warn_of_processes(records: Sequence[Record]) -> Iterator[str]:
     """What the canary does not see: it is shorter than a process's turn on the core, and runs within one."""
-    told = [record.interference.off_core for record in records if record.interference is not None]
-    known = [share for share in told if share is not None]
+    shares = [record.interference.off_core for record in records if record.interference is not None]
+    known = [share for share in shares if share is not None]
     if high := [share for share in known if share >= OFF_CORE]:
         yield (
             f"other processes of this machine had the core {describe_range(high)} of the time while {len(high)} of "

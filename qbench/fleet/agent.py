@@ -82,19 +82,19 @@ class Agent:
 
     def ask(self, number: int, payload: bytes, folders: Sequence[str]) -> Answer:
         """What a child answers, and what it wrote into the unfinished folders that it was given."""
-        made = {name: Path(tempfile.mkdtemp(dir=offspring().folder)) for name in folders}
+        unfinished = {name: Path(tempfile.mkdtemp(dir=offspring().folder)) for name in folders}
 
         def request() -> Any:
-            method, args = transfer.unpack(payload, self._root, made)
+            method, args = transfer.unpack(payload, self._root, unfinished)
             return self._workers[number].ask(
                 method, *args, progress=lambda text, share: self._progress.__setitem__(number, (text, share))
             )
 
         try:
             kind, value, _ = self._answer(request)
-            return kind, value, {name: transfer.read_folder(made[name]) for name in folders if kind == "result"}
+            return kind, value, {name: transfer.read_folder(unfinished[name]) for name in folders if kind == "result"}
         finally:
-            for folder in made.values():
+            for folder in unfinished.values():
                 shutil.rmtree(folder, ignore_errors=True)
 
     def progress(self, number: int) -> tuple[str, float] | None:

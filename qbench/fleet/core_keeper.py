@@ -33,13 +33,13 @@ def main(lock: str, timed: set[int]) -> None:
 
 def list_processes() -> list[int]:
     """Ray's processes on this machine, this one among them where it is a worker of Ray."""
-    found = []
+    processes = []
     for folder in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):
             command = (folder / "cmdline").read_bytes()
             if any(sign in command for sign in _SIGNS):
-                found.append(int(folder.name))
-    return found
+                processes.append(int(folder.name))
+    return processes
 
 
 def _read_affinities(pid: int) -> dict[int, set[int]]:

@@ -26,15 +26,15 @@ def name_layers(
     """The cases, those of limited hosts whose kernels add in 16 bits with the layers that lose sums there. Counted is
     where the answers are not those of the native host, once for each artifact; no case fails by it."""
     cases = {planned.case.id: planned.case for planned in context.plan.cases if planned.case.id in evaluated}
-    wanted: dict[tuple[str, str], list[Case]] = {}
+    groups: dict[tuple[str, str], list[Case]] = {}
     for case in cases.values():
         if _loses_sums(case, evaluated[case.id], _find_native(case, cases, evaluated)):
-            wanted.setdefault((case.variant.id, case.host), []).append(case)
-    if not wanted:
+            groups.setdefault((case.variant.id, case.host), []).append(case)
+    if not groups:
         return dict(evaluated)
-    context.progress.stage("saturation", len(wanted))
+    context.progress.stage("saturation", len(groups))
     named = context.run_parallel(
-        "saturation", list(wanted.values()), lambda group: _name_each(context, prepared.data, built, group, evaluated)
+        "saturation", list(groups.values()), lambda group: _name_each(context, prepared.data, built, group, evaluated)
     )
     return {**evaluated, **{case: known for group in named for case, known in group.items()}}
 
