@@ -218,7 +218,8 @@ def _note_emulated(suite: Suite, planned: Iterable[PlannedCase]) -> list[str]:
     """A note for each host that answers a few examples only, and slowly."""
     cases = [each.case for each in planned]
     files = {(case.host, case.variant.id, case.variant.mode == "dynamic" and case.batch_size) for case in cases}
-    emulated = Counter(host for host, *_ in files if _answers_by_emulation(host))
+    slow = {host for host in {file[0] for file in files} if _answers_by_emulation(host)}
+    emulated = Counter(host for host, *_ in files if host in slow)
     samples = suite.evaluate.emulated_samples
     return [
         f"{host}: answers only, no latency, of {'1 artifact' if count == 1 else f'{count} artifacts'}, for the "

@@ -46,6 +46,8 @@ class Variants:
         self._variants: dict[tuple[str, str, str, str], Variant] = {}
         self._reasons: dict[tuple[str, str, str, bool], str | None] = {}
         self._hosts: dict[tuple[str, str], str | None] = {}
+        self._emulated: dict[tuple[str, str], bool] = {}
+        self._targets: dict[tuple[str, str, str, str], str | None] = {}
 
     def backend(self, name: str) -> Backend:
         """The backend of that name."""
@@ -100,8 +102,10 @@ class Variants:
     def is_emulated(self, cell: Cell) -> bool:
         """Whether a cell's answers are those of a CPU in software."""
         backend, host = cell[2], cell[-1]
-        plugin: Host = registry.load("host", host)
-        return plugin.answers(backend) == "emulated"
+        if (backend, host) not in self._emulated:
+            plugin: Host = registry.load("host", host)
+            self._emulated[backend, host] = plugin.answers(backend) == "emulated"
+        return self._emulated[backend, host]
 
     def _why_not_there(self, cell: Cell) -> str | None:
         """Why a cell's backend does not run on its host; None where it does."""
@@ -113,13 +117,21 @@ class Variants:
 
     def _why_not_for_target(self, cell: Cell) -> str | None:
         """Why what a cell's backend builds does not run on a kind of CPU of its target; None where it does."""
-        if self.why_no_recipe(cell[1], cell[2], cell[5]) is not None:
-            return None
-        variant = self.case(cell).variant
-        for cpu in variant.recipe.cpus:
-            if (reason := self.backend(variant.backend).why_not_for(cpu)) is not None:
-                return f"{reason}; use qnnpack or onnxruntime, or take {cpu} out of its target (quantize)"
-        return None
+        model, mode, backend, _, _, recipe, _ = cell
+        key = (model, mode, backend, recipe)
+        if key not in self._targets:
+            has_recipe = self.why_no_recipe(mode, backend, recipe) is None
+            cpus = self.case(cell).variant.recipe.cpus if has_recipe else ()
+            reasons = ((cpu, self.backend(backend).why_not_for(cpu)) for cpu in cpus)
+            self._targets[key] = next(
+                (
+                    f"{reason}; use qnnpack or onnxruntime, or take {cpu} out of its target (quantize)"
+                    for cpu, reason in reasons
+                    if reason is not None
+                ),
+                None,
+            )
+        return self._targets[key]
 
     def _why_no_host(self, plugin: Host) -> str | None:
         """Why a host is not there; of a cluster it is known which are."""
