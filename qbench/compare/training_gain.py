@@ -75,11 +75,6 @@ def describe_training_gains(records: Iterable[Record], metric: MetricInfo) -> tu
     return (*with_twin, missing)
 
 
-def describe_training_gain(record: Record, metric: MetricInfo) -> str | None:
-    """``describe_training_gains`` of one case; None where it has no gain beyond chance."""
-    return next(iter(describe_training_gains([record], metric)), None)
-
-
 def _describe_own(gain: TrainingGain, own: Interval, metric: MetricInfo) -> str:
     change = formatting.with_limits(own, scale=metric.scale, signed=True, least=metric.least)
     return (

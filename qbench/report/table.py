@@ -1,8 +1,8 @@
-"""Records as a table that a reader sees: columns, rows and cells, and ``presentation`` as a DataFrame."""
+"""Records as a table that a reader sees: columns, rows and cells."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from qbench.report.cells import Cell, Digits, count_digits, draw_cells, twin_cha
 from qbench.suite.settings import Objective
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ _TWIN = (
 
 
 def columns(judged: Judged, unit: str) -> tuple[Column, ...]:
-    """The columns of the presentation; ``unit`` is that of the latencies."""
+    """The columns; ``unit`` is that of the latencies."""
     metric = judged.metric.name if judged.metric else "accuracy"
     own = f", {judged.metric.own_unit}" if judged.metric and judged.metric.own_unit else ""
     percent = ", %" if judged.metric is None or judged.metric.percent else own
@@ -133,21 +133,3 @@ def rows(judged: Judged, records: Sequence[Record], unit: tuple[float, str], dig
     measured.sort(key=lambda r: (r.case.mode != "fp32", cases.p50(r) or float("inf"), r.case.id))
     digits = digits or count_digits(judged, measured, unit[0])
     return [Row(record=record, cells=draw_cells(judged, record, best, unit[0], digits)) for record in measured]
-
-
-def presentation(judged: Judged, render: Callable[[Cell], str] = str) -> pd.DataFrame:
-    """What a reader sees, one row per measured case, indexed by case id: text with limits, titles as columns."""
-    import pandas as pd
-
-    unit = latency_unit(judged.records)
-    titles = columns(judged, unit[1])
-    shown = [row for setting in cases.settings(judged.records) for row in rows(judged, _of(judged, setting), unit)]
-    return pd.DataFrame(
-        [[render(row.cells[column.key]) for column in titles] for row in shown],
-        columns=[column.title for column in titles],
-        index=pd.Index([row.record.case.id for row in shown], name="case", dtype=object),
-    )
-
-
-def _of(judged: Judged, setting: cases.Setting) -> list[Record]:
-    return cases.of_setting(setting, judged.records)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from made_records import accuracy, fp32, int8
 
-from qbench.compare.training_gain import describe_training_gain, describe_training_gains, find_training_gain
+from qbench.compare.training_gain import describe_training_gains, find_training_gain
 from qbench.record.schema import Record, TwinChange
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import intervals
@@ -52,13 +52,13 @@ def test_without_flips_the_limits_decide(higher_is_better: bool, low: float, exp
 
 def test_without_a_twin_the_gain_is_said_to_be_the_trainings() -> None:
     """The reader is told why, and how to get the fair reference; engines of one training share the sentence."""
-    assert describe_training_gain(qat(8, 60), TOP1) == (
+    assert describe_training_gains([qat(8, 60)], TOP1) == (
         "qat · onednn (+5.2 points): the gain over fp32 is the training's, not int8's: fp32 was trained less; set "
-        "quantize.qat.fp32_twin: true for the fair reference"
+        "quantize.qat.fp32_twin: true for the fair reference",
     )
     (both,) = describe_training_gains([qat(8, 60), qat(8, 59, "net/qat/x86/t1/b1"), fp32()], TOP1)
     assert both.startswith("qat · onednn (+5.2 points), qat · x86 (+5.1 points): the gain over fp32")
-    assert describe_training_gain(qat(4, 4), TOP1) is None
+    assert describe_training_gains([qat(4, 4)], TOP1) == ()
 
 
 def test_with_a_twin_int8s_own_change_is_told() -> None:
@@ -68,7 +68,6 @@ def test_with_a_twin_int8s_own_change_is_told() -> None:
     gain = find_training_gain(record, TOP1)
     assert gain is not None
     assert (gain.twin, gain.own) == (TWIN, twin.delta)
-    text = describe_training_gain(record, TOP1)
-    assert text is not None
+    (text,) = describe_training_gains([record], TOP1)
     assert text.startswith("qat · onednn: of +5.2 points over fp32, int8's own change, against the fp32 twin of the")
     assert text.endswith("same training, is -0.2 [-0.9, +0.4] points")
