@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from qbench import formatting
 from qbench.decide import cases
@@ -13,9 +12,6 @@ from qbench.decide.tested_change import describe_levels
 from qbench.record.schema import Record
 from qbench.report.cells import Cell, Digits, count_digits, draw_cells, twin_change
 from qbench.suite.settings import Objective
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, kw_only=True)
