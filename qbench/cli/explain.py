@@ -56,7 +56,7 @@ def explain(
     measures, and evaluated on its examples. A cause is named where the case is shown to be better without it.
     """
     from qbench import registry
-    from qbench.explain import text
+    from qbench.explain import json_text, text
     from qbench.explain.story import explain_case
     from qbench.progress.live import live
     from qbench.record.explained import keep_explained
@@ -75,7 +75,7 @@ def explain(
         )
     titles = {name: registry.load("cause", name) for name in registry.names("cause")}
     if as_json:
-        print(text.as_json(explained), end="")
+        print(json_text.as_json(explained), end="")
     else:
         _show(explained, titles, terminal_width())
     if explained.time is not None:
@@ -100,6 +100,7 @@ def _show_time(explained: Explained, result: TimeExplained, titles: Mapping[str,
         _print_lines(["", f"Where its time goes is not known: {result.no_times}."], width)
     else:
         print(f"\n{format_table(text.make_kind_table(result.times), width)}")
+        _print_lines([text.describe_watching(result.times)], width)
         print(f"\n{format_table(text.make_layer_table(result.times), width)}")
     print()
     _print_lines(text.list_causes(result.explanation, titles), width)

@@ -43,7 +43,7 @@ class Explanation:
     ``unexplained``: the share of the gap that no confirmed cause closes, None where nothing faster is known. ``hidden``
     gain alone, but nothing beyond those that are ``confirmed``, or cannot be had together with them; ``unconfirmed``
     were tried without a shown gain, ``untried`` could not be, with the reason. ``change`` takes all that is confirmed
-    away."""
+    away. ``over_fp32``: how many times as long as fp32 the case takes."""
 
     case_seconds: float
     fp32_seconds: float | None
@@ -56,6 +56,7 @@ class Explanation:
     unconfirmed: tuple[Trial, ...]
     untried: tuple[Trial, ...]
     change: Change | None
+    over_fp32: Interval | None = None
 
 
 def confirm(tried: Tried) -> tuple[Trial, ...]:
@@ -124,6 +125,7 @@ def explain(
         ),
         untried=tuple(trial for trial in tried.trials if trial.difference is None),
         change=chain(trial.counterfactual for trial in confirmed)[-1].change if confirmed else None,
+        over_fp32=tried.over_fp32,
     )
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any
 
 from qbench import formatting
 from qbench.explain.accuracy_explanation import AccuracyExplanation, ConfirmedLoss
 from qbench.explain.accuracy_trials import AccuracyTrial
-from qbench.explain.causes.base import Cause, Counterfactual
+from qbench.explain.causes.base import Cause
 from qbench.explain.change import Change
 from qbench.explain.explanation import Confirmed, Explanation
 from qbench.explain.mended import MendedAccuracy
@@ -45,9 +43,11 @@ def _beside_fp32(opened: OpenCase, result: Explanation) -> str:
     seconds = result.fp32_seconds
     if seconds is None:
         return ""
-    ratio = result.case_seconds / seconds
     backend = opened.fp32_case.variant.backend
-    return f", {ratio:.2f} times what fp32 on {backend} takes ({formatting.duration(seconds)})"
+    if result.over_fp32 is None:
+        return f"; fp32 on {backend} takes {formatting.duration(seconds)}"
+    ratio = formatting.with_limits(result.over_fp32)
+    return f", {ratio} times what fp32 on {backend} takes ({formatting.duration(seconds)})"
 
 
 def make_kind_table(times: TimeShares) -> TextTable:
@@ -68,6 +68,15 @@ def make_kind_table(times: TimeShares) -> TextTable:
         )
     )
     return TextTable(columns=("where the time goes", "int8", "of the call", "fp32"), rows=tuple(rows))
+
+
+def describe_watching(times: TimeShares) -> str:
+    """What watching costs, and whether the nodes were shortened by it."""
+    cost = formatting.duration(times.case.watching_seconds)
+    share = formatting.share(times.case.watching_seconds / times.case.call_seconds)
+    if times.case.scale == 1.0:
+        return f"Watching adds {cost} to a call ({share})."
+    return f"Watching adds {cost} to a call ({share}); what it saw was shortened by one factor to what a call takes."
 
 
 def _or_unknown(seconds: float | None) -> str:
@@ -215,6 +224,7 @@ def to_stored(explained: Explained, result: TimeExplained, titles: Mapping[str, 
         fp32_seconds=explanation.fp32_seconds,
         best_seconds=explanation.best_seconds,
         best=explanation.best,
+        over_fp32=explanation.over_fp32,
         causes=tuple(
             ExplainedCause(
                 title=titles[cause.trial.counterfactual.cause].title,
@@ -230,104 +240,3 @@ def to_stored(explained: Explained, result: TimeExplained, titles: Mapping[str, 
         environment=tuple(list_environment(explanation.change)),
         accuracy=describe_accuracy(result.accuracy, explained.metric),
     )
-
-
-def as_json(explained: Explained) -> str:
-    """All of it as JSON, seconds for one example."""
-    value = {
-        "case": explained.opened.case.id,
-        "notes": list(explained.opened.notes),
-        "time": None if explained.time is None else _time_as_json(explained.time, explained.opened.case),
-        "accuracy": None if explained.losses is None else _losses_as_json(explained.losses, explained.opened.case),
-    }
-    return f"{json.dumps(value, indent=2)}\n"
-
-
-def _time_as_json(explained: TimeExplained, case: Case) -> dict[str, Any]:
-    result, accuracy = explained.explanation, explained.accuracy
-    return {
-        "case_seconds": result.case_seconds,
-        "fp32_seconds": result.fp32_seconds,
-        "best_seconds": result.best_seconds,
-        "best": result.best,
-        "where": None if explained.times is None else _times_as_json(explained.times),
-        "no_profile": explained.no_times,
-        "causes": [{**_trial_as_json(cause.trial), "share": cause.share} for cause in result.confirmed],
-        "together": _limits(result.together),
-        "unexplained": result.unexplained,
-        "hidden": [_trial_as_json(trial) for trial in result.hidden],
-        "unconfirmed": [_trial_as_json(trial) for trial in result.unconfirmed],
-        "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],
-        "suite": write_suite_keys(result.change, case),
-        "environment": list_environment(result.change),
-        "mended": None
-        if accuracy is None
-        else {
-            "metric": accuracy.metric,
-            "n": accuracy.n,
-            "against_case": _limits(accuracy.against_case),
-            "against_fp32": _limits(accuracy.against_fp32),
-        },
-    }
-
-
-def _losses_as_json(result: AccuracyExplanation, case: Case) -> dict[str, Any]:
-    together = result.together
-    return {
-        "n": result.tried.n,
-        "sqnr_db": result.tried.sqnr_db,
-        "against_fp32": _limits(result.tried.against_fp32),
-        "causes": [{**_loss_as_json(loss.trial), "share": loss.share} for loss in result.confirmed],
-        "together": None if together is None else _loss_as_json(together),
-        "left": result.left,
-        "hidden": [_loss_as_json(trial) for trial in result.hidden],
-        "unconfirmed": [_loss_as_json(trial) for trial in result.unconfirmed],
-        "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],
-        "suite": write_suite_keys(result.change, case),
-    }
-
-
-def _loss_as_json(trial: AccuracyTrial) -> dict[str, Any]:
-    return {
-        "cause": trial.counterfactual.cause,
-        "change": trial.counterfactual.text,
-        "removed": _limits(None if trial.share is None else trial.share.interval()),
-        "metric_change": _limits(trial.metric_change),
-    }
-
-
-def _untried_as_json(counterfactual: Counterfactual, reason: str | None) -> dict[str, Any]:
-    return {"cause": counterfactual.cause, "change": counterfactual.text, "reason": reason}
-
-
-def _times_as_json(times: TimeShares) -> dict[str, Any]:
-    return {
-        "call_seconds": times.case.call_seconds,
-        "fp32_call_seconds": times.fp32.call_seconds,
-        "overhead_seconds": times.case.overhead_seconds,
-        "kinds": [{"kind": kind, "seconds": own, "fp32_seconds": fp32} for kind, own, fp32 in times.kinds()],
-        "layers": [
-            {
-                "layer": layer.name,
-                "operator": layer.operator,
-                "kind": layer.kind,
-                "seconds": layer.int8_seconds,
-                "fp32_seconds": layer.fp32_seconds,
-                "macs": layer.macs,
-                "peak_fraction": layer.peak_fraction,
-            }
-            for layer in times.layers
-        ],
-        "nodes": [
-            {"layer": node.layer, "operator": node.operator, "kind": node.kind, "seconds": node.seconds}
-            for node in times.case.nodes
-        ],
-    }
-
-
-def _trial_as_json(trial: Trial) -> dict[str, Any]:
-    return {"cause": trial.counterfactual.cause, "change": trial.counterfactual.text, "gain": _limits(trial.gain)}
-
-
-def _limits(interval: Interval | None) -> dict[str, float | None] | None:
-    return None if interval is None else {"value": interval.value, "low": interval.low, "high": interval.high}

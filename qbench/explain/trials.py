@@ -50,11 +50,13 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """One race: the seconds for one example of the case and of its fp32, and what each counterfactual gave."""
+    """One race: the seconds for one example of the case and of its fp32, how many times as long the case takes
+    (``over_fp32``), and what each counterfactual gave."""
 
     original_seconds: float
     fp32_seconds: float | None
     trials: tuple[Trial, ...]
+    over_fp32: Interval | None = None
 
 
 def try_changes(
@@ -84,6 +86,7 @@ def try_changes(
         raise CaseError(f"the case could not be measured: {errors.get(ORIGINAL, 'it has no samples')}")
     reasons |= errors
     names = [f"{counterfactual.cause}-{number}" for number, counterfactual in enumerate(counterfactuals)]
+    against_fp32 = compare_times(samples[ORIGINAL], samples[FP32]) if FP32 in samples else None
     return Tried(
         original_seconds=_seconds(samples[ORIGINAL], opened.case),
         fp32_seconds=_seconds(samples[FP32], opened.fp32_case) if FP32 in samples else None,
@@ -91,6 +94,7 @@ def try_changes(
             _conclude(counterfactual, cases[name], opened.case, samples.get(name), samples[ORIGINAL], reasons.get(name))
             for name, counterfactual in zip(names, counterfactuals, strict=True)
         ),
+        over_fp32=None if against_fp32 is None else against_fp32.ratio(),
     )
 
 

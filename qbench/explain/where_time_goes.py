@@ -91,7 +91,7 @@ def _profile(opened: OpenCase, case: Case, artifact: Artifact, seconds: float | 
         limits=opened.limits,
         cores=opened.cores[-case.threads :],
     )
-    return name_layers(profile, artifact.layers)
+    return name_layers(profile.fit_into_call(), artifact.layers)
 
 
 def time_nodes_here(

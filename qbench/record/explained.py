@@ -53,7 +53,8 @@ class ExplainedCause:
 class ExplainedCase:
     """Why a case is not faster, seconds for one example. ``best_seconds``: what it could take, ``best`` by what that is
     known; ``unexplained``: the share of the gap that no cause closes; ``suite``: the keys that take all causes away,
-    and ``environment`` what to set for the process; ``accuracy``: what that changes, in words."""
+    and ``environment`` what to set for the process; ``accuracy``: what that changes, in words. ``over_fp32``: how many
+    times as long as fp32 it takes."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False, extra="ignore")
 
@@ -67,6 +68,7 @@ class ExplainedCase:
     suite: str | None = None
     environment: tuple[Setting, ...] = ()
     accuracy: str | None = None
+    over_fp32: Gain | None = None
 
 
 _CASE: TypeAdapter[ExplainedCase] = TypeAdapter(ExplainedCase)

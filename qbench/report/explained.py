@@ -57,7 +57,8 @@ def list_sentences(explained: Explained) -> list[str]:
 
 def _describe(case: ExplainedCase) -> str:
     gap = case.seconds - case.best_seconds
-    parts = [f"{case.case}: {formatting.duration(case.seconds)} for one example"]
+    ratio = "" if case.over_fp32 is None else f", {formatting.with_limits(case.over_fp32)} times what fp32 takes"
+    parts = [f"{case.case}: {formatting.duration(case.seconds)} for one example{ratio}"]
     if gap > 0:
         parts.append(f"it could take {formatting.duration(case.best_seconds)} ({formatting.one_line(case.best)})")
     if not case.causes:

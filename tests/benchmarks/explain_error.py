@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench import registry
-from qbench.explain import story, text
+from qbench.explain import json_text, story
 from qbench.explain.causes.base import Cause, Counterfactual, Situation
 from qbench.explain.change import Change
 from qbench.progress.live import Silent
@@ -184,7 +184,7 @@ def explain_here(planted: Planted, folder: Path, seconds: float) -> None:
     explained = story.explain_case(
         run, case, concerns=("time",), suite_file=None, progress=Silent(), max_seconds=seconds
     )
-    Path("explained.json").write_text(text.as_json(explained), encoding="utf-8")
+    Path("explained.json").write_text(json_text.as_json(explained), encoding="utf-8")
 
 
 def report(planted: Planted, explained: dict[str, Any]) -> tuple[bool, bool, bool]:

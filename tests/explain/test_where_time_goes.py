@@ -57,3 +57,16 @@ def test_kinds_stand_beside_those_of_fp32():
     )
     assert shares.kinds() == [("int8 product", 1e-5, 0.0), ("float product", 0.0, 1e-5), ("conversion", 1e-5, 0.0)]
     assert shares.operators()["conversion", "Conv"] == (1e-5, 1)
+
+
+def test_nodes_that_take_longer_than_a_call_are_shortened_to_it():
+    """By one factor, so that shares of the call add up; what a call takes beside them is not known then."""
+    seen = CallProfile(
+        nodes=(node("a", seconds=1.5e-4), node("q", "conversion", seconds=5e-5)), call_seconds=1e-4,
+        watched_seconds=2.5e-4,
+    )  # fmt: skip
+    fitting = seen.fit_into_call()
+    assert [entry.seconds for entry in fitting.nodes] == pytest.approx([7.5e-5, 2.5e-5])
+    assert fitting.overhead_seconds is None
+    assert fitting.watching_seconds == pytest.approx(1.5e-4)
+    assert profile(node("a", seconds=4e-5)).fit_into_call().scale == 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["int8 product", "float product", "conversion", "other"]
@@ -27,11 +27,13 @@ class NodeTime:
 @dataclass(frozen=True, kw_only=True)
 class CallProfile:
     """The nodes of one call in order. ``call_seconds``: the median of calls that nobody watched, in the same process;
-    ``watched_seconds``: of those whose nodes were timed. Watching costs time, which falls on small nodes most."""
+    ``watched_seconds``: of those whose nodes were timed. Watching costs time, which falls on small nodes most.
+    ``scale``: what the seconds of the nodes were multiplied by, so that they fit into a call."""
 
     nodes: tuple[NodeTime, ...]
     call_seconds: float
     watched_seconds: float
+    scale: float = 1.0
 
     @property
     def node_seconds(self) -> float:
@@ -42,7 +44,21 @@ class CallProfile:
     def overhead_seconds(self) -> float | None:
         """What a call takes beside its nodes; None where watching costs more than that, so that it is not known."""
         left = self.call_seconds - self.node_seconds
-        return left if left >= 0 else None
+        return left if left >= 0 and self.scale == 1.0 else None
+
+    @property
+    def watching_seconds(self) -> float:
+        """What watching adds to a call."""
+        return max(0.0, self.watched_seconds - self.call_seconds)
+
+    def fit_into_call(self) -> CallProfile:
+        """The profile with nodes that take no longer together than a call that nobody watches, each shortened by the
+        same factor; itself where they do not."""
+        if self.node_seconds <= self.call_seconds:
+            return self
+        factor = self.call_seconds / self.node_seconds
+        nodes = tuple(replace(node, seconds=factor * node.seconds) for node in self.nodes)
+        return replace(self, nodes=nodes, scale=factor * self.scale)
 
     def seconds_by_kind(self) -> dict[Kind, float]:
         """The seconds of the nodes of each kind, those that there are."""
