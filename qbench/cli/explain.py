@@ -94,7 +94,7 @@ def _show_time(explained: Explained, result: TimeExplained, titles: Mapping[str,
     from qbench.explain import text
     from qbench.progress.table import format_table
 
-    case, change = explained.opened.case, result.explanation.change
+    change = result.explanation.change
     _print_lines(text.list_head(explained.opened, result.explanation), width)
     if result.times is None:
         _print_lines(["", f"Where its time goes is not known: {result.no_times}."], width)
@@ -104,7 +104,7 @@ def _show_time(explained: Explained, result: TimeExplained, titles: Mapping[str,
         print(f"\n{format_table(text.make_layer_table(result.times), width)}")
     print()
     _print_lines(text.list_causes(result.explanation, titles), width)
-    _show_keys(text.write_suite_keys(change, case), text.list_environment(change))
+    _show_keys(text.write_suite_keys(change, explained.opened), text.list_environment(change))
     if (accuracy := text.describe_accuracy(result.accuracy, explained.metric)) is not None:
         _print_lines([accuracy], width)
 
@@ -122,7 +122,7 @@ def _show_losses(
         margin = explained.opened.suite.gate.accuracy.margin
         _print_lines([f"It is shown to lose no more than the margin of {margin:g}: nothing needs to be done."], width)
     else:
-        _show_keys(text.write_suite_keys(result.change, explained.opened.case), [])
+        _show_keys(text.write_suite_keys(result.change, explained.opened), [])
 
 
 def _show_keys(keys: str | None, variables: Sequence[str]) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 from qbench.plan.cases import Case, Variant
 from qbench.plan.variants import Variants
-from qbench.quant.recipe import DEFAULT, FRAMEWORK_DEFAULT
+from qbench.quant.recipe import DEFAULT
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What differs from a case; None and empty: nothing. ``recipe``: fields of ``quant.recipe.Recipe``; ``own_recipe``:
-    qbench's default recipe in place of the case's. ``environment``: variables of the process."""
+    """What differs from a case; None and empty: nothing. ``recipe``: fields of ``quant.recipe.Recipe``, as a suite
+    gives them; ``own_recipe``: qbench's default recipe in place of the case's. ``calibrate``: the split that ranges are
+    calibrated on, and how many examples of it. ``environment``: variables of the process."""
 
     mode: str | None = None
     backend: str | None = None
@@ -22,6 +23,7 @@ class Change:
     recipe: Mapping[str, Any] = field(default_factory=dict)
     threads: int | None = None
     batch_size: int | None = None
+    calibrate: tuple[str, int] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def then(self, other: Change) -> Change:
@@ -36,24 +38,23 @@ class Change:
             recipe=recipe,
             threads=other.threads or self.threads,
             batch_size=other.batch_size or self.batch_size,
+            calibrate=other.calibrate or self.calibrate,
             environment={**self.environment, **other.environment},
         )
 
     @property
     def rebuilds(self) -> bool:
         """Whether it takes another artifact."""
-        return bool(self.mode or self.backend or self.own_recipe or self.recipe)
+        return bool(self.mode or self.backend or self.own_recipe or self.recipe or self.calibrate)
 
     def apply(self, case: Case, variants: Variants) -> Case:
-        """The case with the change; ``variants`` are those of its suite."""
+        """The case with the change, as its suite (whose ``variants`` these are) has it with ``suite_keys``."""
         variant = case.variant
-        if self.mode or self.backend or self.own_recipe:
+        if self.mode or self.backend or self.own_recipe or self.recipe:
             mode, backend = self.mode or variant.mode, self.backend or variant.backend
-            other_flow = self.mode is not None or variant.recipe.name == FRAMEWORK_DEFAULT or self.own_recipe
-            name = DEFAULT if other_flow else variant.recipe.name
-            recipe = variants.recipe(mode, backend, name)
+            name = DEFAULT if self._leaves_recipe else variant.recipe.name
+            recipe = variants.recipe(mode, backend, name, self.recipe)
             variant = Variant(model=variant.model, mode=mode, backend=backend, recipe=recipe)
-        variant = replace(variant, recipe=replace(variant.recipe, **self.recipe))
         return replace(
             case,
             variant=variant,
@@ -61,9 +62,14 @@ class Change:
             batch_size=self.batch_size or case.batch_size,
         )
 
-    def suite_keys(self, case: Case) -> dict[str, Any]:
-        """What to write into a suite to have it, as its keys, of a recipe those that change; variables of the process
-        are no part of a suite."""
+    @property
+    def _leaves_recipe(self) -> bool:
+        """Whether qbench's default recipe takes the place of the case's."""
+        return self.own_recipe or self.mode is not None
+
+    def suite_keys(self, case: Case, of_recipe: Mapping[str, Any]) -> dict[str, Any]:
+        """What to write into a suite to have it, as its keys; ``of_recipe``: what the suite says in the case's recipe,
+        which stands there again. Variables of the process are no part of a suite."""
         mode = self.mode or case.variant.mode
         keys: dict[str, Any] = {}
         matrix = {
@@ -74,12 +80,18 @@ class Change:
         }
         if any(matrix.values()):
             keys["matrix"] = {name: value for name, value in matrix.items() if value}
-        values = {name: list(value) if isinstance(value, tuple) else value for name, value in self.recipe.items()}
-        named = case.variant.recipe.name
-        if self.own_recipe or (self.mode is not None and named == FRAMEWORK_DEFAULT):
+        if self.calibrate is not None:
+            split, samples = self.calibrate
+            keys["data"] = {"calibrate": {"split": split, "samples": samples}, "overlap": "allow"}
+        values, named = _list_values(self.recipe), case.variant.recipe.name
+        if self._leaves_recipe and named != DEFAULT:
             keys["recipe"] = [DEFAULT]
         elif values and named != DEFAULT:  # its keys go before those of quantize
-            return {**keys, "recipe": [{"name": named, **values}]}
+            return {**keys, "recipe": [{"name": named, **_list_values(of_recipe), **values}]}
         if values:  # those of the backend go before those of the mode
             keys["quantize"] = {mode: {"backends": {self.backend or case.variant.backend: values}}}
         return keys
+
+
+def _list_values(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}

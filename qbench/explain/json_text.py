@@ -8,11 +8,11 @@ from typing import Any
 from qbench.explain.accuracy_explanation import AccuracyExplanation
 from qbench.explain.accuracy_trials import AccuracyTrial
 from qbench.explain.causes.base import Counterfactual
+from qbench.explain.open_case import OpenCase
 from qbench.explain.story import Explained, TimeExplained
 from qbench.explain.text import list_environment, write_suite_keys
 from qbench.explain.trials import Trial
 from qbench.explain.where_time_goes import TimeShares
-from qbench.plan.cases import Case
 from qbench.stats.interval_type import Interval
 
 
@@ -21,13 +21,13 @@ def as_json(explained: Explained) -> str:
     value = {
         "case": explained.opened.case.id,
         "notes": list(explained.opened.notes),
-        "time": None if explained.time is None else _time_as_json(explained.time, explained.opened.case),
-        "accuracy": None if explained.losses is None else _losses_as_json(explained.losses, explained.opened.case),
+        "time": None if explained.time is None else _time_as_json(explained.time, explained.opened),
+        "accuracy": None if explained.losses is None else _losses_as_json(explained.losses, explained.opened),
     }
     return f"{json.dumps(value, indent=2)}\n"
 
 
-def _time_as_json(explained: TimeExplained, case: Case) -> dict[str, Any]:
+def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
     result, accuracy = explained.explanation, explained.accuracy
     return {
         "case_seconds": result.case_seconds,
@@ -43,7 +43,7 @@ def _time_as_json(explained: TimeExplained, case: Case) -> dict[str, Any]:
         "hidden": [_trial_as_json(trial) for trial in result.hidden],
         "unconfirmed": [_trial_as_json(trial) for trial in result.unconfirmed],
         "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],
-        "suite": write_suite_keys(result.change, case),
+        "suite": write_suite_keys(result.change, opened),
         "environment": list_environment(result.change),
         "mended": None
         if accuracy is None
@@ -56,7 +56,7 @@ def _time_as_json(explained: TimeExplained, case: Case) -> dict[str, Any]:
     }
 
 
-def _losses_as_json(result: AccuracyExplanation, case: Case) -> dict[str, Any]:
+def _losses_as_json(result: AccuracyExplanation, opened: OpenCase) -> dict[str, Any]:
     together = result.together
     return {
         "n": result.tried.n,
@@ -68,7 +68,7 @@ def _losses_as_json(result: AccuracyExplanation, case: Case) -> dict[str, Any]:
         "hidden": [_loss_as_json(trial) for trial in result.hidden],
         "unconfirmed": [_loss_as_json(trial) for trial in result.unconfirmed],
         "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],
-        "suite": write_suite_keys(result.change, case),
+        "suite": write_suite_keys(result.change, opened),
     }
 
 

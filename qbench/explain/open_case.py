@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from qbench import registry
 from qbench.backends.base import Backend
@@ -54,6 +55,12 @@ class OpenCase:
         """About what a call takes, by the run."""
         latency = self.record.latency
         return None if latency is None else latency.p50_seconds or latency.mean_seconds
+
+    @property
+    def recipe_keys(self) -> dict[str, Any]:
+        """What the suite says in the case's recipe; nothing where it has none of that name."""
+        named = self.case.variant.recipe.name
+        return {key: value for choice in self.suite.recipe if choice.name == named for key, value in choice.keys}
 
     def build(self, variant: Variant, progress: Silent) -> Artifact:
         """Another variant of the same network, from the cache or built now."""

@@ -15,7 +15,6 @@ from qbench.explain.open_case import OpenCase
 from qbench.explain.story import Explained, TimeExplained
 from qbench.explain.trials import Trial
 from qbench.explain.where_time_goes import LayerTime, TimeShares
-from qbench.plan.cases import Case
 from qbench.progress.table import TextTable
 from qbench.record.explained import ExplainedCase, ExplainedCause
 from qbench.record.stored_run import MetricInfo
@@ -198,11 +197,11 @@ def _difference(change: Interval, metric: MetricInfo) -> str:
     return f"{shown} {metric.unit}".rstrip()
 
 
-def write_suite_keys(change: Change | None, case: Case) -> str | None:
+def write_suite_keys(change: Change | None, opened: OpenCase) -> str | None:
     """The piece of a suite that takes the confirmed causes away; None where a suite has no key for it."""
     import yaml
 
-    keys = {} if change is None else change.suite_keys(case)
+    keys = {} if change is None else change.suite_keys(opened.case, opened.recipe_keys)
     if not keys:
         return None
     text: str = yaml.safe_dump(keys, sort_keys=False, default_flow_style=None, width=1000)
@@ -236,7 +235,7 @@ def to_stored(explained: Explained, result: TimeExplained, titles: Mapping[str, 
             for cause in explanation.confirmed
         ),
         unexplained=explanation.unexplained,
-        suite=write_suite_keys(explanation.change, case),
+        suite=write_suite_keys(explanation.change, explained.opened),
         environment=tuple(list_environment(explanation.change)),
         accuracy=describe_accuracy(result.accuracy, explained.metric),
     )

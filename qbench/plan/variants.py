@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qbench import registry
 from qbench.errors import UsageError
@@ -17,6 +17,7 @@ from qbench.plan.matrix import Cell, case_id
 from qbench.plan.twins import Twins
 from qbench.quant.recipe import DEFAULT, Recipe
 from qbench.suite import Suite
+from qbench.suite.recipes import RecipeChoice
 
 if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
     from qbench.backends.base import Backend
@@ -165,8 +166,9 @@ class Variants:
             self._variants[key] = Variant(model=self._models[model], mode=mode, backend=backend, recipe=taken)
         return Case(variant=self._variants[key], threads=threads, batch_size=batch_size, host=host)
 
-    def recipe(self, mode: str, backend: str, name: str) -> Recipe:
-        """The recipe of that name as the backend takes it, without open choices."""
+    def recipe(self, mode: str, backend: str, name: str, changed: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
+        """The recipe of that name as the backend takes it, without open choices; ``changed``: fields that it has in
+        place of the suite's."""
         recipe = self._twins.recipes.get(name) if mode == "fp32" else None
         recipe = recipe or self._suite.quantize.recipe(mode, backend)
         if mode == "fp32":
@@ -175,6 +177,7 @@ class Variants:
         least = recipe.min_coverage
         if (choice := self._choices.get(name)) is not None:
             recipe = choice.over(recipe)
+        recipe = RecipeChoice(name=recipe.name, keys=tuple(changed.items())).over(recipe)
         if (
             mode == "dynamic"
         ):  # what counts as int8 there is the suite's to say: no recipe builds another artifact by it

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,8 +18,8 @@ suite: demo
 models: [digits-cnn]
 data: {dataset: digits}
 matrix: {modes: [fp32, static], backends: [torch, fbgemm, onednn]}
-quantize: {static: {skip_layers: [head]}}
-recipe: [default, framework-default]
+quantize: {static: {skip_layers: [head], backends: {fbgemm: {percentile: 99.5}}}}
+recipe: [default, framework-default, {name: mine, calibrator: percentile, percentile: 90, target: native}]
 """
 CHANGES = st.builds(
     Change,
@@ -28,8 +27,18 @@ CHANGES = st.builds(
     backend=st.none() | st.sampled_from(["fbgemm", "onednn"]),
     recipe=st.dictionaries(st.sampled_from(["per_channel", "last_layer_float"]), st.booleans()),
     batch_size=st.none() | st.integers(1, 64),
+    calibrate=st.none() | st.just(("test", 8)),
     environment=st.dictionaries(st.sampled_from(["A", "B"]), st.sampled_from(["", "1"])),
 )
+PASTED = {
+    "another mode": Change(mode="dynamic", batch_size=8),
+    "another engine": Change(backend="onednn", threads=2),
+    "qbench's recipe": Change(own_recipe=True, recipe={"skip_layers": ()}),
+    "another calibrator": Change(recipe={"calibrator": "percentile"}),
+    "the same calibrator, wider": Change(recipe={"calibrator": "percentile", "percentile": 99.9}),
+    "layers in float": Change(backend="onednn", recipe={"skip_layers": ("head", "hidden"), "last_layer_float": True}),
+    "this machine alone": Change(recipe={"target": ("native",), "reduce_range": False}),
+}
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +84,57 @@ def test_only_a_change_of_the_artifact_rebuilds():
     assert all(change.rebuilds for change in (Change(mode="static"), Change(recipe={"per_channel": False})))
 
 
+def paste(keys, into):
+    """A mapping with these keys put in, as a person pastes them: what is no mapping takes the place of what stood."""
+    if not isinstance(keys, dict) or not isinstance(into, dict):
+        return keys
+    return {**into, **{key: paste(value, into.get(key)) for key, value in keys.items()}}
+
+
+@pytest.mark.parametrize("recipe", ["default", "mine"])
+@pytest.mark.parametrize("change", PASTED.values(), ids=PASTED)
+def test_a_suite_with_the_keys_pasted_has_the_case_that_was_tried(variants, change, recipe):
+    """The same variant, threads and batch size, whichever recipe the case is of."""
+    case = case_of(variants, recipe=recipe)
+    of_recipe = {"calibrator": "percentile", "percentile": 90, "target": ("native",)} if recipe == "mine" else {}
+    pasted = parse(yaml.safe_dump(paste(change.suite_keys(case, of_recipe), yaml.safe_load(TEXT))))
+    changed = change.apply(case, variants)
+    variant = changed.variant
+    cell = (
+        "digits-cnn",
+        variant.mode,
+        variant.backend,
+        changed.threads,
+        changed.batch_size,
+        variant.recipe.name,
+        NATIVE,
+    )
+    assert Variants(pasted, load_backends(pasted), cores=2).case(cell) == changed
+    assert variant.recipe.name in {choice.name for choice in pasted.recipe}
+    assert variant.mode in pasted.matrix.modes
+    assert changed.batch_size in pasted.matrix.batch_sizes
+
+
+def test_another_engine_keeps_the_framework_default(variants):
+    """Only the engine changes: what a recipe brings is another cause."""
+    changed = Change(backend="onednn").apply(case_of(variants, recipe="framework-default"), variants)
+    assert (changed.variant.backend, changed.variant.recipe.framework_default) == ("onednn", True)
+
+
 def test_a_change_is_told_as_keys_of_a_suite(variants):
-    """What can be pasted; variables of the process are no part of a suite."""
+    """What can be pasted; variables of the process are no part of a suite, and a recipe keeps what it said."""
     case = case_of(variants)
     change = Change(backend="onednn", recipe={"skip_layers": ("a",)}, batch_size=8, environment={"A": "1"})
-    assert change.suite_keys(case) == {
+    assert change.suite_keys(case, {}) == {
         "matrix": {"backends": ["onednn"], "batch_sizes": [8]},
         "quantize": {"static": {"backends": {"onednn": {"skip_layers": ["a"]}}}},
     }
-    assert Change(own_recipe=True).suite_keys(case) == {"recipe": ["default"]}
-    mine = replace(case, variant=replace(case.variant, recipe=replace(case.variant.recipe, name="mine")))
-    assert Change(recipe={"per_channel": False}).suite_keys(mine) == {
-        "recipe": [{"name": "mine", "per_channel": False}]
+    assert Change(own_recipe=True).suite_keys(case_of(variants, recipe="mine"), {}) == {"recipe": ["default"]}
+    mine = case_of(variants, recipe="mine")
+    assert Change(recipe={"per_channel": False}).suite_keys(mine, {"calibrator": "percentile"}) == {
+        "recipe": [{"name": "mine", "calibrator": "percentile", "per_channel": False}]
     }
-    assert Change(environment={"A": "1"}).suite_keys(case) == {}
+    assert Change(environment={"A": "1"}).suite_keys(case, {}) == {}
+    assert Change(calibrate=("test", 100)).suite_keys(case, {}) == {
+        "data": {"calibrate": {"split": "test", "samples": 100}, "overlap": "allow"}
+    }
