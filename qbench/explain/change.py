@@ -9,13 +9,17 @@ from typing import Any
 from qbench.plan.cases import Case, Variant
 from qbench.plan.variants import Variants
 from qbench.quant.recipe import DEFAULT
+from qbench.quant.target import NATIVE
+
+_OF_ALL_MODES = ("canonicalize",)  # keys of a suite's `quantize` itself
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """What differs from a case; None and empty: nothing. ``recipe``: fields of ``quant.recipe.Recipe``, as a suite
     gives them; ``own_recipe``: qbench's default recipe in place of the case's. ``calibrate``: the split that ranges are
-    calibrated on, and how many examples of it. ``environment``: variables of the process."""
+    calibrated on, and how many examples of it. ``environment``: variables of the process. ``flush_denormals``: its
+    arithmetic takes denormals as zero."""
 
     mode: str | None = None
     backend: str | None = None
@@ -25,6 +29,7 @@ class Change:
     batch_size: int | None = None
     calibrate: tuple[str, int] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    flush_denormals: bool = False
 
     def then(self, other: Change) -> Change:
         """Both changes; where both say something of the same thing, the other one, but layers to skip are joined."""
@@ -40,6 +45,7 @@ class Change:
             batch_size=other.batch_size or self.batch_size,
             calibrate=other.calibrate or self.calibrate,
             environment={**self.environment, **other.environment},
+            flush_denormals=self.flush_denormals or other.flush_denormals,
         )
 
     @property
@@ -88,10 +94,16 @@ class Change:
             keys["recipe"] = [DEFAULT]
         elif values and named != DEFAULT:  # its keys go before those of quantize
             return {**keys, "recipe": [{"name": named, **_list_values(of_recipe), **values}]}
+        whole = {name: values.pop(name) for name in _OF_ALL_MODES if name in values}
         if values:  # those of the backend go before those of the mode
-            keys["quantize"] = {mode: {"backends": {self.backend or case.variant.backend: values}}}
+            whole[mode] = {"backends": {self.backend or case.variant.backend: values}}
+        if whole:
+            keys["quantize"] = whole
         return keys
 
 
 def _list_values(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+    if "target" in values:  # for no other CPU
+        values["target"] = values["target"] or [NATIVE]
+    return values

@@ -4,7 +4,8 @@ A cause is confirmed where the case is shown to be slower than without it: Stude
 one side, at ``LEVEL`` shared over everything that was tried (Holm, Scandinavian Journal of Statistics 6 (1979), 65-70).
 The confirmed ones are then taken away one after the other, the largest first, in one more race: each gets the share
 that it closes beyond those before it, so that the shares and what stays unexplained are the whole gap. One that gains
-nothing beyond those before it is left out, and the others are measured again without it.
+nothing beyond those before it is left out, and the others are measured again without it. Where those confirmed gain so
+much that a smaller cause may have been hidden by them, what else may be at work is tried once more without them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from qbench.stats.multiple_testing import adjust_by_holm
 
 LEVEL = SHOWN_ERROR
 WITHOUT = "the case without these causes; nothing faster is known"
+HIDING = 0.7  # of the case's time: what it must take without its causes for others to be looked for anew
 LEAST_STEP = 0.01  # of the time before it: what a cause must gain beyond those before it
 
 
@@ -90,12 +92,23 @@ def drop_idle(confirmed: Sequence[Trial], steps: Tried) -> tuple[Trial, ...]:
     return tuple(trial for number, trial in enumerate(confirmed) if number != idle)
 
 
+def may_hide(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None) -> bool:
+    """Whether the confirmed ones take so much of the time that a smaller cause may not have shown beside them."""
+    start = tried.original_seconds
+    return bool(confirmed) and min(_list_seconds(confirmed, steps, start)) < HIDING * start
+
+
 def explain(
-    tried: Tried, confirmed: Sequence[Trial], steps: Tried | None, bests: Sequence[tuple[float, str]]
+    tried: Tried,
+    confirmed: Sequence[Trial],
+    steps: Tried | None,
+    bests: Sequence[tuple[float, str]],
+    again: Tried | None = None,
 ) -> Explanation:
     """What the trials show. ``confirmed``: those that gain, in their order; ``steps``: their chain, measured (None
     where there are fewer than two). ``bests``: the seconds for one example of what the case could be, and what
-    that is, in order: the gap is the one to the first that the case does not undercut without its causes."""
+    that is, in order: the gap is the one to the first that the case does not undercut without its causes.
+    ``again``: what was tried without the first ones confirmed."""
     start = tried.original_seconds
     seconds = _list_seconds(confirmed, steps, start)
     reached = min([start, *seconds])
@@ -107,6 +120,8 @@ def explain(
     keys = {trial.counterfactual.key for trial in confirmed}
     hidden = tuple(trial for trial in confirm(tried) if trial.counterfactual.key not in keys)
     keys |= {trial.counterfactual.key for trial in hidden}
+    later = () if again is None else again.trials
+    first = {trial.counterfactual.key for trial in tried.trials if trial.difference is not None}
     last = None if steps is None else steps.trials[-1]
     return Explanation(
         case_seconds=start,
@@ -123,7 +138,11 @@ def explain(
         unconfirmed=tuple(
             trial for trial in tried.trials if trial.difference is not None and trial.counterfactual.key not in keys
         ),
-        untried=tuple(trial for trial in tried.trials if trial.difference is None),
+        untried=tuple(
+            trial
+            for trial in (*tried.trials, *later)
+            if trial.difference is None and trial.counterfactual.key not in (keys | first if trial.beyond else set())
+        ),
         change=chain(trial.counterfactual for trial in confirmed)[-1].change if confirmed else None,
         over_fp32=tried.over_fp32,
     )

@@ -44,7 +44,7 @@ def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
         "unconfirmed": [_trial_as_json(trial) for trial in result.unconfirmed],
         "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],
         "suite": write_suite_keys(result.change, opened),
-        "environment": list_environment(result.change),
+        "environment": list_environment(result.change, opened.case),
         "mended": None
         if accuracy is None
         else {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qbench import registry
@@ -13,6 +13,7 @@ from qbench.backends.base import Backend
 from qbench.cache import store
 from qbench.compare.compare import oriented
 from qbench.errors import CaseError, CaseSkipped
+from qbench.explain import probes
 from qbench.explain.accuracy_explanation import (
     MOST_STEPS,
     AccuracyExplanation,
@@ -22,7 +23,7 @@ from qbench.explain.accuracy_explanation import (
 )
 from qbench.explain.accuracy_trials import AccuracyTrial, Evaluation
 from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation
-from qbench.explain.explanation import Explanation, chain, confirm, drop_idle, explain
+from qbench.explain.explanation import Explanation, chain, confirm, drop_idle, explain, may_hide
 from qbench.explain.mended import MendedAccuracy, evaluate_mended
 from qbench.explain.open_case import OpenCase, find_record, load_all_backends, open_case
 from qbench.explain.trials import Trial, Tried, try_changes
@@ -79,17 +80,23 @@ class _Bench:
     variants: Variants
     progress: Silent
 
-    def propose(self, concern: Concern, times: TimeShares | None = None) -> tuple[Counterfactual, ...]:
-        """What every registered cause that concerns this proposes to try."""
-        situation = Situation(
-            case=self.opened.case,
+    def describe(self, times: TimeShares | None = None) -> Situation:
+        """What causes are judged from."""
+        case = self.opened.case
+        return Situation(
+            case=case,
             layers=self.opened.artifact.layers,
             times=times,
             hiding_variables=fingerprint.switches(),
             faults_per_call=_count_faults(self.run, self.opened.record),
             backends=tuple(name for name, backend in self.backends.items() if backend.missing() is None),
             layer_numbers=self.opened.artifact.layer_numbers,
+            machine_code=self.backends[case.variant.backend].machine_code,
+            call_seconds=self.opened.record_seconds,
         )
+
+    def propose(self, concern: Concern, situation: Situation) -> tuple[Counterfactual, ...]:
+        """What every registered cause that concerns this proposes to try."""
         causes: list[Cause] = [registry.load("cause", name) for name in registry.names("cause")]
         return tuple(
             counterfactual
@@ -138,9 +145,19 @@ def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
     opened, variants, progress = bench.opened, bench.variants, bench.progress
     peak = _measure_peak(opened)
     times, no_times = _profile(opened, peak)
-    tried = try_changes(opened, bench.propose("time", times), variants, progress, max_seconds=max_seconds)
+    situation = replace(
+        bench.describe(times),
+        reading_seconds=probes.find_reading_seconds(opened),
+        flushing_gain=probes.find_flushing_gain(opened),
+    )
+    tried = try_changes(opened, bench.propose("time", situation), variants, progress, max_seconds=max_seconds)
     confirmed, steps = _take_away(opened, confirm(tried), variants, progress, max_seconds)
-    explanation = explain(tried, confirmed, steps, _find_bests(tried, bench.run.records, opened.record, peak))
+    again = None
+    if may_hide(tried, confirmed, steps):
+        again = _try_beyond(bench, situation, confirmed, max_seconds)
+        if more := confirm(again):
+            confirmed, steps = _take_away(opened, (*confirmed, *more), variants, progress, max_seconds)
+    explanation = explain(tried, confirmed, steps, _find_bests(tried, bench.run.records, opened.record, peak), again)
     change = explanation.change
     return TimeExplained(
         times=times,
@@ -150,9 +167,22 @@ def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
     )
 
 
+def _try_beyond(bench: _Bench, situation: Situation, confirmed: Sequence[Trial], max_seconds: float) -> Tried:
+    """What else may be at work, tried without the confirmed causes: they may have hidden it."""
+    *_, last = chain(_list_changes(confirmed))
+    case = last.change.apply(bench.opened.case, bench.variants)
+    left = tuple(text for text in situation.hiding_variables if text.partition("=")[0] not in last.change.environment)
+    changed = replace(situation, case=case, times=None, hiding_variables=left, call_seconds=None)
+    known = {trial.counterfactual.key for trial in confirmed}
+    proposals = [each for each in bench.propose("time", changed) if each.key not in known]
+    return try_changes(
+        bench.opened, proposals, bench.variants, bench.progress, max_seconds=max_seconds, base=last.change
+    )
+
+
 def _explain_losses(bench: _Bench) -> AccuracyExplanation:
     """What each change does to the outputs, and those that help, one after the other."""
-    proposals = bench.propose("accuracy")
+    proposals = bench.propose("accuracy", bench.describe())
     with tempfile.TemporaryDirectory() as folder:
         evaluation = Evaluation(bench.opened, bench.variants, bench.progress, Path(folder))
         tried = evaluation.conclude([evaluation.try_change(counterfactual) for counterfactual in proposals])

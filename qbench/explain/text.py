@@ -15,8 +15,9 @@ from qbench.explain.open_case import OpenCase
 from qbench.explain.story import Explained, TimeExplained
 from qbench.explain.trials import Trial
 from qbench.explain.where_time_goes import LayerTime, TimeShares
+from qbench.plan.cases import Case
 from qbench.progress.table import TextTable
-from qbench.record.explained import ExplainedCase, ExplainedCause
+from qbench.record.explained import FLUSH_IN_TORCH, FLUSHING, ExplainedCase, ExplainedCause
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
@@ -124,9 +125,10 @@ def _describe(cause: Confirmed, titles: Mapping[str, Cause]) -> str:
     name = cause.trial.counterfactual.cause
     share = "" if cause.share is None else f"; {formatting.share(max(0.0, cause.share))} of the gap"
     title = titles[name].title
+    beyond = " once the first ones are gone" if cause.trial.beyond else ""
     return (
         f"{title[0].upper()}{title[1:]} ({name}). Taken away ({cause.trial.counterfactual.text}): "
-        f"{_times(cause.trial.gain)} as fast{share}."
+        f"{_times(cause.trial.gain)} as fast{beyond}{share}."
     )
 
 
@@ -208,10 +210,14 @@ def write_suite_keys(change: Change | None, opened: OpenCase) -> str | None:
     return text.rstrip()
 
 
-def list_environment(change: Change | None) -> list[str]:
+def list_environment(change: Change | None, case: Case) -> list[str]:
     """What to set for the process, where confirmed causes lie there."""
-    variables = {} if change is None else change.environment
-    return [f"unset {name}" if not value else f"export {name}={value}" for name, value in variables.items()]
+    if change is None:
+        return []
+    backend = change.backend or case.variant.backend
+    variables = change.environment.items()
+    lines = [f"unset {name}" if not value else f"export {name}={value}" for name, value in variables]
+    return [*lines, *([FLUSHING.get(backend, FLUSH_IN_TORCH)] if change.flush_denormals else [])]
 
 
 def to_stored(explained: Explained, result: TimeExplained, titles: Mapping[str, Cause]) -> ExplainedCase:
@@ -236,6 +242,6 @@ def to_stored(explained: Explained, result: TimeExplained, titles: Mapping[str, 
         ),
         unexplained=explanation.unexplained,
         suite=write_suite_keys(explanation.change, explained.opened),
-        environment=tuple(list_environment(explanation.change)),
+        environment=tuple(list_environment(explanation.change, case)),
         accuracy=describe_accuracy(result.accuracy, explained.metric),
     )

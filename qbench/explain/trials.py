@@ -24,20 +24,22 @@ from qbench.stats.interval_type import Interval
 
 ORIGINAL, FP32 = "original", "fp32"
 # Generations of processes: with fewer, limits rest on what is known of processes in general; a disturbed machine needs
-# more until a difference is known to 2 %.
-GENERATIONS, MOST_GENERATIONS = 4, 9
+# more until every difference to the case is known to ``PRECISION``.
+GENERATIONS, MOST_GENERATIONS, PRECISION = 4, 9, 0.04
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """A counterfactual that was tried: ``difference`` is ln(its time / the case's), both for one example; None with the
-    ``reason`` where it could not be built or measured. ``seconds`` for one example."""
+    ``reason`` where it could not be built or measured. ``seconds`` for one example. ``beyond``: case and
+    counterfactual had other changes already."""
 
     counterfactual: Counterfactual
     case: Case
     difference: PairedDifference | None = None
     seconds: float | None = None
     reason: str | None = None
+    beyond: bool = False
 
     @property
     def gain(self) -> Interval | None:
@@ -66,19 +68,25 @@ def try_changes(
     progress: Silent,
     *,
     max_seconds: float,
+    base: Change | None = None,
 ) -> Tried:
     """The counterfactuals measured in one race with the case and its fp32; raises ``CaseError`` where the case itself
-    cannot be measured. ``max_seconds`` of measuring for each of them."""
+    cannot be measured. ``max_seconds`` of measuring for each of them. ``base``: a change that the case and all
+    counterfactuals have already."""
+    base = base or Change()
+    own_case = base.apply(opened.case, variants)
+    own_artifact = opened.build(own_case.variant, progress) if base.rebuilds else opened.artifact
     built: dict[str, tuple[Case, Artifact, Change]] = {
-        ORIGINAL: (opened.case, opened.artifact, Change()),
+        ORIGINAL: (own_case, own_artifact, base),
         FP32: (opened.fp32_case, opened.fp32, Change()),
     }
     reasons: dict[str, str] = {}
     cases = {}
     for number, counterfactual in enumerate(counterfactuals):
         name = f"{counterfactual.cause}-{number}"
-        case = cases[name] = counterfactual.change.apply(opened.case, variants)
-        reason = _build(opened, name, case, counterfactual.change, built, progress)
+        change = base.then(counterfactual.change)
+        case = cases[name] = change.apply(opened.case, variants)
+        reason = _build(opened, name, case, change, built, progress)
         if reason is not None:
             reasons[name] = reason
     samples, errors = _race(opened, built, progress, max_seconds)
@@ -87,14 +95,20 @@ def try_changes(
     reasons |= errors
     names = [f"{counterfactual.cause}-{number}" for number, counterfactual in enumerate(counterfactuals)]
     against_fp32 = compare_times(samples[ORIGINAL], samples[FP32]) if FP32 in samples else None
+    same_batch = math.log(opened.fp32_case.batch_size / own_case.batch_size)
     return Tried(
-        original_seconds=_seconds(samples[ORIGINAL], opened.case),
+        original_seconds=_seconds(samples[ORIGINAL], own_case),
         fp32_seconds=_seconds(samples[FP32], opened.fp32_case) if FP32 in samples else None,
         trials=tuple(
-            _conclude(counterfactual, cases[name], opened.case, samples.get(name), samples[ORIGINAL], reasons.get(name))
+            replace(
+                _conclude(
+                    counterfactual, cases[name], own_case, samples.get(name), samples[ORIGINAL], reasons.get(name)
+                ),
+                beyond=base != Change(),
+            )
             for name, counterfactual in zip(names, counterfactuals, strict=True)
         ),
-        over_fp32=None if against_fp32 is None else against_fp32.ratio(),
+        over_fp32=None if against_fp32 is None else _shift(against_fp32, same_batch).ratio(),
     )
 
 
@@ -117,10 +131,12 @@ def _build(
         return str(error)
     if artifact.fixed_batch not in (None, case.batch_size):
         return f"the file takes batches of {artifact.fixed_batch} only"
+    own_case, own_artifact, own_change = built[ORIGINAL]
     if (
-        change.rebuilds
-        and artifact.sha256 == opened.artifact.sha256
-        and case.variant.backend == opened.artifact.backend
+        artifact.sha256 == own_artifact.sha256
+        and (case.variant.backend, case.threads, case.batch_size)
+        == (own_case.variant.backend, own_case.threads, own_case.batch_size)
+        and (change.environment, change.flush_denormals) == (own_change.environment, own_change.flush_denormals)
     ):
         return "it gives the same artifact, byte by byte"
     built[name] = (case, artifact, change)
@@ -134,12 +150,26 @@ def _race(
     max_seconds: float,
 ) -> tuple[dict[str, Samples], dict[str, str]]:
     specs = {
-        name: opened.specify_worker(name, case, artifact, **change.environment)
+        name: replace(
+            opened.specify_worker(name, case, artifact, **change.environment), flush_denormals=change.flush_denormals
+        )
         for name, (case, artifact, change) in built.items()
     }
-    arms = tuple(Arm(case=name, role="fp32" if name == FP32 else "candidate", baseline=None) for name in specs)
+    arms = tuple(
+        Arm(
+            case=name,
+            role="fp32" if name == FP32 else "candidate",
+            baseline=None if name in (ORIGINAL, FP32) else ORIGINAL,
+        )
+        for name in specs
+    )
     rules = RaceRules(
-        tie=0.02, precision=0.02, least=GENERATIONS, most=MOST_GENERATIONS, max_seconds=max_seconds, everything=True
+        tie=PRECISION,
+        precision=PRECISION,
+        least=GENERATIONS,
+        most=MOST_GENERATIONS,
+        max_seconds=max_seconds,
+        everything=True,
     )
     measured = measure_group(
         specs[FP32],

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from qbench import registry
 from qbench.backends.base import Inputs, Runner
 from qbench.errors import MeasureError
-from qbench.machine import runtime
+from qbench.machine import denormals, runtime
 from qbench.machine.canary import Canary
 from qbench.measure.samples import BlockTiming
 from qbench.process import child
@@ -32,7 +32,7 @@ INPUTS = 8  # real examples in rotation: one input over and over would sit in th
 @dataclass(frozen=True, kw_only=True)
 class WorkerSpec:
     """What to load and how: ``inputs`` are preprocessed examples, one array per model input; ``environment`` are the
-    variables of the case's host.
+    variables of the case's host. ``flush_denormals``: arithmetic takes denormals as zero, which no run sets.
 
     ``slowdown`` records every call of a block as that share longer than it took (0.05: 5 % slower): for measuring how
     often a gate errs, never in a run. Work beside the call would leave the true change unknown: it takes its share, and
@@ -48,6 +48,7 @@ class WorkerSpec:
     inputs: Inputs
     slowdown: float = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)
+    flush_denormals: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +69,13 @@ class LocalWorker:
         self._clock = clock
         self._spec = spec
         runtime.set_malloc(spec.environment)
+        if spec.flush_denormals:  # before the runtime starts threads, which take it over
+            denormals.flush(True)
         started = clock()
         self._runner: Runner = registry.load("backend", spec.backend).load(spec.file, threads=spec.threads)
         self._load_ns = clock() - started
+        if spec.flush_denormals:  # ONNX Runtime sets it back as the first session of a process opens
+            denormals.flush(True)
         self._prepared = [self._runner.prepare(batch) for batch in batches(spec.inputs, spec.batch_size)]
         self._runner.context().__enter__()  # for the life of this process
         self._first_ns = timed_calls(self._runner, self._prepared, FIRST_CALLS, clock)
@@ -179,7 +184,7 @@ def system_view() -> dict[str, Any]:
         "tasks": len(list(TASKS.iterdir())) if TASKS.is_dir() else None,
         "thread_pools": pools,
         "allocator": runtime.allocator_of_this_process(),
-        "denormals_flushed": float(np.float32(1e-45) * np.float32(1)) == 0.0,
+        "denormals_flushed": denormals.are_flushed(),
     }
 
 
@@ -190,7 +195,7 @@ def require_as_set(observed: dict[str, Any], spec: WorkerSpec) -> None:
         "interop_threads": 1,
         "affinity": sorted(spec.cores),
         "spinning": False,
-        "denormals_flushed": False,
+        "denormals_flushed": spec.flush_denormals,
         "inference_precision": "f32",
     }
     for name, value in expected.items():

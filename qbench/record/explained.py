@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -19,11 +20,16 @@ _MOST = 1e9
 Seconds = Annotated[float, Field(ge=0, le=_MOST)]
 Saved = Annotated[float, Field(ge=-_MOST, le=_MOST)]
 Share = Annotated[float, Field(ge=-_MOST, le=_MOST)]
+# How the process that calls has denormals taken as zero.
+FLUSH_IN_TORCH = "torch.set_flush_denormal(True)"
+FLUSHING = {
+    "onnxruntime": 'options.add_session_config_entry("session.set_denormal_as_zero", "1")',
+    "openvino": "# in the thread that calls: denormals as zero (FTZ and DAZ)",
+}
 # Variables that hide instructions, and those of malloc: no advice of qbench sets another one.
-Setting = Annotated[
-    str,
-    Field(pattern=r"^(unset|export) (ONEDNN|DNNL|ATEN|MKL|FBGEMM|OV|MALLOC)_[A-Z0-9_]{1,40}(=[A-Za-z0-9_]{1,20})?$"),
-]
+_VARIABLE = r"(unset|export) (ONEDNN|DNNL|ATEN|MKL|FBGEMM|OV|MALLOC)_[A-Z0-9_]{1,40}(=[A-Za-z0-9_]{1,20})?"
+_SETTINGS = "|".join([_VARIABLE, *(re.escape(line) for line in (FLUSH_IN_TORCH, *FLUSHING.values()))])
+Setting = Annotated[str, Field(pattern=f"^({_SETTINGS})$")]
 MOST_BYTES = 10_000_000  # a few thousand cases; more is none of qbench's
 
 

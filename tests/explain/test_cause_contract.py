@@ -13,7 +13,7 @@ from qbench.explain.where_time_goes import LayerTime, TimeShares
 from qbench.models.base import ModelReference
 from qbench.plan.cases import Case, Variant
 from qbench.quant.artifacts.coverage import Layer
-from qbench.quant.artifacts.node_profile import CallProfile
+from qbench.quant.artifacts.node_profile import CallProfile, NodeTime
 from qbench.quant.recipe import FRAMEWORK_DEFAULT, Recipe
 
 CAUSES = registry.names("cause")
@@ -55,6 +55,23 @@ def test_a_cause_says_what_is_wrong_and_takes_it_away(name):
             assert counterfactual.change != Change()
 
 
+def node(kind, layer="", seconds=1e-4):
+    """A node of a call."""
+    return NodeTime(layer=layer, operator="node", kind=kind, seconds=seconds)
+
+
+# stem: quantized before and dequantized behind it, then an operator in float, then body and head without conversions.
+ISLAND = TimeShares(
+    case=CallProfile(
+        nodes=(
+            node("conversion"), node("int8 product", "stem"), node("conversion"), node("other"),
+            node("int8 product", "body"), node("int8 product", "head"),
+        ),
+        call_seconds=6e-4, watched_seconds=6e-4,
+    ),
+    fp32=CALL,
+    layers=(layer_time("stem", 1e-4, 2e-4), layer_time("body", 1e-4, 2e-4), layer_time("head", 1e-4, 2e-4)),
+)  # fmt: skip
 SLOW = TimeShares(case=CALL, fp32=CALL, layers=(layer_time("stem", 3e-4, 1e-4), layer_time("body", 1e-4, 2e-4)))
 SITUATIONS = {
     "calibrator": situation(recipe=Recipe(flow="fx", calibrator="minmax")),
@@ -70,6 +87,13 @@ SITUATIONS = {
     "slower-in-int8": replace(situation(), times=SLOW),
     "threads": situation(threads=2),
     "little-work": situation(),
+    "conversions": replace(situation(), times=ISLAND),
+    "denormals": situation(flushing_gain=1.5),
+    "memory-bound": situation(reading_seconds=8e-4, call_seconds=1e-3),
+    "older-target": situation(recipe=Recipe(target=("avx2", "vnni")), machine_code=True),
+    "own-file": situation(recipe=Recipe(name="own", file="mine.onnx")),
+    "symmetric": situation(recipe=Recipe(symmetric=True)),
+    "unfused": situation(recipe=Recipe(canonicalize=False)),
 }
 
 
@@ -111,3 +135,22 @@ def test_layers_that_lose_are_returned_to_float_and_no_others():
     slow = replace(situation(recipe=Recipe(skip_layers=("head",))), times=SLOW)
     (counterfactual,) = registry.load("cause", "slower-in-int8").propose(slow)
     assert counterfactual.change == Change(recipe={"skip_layers": ("head", "stem")})
+
+
+def test_a_stretch_that_does_not_repay_its_conversions_is_returned_to_float():
+    """Those in which the layers gain more stay int8; where all would go, fp32 is the answer, and nothing is tried."""
+    cause = registry.load("cause", "conversions")
+    (counterfactual,) = cause.propose(replace(situation(), times=ISLAND))
+    assert counterfactual.change == Change(recipe={"skip_layers": ("stem",)})
+    repaid = replace(ISLAND, layers=(layer_time("stem", 1e-4, 4e-4), *ISLAND.layers[1:]))
+    assert cause.propose(replace(situation(), times=repaid)) == ()
+    assert cause.propose(replace(situation(), times=ISLAND, layers=LAYERS[:1])) == ()
+
+
+def test_what_waits_for_memory_is_told_from_what_has_too_little_work():
+    """The change is the same; which of the two is named depends on what reading the weights takes."""
+    waiting = situation(reading_seconds=8e-4, call_seconds=1e-3)
+    assert registry.load("cause", "little-work").propose(waiting) == ()
+    busy = situation(reading_seconds=1e-5, call_seconds=1e-3)
+    assert registry.load("cause", "memory-bound").propose(busy) == ()
+    assert registry.load("cause", "little-work").propose(busy)

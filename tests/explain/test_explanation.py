@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from made_trials import trial, tried
 
 from qbench.explain.change import Change
-from qbench.explain.explanation import LEVEL, chain, confirm, drop_idle, explain
+from qbench.explain.explanation import LEVEL, chain, confirm, drop_idle, explain, may_hide
 
 BEST = (0.5, "the fastest of the run")
 
@@ -93,6 +93,26 @@ def test_the_chain_takes_one_more_cause_away_at_each_step():
     second = trial("batch", 0.8, change=Change(batch_size=8))
     steps = chain((first.counterfactual, second.counterfactual))
     assert [step.change for step in steps] == [Change(mode="static"), Change(mode="static", batch_size=8)]
+
+
+def test_causes_are_looked_for_anew_where_a_large_one_may_have_hidden_them():
+    """Where the case takes less than 0.7 of its time without those confirmed."""
+    large, small = tried(trial("large", 0.5)), tried(trial("small", 0.9))
+    assert may_hide(large, confirm(large), None)
+    assert not may_hide(small, confirm(small), None)
+    assert not may_hide(tried(trial("none", 0.999)), (), None)
+
+
+def test_a_cause_that_shows_beyond_the_first_ones_has_its_share():
+    """Tried in vain beside the large one, confirmed without it, and not listed as tried in vain."""
+    outcome = tried(trial("large", 0.5), trial("small", 0.999))
+    again = tried(trial("small", 0.8))
+    both = (*confirm(outcome), *confirm(again))
+    steps = tried(trial("large", 0.5), trial("small", 0.4))
+    result = explain(outcome, both, steps, [(0.3, "arithmetic")], again)
+    assert [cause.trial.counterfactual.cause for cause in result.confirmed] == ["large", "small"]
+    assert result.confirmed[1].share == pytest.approx(1 / 7)
+    assert result.unconfirmed == ()
 
 
 def test_causes_that_are_not_there_are_seldom_confirmed():

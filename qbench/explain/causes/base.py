@@ -13,6 +13,7 @@ from qbench.plan.cases import Case
 from qbench.quant.artifacts.coverage import Layer
 
 Concern = Literal["time", "accuracy"]
+READING_SHARE = 0.5  # of a call, from which on it is said to wait for memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,9 @@ class Situation:
     """What a cause is judged from: the case with its recipe (no open choices), its layers, where its time goes (None:
     the runtime does not tell, or time is not asked for), the variables that hide instructions from engines, the page
     faults of a call (None: not known), the backends that can be used here, and of each layer how near its output is to
-    fp32's (``Built.layer_numbers``)."""
+    fp32's (``Built.layer_numbers``). ``machine_code``: the artifact holds code for one kind of CPU. ``call_seconds``: a
+    call as the run measured it, ``reading_seconds``: what this core takes to read as many bytes as the artifact has,
+    ``flushing_gain``: how many times as fast calls are with denormals taken as zero; None each where not known."""
 
     case: Case
     layers: tuple[Layer, ...]
@@ -29,6 +32,17 @@ class Situation:
     faults_per_call: float | None = None
     backends: tuple[str, ...] = ()
     layer_numbers: tuple[Mapping[str, Any], ...] = ()
+    machine_code: bool = False
+    call_seconds: float | None = None
+    reading_seconds: float | None = None
+    flushing_gain: float | None = None
+
+    @property
+    def waits_for_memory(self) -> bool:
+        """Whether reading the weights once explains most of a call."""
+        if self.call_seconds is None or self.reading_seconds is None:
+            return False
+        return self.reading_seconds >= READING_SHARE * self.call_seconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,10 @@ class LittleWork(Cause):
     title = "a call has too little work"
 
     def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
-        """Eight times as many examples a call; times are for one example."""
+        """Eight times as many examples a call; times are for one example. Where a call waits for its weights, the same
+        change takes that away."""
+        if situation.waits_for_memory:
+            return ()
         size = TIMES * situation.case.batch_size
         return (self.counterfactual(f"batches of {size}", Change(batch_size=size)),)
 

@@ -1,0 +1,62 @@
+"""Quick looks at a case that tell which causes are worth a trial; each in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from pathlib import Path
+
+from qbench import registry
+from qbench.backends.base import Backend, Inputs
+from qbench.errors import CaseError
+from qbench.explain.open_case import OpenCase
+from qbench.machine import bandwidth, denormals
+from qbench.process.parent import call
+
+_TURNS, _WARMUP_CALLS = 15, 5
+_MOST_SECONDS = 3.0
+
+
+def find_reading_seconds(opened: OpenCase) -> float | None:
+    """What a core takes to read as many bytes as the case's artifact has; None where that cannot be measured."""
+    with contextlib.suppress(CaseError):
+        size = opened.artifact.size_bytes
+        return bandwidth.measure_reading(size, limits=opened.limits, cores=opened.cores[-1:])
+    return None
+
+
+def find_flushing_gain(opened: OpenCase) -> float | None:
+    """How many times as fast calls are with denormals taken as zero; None where that cannot be set here."""
+    with contextlib.suppress(CaseError):
+        gain: float = call(
+            time_flushing_here,
+            opened.case.variant.backend,
+            opened.artifact.file,
+            opened.data.evaluation(0, min(opened.case.batch_size, opened.data.evaluation_count)),
+            opened.case.threads,
+            limits=opened.limits,
+            cores=opened.cores[-opened.case.threads :],
+        )
+        return gain
+    return None
+
+
+def time_flushing_here(backend: str, file: Path, inputs: Inputs, threads: int, *, progress: object) -> float:
+    """The same in this process, which is a child: calls with and without, in turns."""
+    plugin: Backend = registry.load("backend", backend)
+    runner = plugin.load(file, threads=threads)
+    prepared = runner.prepare(inputs)
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    with runner.context():
+        for _ in range(_WARMUP_CALLS):
+            runner(prepared)
+        begun = time.perf_counter()
+        while len(seconds[True]) < _TURNS and time.perf_counter() - begun < _MOST_SECONDS:
+            for flushed in (False, True):
+                denormals.flush(flushed)
+                before = time.perf_counter()
+                runner(prepared)
+                seconds[flushed].append(time.perf_counter() - before)
+    denormals.flush(False)
+    return statistics.median(seconds[False]) / statistics.median(seconds[True])
