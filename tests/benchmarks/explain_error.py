@@ -35,8 +35,17 @@ import torch
 from torch import nn
 
 
+class Sine(nn.Module):
+    """An operator that nothing computes in int8."""
+
+    def forward(self, x):
+        return torch.sin(x)
+
+
 class Net(nn.Module):
-    """Convolutions of 3 x 3, or linear layers, of one width."""
+    """Convolutions of 3 x 3, or linear layers, of one width. ``faint``: all but the first give outputs near 1e-39.
+    ``padded``: padding on one side, as networks from TensorFlow have it. ``islands``: small convolutions between
+    operators in float behind the large ones."""
 
     def __init__(self, kind, width, depth, size):
         super().__init__()
@@ -46,11 +55,30 @@ class Net(nn.Module):
             for _ in range(depth - 1):
                 layers += [nn.Conv2d(width, width, 3, padding=1), nn.ReLU()]
             layers += [nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * width, 10)]
-        else:
+        elif kind == "linear":
             layers = [nn.Flatten(), nn.Linear(3 * size * size, width), nn.ReLU()]
             for _ in range(depth - 1):
                 layers += [nn.Linear(width, width), nn.ReLU()]
             layers += [nn.Linear(width, 10)]
+        elif kind == "padded":
+            layers = [nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(3, width, 3, stride=2), nn.BatchNorm2d(width), nn.ReLU6()]
+            for _ in range(depth - 1):
+                layers += [nn.ZeroPad2d((1, 2, 1, 2)), nn.Conv2d(width, width, 4), nn.BatchNorm2d(width), nn.ReLU6()]
+            layers += [nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * width, 10)]
+        elif kind == "islands":
+            layers = [nn.Conv2d(3, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1), nn.ReLU()]
+            layers += [nn.Conv2d(width, 8, 1), Sine()]
+            for _ in range(depth - 1):
+                layers += [nn.Conv2d(8, 8, 1), Sine()]
+            layers += [nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 10)]
+        if kind == "faint":
+            layers = [nn.Conv2d(3, width, 3, padding=1), nn.ReLU()]
+            for _ in range(depth - 1):
+                layers += [nn.Conv2d(width, width, 3, padding=1)]
+            layers += [nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * width, 10)]
+            with torch.no_grad():
+                layers[2].weight.mul_(1e-38)
+                layers[2].bias.mul_(1e-38)
         self.body = nn.Sequential(*layers)
 
     def forward(self, x):
@@ -81,7 +109,8 @@ models:
     source: {{python: "net.py:build", args: {{kind: {kind}, width: {width}, depth: {depth}, size: {size}}}}}
 data: {{dataset: {{python: "examples.py:load"}}, calibrate: {{split: train, samples: 32}}}}
 matrix: {{modes: [{mode}], backends: [{backend}], threads: [{threads}]}}
-quantize: {{{mode}: {{{recipe}}}}}
+quantize: {{{mode}: {{{recipe}}}{quantize}}}
+{more}
 measure: {{max_seconds: 1}}
 """
 
@@ -100,10 +129,12 @@ class Planted:
     size: int = 32
     threads: int = 1
     recipe: str = ""
+    quantize: str = ""  # keys beside the mode's
+    more: str = ""  # keys of the suite
     environment: dict[str, str] = field(default_factory=dict)
 
 
-HEAVY = "skip_layers: [body.2, body.4], min_coverage: 0.0"  # two of three convolutions, nearly all of the work
+HEAVY = "skip_layers: [body.2, body.4], min_coverage: 0.001"  # two of three convolutions, nearly all of the work
 ONEDNN = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
 PLANTED = (
     Planted(name="dynamic-64", causes=("dynamic-activations",), backend="onnxruntime", mode="dynamic"),
@@ -129,15 +160,42 @@ PLANTED = (
     Planted(name="little-openvino", causes=("little-work",), backend="openvino", width=8, depth=2, size=8),
     Planted(
         name="float-engine", causes=("engine-kernels", "kept-float"), backend="qnnpack",
-        recipe="skip_layers: [body.2], min_coverage: 0.0"
+        recipe="skip_layers: [body.2], min_coverage: 0.001"
     ),
     Planted(
         name="float-older", causes=("older-instructions", "kept-float"), backend="onednn",
-        recipe="skip_layers: [body.4], min_coverage: 0.0", environment=ONEDNN,
+        recipe="skip_layers: [body.4], min_coverage: 0.001", environment=ONEDNN,
     ),
     Planted(
         name="dynamic-little", causes=("dynamic-activations", "little-work"), backend="onnxruntime", mode="dynamic",
         width=16, depth=2, size=8,
+    ),
+    Planted(name="memory-ort", causes=("memory-bound",), backend="onnxruntime", kind="linear", width=4096),
+    Planted(name="memory-fbgemm", causes=("memory-bound",), backend="fbgemm", kind="linear", width=4096),
+    Planted(
+        name="denormals-ort", causes=("denormals",), backend="onnxruntime", kind="faint",
+        recipe="skip_layers: [body.2, body.3, body.6], min_coverage: 0.001"
+    ),
+    Planted(
+        name="denormals-onednn", causes=("denormals", "kept-float"), backend="onednn", kind="faint",
+        recipe="skip_layers: [body.2, body.3, body.6], min_coverage: 0.001"
+    ),
+    Planted(
+        name="framework-fbgemm", causes=("framework-default",), backend="fbgemm", kind="padded",
+        more="recipe: framework-default",
+    ),
+    Planted(
+        name="unfused-onednn", causes=("unfused",), backend="onednn", kind="padded", quantize=", canonicalize: false"
+    ),
+    Planted(name="islands-ort", causes=("conversions", "slower-in-int8"), backend="onnxruntime", kind="islands"),
+    Planted(name="threads-fbgemm", causes=("threads", "little-work"), backend="fbgemm", width=8, size=8, threads=2),
+    Planted(
+        name="dynamic-float", causes=("dynamic-activations", "kept-float"), backend="onnxruntime", mode="dynamic",
+        quantize=f", static: {{{HEAVY}}}",
+    ),
+    Planted(
+        name="float-little", causes=("kept-float", "little-work"), backend="onednn", width=32, depth=2, size=8,
+        recipe="skip_layers: [body.2], min_coverage: 0.001"
     ),
 )  # fmt: skip
 
@@ -167,7 +225,8 @@ def explain_planted(planted: Planted, folder: Path, seconds: float) -> dict[str,
         }
         (here / "net.py").write_text(textwrap.dedent(MODEL), encoding="utf-8")
         (here / "examples.py").write_text(textwrap.dedent(DATA.format(size=planted.size)), encoding="utf-8")
-        (here / "planted.yaml").write_text(SUITE.format(recipe=planted.recipe, **values), encoding="utf-8")
+        suite = SUITE.format(recipe=planted.recipe, quantize=planted.quantize, more=planted.more, **values)
+        (here / "planted.yaml").write_text(suite, encoding="utf-8")
         command = [sys.executable, __file__, str(folder), "--one", planted.name, "--seconds", str(seconds)]
         subprocess.run(command, check=True, env={**os.environ, **planted.environment}, stdout=subprocess.DEVNULL)
     explained: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))["time"]
@@ -180,7 +239,7 @@ def explain_here(planted: Planted, folder: Path, seconds: float) -> None:
     subprocess.run([sys.executable, "-m", "qbench", "run", "planted.yaml", "--quiet"], check=True)
     registry.BUILT_IN["cause"]["nothing"] = "explain_error:NOTHING"
     run = read_run(find_run("planted"))
-    case = f"net/{planted.mode}/{planted.backend}/t{planted.threads}/b1"
+    (case,) = [record.case.id for record in run.records if record.case.mode == planted.mode]
     explained = story.explain_case(
         run, case, concerns=("time",), suite_file=None, progress=Silent(), max_seconds=seconds
     )
