@@ -108,7 +108,11 @@ class Data:
 
     def calibration(self) -> Inputs:
         """The preprocessed calibration examples, one array per model input."""
-        return self.preprocessing(self._raw(self.calibration_part))
+        return self.preprocessing(self.calibration_examples())
+
+    def calibration_examples(self) -> Inputs:
+        """The raw calibration examples, memory-mapped, one array per model input."""
+        return self._raw(self.calibration_part)
 
     @property
     def one_shape(self) -> bool:

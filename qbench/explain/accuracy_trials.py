@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from qbench.build import Artifact
+from qbench.data import Data
+from qbench.data_preparation import prepare_data
+from qbench.datasets import overlap
+from qbench.datasets.base import Examples
 from qbench.errors import CaseError, CaseSkipped
 from qbench.evaluate.predictions import load_predictions, predict_cached
 from qbench.evaluate.score import score
 from qbench.explain.causes.base import Counterfactual
+from qbench.explain.change import Change
 from qbench.explain.open_case import OpenCase, why_not_built
-from qbench.explain.output_error import RemovedShare, compare_errors, signal_to_noise_db, square_errors
+from qbench.explain.output_error import LEAST_EXAMPLES, RemovedShare, compare_errors, signal_to_noise_db, square_errors
 from qbench.plan.variants import Variants
+from qbench.process.parent import call
 from qbench.progress.live import Silent
 from qbench.stats.interval_type import Interval
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyTrial:
-    """A counterfactual that was evaluated: the ``share`` of the case's output error that is gone, and the change of the
-    metric against the case, in its own scale; None with the ``reason`` where it could not be built or evaluated."""
+    """A counterfactual that was evaluated: the ``share`` of the case's output error that is gone, over the examples
+    that it was not calibrated on, and the change of the metric against the case, in its own scale (None where it was
+    calibrated on some); None with the ``reason`` where it could not be built or evaluated."""
 
     counterfactual: Counterfactual
     share: RemovedShare | None = None
@@ -75,16 +85,40 @@ class Evaluation:
         if (reason := why_not_built(counterfactual.change, case)) is not None:
             return AccuracyTrial(counterfactual=counterfactual, reason=reason)
         try:
-            artifact = self._opened.build(case.variant, self._progress)
+            data, seen = self._calibrate(counterfactual.change)
+            artifact = self._opened.build(case.variant, self._progress, data)
             if artifact.sha256 == self._opened.artifact.sha256:
                 return AccuracyTrial(counterfactual=counterfactual, reason="it gives the same artifact, byte by byte")
             file = self._predict(artifact)
-            change = self._score(file, self._case)
+            change = self._score(file, self._case) if not seen.any() else None
         except (CaseError, CaseSkipped) as error:
             return AccuracyTrial(counterfactual=counterfactual, reason=str(error))
-        share = compare_errors(self._errors, square_errors(load_predictions(file)["outputs"], self._outputs))
+        errors = square_errors(load_predictions(file)["outputs"], self._outputs)
+        share = compare_errors(self._errors[~seen], errors[~seen])
         reason = None if share is not None else "the case has no error to take away"
         return AccuracyTrial(counterfactual=counterfactual, share=share, metric_change=change, reason=reason)
+
+    def _calibrate(self, change: Change) -> tuple[Data, NDArray[np.bool_]]:
+        """The data with the calibration examples of a change, and which evaluation examples are among these."""
+        data = self._opened.data
+        if change.calibrate is None:
+            return data, np.zeros(len(self._errors), dtype=np.bool_)
+        assert data.request is not None
+        split, samples = change.calibrate
+        request = replace(
+            data.request, calibrate_split=split, calibrate_samples=samples, calibrate_seeds=1, allow_overlap=True
+        )
+        other: Data = call(
+            prepare_data,
+            request,
+            self._opened.cache,
+            limits=self._opened.limits,
+            progress=self._progress.advance,
+        )
+        calibrated = Examples(inputs=other.calibration_examples(), labels=None)
+        seen = np.zeros(len(self._errors), dtype=np.bool_)
+        seen[list(overlap.find_shared([calibrated], data.evaluation_examples()))] = True
+        return other, seen
 
     def conclude(self, trials: Sequence[AccuracyTrial]) -> AccuracyTried:
         """The trials beside what the case itself loses."""
@@ -104,3 +138,11 @@ class Evaluation:
             limits=self._opened.limits,
             progress=self._progress.advance,
         ).delta
+
+
+def offer_calibration(opened: OpenCase) -> tuple[str, int] | None:
+    """The evaluated split, and how many of its examples can calibrate so that as many are left to be scored; None where
+    these are too few to tell limits from."""
+    spec = opened.suite.data
+    samples = min(spec.calibrate.samples, opened.data.evaluation_count // 2)
+    return (spec.evaluate.split, samples) if samples >= LEAST_EXAMPLES else None

@@ -62,12 +62,12 @@ class OpenCase:
         named = self.case.variant.recipe.name
         return {key: value for choice in self.suite.recipe if choice.name == named for key, value in choice.keys}
 
-    def build(self, variant: Variant, progress: Silent) -> Artifact:
-        """Another variant of the same network, from the cache or built now."""
+    def build(self, variant: Variant, progress: Silent, data: Data | None = None) -> Artifact:
+        """Another variant of the same network, from the cache or built now; ``data``: other calibration examples."""
         return build(
             variant,
             model=self.model,
-            data=self.data,
+            data=data or self.data,
             root=self.cache,
             limits=self.limits,
             progress=lambda text, share: progress.advance(f"{variant.id}: {text}", share),

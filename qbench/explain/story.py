@@ -21,9 +21,10 @@ from qbench.explain.accuracy_explanation import (
     drop_idle_loss,
     explain_losses,
 )
-from qbench.explain.accuracy_trials import AccuracyTrial, Evaluation
+from qbench.explain.accuracy_trials import AccuracyTrial, Evaluation, offer_calibration
 from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation
 from qbench.explain.explanation import Explanation, chain, confirm, drop_idle, explain, may_hide
+from qbench.explain.fixed_ranges import find_fixed_ranges
 from qbench.explain.mended import MendedAccuracy, evaluate_mended
 from qbench.explain.open_case import OpenCase, find_record, load_all_backends, open_case
 from qbench.explain.trials import Trial, Tried, try_changes
@@ -182,7 +183,14 @@ def _try_beyond(bench: _Bench, situation: Situation, confirmed: Sequence[Trial],
 
 def _explain_losses(bench: _Bench) -> AccuracyExplanation:
     """What each change does to the outputs, and those that help, one after the other."""
-    proposals = bench.propose("accuracy", bench.describe())
+    accuracy = bench.opened.record.accuracy
+    situation = replace(
+        bench.describe(),
+        inputs=() if accuracy is None else accuracy.inputs or (),
+        evaluation=offer_calibration(bench.opened),
+        fixed_ranges=find_fixed_ranges(bench.opened, bench.progress),
+    )
+    proposals = bench.propose("accuracy", situation)
     with tempfile.TemporaryDirectory() as folder:
         evaluation = Evaluation(bench.opened, bench.variants, bench.progress, Path(folder))
         tried = evaluation.conclude([evaluation.try_change(counterfactual) for counterfactual in proposals])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from qbench import suite as suites
-from qbench.errors import UsageError
+from qbench.errors import SuiteError, UsageError
 from qbench.record.origin import came_with
-from qbench.record.stored_run import StoredRun
+from qbench.record.stored_run import RUN, StoredRun
 from qbench.suite import Suite
 
 # What artifacts and examples come from.
@@ -23,15 +23,16 @@ def read_suite(run: StoredRun, explicit: Path | None = None) -> Suite:
     info = run.info.suite
     file = explicit or Path(info.file)
     if not file.is_file():
+        place = "" if file.is_absolute() else f" below {Path.cwd()}"
         raise UsageError(
-            f"to try causes, variants are built from the suite, and {file} is not there; name it with --suite"
+            f"to try causes, variants are built from the suite, and {file} is not there{place}; name it with --suite"
         )
     if explicit is None and came_with(run.folder, file):
         raise UsageError(
             f"to try causes, variants are built from the suite, and {file} lies beside the run; name it with --suite "
             "if you trust the Python that it names"
         )
-    stored = suites.parse(info.text, file=info.file, overrides=info.overrides, stored=True)
+    stored = _parse_stored(run)
     current = suites.read(file, info.overrides)
     if current.name_sources() != suites.read(file).name_sources():
         raise UsageError(
@@ -45,3 +46,14 @@ def read_suite(run: StoredRun, explicit: Path | None = None) -> Suite:
             "the suite again"
         )
     return current
+
+
+def _parse_stored(run: StoredRun) -> Suite:
+    """The suite as the run holds it; raises ``UsageError`` about the run's own file where that is no suite."""
+    info = run.info.suite
+    try:
+        return suites.parse(info.text, file=info.file, overrides=info.overrides, stored=True)
+    except SuiteError as error:
+        texts = "; ".join(problem.what for problem in error.problems)
+        what = f"its copy of {info.file} is no suite: {texts}"
+        raise UsageError(f"{run.folder / RUN}: {what}; run the suite again") from error

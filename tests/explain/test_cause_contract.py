@@ -15,6 +15,7 @@ from qbench.plan.cases import Case, Variant
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import CallProfile, NodeTime
 from qbench.quant.recipe import FRAMEWORK_DEFAULT, Recipe
+from qbench.record.schema import InputFit, Spread
 
 CAUSES = registry.names("cause")
 LAYERS = tuple(Layer(name=name, operator="conv", macs=100, int8=True) for name in ("stem", "body", "head"))
@@ -73,7 +74,14 @@ ISLAND = TimeShares(
     layers=(layer_time("stem", 1e-4, 2e-4), layer_time("body", 1e-4, 2e-4), layer_time("head", 1e-4, 2e-4)),
 )  # fmt: skip
 SLOW = TimeShares(case=CALL, fp32=CALL, layers=(layer_time("stem", 3e-4, 1e-4), layer_time("body", 1e-4, 2e-4)))
+DARK = Spread(least=0.0, greatest=0.3, mean=0.1, deviation=0.1)
+LIGHT = Spread(least=0.0, greatest=1.0, mean=0.3, deviation=0.3)
 SITUATIONS = {
+    "calibration-data": situation(inputs=(InputFit(evaluated=LIGHT, calibrated=DARK),), evaluation=("test", 32)),
+    "few-levels": situation(recipe=Recipe(flow="fx", reduce_range=True)),
+    "fixed-range": situation(fixed_ranges=("gate",)),
+    "overflowing-sums": situation(recipe=Recipe(flow="fx", narrow_weights=False, reduce_range=False)),
+    "wider-steps": situation(recipe=Recipe(flow="fx", narrow_weights=True, target=("avx2", "vnni"))),
     "calibrator": situation(recipe=Recipe(flow="fx", calibrator="minmax")),
     "per-tensor": situation(recipe=Recipe(flow="fx", per_channel=False)),
     "sensitive-layers": situation(),
@@ -154,3 +162,32 @@ def test_what_waits_for_memory_is_told_from_what_has_too_little_work():
     busy = situation(reading_seconds=1e-5, call_seconds=1e-3)
     assert registry.load("cause", "memory-bound").propose(busy) == ()
     assert registry.load("cause", "little-work").propose(busy)
+
+
+def test_two_draws_from_one_source_are_no_drift():
+    """Nor an input of whole numbers, which has no spread; a clipped one is."""
+    cause = registry.load("cause", "calibration-data")
+    fit = InputFit(evaluated=LIGHT, calibrated=replace(LIGHT, mean=0.32, deviation=0.28), clipped=0.0)
+    assert cause.propose(situation(inputs=(fit, None), evaluation=("test", 32))) == ()
+    (counterfactual,) = cause.propose(situation(inputs=(replace(fit, clipped=0.01),), evaluation=("test", 32)))
+    assert counterfactual.change == Change(calibrate=("test", 32))
+    assert cause.propose(situation(inputs=(replace(fit, clipped=0.01),))) == ()
+
+
+def test_of_a_file_the_layers_in_float_and_how_it_was_made_are_two_causes():
+    """Quantized anew with the same layers in float, and with all in int8."""
+    layers = (*LAYERS[:2], replace(LAYERS[2], int8=False))
+    mine = replace(SITUATIONS["own-file"], layers=layers)
+    (same,) = registry.load("cause", "own-file").propose(mine)
+    (all_int8,) = registry.load("cause", "kept-float").propose(mine)
+    assert same.change == Change(own_recipe=True, recipe={"skip_layers": ("head",)})
+    assert all_int8.change == Change(own_recipe=True, recipe={"skip_layers": ()})
+
+
+def test_levels_are_given_back_where_the_recipe_takes_them():
+    """7 bits, and no offset, each alone and both."""
+    cause = registry.load("cause", "few-levels")
+    (both,) = cause.propose(situation(recipe=Recipe(flow="fx", reduce_range=True, symmetric=True)))
+    assert both.change == Change(recipe={"reduce_range": False, "narrow_weights": True, "symmetric": False})
+    (offset,) = cause.propose(situation(recipe=Recipe(flow="fx", symmetric=True)))
+    assert offset.change == Change(recipe={"symmetric": False})

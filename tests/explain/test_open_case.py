@@ -86,3 +86,17 @@ def test_a_suite_that_came_with_the_run_is_not_trusted(stored, tmp_path):
     beside.unlink()
     with pytest.raises(UsageError, match="is not there; name it with --suite"):
         read_suite(replace(stored, info=described))
+
+
+def test_a_damaged_copy_of_the_suite_is_the_run_s_fault(stored):
+    """Not that of the file on disk, which is sound."""
+    suite = replace(stored.info.suite, text="suite: [demo\n")
+    with pytest.raises(UsageError, match=r"run\.json: its copy of .*demo\.yaml is no suite: .*; run the suite again"):
+        read_suite(replace(stored, info=replace(stored.info, suite=suite)))
+
+
+def test_a_relative_path_is_looked_for_where_the_command_runs(stored):
+    """The message says where that is."""
+    suite = replace(stored.info.suite, file="elsewhere/demo.yaml")
+    with pytest.raises(UsageError, match=f"demo.yaml is not there below {Path.cwd()}; name it"):
+        read_suite(replace(stored, info=replace(stored.info, suite=suite)))

@@ -11,6 +11,7 @@ from qbench.explain.change import Change
 from qbench.explain.where_time_goes import TimeShares
 from qbench.plan.cases import Case
 from qbench.quant.artifacts.coverage import Layer
+from qbench.record.schema import InputFit
 
 Concern = Literal["time", "accuracy"]
 READING_SHARE = 0.5  # of a call, from which on it is said to wait for memory
@@ -23,7 +24,11 @@ class Situation:
     faults of a call (None: not known), the backends that can be used here, and of each layer how near its output is to
     fp32's (``Built.layer_numbers``). ``machine_code``: the artifact holds code for one kind of CPU. ``call_seconds``: a
     call as the run measured it, ``reading_seconds``: what this core takes to read as many bytes as the artifact has,
-    ``flushing_gain``: how many times as fast calls are with denormals taken as zero; None each where not known."""
+    ``flushing_gain``: how many times as fast calls are with denormals taken as zero; None each where not known.
+
+    Of accuracy: ``inputs``: how calibration and evaluation values fit, by model input, as the run has it;
+    ``evaluation``: the evaluated split, and how many of its examples can calibrate (None: too few); ``fixed_ranges``:
+    operators of the network whose output range the backend fixes."""
 
     case: Case
     layers: tuple[Layer, ...]
@@ -43,6 +48,10 @@ class Situation:
         if self.call_seconds is None or self.reading_seconds is None:
             return False
         return self.reading_seconds >= READING_SHARE * self.call_seconds
+
+    inputs: tuple[InputFit | None, ...] = ()
+    evaluation: tuple[str, int] | None = None
+    fixed_ranges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

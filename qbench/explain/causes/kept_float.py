@@ -9,15 +9,19 @@ from qbench.explain.change import Change
 
 
 class KeptFloat(Cause):
-    """Layers that a recipe leaves out run in float, and values are converted before and behind them."""
+    """Layers that a recipe, or a file of the user's, leaves out run in float, with conversions before and behind."""
 
     name = "kept-float"
-    title = "the recipe keeps layers in float"
+    title = "layers are kept in float that could be int8"
 
     def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
-        """All of them in int8, then each kind of them."""
+        """All of them in int8, then each kind of them; of a file of the user's, by quantizing anew."""
         recipe = situation.case.variant.recipe
-        if recipe.file is not None or recipe.framework_default or situation.case.variant.mode == "dynamic":
+        if recipe.file is not None:
+            names = list(dict.fromkeys(layer.name for layer in situation.layers if not layer.int8))
+            text = f"quantized by qbench, with {', '.join(names)} in int8"
+            return (self.counterfactual(text, Change(own_recipe=True, recipe={"skip_layers": ()})),) if names else ()
+        if recipe.framework_default or situation.case.variant.mode == "dynamic":
             return ()
         proposals: list[tuple[str, dict[str, Any]]] = []
         if recipe.skip_layers:

@@ -1,4 +1,4 @@
-"""Cause: the int8 file that was brought along."""
+"""Cause: the int8 file was made by another tool."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from qbench.explain.change import Change
 
 
 class OwnFile(Cause):
-    """A file made elsewhere may have slower forms of kernels, layers in float, or operators that do not fuse here."""
+    """Another tool has its own formats, scales and places to convert; qbench quantizes the same network with the same
+    layers in int8."""
 
     name = "own-file"
-    title = "the int8 file that was brought along is made in a slower way"
+    title = "the file was quantized by another tool, in another way than qbench's"
+    concerns = ("time", "accuracy")
 
     def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
-        """The same network by qbench's own recipe."""
+        """qbench's recipe; layers that the file keeps in float stay so."""
         if situation.case.variant.recipe.file is None:
             return ()
-        return (self.counterfactual("qbench's own recipe", Change(own_recipe=True)),)
+        names = tuple(dict.fromkeys(layer.name for layer in situation.layers if not layer.int8))
+        text = f"quantized by qbench, {', '.join(names)} in float as in the file" if names else "quantized by qbench"
+        change = Change(own_recipe=True, recipe={"skip_layers": names} if names else {})
+        return (self.counterfactual(text, change),)
 
 
 CAUSE = OwnFile()

@@ -21,7 +21,7 @@ class SensitiveLayers(Cause):
         """Each int8 layer back to float alone; of many, those behind which the signal falls most, else the first and
         the last."""
         variant = situation.case.variant
-        if variant.mode == "dynamic" or variant.recipe.framework_default or variant.recipe.file is not None:
+        if variant.recipe.framework_default or variant.recipe.file is not None:
             return ()
         names = list(dict.fromkeys(layer.name for layer in situation.layers if layer.int8))
         skipped = variant.recipe.skip_layers
