@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +14,13 @@ import typer
 
 from qbench.cli.options import Json, Quiet, Run
 from qbench.cli.output import find_folder, terminal_width
+from qbench.errors import CaseError, CaseSkipped, UsageError, first_names
 
 if TYPE_CHECKING:
     from qbench.explain.accuracy_explanation import AccuracyExplanation
     from qbench.explain.causes.base import Cause, Concern
     from qbench.explain.story import Explained, TimeExplained
+    from qbench.record.stored_run import StoredRun
 
 
 class Concerns(enum.Enum):
@@ -36,7 +40,28 @@ _CONCERNS: Mapping[Concerns, tuple[Concern, ...]] = {
 
 def explain(
     run: Run,
-    case: Annotated[str, typer.Argument(metavar="CASE", help="An int8 case's id.", show_default=False)],
+    case: Annotated[str, typer.Argument(metavar="[CASE]", help="An int8 case's id.", show_default=False)] = "",
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Instead of a CASE: every int8 case that is slow and not explained yet, worst first."
+        ),
+    ] = False,
+    below: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            min=0.01,
+            help="With --all: slow is less than X times as fast as fp32 [default: the gate's min_speedup, or 2].",
+            show_default=False,
+        ),
+    ] = None,
+    max_minutes: Annotated[
+        float | None,
+        typer.Option(
+            metavar="M", min=0.0, help="With --all: begin no further case after M minutes.", show_default=False
+        ),
+    ] = None,
     suite: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The run's suite, if it is not where the run says.")
     ] = None,
@@ -55,31 +80,88 @@ def explain(
     Variants are built from the suite's file as it stands on this disk, measured beside the case as `qbench run`
     measures, and evaluated on its examples. A cause is named where the case is shown to be better without it.
     """
-    from qbench import registry
-    from qbench.explain import json_text, text
     from qbench.explain.story import explain_case
     from qbench.progress.live import live
-    from qbench.record.explained import keep_explained
     from qbench.record.stored_run import read_run
 
+    if bool(case) == every:
+        raise UsageError("qbench explain: name one CASE, or --all for every slow one")
     folder = find_folder(run)
     stored = read_run(folder)
-    with live(sys.stderr, quiet=quiet) as progress:
-        explained = explain_case(
-            stored,
-            case,
-            concerns=_CONCERNS[of],
-            suite_file=suite,
-            progress=progress,
-            max_seconds=max_seconds,
-        )
-    titles = {name: registry.load("cause", name) for name in registry.names("cause")}
-    if as_json:
-        print(json_text.as_json(explained), end="")
-    else:
-        _show(explained, titles, terminal_width())
-    if explained.time is not None:
-        keep_explained(folder, text.to_stored(explained, explained.time, titles))
+    cases = _list_slow(stored, suite, below) if every else [case]
+    shown, asked, started = _Shown(folder=folder, as_json=as_json), len(cases), time.monotonic()
+    for number, name in enumerate(cases, start=1):
+        if max_minutes is not None and every and time.monotonic() - started >= 60 * max_minutes:
+            break
+        with live(sys.stderr, quiet=quiet) as progress:
+            if every:
+                progress.note(f"{number} of {asked}: {name}")
+            try:
+                explained = explain_case(
+                    stored, name, concerns=_CONCERNS[of], suite_file=suite, progress=progress, max_seconds=max_seconds
+                )
+            except (CaseError, CaseSkipped) as error:
+                if not every:
+                    raise
+                shown.failures[name] = str(error)
+                continue
+        shown.show(explained)
+    if every:
+        shown.finish(cases)
+
+
+def _list_slow(stored: StoredRun, suite: Path | None, below: float | None) -> list[str]:
+    """The ids of the slow cases that are not explained yet, those that lose most first."""
+    from qbench.explain.slow_cases import LEAST_SPEEDUP, list_slow_cases
+    from qbench.explain.trusted import read_suite
+    from qbench.record.explained import read_explained
+
+    least = below or read_suite(stored, suite).gate.latency.min_speedup or LEAST_SPEEDUP
+    known = [explained.case for explained in read_explained(stored.folder)]
+    return [slow.case for slow in list_slow_cases(stored.records, least, known)]
+
+
+@dataclass(kw_only=True)
+class _Shown:
+    """Prints explanations as they come and keeps them in the run; ``failures``: cases that could not be explained."""
+
+    folder: Path
+    as_json: bool
+    failures: dict[str, str] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+
+    def show(self, explained: Explained) -> None:
+        """Prints one, and keeps what it says of time."""
+        from qbench import registry
+        from qbench.explain import json_text, text
+        from qbench.record.explained import keep_explained
+
+        titles = {name: registry.load("cause", name) for name in registry.names("cause")}
+        if self.as_json:
+            print(json_text.as_json(explained), end="")
+        else:
+            if self.done:
+                print()
+            _show(explained, titles, terminal_width())
+        self.done.append(explained.opened.case.id)
+        if explained.time is not None:
+            keep_explained(self.folder, text.to_stored(explained, explained.time, titles))
+
+    def finish(self, cases: Sequence[str]) -> None:
+        """The report built again, and to stderr what was and what was not explained."""
+        from qbench.report.build import build_report
+
+        left = [case for case in cases if case not in self.done and case not in self.failures]
+        if not cases:
+            print("no int8 case is slow and not explained yet", file=sys.stderr)
+            return
+        print(f"explained {len(self.done)} of {len(cases)} cases", file=sys.stderr)
+        for case, reason in self.failures.items():
+            print(f"{case}: not explained: {reason}", file=sys.stderr)
+        if left:
+            print(f"time is up; the same command goes on with {first_names(left, 3)}", file=sys.stderr)
+        if self.done:
+            print(f"report: {build_report(self.folder)}", file=sys.stderr)
 
 
 def _show(explained: Explained, titles: Mapping[str, Cause], width: int | None) -> None:

@@ -100,15 +100,16 @@ def find_record(run: StoredRun, case: str) -> Record:
     """The record of an int8 case of this machine; raises ``UsageError`` where there is none that can be explained."""
     records = {record.case.id: record for record in run.records}
     record = records.get(case)
-    can = [key for key, record in records.items() if _why_not(record) is None]
+    can = [key for key, record in records.items() if why_not_explained(record) is None]
     if record is None:
         raise UsageError(f"no case {case!r} in {run.folder}; cases to explain: {first_names(can, 5) or 'none'}")
-    if (reason := _why_not(record)) is not None:
+    if (reason := why_not_explained(record)) is not None:
         raise UsageError(f"{case}: {reason}; cases to explain: {first_names(can, 5) or 'none'}")
     return record
 
 
-def _why_not(record: Record) -> str | None:
+def why_not_explained(record: Record) -> str | None:
+    """Why a record's case cannot be explained; None where it can."""
     if record.status != "ok":
         return f"it is {record.status}, so there is no time to explain"
     if record.case.mode == "fp32":
