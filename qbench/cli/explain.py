@@ -38,40 +38,45 @@ _CONCERNS: Mapping[Concerns, tuple[Concern, ...]] = {
 }
 
 
+_Case = Annotated[str, typer.Argument(metavar="[CASE]", help="An int8 case's id.", show_default=False)]
+_Every = Annotated[
+    bool,
+    typer.Option("--all", help="Instead of a CASE: every int8 case that is slow and not explained yet, worst first."),
+]
+_Below = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        min=0.01,
+        help="With --all: slow is less than X times as fast as fp32 (else the gate's min_speedup, or 2).",
+        show_default=False,
+    ),
+]
+_MaxMinutes = Annotated[
+    float | None,
+    typer.Option(metavar="M", min=0.0, help="With --all: begin no further case after M minutes.", show_default=False),
+]
+_SuiteFile = Annotated[
+    Path | None, typer.Option("--suite", metavar="FILE", help="The run's suite, if it is not where the run says.")
+]
+_Of = Annotated[
+    Concerns,
+    typer.Option("--of", help="What to explain; accuracy takes a build and an evaluation for each layer tried."),
+]
+_MaxSeconds = Annotated[
+    float, typer.Option(metavar="S", min=0.1, help="Most seconds of measuring for each change that is tried.")
+]
+
+
 def explain(
     run: Run,
-    case: Annotated[str, typer.Argument(metavar="[CASE]", help="An int8 case's id.", show_default=False)] = "",
-    every: Annotated[
-        bool,
-        typer.Option(
-            "--all", help="Instead of a CASE: every int8 case that is slow and not explained yet, worst first."
-        ),
-    ] = False,
-    below: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X",
-            min=0.01,
-            help="With --all: slow is less than X times as fast as fp32 [default: the gate's min_speedup, or 2].",
-            show_default=False,
-        ),
-    ] = None,
-    max_minutes: Annotated[
-        float | None,
-        typer.Option(
-            metavar="M", min=0.0, help="With --all: begin no further case after M minutes.", show_default=False
-        ),
-    ] = None,
-    suite: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The run's suite, if it is not where the run says.")
-    ] = None,
-    of: Annotated[
-        Concerns,
-        typer.Option("--of", help="What to explain; accuracy takes a build and an evaluation for each layer tried."),
-    ] = Concerns.time,
-    max_seconds: Annotated[
-        float, typer.Option(metavar="S", min=0.1, help="Most seconds of measuring for each change that is tried.")
-    ] = 5.0,
+    case: _Case = "",
+    every: _Every = False,
+    below: _Below = None,
+    max_minutes: _MaxMinutes = None,
+    suite: _SuiteFile = None,
+    of: _Of = Concerns.time,
+    max_seconds: _MaxSeconds = 5.0,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

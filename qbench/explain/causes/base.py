@@ -14,6 +14,7 @@ from qbench.quant.artifacts.coverage import Layer
 from qbench.record.schema import InputFit
 
 Concern = Literal["time", "accuracy"]
+MORE_EXAMPLES = 8  # in a call, in place of one, to see what a call costs whatever its size
 READING_SHARE = 0.5  # of a call, from which on it is said to wait for memory
 
 

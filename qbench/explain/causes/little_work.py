@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from qbench.explain.causes.base import Cause, Counterfactual, Situation
+from qbench.explain.causes.base import MORE_EXAMPLES, Cause, Counterfactual, Situation
 from qbench.explain.change import Change
-
-TIMES = 8  # examples in place of one
 
 
 class LittleWork(Cause):
@@ -20,7 +18,7 @@ class LittleWork(Cause):
         change takes that away."""
         if situation.waits_for_memory:
             return ()
-        size = TIMES * situation.case.batch_size
+        size = MORE_EXAMPLES * situation.case.batch_size
         return (self.counterfactual(f"batches of {size}", Change(batch_size=size)),)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from qbench import formatting
-from qbench.explain.causes.base import Cause, Counterfactual, Situation
-from qbench.explain.causes.little_work import TIMES
+from qbench.explain.causes.base import MORE_EXAMPLES, Cause, Counterfactual, Situation
 from qbench.explain.change import Change
 
 
@@ -21,7 +20,7 @@ class MemoryBound(Cause):
         floor = situation.reading_seconds
         if not situation.waits_for_memory or floor is None:
             return ()
-        size = TIMES * situation.case.batch_size
+        size = MORE_EXAMPLES * situation.case.batch_size
         text = f"batches of {size}, which share the {formatting.duration(floor)} that reading the weights takes"
         return (self.counterfactual(text, Change(batch_size=size)),)
 
