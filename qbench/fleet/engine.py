@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import re
+import secrets
 import shutil
 import sys
 import tempfile
@@ -15,12 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import UsageError
+from qbench.fleet.reach import CLIENT, explain_unreachable
 from qbench.machine import fingerprint
 
 RESOURCE = "qbench"  # a node that offers one of it works for qbench, for one run at a time
 LABEL = "qbench-class"
 LOCAL = "local-cluster"
 _LOCAL = re.compile(rf"{LOCAL}(?::([1-9]\d{{0,2}}))?")
+_REMOTE = re.compile(rf"({CLIENT})?(?!{LOCAL})[^/\s]+:\d{{1,5}}")
+AUTO = "auto"  # Ray's word for the cluster that this machine is a node of
+_CONNECTIONS = 3  # the client's server forks while it serves others, and what it forked may hang or end then
 _STORE_BYTES = 200 * 2**20
 _LONGEST_FOLDER = 40  # Ray's sockets lie 60 characters below it, and their paths may have 107
 # Ray reads these when it is imported, or hands them to its processes. Without the last it looks for an address that
@@ -44,19 +50,21 @@ class FoundNode:
 
 def read_target(on: str) -> str:
     """``--on`` as it was given; raises ``UsageError`` for what names no cluster, and where Ray is not installed."""
-    if not (_LOCAL.fullmatch(on) or on == "ray" or re.fullmatch(rf"(ray://)?(?!{LOCAL})[^/\s]+:\d{{1,5}}", on)):
+    if not (_LOCAL.fullmatch(on) or on == "ray" or _REMOTE.fullmatch(on)):
         raise UsageError(
             f"--on '{on}': expected ray://HOST:PORT, HOST:PORT, ray (the cluster that RAY_ADDRESS names), {LOCAL} or "
             f"{LOCAL}:N"
         )
     if on == "ray" and not os.environ.get("RAY_ADDRESS"):
         raise UsageError("--on ray: RAY_ADDRESS is not set; set it, or give the address: --on ray://HOST:PORT")
+    address = os.environ["RAY_ADDRESS"] if on == "ray" else on
+    if on == "ray" and address != AUTO and not _REMOTE.fullmatch(address):
+        raise UsageError(f"--on ray: RAY_ADDRESS is '{address}': expected ray://HOST:PORT, HOST:PORT or {AUTO}")
     import importlib.util
 
     if importlib.util.find_spec("ray") is None:
         raise UsageError(MISSING)
-    address = os.environ["RAY_ADDRESS"] if on == "ray" else on
-    if address.startswith("ray://") and importlib.util.find_spec("grpc") is None:
+    if address.startswith(CLIENT) and importlib.util.find_spec("grpc") is None:
         raise UsageError(f"--on {on}: Ray's client needs grpcio: pip install 'qbench[cluster]'")
     return address
 
@@ -67,19 +75,37 @@ def connect(on: str, cache: Path) -> Iterator[Any]:
     with it. ``cache``: beside it lie the caches of the nodes of a cluster on this machine."""
     address = read_target(on)
     local = _LOCAL.fullmatch(address)
+    if local is None and address != AUTO and (problem := explain_unreachable(address)) is not None:
+        raise UsageError(f"--on {on}: {problem}")
     with _start_here(int(local[1] or 1), cache) if local else contextlib.nullcontext(address) as where:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        import ray
-
-        try:
-            ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, namespace="qbench")
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            raise UsageError(f"--on {on}: no connection to the cluster: {str(error).splitlines()[0][:300]}") from error
+        ray = _init(on, where)
         _keep_quiet()
         try:
             yield ray
         finally:
             ray.shutdown()
+
+
+def _init(on: str, address: str) -> Any:
+    """The module ``ray``, connected; raises ``UsageError`` where it is not."""
+    import ray
+    from ray.exceptions import RayError
+
+    for attempt in range(_CONNECTIONS):
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="qbench")
+            break
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError, RayError) as error:
+            if attempt == _CONNECTIONS - 1 or not address.startswith(CLIENT):
+                raise UsageError(f"--on {on}: no connection to the cluster: {_shorten(error)}") from error
+    return ray
+
+
+def _shorten(error: Exception) -> str:
+    """The first and the last line of what Ray says; between them is where in Ray it was."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(dict.fromkeys((lines[0], lines[-1])))[:300]
 
 
 def _keep_quiet() -> None:
@@ -128,7 +154,7 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
     if not share_cores(cores, 0, count):
         raise UsageError(f"--on {LOCAL}:{count}: this process may use {len(cores)} cores, and each node needs one")
     folder = _make_folder()
-    saved = _set({**_VARIABLES, "RAY_TMPDIR": str(folder)})
+    saved = _set({**_VARIABLES, **_make_token(), "RAY_TMPDIR": str(folder)})
     options = {"node_ip_address": "127.0.0.1", "include_dashboard": False, "object_store_memory": _STORE_BYTES}
     cluster: Any = None
     try:
@@ -153,6 +179,13 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
             cluster.shutdown()
         _set(saved)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@functools.cache
+def _make_token() -> dict[str, str]:
+    """What keeps other users of this machine out of a cluster on it. Ray reads it once for a process; one before 2.52
+    does not know it."""
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def _make_folder() -> Path:

@@ -22,6 +22,9 @@ def test_ray_address_counts_only_where_it_is_asked_for(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(UsageError, match="RAY_ADDRESS is not set"):
         engine.read_target("ray")
+    monkeypatch.setenv("RAY_ADDRESS", "head")
+    with pytest.raises(UsageError, match="RAY_ADDRESS is 'head': expected ray://HOST:PORT"):
+        engine.read_target("ray")
 
 
 def test_without_ray_one_message_says_what_to_install(monkeypatch):

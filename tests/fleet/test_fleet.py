@@ -23,6 +23,7 @@ from qbench.fleet import engine
 from qbench.fleet.core_keeper import list_processes
 from qbench.fleet.fleet import Fleet
 from qbench.fleet.opening import open_fleet
+from qbench.fleet.reach import explain_unreachable
 from qbench.process import reaper
 from qbench.process.parent import Limits
 
@@ -101,6 +102,14 @@ def test_nothing_listens_beyond_this_machine(nodes):
     listening = [address for inode, address in read_listening() if inode in inodes]
     assert listening
     assert [address for address in listening if not address.is_loopback] == []
+
+
+def test_other_users_of_this_machine_have_no_token_for_it(nodes, monkeypatch):
+    """The ports of loopback are open to all of them."""
+    address = nodes.ray.get_runtime_context().gcs_address
+    assert explain_unreachable(address) is None
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    assert "the cluster asks for a token" in str(explain_unreachable(address))
 
 
 def test_the_work_of_a_node_that_is_killed_goes_to_another(nodes, home, tmp_path):
