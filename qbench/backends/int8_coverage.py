@@ -68,10 +68,12 @@ def require_int8(built: Built, least: float | None) -> None:
 def _is_impossible(built: Built) -> bool:
     """Whether no recipe makes any of the float layers int8 here, and there are some."""
     floats = [layer for layer in built.layers if not layer.int8]
-    return bool(floats) and all(
-        layer.operator in _NEVER_INT8 or built.float_reasons.get(layer.name, "").startswith(NO_INT8_FORM)
-        for layer in floats
-    )
+    return bool(floats) and all(has_no_int8_form(layer, built.float_reasons) for layer in floats)
+
+
+def has_no_int8_form(layer: Layer, float_reasons: Mapping[str, str]) -> bool:
+    """Whether no recipe makes a layer int8 in its mode and backend; ``float_reasons`` of its artifact."""
+    return layer.operator in _NEVER_INT8 or float_reasons.get(layer.name, "").startswith(NO_INT8_FORM)
 
 
 def _explain_impossible(built: Built, nothing: bool) -> str:

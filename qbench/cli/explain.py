@@ -191,6 +191,8 @@ def _show_time(explained: Explained, result: TimeExplained, titles: Mapping[str,
         print(f"\n{format_table(text.make_layer_table(result.times), width)}")
     print()
     _print_lines(text.list_causes(result.explanation, titles), width)
+    if (uncovered := text.describe_not_covered(result.not_covered)) is not None:
+        _print_lines([uncovered], width)
     _show_keys(text.write_suite_keys(change, explained.opened), text.list_environment(change, explained.opened.case))
     if (accuracy := text.describe_accuracy(result.accuracy, explained.metric)) is not None:
         _print_lines([accuracy], width)

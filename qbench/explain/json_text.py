@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from qbench.explain.accuracy_explanation import AccuracyExplanation
@@ -43,6 +44,7 @@ def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
         "hidden": [_trial_as_json(trial) for trial in result.hidden],
         "unconfirmed": [_trial_as_json(trial) for trial in result.unconfirmed],
         "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],
+        "not_covered": None if explained.not_covered is None else asdict(explained.not_covered),
         "suite": write_suite_keys(result.change, opened),
         "environment": list_environment(result.change, opened.case),
         "mended": None

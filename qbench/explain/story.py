@@ -26,6 +26,7 @@ from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation
 from qbench.explain.explanation import Explanation, chain, confirm, drop_idle, explain, may_hide
 from qbench.explain.fixed_ranges import find_fixed_ranges
 from qbench.explain.mended import MendedAccuracy, evaluate_mended
+from qbench.explain.not_covered import NotCovered, find_not_covered
 from qbench.explain.open_case import OpenCase, find_record, load_all_backends, open_case
 from qbench.explain.trials import Trial, Tried, try_changes
 from qbench.explain.trusted import read_suite
@@ -43,12 +44,14 @@ from qbench.stats import noninferiority
 @dataclass(frozen=True, kw_only=True)
 class TimeExplained:
     """Why it is not faster. ``times`` is None, with ``no_times`` as the reason, where the runtime does not tell;
-    ``accuracy``: what the advised change costs, None where there is none or it is the same artifact."""
+    ``accuracy``: what the advised change costs, None where there is none or it is the same artifact; ``not_covered``:
+    what no recipe makes int8."""
 
     times: TimeShares | None
     no_times: str | None
     explanation: Explanation
     accuracy: MendedAccuracy | None
+    not_covered: NotCovered | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +168,7 @@ def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
         no_times=no_times,
         explanation=explanation,
         accuracy=None if change is None else evaluate_mended(opened, change, variants, progress),
+        not_covered=find_not_covered(opened.artifact, times),
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qbench import formatting
+from qbench.errors import first_names
 from qbench.explain.accuracy_explanation import AccuracyExplanation, ConfirmedLoss
 from qbench.explain.accuracy_trials import AccuracyTrial
 from qbench.explain.causes.base import Cause
 from qbench.explain.change import Change
 from qbench.explain.explanation import Confirmed, Explanation
 from qbench.explain.mended import MendedAccuracy
+from qbench.explain.not_covered import NotCovered
 from qbench.explain.open_case import OpenCase
 from qbench.explain.story import Explained, TimeExplained
 from qbench.explain.trials import Trial
@@ -22,6 +24,7 @@ from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
 LONGEST_LAYERS = 10
+NAMED = 4  # layers of a sentence
 NOTHING = "No cause that was tried makes it slower."
 NO_LOSS = "No change that was tried takes error away."
 NOT_TRIED = "No change could be tried."
@@ -119,6 +122,23 @@ def list_causes(result: Explanation, titles: Mapping[str, Cause]) -> list[str]:
         lines.append("No gain shown, all that was tried taken together:")
     lines += [f"  {_describe_trial(trial)}" for trial in result.unconfirmed]
     return lines + [f"Not tried: {trial.counterfactual.text}: {trial.reason}." for trial in result.untried]
+
+
+def describe_not_covered(not_covered: NotCovered | None) -> str | None:
+    """What no recipe makes int8, and how much of the case that is; None for nothing."""
+    if not_covered is None:
+        return None
+    names = [formatting.one_line(f"{name} ({reason})") for name, reason in not_covered.layers]
+    shares = [
+        f"{formatting.share(share)} of {what}"
+        for share, what in (
+            (not_covered.time_share, "the call"),
+            (not_covered.macs_share, "the multiply-accumulates"),
+        )
+        if share is not None
+    ]
+    size = f": {', '.join(shares)}" if shares else ""
+    return f"No recipe makes int8 here: {first_names(names, NAMED)}{size}."
 
 
 def _describe(cause: Confirmed, titles: Mapping[str, Cause]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from qbench.backends.int8_coverage import has_no_int8_form
 from qbench.explain.change import Change
 from qbench.explain.where_time_goes import TimeShares
 from qbench.plan.cases import Case
@@ -42,6 +43,12 @@ class Situation:
     call_seconds: float | None = None
     reading_seconds: float | None = None
     flushing_gain: float | None = None
+
+    @property
+    def float_layers(self) -> tuple[str, ...]:
+        """The layers in float that have an int8 form here."""
+        floats = (layer for layer in self.layers if not layer.int8 and not has_no_int8_form(layer, {}))
+        return tuple(dict.fromkeys(layer.name for layer in floats))
 
     @property
     def waits_for_memory(self) -> bool:

@@ -18,7 +18,7 @@ class KeptFloat(Cause):
         """All of them in int8, then each kind of them; of a file of the user's, by quantizing anew."""
         recipe = situation.case.variant.recipe
         if recipe.file is not None:
-            names = list(dict.fromkeys(layer.name for layer in situation.layers if not layer.int8))
+            names = situation.float_layers
             text = f"quantized by qbench, with {', '.join(names)} in int8"
             return (self.counterfactual(text, Change(own_recipe=True, recipe={"skip_layers": ()})),) if names else ()
         if recipe.framework_default or situation.case.variant.mode == "dynamic":

@@ -18,7 +18,7 @@ class OwnFile(Cause):
         """qbench's recipe; layers that the file keeps in float stay so."""
         if situation.case.variant.recipe.file is None:
             return ()
-        names = tuple(dict.fromkeys(layer.name for layer in situation.layers if not layer.int8))
+        names = situation.float_layers
         text = f"quantized by qbench, {', '.join(names)} in float as in the file" if names else "quantized by qbench"
         change = Change(own_recipe=True, recipe={"skip_layers": names} if names else {})
         return (self.counterfactual(text, change),)

@@ -1,0 +1,58 @@
+"""What no recipe makes int8 is told, with its size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from qbench.explain.not_covered import find_not_covered
+from qbench.explain.text import describe_not_covered
+from qbench.explain.where_time_goes import LayerTime, TimeShares
+from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.artifacts.node_profile import CallProfile
+
+CALL = CallProfile(nodes=(), call_seconds=1e-3, watched_seconds=1e-3)
+LAYERS = (
+    Layer(name="before", operator="MatMulInteger", macs=60, int8=True),
+    Layer(name="scores", operator="Einsum", macs=30, int8=False),
+    Layer(name="head", operator="MatMul", macs=10, int8=False),
+)
+
+
+def artifact(*layers):
+    """What is read of an artifact."""
+    return SimpleNamespace(layers=layers, float_reasons={"head": "skipped by the recipe (skip_layers)"})
+
+
+def times(*names):
+    """A profile in which each of these takes a fifth of a call."""
+    rows = (
+        LayerTime(
+            name=name, operator="x", kind="float product", int8_seconds=2e-4, fp32_seconds=None, macs=1,
+            peak_fraction=None,
+        )
+        for name in names
+    )  # fmt: skip
+    return TimeShares(case=CALL, fp32=CALL, layers=tuple(rows))
+
+
+def test_products_of_activations_are_named_with_their_shares():
+    """Of the work and of the call; what a recipe keeps in float is another matter."""
+    uncovered = find_not_covered(artifact(*LAYERS), times("before", "scores", "head"))
+    assert uncovered.layers == (("scores", "Einsum"),)
+    assert (uncovered.macs_share, uncovered.time_share) == (pytest.approx(0.3), pytest.approx(0.2))
+    assert describe_not_covered(uncovered) == (
+        "No recipe makes int8 here: scores (Einsum): 20.0 % of the call, 30.0 % of the multiply-accumulates."
+    )
+
+
+def test_shares_that_are_not_known_are_not_told():
+    """Where the profile lacks a layer, or the work of one cannot be counted."""
+    uncounted = replace(LAYERS[0], macs=None)
+    uncovered = find_not_covered(artifact(uncounted, *LAYERS[1:]), times("before"))
+    assert (uncovered.macs_share, uncovered.time_share) == (None, None)
+    assert describe_not_covered(uncovered) == "No recipe makes int8 here: scores (Einsum)."
+    assert find_not_covered(artifact(LAYERS[0]), None) is None
+    assert describe_not_covered(None) is None
