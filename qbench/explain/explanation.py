@@ -2,10 +2,11 @@
 
 A cause is confirmed where the case is shown to be slower than without it: Student's t over generations of processes,
 one side, at ``LEVEL`` shared over everything that was tried (Holm, Scandinavian Journal of Statistics 6 (1979), 65-70).
-The confirmed ones are then taken away one after the other, the largest first, in one more race: each gets the share
-that it closes beyond those before it, so that the shares and what stays unexplained are the whole gap. One that gains
-nothing beyond those before it is left out, and the others are measured again without it. Where those confirmed gain so
-much that a smaller cause may have been hidden by them, what else may be at work is tried once more without them.
+The one that gains most is taken away, and what else may be at work is tried on the case without it, and so on while
+something gains (``Round``): a cause that a larger one hides shows then, one that was only its consequence is gone. Each
+later round has half of the level of the one before it, so that all of them together err in twice ``LEVEL`` at most.
+Each cause gets the share of the gap that it closes beyond those before it, so that the shares and what stays
+unexplained are the whole gap.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from dataclasses import dataclass, replace
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
 from qbench.explain.trials import Trial, Tried
-from qbench.measure.paired_difference import SHOWN_ERROR
+from qbench.measure.paired_difference import LEVEL as LIMITS
+from qbench.measure.paired_difference import SHOWN_ERROR, quantile_of_t
 from qbench.stats.interval_type import Interval
 from qbench.stats.multiple_testing import adjust_by_holm
 
 LEVEL = SHOWN_ERROR
 WITHOUT = "the case without these causes; nothing faster is known"
-HIDING = 0.7  # of the case's time: what it must take without its causes for others to be looked for anew
-LEAST_STEP = 0.01  # of the time before it: what a cause must gain beyond those before it
+LEAST_STEP = 0.01  # of the case's time: what a cause must gain beyond those before it
+HIDING = 0.7  # of the case's time: what it must take without its cause for others to be looked for anew
+MOST_CAUSES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,14 @@ class Confirmed:
     trial: Trial
     seconds: float
     share: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One race, and the cause that was taken away by it (None: nothing gained)."""
+
+    tried: Tried
+    chosen: Trial | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,16 +72,36 @@ class Explanation:
     over_fp32: Interval | None = None
 
 
-def confirm(tried: Tried) -> tuple[Trial, ...]:
+def confirm(tried: Tried, level: float = LEVEL) -> tuple[Trial, ...]:
     """Of each confirmed cause the trial that gained most, the largest gain first."""
     trials = [trial for trial in tried.trials if trial.difference is not None]
     adjusted = adjust_by_holm([_p_value(trial) for trial in trials])
     best: dict[tuple[str, str], Trial] = {}
     for trial, p_value in zip(trials, adjusted, strict=True):
         known = best.get(trial.counterfactual.key)
-        if p_value < LEVEL and (known is None or _log_ratio(trial) < _log_ratio(known)):
+        if p_value < level and (known is None or _log_ratio(trial) < _log_ratio(known)):
             best[trial.counterfactual.key] = trial
     return tuple(sorted(best.values(), key=_log_ratio))
+
+
+def choose(tried: Tried, rounds: Sequence[Round]) -> Trial | None:
+    """The confirmed cause that gains most in a race after these rounds; None where none gains ``LEAST_STEP`` of the
+    case's time."""
+    confirmed = confirm(tried, LEVEL / 2 ** len(rounds))
+    if not confirmed:
+        return None
+    before = rounds[0].tried.original_seconds if rounds else tried.original_seconds
+    now = before * math.exp(sum(_log_ratio(each.chosen) for each in rounds if each.chosen is not None))
+    return confirmed[0] if now * (1 - math.exp(_log_ratio(confirmed[0]))) >= LEAST_STEP * before else None
+
+
+def goes_on(rounds: Sequence[Round]) -> bool:
+    """Whether another cause may show without the ones chosen: where the last race confirmed several, or lost so much
+    of the time that a smaller one may not have shown in it."""
+    last = rounds[-1]
+    if last.chosen is None or len(rounds) >= MOST_CAUSES:
+        return False
+    return len(confirm(last.tried)) > 1 or math.exp(_log_ratio(last.chosen)) < HIDING
 
 
 def chain(counterfactuals: Iterable[Counterfactual]) -> tuple[Counterfactual, ...]:
@@ -82,80 +113,63 @@ def chain(counterfactuals: Iterable[Counterfactual]) -> tuple[Counterfactual, ..
     return tuple(steps)
 
 
-def drop_idle(confirmed: Sequence[Trial], steps: Tried) -> tuple[Trial, ...]:
-    """The confirmed ones without the first that gains nothing beyond those before it, when they are taken away in this
-    order; all of them where each gains. The first one always stays. One at a time, since what follows an idle one was
-    measured with it."""
-    seconds = _list_seconds(confirmed, steps, steps.original_seconds)
-    gains = [1 - after / before for before, after in itertools.pairwise([steps.original_seconds, *seconds])]
-    idle = next((number for number, gain in enumerate(gains) if number and gain < LEAST_STEP), None)
-    return tuple(trial for number, trial in enumerate(confirmed) if number != idle)
-
-
-def may_hide(tried: Tried, confirmed: Sequence[Trial], steps: Tried | None) -> bool:
-    """Whether the confirmed ones take so much of the time that a smaller cause may not have shown beside them."""
-    start = tried.original_seconds
-    return bool(confirmed) and min(_list_seconds(confirmed, steps, start)) < HIDING * start
-
-
-def explain(
-    tried: Tried,
-    confirmed: Sequence[Trial],
-    steps: Tried | None,
-    bests: Sequence[tuple[float, str]],
-    again: Tried | None = None,
-) -> Explanation:
-    """What the trials show. ``confirmed``: those that gain, in their order; ``steps``: their chain, measured (None
-    where there are fewer than two). ``bests``: the seconds for one example of what the case could be, and what
-    that is, in order: the gap is the one to the first that the case does not undercut without its causes.
-    ``again``: what was tried without the first ones confirmed."""
-    start = tried.original_seconds
-    seconds = _list_seconds(confirmed, steps, start)
-    reached = min([start, *seconds])
-    known = next((best for best in bests if best[0] <= reached), None)
-    least, name = known or (reached, WITHOUT)
-    gap = start - least
-    closed = [before - after for before, after in zip([start, *seconds], seconds, strict=False)]
-    shares = [part / gap if gap > 0 else None for part in closed]
-    keys = {trial.counterfactual.key for trial in confirmed}
-    hidden = tuple(trial for trial in confirm(tried) if trial.counterfactual.key not in keys)
-    keys |= {trial.counterfactual.key for trial in hidden}
-    later = () if again is None else again.trials
-    first = {trial.counterfactual.key for trial in tried.trials if trial.difference is not None}
-    last = None if steps is None else steps.trials[-1]
+def explain(rounds: Sequence[Round], bests: Sequence[tuple[float, str]]) -> Explanation:
+    """What the rounds show. ``bests``: the seconds for one example of what the case could be, and what that is, in
+    order: the gap is the one to the first that the case does not undercut without its causes."""
+    tried = rounds[0].tried
+    confirmed = [each.chosen for each in rounds if each.chosen is not None]
+    seconds = [tried.original_seconds]
+    for trial in confirmed:
+        seconds.append(seconds[-1] * math.exp(_log_ratio(trial)))
+    known = next((best for best in bests if best[0] <= seconds[-1]), None)
+    least, name = known or (seconds[-1], WITHOUT)
+    gap = seconds[0] - least
+    closed = [before - after for before, after in itertools.pairwise(seconds)]
+    chosen = {trial.counterfactual.key for trial in confirmed}
+    hidden = tuple(trial for trial in confirm(tried) if trial.counterfactual.key not in chosen)
     return Explanation(
-        case_seconds=start,
+        case_seconds=seconds[0],
         fp32_seconds=tried.fp32_seconds,
         best_seconds=least,
         best=name,
         confirmed=tuple(
-            Confirmed(trial=trial, seconds=part, share=share)
-            for trial, part, share in zip(confirmed, closed, shares, strict=True)
+            Confirmed(trial=trial, seconds=part, share=part / gap if gap > 0 else None)
+            for trial, part in zip(confirmed, closed, strict=True)
         ),
-        together=None if last is None else last.gain,
-        unexplained=1 - sum(part / gap for part in closed) if gap > 0 and known is not None else None,
+        together=_join(confirmed) if len(confirmed) > 1 else None,
+        unexplained=1 - sum(closed) / gap if gap > 0 and known is not None else None,
         hidden=hidden,
-        unconfirmed=tuple(
-            trial for trial in tried.trials if trial.difference is not None and trial.counterfactual.key not in keys
-        ),
-        untried=tuple(
-            trial
-            for trial in (*tried.trials, *later)
-            if trial.difference is None and trial.counterfactual.key not in (keys | first if trial.beyond else set())
-        ),
+        unconfirmed=_list_unconfirmed(rounds, chosen | {trial.counterfactual.key for trial in hidden}),
+        untried=_list_untried(rounds),
         change=chain(trial.counterfactual for trial in confirmed)[-1].change if confirmed else None,
         over_fp32=tried.over_fp32,
     )
 
 
-def _list_seconds(confirmed: Sequence[Trial], steps: Tried | None, start: float) -> list[float]:
-    """The seconds after each step; a step that could not be measured leaves them as they were."""
-    trials = list(confirmed) if steps is None else list(steps.trials)
-    seconds, now = [], start
-    for trial in trials[: len(confirmed)]:
-        now = now if trial.difference is None else start * math.exp(_log_ratio(trial))
-        seconds.append(now)
-    return seconds
+def _list_unconfirmed(rounds: Sequence[Round], known: set[tuple[str, str]]) -> tuple[Trial, ...]:
+    """What was measured in vain, each change as it came out first."""
+    trials: dict[tuple[str, str], Trial] = {}
+    for trial in (trial for each in rounds for trial in each.tried.trials):
+        if trial.difference is not None and trial.counterfactual.key not in known:
+            trials.setdefault((trial.counterfactual.cause, trial.counterfactual.text), trial)
+    return tuple(trials.values())
+
+
+def _list_untried(rounds: Sequence[Round]) -> tuple[Trial, ...]:
+    """What could be measured in no round."""
+    trials = [trial for each in rounds for trial in each.tried.trials]
+    measured = {trial.counterfactual.text for trial in trials if trial.difference is not None}
+    untried = {trial.counterfactual.text: trial for trial in reversed(trials) if trial.difference is None}
+    return tuple(trial for text, trial in reversed(untried.items()) if text not in measured)
+
+
+def _join(trials: Sequence[Trial]) -> Interval:
+    """How many times as fast without all of them: each was measured without those before it, in a race of its own."""
+    differences = [trial.difference for trial in trials if trial.difference is not None]
+    value = sum(difference.value for difference in differences)
+    error = math.sqrt(sum(difference.error**2 for difference in differences))
+    half = quantile_of_t((1 + LIMITS) / 2, min(difference.freedom for difference in differences)) * error
+    return Interval(value=math.exp(-value), low=math.exp(-value - half), high=math.exp(-value + half))
 
 
 def _p_value(trial: Trial) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from qbench import registry
 from qbench.backends.base import Backend
 from qbench.cache import store
 from qbench.compare.compare import oriented
-from qbench.errors import CaseError, CaseSkipped
+from qbench.errors import CaseError, CaseSkipped, QbenchError
 from qbench.explain import probes
 from qbench.explain.accuracy_explanation import (
     MOST_STEPS,
@@ -23,17 +23,19 @@ from qbench.explain.accuracy_explanation import (
 )
 from qbench.explain.accuracy_trials import AccuracyTrial, Evaluation, offer_calibration
 from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation
-from qbench.explain.explanation import Explanation, chain, confirm, drop_idle, explain, may_hide
+from qbench.explain.change import Change
+from qbench.explain.explanation import Explanation, Round, chain, choose, explain, goes_on
 from qbench.explain.fixed_ranges import find_fixed_ranges
 from qbench.explain.mended import MendedAccuracy, evaluate_mended
 from qbench.explain.not_covered import NotCovered, find_not_covered
 from qbench.explain.open_case import OpenCase, find_record, load_all_backends, open_case
-from qbench.explain.trials import Trial, Tried, try_changes
+from qbench.explain.trials import Tried, try_changes
 from qbench.explain.trusted import read_suite
 from qbench.explain.where_time_goes import TimeShares, profile_case
 from qbench.machine import fingerprint
 from qbench.machine.peak import Peak, measure_peak
 from qbench.measure import samples
+from qbench.plan.cases import Case
 from qbench.plan.variants import Variants
 from qbench.progress.live import Silent
 from qbench.record.schema import NATIVE, Record
@@ -154,14 +156,8 @@ def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
         reading_seconds=probes.find_reading_seconds(opened),
         flushing_gain=probes.find_flushing_gain(opened),
     )
-    tried = try_changes(opened, bench.propose("time", situation), variants, progress, max_seconds=max_seconds)
-    confirmed, steps = _take_away(opened, confirm(tried), variants, progress, max_seconds)
-    again = None
-    if may_hide(tried, confirmed, steps):
-        again = _try_beyond(bench, situation, confirmed, max_seconds)
-        if more := confirm(again):
-            confirmed, steps = _take_away(opened, (*confirmed, *more), variants, progress, max_seconds)
-    explanation = explain(tried, confirmed, steps, _find_bests(tried, bench.run.records, opened.record, peak), again)
+    rounds = _try_in_rounds(bench, situation, max_seconds)
+    explanation = explain(rounds, _find_bests(rounds[0].tried, opened, peak))
     change = explanation.change
     return TimeExplained(
         times=times,
@@ -172,17 +168,60 @@ def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
     )
 
 
-def _try_beyond(bench: _Bench, situation: Situation, confirmed: Sequence[Trial], max_seconds: float) -> Tried:
-    """What else may be at work, tried without the confirmed causes: they may have hidden it."""
-    *_, last = chain(_list_changes(confirmed))
-    case = last.change.apply(bench.opened.case, bench.variants)
-    left = tuple(text for text in situation.hiding_variables if text.partition("=")[0] not in last.change.environment)
-    changed = replace(situation, case=case, times=None, hiding_variables=left, call_seconds=None)
-    known = {trial.counterfactual.key for trial in confirmed}
-    proposals = [each for each in bench.propose("time", changed) if each.key not in known]
-    return try_changes(
-        bench.opened, proposals, bench.variants, bench.progress, max_seconds=max_seconds, base=last.change
-    )
+def _try_in_rounds(bench: _Bench, situation: Situation, max_seconds: float) -> list[Round]:
+    """Races of all that may be at work, each without the cause that the one before it has shown to cost most."""
+    opened, rounds, base = bench.opened, list[Round](), Change()
+    proposals: tuple[Counterfactual, ...] = ()
+    rival = _find_fastest(bench)
+    while True:
+        here = base.apply(opened.case, bench.variants)
+        if rounds:
+            left = tuple(text for text in situation.hiding_variables if text.partition("=")[0] not in base.environment)
+            situation = replace(situation, case=here, times=None, hiding_variables=left, call_seconds=None)
+        gone = {each.chosen.counterfactual.key for each in rounds if each.chosen is not None}
+        # What a profile proposed stays: there is none of the changed case.
+        known = {(each.cause, each.text): each for each in (*bench.propose("time", situation), *proposals)}
+        proposals = tuple(each for each in known.values() if each.key not in gone and _changes(base, each, bench, here))
+        if rounds and not proposals:
+            return rounds
+        tried = try_changes(
+            opened, proposals, bench.variants, bench.progress, max_seconds=max_seconds, base=base, rival=rival
+        )
+        chosen = choose(tried, rounds)
+        rounds.append(Round(tried=tried, chosen=chosen))
+        if chosen is None or not goes_on(rounds):
+            return rounds
+        base, rival = base.then(chosen.counterfactual.change), None
+
+
+def _changes(base: Change, counterfactual: Counterfactual, bench: _Bench, here: Case) -> bool:
+    """Whether a change differs from the case as it is: a backend may resolve a choice as it was, whatever is asked."""
+    change = base.then(counterfactual.change)
+    if change.environment != base.environment or change.flush_denormals != base.flush_denormals or change.calibrate:
+        return True
+    return change.apply(bench.opened.case, bench.variants) != here
+
+
+def _find_fastest(bench: _Bench) -> Case | None:
+    """The fastest case of the run at the same threads and batch size, where it is another one that can be built."""
+    record = bench.opened.record
+    others = {
+        other.case: seconds
+        for other in bench.run.records
+        if other.case.model == record.case.model
+        and other.case.host == NATIVE
+        and (other.case.threads, other.case.batch_size) == (record.case.threads, record.case.batch_size)
+        and (seconds := _seconds(other)) is not None
+    }
+    fastest = min(others, key=lambda case: others[case], default=None)
+    if fastest is None or fastest == record.case:
+        return None
+    key = fastest
+    with contextlib.suppress(QbenchError):  # a recipe that the suite has no more
+        return bench.variants.case(
+            (key.model, key.mode, key.backend, key.threads, key.batch_size, key.recipe, key.host)
+        )
+    return None
 
 
 def _explain_losses(bench: _Bench) -> AccuracyExplanation:
@@ -208,20 +247,7 @@ def _explain_losses(bench: _Bench) -> AccuracyExplanation:
     return explain_losses(tried, confirmed, steps)
 
 
-def _take_away(
-    opened: OpenCase, confirmed: tuple[Trial, ...], variants: Variants, progress: Silent, max_seconds: float
-) -> tuple[tuple[Trial, ...], Tried | None]:
-    """The confirmed causes that gain beyond those before them, and the race in which they were taken away in order."""
-    while len(confirmed) > 1:
-        steps = try_changes(opened, chain(_list_changes(confirmed)), variants, progress, max_seconds=max_seconds)
-        rest = drop_idle(confirmed, steps)
-        if len(rest) == len(confirmed):
-            return confirmed, steps
-        confirmed = rest
-    return confirmed, None
-
-
-def _list_changes(trials: Iterable[Trial | AccuracyTrial]) -> list[Counterfactual]:
+def _list_changes(trials: Iterable[AccuracyTrial]) -> list[Counterfactual]:
     return [trial.counterfactual for trial in trials]
 
 
@@ -249,23 +275,12 @@ def _count_faults(run: StoredRun, record: Record) -> float | None:
     return float(sum(stored.faults.tolist())) / len(stored.calls_ns)
 
 
-def _find_bests(tried: Tried, records: Iterable[Record], record: Record, peak: Peak | None) -> list[tuple[float, str]]:
-    """The seconds for one example that the case could take, and by what that is known: the fastest of the run at the
-    same threads and batch size, as many times the case as it was then; and fp32 in as many times less as int8
-    arithmetic is faster on this core."""
-    own, bests = _seconds(record), []
-    others = {
-        other.case.id: seconds
-        for other in records
-        if other.case.model == record.case.model
-        and other.case.host == NATIVE
-        and (other.case.threads, other.case.batch_size) == (record.case.threads, record.case.batch_size)
-        and (seconds := _seconds(other)) is not None
-    }
-    fastest = min(others, key=lambda case: others[case], default=None)
-    if own is not None and fastest is not None and others[fastest] < own:
-        name = f"{fastest}, which took {others[fastest] / own:.2g} of its time in the run"
-        bests.append((tried.original_seconds * others[fastest] / own, name))
+def _find_bests(tried: Tried, opened: OpenCase, peak: Peak | None) -> list[tuple[float, str]]:
+    """The seconds for one example that the case could take, and by what that is known: the fastest of the run, measured
+    beside it; and fp32 in as many times less as int8 arithmetic is faster on this core."""
+    bests = []
+    if tried.rival is not None and tried.rival_seconds is not None and tried.rival_seconds < tried.original_seconds:
+        bests.append((tried.rival_seconds, f"as {tried.rival} does, the fastest of the run"))
     if peak is not None and tried.fp32_seconds is not None:
         name = f"fp32 in {peak.ratio:.1f} times less, which is what int8 arithmetic gains on this core"
         bests.append((tried.fp32_seconds / peak.ratio, name))

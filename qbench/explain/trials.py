@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from qbench.plan.variants import Variants
 from qbench.progress.live import Silent
 from qbench.stats.interval_type import Interval
 
-ORIGINAL, FP32 = "original", "fp32"
+ORIGINAL, FP32, RIVAL = "original", "fp32", "rival"
 # Generations of processes: with fewer, limits rest on what is known of processes in general; a disturbed machine needs
 # more until every difference to the case is known to ``PRECISION``.
 GENERATIONS, MOST_GENERATIONS, PRECISION = 4, 9, 0.04
@@ -53,12 +54,15 @@ class Trial:
 @dataclass(frozen=True, kw_only=True)
 class Tried:
     """One race: the seconds for one example of the case and of its fp32, how many times as long the case takes
-    (``over_fp32``), and what each counterfactual gave."""
+    (``over_fp32``), and what each counterfactual gave. ``rival_seconds``: those of another case of the run, ``rival``,
+    by the difference to the case."""
 
     original_seconds: float
     fp32_seconds: float | None
     trials: tuple[Trial, ...]
     over_fp32: Interval | None = None
+    rival: str | None = None
+    rival_seconds: float | None = None
 
 
 def try_changes(
@@ -69,10 +73,11 @@ def try_changes(
     *,
     max_seconds: float,
     base: Change | None = None,
+    rival: Case | None = None,
 ) -> Tried:
     """The counterfactuals measured in one race with the case and its fp32; raises ``CaseError`` where the case itself
     cannot be measured. ``max_seconds`` of measuring for each of them. ``base``: a change that the case and all
-    counterfactuals have already."""
+    counterfactuals have already. ``rival``: another case to be measured beside it, where it can be built."""
     base = base or Change()
     own_case = base.apply(opened.case, variants)
     own_artifact = opened.build(own_case.variant, progress) if base.rebuilds else opened.artifact
@@ -89,25 +94,28 @@ def try_changes(
         reason = _build(opened, name, case, change, built, progress)
         if reason is not None:
             reasons[name] = reason
+    if rival is not None:
+        with contextlib.suppress(CaseError, CaseSkipped):
+            built[RIVAL] = (rival, opened.build(rival.variant, progress), Change())
     samples, errors = _race(opened, built, progress, max_seconds)
     if ORIGINAL not in samples:
         raise CaseError(f"the case could not be measured: {errors.get(ORIGINAL, 'it has no samples')}")
     reasons |= errors
     names = [f"{counterfactual.cause}-{number}" for number, counterfactual in enumerate(counterfactuals)]
     against_fp32 = compare_times(samples[ORIGINAL], samples[FP32]) if FP32 in samples else None
+    to_rival = compare_times(samples[RIVAL], samples[ORIGINAL]) if RIVAL in samples else None
     same_batch = math.log(opened.fp32_case.batch_size / own_case.batch_size)
+    own_seconds = _seconds(samples[ORIGINAL], own_case)
+    trials = (
+        _conclude(counterfactual, cases[name], own_case, samples.get(name), samples[ORIGINAL], reasons.get(name))
+        for name, counterfactual in zip(names, counterfactuals, strict=True)
+    )
     return Tried(
-        original_seconds=_seconds(samples[ORIGINAL], own_case),
+        original_seconds=own_seconds,
         fp32_seconds=_seconds(samples[FP32], opened.fp32_case) if FP32 in samples else None,
-        trials=tuple(
-            replace(
-                _conclude(
-                    counterfactual, cases[name], own_case, samples.get(name), samples[ORIGINAL], reasons.get(name)
-                ),
-                beyond=base != Change(),
-            )
-            for name, counterfactual in zip(names, counterfactuals, strict=True)
-        ),
+        trials=tuple(replace(trial, beyond=base != Change()) for trial in trials),
+        rival=None if to_rival is None or rival is None else rival.id,
+        rival_seconds=None if to_rival is None else own_seconds * math.exp(to_rival.value),
         over_fp32=None if against_fp32 is None else _shift(against_fp32, same_batch).ratio(),
     )
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from made_trials import trial, tried
 
 from qbench.explain.change import Change
-from qbench.explain.explanation import LEVEL, chain, confirm, drop_idle, explain, may_hide
+from qbench.explain.explanation import LEVEL, Round, chain, choose, confirm, explain, goes_on
 
 BEST = (0.5, "the fastest of the run")
 
@@ -26,65 +26,96 @@ def test_of_several_changes_for_one_cause_the_best_counts():
     assert [cause.seconds for cause in confirmed] == [0.7]
 
 
+def race(*trials, case=1.0):
+    """A round: what was tried, and what is chosen after no other one."""
+    outcome = tried(*trials, case=case)
+    return Round(tried=outcome, chosen=choose(outcome, ()))
+
+
+def race_after(rounds, *trials):
+    """A round on the case without what those before it have chosen."""
+    outcome = tried(*trials)
+    return Round(tried=outcome, chosen=choose(outcome, rounds))
+
+
 def test_what_cannot_be_tried_confirms_nothing_and_is_told():
-    """It has a reason in place of a time."""
-    outcome = tried(trial("broken", None))
-    result = explain(outcome, confirm(outcome), None, [BEST])
-    assert result.confirmed == ()
+    """It has a reason in place of a time; once, however many rounds could not try it."""
+    first = race(trial("broken", None), trial("large", 0.5))
+    result = explain([first, race_after([first], trial("broken", None))], [BEST])
+    assert [cause.trial.counterfactual.cause for cause in result.confirmed] == ["large"]
     assert [cause.reason for cause in result.untried] == ["it cannot be built"]
 
 
-@given(st.lists(st.floats(0.3, 0.99), min_size=1, max_size=5))
-def test_the_shares_and_what_is_not_explained_are_the_whole_gap(times):
-    """Whatever the steps gained, and however far the best known is away."""
-    trials = [trial(f"cause{number}", seconds) for number, seconds in enumerate(times)]
-    left = np.minimum.accumulate(times)
-    steps = tried(*(trial(f"cause{number}", float(seconds)) for number, seconds in enumerate(left)))
-    result = explain(tried(*trials), trials, steps if len(times) > 1 else None, [BEST])
+@given(st.lists(st.floats(0.3, 0.9), min_size=1, max_size=4), st.floats(0.001, 0.5))
+def test_the_shares_and_what_is_not_explained_are_the_whole_gap(times, best):
+    """Whatever each round gained, and however far the best known is away."""
+    rounds = []
+    for number, seconds in enumerate(times):
+        rounds.append(Round(tried=tried(trial("c", seconds)), chosen=trial(f"cause{number}", seconds)))
+    result = explain(rounds, [(best, "arithmetic")])
     total = sum(cause.share for cause in result.confirmed) + (result.unexplained or 0.0)
+    reached = float(np.prod(times))
     assert total == pytest.approx(1.0)
-    assert (result.unexplained is None) == (BEST[0] > float(left[-1]))
-    assert result.best_seconds == pytest.approx(min(BEST[0], float(left[-1])))
+    assert result.best_seconds == pytest.approx(min(best, reached))
+    assert (result.unexplained is None) == (best > reached)
 
 
 def test_the_gap_is_the_one_to_the_first_that_is_not_undercut():
     """Else every explanation would close its own gap; where nothing faster is known, nothing is said of the rest."""
-    outcome = tried(trial("large", 0.4))
-    bound = (0.1, "arithmetic")
-    result = explain(outcome, confirm(outcome), None, [BEST, bound])
+    result = explain([race(trial("large", 0.4))], [BEST, (0.1, "arithmetic")])
     assert (result.best, result.unexplained) == ("arithmetic", pytest.approx(1 / 3))
-    result = explain(outcome, confirm(outcome), None, [BEST])
+    result = explain([race(trial("large", 0.4))], [BEST])
     assert (result.best_seconds, result.unexplained) == (pytest.approx(0.4), None)
 
 
 def test_the_second_cause_has_the_share_beyond_the_first():
-    """0.8 alone, but together with the first one only 0.55 of 0.6: a twentieth of the case, a tenth of the gap."""
-    outcome = tried(trial("first", 0.6), trial("second", 0.8))
-    steps = tried(trial("first", 0.6), trial("second", 0.55))
-    result = explain(outcome, confirm(outcome), steps, [BEST])
-    assert [round(cause.share, 6) for cause in result.confirmed] == [0.8, 0.1]
-    assert result.unexplained == pytest.approx(0.1)
-    assert result.together.value == pytest.approx(1 / 0.55)
+    """0.8 alone, but 0.9 without the first one: 0.06 of the case, 0.12 of the gap; together they are both factors."""
+    first = race(trial("first", 0.6), trial("second", 0.8))
+    result = explain([first, race_after([first], trial("second", 0.9))], [BEST])
+    assert [round(cause.share, 6) for cause in result.confirmed] == [0.8, 0.12]
+    assert result.unexplained == pytest.approx(0.08)
+    assert result.together.value == pytest.approx(1 / 0.54)
+    assert result.together.low < result.together.value < result.together.high
 
 
-def test_what_gains_nothing_beyond_those_before_it_is_hidden():
-    """It is no part of the change that is advised; the first one always is."""
-    outcome = tried(trial("first", 0.6), trial("second", 0.8))
-    kept = drop_idle(confirm(outcome), tried(trial("first", 0.6), trial("second", 0.599)))
-    assert [cause.counterfactual.cause for cause in kept] == ["first"]
-    result = explain(outcome, kept, None, [BEST])
+def test_what_gains_nothing_without_the_first_is_hidden():
+    """It is no part of the change that is advised."""
+    first = race(trial("first", 0.6), trial("second", 0.8))
+    result = explain([first, race_after([first], trial("second", 0.999))], [BEST])
+    assert [cause.trial.counterfactual.cause for cause in result.confirmed] == ["first"]
     assert [cause.counterfactual.cause for cause in result.hidden] == ["second"]
     assert result.unconfirmed == ()
 
 
-def test_one_idle_cause_is_dropped_at_a_time():
-    """What comes behind it was measured with it, and may gain without it."""
-    alone = (trial("first", 0.5), trial("idle", 0.6), trial("third", 0.8))
-    steps = tried(trial("first", 0.5), trial("idle", 0.7), trial("third", 0.7))
-    assert [cause.counterfactual.cause for cause in drop_idle(alone, steps)] == ["first", "third"]
-    steps = tried(trial("first", 0.5), trial("third", 0.4))
-    kept = (alone[0], alone[2])
-    assert drop_idle(kept, steps) == kept
+def test_a_cause_that_a_larger_one_hides_has_its_share():
+    """Tried in vain beside the large one, confirmed without it, and not listed as tried in vain."""
+    first = race(trial("large", 0.5), trial("small", 0.999))
+    result = explain([first, race_after([first], trial("small", 0.8))], [(0.3, "arithmetic")])
+    assert [cause.trial.counterfactual.cause for cause in result.confirmed] == ["large", "small"]
+    assert result.confirmed[1].share == pytest.approx(1 / 7)
+    assert result.unconfirmed == ()
+
+
+def test_causes_are_looked_for_anew_where_another_may_show():
+    """Where several gained, or one so much that it may have hidden others; not where nothing gained."""
+    assert goes_on([race(trial("large", 0.5))])
+    assert goes_on([race(trial("first", 0.8), trial("second", 0.9))])
+    assert not goes_on([race(trial("small", 0.9), trial("none", 0.999))])
+    assert not goes_on([race(trial("none", 0.999))])
+
+
+def test_what_saves_less_than_a_hundredth_of_the_case_is_not_worth_a_change():
+    """However sure it is: three per cent of the fiftieth that is left are none."""
+    first = race(trial("large", 0.02))
+    assert race_after([first], trial("small", 0.97, error=0.001)).chosen is None
+    assert race(trial("small", 0.97, error=0.001)).chosen is not None
+
+
+def test_later_rounds_are_held_to_a_stricter_level():
+    """What would just be confirmed in the first is not in the second."""
+    first, edge = race(trial("large", 0.6)), trial("edge", 0.9, error=0.035)
+    assert race(edge).chosen is not None
+    assert race_after([first], edge).chosen is None
 
 
 def test_the_chain_takes_one_more_cause_away_at_each_step():
@@ -93,26 +124,6 @@ def test_the_chain_takes_one_more_cause_away_at_each_step():
     second = trial("batch", 0.8, change=Change(batch_size=8))
     steps = chain((first.counterfactual, second.counterfactual))
     assert [step.change for step in steps] == [Change(mode="static"), Change(mode="static", batch_size=8)]
-
-
-def test_causes_are_looked_for_anew_where_a_large_one_may_have_hidden_them():
-    """Where the case takes less than 0.7 of its time without those confirmed."""
-    large, small = tried(trial("large", 0.5)), tried(trial("small", 0.9))
-    assert may_hide(large, confirm(large), None)
-    assert not may_hide(small, confirm(small), None)
-    assert not may_hide(tried(trial("none", 0.999)), (), None)
-
-
-def test_a_cause_that_shows_beyond_the_first_ones_has_its_share():
-    """Tried in vain beside the large one, confirmed without it, and not listed as tried in vain."""
-    outcome = tried(trial("large", 0.5), trial("small", 0.999))
-    again = tried(trial("small", 0.8))
-    both = (*confirm(outcome), *confirm(again))
-    steps = tried(trial("large", 0.5), trial("small", 0.4))
-    result = explain(outcome, both, steps, [(0.3, "arithmetic")], again)
-    assert [cause.trial.counterfactual.cause for cause in result.confirmed] == ["large", "small"]
-    assert result.confirmed[1].share == pytest.approx(1 / 7)
-    assert result.unconfirmed == ()
 
 
 def test_causes_that_are_not_there_are_seldom_confirmed():
