@@ -191,3 +191,10 @@ def test_levels_are_given_back_where_the_recipe_takes_them():
     assert both.change == Change(recipe={"reduce_range": False, "narrow_weights": True, "symmetric": False})
     (offset,) = cause.propose(situation(recipe=Recipe(flow="fx", symmetric=True)))
     assert offset.change == Change(recipe={"symmetric": False})
+
+
+def test_a_long_call_has_work_enough():
+    """Eight times as many examples would take as long to try as all else."""
+    cause = registry.load("cause", "little-work")
+    assert cause.propose(situation(call_seconds=0.3)) == ()
+    assert cause.propose(situation(call_seconds=0.003))
