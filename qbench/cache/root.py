@@ -29,7 +29,7 @@ LOCKS = "locks"
 DOWNLOADS = "downloads"
 UNFINISHED = "unfinished"  # what a killed build or training goes on from
 KINDS = (
-    *("artifacts", "data", "files", "held-out", "layers", "networks", "peak", "predictions", "saturation"),
+    *("artifacts", "data", "emulators", "files", "held-out", "layers", "networks", "peak", "predictions", "saturation"),
     *("shared", "spreads", "trained", "weights"),
     UNFINISHED,
 )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from qbench.cli.options import Json, Quiet
 from qbench.cli.output import terminal_width
+
+if TYPE_CHECKING:
+    from qbench.hosts.base import Host
 
 
 def doctor(
@@ -19,6 +23,10 @@ def doctor(
     control: Annotated[
         bool, typer.Option("--control", help="Measure how often the gate errs on this machine, quiet and under noise.")
     ] = False,
+    prepare: Annotated[
+        str | None,
+        typer.Option(metavar="HOST", help="Fetch what a host takes, such as qemu:arm64-max, into the cache; no more."),
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -29,7 +37,9 @@ def doctor(
     from qbench.progress.live import live
 
     with live(sys.stderr, quiet=quiet) as progress:
-        if control:
+        if prepare is not None:
+            output = _prepare(prepare, progress.note)
+        elif control:
             from qbench.gate import error_rates as gates
             from qbench.progress.table import TextTable, format_table
 
@@ -43,3 +53,14 @@ def doctor(
             findings = doctors.examine(noise_seconds=5.0 if seconds is None else seconds, tell=progress.note)
             output = doctor_text.as_json(findings) if as_json else doctor_text.text(findings, terminal_width())
     print(output)
+
+
+def _prepare(name: str, tell: Callable[[str], None]) -> str:
+    """What there is of a host, in words, once it was fetched into the cache."""
+    from qbench import registry
+    from qbench.cache import store
+
+    host: Host = registry.load("host", name)
+    root = store.open_cache()
+    with store.in_use(root):
+        return host.prepare(root, tell)

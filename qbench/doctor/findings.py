@@ -28,7 +28,7 @@ VARIABLES = (
 BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 COMPILERS = ("g++", "clang++", "c++", "cl")
 NOISE_SECONDS = 5.0
-EMULATED = "qemu:Haswell"  # one of the CPUs that qemu-user emulates, where it is there
+EMULATED = ("qemu:Haswell", "qemu:arm64-max")  # of the CPUs that qemu-user emulates
 
 _MUCH_SHARED = 0.25  # of the time: absolute times of all calls then say as much of the host as of the model
 _LOAD_OF_ONE = 0.7  # the one-minute average that a single busy thread reaches after about 70 s
@@ -107,7 +107,7 @@ def examine(
         cache=str(folder),
         cache_bytes=size_bytes(folder) if folder.exists() else 0,
         backends={row.name: row.missing for row in plugin_list.listing(("backend",))},
-        hosts={name: registry.load("host", name).missing() for name in (*registry.names("host"), EMULATED)},
+        hosts={name: registry.load("host", name).missing() for name in (*registry.names("host"), *EMULATED)},
         notes=tuple(notes),
     )
     return replace(findings, advice=advice(findings))

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 import qbench
 from qbench import registry
+from qbench.backends.base import Backend
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import CaseError, EvaluateError
 from qbench.evaluate.worker import fill_batch
-from qbench.hosts.base import Host, KernelView
-from qbench.hosts.emulated import UNSUPPORTED
+from qbench.hosts.base import EmulatedPython, Host, KernelView
+from qbench.hosts.qemu import UNSUPPORTED
+from qbench.machine import fingerprint
 from qbench.process.pipe import Inbox, NoMessage, pack, receive, send
 
 Array = NDArray[Any]
@@ -36,6 +38,7 @@ class EmulatedProcess:
 
     def __init__(self, host: str, artifact: Artifact, data: Data, folder: Path) -> None:
         plugin: Host = registry.load("host", host)
+        python = plugin.start_python(folder)
         self._artifact, self._data = artifact, data
         self._log = folder / "log"
         self._inbox = Inbox()
@@ -43,19 +46,22 @@ class EmulatedProcess:
         _forbid_core_dumps()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*plugin.start_python(folder), *_PROGRAM, str(theirs), str(their_answers)],
+                [*python.command, *_PROGRAM, str(theirs), str(their_answers)],
                 pass_fds=(theirs, their_answers),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_list_variables(plugin),
+                env=_list_variables(plugin, python),
             )
         os.close(theirs)
         os.close(their_answers)
 
     def open(self) -> KernelView:
-        """Loads the artifact; what the kernels say there."""
-        return cast(KernelView, self._ask("open", self._artifact.backend, str(self._artifact.file)))
+        """Loads the artifact by libraries of the versions that are installed here; what the kernels say there."""
+        name = self._artifact.backend
+        backend: Backend = registry.load("backend", name)
+        versions = fingerprint.versions(("numpy", *backend.libraries()))
+        return cast(KernelView, self._ask("open", name, str(self._artifact.file), versions))
 
     def compute(self, start: int, stop: int) -> Array:
         """The first outputs (float32) of the evaluation examples from ``start`` up to ``stop``, as one batch."""
@@ -98,12 +104,13 @@ class EmulatedProcess:
         return f"the emulated process ended with exit code {code}{last}"
 
 
-def _list_variables(plugin: Host) -> dict[str, str]:
-    """The variables of the process: this one's, with those of the host and qbench's own place behind what is set."""
+def _list_variables(plugin: Host, python: EmulatedPython) -> dict[str, str]:
+    """The variables of the process: this one's, with those of the host and qbench's own place behind what is set, and
+    what its Python needs."""
     variables = {**os.environ, **plugin.environment()}
     place = str(Path(qbench.__file__).parent.parent)
     variables["PYTHONPATH"] = os.pathsep.join([*filter(None, [variables.get("PYTHONPATH")]), place])
-    return variables
+    return {**variables, **python.variables}
 
 
 def _forbid_core_dumps() -> None:

@@ -4,13 +4,16 @@ backend does: under emulation torch alone takes a minute."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from qbench import registry
 from qbench.backends.base import Backend, Inputs, Runner
+from qbench.errors import EvaluateError
 from qbench.hosts.base import KernelView
 from qbench.hosts.read_back import read_here
+from qbench.machine import fingerprint
 from qbench.process.pipe import Inbox, pack, receive, send
 
 
@@ -19,8 +22,12 @@ class Session:
 
     _runner: Runner
 
-    def open(self, backend_name: str, file: str) -> KernelView:
-        """Loads an artifact on one thread; what its kernels say here."""
+    def open(self, backend_name: str, file: str, versions: Mapping[str, str | None]) -> KernelView:
+        """Loads an artifact on one thread; what its kernels say here. Raises ``EvaluateError`` where a package that
+        this Python has is not of the version that qbench's own process has."""
+        for name, version in fingerprint.versions(versions).items():
+            if version not in (None, versions[name]):
+                raise EvaluateError(f"{name} is {version} on the emulated CPU and {versions[name]} here")
         view = read_here(backend_name)
         backend: Backend = registry.load("backend", backend_name)
         self._runner = backend.load(Path(file), threads=1)

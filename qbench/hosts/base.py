@@ -7,15 +7,15 @@ kernels (``read_back``): a variable that is set and changes no kernel limits not
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from qbench.errors import CaseSkipped
+from qbench.errors import CaseSkipped, UsageError
 from qbench.record.schema import NATIVE
 
-__all__ = ["NATIVE", "Host", "KernelView"]
+__all__ = ["NATIVE", "EmulatedPython", "Host", "KernelView"]
 
 Kind = Literal["native", "limited", "node", "emulated"]
 Sums = Literal["16 bits", "32 bits"]
@@ -32,6 +32,14 @@ class KernelView:
     onednn_isa: str | None = None
     mkl_isa: str | None = None
     int8_sums: Sums | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulatedPython:
+    """How Python starts on an emulated CPU: the command, and the variables that it needs beside this process' own."""
+
+    command: tuple[str, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class Host(ABC):
@@ -64,10 +72,15 @@ class Host(ABC):
         """The variables of a child process, set before it imports anything."""
         return {}
 
-    def start_python(self, folder: Path) -> tuple[str, ...]:
-        """The command that starts Python on an emulated CPU; what else that needs goes into an empty folder. Raises
-        ``CaseSkipped`` where it does not run."""
+    def start_python(self, folder: Path) -> EmulatedPython:
+        """How Python starts on an emulated CPU; what else that needs goes into an empty folder. Raises ``CaseSkipped``
+        where it does not run."""
         raise CaseSkipped(f"{self.name} emulates nothing")
+
+    def prepare(self, root: Path, tell: Callable[[str], None]) -> str:
+        """Fetches into the open cache ``root`` what this machine lacks to be that host; ``tell`` hears each step.
+        Returns what is there, in words; raises ``UsageError`` where nothing can be prepared."""
+        raise UsageError(f"{self.name}: nothing is to be prepared for this host")
 
     def describe(self) -> str | None:
         """The CPU of a host that is not this machine's, in its own words; raises ``CaseSkipped`` where nothing runs."""

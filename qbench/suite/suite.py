@@ -34,8 +34,8 @@ class Suite(Section):
         (NATIVE,),
         min_length=1,
         description="Where artifacts are evaluated and measured: native is this machine; avx2 and avx512 are this CPU "
-        "limited to older instructions by the engines' own switches; qemu:<CPU>, such as qemu:Haswell, is a CPU that "
-        "qemu-user emulates.",
+        "limited to older instructions by the engines' own switches; qemu:<CPU>, such as qemu:Haswell or "
+        "qemu:arm64-max, is a CPU that qemu-user emulates.",
         json_schema_extra=UNIQUE,
     )
     recipe: RecipeChoices = Field(

@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 
 from qbench.build import Artifact
+from qbench.cache.root import cache_folder
 from qbench.errors import CaseError, EvaluateError
 from qbench.evaluate.emulated_process import EmulatedProcess
 from qbench.hosts.emulated import Emulated
+from qbench.hosts.emulated_arm import EmulatedArm
 from qbench.quant.recipe import Recipe
 
-HASWELL = Emulated("Haswell")
-pytestmark = pytest.mark.skipif(HASWELL.missing() is not None, reason=f"{HASWELL.missing()}")
+HASWELL, ARM = Emulated("Haswell"), EmulatedArm("cortex-a53")
+# Read before a test has a cache of its own: what was fetched for ARM lies in the user's.
+CACHE, NO_ARM = cache_folder(), ARM.missing()
+emulates = pytest.mark.skipif(HASWELL.missing() is not None, reason=f"{HASWELL.missing()}")
+emulates_arm = pytest.mark.skipif(NO_ARM is not None, reason=f"{NO_ARM}")
 
 
 class Two:
@@ -32,9 +37,9 @@ def start(tmp_path):
     """A function that starts a process for a file of ONNX Runtime's."""
     processes = []
 
-    def start(file):
+    def start(file, host=HASWELL):
         (tmp_path / "folder").mkdir()
-        processes.append(EmulatedProcess("qemu:Haswell", describe(file), Two(), tmp_path / "folder"))
+        processes.append(EmulatedProcess(host.name, describe(file), Two(), tmp_path / "folder"))
         return processes[-1]
 
     yield start
@@ -61,6 +66,7 @@ def doubled(tmp_path):
     return tmp_path / "m.onnx"
 
 
+@emulates
 def test_an_artifact_answers_there_and_an_illegal_instruction_is_a_verdict(start, doubled):
     """The kernels say that they add in 16 bits, an answer comes, and the signal of an instruction that the CPU does not
     have says that the artifact does not run there."""
@@ -72,8 +78,18 @@ def test_an_artifact_answers_there_and_an_illegal_instruction_is_a_verdict(start
         process.compute(0, 1)
 
 
+@emulates
 def test_a_file_that_does_not_load_says_why(start):
     """The error is the library's, not that of the pipe."""
     process = start(Path("/no/such/file.onnx"))
     with pytest.raises(EvaluateError, match=r"file\.onnx"):
         process.open()
+
+
+@emulates_arm
+def test_an_artifact_answers_on_arm(start, doubled, monkeypatch):
+    """By the engine of the same version, whose kernels add in 32 bits there."""
+    monkeypatch.setenv("QBENCH_CACHE", str(CACHE))
+    process = start(doubled, ARM)
+    assert process.open().int8_sums == "32 bits"
+    assert process.compute(0, 2).tolist() == [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]

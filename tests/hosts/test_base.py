@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from qbench import registry
+from qbench.errors import UsageError
 from qbench.hosts.base import NATIVE, KernelView
 from qbench.suite.types import SLUG
 
-HOSTS = (*registry.names("host"), "qemu:Haswell", "ray:any")
+HOSTS = (*registry.names("host"), "qemu:Haswell", "qemu:arm64-max", "ray:any")
 BACKENDS = tuple(registry.BUILT_IN["backend"])
 
 
@@ -31,6 +34,14 @@ def test_a_host_answers_for_every_backend(name: str) -> None:
     assert {host.answers(backend) for backend in BACKENDS} <= {"runs", "predicted", "emulated"}
     assert all(answer is None or len(answer) > 10 for answer in answers)
     assert all(isinstance(text, str) and text for pair in host.environment().items() for text in pair)
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTS if "arm64" not in name])
+def test_a_host_that_takes_nothing_is_not_prepared(name: str, tmp_path: Path) -> None:
+    """It says so, and fetches nothing."""
+    with pytest.raises(UsageError, match="nothing is to be prepared"):
+        registry.load("host", name).prepare(tmp_path, pytest.fail)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTS if name != NATIVE])

@@ -1,0 +1,82 @@
+"""The programs of qemu-user: what they list, and what stands in the way."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+from qbench.errors import CaseSkipped
+from qbench.hosts import cpu_identity
+from qbench.hosts.emulated import QEMU
+from qbench.hosts.emulated_arm import QEMU as QEMU_ARM
+from qbench.hosts.qemu import find_program, identify, list_cpus, read_version
+
+X86_HELP = (
+    "Available CPUs:\nx86 486\nx86 Haswell               (alias configured by machine type)\n\nRecognized:\n  avx2\n"
+)
+ARM_HELP = "Available CPUs:\n  cortex-a53\n  max\n"
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """A function that puts programs of qemu-user on the path, and nothing else is there: each lists CPUs."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+
+    def install(name, listed):
+        (tmp_path / f"{name}.txt").write_text(listed)
+        words = (
+            f'case "$1" in --version) echo "{name} version 7.2.22 (Debian)";; *) /bin/cat {tmp_path}/{name}.txt;; esac'
+        )
+        (tmp_path / name).write_text(f"#!/bin/sh\n{words}\n")
+        (tmp_path / name).chmod(0o755)
+
+    return install
+
+
+def test_a_machine_without_qemu_says_how_to_get_it(install, monkeypatch):
+    """The reason of a skipped case is something to do; what is no x86 Linux cannot do it."""
+    assert "qemu-x86_64 is not installed: `apt-get install qemu-user`" in str(QEMU.explain_missing("Haswell"))
+    with pytest.raises(CaseSkipped, match="qemu-aarch64 is not installed"):
+        QEMU_ARM.require()
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert "emulates qemu:arm64-max on x86 Linux alone" in str(QEMU_ARM.explain_missing("max"))
+
+
+@pytest.mark.parametrize(
+    ("qemu", "listed", "known", "slip", "meant"),
+    [
+        (QEMU, X86_HELP, ("486", "Haswell"), "Hasswell", "qemu:Haswell"),
+        (QEMU_ARM, ARM_HELP, ("cortex-a53", "max"), "cortex-a52", "qemu:arm64-cortex-a53"),
+    ],
+)
+def test_a_cpu_that_qemu_does_not_know_is_told_with_what_was_meant(install, qemu, listed, known, slip, meant):
+    """By what the program lists, which is not alike for x86 and ARM: a flag of x86 is no CPU."""
+    install(qemu.program, listed)
+    assert list_cpus(qemu.require(), qemu.listed_cpu) == known
+    assert all(qemu.explain_missing(cpu) is None for cpu in known)
+    assert f"knows no CPU '{slip}'; did you mean {meant}?" in str(qemu.explain_missing(slip))
+    assert qemu.explain_missing("avx2") is not None
+    assert read_version(qemu.require()) == "qemu 7.2.22"
+
+
+def test_the_statically_linked_program_is_taken_too(install):
+    """Debian has it in another package; a program that is not there is none."""
+    install("qemu-aarch64-static", ARM_HELP)
+    assert QEMU_ARM.explain_missing("max") is None
+    assert find_program(("no-such-program",)) is None
+    assert replace(QEMU, program="no-such-program").find() is None
+
+
+def test_a_program_that_does_not_run_is_told_with_its_last_words():
+    """Such as a qemu that is too old for this Python."""
+    with pytest.raises(CaseSkipped, match="exit code 3: no such luck"):
+        identify(
+            (sys.executable, "-c", "import sys; print('no such luck', file=sys.stderr); sys.exit(3)"),
+            cpu_identity.__file__,
+        )
+    with pytest.raises(CaseSkipped, match="does not run Python"):
+        identify(("/nowhere/qemu",), cpu_identity.__file__)
+    assert read_version("/nowhere/qemu") == "qemu"
