@@ -73,6 +73,7 @@ class Evaluation:
             self._opened.data,
             self._opened.case.batch_size,
             file,
+            host=self._opened.case.host,
             root=self._opened.cache,
             limits=self._opened.limits,
             progress=self._progress.advance,

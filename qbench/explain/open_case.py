@@ -3,6 +3,7 @@ from."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from qbench.data import Data, request_of
 from qbench.data_preparation import prepare_data
 from qbench.errors import UsageError, first_names
 from qbench.explain.change import Change
+from qbench.hosts.base import Host
 from qbench.machine import fingerprint
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.network import Model, prepare_model
@@ -96,26 +98,32 @@ def load_all_backends(suite: Suite) -> dict[str, Backend]:
     return {**known, **{name: backend for name, backend in others.items() if backend.missing() is None}}
 
 
-def find_record(run: StoredRun, case: str) -> Record:
-    """The record of an int8 case of this machine; raises ``UsageError`` where there is none that can be explained."""
+def find_record(run: StoredRun, case: str, concerns: Collection[str] = ("time",)) -> Record:
+    """The record of an int8 case; raises ``UsageError`` where what concerns one cannot be explained here."""
     records = {record.case.id: record for record in run.records}
     record = records.get(case)
-    can = [key for key, record in records.items() if why_not_explained(record) is None]
+    can = [key for key, record in records.items() if why_not_explained(record, concerns) is None]
     if record is None:
         raise UsageError(f"no case {case!r} in {run.folder}; cases to explain: {first_names(can, 5) or 'none'}")
-    if (reason := why_not_explained(record)) is not None:
+    if (reason := why_not_explained(record, concerns)) is not None:
         raise UsageError(f"{case}: {reason}; cases to explain: {first_names(can, 5) or 'none'}")
     return record
 
 
-def why_not_explained(record: Record) -> str | None:
-    """Why a record's case cannot be explained; None where it can."""
+def why_not_explained(record: Record, concerns: Collection[str] = ("time",)) -> str | None:
+    """Why a record's case cannot be explained; None where it can. Of a host that this CPU acts as, accuracy can."""
+    host = record.case.host
     if record.status != "ok":
-        return f"it is {record.status}, so there is no time to explain"
+        return f"it is {record.status}, so there is nothing to explain"
     if record.case.mode == "fp32":
         return "it is fp32; an int8 case is explained against it"
-    if record.case.host != NATIVE:
-        return f"it ran on the host {record.case.host}; only what runs on this machine as it is can be tried"
+    if host == NATIVE:
+        return None
+    plugin: Host = registry.load("host", host)
+    if plugin.kind != "limited":
+        return f"it ran on the host {host}; only what runs on this machine can be tried"
+    if "time" in concerns:
+        return f"it ran on the host {host}, which is no machine to be fast on; --of accuracy says what it loses there"
     return None
 
 

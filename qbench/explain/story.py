@@ -127,7 +127,7 @@ def explain_case(
     Raises ``UsageError`` for a case that cannot be explained or a suite that cannot be trusted, ``CaseError`` where the
     case cannot be built, measured or evaluated here.
     """
-    record = find_record(run, case)
+    record = find_record(run, case, concerns)
     suite = read_suite(run, suite_file)
     cache = store.open_cache()
     with store.in_use(cache):

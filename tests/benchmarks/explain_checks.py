@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +162,11 @@ CHECKS = (
     own("gates-fbgemm", "accuracy", "fixed-range", "gates", "fbgemm", ""),
     own("gates-onednn", "accuracy", "fixed-range", "gates", "onednn", ""),
     own("levels-onednn", "accuracy", "few-levels", "plain", "onednn", "symmetric: true, reduce_range: true"),
+    replace(
+        own("sums-avx2", "accuracy", "overflowing-sums", "depthwise", "onednn", "target: native",
+            more="hosts: [native, avx2]"),
+        case="net/static/onednn/t1/b1/avx2",
+    ),
     own("sums-fbgemm", "accuracy", "overflowing-sums", "depthwise", "fbgemm",
         "narrow_weights: false, reduce_range: false"),
 )  # fmt: skip
@@ -273,7 +278,7 @@ def find_mended(after: StoredRun, old: Record, keys: dict[str, Any]) -> Record |
     names = {"mode": "modes", "backend": "backends", "threads": "threads", "batch_size": "batch_sizes"}
     parts = {name: matrix.get(key, [getattr(old.case, name)])[0] for name, key in names.items()}
     recipe = keys.get("recipe", [old.case.recipe])[0]
-    parts["recipe"] = recipe["name"] if isinstance(recipe, dict) else recipe
+    parts |= {"recipe": recipe["name"] if isinstance(recipe, dict) else recipe, "host": old.case.host}
     for record in after.records:
         if all(getattr(record.case, name) == value for name, value in parts.items()):
             return record

@@ -198,3 +198,12 @@ def test_a_long_call_has_work_enough():
     cause = registry.load("cause", "little-work")
     assert cause.propose(situation(call_seconds=0.3)) == ()
     assert cause.propose(situation(call_seconds=0.003))
+
+
+def test_sums_that_overflow_on_another_cpu_are_mended_for_it():
+    """A case on such a host whose recipe is not for it; one whose recipe is, overflows nowhere."""
+    cause, recipe = registry.load("cause", "overflowing-sums"), Recipe(flow="fx", narrow_weights=True, target=("avx2",))
+    here = situation(recipe=recipe)
+    assert cause.propose(replace(here, case=replace(here.case, host="avx2"))) == ()
+    (counterfactual,) = cause.propose(replace(here, case=replace(here.case, host="avx512")))
+    assert counterfactual.change.recipe == {"narrow_weights": True, "reduce_range": False, "target": ("avx512",)}

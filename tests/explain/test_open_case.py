@@ -10,7 +10,7 @@ from made_records import failed, fp32, info, int8
 from made_runs import run_folder
 
 from qbench.errors import UsageError
-from qbench.explain.open_case import find_record
+from qbench.explain.open_case import find_record, why_not_explained
 from qbench.explain.trusted import read_suite
 from qbench.record.schema import read_case_id
 from qbench.record.stored_run import SuiteInfo, read_run
@@ -38,7 +38,7 @@ def stored(tmp_path):
         ("net/static/nobody/t1/b1", "no case"),
         (FP32, "it is fp32"),
         (BROKEN, "it is failed"),
-        (f"{STATIC}/avx2", "only what runs on this machine as it is"),
+        (f"{STATIC}/avx2", "--of accuracy says what it loses there"),
     ],
 )
 def test_a_case_that_cannot_be_explained_is_refused_with_those_that_can(stored, case, reason):
@@ -46,6 +46,13 @@ def test_a_case_that_cannot_be_explained_is_refused_with_those_that_can(stored, 
     with pytest.raises(UsageError, match=reason) as error:
         find_record(stored, case)
     assert STATIC in str(error.value)
+
+
+def test_accuracy_is_explained_on_a_host_that_this_cpu_acts_as(stored):
+    """An emulated one has too few answers."""
+    assert find_record(stored, f"{STATIC}/avx2", ["accuracy"]).case.host == "avx2"
+    emulated = replace(stored.by_id[STATIC], case=read_case_id(f"{STATIC}/qemu:Haswell"))
+    assert "only what runs on this machine" in why_not_explained(emulated, ["accuracy"])
 
 
 def test_variants_are_built_from_the_suite_on_disk(stored):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from qbench.explain.causes.base import Cause, Counterfactual, Situation
 from qbench.explain.change import Change
+from qbench.quant.target import ADD_IN_16_BITS
 
 
 class OverflowingSums(Cause):
@@ -15,13 +16,18 @@ class OverflowingSums(Cause):
     concerns = ("accuracy",)
 
     def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
-        """Wider steps for the weights that need them."""
-        recipe = situation.case.variant.recipe
-        overflow = recipe.narrow_weights is False and not recipe.reduce_range
-        if not overflow or recipe.framework_default or recipe.file is not None:
+        """Wider steps for the weights that need them, here or on the host that the case ran on."""
+        recipe, host = situation.case.variant.recipe, situation.case.host
+        if recipe.reduce_range or recipe.framework_default or recipe.file is not None:
             return ()
-        change = Change(recipe={"narrow_weights": True, "reduce_range": False})
-        return (self.counterfactual("wider steps for weights whose sums could overflow (narrow_weights)", change),)
+        there = host in ADD_IN_16_BITS and host not in recipe.cpus
+        if recipe.narrow_weights is not False and not there:
+            return ()
+        target = {"target": (host,)} if there else {}
+        change = Change(recipe={"narrow_weights": True, "reduce_range": False, **target})
+        where = f" on {host}" if there else ""
+        text = f"wider steps for weights whose sums could overflow{where}"
+        return (self.counterfactual(text, change),)
 
 
 CAUSE = OverflowingSums()
