@@ -202,11 +202,12 @@ def _show_losses(
     explained: Explained, result: AccuracyExplanation, titles: Mapping[str, Cause], width: int | None
 ) -> None:
     from qbench.explain import text
+    from qbench.explain.accuracy_text import list_losses
 
     if explained.time is not None:
         print()
     print(f"{explained.opened.case.id}, accuracy")
-    _print_lines(text.list_losses(result, titles, explained.metric), width)
+    _print_lines(list_losses(result, titles, explained.metric), width)
     if explained.loses_little:
         margin = explained.opened.suite.gate.accuracy.margin
         _print_lines([f"It is shown to lose no more than the margin of {margin:g}: nothing needs to be done."], width)

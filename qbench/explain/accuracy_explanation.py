@@ -1,8 +1,8 @@
 """From evaluated changes to an explanation of what int8 costs in accuracy; pure.
 
 A cause is confirmed where taking it away is shown to take error away: one side, at ``LEVEL`` shared over everything
-that was tried (Holm). The confirmed ones are then taken away one after the other, the largest share first, and
-evaluated again: each has the share that it takes beyond those before it.
+that was tried (Holm). The confirmed ones are then taken away one after the other, the largest first, and evaluated
+again: each has the share that it takes beyond those before it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class AccuracyExplanation:
 
 
 def confirm_losses(tried: AccuracyTried) -> tuple[AccuracyTrial, ...]:
-    """Of each confirmed cause, or part of one, the trial that took most error away, the largest share first."""
+    """Of each confirmed cause, or part of one, the trial that took most error away, the largest share first; but a
+    layer in float takes away whatever is wrong in it, so that a cause of the whole recipe that takes half as much goes
+    before it."""
     known = [(trial, trial.share) for trial in tried.trials if trial.share is not None]
     adjusted = adjust_by_holm([share.p_not_positive() for _, share in known])
     best: dict[tuple[str, str], AccuracyTrial] = {}
@@ -53,7 +55,7 @@ def confirm_losses(tried: AccuracyTried) -> tuple[AccuracyTrial, ...]:
         other = best.get(trial.counterfactual.key)
         if p_value < LEVEL and share.value >= LEAST_SHARE and (other is None or share.value > _share(other)):
             best[trial.counterfactual.key] = trial
-    return tuple(sorted(best.values(), key=lambda trial: -_share(trial)))
+    return tuple(sorted(best.values(), key=lambda trial: -_rank(trial)))
 
 
 def drop_idle_loss(confirmed: Sequence[AccuracyTrial], steps: Sequence[AccuracyTrial]) -> tuple[AccuracyTrial, ...]:
@@ -95,6 +97,10 @@ def _list_shares(steps: Sequence[AccuracyTrial]) -> list[float]:
         now = now if step.share is None else step.share.value
         totals.append(now)
     return [after - before for before, after in itertools.pairwise(totals)]
+
+
+def _rank(trial: AccuracyTrial) -> float:
+    return _share(trial) * (1 if trial.counterfactual.part else 2)
 
 
 def _share(trial: AccuracyTrial) -> float:

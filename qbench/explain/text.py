@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from qbench import formatting
 from qbench.errors import first_names
-from qbench.explain.accuracy_explanation import AccuracyExplanation, ConfirmedLoss
-from qbench.explain.accuracy_trials import AccuracyTrial
 from qbench.explain.causes.base import Cause
 from qbench.explain.change import Change
 from qbench.explain.explanation import Confirmed, Explanation
@@ -26,8 +24,6 @@ from qbench.stats.interval_type import Interval
 LONGEST_LAYERS = 10
 NAMED = 4  # layers of a sentence
 NOTHING = "No cause that was tried makes it slower."
-NO_LOSS = "No change that was tried takes error away."
-NOT_TRIED = "No change could be tried."
 
 
 def list_head(opened: OpenCase, result: Explanation) -> list[str]:
@@ -165,56 +161,15 @@ def describe_accuracy(accuracy: MendedAccuracy | None, metric: MetricInfo) -> st
     if accuracy is None or accuracy.against_case is None:
         return None
     changes = [
-        f"{_difference(change, metric)} against {against}"
+        f"{describe_difference(change, metric)} against {against}"
         for change, against in ((accuracy.against_case, "the case"), (accuracy.against_fp32, "fp32"))
         if change is not None
     ]
     return f"Its {metric.name}, on {accuracy.n:,} examples: {', '.join(changes)}."
 
 
-def list_losses(result: AccuracyExplanation, titles: Mapping[str, Cause], metric: MetricInfo) -> list[str]:
-    """What int8 loses against fp32, a sentence for each confirmed cause, and what was tried in vain or not at all."""
-    tried = result.tried
-    noise = "the same outputs as fp32" if tried.sqnr_db is None else f"{tried.sqnr_db:.1f} dB signal to noise"
-    change = "" if tried.against_fp32 is None else f", {metric.name} {_difference(tried.against_fp32, metric)}"
-    lines = [f"Against fp32, on {tried.n:,} examples: {noise}{change}."]
-    lines += [
-        f"{number}. {_describe_loss(loss, titles, metric)}" for number, loss in enumerate(result.confirmed, start=1)
-    ] or [NO_LOSS if result.unconfirmed else NOT_TRIED]
-    if result.together is not None and len(result.confirmed) > 1 and result.together.metric_change is not None:
-        change = _difference(result.together.metric_change, metric)
-        lines.append(f"All of these taken away: {metric.name} {change} against the case.")
-    if result.left is not None:
-        lines.append(f"Not explained: {formatting.share(max(0.0, result.left))} of the error.")
-    for title, trials in (
-        ("Takes error away alone; beside those above no more, or cannot be built with them:", result.hidden),
-        ("No effect of 2 % or more shown, all that was tried taken together:", result.unconfirmed),
-    ):
-        lines += [title] if trials else []
-        lines += [f"  {_describe_loss_trial(trial)}" for trial in trials]
-    return lines + [f"Not tried: {trial.counterfactual.text}: {trial.reason}." for trial in result.untried]
-
-
-def _describe_loss(loss: ConfirmedLoss, titles: Mapping[str, Cause], metric: MetricInfo) -> str:
-    counterfactual, change = loss.trial.counterfactual, loss.trial.metric_change
-    title = titles[counterfactual.cause].title
-    effect = "" if change is None else f"; {metric.name} {_difference(change, metric)}"
-    return (
-        f"{title[0].upper()}{title[1:]} ({counterfactual.cause}). Taken away ({counterfactual.text}): "
-        f"{_removed(loss.trial)} of the error gone{effect}; {formatting.share(loss.share)} beyond those before it."
-    )
-
-
-def _describe_loss_trial(trial: AccuracyTrial) -> str:
-    return f"{trial.counterfactual.text} ({trial.counterfactual.cause}): {_removed(trial)} of the error gone"
-
-
-def _removed(trial: AccuracyTrial) -> str:
-    share = None if trial.share is None else trial.share.interval()
-    return f"{formatting.with_limits(share, scale=100.0)} %"
-
-
-def _difference(change: Interval, metric: MetricInfo) -> str:
+def describe_difference(change: Interval, metric: MetricInfo) -> str:
+    """A metric's change with its limits and unit."""
     shown = formatting.with_limits(change, scale=metric.scale, signed=True, least=metric.least)
     return f"{shown} {metric.unit}".rstrip()
 

@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from made_accuracy_trials import trial, tried
 
 from qbench.explain.accuracy_explanation import LEAST_SHARE, confirm_losses, drop_idle_loss, explain_losses
-from qbench.explain.accuracy_trials import AccuracyTrial, AccuracyTried
-from qbench.explain.causes.base import Counterfactual
-from qbench.explain.change import Change
-from qbench.explain.output_error import RemovedShare
-
-
-def trial(cause, share, *, part="", error=0.01):
-    """A change that takes that share of the error away; None: it could not be built."""
-    counterfactual = Counterfactual(
-        cause=cause, text=f"without {cause} {part}", change=Change(recipe={"skip_layers": (part,)}), part=part
-    )
-    if share is None:
-        return AccuracyTrial(counterfactual=counterfactual, reason="it cannot be built")
-    return AccuracyTrial(counterfactual=counterfactual, share=RemovedShare(value=share, error=error, n=200))
-
-
-def tried(*trials):
-    """These trials of one case."""
-    return AccuracyTried(n=200, sqnr_db=15.0, against_fp32=None, trials=trials)
 
 
 def test_each_part_is_a_cause_of_its_own_and_of_alternatives_the_best_counts():
@@ -34,7 +16,13 @@ def test_each_part_is_a_cause_of_its_own_and_of_alternatives_the_best_counts():
             trial("calibrator", 0.1), trial("calibrator", 0.3),
         )
     )  # fmt: skip
-    assert [(each.counterfactual.part, each.share.value) for each in confirmed] == [("b", 0.5), ("", 0.3), ("a", 0.2)]
+    assert [(each.counterfactual.part, each.share.value) for each in confirmed] == [("", 0.3), ("b", 0.5), ("a", 0.2)]
+
+
+def test_why_goes_before_where():
+    """A layer in float hides what is wrong in it; a cause that takes less than half as much is another one."""
+    confirmed = confirm_losses(tried(trial("layers", 0.9, part="a"), trial("scale", 0.5), trial("calibrator", 0.4)))
+    assert [each.counterfactual.cause for each in confirmed] == ["scale", "layers", "calibrator"]
 
 
 def test_what_is_not_shown_or_too_small_is_not_confirmed():

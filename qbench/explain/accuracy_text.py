@@ -1,0 +1,77 @@
+"""An explanation of lost accuracy as text for a terminal; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from qbench import formatting
+from qbench.errors import first_names
+from qbench.explain.accuracy_explanation import AccuracyExplanation, ConfirmedLoss
+from qbench.explain.accuracy_trials import AccuracyTrial
+from qbench.explain.causes.base import Cause
+from qbench.explain.text import describe_difference
+from qbench.record.stored_run import MetricInfo
+
+NO_LOSS = "No change that was tried takes error away."
+NOT_TRIED = "No change could be tried."
+NAMED = 12  # changes of a sentence
+
+
+def list_losses(result: AccuracyExplanation, titles: Mapping[str, Cause], metric: MetricInfo) -> list[str]:
+    """What int8 loses against fp32, a sentence for each confirmed cause, and what was tried in vain or not at all."""
+    tried, together = result.tried, result.together
+    noise = "the same outputs as fp32" if tried.sqnr_db is None else f"{tried.sqnr_db:.1f} dB signal to noise"
+    change = "" if tried.against_fp32 is None else f", {metric.name} {describe_difference(tried.against_fp32, metric)}"
+    lines = [f"Against fp32, on {tried.n:,} examples: {noise}{change}."]
+    lines += [
+        _describe_loss(number, loss, titles, metric) for number, loss in enumerate(result.confirmed, start=1)
+    ] or [NO_LOSS if result.unconfirmed else NOT_TRIED]
+    if together is not None and len(result.confirmed) > 1:
+        lines.append(f"All of these taken away: {_removed(together)} of the error gone{_effect(together, metric)}.")
+    if result.left is not None:
+        lines.append(f"Not explained: {formatting.share(max(0.0, result.left))} of the error.")
+    if any(loss.trial.counterfactual.change.calibrate is not None for loss in result.confirmed):
+        lines.append(
+            "To calibrate on what is evaluated proves the cause and flatters the score: bring calibration examples "
+            "like those that the network will see."
+        )
+    return [*lines, *_list_others(result)]
+
+
+def _list_others(result: AccuracyExplanation) -> Iterator[str]:
+    """What was tried beside the confirmed causes, in a sentence for each outcome."""
+    for title, trials in (
+        ("Takes error away alone, but no more beside those above, or cannot be built with them", result.hidden),
+        ("No effect of 2 % or more shown", result.unconfirmed),
+    ):
+        if trials:
+            names = [f"{trial.counterfactual.text} ({_removed(trial)})" for trial in trials]
+            yield f"{title}: {first_names(names, NAMED)}."
+    yield from _list_untried(result.untried)
+
+
+def _list_untried(trials: Sequence[AccuracyTrial]) -> Iterator[str]:
+    """What could not be tried, in a sentence for each reason."""
+    for reason in dict.fromkeys(trial.reason for trial in trials):
+        names = [trial.counterfactual.text for trial in trials if trial.reason == reason]
+        yield f"Not tried: {first_names(names, NAMED)}: {reason}."
+
+
+def _describe_loss(number: int, loss: ConfirmedLoss, titles: Mapping[str, Cause], metric: MetricInfo) -> str:
+    counterfactual = loss.trial.counterfactual
+    title = titles[counterfactual.cause].title
+    beyond = "" if number == 1 else f"; {formatting.share(loss.share)} beyond those before it"
+    return (
+        f"{number}. {title[0].upper()}{title[1:]} ({counterfactual.cause}). Taken away ({counterfactual.text}): "
+        f"{_removed(loss.trial)} of the error gone{_effect(loss.trial, metric)}{beyond}."
+    )
+
+
+def _effect(trial: AccuracyTrial, metric: MetricInfo) -> str:
+    change = trial.metric_change
+    return "" if change is None else f"; {metric.name} {describe_difference(change, metric)}"
+
+
+def _removed(trial: AccuracyTrial) -> str:
+    share = None if trial.share is None else trial.share.interval()
+    return f"{formatting.with_limits(share, scale=100.0)} %"

@@ -1,0 +1,60 @@
+"""What a terminal says of lost accuracy."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from made_accuracy_trials import trial, tried
+
+from qbench.explain.accuracy_explanation import confirm_losses, explain_losses
+from qbench.explain.accuracy_text import list_losses
+from qbench.explain.change import Change
+from qbench.record.stored_run import MetricInfo
+
+TITLES = {name: SimpleNamespace(title=f"{name} is wrong") for name in ("scale", "layers", "data")}
+METRIC = MetricInfo(name="top1")
+
+
+def explain(*trials, steps):
+    """These trials with the confirmed ones in a row, which take those shares away."""
+    known = tried(*trials)
+    confirmed = confirm_losses(known)[: len(steps)]
+    taken = tuple(
+        trial(each.counterfactual.cause, share, part=each.counterfactual.part)
+        for each, share in zip(confirmed, steps, strict=True)
+    )
+    return list_losses(explain_losses(known, confirmed, taken), TITLES, METRIC)
+
+
+def test_causes_are_numbered_and_only_later_ones_say_what_they_add():
+    """The first is beyond nothing."""
+    lines = explain(trial("scale", 0.6), trial("layers", 0.5, part="a"), steps=(0.6, 0.8))
+    assert lines == [
+        "Against fp32, on 200 examples: 15.0 dB signal to noise.",
+        "1. Scale is wrong (scale). Taken away (without scale ): 60.0 [58.0, 62.0] % of the error gone.",
+        "2. Layers is wrong (layers). Taken away (without layers a): 50.0 [48.0, 52.0] % of the error gone; "
+        "20.0 % beyond those before it.",
+        "All of these taken away: 80.0 [78.0, 82.0] % of the error gone.",
+        "Not explained: 20.0 % of the error.",
+    ]
+
+
+def test_what_showed_nothing_is_one_sentence_and_what_failed_one_for_each_reason():
+    """However many layers were tried."""
+    nothing = [trial("layers", 0.001, part=name) for name in "ab"]
+    failed = [trial("layers", None, part=name) for name in "cd"]
+    lines = explain(*nothing, *failed, steps=())
+    assert lines[1:] == [
+        "No change that was tried takes error away.",
+        "No effect of 2 % or more shown: without layers a (0.1 [-1.9, 2.1] %), without layers b (0.1 [-1.9, 2.1] %).",
+        "Not tried: without layers c, without layers d: it cannot be built.",
+    ]
+    assert explain(*failed, steps=())[1] == "No change could be tried."
+
+
+def test_examples_that_are_evaluated_are_no_calibration_set():
+    """The mend proves the cause; another one is asked for."""
+    data = trial("data", 0.9)
+    change = Change(calibrate=("test", 8))
+    object.__setattr__(data.counterfactual, "change", change)
+    assert any("bring calibration examples like those" in line for line in explain(data, steps=(0.9,)))
