@@ -48,13 +48,14 @@ def range_of_module(module: Any, example: tuple[Any, ...]) -> Ranges:
     Between an input and its quantize only operators that keep values may stand: views, copies, padding with zeros.
     """
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from qbench.quant.operator_mode import OperatorMode
 
     inputs = {_place(tensor): position for position, tensor in enumerate(example)}
     tensors = list(example)  # no storage may be freed and given to another tensor while it runs
     ranges: list[list[InputRange]] = [[] for _ in example]
 
-    class Quantizations(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
+    class Quantizations(OperatorMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
             first = args[0] if args and isinstance(args[0], torch.Tensor) else None

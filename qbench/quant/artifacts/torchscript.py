@@ -72,12 +72,13 @@ def find_layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
     Names are the submodules' where the module has them, else operator and position.
     """
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from qbench.quant.operator_mode import OperatorMode
 
     executed: list[Layer] = []
     stack: list[str] = []
 
-    class Products(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
+    class Products(OperatorMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             # Inference mode hands on a matmul or an einsum as it stands: its products are found in what it is made of.
             # On int8 tensors no operator of aten multiplies, and torch's Python decompositions refuse their type.

@@ -58,7 +58,8 @@ def trace(module: Any, example: Example) -> Traced:
     generated = isinstance(module, torch.fx.GraphModule)
     try:
         with torch.inference_mode(), known_warnings(), _collected(decisions):
-            script = torch.jit.trace(module, example)
+            # What torch would check is the second trace; ``save`` holds the first one's outputs against the module's.
+            script = torch.jit.trace(module, example, check_trace=False)
     except Exception as error:  # whatever the user's forward raises on the tracer's tensors
         if out_of_memory(error):
             raise

@@ -205,7 +205,7 @@ def _traced(prepare: Callable[..., Any], module: Any, qconfigs: Any, example: tu
         lambda error: f"torch.ao refuses this recipe for this model: {error}; name the layer in skip_layers",
         AssertionError,
     )
-    with untraceable, refused, torch_ao.known_warnings():
+    with untraceable, refused, torch_ao.known_warnings(), torch_ao.without_stack_traces():
         return prepare(module, qconfigs, example)
 
 

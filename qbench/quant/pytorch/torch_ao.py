@@ -90,6 +90,20 @@ def require_engine(engine: str) -> None:
 
 
 @contextmanager
+def without_stack_traces() -> Iterator[None]:
+    """Tracing keeps no stack trace of a node: nothing reads them, and for the first one torch imports its compiler,
+    which takes a process a second or two."""
+    import torch.fx.config as config
+
+    before = config.do_not_emit_stack_traces
+    config.do_not_emit_stack_traces = True
+    try:
+        yield
+    finally:
+        config.do_not_emit_stack_traces = before
+
+
+@contextmanager
 def known_warnings() -> Iterator[None]:
     """torch.ao.quantization says that it will be removed; the version is pinned and this file is the one to change."""
     with warnings.catch_warnings():

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from qbench.quant.artifacts import torchscript
+from qbench.quant.operator_mode import OperatorMode
 from qbench.quant.pytorch.packed_layers import Packed, scales, zero_points
 from qbench.quant.pytorch.torch_ao import known_warnings
 from qbench.quant.saturation import torch_products
@@ -129,7 +129,7 @@ def _as_read(counter: LayerCounter, levels: Array) -> Array:
     return np.expand_dims(levels, 2) if levels.ndim == len(kernel) + 1 else levels
 
 
-class _Watching(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here
+class _Watching(OperatorMode):
     """Hands what each int8 layer of one call gives to a predictor."""
 
     def __init__(self, predictor: Predictor, examples: int) -> None:
