@@ -163,7 +163,8 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
 
         if ray_constants.ENABLE_RAY_CLUSTER:
             raise UsageError(f"--on {LOCAL}: Ray was imported too early to be kept here; start a new process")
-        cluster = Cluster(initialize_head=True, head_node_args={**options, "num_cpus": 0})
+        head = {"num_cpus": 0, "no_monitor": True, "include_log_monitor": False}  # nobody scales it or reads its logs
+        cluster = Cluster(initialize_head=True, head_node_args={**options, **head})
         for number in range(count):
             mine = share_cores(cores, number, count)
             with _only_on(mine):

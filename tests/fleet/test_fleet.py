@@ -1,22 +1,26 @@
-"""Child processes on a cluster of three nodes on this machine, and what becomes of their work when nodes die.
+"""Child processes and a whole run on a cluster of three nodes on this machine, and what becomes of their work when
+nodes die.
 
 One cluster for the module: starting it takes about ten seconds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import ipaddress
 import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 # Not imported here: what the cluster of this machine is told by its environment is read at that moment.
 if importlib.util.find_spec("ray") is None:
     pytest.skip("a cluster needs Ray: pip install 'qbench[cluster]'", allow_module_level=True)
 
+from qbench import suite
 from qbench.cache import store
 from qbench.errors import CaseError
 from qbench.fleet import engine
@@ -26,10 +30,26 @@ from qbench.fleet.opening import open_fleet
 from qbench.fleet.reach import explain_unreachable
 from qbench.process import reaper
 from qbench.process.parent import Limits
+from qbench.progress.live import Silent
+from qbench.run import run
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 LIMITS = Limits(seconds=120)
 NOTES: list[str] = []
+SUITE = """
+suite: whole
+models: [{name: mine, source: {python: "model.py:network"}}]
+data: {dataset: {npz: data.npz}, calibrate: {samples: 16}}
+matrix: {modes: [fp32, static], backends: [onnxruntime], batch_sizes: [1]}
+measure: {max_seconds: 0.1, precision: 50%, processes: 1, cold_starts: 1}
+"""
+MODEL = """
+import torch
+
+def network():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +116,30 @@ def test_files_travel_by_hash_and_come_back(nodes, home):
     assert f"artifacts/{'b' * 64}" in nodes._objects
 
 
+def test_a_run_on_nodes_is_the_run_on_this_machine(nodes, tmp_path, monkeypatch):
+    """Built apart, from empty caches: every artifact has the same bytes, every case the same score."""
+    draw = np.random.default_rng(0)
+    arrays = {
+        f"{part}_{name}": draw.random((count, 1, 8, 8), dtype=np.float32) if name == "inputs" else np.arange(count) % 10
+        for part, count in (("train", 32), ("test", 40))
+        for name in ("inputs", "labels")
+    }
+    np.savez(tmp_path / "data.npz", **arrays)
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "whole.yaml").write_text(SUITE)
+    here = run_suite(tmp_path, None)
+    monkeypatch.setenv("QBENCH_CACHE", str(nodes.root))
+    monkeypatch.setattr(run, "open_fleet", lambda *_: contextlib.nullcontext(nodes))
+    there = run_suite(tmp_path, "local-cluster:3")
+    assert len(here) == 2
+    assert {case: facts[:2] for case, facts in here.items()} == {case: facts[:2] for case, facts in there.items()}
+    assert not any(node for _, _, node in here.values())
+    assert all(node for _, _, node in there.values())
+
+
 def test_nothing_listens_beyond_this_machine(nodes):
     """Read from the kernel: every listening socket of Ray's processes is on a loopback address."""
-    inodes = {name for pid in list_processes() for name in list_sockets(pid)}
+    inodes = {name for pid in list_ours() for name in list_sockets(pid)}
     listening = [address for inode, address in read_listening() if inode in inodes]
     assert listening
     assert [address for address in listening if not address.is_loopback] == []
@@ -120,10 +161,10 @@ def test_the_work_of_a_node_that_is_killed_goes_to_another(nodes, home, tmp_path
     sign = tmp_path / "sign"
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(nodes.place(home).run_child, wait_once, str(sign), limits=LIMITS)
-        while not sign.exists():
-            assert not future.done()
+        wait_until(lambda: sign.exists() or future.done())
+        assert not future.done()
         first = sign.read_text()
-        (agent,) = [pid for pid in list_processes() if is_agent(pid) and reads_cache(pid, first)]
+        (agent,) = [pid for pid in list_ours() if is_agent(pid) and reads_cache(pid, first)]
         below = reaper.descendants(agent)
         reaper.kill(agent)
         assert future.result(60) != first
@@ -133,13 +174,29 @@ def test_the_work_of_a_node_that_is_killed_goes_to_another(nodes, home, tmp_path
 
 def test_a_cancelled_run_leaves_no_process(nodes, home):
     """Agents and their children end; whoever waits hears of it. It is the last test of the cluster."""
-    agents = [pid for pid in list_processes() if is_agent(pid)]
+    agents = [pid for pid in list_ours() if is_agent(pid)]
     below = [pid for agent in agents for pid in reaper.descendants(agent)]
     assert agents
     nodes.cancel()
     with pytest.raises(CaseError):
         nodes.place(home).run_child(read_pids, limits=LIMITS)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (*agents, *below)))
+
+
+def run_suite(folder, on):
+    """The artifact's hash, the accuracy and the node of each case."""
+    read = suite.read(folder / "whole.yaml")
+    done = run.run(read, out=folder / "reports", only=None, resume=None, jobs=None, progress=Silent(), on=on)
+    assert [record.reason for record in done.records if record.status != "ok"] == []
+    return {
+        record.case.id: (record.artifact.sha256, record.accuracy.value, record.host and record.host.node)
+        for record in done.records
+    }
+
+
+def list_ours():
+    """Ray's processes of this cluster: the machine may have others."""
+    return set(list_processes()) & set(reaper.descendants(os.getpid()))
 
 
 def is_agent(pid):
@@ -154,7 +211,7 @@ def wait_until(condition, seconds=30.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
-        os.sched_yield()
+        time.sleep(0.02)
 
 
 def list_sockets(pid):

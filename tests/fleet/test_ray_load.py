@@ -75,4 +75,4 @@ def wait_until(condition, seconds=30.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
-        os.sched_yield()
+        time.sleep(0.02)
