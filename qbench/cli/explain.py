@@ -194,8 +194,9 @@ def _show_time(explained: Explained, result: TimeExplained, titles: Mapping[str,
     if (uncovered := text.describe_not_covered(result.not_covered)) is not None:
         _print_lines([uncovered], width)
     _show_keys(text.write_suite_keys(change, explained.opened), text.list_environment(change, explained.opened.case))
-    if (accuracy := text.describe_accuracy(result.accuracy, explained.metric)) is not None:
-        _print_lines([accuracy], width)
+    _print_lines(text.describe_costs(explained, result), width)
+    if result.alternative is not None:
+        _show_keys(text.write_suite_keys(result.alternative.trial.counterfactual.change, explained.opened), [])
 
 
 def _show_losses(

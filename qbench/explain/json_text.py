@@ -9,6 +9,7 @@ from typing import Any
 from qbench.explain.accuracy_explanation import AccuracyExplanation
 from qbench.explain.accuracy_trials import AccuracyTrial
 from qbench.explain.causes.base import Counterfactual
+from qbench.explain.mended import MendedAccuracy
 from qbench.explain.open_case import OpenCase
 from qbench.explain.story import Explained, TimeExplained
 from qbench.explain.text import list_environment, write_suite_keys
@@ -47,14 +48,25 @@ def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
         "not_covered": None if explained.not_covered is None else asdict(explained.not_covered),
         "suite": write_suite_keys(result.change, opened),
         "environment": list_environment(result.change, opened.case),
-        "mended": None
-        if accuracy is None
+        "mended": _accuracy_as_json(accuracy),
+        "alternative": None
+        if (other := explained.alternative) is None
         else {
-            "metric": accuracy.metric,
-            "n": accuracy.n,
-            "against_case": _limits(accuracy.against_case),
-            "against_fp32": _limits(accuracy.against_fp32),
+            **_trial_as_json(other.trial),
+            "suite": write_suite_keys(other.trial.counterfactual.change, opened),
+            "mended": _accuracy_as_json(other.accuracy),
         },
+    }
+
+
+def _accuracy_as_json(accuracy: MendedAccuracy | None) -> dict[str, Any] | None:
+    if accuracy is None:
+        return None
+    return {
+        "metric": accuracy.metric,
+        "n": accuracy.n,
+        "against_case": _limits(accuracy.against_case),
+        "against_fp32": _limits(accuracy.against_fp32),
     }
 
 

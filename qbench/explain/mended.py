@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from qbench.compare.compare import oriented
 from qbench.errors import CaseError
 from qbench.evaluate.predictions import predict_cached
 from qbench.evaluate.score import score
@@ -13,7 +14,10 @@ from qbench.explain.change import Change
 from qbench.explain.open_case import OpenCase
 from qbench.plan.variants import Variants
 from qbench.progress.live import Silent
+from qbench.record.stored_run import MetricInfo
+from qbench.stats import noninferiority
 from qbench.stats.interval_type import Interval
+from qbench.stats.thresholds import Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +29,14 @@ class MendedAccuracy:
     n: int
     against_case: Interval | None
     against_fp32: Interval | None
+
+
+def assess_loss(delta: Interval | None, opened: OpenCase, metric: MetricInfo) -> Outcome | None:
+    """Whether a change of the run's metric against fp32 keeps to the suite's margin; None where either is not known."""
+    margin = opened.suite.gate.accuracy.margin
+    if delta is None or margin is None:
+        return None
+    return noninferiority.assess_interval(oriented(delta, metric.sign), margin / metric.scale).outcome
 
 
 def evaluate_mended(opened: OpenCase, change: Change, variants: Variants, progress: Silent) -> MendedAccuracy | None:

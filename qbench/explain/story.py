@@ -11,7 +11,6 @@ from pathlib import Path
 from qbench import registry
 from qbench.backends.base import Backend
 from qbench.cache import store
-from qbench.compare.compare import oriented
 from qbench.errors import CaseError, CaseSkipped, QbenchError
 from qbench.explain import probes
 from qbench.explain.accuracy_explanation import (
@@ -22,11 +21,12 @@ from qbench.explain.accuracy_explanation import (
     explain_losses,
 )
 from qbench.explain.accuracy_trials import AccuracyTrial, Evaluation, offer_calibration
+from qbench.explain.alternative import Alternative, find_alternative
 from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation
 from qbench.explain.change import Change
 from qbench.explain.explanation import Explanation, Round, chain, choose, explain, goes_on
 from qbench.explain.fixed_ranges import find_fixed_ranges
-from qbench.explain.mended import MendedAccuracy, evaluate_mended
+from qbench.explain.mended import MendedAccuracy, assess_loss, evaluate_mended
 from qbench.explain.not_covered import NotCovered, find_not_covered
 from qbench.explain.open_case import OpenCase, find_record, load_all_backends, open_case
 from qbench.explain.trials import Tried, try_changes
@@ -40,20 +40,20 @@ from qbench.plan.variants import Variants
 from qbench.progress.live import Silent
 from qbench.record.schema import NATIVE, Record
 from qbench.record.stored_run import MetricInfo, StoredRun
-from qbench.stats import noninferiority
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeExplained:
     """Why it is not faster. ``times`` is None, with ``no_times`` as the reason, where the runtime does not tell;
     ``accuracy``: what the advised change costs, None where there is none or it is the same artifact; ``not_covered``:
-    what no recipe makes int8."""
+    what no recipe makes int8; ``alternative``: what else gains, where the advised change loses too much."""
 
     times: TimeShares | None
     no_times: str | None
     explanation: Explanation
     accuracy: MendedAccuracy | None
     not_covered: NotCovered | None = None
+    alternative: Alternative | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +69,7 @@ class Explained:
     def loses_little(self) -> bool:
         """Whether the case is shown to lose no more than the suite's margin against fp32."""
         delta = None if self.losses is None else self.losses.tried.against_fp32
-        margin = self.opened.suite.gate.accuracy.margin
-        if delta is None or margin is None:
-            return False
-        change = oriented(delta, self.metric.sign)
-        return noninferiority.assess_interval(change, margin / self.metric.scale).outcome == "PASS"
+        return assess_loss(delta, self.opened, self.metric) == "PASS"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +81,7 @@ class _Bench:
     backends: Mapping[str, Backend]
     variants: Variants
     progress: Silent
+    metric: MetricInfo
 
     def describe(self, times: TimeShares | None = None) -> Situation:
         """What causes are judged from."""
@@ -134,17 +131,20 @@ def explain_case(
         progress.stage("explain", None)
         opened = open_case(run, record, suite, cache, progress)
         backends = load_all_backends(suite)
+        labelled = opened.data.evaluation_labels() is not None
+        name = suite.gate.accuracy.choose_metric(base=suite.base, labelled=labelled).name
+        metric = run.info.metric or MetricInfo(name=name)
         bench = _Bench(
             run=run,
             opened=opened,
             backends=backends,
             variants=Variants(suite, backends, cores=len(opened.cores)),
             progress=progress,
+            metric=metric,
         )
         time_explained = _explain_time(bench, max_seconds) if "time" in concerns else None
         losses = _explain_losses(bench) if "accuracy" in concerns else None
-    name = suite.gate.accuracy.choose_metric(base=suite.base, labelled=opened.data.evaluation_labels() is not None).name
-    return Explained(opened=opened, time=time_explained, losses=losses, metric=run.info.metric or MetricInfo(name=name))
+    return Explained(opened=opened, time=time_explained, losses=losses, metric=metric)
 
 
 def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
@@ -159,12 +159,14 @@ def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
     rounds = _try_in_rounds(bench, situation, max_seconds)
     explanation = explain(rounds, _find_bests(rounds[0].tried, opened, peak))
     change = explanation.change
+    accuracy = None if change is None else evaluate_mended(opened, change, variants, progress)
     return TimeExplained(
         times=times,
         no_times=no_times,
         explanation=explanation,
-        accuracy=None if change is None else evaluate_mended(opened, change, variants, progress),
+        accuracy=accuracy,
         not_covered=find_not_covered(opened.artifact, times),
+        alternative=find_alternative(opened, explanation, accuracy, bench.metric, variants, progress),
     )
 
 

@@ -9,7 +9,7 @@ from qbench.errors import first_names
 from qbench.explain.causes.base import Cause
 from qbench.explain.change import Change
 from qbench.explain.explanation import Confirmed, Explanation
-from qbench.explain.mended import MendedAccuracy
+from qbench.explain.mended import MendedAccuracy, assess_loss
 from qbench.explain.not_covered import NotCovered
 from qbench.explain.open_case import OpenCase
 from qbench.explain.story import Explained, TimeExplained
@@ -195,6 +195,17 @@ def list_environment(change: Change | None, case: Case) -> list[str]:
     return [*lines, *([FLUSHING.get(backend, FLUSH_IN_TORCH)] if change.flush_denormals else [])]
 
 
+def describe_costs(explained: Explained, result: TimeExplained) -> list[str]:
+    """What the advised change costs in accuracy, and what else gains where that is too much."""
+    opened, metric, accuracy = explained.opened, explained.metric, result.accuracy
+    lines = [describe_accuracy(accuracy, metric)]
+    if accuracy is not None and assess_loss(accuracy.against_fp32, opened, metric) == "FAIL":
+        lines.append(f"That loses more than the margin of {opened.suite.gate.accuracy.margin:g}.")
+    if (other := result.alternative) is not None:
+        lines += [f"Not shown to: {_describe_trial(other.trial)}.", describe_accuracy(other.accuracy, metric)]
+    return [line for line in lines if line is not None]
+
+
 def to_stored(explained: Explained, result: TimeExplained, titles: Mapping[str, Cause]) -> ExplainedCase:
     """What the run keeps of an explanation of time."""
     explanation, case = result.explanation, explained.opened.case
@@ -218,5 +229,5 @@ def to_stored(explained: Explained, result: TimeExplained, titles: Mapping[str, 
         unexplained=explanation.unexplained,
         suite=write_suite_keys(explanation.change, explained.opened),
         environment=tuple(list_environment(explanation.change, case)),
-        accuracy=describe_accuracy(result.accuracy, explained.metric),
+        accuracy=" ".join(describe_costs(explained, result)) or None,
     )
