@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 NATIVE = "native"
 # Kinds by what int8 kernels do there. avx2, avx512 (without VNNI): two products are added in 16 bits, which saturate;
-# vnni (AVX512-VNNI, AVX-VNNI, AMX): in 32 bits; arm: sums are exact.
+# vnni (AVX512-VNNI, AVX-VNNI, AMX): in 32 bits; arm: sums are exact, but of two weights of -128 on ONNX Runtime.
 Cpu = Literal["native", "avx2", "avx512", "vnni", "arm"]
 CPUS: tuple[Cpu, ...] = get_args(Cpu)
 _MARCH: dict[str, str] = {"avx2": "haswell", "avx512": "skylake-avx512", "vnni": "haswell"}

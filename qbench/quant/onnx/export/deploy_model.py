@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from qbench.quant.onnx.export import (
     slow_in_int8,
 )
 from qbench.quant.onnx.export import narrow_weights as export_narrow_weights
+from qbench.quant.onnx.export.arm_weights import widen_for_arm
 from qbench.quant.onnx.export.executed_layers import Settled
 from qbench.quant.onnx.export.narrow_weights import Fitted
 from qbench.quant.onnx.formats.scale_record import Record
@@ -57,7 +58,7 @@ def write(
     """Writes the QDQ file that ``runtime`` ("onnxruntime" or "openvino") executes.
 
     Where its kernels add products in 16 bits, here or on a CPU of ``target``, weights get wider steps, unless
-    ``narrow_weights`` is off.
+    ``narrow_weights`` is off; of ONNX Runtime's kernels for ARM only those that overflow (``arm_weights``).
 
     ``leave_slow_float``: what ONNX Runtime runs faster in float stays so. What it runs in int8 is read from it.
     OpenVINO has its own places and types (``deploy_openvino``).
@@ -72,6 +73,11 @@ def write(
     fitted = export_narrow_weights.fitted(graph, sites, record, narrowed if here or older else form)
     where = "no VNNI" if here else f"for {name_cpus(target, ADD_IN_16_BITS)}"
     notes = list(_notes_on_sums(fitted, where)) if here or older else []
+    overflowing = [site.layer for site in sites.weights] if older and not narrow_weights else []
+    if runtime == "onnxruntime" and ("arm" in target or form == "S8S8"):
+        for_arm = widen_for_arm(graph, sites, fitted, record)
+        fitted = for_arm if narrow_weights else fitted
+        overflowing = overflowing or ([] if narrow_weights else _list_widened(for_arm))
     floats: Mapping[str, str] = {}
     if runtime == "openvino":
         deploy_openvino.deploy(graph, sites, fitted, learned=learned).save(file)
@@ -84,20 +90,25 @@ def write(
     if calibration:
         gap = simulation_gap.note(graph, sites, fitted.record, file, calibration, runtime, learned)
         notes += [gap] if gap else []
-    facts = _describe_target(sites, fitted, target, older and not narrow_weights) if target else None
+    facts = _describe_target(sites, fitted, target, overflowing) if target else None
     return Written(notes=tuple(notes), floats=floats, target=facts)
 
 
-def _describe_target(sites: Sites, fitted: Fitted, target: tuple[str, ...], overflowing: bool) -> TargetFacts:
-    """What was done for other CPUs; ``overflowing``: their kernels add in 16 bits, and weights stay as they are."""
-    widened = fitted.widened or {}
+def _describe_target(sites: Sites, fitted: Fitted, target: tuple[str, ...], overflowing: Iterable[str]) -> TargetFacts:
+    """What was done for other CPUs; ``overflowing``: layers whose sums may overflow there, since weights stay as they
+    are."""
     return TargetFacts(
         cpus=target,
         layers=len(sites.weights),
-        layers_narrowed=sum(count > 0 for count in widened.values()),
-        channels_narrowed=sum(widened.values()),
-        overflowing=tuple(site.layer for site in sites.weights) if overflowing else (),
+        layers_narrowed=len(_list_widened(fitted)),
+        channels_narrowed=sum((fitted.widened or {}).values()),
+        overflowing=tuple(overflowing),
     )
+
+
+def _list_widened(fitted: Fitted) -> list[str]:
+    """The layers of which a channel got a wider step."""
+    return [layer for layer, count in (fitted.widened or {}).items() if count]
 
 
 def _settle(graph: Graph, sites: Sites, fitted: Fitted, learned: bool, slow: Mapping[str, str]) -> Settled:
