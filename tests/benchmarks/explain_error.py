@@ -173,11 +173,11 @@ PLANTED = (
     Planted(name="memory-ort", causes=("memory-bound",), backend="onnxruntime", kind="linear", width=4096),
     Planted(name="memory-fbgemm", causes=("memory-bound",), backend="fbgemm", kind="linear", width=4096),
     Planted(
-        name="denormals-ort", causes=("denormals",), backend="onnxruntime", kind="faint",
+        name="denormals-ort", causes=("denormals",), backend="onnxruntime", kind="faint", size=8,
         recipe="skip_layers: [body.2, body.3, body.6], min_coverage: 0.001"
     ),
     Planted(
-        name="denormals-onednn", causes=("denormals", "kept-float"), backend="onednn", kind="faint",
+        name="denormals-onednn", causes=("denormals", "kept-float"), backend="onednn", kind="faint", size=8,
         recipe="skip_layers: [body.2, body.3, body.6], min_coverage: 0.001"
     ),
     Planted(
