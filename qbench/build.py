@@ -92,23 +92,25 @@ def build(
     limits: Limits,
     progress: Progress,
     train_qat: bool = True,
+    watched: bool = False,
     run_child: Callable[..., Any] = call,
 ) -> Artifact:
     """The artifact of a variant, from the cache or built now in a child process, which ``run_child`` starts here
-    (``parent.call``) or on another machine of this kind.
+    (``parent.call``) or on another machine of this kind. ``watched``: one that is only to tell where its time goes.
 
     Raises ``BuildError`` (also when nothing of an int8 variant runs in int8), ``CaseSkipped``, ``WorkerError``.
     """
     backend: Backend = registry.load("backend", variant.backend)
     variant = replace(variant, recipe=backend.resolve(variant.mode, variant.recipe))
-    key = _make_key(variant, backend, model, data)
+    watched = watched and backend.watched_builds
+    key = _make_key(variant, backend, model, data, watched)
 
     def fill(folder: Path) -> Mapping[str, Any]:
         trained = variant.mode in ("qat", "fp32") and variant.recipe.trains  # the fp32 that trains is a twin
         if trained and variant.recipe.file is None and not train_qat:
             raise CaseSkipped(_NOT_TRAINED)
         facts: Mapping[str, Any] = run_child(
-            build_here, variant, model, data, folder, (root, key), limits=limits, progress=progress
+            build_here, variant, model, data, folder, (root, key), watched, limits=limits, progress=progress
         )
         return facts
 
@@ -135,7 +137,7 @@ _NOT_TRAINED = (
 )
 
 
-def _make_key(variant: Variant, backend: Backend, model: Model, data: Data) -> str:
+def _make_key(variant: Variant, backend: Backend, model: Model, data: Data, watched: bool = False) -> str:
     """Everything that decides the bytes of an artifact; what a mode does not look at is left out."""
     data_digest = {
         "fp32": data.training_digest + data.calibration_digest if variant.recipe.trains else None,
@@ -156,7 +158,7 @@ def _make_key(variant: Variant, backend: Backend, model: Model, data: Data) -> s
         "isa": [fingerprint.isa(), fingerprint.switches()],
         "pipeline": _pipeline_digest(),
     }
-    return store.key_of({**parts, **_calibrator_parts(variant)})
+    return store.key_of({**parts, **_calibrator_parts(variant), **({"watched": True} if watched else {})})
 
 
 def _failing_coverage(variant: Variant) -> float | None:
@@ -201,6 +203,7 @@ def build_here(
     data: Data,
     folder: Path,
     place: tuple[Path, str],
+    watched: bool = False,
     *,
     progress: Progress,
 ) -> Mapping[str, Any]:
@@ -228,6 +231,7 @@ def build_here(
             place[0],
             {"model": _model_parts(model), "data": data.calibration_digest, **_calibrator_parts(variant)},
         ),
+        watched=watched,
         progress=progress,
     )
     training_note = None

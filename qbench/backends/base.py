@@ -47,6 +47,8 @@ class BuildJob:
     shared: Shared | None = None
     # The user's own int8 file, which is the variant: nothing is quantized.
     int8_file: Path | None = None
+    # Whether the artifact is only to tell where its time goes (``Backend.watched_builds``).
+    watched: bool = False
     progress: Callable[[str, float], None] = field(default=lambda text, share: None)
 
     @property
@@ -138,6 +140,8 @@ class Backend(ABC):
     def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
         """Why this backend cannot build that mode from that kind of network; None if it can."""
 
+    # Whether only an artifact that was built for it (``BuildJob.watched``) tells where its time goes.
+    watched_builds = False
     # Whether an artifact holds machine code for the CPU that it was compiled for, in fp32, too.
     machine_code = False
 

@@ -18,6 +18,7 @@ from qbench.backends.torch_quantize import prepare_fp32, quantize_network
 from qbench.backends.torch_runner import one_example, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
+from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.quant.recipe import Recipe
 from qbench.quant.target import oldest_march
 from qbench.record.schema import TargetFacts
@@ -40,6 +41,7 @@ class Inductor(Backend):
     modes = ("fp32", "dynamic", "static", "qat")
     flows = ("pt2e",)
     machine_code = True
+    watched_builds = True
     modules = ("torch", "threadpoolctl", "qbench.quant.artifacts.aoti")
 
     def missing(self) -> str | None:
@@ -119,7 +121,9 @@ class Inductor(Backend):
         module = job.network.module if job.mode == "fp32" else quantized_module.converted.module
         job.progress("compile", 0.7)
         march = oldest_march(job.recipe.cpus)
-        compiled = aoti.compile_package(quantized_module.converted.module, example, file, march=march)
+        compiled = aoti.compile_package(
+            quantized_module.converted.module, example, file, march=march, watched=job.watched
+        )
         overflow = aoti.require_equal(module, file, tensors(job.probes), saturates=quantized_module.converted.overflows)
         return Built(
             format="pt2",
@@ -134,6 +138,15 @@ class Inductor(Backend):
             input_ranges=quantized_module.input_ranges,
             target=_target(job.recipe, quantized_module.converted.target, march),
         )
+
+    def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
+        """By torch's profiler; of a batch the first example."""
+        import torch
+
+        from qbench.quant.artifacts import aoti_profile
+
+        torch.set_num_threads(threads)
+        return aoti_profile.time_nodes(file, [tensor[:1] for tensor in tensors(inputs)], calls=calls)
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The package with that many OpenMP threads; raises ``BuildError`` where its code demands another number."""

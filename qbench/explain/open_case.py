@@ -64,8 +64,9 @@ class OpenCase:
         named = self.case.variant.recipe.name
         return {key: value for choice in self.suite.recipe if choice.name == named for key, value in choice.keys}
 
-    def build(self, variant: Variant, progress: Silent, data: Data | None = None) -> Artifact:
-        """Another variant of the same network, from the cache or built now; ``data``: other calibration examples."""
+    def build(self, variant: Variant, progress: Silent, data: Data | None = None, *, watched: bool = False) -> Artifact:
+        """Another variant of the same network, from the cache or built now; ``data``: other calibration examples;
+        ``watched``: only to tell where its time goes."""
         return build(
             variant,
             model=self.model,
@@ -74,6 +75,7 @@ class OpenCase:
             limits=self.limits,
             progress=lambda text, share: progress.advance(f"{variant.id}: {text}", share),
             train_qat=False,
+            watched=watched,
         )
 
     def specify_worker(self, name: str, case: Case, artifact: Artifact, **environment: str) -> WorkerSpec:

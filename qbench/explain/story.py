@@ -150,7 +150,7 @@ def explain_case(
 def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
     opened, variants, progress = bench.opened, bench.variants, bench.progress
     peak = _measure_peak(opened)
-    times, no_times = _profile(opened, peak)
+    times, no_times = _profile(opened, peak, progress)
     situation = replace(
         bench.describe(times),
         reading_seconds=probes.find_reading_seconds(opened),
@@ -259,9 +259,9 @@ def _measure_peak(opened: OpenCase) -> Peak | None:
     return None
 
 
-def _profile(opened: OpenCase, peak: Peak | None) -> tuple[TimeShares | None, str | None]:
+def _profile(opened: OpenCase, peak: Peak | None, progress: Silent) -> tuple[TimeShares | None, str | None]:
     try:
-        return profile_case(opened, peak), None
+        return profile_case(opened, peak, progress), None
     except (CaseSkipped, CaseError) as error:
         return None, str(error)
 

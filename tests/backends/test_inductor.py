@@ -20,7 +20,7 @@ from torch import nn
 from qbench.backends import inductor
 from qbench.backends.base import BuildJob
 from qbench.backends.inductor import BACKEND
-from qbench.errors import BuildError
+from qbench.errors import BuildError, CaseSkipped
 from qbench.machine import fingerprint
 from qbench.models.base import Network
 from qbench.quant import rounding
@@ -86,7 +86,7 @@ def images(n=32):
     return (np.random.default_rng(0).random((n, 1, 8, 8), dtype=np.float32),)
 
 
-def build(folder, mode, module, **changes):
+def build(folder, mode, module, *, watched=False, **changes):
     if reason := BACKEND.missing() or BACKEND.why_not(mode=mode, kind="torch"):
         pytest.skip(reason)
     folder.mkdir()
@@ -98,6 +98,7 @@ def build(folder, mode, module, **changes):
         calibration=images(),
         training=None,
         folder=folder,
+        watched=watched,
     )
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -114,7 +115,7 @@ def static(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fp32(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("inductor") / "fp32", "fp32", shortcut())
+    return build(tmp_path_factory.mktemp("inductor") / "fp32", "fp32", shortcut(), watched=True)
 
 
 @pytest.fixture(scope="module")
@@ -399,3 +400,17 @@ def test_every_refusal_says_what_to_do(monkeypatch):
         assert BACKEND.why_not(mode="fp32", kind="torch") is None
     monkeypatch.setattr(inductor.importlib.util, "find_spec", lambda name: None)
     assert "torchao is not installed; pip install" in BACKEND.why_not(mode="dynamic", kind="torch")
+
+
+def test_a_package_tells_where_its_time_goes_where_it_was_compiled_to_be_watched(static, fp32):
+    """Each product of its graph once; one that is to be shipped tells nothing, and costs nothing for it."""
+    with pytest.raises(CaseSkipped, match="not compiled to be watched"):
+        BACKEND.time_nodes(static[1], images(1), threads=1, calls=3)
+    built, file = fp32
+    threads = torch.get_num_threads()
+    try:
+        profile = BACKEND.time_nodes(file, images(1), threads=1, calls=3)
+    finally:
+        torch.set_num_threads(threads)
+    assert [node.kind for node in profile.nodes].count("float product") == len(built.layers)
+    assert profile.watched_seconds >= profile.node_seconds > 0

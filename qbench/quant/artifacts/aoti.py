@@ -47,6 +47,7 @@ OPTIONS: dict[str, Any] = {
     "size_asserts": False,  # checks for debugging, whose messages hold addresses of Python objects
 }
 
+_WATCHED = "cpp.enable_kernel_profile"
 # Bits of a vector of the CPUs that code is compiled for: without it Inductor takes the widest of this machine.
 VECTOR_BITS = {"haswell": 256, "skylake-avx512": 512}
 
@@ -57,10 +58,11 @@ TOLERANCE, SPREADS = 1e-3, 2
 
 
 def compile_package(
-    module: Any, example: tuple[Any, ...], file: Path, *, march: str | None = None
+    module: Any, example: tuple[Any, ...], file: Path, *, march: str | None = None, watched: bool = False
 ) -> tuple[Layer, ...]:
     """Compiles a module in eval mode into ``file`` (.pt2); ``example`` is a batch of 1. ``march``: the CPU that the
-    machine code is for, by the compiler's name (a key of ``VECTOR_BITS``); None: this one.
+    machine code is for, by the compiler's name (a key of ``VECTOR_BITS``); None: this one. ``watched``: its kernels
+    tell torch's profiler when they run, which costs some time in every call.
 
     Returns the operators that its graph computes with, in order, named after the submodule they come from, else
     operator and position. Raises ``BuildError`` where torch.export cannot trace it, where Inductor cannot compile it,
@@ -71,6 +73,8 @@ def compile_package(
     graph = torch_export.export(module, example, any_batch=False)
     layers: list[Layer] = []
     options = {**OPTIONS, "post_grad_custom_pre_pass": _reader(layers, _layer_of_scale(graph.module()))}
+    if watched:
+        options[_WATCHED] = True
     if march is not None:
         options |= {"cpp.march": march, "cpp.simdlen": VECTOR_BITS[march]}
     quiet = torch_export.known_warnings()
@@ -255,6 +259,11 @@ def count_int8_calls(file: Path) -> int:
 def read_threads(file: Path) -> frozenset[int]:
     """The numbers of threads that the C++ of a package demands; empty where OpenMP decides when it runs."""
     return frozenset(int(number) for number in re.findall(r"\bnum_threads\((\d+)\)", read_sources(file)))
+
+
+def is_watched(file: Path) -> bool:
+    """Whether the kernels of a package tell torch's profiler when they run."""
+    return "RAIIAtenRecordFunctionHandle record_" in read_sources(file)
 
 
 def read_isa(file: Path) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from qbench.quant.artifacts.node_profile import (
@@ -28,20 +28,27 @@ def time_nodes(module: Any, inputs: tuple[Any, ...], *, calls: int) -> CallProfi
 
     An operator is what TorchScript calls: what it calls in turn counts as its own. Its ``layer`` is its name and
     position, since a frozen file knows no modules."""
+    return watch_calls(lambda: module(*inputs), calls=calls, is_node=lambda name: "::" in name, kind_of=_kind)
+
+
+def watch_calls(
+    call: Callable[[], object], *, calls: int, is_node: Callable[[str], bool], kind_of: Callable[[str], Kind]
+) -> CallProfile:
+    """The outermost of the profiler's events of a call that are nodes, by their names, with the kinds of these."""
     import torch
 
     with torch.inference_mode():
-        bare = time_calls(lambda: module(*inputs), calls)
+        bare = time_calls(call, calls)
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
             for _ in range(WARMUP_CALLS + calls):
                 with torch.profiler.record_function(_CALL):
-                    module(*inputs)
+                    call()
     watched = [event for event in profiler.events() if event.name == _CALL]
-    seconds = median_of_calls([_number_operators(event) for event in watched[WARMUP_CALLS:]])
-    kinds = {key: _kind(key.partition("#")[0]) for key in seconds}
+    seconds = median_of_calls([_number_nodes(event, is_node) for event in watched[WARMUP_CALLS:]])
+    operators = {key: key.partition("#")[0] for key in seconds}
     return CallProfile(
         nodes=tuple(
-            NodeTime(layer=key, operator=key.partition("#")[0], kind=kinds[key], seconds=value)
+            NodeTime(layer=key, operator=operators[key], kind=kind_of(operators[key]), seconds=value)
             for key, value in seconds.items()
         ),
         call_seconds=bare,
@@ -49,18 +56,18 @@ def time_nodes(module: Any, inputs: tuple[Any, ...], *, calls: int) -> CallProfi
     )
 
 
-def _number_operators(call: Any) -> dict[str, float]:
-    """The seconds of each operator of a call, by its name and position."""
-    return {f"{name}#{number}": seconds for number, (name, seconds) in enumerate(_list_operators(call))}
+def _number_nodes(call: Any, is_node: Callable[[str], bool]) -> dict[str, float]:
+    """The seconds of each node of a call, by its name and position."""
+    return {f"{name}#{number}": seconds for number, (name, seconds) in enumerate(_list_nodes(call, is_node))}
 
 
-def _list_operators(event: Any) -> Iterator[tuple[str, float]]:
-    """The outermost operators within an event: name and seconds."""
+def _list_nodes(event: Any, is_node: Callable[[str], bool]) -> Iterator[tuple[str, float]]:
+    """The outermost nodes within an event: name and seconds."""
     for child in sorted(event.cpu_children, key=lambda child: child.time_range.start):
-        if "::" in child.name:
+        if is_node(child.name):
             yield child.name, child.cpu_time_total / 1e6
         else:  # a module's forward
-            yield from _list_operators(child)
+            yield from _list_nodes(child, is_node)
 
 
 def _kind(operator: str) -> Kind:
