@@ -42,7 +42,7 @@ def _list_others(result: AccuracyExplanation) -> Iterator[str]:
     """What was tried beside the confirmed causes, in a sentence for each outcome."""
     for title, trials in (
         ("Takes error away alone, but no more beside those above, or cannot be built with them", result.hidden),
-        ("No effect of 2 % or more shown", result.unconfirmed),
+        ("Not shown to take 2 % of the error away", result.unconfirmed),
     ):
         if trials:
             names = [f"{trial.counterfactual.text} ({_removed(trial)})" for trial in trials]

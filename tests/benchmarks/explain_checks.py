@@ -15,12 +15,14 @@ import argparse
 import contextlib
 import fnmatch
 import json
+import logging
 import math
 import os
 import shutil
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -191,7 +193,8 @@ def write_own_file(folder: Path) -> None:
 
     example = torch.zeros(1, 1, 48, 48)
     names = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": {"x": {0: "n"}, "y": {0: "n"}}}
-    with contextlib.redirect_stdout(sys.stderr):
+    logging.disable(logging.WARNING)
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings(action="ignore"):
         torch.onnx.export(explain_networks.srcnn(), (example,), str(folder / "net.onnx"), dynamo=False, **names)
         import onnx
 

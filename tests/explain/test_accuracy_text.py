@@ -46,7 +46,8 @@ def test_what_showed_nothing_is_one_sentence_and_what_failed_one_for_each_reason
     lines = explain(*nothing, *failed, steps=())
     assert lines[1:] == [
         "No change that was tried takes error away.",
-        "No effect of 2 % or more shown: without layers a (0.1 [-1.9, 2.1] %), without layers b (0.1 [-1.9, 2.1] %).",
+        "Not shown to take 2 % of the error away: without layers a (0.1 [-1.9, 2.1] %), "
+        "without layers b (0.1 [-1.9, 2.1] %).",
         "Not tried: without layers c, without layers d: it cannot be built.",
     ]
     assert explain(*failed, steps=())[1] == "No change could be tried."
