@@ -23,6 +23,7 @@ from qbench.errors import NotComparable, QbenchError, UsageError, WorkerError
 from qbench.gate import baseline, gate
 from qbench.gate.gate import Gated, Outcome, Verdict
 from qbench.gate.rerun import Rerunner
+from qbench.hosts.emulated_arm import EmulatedArm
 from qbench.machine.peak import Effort
 from qbench.record.jsonl import read, write
 from qbench.record.schema import CaseKey, Record
@@ -227,6 +228,19 @@ def test_doctor_as_text_and_json(qbench: Qbench, monkeypatch: pytest.MonkeyPatch
     done = qbench("doctor", "--seconds", "0")
     assert done.out.startswith("CPU ")
     assert "listening to this machine's noise for 0 s" in done.err
+
+
+def test_doctor_prepares_a_host(qbench: Qbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Into the cache, and examines nothing; a host that takes nothing says so, and so does a name that is none."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(doctors, "examine", raising(AssertionError()))
+    monkeypatch.setattr(EmulatedArm, "prepare", lambda host, root, tell: f"{host.name} in {root}")
+    prepared = qbench("doctor", "--prepare", "qemu:arm64-max")
+    assert prepared == Done(code=0, out=f"qemu:arm64-max in {tmp_path / 'cache'}\n", err="")
+    for name, message in (("native", "nothing is to be prepared"), ("arm", "no host named 'arm'")):
+        refused = qbench("doctor", "--prepare", name)
+        assert refused.code == 2
+        assert message in refused.err
 
 
 def test_clean_says_what_it_freed(qbench: Qbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
