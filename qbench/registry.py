@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,7 +159,7 @@ def entries(kind: str) -> dict[str, Entry]:
         name: Entry(kind=kind, name=name, target=target, distribution="qbench")
         for name, target in BUILT_IN[kind].items()
     }
-    for point in importlib.metadata.entry_points(group=f"qbench.{kind}"):
+    for point in _read_points(tuple(map(_describe_place, sys.path))).get(kind, ()):
         owner = point.dist.name if point.dist else "unknown"
         if point.name in known:
             taken = known[point.name]
@@ -166,6 +169,21 @@ def entries(kind: str) -> dict[str, Entry]:
             )
         known[point.name] = Entry(kind=kind, name=point.name, target=point.value, distribution=owner)
     return dict(sorted(known.items()))
+
+
+@functools.lru_cache(maxsize=1)
+def _read_points(places: tuple[tuple[str, int | None], ...]) -> dict[str, tuple[importlib.metadata.EntryPoint, ...]]:
+    """qbench's entry points by kind, of what is installed in these places; to read them takes as long as a plan."""
+    points = importlib.metadata.entry_points()
+    return {kind: tuple(points.select(group=f"qbench.{kind}")) for kind in KINDS}
+
+
+def _describe_place(path: str) -> tuple[str, int | None]:
+    """A place of ``sys.path``, and when something was last installed in it (None: it is not there)."""
+    try:
+        return path, os.stat(path or ".").st_mtime_ns  # noqa: PTH116  # ten times as fast as Path's
+    except OSError:
+        return path, None
 
 
 def names(kind: str) -> tuple[str, ...]:

@@ -50,6 +50,17 @@ def test_every_built_in_loads(kind: str, name: str) -> None:
     assert registry.load(kind, name) is not None
 
 
+def test_what_is_installed_after_the_first_look_is_there(install: Install, tmp_path: Path) -> None:
+    """Entry points are read once for what lies in the places of ``sys.path``, and again where that has changed."""
+    install("early", "qbench.metric", "early = early_module:METRIC", "METRIC = 1\n")
+    assert "early" in registry.names("metric")
+    late = tmp_path / "early" / "late-1.0.dist-info"
+    late.mkdir()
+    (late / "METADATA").write_text("Metadata-Version: 2.1\nName: late\nVersion: 1.0\n")
+    (late / "entry_points.txt").write_text("[qbench.metric]\nlate = early_module:METRIC\n")
+    assert {"early", "late"} <= set(registry.names("metric"))
+
+
 def test_kinds_and_names_are_sorted_and_lower_case() -> None:
     """A name is what a user types in a suite: lower case, letters, digits and dashes or underscores."""
     for kind in registry.KINDS:
