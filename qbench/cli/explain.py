@@ -219,7 +219,7 @@ def _show_losses(
 def _show_keys(keys: str | None, variables: Sequence[str]) -> None:
     """What to write into the suite, and what to set for the process."""
     if keys is not None:
-        print(f"\nIn the suite:\n\n{keys}\n")
+        print(f"\nIn the suite (into the sections that it has; a list in place of the list there):\n\n{keys}\n")
     for line in variables:
         print(line)
 

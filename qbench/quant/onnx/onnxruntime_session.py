@@ -19,6 +19,7 @@ from qbench.errors import BuildError, ModeImpossible, ModelError, QbenchError, o
 from qbench.quant import model_call
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx.export import deploy_onnxruntime
+from qbench.quant.onnx.node_names import match_nodes
 from qbench.quant.recipe import Recipe
 from qbench.quant.target import ADD_IN_16_BITS, adds_in_16_bits, name_cpus
 from qbench.record.schema import TargetFacts
@@ -219,18 +220,12 @@ def plain(error: BaseException, *temporary: Path | str) -> str:
 
 
 def _excluded(file: Path, skipped: tuple[str, ...]) -> list[str]:
-    """The nodes whose name or output is one of ``skip_layers`` (as written, or as the exporter spells it)."""
+    """The nodes that ``skip_layers`` means."""
     import onnx
 
     nodes = onnx.load(str(file), load_external_data=False).graph.node
-    excluded: list[str] = []
-    for name in skipped:
-        matches = [node.name for node in nodes if name == node.name or module_of(node) == name]
-        if not matches:
-            names = ", ".join(node.name for node in nodes)
-            raise BuildError(f"skip_layers: no layer named {name}; the ONNX nodes are {names}")
-        excluded += matches
-    return excluded
+    labels = {node.name: module_of(node) or node.name for node in nodes}
+    return [name for pattern in skipped for name in match_nodes(pattern, labels)]
 
 
 def module_of(node: Any) -> str | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
+import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import BuildError
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx import graph_process, onnxruntime_session
 from qbench.quant.onnx.calibration import calibrate
@@ -21,6 +20,7 @@ from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph import prepare
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import inner_layers, inner_nodes, layers
+from qbench.quant.onnx.node_names import match_nodes
 from qbench.quant.onnx.sites import Sites
 from qbench.quant.recipe import Recipe
 
@@ -119,25 +119,14 @@ def _find_skipped(graph: Graph, recipe: Recipe) -> Iterator[str]:
     """The nodes that the recipe keeps float, each once."""
     can = {layer.name: layer.operator for layer in layers(graph) if layer.kind == "layer" and layer.reason is None}
     labels = {name: label for name, label in _labels(graph).items() if name in can}
-    skipped = dict.fromkeys(name for pattern in recipe.skip_layers for name in _match_pattern(pattern, labels))
+    names = (match_nodes(pattern, labels, " that would be quantized") for pattern in recipe.skip_layers)
+    skipped = dict.fromkeys(itertools.chain.from_iterable(names))
     multiplying = [name for name in labels if can[name] != "AveragePool"]
     if recipe.first_layer_float:
         skipped |= dict.fromkeys(multiplying[:1])
     if recipe.last_layer_float:
         skipped |= dict.fromkeys(multiplying[-1:])
     yield from skipped
-
-
-def _match_pattern(pattern: str, labels: Mapping[str, str]) -> list[str]:
-    """The nodes that a name or a pattern means: a node, a torch module, or everything in a module."""
-    exact = [name for name, label in labels.items() if pattern in (name, label) or label.startswith(f"{pattern}.")]
-    matching = exact or [
-        name for name, label in labels.items() if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(label, pattern)
-    ]
-    if not matching:
-        names = ", ".join(sorted(set(labels.values())))
-        raise BuildError(f"skip_layers: no layer named {pattern} that would be quantized; there are {names}")
-    return matching
 
 
 def _labels(graph: Graph) -> dict[str, str]:

@@ -204,9 +204,9 @@ def test_the_recipe_names_what_stays_float(exported, tmp_path, recipe, expected)
 
 def test_an_unknown_layer_to_skip_lists_those_there_are(exported, tmp_path):
     """A misspelt name must not pass silently."""
-    with pytest.raises(BuildError, match="no layer named haed that would be quantized; there are body, head, stem"):
+    with pytest.raises(BuildError, match=r"no layer named haed that would be quantized; did you mean head\?"):
         static(exported["cnn"], tmp_path / "x.onnx", Recipe(skip_layers=("haed",)), images())
-    with pytest.raises(BuildError, match="no layer named haed; the ONNX nodes are"):
+    with pytest.raises(BuildError, match=r"no layer named haed; did you mean head\?"):
         onnxruntime_session.framework_static(
             exported["cnn"], tmp_path / "x.onnx", Recipe(skip_layers=("haed",)), images()
         )
