@@ -94,6 +94,8 @@ class Evaluation:
             change = self._score(file, self._case) if not seen.any() else None
         except (CaseError, CaseSkipped) as error:
             return AccuracyTrial(counterfactual=counterfactual, reason=str(error))
+        if seen.any() and len(seen) - int(seen.sum()) < LEAST_EXAMPLES:
+            return AccuracyTrial(counterfactual=counterfactual, reason="it calibrates on nearly all that is evaluated")
         errors = square_errors(load_predictions(file)["outputs"], self._outputs)
         share = compare_errors(self._errors[~seen], errors[~seen])
         reason = None if share is not None else "the case has no error to take away"

@@ -165,7 +165,7 @@ CHECKS = (
     own("gates-onednn", "accuracy", "fixed-range", "gates", "onednn", ""),
     own("levels-onednn", "accuracy", "few-levels", "plain", "onednn", "symmetric: true, reduce_range: true"),
     replace(
-        own("sums-avx2", "accuracy", "overflowing-sums", "depthwise", "onednn", "target: native",
+        own("sums-avx2", "accuracy", "overflowing-sums", "loud", "onednn", "target: native",
             more="hosts: [native, avx2]"),
         case="net/static/onednn/t1/b1/avx2",
     ),

@@ -99,6 +99,14 @@ def depthwise():
     return _fit(nn.Sequential(nn.Conv2d(1, 96, 3, padding=1), nn.ReLU(), second, nn.ReLU(), nn.Flatten()))
 
 
+def loud():
+    """A convolution whose weights are all near the largest of their channel, of one sign in each."""
+    torch.manual_seed(0)
+    second = nn.Conv2d(16, 32, 3, 2, 1)
+    second.weight.data = (1 - 0.1 * torch.rand(32, 16, 3, 3)) * torch.where(torch.rand(32, 1, 1, 1) < 0.7, 1.0, -1.0)
+    return _fit(nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), second, nn.ReLU(), nn.Flatten()))
+
+
 def srcnn():
     """Super-resolution: the last convolution is the output."""
     torch.manual_seed(0)
