@@ -87,6 +87,9 @@ gate: {{accuracy: {{metric: sqnr, at_least: 20}}}}
 IMAGES = "gate: {accuracy: {metric: sqnr, at_least: 20}}"
 
 
+NOT_COVERED = "not-covered"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Check:
     """A suite, its case, and the causes of which one is at work first; ``of``: time or accuracy."""
@@ -326,6 +329,9 @@ def report(item: Check, result: dict[str, Any]) -> bool:
     half, after = result["explained"], result["after"] or {}
     first = half["causes"][0] if half["causes"] else None
     right = first is not None and first["cause"] in item.causes
+    uncovered = half.get("not_covered")
+    if item.causes == (NOT_COVERED,):  # which nothing takes away
+        right = uncovered is not None and first is None
     if item.of == "time":
         promised = half["together"] or (first["gain"] if first else None)
         said, measured = f"{shown(promised)} x", f"{shown(after.get('faster'))} x"
@@ -334,6 +340,9 @@ def report(item: Check, result: dict[str, Any]) -> bool:
         said = f"{shown(together['removed'] if together else None, 100)} % of the error gone"
         removed = after.get("removed")
         measured = "-" if removed is None else f"{100 * removed:.3g} %"
+    layers = [] if uncovered is None else [name for name, _ in uncovered["layers"]]
+    if uncovered is not None:
+        said = f"{', '.join(layers)} have no int8 form: {100 * (uncovered['time_share'] or math.nan):.0f} % of the call"
     names = ", ".join(f"{cause['cause']} ({cause['change']})" for cause in half["causes"]) or "none"
     line = f"{'ok' if right else 'NO':3} {item.name:15} said {said}; measured {measured} {after.get('problem', '')}"
     print(f"{line}; {result['seconds']:.0f} s; causes: {names}", flush=True)
