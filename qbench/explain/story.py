@@ -198,6 +198,8 @@ def _try_in_rounds(bench: _Bench, situation: Situation, max_seconds: float) -> l
 
 def _changes(base: Change, counterfactual: Counterfactual, bench: _Bench, here: Case) -> bool:
     """Whether a change differs from the case as it is: a backend may resolve a choice as it was, whatever is asked."""
+    if base.batch_size and counterfactual.change.batch_size:
+        return False  # one more step would tell of another size only
     change = base.then(counterfactual.change)
     if change.environment != base.environment or change.flush_denormals != base.flush_denormals or change.calibrate:
         return True

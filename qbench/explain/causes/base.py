@@ -52,10 +52,12 @@ class Situation:
 
     @property
     def waits_for_memory(self) -> bool:
-        """Whether reading the weights once explains most of a call."""
-        if self.call_seconds is None or self.reading_seconds is None:
+        """Whether reading the weights once explains most of what a call's nodes take (of the call, where the runtime
+        does not tell)."""
+        seconds = self.call_seconds if self.times is None else self.times.case.node_seconds
+        if not seconds or self.reading_seconds is None:
             return False
-        return self.reading_seconds >= READING_SHARE * self.call_seconds
+        return self.reading_seconds >= READING_SHARE * seconds
 
     inputs: tuple[InputFit | None, ...] = ()
     evaluation: tuple[str, int] | None = None
