@@ -64,7 +64,7 @@ class Predictor:
         constants = sections.read_constants(model)
         largest = onnxruntime_products.read_largest(model, constants)
         nodes = [onnxruntime_products.read_layer(node, constants, largest) for node in model.graph.node]
-        names = [node.name or node.output[0] for node in model.graph.node]
+        names = [sections.name_layer(node, {}) for node in model.graph.node]
         self.unknown = {name: why for name, why in zip(names, nodes, strict=True) if isinstance(why, str)}
         layers = {place: layer for place, layer in enumerate(nodes) if isinstance(layer, IntegerLayer)}
         counters = {place: layer.counter() for place, layer in layers.items()}

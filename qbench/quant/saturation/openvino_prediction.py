@@ -41,7 +41,7 @@ class Predictor:
             openvino_products.read_layer(node, makers, constants) if node.name in ran_int8 else None
             for node in model.graph.node
         ]
-        names = [node.name or node.output[0] for node in model.graph.node]
+        names = [sections.name_layer(node, makers) for node in model.graph.node]
         self.unknown = {name: why for name, why in zip(names, nodes, strict=True) if isinstance(why, str)}
         layers = {place: layer for place, layer in enumerate(nodes) if isinstance(layer, ByteLayer)}
         counters = {place: layer.counter() for place, layer in layers.items()}

@@ -57,6 +57,18 @@ def read_constants(model: Any) -> dict[str, Array]:
     return constants
 
 
+def name_layer(node: Any, makers: Mapping[str, Any]) -> str:
+    """The torch module that a node came from, by a weight that is called after it, also where that is dequantized by
+    the node in ``makers`` that gives it; else the node's own name."""
+    for tensor in node.input:
+        while tensor in makers and makers[tensor].op_type == "DequantizeLinear":
+            tensor = makers[tensor].input[0]
+        module, weight, _ = tensor.partition(".weight")
+        if weight:
+            return str(module)
+    return str(node.name or node.output[0])
+
+
 def cut(model: Any, behind: Sequence[int], kept: Sequence[Sequence[str]], open_part: Open) -> tuple[Section, ...]:
     """The sections of a model that end behind the nodes at these places; the tensors ``kept`` with each are given by it
     or by one before it. ``open_part`` opens what runs one of them, such as ``open_as_written``."""

@@ -76,3 +76,11 @@ def test_what_runs_is_what_the_runtime_has_optimized(model: onnx.ModelProto, tmp
     optimized = sections.optimize(tmp_path / "model.onnx")
     assert "Identity" not in [node.op_type for node in optimized.graph.node]
     assert sections.read_constants(optimized)["one"] == 1
+
+
+def test_a_layer_is_named_after_the_module_of_its_weight() -> None:
+    """Also of one that is dequantized on its way; a node whose weight has no such name keeps its own."""
+    dequantize = helper.make_node("DequantizeLinear", ["body.0.weight_quantized", "s"], ["w"])
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="node_conv")
+    assert sections.name_layer(node, {"w": dequantize}) == "body.0"
+    assert sections.name_layer(node, {}) == "node_conv"
