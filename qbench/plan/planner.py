@@ -20,9 +20,11 @@ from qbench.plan.cases import Case, Plan, PlannedCase, Skip, Variant
 from qbench.plan.decision_rule import make_decision_rule, note_idle_keys
 from qbench.plan.matrix import Cell, case_id, requested
 from qbench.plan.variants import Variants
+from qbench.quant.recipe import FRAMEWORK_DEFAULT
 from qbench.record.schema import NATIVE
 from qbench.suite import Suite
 from qbench.suite.gate import CASE_KEYS
+from qbench.suite.settings import DynamicRecipe, QatRecipe, StaticRecipe
 
 if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
     from qbench.backends.base import Backend
@@ -72,7 +74,7 @@ def make_plan(
     cells, more = _keep_meaningful(asked, variants)
     notes += more
     cells += _find_twins(cells, variants)
-    notes += _note_idle_overrides(suite, cells)
+    notes += _note_idle_overrides(suite, cells) + _note_idle_quantize_keys(suite, cells)
     if only is not None:
         wanted = _match_globs(cells, only)
         notes += [f"--filter '{only}' keeps {len(wanted)} of {len(cells)} cells"] * (len(wanted) < len(cells))
@@ -183,6 +185,31 @@ def _note_idle_overrides(suite: Suite, cells: Iterable[Cell]) -> list[str]:
         f"{suite.place(f'gate.overrides[{number}]')}: gate.overrides[{number}] is for no case of this suite"
         for number, override in enumerate(suite.gate.overrides)
         if not any(override.selects.items() <= cell.items() for cell in keys)
+    ]
+
+
+def _note_idle_quantize_keys(suite: Suite, cells: Iterable[Cell]) -> list[str]:
+    """A note for each backend whose own keys of a mode no cell takes, and for targets that a framework's own recipe
+    does not look at."""
+    quantize, present = suite.quantize, {(cell[1], cell[2]) for cell in cells}
+    modes: dict[str, DynamicRecipe | StaticRecipe | QatRecipe]
+    modes = {"dynamic": quantize.dynamic, "static": quantize.static, "qat": quantize.qat}
+    keys = [
+        f"quantize.{mode}.backends.{backend}"
+        for mode, section in modes.items()
+        for backend in section.backends
+        if (mode, backend) not in present
+    ]
+    notes = [f"{suite.place(key)}: {key} is for no case of this suite" for key in keys]
+    untouched = {cell[1] for cell in cells if cell[5] == FRAMEWORK_DEFAULT}
+    targets = {"quantize.target": untouched if quantize.target is not None else set()}
+    targets |= {
+        f"quantize.{mode}.target": untouched & {mode} for mode, section in modes.items() if section.target is not None
+    }
+    return notes + [
+        f"{suite.place(key)}: {key} has no effect on recipe {FRAMEWORK_DEFAULT}, which is left as the framework has it"
+        for key, concerned in targets.items()
+        if concerned
     ]
 
 

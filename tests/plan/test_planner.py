@@ -384,6 +384,22 @@ def test_an_override_of_the_gate_for_no_case_is_noted_at_its_line() -> None:
     assert [note.partition(": ")[2] for note in idle] == ["gate.overrides[0] is for no case of this suite"]
 
 
+def test_keys_of_quantize_that_no_case_takes_are_noted_at_their_lines() -> None:
+    """Those of a backend without such a mode, and a target on the framework's own recipe; one that is taken is not."""
+    more = """recipe: [default, framework-default]
+quantize:
+  static: {target: avx2, backends: {torch: {target: vnni}, fbgemm: {per_channel: false}}}
+"""
+    described = suite("{backends: [fbgemm], modes: [static]}", more=more)
+    planned = make_plan(described, load_backends(described), cores=1)
+    assert [note.partition(": ")[2] for note in planned.notes if "quantize." in note] == [
+        "quantize.static.backends.torch is for no case of this suite",
+        "quantize.static.target has no effect on recipe framework-default, which is left as the framework has it",
+    ]
+    described = suite("{backends: [fbgemm], modes: [static]}", more="quantize: {static: {target: avx2}}\n")
+    assert not any("quantize." in note for note in make_plan(described, load_backends(described), cores=1).notes)
+
+
 def test_a_matrix_beyond_all_reason_is_refused() -> None:
     """The product of the axes is counted before it is made."""
     many = ", ".join(str(number) for number in range(1, 1001))
