@@ -44,8 +44,8 @@ class Sine(nn.Module):
 
 class Net(nn.Module):
     """Convolutions of 3 x 3, or linear layers, of one width. ``faint``: all but the first give outputs near 1e-39.
-    ``padded``: padding on one side, as networks from TensorFlow have it. ``islands``: small convolutions between
-    operators in float behind the large ones."""
+    ``islands``: small convolutions between operators in float behind
+    the large ones."""
 
     def __init__(self, kind, width, depth, size):
         super().__init__()
@@ -60,11 +60,6 @@ class Net(nn.Module):
             for _ in range(depth - 1):
                 layers += [nn.Linear(width, width), nn.ReLU()]
             layers += [nn.Linear(width, 10)]
-        elif kind == "padded":
-            layers = [nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(3, width, 3, stride=2), nn.BatchNorm2d(width), nn.ReLU6()]
-            for _ in range(depth - 1):
-                layers += [nn.ZeroPad2d((1, 2, 1, 2)), nn.Conv2d(width, width, 4), nn.BatchNorm2d(width), nn.ReLU6()]
-            layers += [nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * width, 10)]
         elif kind == "islands":
             layers = [nn.Conv2d(3, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1), nn.ReLU()]
             layers += [nn.Conv2d(width, 8, 1), Sine()]
@@ -173,19 +168,12 @@ PLANTED = (
     Planted(name="memory-ort", causes=("memory-bound",), backend="onnxruntime", kind="linear", width=4096),
     Planted(name="memory-fbgemm", causes=("memory-bound",), backend="fbgemm", kind="linear", width=4096),
     Planted(
-        name="denormals-ort", causes=("denormals",), backend="onnxruntime", kind="faint", size=8,
+        name="denormals-ort", causes=("denormals", "kept-float"), backend="onnxruntime", kind="faint", size=8,
         recipe="skip_layers: [body.2, body.3, body.6], min_coverage: 0.001"
     ),
     Planted(
         name="denormals-onednn", causes=("denormals", "kept-float"), backend="onednn", kind="faint", size=8,
         recipe="skip_layers: [body.2, body.3, body.6], min_coverage: 0.001"
-    ),
-    Planted(
-        name="framework-fbgemm", causes=("framework-default",), backend="fbgemm", kind="padded",
-        more="recipe: framework-default",
-    ),
-    Planted(
-        name="unfused-onednn", causes=("unfused",), backend="onednn", kind="padded", quantize=", canonicalize: false"
     ),
     Planted(name="islands-ort", causes=("conversions", "slower-in-int8"), backend="onnxruntime", kind="islands"),
     Planted(name="threads-fbgemm", causes=("threads", "little-work"), backend="fbgemm", width=8, size=8, threads=2),
