@@ -46,7 +46,7 @@ Gain = Annotated[Interval, AfterValidator(_require_sane)]
 @dataclass(frozen=True, kw_only=True)
 class ExplainedCause:
     """A confirmed cause: ``change`` took it away, after those before it, and saved ``seconds`` for one example;
-    ``gain``: how many times as fast the case is without it alone; ``share`` of the gap (null: no gap is known)."""
+    ``gain``: how many times as fast that made it; ``share`` of the gap (null: no gap is known)."""
 
     title: str
     change: str
