@@ -19,19 +19,24 @@ class NotCovered:
     time_share: float | None
 
 
-def find_not_covered(artifact: Artifact, times: TimeShares | None) -> NotCovered | None:
-    """The layers of an artifact that no recipe makes int8; None where there are none."""
-    layers = [layer for layer in artifact.layers if not layer.int8 and has_no_int8_form(layer, artifact.float_reasons)]
+def find_not_covered(artifact: Artifact, fp32: Artifact, times: TimeShares | None) -> NotCovered | None:
+    """The layers of an artifact that no recipe makes int8; None where there are none. ``fp32`` has the operators of the
+    network, where a runtime calls them otherwise."""
+    written = {layer.name: layer for layer in fp32.layers}
+    reasons, layers = artifact.float_reasons, dict[str, str]()
+    for layer in artifact.layers:
+        known = written.get(layer.name, layer)
+        if not layer.int8 and has_no_int8_form(known, reasons):
+            layers[layer.name] = reasons.get(layer.name, known.operator)
     if not layers:
         return None
-    names = {layer.name for layer in layers}
     counts = [layer.macs for layer in artifact.layers]
     total = sum(macs or 0 for macs in counts)
-    own = sum(layer.macs or 0 for layer in layers)
-    known = {time.name for time in times.layers} if times is not None else set()
-    seconds = sum(time.int8_seconds for time in times.layers if time.name in names) if times is not None else 0.0
+    own = sum(layer.macs or 0 for layer in artifact.layers if layer.name in layers and not layer.int8)
+    rows = [] if times is None else [row for row in times.layers if row.name in layers]
+    seen = {row.name for row in rows} == set(layers)
     return NotCovered(
-        layers=tuple((layer.name, artifact.float_reasons.get(layer.name, layer.operator)) for layer in layers),
+        layers=tuple(layers.items()),
         macs_share=own / total if total and None not in counts else None,
-        time_share=seconds / times.case.call_seconds if times is not None and names <= known else None,
+        time_share=sum(row.int8_seconds for row in rows) / times.case.call_seconds if times and seen else None,
     )

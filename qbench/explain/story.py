@@ -165,7 +165,7 @@ def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
         no_times=no_times,
         explanation=explanation,
         accuracy=accuracy,
-        not_covered=find_not_covered(opened.artifact, times),
+        not_covered=find_not_covered(opened.artifact, opened.fp32, times),
         alternative=find_alternative(opened, explanation, accuracy, bench.metric, variants, progress),
     )
 

@@ -40,7 +40,7 @@ def times(*names):
 
 def test_products_of_activations_are_named_with_their_shares():
     """Of the work and of the call; what a recipe keeps in float is another matter."""
-    uncovered = find_not_covered(artifact(*LAYERS), times("before", "scores", "head"))
+    uncovered = find_not_covered(artifact(*LAYERS), artifact(*LAYERS), times("before", "scores", "head"))
     assert uncovered.layers == (("scores", "Einsum"),)
     assert (uncovered.macs_share, uncovered.time_share) == (pytest.approx(0.3), pytest.approx(0.2))
     assert describe_not_covered(uncovered) == (
@@ -51,8 +51,15 @@ def test_products_of_activations_are_named_with_their_shares():
 def test_shares_that_are_not_known_are_not_told():
     """Where the profile lacks a layer, or the work of one cannot be counted."""
     uncounted = replace(LAYERS[0], macs=None)
-    uncovered = find_not_covered(artifact(uncounted, *LAYERS[1:]), times("before"))
+    uncovered = find_not_covered(artifact(uncounted, *LAYERS[1:]), artifact(*LAYERS), times("before"))
     assert (uncovered.macs_share, uncovered.time_share) == (None, None)
     assert describe_not_covered(uncovered) == "No recipe makes int8 here: scores (Einsum)."
-    assert find_not_covered(artifact(LAYERS[0]), None) is None
+    assert find_not_covered(artifact(LAYERS[0]), artifact(LAYERS[0]), None) is None
     assert describe_not_covered(None) is None
+
+
+def test_the_operator_is_the_network_s_where_a_runtime_calls_it_otherwise():
+    """OpenVINO runs an Einsum as MatMul."""
+    runs_as = replace(LAYERS[1], operator="MatMul brgemm_avx512_f32")
+    uncovered = find_not_covered(artifact(LAYERS[0], runs_as), artifact(*LAYERS), None)
+    assert uncovered.layers == (("scores", "Einsum"),)
