@@ -42,24 +42,30 @@ def two_threads():
 
 # Files that take longest, first: two workers take a file each, and one that began last would run on alone.
 LONGEST = (
+    "run/test_run.py",
+    "pytest_plugin/test_items.py",
     "test_readme.py",
     "backends/test_inductor.py",
-    "pytest_plugin/test_items.py",
-    "run/test_run.py",
+    "fleet/test_fleet.py",
     "backends/test_torch_ao.py",
     "quant/onnx/test_onnxruntime_session.py",
     "quant/calibrators/test_calibrators.py",
     "quant/pytorch/test_pt2e_kinds.py",
     "test_build.py",
+    "quant/pytorch/test_narrow_weights.py",
     "quant/canonical/test_canonicalize.py",
     "onnx/test_api.py",
     "gate/test_against.py",
     "fuzz/test_fuzz.py",
-    "quant/pytorch/test_narrow_weights.py",
+    "run/test_saturation_stage.py",
+    "process/test_parent.py",
     "quant/pytorch/test_fx.py",
     "models/test_models.py",
     "report/test_page.py",
     "report/test_browser.py",
+    "quant/onnx/calibration/test_calibrate.py",
+    "evaluate/test_emulated.py",
+    "evaluate/test_emulated_process.py",
 )
 
 
