@@ -23,15 +23,16 @@ class Load:
 
 
 @contextlib.contextmanager
-def keep_off(timed: tuple[int, ...]) -> Iterator[Load]:
+def keep_off(timed: tuple[int, ...], *, patience_seconds: float = 60.0) -> Iterator[Load]:
     """Keeps Ray's processes of this machine off some cores meanwhile, as far as there are others and this user may,
-    and says what they took. However this process ends, they have all their cores again."""
+    and says what they took. However this process ends, they have all their cores again. Where another run of this user
+    keeps them off its own for longer than ``patience_seconds``, they stay where they are: ``moved`` is 0."""
     if not hasattr(os, "sched_setaffinity"):
         yield Load()
         return
     from qbench.fleet.core_keeper import list_processes
 
-    with _keeper(timed) as moved:
+    with _keeper(timed, patience_seconds) as moved:
         load, processes = Load(moved=moved), list_processes()
         started, spent = time.monotonic(), _read_seconds(processes)
         try:
@@ -42,11 +43,11 @@ def keep_off(timed: tuple[int, ...]) -> Iterator[Load]:
 
 
 @contextlib.contextmanager
-def _keeper(timed: tuple[int, ...]) -> Iterator[int]:
+def _keeper(timed: tuple[int, ...], patience_seconds: float) -> Iterator[int]:
     """How many threads the process that keeps them off has moved; it ends with this one, and gives the cores back."""
-    lock = Path(tempfile.gettempdir()) / f"qbench-cores-{os.getuid()}.lock"
-    script = Path(__file__).with_name("core_keeper.py")
-    command = [sys.executable, "-I", "-S", str(script), str(lock), ",".join(map(str, timed))]
+    script = str(Path(__file__).with_name("core_keeper.py"))
+    given = [str(find_lock()), ",".join(map(str, timed)), str(patience_seconds)]
+    command = [sys.executable, "-I", "-S", script, *given]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as keeper:
         assert keeper.stdin is not None
         assert keeper.stdout is not None
@@ -55,6 +56,11 @@ def _keeper(timed: tuple[int, ...]) -> Iterator[int]:
         finally:
             keeper.stdin.close()
             keeper.stdout.read()  # until it has ended, too
+
+
+def find_lock() -> Path:
+    """The file that whoever keeps Ray off cores of this machine has locked."""
+    return Path(tempfile.gettempdir()) / f"qbench-cores-{os.getuid()}.lock"
 
 
 def _read_seconds(processes: list[int]) -> float:

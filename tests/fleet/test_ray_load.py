@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+from qbench.fleet import ray_load
 from qbench.process import reaper
 
 pytestmark = pytest.mark.skipif(
@@ -58,6 +61,20 @@ def test_the_next_measurement_does_not_take_the_few_cores_for_all():
                 assert max(before) not in os.sched_getaffinity(raylet.pid)
                 second.kill()
         wait_until(lambda: os.sched_getaffinity(raylet.pid) == before)
+        raylet.communicate(b"\n")
+
+
+def test_who_waits_too_long_for_the_cores_moves_nothing(tmp_path, monkeypatch):
+    """Another run may measure for hours; this one goes on, and says that nothing was moved."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", "input()", "ray::idle"], stdin=subprocess.PIPE) as raylet:
+        wait_until(lambda: is_started(raylet.pid))
+        before = os.sched_getaffinity(raylet.pid)
+        with ray_load.find_lock().open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with ray_load.keep_off((min(before),), patience_seconds=0.1) as load:
+                assert load.moved == 0
+                assert os.sched_getaffinity(raylet.pid) == before
         raylet.communicate(b"\n")
 
 
