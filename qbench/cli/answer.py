@@ -26,7 +26,7 @@ def print_answer(folder: Path, *, wide: bool) -> None:
         for answer in decisions
         for line in decide_text.lines(answer, judged, text.answer_name(answer.setting, run.info))
     ]
-    answers += [names.in_words(line, run.records) for line in hosts_differ.list_differences(decisions)]
+    answers += [names.in_words(each.text, run.records) for each in hosts_differ.list_differences(decisions)]
     quick = () if run.info.quick is None else (run.info.quick.text,)
     for line in (*answers, *quick):
         print(terminal.wrap(line, width))
@@ -46,7 +46,9 @@ def read_answer(folder: Path) -> dict[str, Any]:
 
     run = read_run(folder, lenient=True)
     judged = build.judge(run)
+    decisions = decision.decide(judged)
     return {
-        "decisions": json_text.list_data(decision.decide(judged)),
+        "decisions": json_text.list_data(decisions),
+        "by_host": json_text.list_hosts(decisions),
         "warnings": list(warnings(run, judged, flips.of_run(run))),
     }

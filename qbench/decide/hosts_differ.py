@@ -1,29 +1,56 @@
-"""Where the decision depends on the machine: one line for each setting whose hosts are decided apart; pure."""
+"""Where the decision depends on the machine: each setting whose hosts are decided apart; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from qbench.decide.cases import Setting, setting_name, variant
 from qbench.decide.decision import Decision
 from qbench.record.schema import NATIVE
 
 
-def list_differences(decisions: Sequence[Decision]) -> Iterator[str]:
-    """``net, 1 thread, batch 1: ship static · onednn on native, keep fp32 on ray:graviton.`` for each setting that was
-    decided on several hosts, with answers that differ. Hosts where nothing was measured have none."""
+@dataclass(frozen=True, kw_only=True)
+class HostAnswer:
+    """What is decided on some hosts: ``text`` says it in as few words as there are, ``decisions`` has one of each."""
+
+    text: str
+    decisions: tuple[Decision, ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(decision.setting.host for decision in self.decisions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostDifference:
+    """A setting that was decided on several hosts, with answers that differ; its own host is ``native``."""
+
+    setting: Setting
+    answers: tuple[HostAnswer, ...]
+
+    @property
+    def text(self) -> str:
+        """``net, 1 thread, batch 1: it depends on the machine: ship static · onednn on native, keep fp32 on
+        ray:graviton.``"""
+        said = ", ".join(f"{answer.text} on {' and '.join(answer.hosts)}" for answer in self.answers)
+        return f"{setting_name(self.setting)}: it depends on the machine: {said}."
+
+
+def list_differences(decisions: Sequence[Decision]) -> Iterator[HostDifference]:
+    """The settings whose hosts have different answers. Hosts where nothing was measured have none."""
     groups: dict[Setting, list[Decision]] = {}
     for decision in decisions:
         if decision.status != "no answer":
             groups.setdefault(replace(decision.setting, host=NATIVE), []).append(decision)
     for setting, of_hosts in groups.items():
-        hosts: dict[str, list[str]] = {}
+        alike: dict[str, list[Decision]] = {}
         for decision in of_hosts:
-            hosts.setdefault(_say_answer(decision), []).append(decision.setting.host)
-        if len(hosts) > 1:
-            said = ", ".join(f"{answer} on {' and '.join(names)}" for answer, names in hosts.items())
-            yield f"{setting_name(setting)}: it depends on the machine: {said}."
+            alike.setdefault(_say_answer(decision), []).append(decision)
+        if len(alike) > 1:
+            answers = (HostAnswer(text=text, decisions=tuple(members)) for text, members in alike.items())
+            yield HostDifference(setting=setting, answers=tuple(answers))
 
 
 def _say_answer(decision: Decision) -> str:

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from qbench.decide.decision import Decision
+from qbench.decide.hosts_differ import list_differences
 from qbench.decide.paired_times import Comparison, as_ratio
 from qbench.record.schema import Record
 
@@ -20,13 +21,38 @@ SCHEMA = 1
 
 def as_json(suite: str, decisions: Sequence[Decision], warnings: Sequence[str] = ()) -> str:
     """The file ``decision.json`` of a run; ``warnings``: what to know of it before any figure."""
-    data = {"schema": SCHEMA, "suite": suite, "warnings": list(warnings), "decisions": list_data(decisions)}
+    data = {
+        "schema": SCHEMA,
+        "suite": suite,
+        "warnings": list(warnings),
+        "decisions": list_data(decisions),
+        "by_host": list_hosts(decisions),
+    }
     return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def list_data(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
     """One mapping for each decision, ready for JSON."""
     return [_describe(decision) for decision in decisions]
+
+
+def list_hosts(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
+    """The settings whose answer depends on the host, ready for JSON: each answer once, with the case that is shipped
+    on each of its hosts."""
+    return [
+        {
+            "setting": {key: value for key, value in asdict(difference.setting).items() if key != "host"},
+            "text": difference.text,
+            "answers": [
+                {
+                    "verdict": answer.decisions[0].status,
+                    "ship": {each.setting.host: find_shipped(each) for each in answer.decisions},
+                }
+                for answer in difference.answers
+            ],
+        }
+        for difference in list_differences(decisions)
+    ]
 
 
 def _describe(decision: Decision) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from qbench import formatting
 from qbench.decide.decision import Decision
+from qbench.decide.hosts_differ import list_differences
 from qbench.decide.judged import Judged
 from qbench.portability import text as portability_text
 from qbench.portability.compare_hosts import compare_hosts
@@ -23,6 +24,7 @@ from qbench.report.figures import Figure
 from qbench.report.flip_gallery import Gallery, gallery
 from qbench.report.flips import CaseFlips
 from qbench.report.matrix import Matrix, matrix
+from qbench.report.names import in_words
 from qbench.report.overview import overview
 from qbench.report.ruling import Rulings, rule
 from qbench.report.run_warnings import warnings
@@ -57,6 +59,7 @@ class Page:
     counts: str
     warnings: tuple[str, ...]
     overview: str
+    by_host: tuple[str, ...]
     matrix: Matrix | None
     cards: tuple[Card, ...]
     cases: CaseTable
@@ -107,6 +110,7 @@ def page(
         counts=_counts(run),
         warnings=warnings(run, judged, changes),
         overview=overview(judged, decisions, rulings),
+        by_host=tuple(in_words(each.text, judged.records) for each in list_differences(decisions)),
         matrix=matrix(decisions, answers, rulings),
         cards=answers,
         cases=case_table(judged, decisions, rulings),

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from qbench import formatting
 from qbench.decide import text as decide_text
 from qbench.decide.decision import Decision
+from qbench.decide.hosts_differ import list_differences
 from qbench.decide.judged import Judged
 from qbench.decide.tested_change import describe_levels
 from qbench.portability import text as portability_text
@@ -46,6 +47,7 @@ def summary(
     title = f"# qbench: {formatting.markdown(formatting.shorten(run.info.suite.name, LETTERS))}"
     parts = [
         Part(lines=(f"{title}\n\n**{_escape(_say(describe_run(found, judged), judged))}**",)),
+        *_by_host(judged, found),
         Part(lines=tuple(filter(None, [_escape(overview(judged, found, rulings))]))),
         *_state(run),
         *_warnings(run, judged, changes),
@@ -55,6 +57,12 @@ def summary(
         *_folded(run, judged, found, tables, changes),
     ]
     return fit(parts, LIMIT)
+
+
+def _by_host(judged: Judged, found: Sequence[Decision]) -> Iterator[Part]:
+    """Where the answer depends on the machine."""
+    if lines := [f"**{_escape(_say(each.text, judged))}**" for each in list_differences(found)]:
+        yield list_part(lines)
 
 
 def _escape(sentence: str) -> str:

@@ -1,13 +1,16 @@
-"""Where the decision depends on the machine: said in one line, and only where it does."""
+"""Where the decision depends on the machine: said in one line, and only where it does; and where all read it."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 from made_records import FP32, fp32, int8, latency, speedup
 
 from qbench.decide.decision import decide
 from qbench.decide.hosts_differ import list_differences
+from qbench.decide.json_text import as_json
 from qbench.decide.judged import Rules, judge
 from qbench.record.schema import HostFacts, Record
 from qbench.record.stored_run import MetricInfo
@@ -34,7 +37,7 @@ def measured(case: str, value: float) -> Record:
 def say(records: list[Record]) -> list[str]:
     """The lines on some records."""
     rules = Rules(gate=GateSpec(), decide=DecideSpec())
-    return list(list_differences(decide(judge(records, MetricInfo(name="top1"), rules))))
+    return [each.text for each in list_differences(decide(judge(records, MetricInfo(name="top1"), rules)))]
 
 
 def test_what_is_shipped_on_one_class_and_not_on_the_other_is_said() -> None:
@@ -45,6 +48,24 @@ def test_what_is_shipped_on_one_class_and_not_on_the_other_is_said() -> None:
     assert line == (
         "net, 1 thread, batch 1: it depends on the machine: ship static · onednn on native, ship qat · onednn on ray:b."
     )
+
+
+def test_a_program_reads_what_to_ship_on_each_host() -> None:
+    """By host; fp32 where it stays, and nothing where all hosts have one answer."""
+    here = [fp32(FP32), measured(STATIC, 2.5)]
+    there = [on_host(each, host) for host in ("ray:b", "ray:c") for each in (fp32(FP32), measured(STATIC, 0.5))]
+    (entry,) = read([*here, *there])
+    assert entry["setting"] == {"model": "net", "threads": 1, "batch_size": 1}
+    assert entry["answers"] == [
+        {"verdict": "ship", "ship": {"native": STATIC}},
+        {"verdict": "keep fp32", "ship": {"ray:b": FP32, "ray:c": FP32}},
+    ]
+    assert read(here) == []
+
+
+def read(records: list[Record]) -> list[dict[str, Any]]:
+    """``by_host`` of decision.json."""
+    return list(json.loads(as_json("demo", decide(judge(records, MetricInfo(name="top1"), Rules()))))["by_host"])
 
 
 def test_hosts_that_agree_are_not_mentioned() -> None:

@@ -13,7 +13,7 @@ from rendered_markdown import elements_of, foreign, words_of
 from qbench.decide import decision
 from qbench.decide.judged import Rules, judge
 from qbench.formatting import one_line
-from qbench.record.schema import Record
+from qbench.record.schema import Record, read_case_id
 from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo, RunInfo, StoredRun
 from qbench.report.build import build_report
 from qbench.report.summary import LIMIT, OPEN_SETTINGS, summary
@@ -32,6 +32,16 @@ def test_the_answer_is_the_first_sentence() -> None:
     assert text.startswith("# qbench: demo\n\n**Ship static int8 on oneDNN (PyTorch).")
     several = [fp32(), int8(), fp32("b/fp32/torch/t1/b1"), int8("b/static/onednn/t1/b1", accuracy=accuracy(harmful=90))]
     assert "**Of 2 settings: ship int8 in 1, no int8 qualifies in 1.**" in write(several)
+
+
+def test_an_answer_that_depends_on_the_machine_is_said_under_the_first_sentence() -> None:
+    """Before any table; a run whose hosts agree has no such line."""
+    here = [fp32(), int8()]
+    lossy = [fp32(), int8(accuracy=accuracy(harmful=90))]
+    there = [replace(record, case=read_case_id(f"{record.case.id}/avx2")) for record in lossy]
+    first = write([*here, *there]).partition("| variant")[0]
+    assert "it depends on the machine" in first
+    assert "it depends on the machine" not in write(here)
 
 
 def test_what_may_be_shipped_is_open_in_six_columns_and_the_rest_is_folded() -> None:
