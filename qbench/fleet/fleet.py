@@ -101,8 +101,11 @@ class Fleet:
                 label,
                 Place(
                     slots=Slots(max(1, self.schedule.count(label))),
-                    run_child=functools.partial(self._run_child, label),
-                    start_worker=functools.partial(FleetWorker, self, label, True),
+                    run_child=functools.partial(self._run_child, label, ""),
+                    run_near=functools.partial(self._run_child, label),
+                    start_worker=functools.partial(
+                        FleetWorker, self, functools.partial(self.schedule.take_place, label, beyond=True)
+                    ),
                 ),
             )
 
@@ -208,6 +211,7 @@ class Fleet:
                 problem = nodes.explain_refusal(facts, self.own)
                 if problem is None:
                     self._agents[node.name], self._facts[node.name] = agent, facts
+                    agent.warm_up.remote()
                     continue
                 refused.append(problem)
             engine.end_agent(self.ray, agent)
@@ -217,9 +221,10 @@ class Fleet:
         """Forms the classes of the nodes that are there, and gives each its work; why nodes are in none."""
         self.classes, problems = nodes.form_classes([self._facts[name] for name in self._agents])
         self.home = nodes.choose_home(self.classes, self.own.fingerprint)
+        known = self.schedule.names()
         for each in self.classes:
             for facts in each.nodes:
-                if facts.name not in self.schedule.names():
+                if facts.name not in known:
                     self._add(each.label, facts)
         return problems
 
@@ -255,18 +260,21 @@ class Fleet:
     def _run_child(
         self,
         label: str,
+        shared: str,
         function: Callable[..., Any],
         *args: Any,
         limits: Limits,
         progress: Callable[[str, float], None] | None = None,
         environment: Mapping[str, str] = _NOTHING,
     ) -> Any:
-        """What ``parent.call`` does, on a node of a class; on another one where a node is lost."""
+        """What ``parent.call`` does, on a node of a class, one that has had work of that name before if it is free; on
+        another one where a node is lost."""
         name = function.__name__
+        take = functools.partial(self.schedule.take_place, label, near=shared)
         for attempt in range(ATTEMPTS):
             try:
                 options = {"limits": limits, "environment": environment, "name": name}
-                with FleetWorker(self, label, False, child.Function, function, **options) as worker:
+                with FleetWorker(self, take, child.Function, function, **options) as worker:
                     worker.ready()
                     return worker.ask("run", args, progress=progress)
             except NodeLost as error:
@@ -300,13 +308,13 @@ class FleetWorker:
     """A child process on a node of a class, asked as ``parent.Worker`` is."""
 
     def __init__(
-        self, fleet: Fleet, label: str, beyond: bool, factory: Callable[..., Any], *args: Any, **options: Any
+        self, fleet: Fleet, take: Callable[[], Node], factory: Callable[..., Any], *args: Any, **options: Any
     ) -> None:
         self._fleet = fleet
         self._number: int | None = None
         options = {**options, "environment": dict(options.get("environment", {}))}
         self._session = transfer.pack((factory, args, options), fleet.root)
-        self._node: Node | None = fleet.schedule.take_place(label, beyond=beyond)
+        self._node: Node | None = take()
 
     def ready(self) -> None:
         """Has the session made there; raises what making it raised."""

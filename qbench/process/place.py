@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,15 @@ from qbench.process.parent import Worker, call
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """One machine, or several that are alike: ``slots`` is how many processes may work there beside each other,
-    ``run_child`` and ``start_worker`` do there what ``parent.call`` and ``parent.Worker`` do on this machine."""
+    ``run_child`` and ``start_worker`` do there what ``parent.call`` and ``parent.Worker`` do on this machine. What
+    children find and keep on one machine serves others there: ``run_near`` is told what they share (None: there is one
+    machine)."""
 
     slots: Slots
     run_child: Callable[..., Any] = call
     start_worker: Callable[..., Any] = Worker
+    run_near: Callable[..., Any] | None = None
+
+    def run_child_near(self, shared: str) -> Callable[..., Any]:
+        """``run_child`` where children that share the same have run before, if that machine is free."""
+        return self.run_child if self.run_near is None else functools.partial(self.run_near, shared)

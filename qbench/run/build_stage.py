@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from qbench import registry
@@ -50,7 +49,12 @@ def build_variants(context: RunContext, prepared: Prepared) -> dict[str, BuiltVa
     others = [variant for variant in variants.values() if not _is_baseline(variant)]
     built = _build_each(context, prepared, baselines, set())
     built |= _build_each(context, prepared, others, set(built))
-    rebuilt = context.run_parallel("build", again, lambda pair: _recalibrate(context, prepared, built, *pair))
+    rebuilt = context.run_parallel(
+        "build",
+        again,
+        lambda pair: _recalibrate(context, prepared, built, *pair),
+        kind=lambda pair: (*_name_shared(pair[0]), pair[1].seed),
+    )
     for (variant, _), recalibrated in zip(again, rebuilt, strict=True):
         if recalibrated is not None:
             known = built[variant.id]
@@ -72,28 +76,23 @@ def _build_each(
     context: RunContext, prepared: Prepared, variants: Sequence[Variant], fp32: set[str]
 ) -> dict[str, BuiltVariant]:
     """Those of the variants that could be built, by id; ``fp32`` are the ids of the baselines that are there."""
-    ordered = _order_builds(variants)
-    built = context.run_parallel("build", ordered, lambda variant: _build_variant(context, prepared, variant, fp32))
+    ordered = sorted(variants, key=lambda variant: not variant.recipe.trains)  # the long ones begin first
+    built = context.run_parallel(
+        "build", ordered, lambda variant: _build_variant(context, prepared, variant, fp32), kind=_name_shared
+    )
     return {variant.id: result for variant, result in zip(ordered, built, strict=True) if result is not None}
 
 
-def _order_builds(variants: Iterable[Variant]) -> list[Variant]:
-    """Builds of one mode and runtime share work and wait for each other, so they do not stand beside each other; the
-    long ones, trainings, begin first."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    ranks: dict[str, int] = {}
-    for variant in variants:
-        backend: Backend = registry.load("backend", variant.backend)
-        twin = variant.mode == "fp32" and variant.recipe.trains  # all runtimes share its training
-        kind = (variant.model.name, variant.mode, "" if twin else backend.runtime)
-        ranks[variant.id] = counts[kind]
-        counts[kind] += 1
-    return sorted(variants, key=lambda variant: (ranks[variant.id], not variant.recipe.trains))
+def _name_shared(variant: Variant) -> tuple[str, str, str]:
+    """What builds share work by: the network, the mode and the runtime, but all runtimes share a twin's training."""
+    backend: Backend = registry.load("backend", variant.backend)
+    twin = variant.mode == "fp32" and variant.recipe.trains
+    return variant.model.name, variant.mode, "" if twin else backend.runtime
 
 
 def _build_variant(context: RunContext, prepared: Prepared, variant: Variant, fp32: set[str]) -> BuiltVariant | None:
     """A variant of the plan; None where it cannot be built, which breaks its cases."""
-    cases = [planned.case for planned in context.plan.cases if planned.case.variant.id == variant.id]
+    cases = context.tracker.list_cases(variant.id)
     started, artifact = time.monotonic(), None
     try:
         _require_baseline(variant, fp32)
@@ -151,7 +150,7 @@ def _build(context: RunContext, prepared: Prepared, variant: Variant, data: Data
         limits=context.limits,
         progress=context.report_under(name),
         train_qat=context.suite.limits.train_qat,
-        run_child=context.find_place(NATIVE).run_child,
+        run_child=context.find_place(NATIVE).run_child_near(":".join((variant.model.name, *_name_shared(variant)[2:]))),
     )
 
 

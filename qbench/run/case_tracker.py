@@ -29,6 +29,11 @@ class CaseTracker:
         self._directory = directory
         self._started = started
         self._lock = threading.RLock()
+        self._compared: dict[str | None, list[PlannedCase]] = {}  # by baseline
+        self._of_variant: dict[str, list[Case]] = {}
+        for planned in plan.cases:
+            self._compared.setdefault(planned.baseline, []).append(planned)
+            self._of_variant.setdefault(planned.case.variant.id, []).append(planned.case)
         self._broken: dict[str, tuple[Status, str]] = {}  # case -> status, reason
         # A failed case is tried again: whatever made it fail may have been mended.
         recorded = {record.case.id for record in directory.records() if record.status == "ok"}
@@ -46,6 +51,10 @@ class CaseTracker:
         undone = [planned for planned in unbroken if planned.case.id not in self.done]
         needed = {id_ for planned in undone for id_ in (planned.case.id, planned.baseline, planned.twin)}
         return [planned for planned in unbroken if planned.case.id in needed]
+
+    def list_cases(self, variant: str) -> list[Case]:
+        """All cases of a variant, whatever became of them."""
+        return self._of_variant[variant]
 
     def record_result(self, record: Record) -> None:
         """Records a case that was measured, unless an earlier part of this run has."""
@@ -74,12 +83,8 @@ class CaseTracker:
 
     def _break_dependents(self, baselines: set[str], stage: str, artifacts: Mapping[str, Artifact]) -> None:
         """Breaks the contenders of broken baselines: they have nothing to be compared with."""
-        for planned in self._plan.cases:
-            if (
-                planned.baseline in baselines
-                and planned.baseline in self._broken
-                and planned.case.id not in self._broken
-            ):
+        for planned in (planned for baseline in baselines for planned in self._compared.get(baseline, ())):
+            if planned.baseline in self._broken and planned.case.id not in self._broken:
                 status, reason = self._broken[planned.baseline]
                 kind = CaseSkipped if status == "skipped" else CaseError
                 error = kind(f"its baseline {planned.baseline} has no result: {reason}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from qbench.plan.planner import Plan
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits, end_all
 from qbench.process.place import Place
+from qbench.process.work_queue import WorkQueue
 from qbench.run.case_tracker import CaseTracker
 from qbench.run.directory import RunDirectory
 from qbench.suite import Suite
@@ -82,12 +85,38 @@ class RunContext:
         if not self.tracker.stopping:
             self.progress.note(f"{name}: {reason}")
 
-    def run_parallel(self, name: str, items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
-        """The result for each item, in order; ``jobs`` items at a time, one core each, while nothing is being timed."""
-        with ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix=name) as pool:
-            futures = [pool.submit(work, item) for item in items]
+    @property
+    def jobs_here(self) -> int:
+        """How many things happen beside each other on this machine, where ``jobs`` counts those on nodes, too."""
+        return self.jobs if self.fleet is None else min(self.jobs, len(self.fleet.own.cores))
+
+    @contextlib.contextmanager
+    def occupy_core(self) -> Iterator[None]:
+        """Waits for a core of this machine in a thread that waits for a node otherwise."""
+        with contextlib.nullcontext() if self.fleet is None else self.here.slots.occupy():
+            yield
+
+    def run_parallel(
+        self,
+        name: str,
+        items: Sequence[Item],
+        work: Callable[[Item], Result],
+        *,
+        jobs: int | None = None,
+        kind: Callable[[Item], Hashable] | None = None,
+    ) -> list[Result]:
+        """The result for each item, in order; ``jobs`` items at a time, one core each, while nothing is being timed.
+        Items of one ``kind`` share work, so one thread does them one after the other (None: each is its own)."""
+        queue = WorkQueue([index if kind is None else kind(item) for index, item in enumerate(items)])
+
+        def work_next() -> tuple[int, Result]:
+            index = queue.take()
+            return index, work(items[index])
+
+        with ThreadPoolExecutor(max_workers=jobs or self.jobs, thread_name_prefix=name) as pool:
+            futures = [pool.submit(work_next) for _ in items]
             try:
-                return [future.result() for future in futures]
+                return [result for _, result in sorted((f.result() for f in futures), key=operator.itemgetter(0))]
             except BaseException:
                 self.tracker.stopping = True
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -121,7 +150,7 @@ def open_context(
         cache=cache,
         cores=cores,
         jobs=jobs,
-        here=Place(slots=Slots(jobs)),
+        here=Place(slots=Slots(jobs if fleet is None else min(jobs, len(fleet.own.cores)))),
         progress=progress,
         started=started,
         fleet=fleet,

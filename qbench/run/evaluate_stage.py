@@ -217,14 +217,15 @@ def _score(
 ) -> Accuracy:
     """The score of a file of predictions, against those of the baseline where the group has one."""
     fp32 = baselines.get(group.baseline) if group.baseline is not None else None
-    accuracy = score(
-        prepared.metric,
-        file,
-        None if fp32 is None else fp32.predictions,
-        prepared.data.classes,
-        limits=context.limits,
-        progress=context.report_under(name),
-    )
+    with context.occupy_core():
+        accuracy = score(
+            prepared.metric,
+            file,
+            None if fp32 is None else fp32.predictions,
+            prepared.data.classes,
+            limits=context.limits,
+            progress=context.report_under(name),
+        )
     return replace(accuracy, shared_examples=prepared.data.shared_examples)
 
 
@@ -238,14 +239,15 @@ def _compare_with_twin(
     twin = evaluated.get(group.twin) if group.twin is not None else None
     if group.twin is None or twin is None:
         return None
-    against = score(
-        prepared.metric,
-        file,
-        twin.predictions,
-        prepared.data.classes,
-        limits=context.limits,
-        progress=context.report_under(group.name),
-    )
+    with context.occupy_core():
+        against = score(
+            prepared.metric,
+            file,
+            twin.predictions,
+            prepared.data.classes,
+            limits=context.limits,
+            progress=context.report_under(group.name),
+        )
     return TwinChange(baseline=group.twin, delta=against.delta, flips=against.flips, agreement=against.agreement)
 
 

@@ -47,8 +47,7 @@ def measure_on_nodes(
     machines = sum(fleet.schedule.machines(each.label) for each in fleet.classes)
     with ThreadPoolExecutor(max_workers=max(1, machines), thread_name_prefix="measure") as pool:
         futures: dict[Future[MeasuredSetting], str] = {
-            pool.submit(_measure, context, fleet, data, planned, artifacts, enter(planned)): name
-            for name, planned in settings
+            pool.submit(_measure, context, fleet, data, planned, artifacts, enter): name for name, planned in settings
         }
         try:
             for future in as_completed(futures):
@@ -67,13 +66,13 @@ def _measure(
     data: Data,
     planned: Sequence[PlannedCase],
     artifacts: Mapping[str, Artifact],
-    arms: Sequence[Arm],
+    enter: Callable[[Sequence[PlannedCase]], list[Arm]],
 ) -> MeasuredSetting:
     started = time.monotonic()
     job = SettingJob(
         suite=context.suite,
         data=data,
-        arms=tuple(arms),
+        arms=tuple(enter(planned)),
         cases={each.case.id: each.case for each in planned},
         artifacts={each.case.id: artifacts[each.case.variant.id] for each in planned},
         done=frozenset(context.tracker.done),

@@ -81,11 +81,13 @@ def _measure_settings(
         return enter_race(planned, known, context.suite, context.directory.path)
 
     fleet = context.fleet
-    elsewhere = [] if fleet is None else [each for each in settings if fleet.find_class(each[1][0].case.host)]
-    if fleet is not None and elsewhere:
+    here: Settings = settings
+    if fleet is not None:
+        elsewhere = [each for each in settings if fleet.find_class(each[1][0].case.host)]
+        here = [each for each in settings if not fleet.find_class(each[1][0].case.host)]
         artifacts = {variant: known.artifact for variant, known in built.items()}
         yield from measure_on_nodes(context, fleet, prepared.data, elsewhere, artifacts, enter)
-    if here := [each for each in settings if each not in elsewhere]:
+    if here:
         yield from _measure_here(context, prepared, built, here, enter)
 
 

@@ -41,7 +41,10 @@ def prepare(context: RunContext) -> Prepared | None:
         return None
     metric = choose_metric(context, data)
     models = context.run_parallel(
-        "prepare", references, lambda reference: _prepare_model(context, data, metric, reference)
+        "prepare",
+        references,
+        lambda reference: _prepare_model(context, data, metric, reference),
+        jobs=context.jobs_here,
     )
     named = {reference.name: model for reference, model in zip(references, models, strict=True) if model is not None}
     prepared = Prepared(data=data, models=named, metric=metric)

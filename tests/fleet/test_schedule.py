@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 
 import pytest
@@ -21,6 +22,52 @@ def test_work_goes_to_the_least_busy_node():
     """Places are filled evenly."""
     schedule = make()
     assert sorted(schedule.take_place("a").name for _ in range(4)) == ["n0", "n0", "n1", "n1"]
+
+
+def test_the_node_that_did_such_work_last_does_it_again_if_it_is_free():
+    """It has what the work shares in its cache; a busy one is not waited for."""
+    schedule = make(3, places=1)
+    schedule.take_place("a")
+    first = schedule.take_place("a", near="digits")
+    schedule.give_back(first)
+    assert schedule.take_place("a", near="digits") == first
+    second = schedule.take_place("a", near="digits")
+    assert second != first
+    schedule.give_back(first)
+    schedule.give_back(second)
+    assert schedule.take_place("a", near="digits") == second
+
+
+def test_the_choice_is_that_of_looking_at_every_node():
+    """Whatever was taken, given back, measured and lost before."""
+    draw, schedule, taken, measured, places = random.Random(0), make(0), [], [], 0
+    for number in range(3000):
+        step = draw.randrange(6)
+        if step == 0 and number % 5 == 0:
+            schedule.add(Node(name=f"n{number}", group="a", machine=f"m{number // 2}", places=draw.randint(1, 4)))
+        elif step == 1 and number % 9 == 0 and schedule.names():
+            schedule.lose(draw.choice(sorted(schedule.names())))
+        elif step <= 2 and taken:
+            schedule.give_back(taken.pop(draw.randrange(len(taken))))
+        elif step == 3 and measured:
+            schedule.give_machine_back(measured.pop())
+        elif step == 4 and (node := schedule._find_idle("a")):
+            assert not any(other.machine == node.machine for other in (*taken, *measured))
+            measured.append(node)
+        elif step == 5:
+            loads = {
+                node.name: taken.count(node) / node.places
+                for node in schedule._nodes.values()
+                if node.machine not in {other.machine for other in measured}
+            }
+            node = schedule._find_free("a")
+            assert (node is None) == (min(loads.values(), default=1) >= 1)
+            if node is not None:
+                assert loads[node.name] == min(loads.values())
+                taken.append(node)
+                places += 1
+    assert len(schedule._by_load["a"]) <= 16 * len(schedule.names()) + 1
+    assert places > 100
 
 
 def test_a_machine_that_measures_does_nothing_else():
