@@ -6,7 +6,6 @@ holds ends with it: the reaper of its process ends the children, however it dies
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import shutil
@@ -17,7 +16,7 @@ from typing import Any
 
 from qbench.cache import manifest, store
 from qbench.cache.root import open_cache
-from qbench.errors import CaseError, CaseSkipped, NodeLost, WorkerError
+from qbench.errors import CaseError, CaseSkipped, NodeLost
 from qbench.files.full_disk import is_full, names_full_disk
 from qbench.fleet import nodes, ray_load, transfer
 from qbench.fleet.nodes import NodeFacts
@@ -25,7 +24,7 @@ from qbench.machine import fingerprint
 from qbench.measure.setting import SettingJob, measure_setting
 from qbench.plan.planner import measuring_cores
 from qbench.process.offspring import offspring
-from qbench.process.parent import Limits, Worker
+from qbench.process.parent import Worker
 
 Answer = tuple[str, Any, Mapping[str, Mapping[str, bytes]]]  # "result", "error" or "lost"; the value; folders
 
@@ -46,11 +45,6 @@ class Agent:
     def describe(self, name: str, address: str, label: str | None) -> NodeFacts:
         """What this node is."""
         return nodes.read_facts(name=name, address=address, label=label, niceness=self._niceness)
-
-    def warm_up(self) -> None:
-        """Has the libraries imported that children share, while the data and networks of the run are prepared."""
-        with contextlib.suppress(WorkerError):  # the first child will say it, where somebody waits
-            Worker(dict, limits=Limits()).close()
 
     def list_missing(self, entries: Sequence[str]) -> list[str]:
         """Those of the entries (``kind/key``) that the cache of this node does not have."""

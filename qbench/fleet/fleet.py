@@ -211,7 +211,6 @@ class Fleet:
                 problem = nodes.explain_refusal(facts, self.own)
                 if problem is None:
                     self._agents[node.name], self._facts[node.name] = agent, facts
-                    agent.warm_up.remote()
                     continue
                 refused.append(problem)
             engine.end_agent(self.ray, agent)
