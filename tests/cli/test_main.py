@@ -626,6 +626,6 @@ def test_what_ci_reads_of_a_decision(qbench: Qbench, story: list[Told], runs: Pa
     """`qbench run --json` has the decisions and warnings, the same as decision.json beside the report."""
     printed = json.loads(qbench("run", QUICKSTART, "--json").out)
     stored = json.loads((runs / "decision.json").read_text(encoding="utf-8"))
-    told = {name: printed[name] for name in ("warnings", "decisions")}
-    assert stored == {"schema": 1, "suite": "demo", **told}
+    shared = {name: printed[name] for name in ("warnings", "decisions", "by_host")}
+    assert stored == {"schema": 1, "suite": "demo", **shared}
     assert [one["verdict"] for one in printed["decisions"]] == ["no answer"]
