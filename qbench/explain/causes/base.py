@@ -43,6 +43,9 @@ class Situation:
     call_seconds: float | None = None
     reading_seconds: float | None = None
     flushing_gain: float | None = None
+    inputs: tuple[InputFit | None, ...] = ()
+    evaluation: tuple[str, int] | None = None
+    fixed_ranges: tuple[str, ...] = ()
 
     @property
     def float_layers(self) -> tuple[str, ...]:
@@ -58,10 +61,6 @@ class Situation:
         if not seconds or self.reading_seconds is None:
             return False
         return self.reading_seconds >= READING_SHARE * seconds
-
-    inputs: tuple[InputFit | None, ...] = ()
-    evaluation: tuple[str, int] | None = None
-    fixed_ranges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
