@@ -86,18 +86,18 @@ class Evaluation:
         if (reason := why_not_built(counterfactual.change, case)) is not None:
             return AccuracyTrial(counterfactual=counterfactual, reason=reason)
         try:
-            data, seen = self._calibrate(counterfactual.change)
+            data, used = self._calibrate(counterfactual.change)
             artifact = self._opened.build(case.variant, self._progress, data)
             if artifact.sha256 == self._opened.artifact.sha256:
                 return AccuracyTrial(counterfactual=counterfactual, reason="it gives the same artifact, byte by byte")
             file = self._predict(artifact)
-            change = self._score(file, self._case) if not seen.any() else None
+            change = self._score(file, self._case) if not used.any() else None
         except (CaseError, CaseSkipped) as error:
             return AccuracyTrial(counterfactual=counterfactual, reason=str(error))
-        if seen.any() and len(seen) - int(seen.sum()) < LEAST_EXAMPLES:
+        if used.any() and len(used) - int(used.sum()) < LEAST_EXAMPLES:
             return AccuracyTrial(counterfactual=counterfactual, reason="it calibrates on nearly all that is evaluated")
         errors = square_errors(load_predictions(file)["outputs"], self._outputs)
-        share = compare_errors(self._errors[~seen], errors[~seen])
+        share = compare_errors(self._errors[~used], errors[~used])
         reason = None if share is not None else "the case has no error to take away"
         return AccuracyTrial(counterfactual=counterfactual, share=share, metric_change=change, reason=reason)
 
@@ -119,9 +119,9 @@ class Evaluation:
             progress=self._progress.advance,
         )
         calibrated = Examples(inputs=other.calibration_examples(), labels=None)
-        seen = np.zeros(len(self._errors), dtype=np.bool_)
-        seen[list(overlap.find_shared([calibrated], data.evaluation_examples()))] = True
-        return other, seen
+        used = np.zeros(len(self._errors), dtype=np.bool_)
+        used[list(overlap.find_shared([calibrated], data.evaluation_examples()))] = True
+        return other, used
 
     def conclude(self, trials: Sequence[AccuracyTrial]) -> AccuracyTried:
         """The trials beside what the case itself loses."""

@@ -34,9 +34,9 @@ def find_not_covered(artifact: Artifact, fp32: Artifact, times: TimeShares | Non
     total = sum(macs or 0 for macs in counts)
     own = sum(layer.macs or 0 for layer in artifact.layers if layer.name in layers and not layer.int8)
     rows = [] if times is None else [row for row in times.layers if row.name in layers]
-    seen = {row.name for row in rows} == set(layers)
+    complete = {row.name for row in rows} == set(layers)
     return NotCovered(
         layers=tuple(layers.items()),
         macs_share=own / total if total and None not in counts else None,
-        time_share=sum(row.int8_seconds for row in rows) / times.case.call_seconds if times and seen else None,
+        time_share=sum(row.int8_seconds for row in rows) / times.case.call_seconds if times and complete else None,
     )

@@ -155,6 +155,6 @@ def _run(command: Sequence[str], what: str) -> None:
         raise UsageError(f"{what}: {command[0]} took more than {_SECONDS:.0f} s and was stopped") from error
     if answer.returncode:
         lines = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
-        told = [line for line in lines if re.match(r"(E:|ERROR)", line)] or lines
-        words = "; ".join(told[:_LAST_LINES]) or f"exit code {answer.returncode}"
+        errors = [line for line in lines if re.match(r"(E:|ERROR)", line)] or lines
+        words = "; ".join(errors[:_LAST_LINES]) or f"exit code {answer.returncode}"
         raise UsageError(f"{what} cannot be fetched by {Path(command[0]).name}: {words}")

@@ -49,12 +49,12 @@ def test_what_is_not_there_is_told_with_the_command_that_fetches_it(root):
 def test_it_is_fetched_once_and_other_versions_are_another(root, monkeypatch):
     """A second time nothing is fetched; after an upgrade what is there is not taken for it."""
     steps = []
-    made = make_environment(root, steps.append)
-    assert make_environment(root, steps.append) == made
+    environment = make_environment(root, steps.append)
+    assert make_environment(root, steps.append) == environment
     assert steps == ["fetched"]
-    assert open_environment(root, HOST) == made
-    assert (made.system / "file").read_text() == "1"
-    assert made.facts["libc6"] == "2.36-9"
+    assert open_environment(root, HOST) == environment
+    assert (environment.system / "file").read_text() == "1"
+    assert environment.facts["libc6"] == "2.36-9"
     monkeypatch.setattr(arm_environment, "list_versions", lambda: {"numpy": "0.1"})
     assert explain_missing(root, HOST) is not None
 
@@ -62,10 +62,10 @@ def test_it_is_fetched_once_and_other_versions_are_another(root, monkeypatch):
 def test_damaged_files_are_not_run_and_are_fetched_again(root):
     """Each file is native code: what differs from the manifest is refused, with what to do."""
     steps = []
-    made = make_environment(root, steps.append)
-    (made.system / "file").write_text("2")
+    environment = make_environment(root, steps.append)
+    (environment.system / "file").write_text("2")
     with pytest.raises(CaseSkipped, match=r"damaged \(system/file has changed\).*--prepare"):
         open_environment(root, HOST)
     make_environment(root, steps.append)
     assert steps == ["fetched", "fetched"]
-    assert (made.system / "file").read_text() == "1"
+    assert (environment.system / "file").read_text() == "1"
