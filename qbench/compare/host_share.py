@@ -53,11 +53,16 @@ def _warn_of_processes(records: Sequence[Record]) -> Iterator[str]:
     shares = [record.interference.off_core for record in records if record.interference is not None]
     known = [share for share in shares if share is not None]
     if high := [share for share in known if share >= OFF_CORE]:
-        yield (
-            f"other processes of this machine had the core {describe_range(high)} of the time while {len(high)} of "
-            f"{len(known)} cases were measured: calls of milliseconds are cut by it, so that their times are too long "
-            "and the speed-up of a fast one over a slow one is too large; stop what else runs and measure again"
-        )
+        yield describe_off_core(high, f"while {len(high)} of {len(known)} cases were measured")
+
+
+def describe_off_core(shares: Sequence[float], during: str) -> str:
+    """What it does to times that other processes had the core for such shares of the time."""
+    return (
+        f"other processes of this machine had the core {describe_range(shares)} of the time {during}: calls of "
+        "milliseconds are cut by it, so that their times are too long and the speed-up of a fast one over a slow one "
+        "is too large; stop what else runs and measure again"
+    )
 
 
 def _of_all(record: Record) -> bool:

@@ -56,7 +56,8 @@ class Explanation:
     ``unexplained``: the share of the gap that no confirmed cause closes, None where nothing faster is known. ``hidden``
     gain alone, but nothing beyond those that are ``confirmed``, or cannot be had together with them; ``unconfirmed``
     were tried without a shown gain, ``untried`` could not be, with the reason. ``change`` takes all that is confirmed
-    away. ``over_fp32``: how many times as long as fp32 the case takes."""
+    away. ``over_fp32``: how many times as long as fp32 the case takes. ``off_core``: the
+    largest share of a race in which other processes of the machine had the core."""
 
     case_seconds: float
     fp32_seconds: float | None
@@ -70,6 +71,7 @@ class Explanation:
     untried: tuple[Trial, ...]
     change: Change | None
     over_fp32: Interval | None = None
+    off_core: float | None = None
 
 
 def confirm(tried: Tried, level: float = LEVEL) -> tuple[Trial, ...]:
@@ -143,6 +145,7 @@ def explain(rounds: Sequence[Round], bests: Sequence[tuple[float, str]]) -> Expl
         untried=_list_untried(rounds),
         change=chain(trial.counterfactual for trial in confirmed)[-1].change if confirmed else None,
         over_fp32=tried.over_fp32,
+        off_core=max((each.tried.off_core for each in rounds if each.tried.off_core is not None), default=None),
     )
 
 

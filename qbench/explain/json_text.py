@@ -37,6 +37,7 @@ def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
         "over_fp32": _limits(result.over_fp32),
         "best_seconds": result.best_seconds,
         "best": result.best,
+        "off_core": result.off_core,
         "where": None if explained.times is None else _times_as_json(explained.times),
         "no_profile": explained.no_times,
         "causes": [{**_trial_as_json(cause.trial), "share": cause.share} for cause in result.confirmed],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qbench import formatting
+from qbench.compare import host_share
 from qbench.errors import first_names
 from qbench.explain.causes.base import Cause
 from qbench.explain.change import Change
@@ -35,6 +36,8 @@ def list_head(opened: OpenCase, result: Explanation) -> list[str]:
             f"It could take {formatting.duration(result.best_seconds)} ({result.best}): a gap of "
             f"{formatting.duration(result.case_seconds - result.best_seconds)}."
         )
+    if result.off_core is not None and result.off_core >= host_share.OFF_CORE:
+        lines.append(f"Mind: {host_share.describe_off_core([result.off_core], 'meanwhile')}.")
     return lines
 
 
@@ -216,6 +219,7 @@ def to_stored(explained: Explained, result: TimeExplained, titles: Mapping[str, 
         best_seconds=explanation.best_seconds,
         best=explanation.best,
         over_fp32=explanation.over_fp32,
+        off_core=explanation.off_core,
         causes=tuple(
             ExplainedCause(
                 title=titles[cause.trial.counterfactual.cause].title,

@@ -13,6 +13,7 @@ from qbench.errors import CaseError, CaseSkipped
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
 from qbench.explain.open_case import OpenCase, why_not_built
+from qbench.measure.estimates import average_off_core
 from qbench.measure.group import measure_group
 from qbench.measure.paired_difference import PairedDifference, compare_times
 from qbench.measure.race import Race
@@ -55,7 +56,8 @@ class Trial:
 class Tried:
     """One race: the seconds for one example of the case and of its fp32, how many times as long the case takes
     (``over_fp32``), and what each counterfactual gave. ``rival_seconds``: those of another case of the run, ``rival``,
-    by the difference to the case."""
+    by the difference to the case. ``off_core``: the largest share of the time of one of them in which other processes
+    had the core; None where the system does not tell."""
 
     original_seconds: float
     fp32_seconds: float | None
@@ -63,6 +65,7 @@ class Tried:
     over_fp32: Interval | None = None
     rival: str | None = None
     rival_seconds: float | None = None
+    off_core: float | None = None
 
 
 def try_changes(
@@ -106,6 +109,7 @@ def try_changes(
     to_rival = compare_times(samples[RIVAL], samples[ORIGINAL]) if RIVAL in samples else None
     same_batch = math.log(opened.fp32_case.batch_size / own_case.batch_size)
     own_seconds = _seconds(samples[ORIGINAL], own_case)
+    off_core = [share for each in samples.values() if (share := average_off_core(each)) is not None]
     trials = (
         _conclude(counterfactual, cases[name], own_case, samples.get(name), samples[ORIGINAL], reasons.get(name))
         for name, counterfactual in zip(names, counterfactuals, strict=True)
@@ -117,6 +121,7 @@ def try_changes(
         rival=None if to_rival is None or rival is None else rival.id,
         rival_seconds=None if to_rival is None else own_seconds * math.exp(to_rival.value),
         over_fp32=None if against_fp32 is None else _shift(against_fp32, same_batch).ratio(),
+        off_core=max(off_core, default=None),
     )
 
 

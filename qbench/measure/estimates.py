@@ -75,7 +75,7 @@ def interference(samples: Samples, calm_ns: float | None = None) -> Interference
     if not blocks:
         return None
     switches, faults = (int(part.sum()) if len(part) else None for part in (samples.involuntary, samples.faults))
-    off_core = _share_off_core(samples)
+    off_core = average_off_core(samples)
     known = Interference(blocks=blocks, involuntary_switches=switches, page_faults=faults, off_core=off_core)
     level = machine_canary.calm_level(samples.canary_ns, calm_ns)
     if level is None or not len(samples.canary_ns):
@@ -88,7 +88,7 @@ def interference(samples: Samples, calm_ns: float | None = None) -> Interference
     )
 
 
-def _share_off_core(samples: Samples) -> float | None:
+def average_off_core(samples: Samples) -> float | None:
     """The share of the time of all blocks in which another process had the core; None where it is not known."""
     numbers, places = np.unique(samples.block, return_inverse=True)
     if len(samples.off_core) != len(numbers):

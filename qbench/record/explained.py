@@ -60,7 +60,7 @@ class ExplainedCase:
     """Why a case is not faster, seconds for one example. ``best_seconds``: what it could take, ``best`` by what that is
     known; ``unexplained``: the share of the gap that no cause closes; ``suite``: the keys that take all causes away,
     and ``environment`` what to set for the process; ``accuracy``: what that changes, in words. ``over_fp32``: how many
-    times as long as fp32 it takes."""
+    times as long as fp32 it takes; ``off_core``: the share of the time in which other processes had the core."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False, extra="ignore")
 
@@ -75,6 +75,7 @@ class ExplainedCase:
     environment: tuple[Setting, ...] = ()
     accuracy: str | None = None
     over_fp32: Gain | None = None
+    off_core: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
 _CASE: TypeAdapter[ExplainedCase] = TypeAdapter(ExplainedCase)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qbench import formatting
+from qbench.compare import host_share
 from qbench.progress.table import TextTable
 from qbench.record.explained import ExplainedCase, read_explained
 from qbench.record.run_files import Damaged
@@ -65,6 +66,8 @@ def _describe(case: ExplainedCase) -> str:
         parts.append("no cause that was tried makes it slower")
     elif case.unexplained is not None and gap > 0:
         parts.append(f"{formatting.share(max(0.0, case.unexplained))} of the gap is not explained")
+    if case.off_core is not None and case.off_core >= host_share.OFF_CORE:
+        parts.append(host_share.describe_off_core([case.off_core], "meanwhile"))
     sentence = f"{'; '.join(parts)}."
     return sentence if case.accuracy is None else f"{sentence} {formatting.one_line(case.accuracy)}"
 

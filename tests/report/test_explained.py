@@ -71,3 +71,10 @@ def test_a_run_without_explanations_has_no_such_section(folder):
     (folder / FILE).unlink()
     build.build_report(folder)
     assert "Why not faster" not in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_explanation_of_a_busy_machine_says_so(folder):
+    """On the page as in the terminal: its gains may be too large."""
+    keep_explained(folder, replace(CASE, off_core=0.3))
+    (sentence,) = explained.list_sentences(explained.list_explained(read_run(folder)))
+    assert "other processes of this machine had the core 30 % of the time meanwhile" in sentence
