@@ -33,7 +33,7 @@ OPEN = {
 
 def count_reason(reason: str, cases: Sequence[str]) -> str:
     """``11 slower than fp32``, ``1 needs training: qat · x86``; few cases are named."""
-    single = {several: one for one, several in BROKEN.values()}
+    single = {several: singular for singular, several in BROKEN.values()}
     said = f"{len(cases)} {single.get(reason, reason) if len(cases) == 1 else reason}"
     return f"{said} ({', '.join(_name(case) for case in cases)})" if len(cases) <= NAMED else said
 

@@ -153,8 +153,8 @@ class Fleet:
         """The answer of a node that is awaited; meanwhile it is asked now and then how far it is."""
         with self._losing(name):
             while progress is not None and not self.ray.wait([reference], timeout=_PROGRESS_SECONDS)[0]:
-                if (told := self.ray.get(self._agents[name].progress.remote(number))) is not None:
-                    progress(*told)
+                if (state := self.ray.get(self._agents[name].progress.remote(number))) is not None:
+                    progress(*state)
             answer: Answer = self.ray.get(reference)
         return answer
 

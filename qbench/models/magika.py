@@ -18,8 +18,8 @@ FILE = Path("models") / "standard_v3_3" / "model.onnx"
 
 def weights() -> Path:
     """The ONNX file in the package; raises ``ModelError`` where this version carries another model."""
-    found = importlib.util.find_spec(PACKAGE)
-    folders = (found.submodule_search_locations if found else None) or []
+    spec = importlib.util.find_spec(PACKAGE)
+    folders = (spec.submodule_search_locations if spec else None) or []
     for folder in folders:
         if (Path(folder) / FILE).is_file():
             return Path(folder) / FILE

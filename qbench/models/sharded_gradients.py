@@ -81,9 +81,9 @@ class Shards:
         if copies[0] is self._module:
             return
         with torch.no_grad():
-            for own, *parts in zip(self._module.parameters(), *(one.parameters() for one in copies), strict=True):
+            for own, *parts in zip(self._module.parameters(), *(copy.parameters() for copy in copies), strict=True):
                 own.grad = None if parts[0].grad is None else _sum([part.grad for part in parts])
-            for own, *parts in zip(self._module.buffers(), *(one.buffers() for one in copies), strict=True):
+            for own, *parts in zip(self._module.buffers(), *(copy.buffers() for copy in copies), strict=True):
                 own.copy_(_sum(parts) / len(parts) if own.is_floating_point() else parts[0])
 
 

@@ -210,7 +210,7 @@ def _count_others(decision: Decision) -> str:
 
 
 def _count(reason: str, count: int) -> str:
-    single = {several: one for one, several in reasons.BROKEN.values()}
+    single = {several: singular for singular, several in reasons.BROKEN.values()}
     return f"{count} {single.get(reason, reason) if count == 1 else reason}"
 
 

@@ -55,7 +55,7 @@ def of_run(run: StoredRun) -> tuple[CaseFlips, ...]:
             known[record.predictions] = flips.answers(run.predictions(record))
         return known[record.predictions]
 
-    found = []
+    cases = []
     for record in run.records:
         fp32 = compare.like_for_like(record, run.records)
         if not is_int8(record) or fp32 is None or record.accuracy is None:
@@ -64,9 +64,9 @@ def of_run(run: StoredRun) -> tuple[CaseFlips, ...]:
         if own is None or base is None or (own.labels is None and not run.judged_by_agreement):
             continue
         key = str(record.predictions), str(fp32.predictions)
-        found.append(_case(record, own, base, first.get(key)))
+        cases.append(_case(record, own, base, first.get(key)))
         first.setdefault(key, record.case.id)
-    return tuple(found)
+    return tuple(cases)
 
 
 def _case(record: Record, own: Answers, base: Answers, same_as: str | None) -> CaseFlips:
@@ -108,10 +108,10 @@ def classes_frame(cases: Sequence[CaseFlips]) -> pd.DataFrame:
 
     columns = ["case.id", "class", "n", "fp32_right", "int8_right", "harmful", "beneficial", "mid_p", "mid_p_holm"]
     rows = [
-        (case.record.case.id, one.label, one.n, one.fp32_right, one.int8_right, one.harmful, one.beneficial,
-         one.p_value, one.p_adjusted)
+        (case.record.case.id, counts.label, counts.n, counts.fp32_right, counts.int8_right, counts.harmful,
+         counts.beneficial, counts.p_value, counts.p_adjusted)
         for case in cases
-        for one in case.classes
+        for counts in case.classes
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
 

@@ -266,8 +266,10 @@ def _make_series(runs: Sequence[PastRun], followed: Sequence[Quantity]) -> Itera
         logs = {case: [_log(quantity, run.records.get(case)) for run in runs] for case in ids}
         logs = {case: values for case, values in logs.items() if sum(value is not None for value in values) > 1}
         known = [[value for value in values if value is not None] for values in logs.values()]
-        found = change_points.find_change_points(known, least_noise=quantity.least_noise, families=len(followed))
-        for (case, values), places in zip(logs.items(), found, strict=True):
+        places_by_case = change_points.find_change_points(
+            known, least_noise=quantity.least_noise, families=len(followed)
+        )
+        for (case, values), places in zip(logs.items(), places_by_case, strict=True):
             present = [place for place, value in enumerate(values) if value is not None]
             changes = tuple(present[place] for place in places)
             first = statistics.median(value for value in values[: changes[0] if changes else None] if value is not None)

@@ -35,33 +35,33 @@ _SENTENCE = 600  # characters of a warning, a reason or an answer
 def summary(
     run: StoredRun,
     judged: Judged,
-    found: Sequence[Decision],
+    decisions: Sequence[Decision],
     changes: Sequence[CaseFlips] = (),
     rulings: Rulings | None = None,
     compared: Sequence[Part] = (),
 ) -> str:
     """The answer, the tables, what changed from another run (``compared``); folded: the rest. ``rulings``: what is said
     of the cases, where that is known already."""
-    rulings = rule(judged, found) if rulings is None else rulings
-    tables = [candidates(decision, judged, rulings) for decision in found]
+    rulings = rule(judged, decisions) if rulings is None else rulings
+    tables = [candidates(decision, judged, rulings) for decision in decisions]
     title = f"# qbench: {formatting.markdown(formatting.shorten(run.info.suite.name, LETTERS))}"
     parts = [
-        Part(lines=(f"{title}\n\n**{_escape(_say(describe_run(found, judged), judged))}**",)),
-        *_by_host(judged, found),
-        Part(lines=tuple(filter(None, [_escape(overview(judged, found, rulings))]))),
+        Part(lines=(f"{title}\n\n**{_escape(_say(describe_run(decisions, judged), judged))}**",)),
+        *_by_host(judged, decisions),
+        Part(lines=tuple(filter(None, [_escape(overview(judged, decisions, rulings))]))),
         *_state(run),
         *_warnings(run, judged, changes),
         *(part for part in compared if part.folded is None),
-        *_answers(found, tables, judged, run),
+        *_answers(decisions, tables, judged, run),
         *(part for part in compared if part.folded is not None),
-        *_folded(run, judged, found, tables, changes),
+        *_folded(run, judged, decisions, tables, changes),
     ]
     return fit(parts, LIMIT)
 
 
-def _by_host(judged: Judged, found: Sequence[Decision]) -> Iterator[Part]:
+def _by_host(judged: Judged, decisions: Sequence[Decision]) -> Iterator[Part]:
     """Where the answer depends on the machine."""
-    if lines := [f"**{_escape(_say(each.text, judged))}**" for each in list_differences(found)]:
+    if lines := [f"**{_escape(_say(each.text, judged))}**" for each in list_differences(decisions)]:
         yield list_part(lines)
 
 
@@ -87,15 +87,17 @@ def _warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> I
         yield list_part(lines)
 
 
-def _answers(found: Sequence[Decision], tables: Sequence[Candidates], judged: Judged, run: StoredRun) -> Iterator[Part]:
+def _answers(
+    decisions: Sequence[Decision], tables: Sequence[Candidates], judged: Judged, run: StoredRun
+) -> Iterator[Part]:
     """Each setting with its table; only the first are open where there are many."""
-    several = len(found) > 1
+    several = len(decisions) > 1
     if several:
-        lines = [f"**{_name(decision, run)}**: {_answer(decision, judged)}" for decision in found]
+        lines = [f"**{_name(decision, run)}**: {_answer(decision, judged)}" for decision in decisions]
         yield list_part(lines[:OPEN_SETTINGS])
-        if len(found) > OPEN_SETTINGS:
-            yield list_part(lines[OPEN_SETTINGS:], folded=f"The other {len(found) - OPEN_SETTINGS:,} settings")
-    for place, (decision, table) in enumerate(zip(found, tables, strict=True)):
+        if len(decisions) > OPEN_SETTINGS:
+            yield list_part(lines[OPEN_SETTINGS:], folded=f"The other {len(decisions) - OPEN_SETTINGS:,} settings")
+    for place, (decision, table) in enumerate(zip(decisions, tables, strict=True)):
         if table.shown.rows:
             folded = f"Setting {place + 1:,}: its candidates and fp32" if place >= OPEN_SETTINGS else None
             name = f"**{_name(decision, run)}**\n\n"
@@ -114,12 +116,12 @@ def _answer(decision: Decision, judged: Judged) -> str:
 def _folded(
     run: StoredRun,
     judged: Judged,
-    found: Sequence[Decision],
+    decisions: Sequence[Decision],
     tables: Sequence[Candidates],
     changes: Sequence[CaseFlips],
 ) -> Iterator[Part]:
-    yield from _reasons(run, judged, found)
-    yield from _rest(run, found, tables)
+    yield from _reasons(run, judged, decisions)
+    yield from _rest(run, decisions, tables)
     yield from _flips(changes)
     answers = compare_hosts(run, judged)
     if sentences := portability_text.list_sentences(answers, run.info.metric):
@@ -136,18 +138,18 @@ def _folded(
     yield Part(lines=(_method(run, judged),), folded="How it was measured")
 
 
-def _reasons(run: StoredRun, judged: Judged, found: Sequence[Decision]) -> Iterator[Part]:
+def _reasons(run: StoredRun, judged: Judged, decisions: Sequence[Decision]) -> Iterator[Part]:
     lines = []
-    for decision in found:
+    for decision in decisions:
         points = decide_text.points(decision)
-        lines += [f"**{_name(decision, run)}**"] if points and len(found) > 1 else []
+        lines += [f"**{_name(decision, run)}**"] if points and len(decisions) > 1 else []
         lines += [_escape(_say(point, judged)) for point in points]
     if lines:
         yield list_part(lines, folded="How sure, and what would change it")
 
 
-def _rest(run: StoredRun, found: Sequence[Decision], tables: Sequence[Candidates]) -> Iterator[Part]:
-    for decision, table in zip(found, (each.rest for each in tables), strict=True):
+def _rest(run: StoredRun, decisions: Sequence[Decision], tables: Sequence[Candidates]) -> Iterator[Part]:
+    for decision, table in zip(decisions, (each.rest for each in tables), strict=True):
         if table.rows:
             part = table_part(table)
             before = f"**{_name(decision, run)}**\n\n{part.before}"
@@ -166,8 +168,8 @@ def _flips(changes: Sequence[CaseFlips]) -> Iterator[Part]:
         return
     notes = [flips.without(changes), "All of them: flips.csv."]
     yield table_part(listed, folded="Which answers flipped", after=_escape(" ".join(filter(None, notes))))
-    if told := flips.classes_told(changes):
-        after = _escape(f"{told} All of them: classes.csv.")
+    if sentence := flips.classes_told(changes):
+        after = _escape(f"{sentence} All of them: classes.csv.")
         lines = table_part(classes, after=after) if classes.rows else Part(lines=(after,))
         yield Part(lines=lines.lines, before=lines.before, after=lines.after, folded="Class by class")
 

@@ -46,7 +46,7 @@ def _limit(function: Callable[[Array], float], rows: Array, level: float) -> Int
     shares, counts, size = _share_out(function, rows, value)
     shares = shares + (value - float((shares * counts).sum()) / counts.sum())
     unseen = [
-        value + ((n + 1) * (function(np.concatenate([rows, one[None]])) - value)) / size for one in _add_unseen(rows)
+        value + ((n + 1) * (function(np.concatenate([rows, row[None]])) - value)) / size for row in _add_unseen(rows)
     ]
     sample = WeightedMean.of(np.repeat(shares, counts))
     if unseen:

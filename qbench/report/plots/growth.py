@@ -54,14 +54,14 @@ def list_lines(cases: Sequence[Case], by: By) -> tuple[list[Line], int]:
     """The variants that were measured at several, at most ``MOST`` in at most four panels, those that a decision names
     first; and how many are left out."""
     other: By = "batch_size" if by == "threads" else "threads"
-    found: dict[tuple[str, str, int], dict[int, Case]] = {}
+    by_line: dict[tuple[str, str, int], dict[int, Case]] = {}
     for case in cases:
         if case.number("throughput_per_second"):
             model = case.setting.replace(str(case["case.setting"]), str(case["case.model"]), 1)
             name = (model, case.variant, int(case.number(f"case.{other}") or 1))
-            found.setdefault(name, {})[int(case.number(f"case.{by}") or 1)] = case
+            by_line.setdefault(name, {})[int(case.number(f"case.{by}") or 1)] = case
     lines = []
-    for (model, _, fixed), by_count in found.items():
+    for (model, _, fixed), by_count in by_line.items():
         if len(by_count) > 1:
             counts = tuple(sorted(by_count))
             rates = [by_count[count].number("throughput_per_second") or 0.0 for count in counts]

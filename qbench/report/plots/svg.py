@@ -69,5 +69,5 @@ def _use_variables(body: str) -> str:
     return re.sub(r"font-family: [^;\"<]*|'DejaVu Sans'[^;\"<]*", _font, body)
 
 
-def _font(found: re.Match[str]) -> str:
-    return "font-family: var(--font)" if found.group(0).startswith("font-family") else "var(--font)"
+def _font(match: re.Match[str]) -> str:
+    return "font-family: var(--font)" if match.group(0).startswith("font-family") else "var(--font)"

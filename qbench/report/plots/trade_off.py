@@ -27,7 +27,7 @@ def pareto(frame: pd.DataFrame) -> Any:
     """A matplotlib figure of a frame of cases (``qbench.load``): up is more accurate, left is faster. Raises
     ``UsageError`` where no case has both a time and a change."""
     cases = measured_cases(frame)
-    panels = [(name, found) for name in list_settings(cases) if (found := list_points(cases, name))]
+    panels = [(name, points) for name in list_settings(cases) if (points := list_points(cases, name))]
     if not panels:
         raise nothing_to_draw("pareto", "no case of the frame has both a time and a change of accuracy")
     shown = [point.case for _, points in panels for point in points]
