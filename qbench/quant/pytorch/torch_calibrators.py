@@ -30,6 +30,7 @@ from qbench.quant.pytorch.torch_ao import (
 BINS = 8192
 _SMALLEST = -100  # the exponent of R at least: smaller values are zero to any scale, and 2**(12 + 100) is a float32
 _COARSE = 4  # bins taken together where a range is searched: 1/4 to 1/8 of a step
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 _SHRUNK = np.linspace(1.0, 0.2, 81)  # the ends of a range that are tried, as shares of the widest
 
 
@@ -53,7 +54,7 @@ class Histogram(HistogramObserver):  # type: ignore[misc]  # torch is Any to myp
         return x
 
     def _counted(self, values: Any, low: float, high: float) -> Any:
-        if low == high:  # torch.histc widens such a range by 1 on both sides
+        if self.bins / FLOAT32_MAX >= high - low:  # torch.histc widens an empty range by 1 on both sides
             return torch.zeros(self.bins).index_fill_(0, torch.tensor(self.bins // 2), float(values.numel()))
         index = torch.sub(values.reshape(-1), low).mul_(self.bins / (high - low)).to(torch.int32)
         return torch.bincount(index.clamp_(max=self.bins - 1), minlength=self.bins).float()

@@ -131,6 +131,14 @@ def test_the_histogram_calibrator_is_torchs(shape):
     assert all(torch.equal(a, b) for a, b in zip(ours.calculate_qparams(), theirs.calculate_qparams(), strict=True))
 
 
+@pytest.mark.parametrize("size", [1e-45, 1e-39, 1e-36, 1e-34])
+def test_the_histogram_takes_values_near_zero(size):
+    """A range whose bins are too narrow for float32 is one bin, not an error; larger values then widen it."""
+    tiny = torch.linspace(-1.0, 1.0, 100) * size
+    assert range_of(seen(Histogram(), tiny, tiny * 2))[1] < 1e-3
+    assert range_of(seen(Histogram(), tiny, torch.linspace(-1.0, 1.0, 1000)))[1] == pytest.approx(1.0, rel=0.05)
+
+
 @pytest.mark.parametrize("make", [torch_ao.MinMaxObserver, Histogram, Percentile, LeastSquares])
 def test_a_clipped_observer_sees_and_passes_on_what_a_relu6_would(make):
     """Its range, its output and so what later layers see are those behind the clamp."""
