@@ -73,6 +73,14 @@ class Explanation:
     over_fp32: Interval | None = None
     off_core: float | None = None
 
+    def share_alone(self, trial: Trial) -> float | None:
+        """The share of the gap that a trial of the case itself closes alone, which others may close as well; None where
+        there is no gap, or the trial is one beyond other changes."""
+        gap = self.case_seconds - self.best_seconds
+        if trial.beyond or trial.difference is None or gap <= 0:
+            return None
+        return self.case_seconds * _saving(trial) / gap
+
 
 def confirm(tried: Tried, level: float = LEVEL) -> tuple[Trial, ...]:
     """Of each confirmed cause the trial that gained most, the largest gain first."""
@@ -87,14 +95,16 @@ def confirm(tried: Tried, level: float = LEVEL) -> tuple[Trial, ...]:
 
 
 def choose(tried: Tried, rounds: Sequence[Round]) -> Trial | None:
-    """The confirmed cause that gains most in a race after these rounds; None where none gains ``LEAST_STEP`` of the
+    """The confirmed cause that gains most in a race after these rounds; but layers in float hide whatever makes them
+    slow, so that another cause that saves half as much goes before that. None where none gains ``LEAST_STEP`` of the
     case's time."""
     confirmed = confirm(tried, LEVEL / 2 ** len(rounds))
     if not confirmed:
         return None
     before = rounds[0].tried.original_seconds if rounds else tried.original_seconds
     now = before * math.exp(sum(_log_ratio(each.chosen) for each in rounds if each.chosen is not None))
-    return confirmed[0] if now * (1 - math.exp(_log_ratio(confirmed[0]))) >= LEAST_STEP * before else None
+    worth = [trial for trial in confirmed if now * _saving(trial) >= LEAST_STEP * before]
+    return max(worth, key=_rank, default=None)
 
 
 def goes_on(rounds: Sequence[Round]) -> bool:
@@ -178,6 +188,15 @@ def _join(trials: Sequence[Trial]) -> Interval:
 def _p_value(trial: Trial) -> float:
     assert trial.difference is not None
     return trial.difference.p_not_below(0.0)
+
+
+def _rank(trial: Trial) -> float:
+    return _saving(trial) * (1 if trial.counterfactual.gives_up else 2)
+
+
+def _saving(trial: Trial) -> float:
+    """The share of the time that a trial saves."""
+    return 1 - math.exp(_log_ratio(trial))
 
 
 def _log_ratio(trial: Trial) -> float:

@@ -43,7 +43,7 @@ def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
         "causes": [{**_trial_as_json(cause.trial), "share": cause.share} for cause in result.confirmed],
         "together": _limits(result.together),
         "unexplained": result.unexplained,
-        "hidden": [_trial_as_json(trial) for trial in result.hidden],
+        "hidden": [{**_trial_as_json(trial), "share_alone": result.share_alone(trial)} for trial in result.hidden],
         "unconfirmed": [_trial_as_json(trial) for trial in result.unconfirmed],
         "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],
         "not_covered": None if explained.not_covered is None else asdict(explained.not_covered),

@@ -115,8 +115,10 @@ def list_causes(result: Explanation, titles: Mapping[str, Cause]) -> list[str]:
     if result.unexplained is not None and result.best_seconds < result.case_seconds:
         lines.append(f"Not explained: {formatting.share(max(0.0, result.unexplained))} of the gap.")
     if result.hidden:
-        lines.append("Gains alone; beside those above nothing more, or cannot be built with them:")
-    lines += [f"  {_describe_trial(trial)}" for trial in result.hidden]
+        lines.append(
+            "Gains alone, but nothing beyond those above, or cannot be built with them; its share is in theirs:"
+        )
+    lines += [f"  {_describe_alone(trial, result)}" for trial in result.hidden]
     if result.unconfirmed:
         lines.append("No gain shown, all that was tried taken together:")
     lines += [f"  {_describe_trial(trial)}" for trial in result.unconfirmed]
@@ -153,6 +155,12 @@ def _describe(cause: Confirmed, titles: Mapping[str, Cause]) -> str:
 
 def _describe_trial(trial: Trial) -> str:
     return f"{trial.counterfactual.text} ({trial.counterfactual.cause}): {_times(trial.gain)} as fast"
+
+
+def _describe_alone(trial: Trial, result: Explanation) -> str:
+    share = result.share_alone(trial)
+    closed = "" if share is None else f"; alone it closes {formatting.share(max(0.0, share))} of the gap"
+    return f"{_describe_trial(trial)}{closed}"
 
 
 def _times(interval: Interval | None) -> str:

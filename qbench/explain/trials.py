@@ -100,7 +100,7 @@ def try_changes(
     if rival is not None:
         with contextlib.suppress(CaseError, CaseSkipped):
             built[RIVAL] = (rival, opened.build(rival.variant, progress), Change())
-    samples, errors = _race(opened, built, progress, max_seconds)
+    samples, errors = race_artifacts(opened, built, progress, max_seconds)
     if ORIGINAL not in samples:
         raise CaseError(f"the case could not be measured: {errors.get(ORIGINAL, 'it has no samples')}")
     reasons |= errors
@@ -156,12 +156,13 @@ def _build(
     return None
 
 
-def _race(
+def race_artifacts(
     opened: OpenCase,
     built: Mapping[str, tuple[Case, Artifact, Change]],
     progress: Silent,
     max_seconds: float,
 ) -> tuple[dict[str, Samples], dict[str, str]]:
+    """The samples of each artifact, called as its case and change say, and the errors of those that have none."""
     specs = {
         name: replace(
             opened.specify_worker(name, case, artifact, **change.environment), flush_denormals=change.flush_denormals

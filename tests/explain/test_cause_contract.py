@@ -145,6 +145,16 @@ def test_layers_that_lose_are_returned_to_float_and_no_others():
     assert counterfactual.change == Change(recipe={"skip_layers": ("head", "stem")})
 
 
+def test_layers_are_returned_to_float_where_the_suite_asks_for_more_int8():
+    """With a threshold that allows it: two of three equal layers are left, 0.66."""
+    cause = registry.load("cause", "slower-in-int8")
+    for least, extra in ((0.9, {"min_coverage": 0.66}), (0.5, {}), (None, {})):
+        slow = replace(situation(recipe=Recipe(min_coverage=least)), times=SLOW)
+        (counterfactual,) = cause.propose(slow)
+        assert counterfactual.change.recipe == {"skip_layers": ("stem",), **extra}
+        assert counterfactual.gives_up
+
+
 def test_a_stretch_that_does_not_repay_its_conversions_is_returned_to_float():
     """Those in which the layers gain more stay int8; where all would go, fp32 is the answer, and nothing is tried."""
     cause = registry.load("cause", "conversions")

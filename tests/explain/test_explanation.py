@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -110,6 +112,23 @@ def test_what_saves_less_than_a_hundredth_of_the_case_is_not_worth_a_change():
     first = race(trial("large", 0.02))
     assert race_after([first], trial("small", 0.97, error=0.001)).chosen is None
     assert race(trial("small", 0.97, error=0.001)).chosen is not None
+
+
+def test_layers_in_float_go_after_what_saves_half_as_much():
+    """They hide whatever makes them slow: what keeps them in int8 is taken away first, but where that is little."""
+    given_up = trial("slower", 0.05)
+    given_up = replace(given_up, counterfactual=replace(given_up.counterfactual, gives_up=True))
+    assert race(given_up, trial("dynamic", 0.1)).chosen.counterfactual.cause == "dynamic"
+    assert race(given_up, trial("little", 0.9)).chosen.counterfactual.cause == "slower"
+
+
+def test_what_is_hidden_has_the_share_that_it_closes_alone():
+    """Two ways to close the same gap: the shares of the confirmed stay the whole gap, the other one's is told apart."""
+    first = race(trial("layers", 0.1), trial("denormals", 0.15))
+    result = explain([first, race_after([first], trial("denormals", 0.999))], [(0.05, "arithmetic")])
+    assert sum(cause.share for cause in result.confirmed) + result.unexplained == pytest.approx(1.0)
+    assert result.share_alone(result.hidden[0]) == pytest.approx(0.85 / 0.95)
+    assert result.share_alone(replace(result.hidden[0], beyond=True)) is None
 
 
 def test_later_rounds_are_held_to_a_stricter_level():

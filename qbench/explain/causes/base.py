@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from qbench.backends.int8_coverage import has_no_int8_form
 from qbench.explain.change import Change
 from qbench.explain.where_time_goes import TimeShares
 from qbench.plan.cases import Case
-from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.artifacts.coverage import Layer, compute_int8_share
 from qbench.record.schema import InputFit
 
 Concern = Literal["time", "accuracy"]
@@ -66,17 +67,39 @@ class Situation:
 @dataclass(frozen=True, kw_only=True)
 class Counterfactual:
     """The case without a cause: ``change`` takes it away, ``text`` says what is done otherwise. Several of one cause
-    are alternatives, of which the best counts, but where they are about different parts: then ``part`` names it."""
+    are alternatives, of which the best counts, but where they are about different parts: then ``part`` names it.
+    ``gives_up``: it puts layers in float, which hides whatever makes them slow in int8."""
 
     cause: str
     text: str
     change: Change
     part: str = ""
+    gives_up: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
         """What is confirmed or not: the cause, of one part where it names one."""
         return self.cause, self.part
+
+
+def put_in_float(cause: str, situation: Situation, names: Sequence[str]) -> Counterfactual:
+    """The layers of that name in float, beside those that the recipe skips; with a ``min_coverage`` that allows it,
+    where the suite's does not."""
+    recipe = situation.case.variant.recipe
+    fields: dict[str, Any] = {"skip_layers": tuple(dict.fromkeys([*recipe.skip_layers, *names]))}
+    left = [replace(layer, int8=layer.int8 and layer.name not in names) for layer in situation.layers]
+    share = None if situation.case.variant.mode == "dynamic" else compute_int8_share(left)
+    if share and recipe.min_coverage is not None and share < recipe.min_coverage:
+        fields["min_coverage"] = _round_down(share)
+    return Counterfactual(
+        cause=cause, text=f"in float: {', '.join(names)}", change=Change(recipe=fields), gives_up=True
+    )
+
+
+def _round_down(share: float) -> float:
+    """A share to two digits, no more than it is."""
+    digits = 1 - math.floor(math.log10(share))
+    return float(f"{math.floor(share * 10**digits) / 10**digits:.{digits}f}")
 
 
 class Cause(ABC):

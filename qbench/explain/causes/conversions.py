@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from qbench.explain.causes.base import Cause, Counterfactual, Situation
-from qbench.explain.change import Change
+from qbench.explain.causes.base import Cause, Counterfactual, Situation, put_in_float
 from qbench.explain.where_time_goes import TimeShares
 from qbench.quant.artifacts.node_profile import NodeTime
 
@@ -38,8 +37,7 @@ class Conversions(Cause):
         names = [name for name in list_unpaid(times) if name in known]
         if not names or set(names) == known:
             return ()
-        skip = tuple(dict.fromkeys([*variant.recipe.skip_layers, *names]))
-        return (self.counterfactual(f"in float: {', '.join(names)}", Change(recipe={"skip_layers": skip})),)
+        return (put_in_float(self.name, situation, names),)
 
 
 def list_unpaid(times: TimeShares) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from qbench.explain.causes.base import Cause, Counterfactual, Situation
-from qbench.explain.change import Change
+from qbench.explain.causes.base import Cause, Counterfactual, Situation, put_in_float
 
 LEAST_LOSS = 0.01  # of a call's time: what a layer must lose to be tried
 _MOST = 8
@@ -31,8 +30,7 @@ class SlowerInInt8(Cause):
         slow = sorted((name for name, loss in losses.items() if loss > least), key=lambda name: -losses[name])[:_MOST]
         if not slow or len(slow) == len(losses):
             return ()
-        skip = tuple(dict.fromkeys([*variant.recipe.skip_layers, *slow]))
-        return (self.counterfactual(f"in float: {', '.join(slow)}", Change(recipe={"skip_layers": skip})),)
+        return (put_in_float(self.name, situation, slow),)
 
 
 CAUSE = SlowerInInt8()
