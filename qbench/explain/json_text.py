@@ -12,7 +12,7 @@ from qbench.explain.causes.base import Counterfactual
 from qbench.explain.mended import MendedAccuracy
 from qbench.explain.open_case import OpenCase
 from qbench.explain.story import Explained, TimeExplained
-from qbench.explain.text import list_environment, write_suite_keys
+from qbench.explain.text import list_environment, write_option, write_suite_keys
 from qbench.explain.trials import Trial
 from qbench.explain.where_time_goes import TimeShares
 from qbench.stats.interval_type import Interval
@@ -48,6 +48,7 @@ def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
         "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],
         "not_covered": None if explained.not_covered is None else asdict(explained.not_covered),
         "suite": write_suite_keys(result.change, opened),
+        "option": write_option(result.change),
         "environment": list_environment(result.change, opened.case),
         "mended": _accuracy_as_json(accuracy),
         "alternative": None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from qbench import formatting
 from qbench.compare import host_share
@@ -24,6 +25,7 @@ from qbench.stats.interval_type import Interval
 
 LONGEST_LAYERS = 10
 NAMED = 4  # layers of a sentence
+OPTION = "# Optional, where examples can wait for each other (single requests gain nothing):"
 NOTHING = "No cause that was tried makes it slower."
 
 
@@ -186,14 +188,23 @@ def describe_difference(change: Interval, metric: MetricInfo) -> str:
 
 
 def write_suite_keys(change: Change | None, opened: OpenCase) -> str | None:
-    """The piece of a suite that takes the confirmed causes away; None where a suite has no key for it."""
+    """The piece of a suite that takes the confirmed causes away, with an option as a comment; None where a suite has no
+    key for it."""
     import yaml
 
-    keys = {} if change is None else change.suite_keys(opened.case, opened.recipe_keys)
-    if not keys:
+    if change is None:
         return None
-    text: str = yaml.safe_dump(keys, sort_keys=False, default_flow_style=None, width=1000)
-    return text.rstrip()
+    keys = replace(change, batch_size=None).suite_keys(opened.case, opened.recipe_keys)
+    text: str = yaml.safe_dump(keys, sort_keys=False, default_flow_style=None, width=1000) if keys else ""
+    option = write_option(change)
+    return f"{text}{OPTION}\n# {option}" if option is not None else text.rstrip() or None
+
+
+def write_option(change: Change | None) -> str | None:
+    """The keys for more examples a call, which only some services can have; None where no change is about that."""
+    if change is None or change.batch_size is None:
+        return None
+    return f"matrix: {{batch_sizes: [{change.batch_size}]}}"
 
 
 def list_environment(change: Change | None, case: Case) -> list[str]:

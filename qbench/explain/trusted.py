@@ -21,7 +21,7 @@ def read_suite(run: StoredRun, explicit: Path | None = None) -> Suite:
     run, or says something else now of what artifacts come from, and where the run's overrides lead to other code.
     """
     info = run.info.suite
-    file = explicit or Path(info.file)
+    file = explicit or _find_file(run)
     if not file.is_file():
         place = "" if file.is_absolute() else f" below {Path.cwd()}"
         raise UsageError(
@@ -46,6 +46,14 @@ def read_suite(run: StoredRun, explicit: Path | None = None) -> Suite:
             "the suite again"
         )
     return current
+
+
+def _find_file(run: StoredRun) -> Path:
+    """Where the run's suite lies: the path that the run was started with is one from the folder that one works in or,
+    where that has none, from the one that holds the run's reports."""
+    file = Path(run.info.suite.file)
+    there = run.folder.resolve().parent.parent.parent / file
+    return there if not file.is_file() and there.is_file() else file
 
 
 def _parse_stored(run: StoredRun) -> Suite:

@@ -215,6 +215,12 @@ def paste(keys: Any, into: Any) -> Any:
     return {**into, **{key: paste(value, into.get(key)) for key, value in keys.items()}}
 
 
+def list_keys(half: dict[str, Any]) -> Any:
+    """What half of an explanation says to write into the suite, with its option."""
+    keys = [yaml.safe_load(half.get(name) or "{}") or {} for name in ("suite", "option")]
+    return paste(keys[1], keys[0])
+
+
 def qbench(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> str:
     """What a qbench command prints; its messages go to a file."""
     variables = {**os.environ, **(environment or {})}
@@ -243,9 +249,9 @@ def check(item: Check, folder: Path, options: argparse.Namespace) -> dict[str, A
     explained = json.loads(text)
     half = explained[item.of]
     result: dict[str, Any] = {"explained": half, "seconds": seconds, "after": None}
-    if half["suite"] or half.get("environment"):
+    if half["suite"] or half.get("environment"):  # the option, too, which the promised gain holds
         variables = dict(line.split()[1].partition("=")[::2] for line in half.get("environment") or [])
-        suite = paste(yaml.safe_load(half["suite"] or "{}"), yaml.safe_load((here / "before.yaml").read_text()))
+        suite = paste(list_keys(half), yaml.safe_load((here / "before.yaml").read_text()))
         (here / "after.yaml").write_text(yaml.safe_dump({**suite, "suite": "after"}, sort_keys=False))
         qbench(here, "run", "after.yaml", environment=variables)
         os.chdir(here)
@@ -257,7 +263,7 @@ def check(item: Check, folder: Path, options: argparse.Namespace) -> dict[str, A
 
 def compare(before: StoredRun, after: StoredRun, case: str, half: dict[str, Any]) -> dict[str, Any]:
     """The mended case of the second run beside the case of the first."""
-    keys = yaml.safe_load(half["suite"] or "{}")
+    keys = list_keys(half)
     old = before.by_id[case]
     new = find_mended(after, old, keys)
     if new is None or new.status != "ok":

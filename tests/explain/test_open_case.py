@@ -95,6 +95,20 @@ def test_a_suite_that_came_with_the_run_is_not_trusted(stored, tmp_path):
         read_suite(replace(stored, info=described))
 
 
+def test_a_relative_path_is_found_from_below_the_folder_of_the_reports(stored, tmp_path, monkeypatch):
+    """From elsewhere it may have come with the run: the message has the whole path to name."""
+    file = tmp_path / "work/suites/demo.yaml"
+    for folder in (file.parent, tmp_path / "work/notes"):
+        folder.mkdir()
+    file.write_text(TEXT, encoding="utf-8")
+    moved = replace(stored, info=replace(stored.info, suite=replace(stored.info.suite, file="suites/demo.yaml")))
+    monkeypatch.chdir(tmp_path / "work/notes")
+    assert read_suite(moved).suite == "demo"
+    monkeypatch.chdir(tmp_path / "suites")
+    with pytest.raises(UsageError, match=f"{file} lies beside the run; name it with --suite"):
+        read_suite(moved)
+
+
 def test_a_damaged_copy_of_the_suite_is_the_run_s_fault(stored):
     """Not that of the file on disk, which is sound."""
     suite = replace(stored.info.suite, text="suite: [demo\n")

@@ -23,7 +23,9 @@ class LittleWork(Cause):
         if situation.waits_for_memory or (situation.call_seconds or 0.0) > LONGEST:
             return ()
         size = MORE_EXAMPLES * situation.case.batch_size
-        return (self.counterfactual(f"batches of {size}", Change(batch_size=size)),)
+        return (
+            self.counterfactual(f"batches of {size}, where examples can wait for each other", Change(batch_size=size)),
+        )
 
 
 CAUSE = LittleWork()
