@@ -11,10 +11,11 @@ from qbench.quant.canonical.rewrite import Rewrite
 
 
 def replace_activations(graph: Any) -> list[Rewrite]:
-    """Makes relu, relu6, hardtanh and clamp by numbers, as functions or methods, a ReLU, ReLU6 or Hardtanh layer.
+    """Makes relu, relu6, hardtanh, clamp by numbers, sigmoid, tanh and hardsigmoid, as functions or methods, a layer.
 
-    Quantizers fuse the layer into its producer and read the range that it clips to. The layer is named after the
-    layer before it. An in-place call whose input others use too stays.
+    Quantizers fuse those that clip into their producer and read the range that they clip to; a recipe can name the
+    others, whose int8 range is fixed. The layer is named after the layer before it. An in-place call whose input others
+    use too stays.
     """
     from torch import fx
 
@@ -40,8 +41,9 @@ def _activation(node: Any) -> Any:
     name = _known().get(node.target) if node.op in ("call_function", "call_method") else None
     if name is None:
         return None
-    if name in ("relu", "relu6"):
-        return nn.ReLU() if name == "relu" else nn.ReLU6()
+    simple = {"relu": nn.ReLU, "relu6": nn.ReLU6, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "hardsigmoid": nn.Hardsigmoid}
+    if name in simple:
+        return simple[name]()
     names = ("min_val", "max_val") if name == "hardtanh" else ("min", "max")
     default: dict[str, Any] = {"min_val": -1.0, "max_val": 1.0}
     arguments = default | dict(zip(names, node.args[1:3], strict=False)) | node.kwargs
@@ -66,11 +68,15 @@ def _known() -> dict[Any, str]:
         functional.hardtanh: "hardtanh", functional.hardtanh_: "hardtanh",
         torch.clamp: "clamp", torch.clamp_: "clamp", torch.clip: "clamp", torch.clip_: "clamp",
         "clamp": "clamp", "clamp_": "clamp", "clip": "clamp", "clip_": "clamp",
+        torch.sigmoid: "sigmoid", torch.sigmoid_: "sigmoid", functional.sigmoid: "sigmoid",
+        "sigmoid": "sigmoid", "sigmoid_": "sigmoid",
+        torch.tanh: "tanh", torch.tanh_: "tanh", functional.tanh: "tanh", "tanh": "tanh", "tanh_": "tanh",
+        functional.hardsigmoid: "hardsigmoid",
     }  # fmt: skip
 
 
 def _in_place(node: Any) -> bool:
-    places = {"relu": 1, "relu6": 1, "hardtanh": 3}.get(_known().get(node.target, ""))
+    places = {"relu": 1, "relu6": 1, "hardtanh": 3, "hardsigmoid": 1}.get(_known().get(node.target, ""))
     positional = places is not None and len(node.args) > places and bool(node.args[places])
     return _written(node).endswith("_") or positional or bool(node.kwargs.get("inplace", False))
 

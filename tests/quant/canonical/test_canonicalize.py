@@ -516,6 +516,22 @@ def test_functional_activations_become_layers(run, layer):
     assert [str(part) for part in canonical.module.modules() if isinstance(part, nn.ReLU | nn.Hardtanh)] == [layer]
 
 
+@pytest.mark.parametrize(
+    ("run", "layer"),
+    [
+        (torch.sigmoid, "Sigmoid()"),
+        (lambda x: x.sigmoid(), "Sigmoid()"),
+        (torch.tanh, "Tanh()"),
+        (lambda x: (x + 0).tanh_(), "Tanh()"),
+        (functional.hardsigmoid, "Hardsigmoid()"),
+    ],
+)
+def test_functions_of_a_fixed_range_become_layers(run, layer):
+    """So that a recipe can name them: their int8 range may fit their values badly."""
+    canonical = checked(net(lambda m, x: run(m.a(x)), a=nn.Conv2d(3, 4, 3)))
+    assert layer in [str(part) for part in canonical.module.modules()]
+
+
 @pytest.mark.parametrize("run", [lambda y: functional.relu(y, True), lambda y: y.relu_(), lambda y: y.add_(1)])
 def test_an_in_place_operation_whose_input_others_use_stays(run):
     """Out of place the others would see the old values."""
