@@ -1,14 +1,15 @@
-"""``qbench explain``: why a case is not faster."""
+"""``qbench explain``: why a case is not faster, or not right."""
 
 from __future__ import annotations
 
 import enum
+import itertools
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -31,9 +32,12 @@ class Concerns(enum.Enum):
     both = "both"
 
 
+_TIME: tuple[Concern, ...] = ("time",)
+_ACCURACY: tuple[Concern, ...] = ("accuracy",)
+_Question: TypeAlias = "tuple[str, tuple[Concern, ...]]"  # a case, and what is asked of it
 _CONCERNS: Mapping[Concerns, tuple[Concern, ...]] = {
-    Concerns.time: ("time",),
-    Concerns.accuracy: ("accuracy",),
+    Concerns.time: _TIME,
+    Concerns.accuracy: _ACCURACY,
     Concerns.both: ("time", "accuracy"),
 }
 
@@ -41,7 +45,11 @@ _CONCERNS: Mapping[Concerns, tuple[Concern, ...]] = {
 _Case = Annotated[str, typer.Argument(metavar="[CASE]", help="An int8 case's id.", show_default=False)]
 _Every = Annotated[
     bool,
-    typer.Option("--all", help="Instead of a CASE: every int8 case that is slow and not explained yet, worst first."),
+    typer.Option(
+        "--all",
+        help="Instead of a CASE: every int8 case that is slow, and every one whose accuracy fails or is open, in "
+        "turns, the worst first; without those explained already.",
+    ),
 ]
 _Below = Annotated[
     float | None,
@@ -60,8 +68,12 @@ _SuiteFile = Annotated[
     Path | None, typer.Option("--suite", metavar="FILE", help="The run's suite, if it is not where the run says.")
 ]
 _Of = Annotated[
-    Concerns,
-    typer.Option("--of", help="What to explain; accuracy takes a build and an evaluation for each layer tried."),
+    Concerns | None,
+    typer.Option(
+        "--of",
+        help="What to explain (time, with --all both); accuracy takes a build and an evaluation for each layer tried.",
+        show_default=False,
+    ),
 ]
 _MaxSeconds = Annotated[
     float, typer.Option(metavar="S", min=0.1, help="Most seconds of measuring for each change that is tried.")
@@ -75,7 +87,7 @@ def explain(
     below: _Below = None,
     max_minutes: _MaxMinutes = None,
     suite: _SuiteFile = None,
-    of: _Of = Concerns.time,
+    of: _Of = None,
     max_seconds: _MaxSeconds = 5.0,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -90,29 +102,50 @@ def explain(
     from qbench.record.stored_run import read_run
 
     if bool(case) == every:
-        raise UsageError("qbench explain: name one CASE, or --all for every slow one")
+        raise UsageError("qbench explain: name one CASE, or --all for every slow or wrong one")
     folder = find_folder(run)
     stored = read_run(folder)
-    cases = _list_slow(stored, suite, below) if every else [case]
-    shown, asked, started = _Shown(folder=folder, as_json=as_json), len(cases), time.monotonic()
-    for number, name in enumerate(cases, start=1):
+    concerns = _CONCERNS[of or (Concerns.both if every else Concerns.time)]
+    asked = _list_questions(stored, suite, below, concerns) if every else [(case, concerns)]
+    shown, started = _Shown(folder=folder, as_json=as_json), time.monotonic()
+    for number, (name, about) in enumerate(asked, start=1):
         if max_minutes is not None and every and time.monotonic() - started >= 60 * max_minutes:
             break
         with live(sys.stderr, quiet=quiet) as progress:
             if every:
-                progress.note(f"{number} of {asked}: {name}")
+                progress.note(f"{number} of {len(asked)}: {name}, {' and '.join(about)}")
             try:
                 explained = explain_case(
-                    stored, name, concerns=_CONCERNS[of], suite_file=suite, progress=progress, max_seconds=max_seconds
+                    stored, name, concerns=about, suite_file=suite, progress=progress, max_seconds=max_seconds
                 )
             except (CaseError, CaseSkipped) as error:
                 if not every:
                     raise
-                shown.failures[name] = str(error)
+                shown.failures[name, about] = str(error)
                 continue
-        shown.show(explained)
+        shown.show(explained, about)
     if every:
-        shown.finish(cases)
+        shown.finish(asked)
+
+
+def _list_questions(
+    stored: StoredRun, suite: Path | None, below: float | None, concerns: tuple[Concern, ...]
+) -> list[_Question]:
+    """What is asked of which case: the slow ones and those that are not right, in turns."""
+    slow = _list_slow(stored, suite, below) if "time" in concerns else []
+    wrong = _list_inaccurate(stored) if "accuracy" in concerns else []
+    turns = itertools.zip_longest([(case, _TIME) for case in slow], [(case, _ACCURACY) for case in wrong])
+    return [question for turn in turns for question in turn if question is not None]
+
+
+def _list_inaccurate(stored: StoredRun) -> list[str]:
+    """The ids of the cases whose accuracy fails or is open and that are not explained yet, the worst first."""
+    from qbench.explain.inaccurate_cases import list_inaccurate_cases
+    from qbench.record.explained_accuracy import read_accuracy
+    from qbench.report.build import judge
+
+    known = [explained.case for explained in read_accuracy(stored.folder)]
+    return list_inaccurate_cases(judge(stored), known)
 
 
 def _list_slow(stored: StoredRun, suite: Path | None, below: float | None) -> list[str]:
@@ -132,14 +165,15 @@ class _Shown:
 
     folder: Path
     as_json: bool
-    failures: dict[str, str] = field(default_factory=dict)
-    done: list[str] = field(default_factory=list)
+    failures: dict[_Question, str] = field(default_factory=dict)
+    done: list[_Question] = field(default_factory=list)
 
-    def show(self, explained: Explained) -> None:
-        """Prints one, and keeps what it says of time."""
+    def show(self, explained: Explained, about: tuple[Concern, ...]) -> None:
+        """Prints one, and keeps what it says."""
         from qbench import registry
-        from qbench.explain import json_text, text
+        from qbench.explain import accuracy_text, json_text, text
         from qbench.record.explained import keep_explained
+        from qbench.record.explained_accuracy import keep_accuracy
 
         titles = {name: registry.load("cause", name) for name in registry.names("cause")}
         if self.as_json:
@@ -148,21 +182,23 @@ class _Shown:
             if self.done:
                 print()
             _show(explained, titles, terminal_width())
-        self.done.append(explained.opened.case.id)
+        self.done.append((explained.opened.case.id, about))
         if explained.time is not None:
             keep_explained(self.folder, text.to_stored(explained, explained.time, titles))
+        if explained.losses is not None:
+            keep_accuracy(self.folder, accuracy_text.to_stored(explained, explained.losses, titles))
 
-    def finish(self, cases: Sequence[str]) -> None:
+    def finish(self, asked: Sequence[_Question]) -> None:
         """The report built again, and to stderr what was and what was not explained."""
         from qbench.report.build import build_report
 
-        left = [case for case in cases if case not in self.done and case not in self.failures]
-        if not cases:
-            print("no int8 case is slow and not explained yet", file=sys.stderr)
+        left = [case for case, about in asked if (case, about) not in self.done and (case, about) not in self.failures]
+        if not asked:
+            print("no int8 case that is slow or not right is left to explain", file=sys.stderr)
             return
-        print(f"explained {len(self.done)} of {len(cases)} cases", file=sys.stderr)
-        for case, reason in self.failures.items():
-            print(f"{case}: not explained: {reason}", file=sys.stderr)
+        print(f"answered {len(self.done)} of {len(asked)} questions", file=sys.stderr)
+        for (case, about), reason in self.failures.items():
+            print(f"{case}, {' and '.join(about)}: not explained: {reason}", file=sys.stderr)
         if left:
             print(f"time is up; the same command goes on with {first_names(left, 3)}", file=sys.stderr)
         if self.done:
@@ -203,12 +239,15 @@ def _show_losses(
     explained: Explained, result: AccuracyExplanation, titles: Mapping[str, Cause], width: int | None
 ) -> None:
     from qbench.explain import text
-    from qbench.explain.accuracy_text import list_losses
+    from qbench.explain.accuracy_text import list_losses, make_layer_table
+    from qbench.progress.table import format_table
 
     if explained.time is not None:
         print()
     print(f"{explained.opened.case.id}, accuracy")
     _print_lines(list_losses(result, titles, explained.metric), width)
+    if result.layers:
+        print(f"\n{format_table(make_layer_table(result, explained.metric), width)}")
     if explained.loses_little:
         margin = explained.opened.suite.gate.accuracy.margin
         _print_lines([f"It is shown to lose no more than the margin of {margin:g}: nothing needs to be done."], width)

@@ -29,10 +29,20 @@ class ConfirmedLoss:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LayerLoss:
+    """A layer in float: its trial alone, and the share of the error that is gone ``together`` with the layers before it
+    (None: not tried)."""
+
+    trial: AccuracyTrial
+    together: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AccuracyExplanation:
-    """``together``: the trial without all confirmed causes, None where there are none. ``left``: the share of the error
-    that stays then. ``hidden`` take error away alone, but nothing beyond those confirmed; ``unconfirmed`` were tried
-    without a shown effect, ``untried`` could not be. ``change`` takes all that is confirmed away."""
+    """``layers``: those returned to float, the one that takes most away first. ``together``: the trial without all
+    confirmed causes, None where there are none. ``left``: the share of the error that stays then. ``hidden`` take error
+    away alone, but nothing beyond those confirmed; ``unconfirmed`` were tried without a shown effect, ``untried`` could
+    not be. ``change`` takes all that is confirmed away."""
 
     tried: AccuracyTried
     confirmed: tuple[ConfirmedLoss, ...]
@@ -42,6 +52,21 @@ class AccuracyExplanation:
     unconfirmed: tuple[AccuracyTrial, ...]
     untried: tuple[AccuracyTrial, ...]
     change: Change | None
+    layers: tuple[LayerLoss, ...] = ()
+
+
+def list_layers(tried: AccuracyTried) -> tuple[AccuracyTrial, ...]:
+    """The layers that were returned to float, each alone, the one that takes most error away first."""
+    layers = [trial for trial in tried.trials if trial.counterfactual.part and trial.share is not None]
+    return tuple(sorted(layers, key=lambda trial: -_share(trial)))
+
+
+def pair_layers(layers: Sequence[AccuracyTrial], steps: Sequence[AccuracyTrial]) -> tuple[LayerLoss, ...]:
+    """The layers with what the first of them take away one after the other, as evaluated in ``steps``."""
+    shares = [None if step.share is None else step.share.value for step in steps]
+    return tuple(
+        LayerLoss(trial=trial, together=share) for trial, share in itertools.zip_longest(layers, shares[: len(layers)])
+    )
 
 
 def confirm_losses(tried: AccuracyTried) -> tuple[AccuracyTrial, ...]:

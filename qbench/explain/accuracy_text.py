@@ -1,4 +1,4 @@
-"""An explanation of lost accuracy as text for a terminal; pure."""
+"""An explanation of lost accuracy as text for a terminal, and as a run keeps it; pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from qbench.errors import first_names
 from qbench.explain.accuracy_explanation import AccuracyExplanation, ConfirmedLoss
 from qbench.explain.accuracy_trials import AccuracyTrial
 from qbench.explain.causes.base import Cause
-from qbench.explain.text import describe_difference
+from qbench.explain.story import Explained
+from qbench.explain.text import describe_difference, write_suite_keys
+from qbench.progress.table import TextTable
+from qbench.record.explained_accuracy import ExplainedAccuracy, ExplainedLayer, ExplainedLoss
 from qbench.record.stored_run import MetricInfo
 
 NO_LOSS = "No change that was tried takes error away."
@@ -36,6 +39,56 @@ def list_losses(result: AccuracyExplanation, titles: Mapping[str, Cause], metric
             "like those that the network will see."
         )
     return [*lines, *_list_others(result)]
+
+
+def make_layer_table(result: AccuracyExplanation, metric: MetricInfo) -> TextTable:
+    """The layers that were returned to float: what each takes away alone, and with those above it."""
+    rows = [
+        (
+            layer.trial.counterfactual.part,
+            _removed(layer.trial),
+            formatting.DASH if layer.together is None else formatting.share(layer.together),
+            formatting.DASH if (change := layer.trial.metric_change) is None else describe_difference(change, metric),
+        )
+        for layer in result.layers
+    ]
+    return TextTable(columns=("layer in float", "error gone", "with those above", metric.name), rows=tuple(rows))
+
+
+def to_stored(explained: Explained, result: AccuracyExplanation, titles: Mapping[str, Cause]) -> ExplainedAccuracy:
+    """What the run keeps of an explanation of lost accuracy."""
+    losses, together = result.confirmed, result.together
+    return ExplainedAccuracy(
+        case=explained.opened.case.id,
+        metric=explained.metric.name,
+        n=result.tried.n,
+        sqnr_db=result.tried.sqnr_db,
+        against_fp32=result.tried.against_fp32,
+        causes=tuple(
+            ExplainedLoss(
+                title=titles[loss.trial.counterfactual.cause].title,
+                change=loss.trial.counterfactual.text,
+                removed=loss.trial.share.interval(),
+                metric_change=loss.trial.metric_change,
+                beyond=loss.share,
+            )
+            for loss in losses
+            if loss.trial.share is not None
+        ),
+        layers=tuple(
+            ExplainedLayer(
+                name=layer.trial.counterfactual.part,
+                removed=layer.trial.share.interval(),
+                metric_change=layer.trial.metric_change,
+                together=layer.together,
+            )
+            for layer in result.layers
+            if layer.trial.share is not None
+        ),
+        left=result.left,
+        suite=write_suite_keys(result.change, explained.opened),
+        metric_change=None if together is None else together.metric_change,
+    )
 
 
 def _list_others(result: AccuracyExplanation) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,9 @@ from qbench.stats.interval_type import Interval
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyTrial:
-    """A counterfactual that was evaluated: the ``share`` of the case's output error that is gone, over the examples
-    that it was not calibrated on, and the change of the metric against the case, in its own scale (None where it was
-    calibrated on some); None with the ``reason`` where it could not be built or evaluated."""
+    """A counterfactual that was evaluated: the ``share`` of the case's output error that is gone and the change of the
+    metric against the case, in its own scale, both over the examples that it was not calibrated on; None with the
+    ``reason`` where it could not be built or evaluated."""
 
     counterfactual: Counterfactual
     share: RemovedShare | None = None
@@ -91,11 +92,11 @@ class Evaluation:
             if artifact.sha256 == self._opened.artifact.sha256:
                 return AccuracyTrial(counterfactual=counterfactual, reason="it gives the same artifact, byte by byte")
             file = self._predict(artifact)
-            change = self._score(file, self._case) if not used.any() else None
+            if used.any() and len(used) - int(used.sum()) < LEAST_EXAMPLES:
+                raise CaseSkipped("it calibrates on nearly all that is evaluated")
+            change = self._score(self._leave_out(file, used), self._leave_out(self._case, used))
         except (CaseError, CaseSkipped) as error:
             return AccuracyTrial(counterfactual=counterfactual, reason=str(error))
-        if used.any() and len(used) - int(used.sum()) < LEAST_EXAMPLES:
-            return AccuracyTrial(counterfactual=counterfactual, reason="it calibrates on nearly all that is evaluated")
         errors = square_errors(load_predictions(file)["outputs"], self._outputs)
         share = compare_errors(self._errors[~used], errors[~used])
         reason = None if share is not None else "the case has no error to take away"
@@ -122,6 +123,15 @@ class Evaluation:
         used = np.zeros(len(self._errors), dtype=np.bool_)
         used[list(overlap.find_shared([calibrated], data.evaluation_examples()))] = True
         return other, used
+
+    def _leave_out(self, file: Path, used: NDArray[np.bool_]) -> Path:
+        """The predictions without those of the examples that were calibrated on."""
+        if not used.any():
+            return file
+        left = file.with_name(f"{file.stem}-left.npz")
+        arrays: dict[str, Any] = {name: array[~used] for name, array in load_predictions(file).items() if array.ndim}
+        np.savez(left, **arrays)
+        return left
 
     def conclude(self, trials: Sequence[AccuracyTrial]) -> AccuracyTried:
         """The trials beside what the case itself loses."""

@@ -81,6 +81,10 @@ def _losses_as_json(result: AccuracyExplanation, opened: OpenCase) -> dict[str, 
         "causes": [{**_loss_as_json(loss.trial), "share": loss.share} for loss in result.confirmed],
         "together": None if together is None else _loss_as_json(together),
         "left": result.left,
+        "layers": [
+            {**_loss_as_json(layer.trial), "layer": layer.trial.counterfactual.part, "together": layer.together}
+            for layer in result.layers
+        ],
         "hidden": [_loss_as_json(trial) for trial in result.hidden],
         "unconfirmed": [_loss_as_json(trial) for trial in result.unconfirmed],
         "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],

@@ -19,6 +19,8 @@ from qbench.explain.accuracy_explanation import (
     confirm_losses,
     drop_idle_loss,
     explain_losses,
+    list_layers,
+    pair_layers,
 )
 from qbench.explain.accuracy_trials import AccuracyTrial, Evaluation, offer_calibration
 from qbench.explain.alternative import Alternative, find_alternative
@@ -248,7 +250,12 @@ def _explain_losses(bench: _Bench) -> AccuracyExplanation:
             if len(rest) == len(confirmed):
                 break
             confirmed = rest
-    return explain_losses(tried, confirmed, steps)
+        layers = list_layers(tried)
+        shown = {trial.counterfactual.key for trial in confirm_losses(tried)}
+        costly = [trial for trial in layers if trial.counterfactual.key in shown][:MOST_STEPS]
+        together = [evaluation.try_change(step) for step in chain(_list_changes(costly))]
+    explained = explain_losses(tried, confirmed, steps)
+    return replace(explained, layers=pair_layers(layers, together))
 
 
 def _list_changes(trials: Iterable[AccuracyTrial]) -> list[Counterfactual]:

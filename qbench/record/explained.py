@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
-from qbench.files import atomic, strict_json
-from qbench.record.run_files import Damaged, find
+from qbench.record.explained_file import read_file, write_file
 from qbench.stats.interval_type import Interval
 
 FILE = "explained.jsonl"
@@ -30,7 +28,6 @@ FLUSHING = {
 _VARIABLE = r"(unset|export) (ONEDNN|DNNL|ATEN|MKL|FBGEMM|OV|MALLOC)_[A-Z0-9_]{1,40}(=[A-Za-z0-9_]{1,20})?"
 _SETTINGS = "|".join([_VARIABLE, *(re.escape(line) for line in (FLUSH_IN_TORCH, *FLUSHING.values()))])
 Setting = Annotated[str, Field(pattern=f"^({_SETTINGS})$")]
-MOST_BYTES = 10_000_000  # a few thousand cases; more is none of qbench's
 
 
 def _require_sane(gain: Interval) -> Interval:
@@ -84,20 +81,9 @@ _CASE: TypeAdapter[ExplainedCase] = TypeAdapter(ExplainedCase)
 def read_explained(folder: Path) -> tuple[ExplainedCase, ...]:
     """What is known of the cases of a run; none where nothing was explained. Raises ``Damaged`` where the file holds
     something else."""
-    file = find(folder, FILE)
-    if file is None:
-        return ()
-    try:
-        if file.stat().st_size > MOST_BYTES:
-            raise ValueError("it is larger than any that qbench writes")
-        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-        return tuple(_CASE.validate_python(strict_json.parse(line)) for line in lines)
-    except (OSError, ValueError, ValidationError) as error:
-        raise Damaged(file, "cannot be read as explanations", "delete it to go on without") from error
+    return read_file(folder, FILE, _CASE)
 
 
 def keep_explained(folder: Path, explained: ExplainedCase) -> None:
     """Adds a case to those of the run, in place of what was known of it."""
-    others = [known for known in read_explained(folder) if known.case != explained.case]
-    lines = [json.dumps(asdict(known), ensure_ascii=False, allow_nan=False) for known in (*others, explained)]
-    atomic.write_text(folder / FILE, "".join(f"{line}\n" for line in lines))
+    write_file(folder / FILE, read_explained(folder), explained)

@@ -23,6 +23,7 @@ from qbench.report.failures import Failure, group_failures
 from qbench.report.figures import Figure
 from qbench.report.flip_gallery import Gallery, gallery
 from qbench.report.flips import CaseFlips
+from qbench.report.lost_accuracy import LostAccuracy, list_lost
 from qbench.report.matrix import Matrix, matrix
 from qbench.report.names import in_words
 from qbench.report.overview import overview
@@ -72,6 +73,7 @@ class Page:
     slow: TextTable
     slow_sentences: tuple[str, ...]
     slow_advice: tuple[tuple[str, str], ...]
+    lost: LostAccuracy
     failures: tuple[Failure, ...]
     layers: TextTable
     worst: TextTable
@@ -126,6 +128,7 @@ def page(
         slow=explained.make_table(slow_cases),
         slow_sentences=tuple(explained.list_sentences(slow_cases)),
         slow_advice=explained.list_advice(slow_cases),
+        lost=list_lost(run, judged),
         failures=group_failures(run),
         layers=layers.layers(run.records),
         worst=layers.worst(run),

@@ -21,6 +21,7 @@ from qbench.report import calibration_seeds, explained, flips, text
 from qbench.report.candidates import Candidates, candidates
 from qbench.report.flips import CaseFlips
 from qbench.report.headline import describe_run
+from qbench.report.lost_accuracy import list_lost
 from qbench.report.markdown import LETTERS, Part, fit, list_part, table_part
 from qbench.report.names import in_words
 from qbench.report.overview import overview
@@ -131,6 +132,11 @@ def _folded(
         yield list_part([_escape(reason) for reason in reasons], folded="Why not faster")
         if (causes := explained.make_table(slow)).rows:
             yield table_part(causes, folded="Causes that were taken away")
+    lost = list_lost(run, judged)
+    if lost.sentences:
+        yield list_part([_escape(reason) for reason in lost.sentences], folded="Why not right")
+        if lost.causes.rows:
+            yield table_part(lost.causes, folded="Causes of lost accuracy that were taken away")
     drawn = calibration_seeds.table(judged)
     if drawn.rows:
         yield table_part(drawn, folded="Spread over calibration seeds")

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from large_run import BACKENDS, Shape, write_large_run
+from made_explanations import ACCURACY
 from made_history import write_history
-from made_records import RUN_V1, fp32, info, int8, latency, speedup
+from made_records import RUN_V1, accuracy, fp32, info, int8, latency, speedup
 from made_runs import Raw, flipped_run, hostile_run, quiet, run_folder
 
 from qbench.datasets.base import Preprocessing
 from qbench.evaluate import thumbnails
+from qbench.record.explained_accuracy import keep_accuracy
 from qbench.record.schema import Record
 from qbench.report.build import build_report
 from qbench.report.history_page import build_history
@@ -59,7 +61,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The run of schema 1 (12 cases), one whose every text is hostile, one with images of flipped examples, one of 3
-    cases, one of 24, one of names of 200 characters, one of 300 cases in 12 settings, and the history of a suite."""
+    cases, one of 24, one of names of 200 characters, one of 300 cases in 12 settings, one that loses accuracy and is
+    explained, and the history of a suite."""
     folder = tmp_path_factory.mktemp("reports")
     shutil.copytree(RUN_V1, folder / "plain")
     hostile_run(folder / "hostile")
@@ -73,7 +76,11 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_large_run(folder / "long", replace(shape, models=("m" * 200, "\u05d0" * 200)))
     pages = {name: build_report(folder / name, other=RUN_V1) for name in ("hostile", "flips")}
     pages["history"] = build_history(write_history(folder / "runs", runs=9, changed=5))
-    return pages | {name: build_report(folder / name) for name in ("plain", "many", "few", "day", "long")}
+    run_folder(folder / "wrong", [fp32(), int8(accuracy=accuracy(harmful=200))], MANY_INFO)
+    layers = tuple(replace(ACCURACY.layers[0], name=f"stage{number}.conv.{'x' * number}") for number in range(12))
+    keep_accuracy(folder / "wrong", replace(ACCURACY, layers=layers))
+    names = ("plain", "many", "few", "day", "long", "wrong")
+    return pages | {name: build_report(folder / name) for name in names}
 
 
 MANY_INFO = replace(info(), suite=replace(info().suite, text=TINY_SUITE))
@@ -108,7 +115,7 @@ def show(browser: Any, file: Path, *, width: int, scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 380])
-@pytest.mark.parametrize("name", ["plain", "hostile", "flips", "many", "few", "long", "history"])
+@pytest.mark.parametrize("name", ["plain", "hostile", "flips", "many", "few", "long", "wrong", "history"])
 def test_the_page_is_whole(browser: Any, reports: dict[str, Path], name: str, width: int, scheme: str) -> None:
     """The console stays empty, every table and drawing has a size, and the page never scrolls sideways."""
     show(browser, reports[name], width=width, scheme=scheme)
@@ -135,6 +142,23 @@ def test_flipped_examples_are_seen(browser: Any, reports: dict[str, Path]) -> No
     loaded = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
     assert [name for name in loaded if not name.startswith("data:")] == []
     assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", [1280, 380])
+def test_what_costs_accuracy_is_seen(browser: Any, reports: dict[str, Path], width: int) -> None:
+    """The causes at once, the layers and what to write when they are opened, none of them cut off at the side."""
+    show(browser, reports["wrong"], width=width, scheme="light")
+    browser.execute_script(OPEN)
+    section = "document.getElementById('wrong')"
+    assert "calibrated by mse" in browser.execute_script(f"return {section}.innerText")
+    browser.execute_script(f"{section}.querySelectorAll('details').forEach(part => {{ part.open = true; }})")
+    text = browser.execute_script(f"return {section}.innerText")
+    assert "stage11.conv." in text
+    assert "skip_layers: [conv]" in text
+    hidden = browser.execute_script(
+        f"return [...{section}.querySelectorAll('td, li, pre')].filter(e => !e.checkVisibility()).length"
+    )
+    assert hidden == 0
 
 
 @pytest.mark.parametrize("name", ["plain", "hostile", "long"])
