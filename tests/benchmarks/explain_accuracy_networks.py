@@ -1,0 +1,92 @@
+"""Networks and data of ``explain_accuracy_error.py``: copied beside each suite, which names their functions.
+
+Images of ten smooth patterns with noise, without end: each split draws its own. Features are drawn by a seed, the last
+layer is fitted by ridge regression, so that a network is right on most images and made in a second.
+"""
+
+import numpy as np
+import torch
+from torch import nn
+
+SIZE, EXAMPLES = 8, 400
+SPLITS = {"train": 1, "test": 2, "train2": 3, "test2": 4}
+
+
+def _draw(seed, count):
+    patterns = np.kron(np.random.default_rng(0).random((10, 1, 4, 4)), np.ones((2, 2)))
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 10, count)
+    noise = random.normal(0, 0.2, (count, 1, SIZE, SIZE))
+    return np.clip(patterns[labels] + noise, 0, 1).astype(np.float32), labels
+
+
+def patterns(split):
+    """Images (n, 1, 8, 8) from 0 to 1, with labels."""
+    return _draw(SPLITS[split], EXAMPLES)
+
+
+def dark(split):
+    """The same, but what is calibrated on is four times as dark."""
+    images, labels = patterns(split)
+    return images / 4 if split.startswith("train") else images, labels
+
+
+def bright(split):
+    """The same, but what is calibrated on is eight times as bright."""
+    images, labels = patterns(split)
+    return images * 8 if split.startswith("train") else images, labels
+
+
+patterns.splits = ("train", "test", "train2", "test2")
+dark.splits = ("train", "test", "train2", "test2")
+bright.splits = ("train", "test", "train2", "test2")
+patterns.classes = dark.classes = bright.classes = 10
+
+
+class SigmoidCall(nn.Module):
+    """A sigmoid that is called as a function."""
+
+    def forward(self, x):
+        """As torch.sigmoid."""
+        return torch.sigmoid(x)
+
+
+def build(kind="plain", seed=0):
+    """A network of a kind with the weights of a seed."""
+    torch.manual_seed(100 + seed)
+    width = 96 if kind == "depthwise" else 16
+    first, second, gate = nn.Conv2d(1, width, 3, padding=1), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU()
+    with torch.no_grad():
+        if kind == "outlier":  # weights fifty times as large in one channel, which is silent behind its ReLU
+            second.weight[7] *= 50
+            second.bias[7] = -100.0
+        elif kind == "loud-channel":  # one channel of activations is sixty times the others; the next layer undoes it
+            first.weight[3], first.bias[3] = 60 * first.weight[3].abs(), 0.0
+            second.weight[:, 3] /= 60
+        elif kind in ("gates", "called-gates"):  # values between 0 and 0.03
+            second.bias -= 5.0
+            gate = nn.Sigmoid() if kind == "gates" else SigmoidCall()
+        elif kind == "loud":  # all weights of a channel near the largest, of one sign
+            sign = torch.where(torch.rand(32, 1, 1, 1) < 0.7, 1.0, -1.0)
+            second.weight.copy_((1 - 0.1 * torch.rand(32, 16, 3, 3)) * sign)
+        elif kind == "depthwise":
+            second = nn.Conv2d(96, 96, 3, padding=1, groups=96)
+            sign = torch.where(torch.rand(96, 1, 1, 1) < 0.5, 1.0, -1.0)
+            second.weight.copy_((1 - 0.1 * torch.rand(96, 1, 3, 3)) * sign)
+    deep = [nn.Conv2d(32, 32, 3, padding=1), nn.ReLU()] if kind == "deep" else []
+    return _fit(nn.Sequential(first, nn.ReLU(), second, gate, *deep, nn.Flatten()))
+
+
+def _fit(features):
+    images, labels = _draw(9, 1500)
+    with torch.no_grad():
+        rows = features(torch.from_numpy(images)).double().numpy()
+    targets = np.eye(10)[labels] - 0.1
+    middle = rows.mean(axis=0)
+    spread = (rows - middle).T @ (rows - middle)
+    ridge = 1e-2 * np.trace(spread) / len(spread)
+    weights = np.linalg.solve(spread + ridge * np.eye(len(spread)), (rows - middle).T @ targets)
+    last = nn.Linear(rows.shape[1], 10)
+    last.weight.data = torch.from_numpy(weights.T).float().contiguous()
+    last.bias.data = torch.from_numpy(targets.mean(axis=0) - middle @ weights).float()
+    return nn.Sequential(*features, last).eval()
