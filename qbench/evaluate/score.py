@@ -34,24 +34,38 @@ RESAMPLES_OF_OWN = 400
 
 
 def score(
-    metric: MetricSpec, file: Path, baseline: Path | None, classes: int | None, *, limits: Limits, progress: Progress
+    metric: MetricSpec,
+    file: Path,
+    baseline: Path | None,
+    classes: int | None,
+    *,
+    fp32: Path | None = None,
+    limits: Limits,
+    progress: Progress,
 ) -> Accuracy:
     """``score_predictions`` of two files, in a process of its own: a bootstrap takes seconds, and a score of the user's
     own is code of the user's. What that one says of each example is kept beside the file (``values_file``)."""
-    accuracy: Accuracy = call(score_here, metric, file, baseline, classes, limits=limits, progress=progress)
+    accuracy: Accuracy = call(score_here, metric, file, baseline, classes, fp32, limits=limits, progress=progress)
     return accuracy
 
 
 def score_here(
-    metric: MetricSpec, file: Path, baseline: Path | None, classes: int | None, *, progress: Progress
+    metric: MetricSpec,
+    file: Path,
+    baseline: Path | None,
+    classes: int | None,
+    fp32: Path | None = None,
+    *,
+    progress: Progress,
 ) -> Accuracy:
     """``score`` in this process."""
     progress("score", 0.9)
     base, own = None if baseline is None else load_predictions(baseline), load_predictions(file)
+    exact = None if fp32 is None else load_predictions(fp32)
     loaded = metric.load()
-    accuracy = score_predictions(loaded, own, base, classes)
+    accuracy = score_predictions(loaded, own, base, classes, exact)
     if metric.function is not None:  # a reader of the record cannot load it by its name
-        _keep_values(loaded, own, base, values_file(file))
+        _keep_values(loaded, own, exact or base, values_file(file))
     return replace(accuracy, inputs=input_fits(own))
 
 
@@ -64,19 +78,23 @@ def _keep_values(metric: Metric, own: dict[str, Array], baseline: dict[str, Arra
 
 
 def score_predictions(
-    metric: Metric, own: dict[str, Array], baseline: dict[str, Array] | None, classes: int | None
+    metric: Metric,
+    own: dict[str, Array],
+    baseline: dict[str, Array] | None,
+    classes: int | None,
+    fp32: dict[str, Array] | None = None,
 ) -> Accuracy:
     """The score with its interval, and against the baseline's predictions the paired delta, agreement and flips.
 
-    A metric against fp32 takes the baseline's outputs in place of labels; without a baseline the predictions are
-    fp32's own, which are perfect. Raises ``EvaluateError`` where the outputs do not fit the metric (NaN, another
-    shape, no labels).
+    A metric against fp32 takes the baseline's outputs in place of labels, or those of ``fp32`` where the baseline is
+    another variant, whose score is then not perfect; without a baseline the predictions are fp32's own. Raises
+    ``EvaluateError`` where the outputs do not fit the metric (NaN, another shape, no labels).
     """
     outputs, labels = own["outputs"], own.get("labels")
     problem = metric.problem(outputs, labels, classes)
     if problem:
         raise EvaluateError(problem)
-    reference = _reference(metric, own, baseline)
+    reference = _reference(metric, own, fp32 or baseline)
     variant = _ScoredVariant(metric, outputs, reference)
     if variant.n == 0:
         raise EvaluateError(f"{metric.name}: no evaluation example is of that class; evaluate on more")
@@ -98,7 +116,8 @@ def score_predictions(
         return accuracy
     return replace(
         accuracy,
-        delta=_from_perfect(metric, estimate) or variant.change(_ScoredVariant(metric, baseline["outputs"], reference)),
+        delta=(_from_perfect(metric, estimate) if fp32 is None else None)
+        or variant.change(_ScoredVariant(metric, baseline["outputs"], reference)),
         agreement=_agreement(outputs, baseline["outputs"], labels),
         flips=_flips(outputs, baseline["outputs"], labels),
     )

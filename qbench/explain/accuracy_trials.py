@@ -94,7 +94,7 @@ class Evaluation:
             file = self._predict(artifact)
             if used.any() and len(used) - int(used.sum()) < LEAST_EXAMPLES:
                 raise CaseSkipped("it calibrates on nearly all that is evaluated")
-            change = self._score(self._leave_out(file, used), self._leave_out(self._case, used))
+            change = self._score(*(self._leave_out(each, used) for each in (file, self._case, self._fp32)))
         except (CaseError, CaseSkipped) as error:
             return AccuracyTrial(counterfactual=counterfactual, reason=str(error))
         errors = square_errors(load_predictions(file)["outputs"], self._outputs)
@@ -142,12 +142,13 @@ class Evaluation:
             trials=tuple(trials),
         )
 
-    def _score(self, file: Path, against: Path) -> Interval | None:
+    def _score(self, file: Path, against: Path, fp32: Path | None = None) -> Interval | None:
         return score(
             self._metric,
             file,
             against,
             self._opened.data.classes,
+            fp32=fp32,
             limits=self._opened.limits,
             progress=self._progress.advance,
         ).delta

@@ -73,6 +73,7 @@ def evaluate_mended(opened: OpenCase, change: Change, variants: Variants, progre
                     files["mended"],
                     files[name],
                     opened.data.classes,
+                    fp32=files["fp32"] if name == "case" else None,
                     limits=opened.limits,
                     progress=progress.advance,
                 )

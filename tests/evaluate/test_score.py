@@ -106,6 +106,20 @@ def test_sqnr_is_a_distance_from_what_fp32_has():
     assert (accuracy.delta.high - accuracy.delta.low) == pytest.approx(accuracy.high - accuracy.low)
 
 
+def test_two_variants_are_both_held_against_fp32():
+    """Of a metric against fp32 the other variant is no reference: the change is that of the two scores, and its sign
+    turns with the sides."""
+    random = np.random.default_rng(1)
+    fp32 = random.standard_normal((100, 4))
+    near, far = ({"outputs": fp32 + size * random.standard_normal(fp32.shape)} for size in (0.01, 0.1))
+    better, worse = (
+        score.score_predictions(SQNR, own, other, None, {"outputs": fp32}) for own, other in ((near, far), (far, near))
+    )
+    assert better.delta.value == pytest.approx(better.value - worse.value)
+    assert worse.delta.value == pytest.approx(-better.delta.value)
+    assert better.delta.low > 15
+
+
 @pytest.mark.parametrize(
     ("fp32", "said"),
     [(np.ones((200, 9), np.float32), "those of its fp32"), (np.full((200, 10), np.nan, np.float32), "NaN or infinite")],
