@@ -123,7 +123,8 @@ def explain(
                     raise
                 shown.failures[name, about] = str(error)
                 continue
-        shown.show(explained, about)
+        shown.show(explained)
+        shown.done.append((name, about))
     if every:
         shown.finish(asked)
 
@@ -168,7 +169,7 @@ class _Shown:
     failures: dict[_Question, str] = field(default_factory=dict)
     done: list[_Question] = field(default_factory=list)
 
-    def show(self, explained: Explained, about: tuple[Concern, ...]) -> None:
+    def show(self, explained: Explained) -> None:
         """Prints one, and keeps what it says."""
         from qbench import registry
         from qbench.explain import accuracy_text, json_text, text
@@ -182,7 +183,6 @@ class _Shown:
             if self.done:
                 print()
             _show(explained, titles, terminal_width())
-        self.done.append((explained.opened.case.id, about))
         if explained.time is not None:
             keep_explained(self.folder, text.to_stored(explained, explained.time, titles))
         if explained.losses is not None:

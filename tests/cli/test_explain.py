@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_records import failed, fp32, info, int8, latency, speedup
+from made_explanations import ACCURACY
+from made_records import accuracy, failed, fp32, info, int8, latency, speedup
 from made_runs import run_folder
 
 from qbench.cli import explain
 from qbench.errors import CaseError
 from qbench.explain import story
 from qbench.record.explained import ExplainedCase, keep_explained, read_explained
+from qbench.record.explained_accuracy import keep_accuracy, read_accuracy
 from qbench.record.stored_run import SuiteInfo
 
 TEXT = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {modes: [fp32, static]}\n"
@@ -25,21 +28,26 @@ class Explainer:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.concerns: list[tuple[str, ...]] = []
         self.fail: dict[str, BaseException] = {}
 
-    def explain_case(self, run, case, **options):
-        """The case's name, or what stops it."""
+    def explain_case(self, run, case, *, concerns, **options):
+        """The case's name and what was asked, or what stops it."""
         self.asked.append(case)
+        self.concerns.append(concerns)
         if case in self.fail:
             raise self.fail.pop(case)
-        return case
+        return case, concerns
 
     @staticmethod
-    def show(shown, case):
+    def show(shown, explained):
         """Keeps it."""
-        shown.done.append(case)
-        kept = ExplainedCase(case=case, seconds=1e-3, fp32_seconds=None, best_seconds=1e-3, best="the case")
-        keep_explained(shown.folder, kept)
+        case, concerns = explained
+        if "time" in concerns:
+            kept = ExplainedCase(case=case, seconds=1e-3, fp32_seconds=None, best_seconds=1e-3, best="the case")
+            keep_explained(shown.folder, kept)
+        if "accuracy" in concerns:
+            keep_accuracy(shown.folder, replace(ACCURACY, case=case))
 
 
 @pytest.fixture
@@ -47,7 +55,7 @@ def explainer(monkeypatch):
     """In place of trials."""
     replaced = Explainer()
     monkeypatch.setattr(story, "explain_case", replaced.explain_case)
-    monkeypatch.setattr(explain._Shown, "show", lambda shown, case: replaced.show(shown, case))
+    monkeypatch.setattr(explain._Shown, "show", lambda shown, explained: replaced.show(shown, explained))
     return replaced
 
 
@@ -94,7 +102,7 @@ def test_a_case_that_cannot_be_explained_stops_no_other(folder, explainer, capsy
     explainer.fail[SLOW[0]] = CaseError("it cannot be built")
     explain_all(folder)
     assert {kept.case for kept in read_explained(folder)} == set(SLOW[1:])
-    assert f"{SLOW[0]}: not explained: it cannot be built" in capsys.readouterr().err
+    assert f"{SLOW[0]}, time: not explained: it cannot be built" in capsys.readouterr().err
     explainer.asked.clear()
     explain_all(folder)
     assert explainer.asked == SLOW[:1]
@@ -106,4 +114,40 @@ def test_where_all_is_explained_nothing_is_done(folder, explainer, capsys):
         keep_explained(folder, ExplainedCase(case=case, seconds=1.0, fp32_seconds=None, best_seconds=1.0, best="-"))
     explain_all(folder)
     assert explainer.asked == []
-    assert "no int8 case is slow and not explained yet" in capsys.readouterr().err
+    assert "no int8 case that is slow or not right is left to explain" in capsys.readouterr().err
+
+
+@pytest.fixture
+def wrong(tmp_path) -> Path:
+    """A run with two cases that lose accuracy, of which the first is slow, too, and one that is only slow."""
+    file = tmp_path / "suites/wrong.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(TEXT, encoding="utf-8")
+    slow, lost = speedup(0.5), accuracy(harmful=300)
+    records = [
+        fp32(FP32), int8(SLOW[0], speedup=slow, latency=latency(1e-3), accuracy=lost),
+        int8(SLOW[1], speedup=slow, latency=latency(2e-3)),
+        int8(SLOW[2], speedup=speedup(4.0), accuracy=accuracy(harmful=100)),
+    ]  # fmt: skip
+    described = info(suite=SuiteInfo(name="wrong", file=str(file), text=TEXT, overrides=()))
+    return run_folder(tmp_path / "work/reports/wrong/1", records, described)
+
+
+def test_slow_cases_and_those_that_are_not_right_are_taken_in_turns(wrong, explainer):
+    """The worst of each first; a case that is both is asked both."""
+    explain_all(wrong)
+    assert list(zip(explainer.asked, explainer.concerns, strict=True)) == [
+        (SLOW[1], ("time",)), (SLOW[0], ("accuracy",)), (SLOW[0], ("time",)), (SLOW[2], ("accuracy",))
+    ]  # fmt: skip
+    assert {kept.case for kept in read_accuracy(wrong)} == {SLOW[0], SLOW[2]}
+    assert "Why not right" in (wrong / "report.html").read_text(encoding="utf-8")
+    explainer.asked.clear()
+    explain_all(wrong)
+    assert explainer.asked == []
+
+
+@pytest.mark.parametrize(("of", "asked"), [("time", [SLOW[1], SLOW[0]]), ("accuracy", [SLOW[0], SLOW[2]])])
+def test_one_question_alone_can_be_asked(wrong, explainer, of, asked):
+    """Of all cases."""
+    explain_all(wrong, of=explain.Concerns(of))
+    assert explainer.asked == asked
