@@ -17,6 +17,10 @@ from qbench.record.stored_run import MetricInfo
 
 NO_LOSS = "No change that was tried takes error away."
 NOT_TRIED = "No change could be tried."
+FLATTERS = (
+    "To calibrate on what is evaluated proves the cause and flatters the score: bring calibration examples like those "
+    "that the network will see."
+)
 NAMED = 12  # changes of a sentence
 
 
@@ -33,11 +37,8 @@ def list_losses(result: AccuracyExplanation, titles: Mapping[str, Cause], metric
         lines.append(f"All of these taken away: {_removed(together)} of the error gone{_effect(together, metric)}.")
     if result.left is not None:
         lines.append(f"Not explained: {formatting.share(max(0.0, result.left))} of the error.")
-    if any(loss.trial.counterfactual.change.calibrate is not None for loss in result.confirmed):
-        lines.append(
-            "To calibrate on what is evaluated proves the cause and flatters the score: bring calibration examples "
-            "like those that the network will see."
-        )
+    if _calibrates_on_evaluated(result):
+        lines.append(FLATTERS)
     return [*lines, *_list_others(result)]
 
 
@@ -88,7 +89,12 @@ def to_stored(explained: Explained, result: AccuracyExplanation, titles: Mapping
         left=result.left,
         suite=write_suite_keys(result.change, explained.opened),
         metric_change=None if together is None else together.metric_change,
+        note=FLATTERS if _calibrates_on_evaluated(result) else None,
     )
+
+
+def _calibrates_on_evaluated(result: AccuracyExplanation) -> bool:
+    return any(loss.trial.counterfactual.change.calibrate is not None for loss in result.confirmed)
 
 
 def _list_others(result: AccuracyExplanation) -> Iterator[str]:

@@ -32,10 +32,13 @@ class Change:
     flush_denormals: bool = False
 
     def then(self, other: Change) -> Change:
-        """Both changes; where both say something of the same thing, the other one, but layers to skip are joined."""
+        """Both changes; where both say something of the same thing, the other one, but layers to skip are joined,
+        and the lower ``min_coverage`` is kept."""
         recipe = {**self.recipe, **other.recipe}
         if "skip_layers" in self.recipe and other.recipe.get("skip_layers"):
             recipe["skip_layers"] = tuple(dict.fromkeys([*self.recipe["skip_layers"], *other.recipe["skip_layers"]]))
+        if "min_coverage" in self.recipe and "min_coverage" in other.recipe:
+            recipe["min_coverage"] = min(self.recipe["min_coverage"], other.recipe["min_coverage"])
         return Change(
             mode=other.mode or self.mode,
             backend=other.backend or self.backend,

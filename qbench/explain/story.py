@@ -24,7 +24,7 @@ from qbench.explain.accuracy_explanation import (
 )
 from qbench.explain.accuracy_trials import AccuracyTrial, Evaluation, offer_calibration
 from qbench.explain.alternative import Alternative, find_alternative
-from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation
+from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation, put_in_float
 from qbench.explain.change import Change
 from qbench.explain.explanation import Explanation, Round, chain, choose, explain, goes_on
 from qbench.explain.fixed_ranges import find_fixed_ranges
@@ -253,7 +253,9 @@ def _explain_losses(bench: _Bench) -> AccuracyExplanation:
         layers = list_layers(tried)
         shown = {trial.counterfactual.key for trial in confirm_losses(tried)}
         costly = [trial for trial in layers if trial.counterfactual.key in shown][:MOST_STEPS]
-        together = [evaluation.try_change(step) for step in chain(_list_changes(costly))]
+        names = [trial.counterfactual.part for trial in costly]
+        steps_in_float = [put_in_float("", situation, names[: count + 1]) for count in range(len(names))]
+        together = [evaluation.try_change(step) for step in steps_in_float]
     explained = explain_losses(tried, confirmed, steps)
     return replace(explained, layers=pair_layers(layers, together))
 

@@ -54,7 +54,7 @@ class ExplainedLayer:
 class ExplainedAccuracy:
     """Why a case loses accuracy, on ``n`` examples. ``sqnr_db``: the outputs against those of fp32; ``against_fp32``:
     the metric's change, in its own scale; ``left``: the share of the error that no cause takes away; ``suite``: the
-    keys that take all causes away, and ``metric_change`` what they do."""
+    keys that take all causes away, ``metric_change`` what they do, and ``note`` what that does not promise."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False, extra="ignore")
 
@@ -68,6 +68,7 @@ class ExplainedAccuracy:
     left: Number | None = None
     suite: str | None = None
     metric_change: Limits | None = None
+    note: str | None = None
 
 
 _CASE: TypeAdapter[ExplainedAccuracy] = TypeAdapter(ExplainedAccuracy)

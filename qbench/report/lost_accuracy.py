@@ -46,7 +46,7 @@ def make_section(cases: tuple[ExplainedAccuracy, ...], metric: MetricInfo, damag
         causes=_list_causes(cases, metric),
         layers=_list_layers(cases, metric),
         sentences=(*sentences, *(_describe(case, metric) for case in cases)),
-        advice=tuple((case.case, case.suite) for case in cases if case.suite),
+        advice=tuple((_name_advice(case, metric), case.suite) for case in cases if case.suite),
     )
 
 
@@ -61,14 +61,13 @@ def _list_causes(cases: tuple[ExplainedAccuracy, ...], metric: MetricInfo) -> Te
             case.case,
             _show_change(cause.metric_change, metric),
             f"{formatting.with_limits(cause.removed, scale=100.0)} %",
-            formatting.share(cause.beyond),
             formatting.one_line(cause.title),
             formatting.one_line(cause.change),
         )
         for case, cause in causes
     )
-    columns = ("case", metric.name, "error gone", "beyond those before", "what costs accuracy", "taken away by")
-    return TextTable(columns=columns, rows=rows, words=(0, 4, 5))
+    columns = ("case", metric.name, "error gone", "what costs accuracy", "taken away by")
+    return TextTable(columns=columns, rows=rows, words=(0, 3, 4))
 
 
 def _list_layers(cases: tuple[ExplainedAccuracy, ...], metric: MetricInfo) -> TextTable:
@@ -86,6 +85,11 @@ def _list_layers(cases: tuple[ExplainedAccuracy, ...], metric: MetricInfo) -> Te
     )
     columns = ("case", "layer in float", "error gone", "with those above", metric.name)
     return TextTable(columns=columns, rows=rows, words=(0, 1))
+
+
+def _name_advice(case: ExplainedAccuracy, metric: MetricInfo) -> str:
+    gain = "" if case.metric_change is None else f": {metric.name} {_show_change(case.metric_change, metric)}"
+    return f"{case.case}{gain}"
 
 
 def _gain(change: Interval | None, metric: MetricInfo) -> float:
@@ -107,8 +111,6 @@ def _describe(case: ExplainedAccuracy, metric: MetricInfo) -> str:
     if not case.causes:
         return f"{', '.join(parts)}; no change that was tried takes error away."
     sentence = ", ".join(parts)
-    if len(case.causes) > 1 and case.metric_change is not None:
-        sentence = f"{sentence}; all causes taken away: {metric.name} {_show_change(case.metric_change, metric)}"
     if case.left is not None:
         sentence = f"{sentence}; {formatting.share(max(0.0, case.left))} of the error is not explained"
-    return f"{sentence}."
+    return f"{sentence}." if case.note is None else f"{sentence}. {formatting.one_line(case.note)}"

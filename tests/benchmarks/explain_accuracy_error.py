@@ -76,8 +76,8 @@ PLANTED = (
     Planted(name="clipped-onednn", cause="calibrator", backend="onednn", recipe=CLIPPED),
     Planted(name="outlier-ort", cause="per-tensor", backend="onnxruntime", kind="outlier", recipe="per_channel: false"),
     Planted(name="outlier-onednn", cause="per-tensor", backend="onednn", kind="outlier", recipe="per_channel: false"),
-    Planted(name="channel-ort", cause="sensitive-layers", backend="onnxruntime", kind="loud-channel"),
-    Planted(name="channel-onednn", cause="sensitive-layers", backend="onednn", kind="loud-channel"),
+    Planted(name="channel-ort", cause="sensitive-layers", backend="onnxruntime", kind="loud-channel", recipe=NATIVE),
+    Planted(name="channel-onednn", cause="sensitive-layers", backend="onednn", kind="loud-channel", recipe=NATIVE),
     Planted(name="levels-onednn", cause="few-levels", backend="onednn", recipe=LEVELS),
     Planted(name="levels-fbgemm", cause="few-levels", backend="fbgemm", recipe=LEVELS),
     Planted(

@@ -219,3 +219,15 @@ def test_sums_that_overflow_on_another_cpu_are_mended_for_it():
     assert cause.propose(replace(here, case=replace(here.case, host="avx2"))) == ()
     (counterfactual,) = cause.propose(replace(here, case=replace(here.case, host="avx512")))
     assert counterfactual.change.recipe == {"narrow_weights": True, "reduce_range": False, "target": ("avx512",)}
+
+
+def test_a_layer_is_tried_in_float_whatever_share_of_the_work_must_be_int8():
+    """The layer that does most of the work may be the one that costs accuracy; the suite's share is lowered for it
+    alone."""
+    layers = tuple(
+        Layer(name=name, operator="conv", macs=macs, int8=True) for name, macs in (("big", 84), ("small", 16))
+    )
+    case = replace(situation(recipe=Recipe(min_coverage=0.5)), layers=layers)
+    big, small = registry.load("cause", "sensitive-layers").propose(case)
+    assert big.change.recipe == {"skip_layers": ("big",), "min_coverage": 0.16}
+    assert small.change.recipe == {"skip_layers": ("small",)}

@@ -67,6 +67,12 @@ def test_layers_that_two_changes_skip_are_joined():
     assert first.then(Change(recipe={"skip_layers": ()})).recipe == {"skip_layers": ()}
 
 
+def test_of_two_shares_of_int8_the_lower_one_is_kept():
+    """Both changes must be built together."""
+    low, high = Change(recipe={"min_coverage": 0.1}), Change(recipe={"min_coverage": 0.3})
+    assert low.then(high).recipe == high.then(low).recipe == {"min_coverage": 0.1}
+
+
 def test_a_change_leaves_the_rest_of_the_case_as_it_was(variants):
     """Only what it names differs, and the suite's own choices hold on another engine."""
     case = case_of(variants)

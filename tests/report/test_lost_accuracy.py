@@ -36,11 +36,11 @@ def test_causes_are_ordered_by_the_points_that_they_cost(folder):
     nor one that the run does not have."""
     run = read_run(folder)
     lost = list_lost(run, build.judge(run))
-    assert [(row[0], row[1], row[5]) for row in lost.causes.rows] == [
+    assert [(row[0], row[1], row[4]) for row in lost.causes.rows] == [
         (WRONG, "+12.0 [+11.0, +13.0] points", "conv in float"),
         (WRONG, "+5.0 [+4.0, +6.0] points", "calibrated by mse"),
     ]
-    assert [case for case, _ in lost.advice] == [WRONG]
+    assert [title for title, _ in lost.advice] == [f"{WRONG}: top1 +19.0 [+18.0, +20.0] points"]
 
 
 def test_a_layer_has_what_it_takes_away_alone_and_with_those_above_it(folder):

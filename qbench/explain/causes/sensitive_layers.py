@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
-from qbench.explain.causes.base import Cause, Counterfactual, Situation
-from qbench.explain.change import Change
+from qbench.explain.causes.base import Cause, Counterfactual, Situation, put_in_float
 
 MOST = 12  # layers that are tried, each by a build of its own
 
@@ -18,15 +18,14 @@ class SensitiveLayers(Cause):
     concerns = ("accuracy",)
 
     def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
-        """Each int8 layer back to float alone; of many, those behind which the signal falls most, else the first and
-        the last."""
+        """Each int8 layer back to float alone, whatever ``min_coverage`` the suite has; of many, those
+        behind which the signal falls most, else the first and the last."""
         variant = situation.case.variant
         if variant.recipe.framework_default or variant.recipe.file is not None:
             return ()
         names = list(dict.fromkeys(layer.name for layer in situation.layers if layer.int8))
-        skipped = variant.recipe.skip_layers
         return tuple(
-            self.counterfactual(f"{name} in float", Change(recipe={"skip_layers": (*skipped, name)}), part=name)
+            replace(put_in_float(self.name, situation, (name,)), text=f"{name} in float", part=name)
             for name in _choose(names, situation)
         )
 
