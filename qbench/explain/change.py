@@ -8,7 +8,7 @@ from typing import Any
 
 from qbench.plan.cases import Case, Variant
 from qbench.plan.variants import Variants
-from qbench.quant.recipe import DEFAULT
+from qbench.quant.recipe import DEFAULT, Recipe
 from qbench.quant.target import NATIVE
 
 _OF_ALL_MODES = ("canonicalize",)  # keys of a suite's `quantize` itself
@@ -50,6 +50,10 @@ class Change:
             environment={**self.environment, **other.environment},
             flush_denormals=self.flush_denormals or other.flush_denormals,
         )
+
+    def takes_back(self, other: Change, recipe: Recipe) -> bool:
+        """Whether it gives a field that another change has set the value of the ``recipe`` before both."""
+        return any(name in other.recipe and value == getattr(recipe, name) for name, value in self.recipe.items())
 
     @property
     def rebuilds(self) -> bool:

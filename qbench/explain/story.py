@@ -202,6 +202,8 @@ def _changes(base: Change, counterfactual: Counterfactual, bench: _Bench, here: 
     """Whether a change differs from the case as it is: a backend may resolve a choice as it was, whatever is asked."""
     if base.batch_size and counterfactual.change.batch_size:
         return False  # one more step would tell of another size only
+    if counterfactual.change.takes_back(base, bench.opened.case.variant.recipe):
+        return False  # layers that were just put in float are not kept there by the suite
     change = base.then(counterfactual.change)
     if change.environment != base.environment or change.flush_denormals != base.flush_denormals or change.calibrate:
         return True

@@ -11,6 +11,7 @@ from qbench.explain.change import Change
 from qbench.hosts.base import NATIVE
 from qbench.plan.planner import load_backends
 from qbench.plan.variants import Variants
+from qbench.quant.recipe import Recipe
 from qbench.suite import parse
 
 TEXT = """
@@ -144,3 +145,11 @@ def test_a_change_is_told_as_keys_of_a_suite(variants):
     assert Change(calibrate=("test", 100)).suite_keys(case, {}) == {
         "data": {"calibrate": {"split": "test", "samples": 100}, "overlap": "allow"}
     }
+
+
+def test_a_change_that_takes_another_one_back_is_told():
+    """Layers that an earlier change put in float, back to int8; not those that the suite keeps there."""
+    given_up, all_int8 = Change(recipe={"skip_layers": ("a", "b")}), Change(recipe={"skip_layers": ()})
+    assert all_int8.takes_back(given_up, Recipe())
+    assert not all_int8.takes_back(given_up, Recipe(skip_layers=("a",)))
+    assert not all_int8.takes_back(Change(mode="static"), Recipe())
