@@ -117,7 +117,7 @@ class Planted:
         """The network without some of its causes."""
         changed = self
         for cause in causes:
-            changed = replace(changed, **self.without.get(cause, WITHOUT[cause]))
+            changed = replace(changed, **(self.without.get(cause) or WITHOUT[cause]))
         return changed
 
     def write(self, folder: Path) -> Path:
