@@ -156,13 +156,26 @@ def test_layers_are_returned_to_float_where_the_suite_asks_for_more_int8():
 
 
 def test_a_stretch_that_does_not_repay_its_conversions_is_returned_to_float():
-    """Those in which the layers gain more stay int8; where all would go, fp32 is the answer, and nothing is tried."""
+    """Those in which the layers gain more stay int8; a network of one stretch is not tried without it."""
     cause = registry.load("cause", "conversions")
     (counterfactual,) = cause.propose(replace(situation(), times=ISLAND))
     assert counterfactual.change == Change(recipe={"skip_layers": ("stem",)})
     repaid = replace(ISLAND, layers=(layer_time("stem", 1e-4, 4e-4), *ISLAND.layers[1:]))
     assert cause.propose(replace(situation(), times=repaid)) == ()
     assert cause.propose(replace(situation(), times=ISLAND, layers=LAYERS[:1])) == ()
+
+
+def test_where_no_stretch_repays_its_conversions_the_one_that_loses_least_stays():
+    """A variant without int8 layers is none: stem and head lose 0.3 ms each, body 0.1."""
+    nodes = []
+    for name, conversion in (("stem", 2e-4), ("body", 1e-4), ("head", 2e-4)):
+        nodes += [node("conversion", seconds=conversion), node("int8 product", name), node("conversion"), node("other")]
+    call = CallProfile(nodes=tuple(nodes), call_seconds=3e-3, watched_seconds=3e-3)
+    rows = (layer_time("stem", 1e-4, 1e-4), layer_time("body", 1e-4, 2e-4), layer_time("head", 1e-4, 1e-4))
+    times = TimeShares(case=call, fp32=CALL, layers=rows)
+    (counterfactual,) = registry.load("cause", "conversions").propose(replace(situation(), times=times))
+    assert counterfactual.change.recipe["skip_layers"] == ("stem", "head")
+    assert registry.load("cause", "conversions").propose(replace(situation(), times=times, layers=())) == ()
 
 
 def test_what_waits_for_memory_is_told_from_what_has_too_little_work():
