@@ -1,8 +1,9 @@
 """From evaluated changes to an explanation of what int8 costs in accuracy; pure.
 
 A cause is confirmed where taking it away is shown to take error away: one side, at ``LEVEL`` shared over everything
-that was tried (Holm). The confirmed ones are then taken away one after the other, the largest first, and evaluated
-again: each has the share that it takes beyond those before it.
+that was tried (Holm), and more of it than another draw of the calibration examples would. The confirmed ones are then
+taken away one after the other, the largest first, and evaluated again: each has the share that it takes beyond those
+before it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from qbench.explain.explanation import LEVEL
 from qbench.stats.multiple_testing import adjust_by_holm
 
 LEAST_SHARE = 0.02  # of the error: what a cause must take away beyond those before it
+# As many times what other draws of the calibration examples change, typically, must a cause take away. The limits of a
+# share are those over evaluated examples, for this one draw.
+OVER_DRAWS = 3.0
 MOST_STEPS = 6
 
 
@@ -69,16 +73,22 @@ def pair_layers(layers: Sequence[AccuracyTrial], steps: Sequence[AccuracyTrial])
     )
 
 
+def find_least_share(tried: AccuracyTried) -> float:
+    """The share of the error that a cause must take away at least."""
+    return max(LEAST_SHARE, OVER_DRAWS * tried.draw_share)
+
+
 def confirm_losses(tried: AccuracyTried) -> tuple[AccuracyTrial, ...]:
     """Of each confirmed cause, or part of one, the trial that took most error away, the largest share first; but a
     layer in float takes away whatever is wrong in it, so that a cause of the whole recipe that takes half as much goes
     before it."""
     known = [(trial, trial.share) for trial in tried.trials if trial.share is not None]
     adjusted = adjust_by_holm([share.p_not_positive() for _, share in known])
+    least = find_least_share(tried)
     best: dict[tuple[str, str], AccuracyTrial] = {}
     for (trial, share), p_value in zip(known, adjusted, strict=True):
         other = best.get(trial.counterfactual.key)
-        if p_value < LEVEL and share.value >= LEAST_SHARE and (other is None or share.value > _share(other)):
+        if p_value < LEVEL and share.value >= least and (other is None or share.value > _share(other)):
             best[trial.counterfactual.key] = trial
     return tuple(sorted(best.values(), key=lambda trial: -_rank(trial)))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from qbench import formatting
 from qbench.errors import first_names
-from qbench.explain.accuracy_explanation import AccuracyExplanation, ConfirmedLoss
+from qbench.explain.accuracy_explanation import OVER_DRAWS, AccuracyExplanation, ConfirmedLoss, find_least_share
 from qbench.explain.accuracy_trials import AccuracyTrial
 from qbench.explain.causes.base import Cause
 from qbench.explain.story import Explained
@@ -99,9 +99,14 @@ def _calibrates_on_evaluated(result: AccuracyExplanation) -> bool:
 
 def _list_others(result: AccuracyExplanation) -> Iterator[str]:
     """What was tried beside the confirmed causes, in a sentence for each outcome."""
+    if (share := result.tried.draw_share) > 0:
+        yield (
+            f"Another draw of the calibration examples changes the error by {formatting.share(share)} "
+            f"({len(result.tried.draws)} draws); a cause takes away {OVER_DRAWS:g} times as much and more."
+        )
     for title, trials in (
         ("Takes error away alone, but no more beside those above, or cannot be built with them", result.hidden),
-        ("Not shown to take 2 % of the error away", result.unconfirmed),
+        (f"Not shown to take {100 * find_least_share(result.tried):.2g} % of the error away", result.unconfirmed),
     ):
         if trials:
             names = [f"{trial.counterfactual.text} ({_removed(trial)})" for trial in trials]

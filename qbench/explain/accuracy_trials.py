@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +29,8 @@ from qbench.process.parent import call
 from qbench.progress.live import Silent
 from qbench.stats.interval_type import Interval
 
+DRAWS = 3  # of the calibration examples, beside the case's own
+
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyTrial:
@@ -43,12 +47,20 @@ class AccuracyTrial:
 @dataclass(frozen=True, kw_only=True)
 class AccuracyTried:
     """On ``n`` examples: signal to noise of the case's outputs against fp32's in dB (None: they are the same), its
-    metric's change against fp32, and what each counterfactual gave."""
+    metric's change against fp32, and what each counterfactual gave. ``draws``: the share of the error that is gone
+    where the case calibrates on examples that other seeds draw."""
 
     n: int
     sqnr_db: float | None
     against_fp32: Interval | None
     trials: tuple[AccuracyTrial, ...]
+    draws: tuple[float, ...] = ()
+
+    @property
+    def draw_share(self) -> float:
+        """The share of the error by which another draw of the calibration examples changes it, typically; 0 where
+        there is no other one."""
+        return math.sqrt(sum(share**2 for share in self.draws) / len(self.draws)) if self.draws else 0.0
 
 
 class Evaluation:
@@ -107,22 +119,43 @@ class Evaluation:
         data = self._opened.data
         if change.calibrate is None:
             return data, np.zeros(len(self._errors), dtype=np.bool_)
-        assert data.request is not None
         split, samples = change.calibrate
-        request = replace(
-            data.request, calibrate_split=split, calibrate_samples=samples, calibrate_seeds=1, allow_overlap=True
-        )
-        other: Data = call(
+        other = self._prepare(calibrate_split=split, calibrate_samples=samples, allow_overlap=True)
+        calibrated = Examples(inputs=other.calibration_examples(), labels=None)
+        used = np.zeros(len(self._errors), dtype=np.bool_)
+        used[list(overlap.find_shared([calibrated], data.evaluation_examples()))] = True
+        return other, used
+
+    def _prepare(self, **fields: Any) -> Data:
+        """The data with another calibration set."""
+        assert self._opened.data.request is not None
+        request = replace(self._opened.data.request, calibrate_seeds=1, **fields)
+        data: Data = call(
             prepare_data,
             request,
             self._opened.cache,
             limits=self._opened.limits,
             progress=self._progress.advance,
         )
-        calibrated = Examples(inputs=other.calibration_examples(), labels=None)
-        used = np.zeros(len(self._errors), dtype=np.bool_)
-        used[list(overlap.find_shared([calibrated], data.evaluation_examples()))] = True
-        return other, used
+        return data
+
+    def try_draws(self) -> tuple[float, ...]:
+        """The share of the error that is gone with the calibration examples that other seeds draw: what chance does.
+        Nothing where ranges are not calibrated, where the split has no others, and of draws that cannot be built."""
+        opened, shares = self._opened, list[float]()
+        variant, request = opened.case.variant, opened.data.request
+        if variant.mode != "static" or variant.recipe.file is not None or request is None:
+            return ()
+        first = request.calibrate_seed + request.calibrate_seeds
+        for seed in range(first, first + DRAWS):
+            with contextlib.suppress(CaseError):
+                artifact = opened.build(variant, self._progress, self._prepare(calibrate_seed=seed))
+                if artifact.sha256 == opened.artifact.sha256:
+                    continue
+                errors = square_errors(load_predictions(self._predict(artifact))["outputs"], self._outputs)
+                share = compare_errors(self._errors, errors)
+                shares += [] if share is None else [share.value]
+        return tuple(shares)
 
     def _leave_out(self, file: Path, used: NDArray[np.bool_]) -> Path:
         """The predictions without those of the examples that were calibrated on."""
@@ -140,6 +173,7 @@ class Evaluation:
             sqnr_db=signal_to_noise_db(self._errors, self._outputs),
             against_fp32=self._score(self._case, self._fp32),
             trials=tuple(trials),
+            draws=self.try_draws() if any(trial.share is not None for trial in trials) else (),
         )
 
     def _score(self, file: Path, against: Path, fp32: Path | None = None) -> Interval | None:

@@ -81,6 +81,7 @@ def _losses_as_json(result: AccuracyExplanation, opened: OpenCase) -> dict[str, 
         "causes": [{**_loss_as_json(loss.trial), "share": loss.share} for loss in result.confirmed],
         "together": None if together is None else _loss_as_json(together),
         "left": result.left,
+        "draws": list(result.tried.draws),
         "layers": [
             {**_loss_as_json(layer.trial), "layer": layer.trial.counterfactual.part, "together": layer.together}
             for layer in result.layers

@@ -16,13 +16,14 @@ from qbench.explain import probes
 from qbench.explain.accuracy_explanation import (
     MOST_STEPS,
     AccuracyExplanation,
+    LayerLoss,
     confirm_losses,
     drop_idle_loss,
     explain_losses,
     list_layers,
     pair_layers,
 )
-from qbench.explain.accuracy_trials import AccuracyTrial, Evaluation, offer_calibration
+from qbench.explain.accuracy_trials import AccuracyTrial, AccuracyTried, Evaluation, offer_calibration
 from qbench.explain.alternative import Alternative, find_alternative
 from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation, put_in_float
 from qbench.explain.change import Change
@@ -252,14 +253,18 @@ def _explain_losses(bench: _Bench) -> AccuracyExplanation:
             if len(rest) == len(confirmed):
                 break
             confirmed = rest
-        layers = list_layers(tried)
-        shown = {trial.counterfactual.key for trial in confirm_losses(tried)}
-        costly = [trial for trial in layers if trial.counterfactual.key in shown][:MOST_STEPS]
-        names = [trial.counterfactual.part for trial in costly]
-        steps_in_float = [put_in_float("", situation, names[: count + 1]) for count in range(len(names))]
-        together = [evaluation.try_change(step) for step in steps_in_float]
-    explained = explain_losses(tried, confirmed, steps)
-    return replace(explained, layers=pair_layers(layers, together))
+        layers = _return_layers(evaluation, tried, situation)
+    return replace(explain_losses(tried, confirmed, steps), layers=layers)
+
+
+def _return_layers(evaluation: Evaluation, tried: AccuracyTried, situation: Situation) -> tuple[LayerLoss, ...]:
+    """The layers that were returned to float alone; of those that are shown to cost accuracy, what the first ones take
+    away together."""
+    layers = list_layers(tried)
+    shown = {trial.counterfactual.key for trial in confirm_losses(tried)}
+    names = [trial.counterfactual.part for trial in layers if trial.counterfactual.key in shown][:MOST_STEPS]
+    steps = [put_in_float("", situation, names[: count + 1]) for count in range(len(names))]
+    return pair_layers(layers, [evaluation.try_change(step) for step in steps])
 
 
 def _list_changes(trials: Iterable[AccuracyTrial]) -> list[Counterfactual]:

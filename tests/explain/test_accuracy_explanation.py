@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from made_accuracy_trials import trial, tried
 
@@ -34,6 +36,14 @@ def test_what_is_not_shown_or_too_small_is_not_confirmed():
     assert result.unconfirmed == trials
     assert [each.reason for each in result.untried] == ["it cannot be built"]
     assert result.change is None
+
+
+def test_what_another_draw_would_do_is_no_cause():
+    """Three times what other draws of the calibration examples change is the least that a cause takes away."""
+    trials = tried(trial("chance", 0.08, error=1e-3), trial("calibrator", 0.5))
+    drawn = replace(trials, draws=(0.03, -0.03, 0.03))
+    assert [each.counterfactual.cause for each in confirm_losses(trials)] == ["calibrator", "chance"]
+    assert [each.counterfactual.cause for each in confirm_losses(drawn)] == ["calibrator"]
 
 
 def test_shares_and_what_is_left_are_the_whole_error():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 from made_accuracy_trials import trial, tried
@@ -59,3 +60,11 @@ def test_examples_that_are_evaluated_are_no_calibration_set():
     change = Change(calibrate=("test", 8))
     object.__setattr__(data.counterfactual, "change", change)
     assert any("bring calibration examples like those" in line for line in explain(data, steps=(0.9,)))
+
+
+def test_what_another_draw_does_is_told():
+    """And the least that a cause takes away follows from it."""
+    drawn = replace(tried(trial("layers", 0.01, part="a")), draws=(0.03, -0.03, 0.03))
+    lines = list_losses(explain_losses(drawn, (), ()), {}, METRIC)
+    assert any("changes the error by 3.0 % (3 draws); a cause takes away 3 times as much" in line for line in lines)
+    assert any(line.startswith("Not shown to take 9 % of the error away: without layers a") for line in lines)

@@ -13,7 +13,7 @@ from made_runs import run_folder
 from qbench.cache import store
 from qbench.evaluate.predictions import load_predictions, predict_cached
 from qbench.explain.accuracy_explanation import confirm_losses
-from qbench.explain.accuracy_trials import Evaluation, offer_calibration
+from qbench.explain.accuracy_trials import DRAWS, Evaluation, offer_calibration
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
 from qbench.explain.open_case import load_all_backends, open_case
@@ -111,6 +111,17 @@ def test_what_was_calibrated_on_is_not_scored(opened, evaluation):
     kept = list(opened.data.evaluation(0, 200)[0][used])
     calibrated = list(data.calibration_examples()[0])
     assert all(any(np.array_equal(row, other) for other in calibrated) for row in kept)
+
+
+def test_what_another_draw_of_calibration_examples_does_is_no_cause(evaluation):
+    """A percentile of 40 examples is another one for each 40: the error changes by some percent, with narrow limits for
+    each draw. Changing the examples for others of the same kind is not confirmed."""
+    trial = evaluation.try_change(OWN_DATA)
+    tried = evaluation.conclude([trial])
+    assert len(tried.draws) == DRAWS
+    assert 0 < tried.draw_share < 0.3
+    assert trial.share.p_not_positive() < 0.025
+    assert confirm_losses(tried) == ()
 
 
 def test_no_more_than_half_of_the_examples_calibrate(opened):
