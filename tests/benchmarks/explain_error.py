@@ -62,7 +62,8 @@ class OtherRanges(Cause):
         """Of a static case."""
         if situation.case.variant.mode != "static":
             return ()
-        return (self.counterfactual("calibrated by minmax", Change(recipe={"calibrator": "minmax"})),)
+        name = "mse" if situation.case.variant.recipe.calibrator == "minmax" else "minmax"
+        return (self.counterfactual(f"calibrated by {name}", Change(recipe={"calibrator": name})),)
 
 
 NULL_SHORT = Variable(name="null-short", variable="QBENCH_READ_BY_NOBODY", value="1")
