@@ -78,6 +78,12 @@ def find_least_share(tried: AccuracyTried) -> float:
     return max(LEAST_SHARE, OVER_DRAWS * tried.draw_share)
 
 
+def is_all_gone(steps: Sequence[AccuracyTrial]) -> bool:
+    """Whether the last of several steps leaves less of the error than a cause must take away."""
+    last = steps[-1].share if steps else None
+    return last is not None and 1 - last.value < LEAST_SHARE
+
+
 def confirm_losses(tried: AccuracyTried) -> tuple[AccuracyTrial, ...]:
     """Of each confirmed cause, or part of one, the trial that took most error away, the largest share first; but a
     layer in float takes away whatever is wrong in it, so that a cause of the whole recipe that takes half as much goes

@@ -20,6 +20,7 @@ from qbench.explain.accuracy_explanation import (
     confirm_losses,
     drop_idle_loss,
     explain_losses,
+    is_all_gone,
     list_layers,
     pair_layers,
 )
@@ -258,13 +259,14 @@ def _explain_losses(bench: _Bench) -> AccuracyExplanation:
 
 
 def _return_layers(evaluation: Evaluation, tried: AccuracyTried, situation: Situation) -> tuple[LayerLoss, ...]:
-    """The layers that were returned to float alone; of those that are shown to cost accuracy, what the first ones take
-    away together."""
-    layers = list_layers(tried)
-    shown = {trial.counterfactual.key for trial in confirm_losses(tried)}
-    names = [trial.counterfactual.part for trial in layers if trial.counterfactual.key in shown][:MOST_STEPS]
-    steps = [put_in_float("", situation, names[: count + 1]) for count in range(len(names))]
-    return pair_layers(layers, [evaluation.try_change(step) for step in steps])
+    """The layers that were returned to float alone and, where one is shown to cost accuracy, what the first ones take
+    away together: two may have to be in float for either to help."""
+    layers, steps = list_layers(tried), list[AccuracyTrial]()
+    names = [trial.counterfactual.part for trial in layers[:MOST_STEPS]]
+    shown = {trial.counterfactual.part for trial in confirm_losses(tried)}
+    while shown & set(names) and len(steps) < len(names) and not is_all_gone(steps):
+        steps.append(evaluation.try_change(put_in_float("", situation, names[: len(steps) + 1])))
+    return pair_layers(layers, steps)
 
 
 def _list_changes(trials: Iterable[AccuracyTrial]) -> list[Counterfactual]:

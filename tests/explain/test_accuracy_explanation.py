@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 from made_accuracy_trials import trial, tried
 
-from qbench.explain.accuracy_explanation import LEAST_SHARE, confirm_losses, drop_idle_loss, explain_losses
+from qbench.explain.accuracy_explanation import (
+    LEAST_SHARE,
+    confirm_losses,
+    drop_idle_loss,
+    explain_losses,
+    is_all_gone,
+    list_layers,
+    pair_layers,
+)
 
 
 def test_each_part_is_a_cause_of_its_own_and_of_alternatives_the_best_counts():
@@ -62,3 +70,20 @@ def test_what_takes_nothing_beyond_those_before_it_is_hidden():
     kept = drop_idle_loss(alone, (trial("layers", 0.5, part="a"), trial("calibrator", 0.505)))
     assert kept == alone[:1]
     assert explain_losses(tried(*alone), kept, (alone[0],)).hidden == alone[1:]
+
+
+def test_layers_are_paired_with_what_they_take_away_together():
+    """The one that takes most alone first, however few were tried together; a step that cannot be built has nothing."""
+    known = tried(trial("layers", 0.1, part="a"), trial("scale", 0.5), trial("layers", 0.4, part="b"))
+    layers = list_layers(known)
+    assert [each.counterfactual.part for each in layers] == ["b", "a"]
+    paired = pair_layers(layers, (trial("layers", 0.4, part="b"), trial("layers", None)))
+    assert [each.together for each in paired] == [0.4, None]
+    assert [each.together for each in pair_layers(layers, ())] == [None, None]
+
+
+def test_nothing_is_added_once_the_error_is_gone():
+    """A step that could not be built leaves all of it."""
+    assert is_all_gone([trial("layers", 0.3), trial("layers", 0.985)])
+    assert not is_all_gone([trial("layers", 0.985), trial("layers", None)])
+    assert not is_all_gone([])
