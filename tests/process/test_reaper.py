@@ -39,3 +39,14 @@ def test_no_number_stands_for_all_processes(killed: list[int]) -> None:
     for group in (-5, 0, 1, 2):
         reaper.kill_group(group)
     assert killed == [2]
+
+
+def test_descendants_are_found_without_a_look_at_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The folder of a process has its parent in ``stat``, behind a name that can hold anything; ``task`` is not needed,
+    since a look at it makes reaping the process slow."""
+    for pid, name, parent in ((7, "qbench", 1), (8, "a) R 1 (b", 7), (9, "python", 8), (10, "other", 1)):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} ({name}) S {parent} {pid} 0\n")
+    (tmp_path / "11").mkdir()  # it has ended meanwhile
+    monkeypatch.setattr(reaper, "_PROC", tmp_path)
+    assert reaper.descendants(7) == [8, 9]
