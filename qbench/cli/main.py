@@ -8,8 +8,10 @@ Results go to stdout, progress and errors to stderr.
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
@@ -34,7 +36,7 @@ from qbench.cli import (
 from qbench.errors import QbenchError
 from qbench.progress.terminal import plain_output
 
-INTERRUPTED = 130  # what a shell says of a command ended by SIGINT
+INTERRUPTED, TERMINATED = 130, 143  # what a shell says of a command ended by SIGINT, and by SIGTERM
 
 app = typer.Typer(
     name="qbench",
@@ -79,16 +81,34 @@ app.add_typer(onnx.app)
 
 
 def main() -> NoReturn:
-    """Runs the command line and ends the process with its exit code; what a user can cause shows no traceback."""
+    """Runs the command line and ends the process with its exit code; what a user can cause shows no traceback.
+    SIGTERM interrupts as Ctrl-C does, once: processes here and on nodes end, and what is known is kept."""
+    terminated = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal terminated
+        terminated = True
+        signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end a run
+    signal.signal(signal.SIGTERM, interrupt)
     with plain_output():
-        try:
-            app()
-        except QbenchError as error:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(error.exit_code)
-        except KeyboardInterrupt:
-            sys.exit(INTERRUPTED)
-        sys.exit(0)
+        code = _run_command()
+    sys.exit(TERMINATED if terminated and code == INTERRUPTED else code)
+
+
+def _run_command() -> int | str | None:
+    """The exit code of the command that ``sys.argv`` names."""
+    try:
+        app()
+    except QbenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SystemExit as end:
+        return end.code
+    return 0

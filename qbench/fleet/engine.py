@@ -9,8 +9,10 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +81,8 @@ def connect(on: str, cache: Path) -> Iterator[Any]:
         raise UsageError(f"--on {on}: {problem}")
     with _start_here(int(local[1] or 1), cache) if local else contextlib.nullcontext(address) as where:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        ray = _init(on, where)
+        with _keep_signals():
+            ray = _init(on, where)
         _keep_quiet()
         try:
             yield ray
@@ -100,6 +103,17 @@ def _init(on: str, address: str) -> Any:
             if attempt == _CONNECTIONS - 1 or not address.startswith(CLIENT):
                 raise UsageError(f"--on {on}: no connection to the cluster: {_shorten(error)}") from error
     return ray
+
+
+@contextlib.contextmanager
+def _keep_signals() -> Iterator[None]:
+    """Ray has SIGTERM end the process in its own way, which leaves the stages of a run no time to end theirs."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _shorten(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -161,6 +162,19 @@ def test_ctrl_c_is_130(qbench: Qbench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctors, "examine", raising(KeyboardInterrupt()))
     done = qbench("doctor", "--quiet")
     assert done.code == 130
+    assert "Traceback" not in done.err
+
+
+def test_sigterm_is_143(qbench: Qbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It interrupts as Ctrl-C does, so that every stage can end what it started; a second one does not."""
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(doctors, "examine", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    try:
+        done = qbench("doctor", "--quiet")
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert done.code == 143
     assert "Traceback" not in done.err
 
 
