@@ -66,7 +66,10 @@ def build(kind="plain", seed=0):
         elif kind in ("gates", "called-gates"):  # values between 0 and 0.03
             second.bias -= 5.0
             gate = nn.Sigmoid() if kind == "gates" else SigmoidCall()
-        elif kind == "loud":  # all weights of a channel near the largest, of one sign
+        if kind in ("loud", "depthwise"):  # values near the largest behind the first layer
+            first.weight *= 0.2
+            first.bias.fill_(1.0)
+        if kind == "loud":  # all weights of a channel near the largest, of one sign
             sign = torch.where(torch.rand(32, 1, 1, 1) < 0.7, 1.0, -1.0)
             second.weight.copy_((1 - 0.1 * torch.rand(32, 16, 3, 3)) * sign)
         elif kind == "depthwise":
