@@ -9,10 +9,8 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +79,7 @@ def connect(on: str, cache: Path) -> Iterator[Any]:
         raise UsageError(f"--on {on}: {problem}")
     with _start_here(int(local[1] or 1), cache) if local else contextlib.nullcontext(address) as where:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        with _keep_signals():
-            ray = _init(on, where)
+        ray = _init(on, where)
         _keep_quiet()
         try:
             yield ray
@@ -95,6 +92,7 @@ def _init(on: str, address: str) -> Any:
     import ray
     from ray.exceptions import RayError
 
+    _keep_sigterm()
     for attempt in range(_CONNECTIONS):
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="qbench")
@@ -105,21 +103,18 @@ def _init(on: str, address: str) -> Any:
     return ray
 
 
-@contextlib.contextmanager
-def _keep_signals() -> Iterator[None]:
-    """Ray has SIGTERM end the process in its own way, which leaves the stages of a run no time to end theirs."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
-
-
 def _shorten(error: Exception) -> str:
     """The first and the last line of what Ray says; between them is where in Ray it was."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return " ".join(dict.fromkeys((lines[0], lines[-1])))[:300]
+
+
+def _keep_sigterm() -> None:
+    """Keeps Ray from taking SIGTERM, which it does with each node that it starts and where it connects: it would wait
+    for 30 seconds and then end the process, without the stages of the run."""
+    from ray._private import utils
+
+    utils.set_sigterm_handler = lambda handler: None
 
 
 def _keep_quiet() -> None:
@@ -177,6 +172,7 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
 
         if ray_constants.ENABLE_RAY_CLUSTER:
             raise UsageError(f"--on {LOCAL}: Ray was imported too early to be kept here; start a new process")
+        _keep_sigterm()
         head = {"num_cpus": 0, "no_monitor": True, "include_log_monitor": False}  # nobody scales it or reads its logs
         cluster = Cluster(initialize_head=True, head_node_args={**options, **head})
         for number in range(count):

@@ -7,6 +7,7 @@ import contextlib
 import multiprocessing.util
 import os
 import secrets
+import select
 import subprocess
 import sys
 import threading
@@ -44,10 +45,10 @@ class Offspring:
         """Ends everything and waits until it is gone."""
         if self.reaper is None or self.reaper.stdin is None or os.getpid() != self.owner:
             return
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        with contextlib.suppress(OSError):
             os.write(self.reaper.stdin.fileno(), reaper.ENDING.encode())
             self.reaper.stdin.close()
-            self.reaper.wait(_ENDING_SECONDS)
+            select.select([self.reaper.stdout], [], [], _ENDING_SECONDS)  # it writes nothing: this is its end
 
     def _tell(self, sign: str, group: int | None) -> None:
         if self.reaper is not None and self.reaper.stdin is not None and group is not None:
@@ -75,5 +76,5 @@ def _start(folder: Path, mark: str) -> subprocess.Popen[bytes] | None:
         return None
     command = [sys.executable, "-I", "-S", str(Path(reaper.__file__)), str(folder), mark]
     return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )

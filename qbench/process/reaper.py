@@ -95,4 +95,6 @@ def marked(setting: bytes) -> Iterator[int]:
 
 
 if __name__ == "__main__":
+    if os.fork():  # Ray kills the children of a worker that ends, but not what these have started
+        os._exit(0)
     main(sys.stdin, Path(sys.argv[1]), sys.argv[2])
