@@ -43,12 +43,15 @@ class Offspring:
 
     def end(self) -> None:
         """Ends everything and waits until it is gone."""
-        if self.reaper is None or self.reaper.stdin is None or os.getpid() != self.owner:
+        if self.reaper is None or os.getpid() != self.owner:
             return
+        messages, output = self.reaper.stdin, self.reaper.stdout
+        assert messages is not None
+        assert output is not None
         with contextlib.suppress(OSError):
-            os.write(self.reaper.stdin.fileno(), reaper.ENDING.encode())
-            self.reaper.stdin.close()
-            select.select([self.reaper.stdout], [], [], _ENDING_SECONDS)  # it writes nothing: this is its end
+            os.write(messages.fileno(), reaper.ENDING.encode())
+            messages.close()
+            select.select([output], [], [], _ENDING_SECONDS)  # it writes nothing: this is its end
 
     def _tell(self, sign: str, group: int | None) -> None:
         if self.reaper is not None and self.reaper.stdin is not None and group is not None:
