@@ -48,10 +48,11 @@ class Offspring:
         messages, output = self.reaper.stdin, self.reaper.stdout
         assert messages is not None
         assert output is not None
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired), output:
             os.write(messages.fileno(), reaper.ENDING.encode())
             messages.close()
             select.select([output], [], [], _ENDING_SECONDS)  # it writes nothing: this is its end
+            self.reaper.wait(_ENDING_SECONDS)
 
     def _tell(self, sign: str, group: int | None) -> None:
         if self.reaper is not None and self.reaper.stdin is not None and group is not None:
