@@ -249,8 +249,20 @@ def to_stored(explained: Explained, result: TimeExplained, titles: Mapping[str, 
             )
             for cause in explanation.confirmed
         ),
+        overlapping=tuple(_store_alone(trial, explanation, titles) for trial in explanation.hidden),
         unexplained=explanation.unexplained,
         suite=write_suite_keys(explanation.change, explained.opened),
         environment=tuple(list_environment(explanation.change, case)),
         accuracy=" ".join(describe_costs(explained, result)) or None,
+    )
+
+
+def _store_alone(trial: Trial, explanation: Explanation, titles: Mapping[str, Cause]) -> ExplainedCause:
+    share = explanation.share_alone(trial)
+    return ExplainedCause(
+        title=titles[trial.counterfactual.cause].title,
+        change=trial.counterfactual.text,
+        gain=trial.gain,
+        seconds=(share or 0.0) * (explanation.case_seconds - explanation.best_seconds),
+        share=share,
     )

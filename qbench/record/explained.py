@@ -57,7 +57,8 @@ class ExplainedCase:
     """Why a case is not faster, seconds for one example. ``best_seconds``: what it could take, ``best`` by what that is
     known; ``unexplained``: the share of the gap that no cause closes; ``suite``: the keys that take all causes away,
     and ``environment`` what to set for the process; ``accuracy``: what that changes, in words. ``over_fp32``: how many
-    times as long as fp32 it takes; ``off_core``: the share of the time in which other processes had the core."""
+    times as long as fp32 it takes; ``off_core``: the share of the time in which other processes had the core;
+    ``overlapping``: causes that gain alone, but nothing beyond ``causes``, each with what it saves alone."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False, extra="ignore")
 
@@ -73,6 +74,7 @@ class ExplainedCase:
     accuracy: str | None = None
     over_fp32: Gain | None = None
     off_core: Annotated[float, Field(ge=0, le=1)] | None = None
+    overlapping: tuple[ExplainedCause, ...] = ()
 
 
 _CASE: TypeAdapter[ExplainedCase] = TypeAdapter(ExplainedCase)

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from qbench import formatting
 from qbench.compare import host_share
+from qbench.errors import first_names
 from qbench.progress.table import TextTable
 from qbench.record.explained import ExplainedCase, read_explained
 from qbench.record.run_files import Damaged
 from qbench.record.stored_run import StoredRun
 
+NAMED = 4  # overlapping causes of a sentence
 COLUMNS = ("case", "saves", "times as fast", "of the gap", "what makes it slow", "taken away by")
 
 
@@ -66,10 +68,17 @@ def _describe(case: ExplainedCase) -> str:
         parts.append("no cause that was tried makes it slower")
     elif case.unexplained is not None and gap > 0:
         parts.append(f"{formatting.share(max(0.0, case.unexplained))} of the gap is not explained")
+    if case.overlapping:
+        parts.append(f"alone, but not beyond these, gain {_name_overlapping(case)}")
     if case.off_core is not None and case.off_core >= host_share.OFF_CORE:
         parts.append(host_share.describe_off_core([case.off_core], "meanwhile"))
     sentence = f"{'; '.join(parts)}."
     return sentence if case.accuracy is None else f"{sentence} {formatting.one_line(case.accuracy)}"
+
+
+def _name_overlapping(case: ExplainedCase) -> str:
+    names = (f"{each.change}: {formatting.with_limits(each.gain)} times as fast" for each in case.overlapping)
+    return first_names([formatting.one_line(name) for name in names], NAMED)
 
 
 def list_advice(explained: Explained) -> tuple[tuple[str, str], ...]:

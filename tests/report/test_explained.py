@@ -73,6 +73,13 @@ def test_a_run_without_explanations_has_no_such_section(folder):
     assert "Why not faster" not in (folder / "report.html").read_text(encoding="utf-8")
 
 
+def test_causes_that_overlap_with_the_confirmed_ones_are_named(folder):
+    """With what each gains alone: two may cost the same time, and either of them can be taken away."""
+    keep_explained(folder, replace(CASE, overlapping=(cause("denormals", 3e-5, 0.5),)))
+    (sentence,) = explained.list_sentences(explained.list_explained(read_run(folder)))
+    assert "alone, but not beyond these, gain no denormals: 2.00 [1.90, 2.10] times as fast" in sentence
+
+
 def test_an_explanation_of_a_busy_machine_says_so(folder):
     """On the page as in the terminal: its gains may be too large."""
     keep_explained(folder, replace(CASE, off_core=0.3))
