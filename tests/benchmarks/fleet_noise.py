@@ -73,8 +73,8 @@ def make_condition(condition: str, timed: tuple[int, ...] | None) -> Iterator[ra
         command = [*RAY, *where, "--include-dashboard=false", '--resources={"qbench": 1}']
         subprocess.run(command, env=environment, check=True, capture_output=True)
         time.sleep(SETTLED_SECONDS)
-        kept_off = condition.endswith("kept off") and timed
-        with ray_load.keep_off(timed) if kept_off else contextlib.nullcontext() as load:
+        keeping = ray_load.keep_off(timed) if timed and condition.endswith("kept off") else contextlib.nullcontext()
+        with keeping as load:
             yield load
     finally:
         end_processes(f"RAY_TMPDIR={folder}")
