@@ -94,8 +94,9 @@ PLANTED = (
     Planted(name="dark-ort", cause="calibration-data", backend="onnxruntime", data="dark"),
     Planted(name="dark-openvino", cause="calibration-data", backend="openvino", data="dark"),
     Planted(name="bright-onednn", cause="calibration-data", backend="onednn", data="bright"),
-    Planted(name="steps-ort", cause="wider-steps", backend="onnxruntime", kind="loud"),
-    Planted(name="steps-onednn", cause="wider-steps", backend="onednn", kind="loud"),
+    # Not on "loud": wider steps are 41 and 3 % of its error, what a layer behind it makes of them is 98 %.
+    Planted(name="steps-ort", cause="wider-steps", backend="onnxruntime", kind="loud-channel"),
+    Planted(name="steps-onednn", cause="wider-steps", backend="onednn", kind="loud-channel"),
     Planted(name="nothing-ort", cause=None, backend="onnxruntime", recipe=NATIVE),
     Planted(name="nothing-onednn", cause=None, backend="onednn", recipe=NATIVE),
     Planted(name="nothing-fbgemm", cause=None, backend="fbgemm", recipe=NATIVE),
