@@ -136,7 +136,8 @@ def explain_planted(planted: Planted, seed: int, folder: Path) -> dict[str, Any]
     answer = here / "explained.json"
     if not answer.is_file():
         here.mkdir(parents=True, exist_ok=True)
-        shutil.copy(HERE / "explain_accuracy_networks.py", here)
+        for name in ("explain_accuracy_networks.py", "fitted_layer.py"):
+            shutil.copy(HERE / name, here)
         write_suite(planted, seed, here / "planted.yaml")
         write_suite(planted, seed, here / "fresh.yaml", "2")
         command = [sys.executable, __file__, str(folder), "--one", planted.name, "--seed", str(seed)]

@@ -6,6 +6,7 @@ layer is fitted by ridge regression, so that a network is right on most images a
 
 import numpy as np
 import torch
+from fitted_layer import fit_last_layer
 from torch import nn
 
 SIZE, EXAMPLES = 8, 400
@@ -77,19 +78,4 @@ def build(kind="plain", seed=0):
             sign = torch.where(torch.rand(96, 1, 1, 1) < 0.5, 1.0, -1.0)
             second.weight.copy_((1 - 0.1 * torch.rand(96, 1, 3, 3)) * sign)
     deep = [nn.Conv2d(32, 32, 3, padding=1), nn.ReLU()] if kind == "deep" else []
-    return _fit(nn.Sequential(first, nn.ReLU(), second, gate, *deep, nn.Flatten()))
-
-
-def _fit(features):
-    images, labels = _draw(9, 1500)
-    with torch.no_grad():
-        rows = features(torch.from_numpy(images)).double().numpy()
-    targets = np.eye(10)[labels] - 0.1
-    middle = rows.mean(axis=0)
-    spread = (rows - middle).T @ (rows - middle)
-    ridge = 1e-2 * np.trace(spread) / len(spread)
-    weights = np.linalg.solve(spread + ridge * np.eye(len(spread)), (rows - middle).T @ targets)
-    last = nn.Linear(rows.shape[1], 10)
-    last.weight.data = torch.from_numpy(weights.T).float().contiguous()
-    last.bias.data = torch.from_numpy(targets.mean(axis=0) - middle @ weights).float()
-    return nn.Sequential(*features, last).eval()
+    return fit_last_layer(nn.Sequential(first, nn.ReLU(), second, gate, *deep, nn.Flatten()), *_draw(9, 1500))

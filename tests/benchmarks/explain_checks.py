@@ -110,8 +110,8 @@ class Check:
     def write(self, folder: Path, options: argparse.Namespace) -> None:
         """The suite and what it names."""
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(HERE / "explain_networks.py", folder)
-        shutil.copy(SUITES / "magika_files.py", folder)
+        for file in (HERE / "explain_networks.py", HERE / "fitted_layer.py", SUITES / "magika_files.py"):
+            shutil.copy(file, folder)
         if self.suite is FILE:
             write_own_file(folder)
         photos = f"image-folder: {options.photos}, classes: 1000" if options.photos else "imagenet: null"

@@ -6,6 +6,7 @@ of 100, made in a second, the same every time.
 
 import numpy as np
 import torch
+from fitted_layer import fit_last_layer
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -48,29 +49,14 @@ for _load in (digits, dark):
     _load.classes = 10
 
 
-def _fit(features):
-    """The features with a last layer fitted to the training images."""
-    images, labels = _digits("train")
-    with torch.no_grad():
-        rows = features(torch.from_numpy(images)).double().numpy()
-    targets = np.eye(10)[labels] - 0.1
-    middle = rows.mean(axis=0)
-    spread = (rows - middle).T @ (rows - middle)
-    ridge = 1e-2 * np.trace(spread) / len(spread)
-    weights = np.linalg.solve(spread + ridge * np.eye(len(spread)), (rows - middle).T @ targets)
-    last = nn.Linear(rows.shape[1], 10)
-    last.weight.data = torch.from_numpy(weights.T).float().contiguous()
-    last.bias.data = torch.from_numpy(targets.mean(axis=0) - middle @ weights).float()
-    return nn.Sequential(*features, last).eval()
-
-
 def plain():
     """Two convolutions."""
     torch.manual_seed(0)
-    return _fit(
+    return fit_last_layer(
         nn.Sequential(
             nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), nn.Flatten()
-        )
+        ),
+        *_digits("train"),
     )  # fmt: skip
 
 
@@ -80,7 +66,9 @@ def outlier():
     second = nn.Conv2d(16, 32, 3, 2, 1)
     second.weight.data[7] *= 50
     second.bias.data[7] = -100.0
-    return _fit(nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), second, nn.ReLU(), nn.Flatten()))
+    return fit_last_layer(
+        nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), second, nn.ReLU(), nn.Flatten()), *_digits("train")
+    )
 
 
 def gates():
@@ -88,7 +76,9 @@ def gates():
     torch.manual_seed(0)
     second = nn.Conv2d(16, 32, 3, 2, 1)
     second.bias.data -= 5.0
-    return _fit(nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), second, nn.Sigmoid(), nn.Flatten()))
+    return fit_last_layer(
+        nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), second, nn.Sigmoid(), nn.Flatten()), *_digits("train")
+    )
 
 
 def depthwise():
@@ -96,7 +86,9 @@ def depthwise():
     torch.manual_seed(0)
     second = nn.Conv2d(96, 96, 3, padding=1, groups=96)
     second.weight.data = (1 - 0.1 * torch.rand(96, 1, 3, 3)) * torch.where(torch.rand(96, 1, 1, 1) < 0.5, 1.0, -1.0)
-    return _fit(nn.Sequential(nn.Conv2d(1, 96, 3, padding=1), nn.ReLU(), second, nn.ReLU(), nn.Flatten()))
+    return fit_last_layer(
+        nn.Sequential(nn.Conv2d(1, 96, 3, padding=1), nn.ReLU(), second, nn.ReLU(), nn.Flatten()), *_digits("train")
+    )
 
 
 def loud():
@@ -104,7 +96,9 @@ def loud():
     torch.manual_seed(0)
     second = nn.Conv2d(16, 32, 3, 2, 1)
     second.weight.data = (1 - 0.1 * torch.rand(32, 16, 3, 3)) * torch.where(torch.rand(32, 1, 1, 1) < 0.7, 1.0, -1.0)
-    return _fit(nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), second, nn.ReLU(), nn.Flatten()))
+    return fit_last_layer(
+        nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), second, nn.ReLU(), nn.Flatten()), *_digits("train")
+    )
 
 
 def srcnn():
