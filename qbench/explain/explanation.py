@@ -1,7 +1,8 @@
 """From trials to an explanation: which causes are confirmed, and the share of the gap that each closes; pure.
 
 A cause is confirmed where the case is shown to be slower than without it: Student's t over generations of processes,
-one side, at ``LEVEL`` shared over everything that was tried (Holm, Scandinavian Journal of Statistics 6 (1979), 65-70).
+one side, at ``LEVEL`` shared over everything that was tried (Holm, Scandinavian Journal of Statistics 6 (1979), 65-70),
+and where the limits of its gain, which hold for another race, too, are above 1.
 The one that gains most is taken away, and what else may be at work is tried on the case without it, and so on while
 something gains (``Round``): a cause that a larger one hides shows then, one that was only its consequence is gone. Each
 later round has half of the level of the one before it, so that all of them together err in twice ``LEVEL`` at most.
@@ -89,7 +90,8 @@ def confirm(tried: Tried, level: float = LEVEL) -> tuple[Trial, ...]:
     best: dict[tuple[str, str], Trial] = {}
     for trial, p_value in zip(trials, adjusted, strict=True):
         known = best.get(trial.counterfactual.key)
-        if p_value < level and (known is None or _log_ratio(trial) < _log_ratio(known)):
+        lasts = trial.lasting is not None and trial.lasting.limits()[1] < 0.0
+        if lasts and p_value < level and (known is None or _log_ratio(trial) < _log_ratio(known)):
             best[trial.counterfactual.key] = trial
     return tuple(sorted(best.values(), key=_log_ratio))
 
@@ -178,7 +180,7 @@ def _list_untried(rounds: Sequence[Round]) -> tuple[Trial, ...]:
 
 def _join(trials: Sequence[Trial]) -> Interval:
     """How many times as fast without all of them: each was measured without those before it, in a race of its own."""
-    differences = [trial.difference for trial in trials if trial.difference is not None]
+    differences = [trial.lasting for trial in trials if trial.lasting is not None]
     value = sum(difference.value for difference in differences)
     error = math.sqrt(sum(difference.error**2 for difference in differences))
     half = quantile_of_t((1 + LIMITS) / 2, min(difference.freedom for difference in differences)) * error

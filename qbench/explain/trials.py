@@ -28,6 +28,10 @@ ORIGINAL, FP32, RIVAL = "original", "fp32", "rival"
 # Generations of processes: with fewer, limits rest on what is known of processes in general; a disturbed machine needs
 # more until every difference to the case is known to ``PRECISION``.
 GENERATIONS, MOST_GENERATIONS, PRECISION = 4, 9, 0.04
+# Standard deviation of a log ratio from one race to the next, later and built anew, which no number of processes of one
+# race shows: 0.019 by 16 gains that were measured twice while other processes had the core for less than a tenth of the
+# time (tests/benchmarks/explain_error.py).
+RACE_SPREAD = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +48,23 @@ class Trial:
     beyond: bool = False
 
     @property
-    def gain(self) -> Interval | None:
-        """How many times as fast as the case, with 95 % limits."""
+    def lasting(self) -> PairedDifference | None:
+        """The difference with the error that it has for whoever measures it in another race; its freedom after
+        Satterthwaite, Biometrics Bulletin 2 (1946), 110-114."""
         if self.difference is None:
             return None
-        low, high = self.difference.limits()
-        return Interval(value=math.exp(-self.difference.value), low=math.exp(-high), high=math.exp(-low))
+        own = self.difference.error**2
+        variance = own + RACE_SPREAD**2
+        freedom = self.difference.freedom * (variance / own) ** 2
+        return replace(self.difference, error=math.sqrt(variance), freedom=freedom)
+
+    @property
+    def gain(self) -> Interval | None:
+        """How many times as fast as the case, with 95 % limits for another race."""
+        if self.lasting is None:
+            return None
+        low, high = self.lasting.limits()
+        return Interval(value=math.exp(-self.lasting.value), low=math.exp(-high), high=math.exp(-low))
 
 
 @dataclass(frozen=True, kw_only=True)

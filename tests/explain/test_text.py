@@ -10,12 +10,68 @@ from made_trials import trial, tried
 
 from qbench.explain.change import Change
 from qbench.explain.explanation import Round, choose, explain
-from qbench.explain.text import list_causes, write_option, write_suite_keys
+from qbench.explain.text import NOTHING, list_causes, list_head, write_option, write_suite_keys
 from qbench.quant.recipe import DEFAULT
+from qbench.stats.interval_type import Interval
 
 RECIPE = SimpleNamespace(name=DEFAULT)
 CASE = SimpleNamespace(variant=SimpleNamespace(mode="dynamic", backend="onnxruntime", recipe=RECIPE), batch_size=1)
 OPENED = SimpleNamespace(case=CASE, recipe_keys={})
+SLOW = SimpleNamespace(
+    case=SimpleNamespace(id="net/static/onednn/t1/b1"),
+    fp32_case=SimpleNamespace(variant=SimpleNamespace(backend="torch")),
+)
+TITLES = {name: SimpleNamespace(title=f"{name} is slow") for name in ("engine", "batch")}
+
+
+def explain_races(*races, off_core=None, over_fp32=None):
+    """An explanation of races, each of these trials."""
+    rounds = []
+    for trials in races:
+        outcome = tried(*trials, off_core=off_core, over_fp32=over_fp32)
+        rounds.append(Round(tried=outcome, chosen=choose(outcome, rounds)))
+    return explain(rounds, [(0.25, "as the fastest of the run")])
+
+
+def test_the_head_says_how_far_the_case_is_from_fp32_and_from_the_best():
+    """With the limits of the ratio; without a ratio, fp32's time."""
+    ratio = Interval(value=0.8, low=0.75, high=0.85)
+    assert list_head(SLOW, explain_races([trial("engine", 0.5)], over_fp32=ratio)) == [
+        "net/static/onednn/t1/b1: 1.00 s for one example, 0.80 [0.75, 0.85] times what fp32 on torch takes (1.20 s).",
+        "It could take 250 ms (as the fastest of the run): a gap of 750 ms.",
+    ]
+    assert "; fp32 on torch takes 1.20 s." in list_head(SLOW, explain_races([trial("engine", 0.5)]))[0]
+
+
+def test_times_that_other_processes_cut_are_said_to_be_so():
+    """Where they had the core for 5 % of the time: calls of milliseconds are cut then, short ones are not."""
+    assert len(list_head(SLOW, explain_races([trial("engine", 0.5)], off_core=0.04))) == 2
+    assert list_head(SLOW, explain_races([trial("engine", 0.5)], off_core=0.3))[-1].startswith(
+        "Mind: other processes of this machine had the core 30 % of the time meanwhile: calls of milliseconds are cut"
+    )
+
+
+def test_causes_are_numbered_with_their_gain_and_share():
+    """What shows once the first is gone says so; what gains nothing and what could not be tried stands below."""
+    first = [trial("engine", 0.5), trial("batch", 1.01), trial("threads", None)]
+    assert list_causes(explain_races(first, [replace(trial("batch", 0.8), beyond=True)]), TITLES) == [
+        "1. Engine is slow (engine). Taken away (without engine): 2.00 [1.92, 2.08] times as fast; 66.7 % of the gap.",
+        "2. Batch is slow (batch). Taken away (without batch): 1.25 [1.20, 1.30] times as fast once the first ones "
+        "are gone; 13.3 % of the gap.",
+        "All of these taken away: 2.50 [2.36, 2.65] times as fast.",
+        "Not explained: 20.0 % of the gap.",
+        "Not tried: without threads: it cannot be built.",
+    ]
+
+
+def test_nothing_confirmed_is_said():
+    """With what was tried in vain, and its limits."""
+    assert list_causes(explain_races([trial("batch", 1.0)]), TITLES) == [
+        NOTHING,
+        "Not explained: 100 % of the gap.",
+        "No gain shown, all that was tried taken together:",
+        "  without batch (batch): 1.00 [0.96, 1.04] times as fast",
+    ]
 
 
 def test_more_examples_a_call_are_an_option_and_no_key():

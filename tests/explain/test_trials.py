@@ -1,0 +1,37 @@
+"""What a trial says of its gain."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from made_trials import trial
+
+from qbench.explain.explanation import confirm
+from qbench.explain.trials import GENERATIONS, RACE_SPREAD, Tried
+from qbench.measure.paired_difference import difference_over_generations
+
+
+def draw_races(random, gain, races):
+    """Trials of a true gain, each of a race of its own: what slows it and what slows one of its processes differ."""
+    for _ in range(races):
+        here = -math.log(gain) + random.normal(0, RACE_SPREAD)
+        blocks = {number: here + random.normal(0, 0.01) + random.normal(0, 0.01, 8) for number in range(GENERATIONS)}
+        yield replace(trial("layers", 0.5), difference=difference_over_generations(blocks))
+
+
+def test_the_limits_of_a_gain_hold_for_other_races():
+    """About 95 of 100 hold the true one; those of one race alone hold it half of the time."""
+    trials = list(draw_races(np.random.default_rng(0), 1.3, 1000))
+    held = sum(each.gain.low <= 1.3 <= each.gain.high for each in trials)
+    alone = sum(each.difference.limits()[0] <= -math.log(1.3) <= each.difference.limits()[1] for each in trials)
+    assert 930 <= held <= 985
+    assert alone < 600
+
+
+def test_what_is_not_there_is_not_confirmed_by_what_differs_between_races():
+    """The larger part of the error is that of the race, which no number of its processes shows."""
+    races = draw_races(np.random.default_rng(1), 1.0, 1000)
+    hits = sum(bool(confirm(Tried(original_seconds=1.0, fp32_seconds=None, trials=(each,)))) for each in races)
+    assert hits <= 40
