@@ -112,21 +112,26 @@ class Fleet:
     def measure(self, label: str, job: SettingJob) -> MeasuredSetting:
         """A setting measured on a node of a class, on whose machine nothing else of this run is meanwhile; on another
         one where a node is lost. Raises ``CaseError`` where none is left."""
-        sent = transfer.pack(job, self.root)
-        for attempt in range(ATTEMPTS):
+        sent, begun = transfer.pack(job, self.root), 0
+        while True:
             node = self.schedule.take_machine(label)
             try:
                 self.deliver(node.name, sent)
+                begun += 1
                 (done, load), folders = self.call(node.name, "measure", sent.payload)
-            except NodeLost:
-                if attempt == ATTEMPTS - 1:
-                    raise
+            except NodeLost as error:
+                self._give_up_after(begun, error)
             else:
                 facts = self._facts[node.name]
                 return MeasuredSetting(done=done, node=facts, load=load, samples=folders["samples"])
             finally:
                 self.schedule.give_machine_back(node)
-        raise AssertionError  # the last attempt returns or raises
+
+    def _give_up_after(self, begun: int, error: NodeLost) -> None:
+        """Raises ``CaseError`` where work that had begun on so many nodes was lost with each, and where the run ends.
+        Work that was lost before it began is not what ended the node."""
+        if begun >= ATTEMPTS or self._ending.is_set():
+            raise CaseError(f"it was lost with {begun} nodes, one after the other: {error}") from error
 
     def deliver(self, name: str, sent: transfer.Sent) -> None:
         """Has a node keep what a value names: each entry goes through the object store once for all nodes, and to each
@@ -162,6 +167,7 @@ class Fleet:
         """Asks a node without waiting."""
         agent = self._agents.get(name)
         if agent is None or self._ending.is_set():
+            self.schedule.lose(name)  # it may have joined as it was lost
             raise NodeLost(f"node {name[:8]} is gone")
         with self._losing(name):
             return getattr(agent, method).remote(*args)
@@ -203,10 +209,11 @@ class Fleet:
                 refused.append(f"node {node.address} ({node.name[:8]}): another run of qbench holds it")
             except self.ray.exceptions.RayError as error:
                 failed = f"node {node.address} ({node.name[:8]}): qbench does not start there ({_cause(error)})"
-                if getattr(error, "actor_init_failed", True):
+                died = isinstance(error, self.ray.exceptions.ActorUnschedulableError)
+                if died or not getattr(error, "actor_init_failed", True):
+                    self.note(failed)  # it died since Ray listed it, which Ray learns seconds later
+                else:
                     refused.append(failed)
-                else:  # it died since Ray listed it, which Ray learns seconds later
-                    self.note(failed)
             else:
                 problem = nodes.explain_refusal(facts, self.own)
                 if problem is None:
@@ -270,16 +277,15 @@ class Fleet:
         another one where a node is lost."""
         name = function.__name__
         take = functools.partial(self.schedule.take_place, label, near=shared)
-        for attempt in range(ATTEMPTS):
+        options, begun = {"limits": limits, "environment": environment, "name": name}, 0
+        while True:
             try:
-                options = {"limits": limits, "environment": environment, "name": name}
                 with FleetWorker(self, take, child.Function, function, **options) as worker:
                     worker.ready()
+                    begun += 1
                     return worker.ask("run", args, progress=progress)
             except NodeLost as error:
-                if attempt == ATTEMPTS - 1 or self._ending.is_set():
-                    raise CaseError(f"it was lost with {attempt + 1} nodes, one after the other: {error}") from error
-        raise AssertionError
+                self._give_up_after(begun, error)
 
     def _put(self, entry: str, path: Path) -> Any:
         """An entry in the object store."""

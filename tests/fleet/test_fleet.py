@@ -12,6 +12,7 @@ import ipaddress
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,12 +23,13 @@ if importlib.util.find_spec("ray") is None:
 
 from qbench import suite
 from qbench.cache import store
-from qbench.errors import CaseError
+from qbench.errors import CaseError, NodeLost
 from qbench.fleet import engine
 from qbench.fleet.core_keeper import list_processes
 from qbench.fleet.fleet import Fleet
 from qbench.fleet.opening import open_fleet
 from qbench.fleet.reach import explain_unreachable
+from qbench.fleet.schedule import Node
 from qbench.process import reaper
 from qbench.process.parent import Limits
 from qbench.progress.live import Silent
@@ -170,6 +172,84 @@ def test_the_work_of_a_node_that_is_killed_goes_to_another(nodes, home, tmp_path
         assert future.result(60) != first
     assert len([note for note in NOTES if "is gone" in note]) == 1
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+
+
+class LosingFleet(Fleet):
+    """Nodes of which some are gone when they are first asked, and whose children are this process."""
+
+    def __init__(self, gone, fatal=False):
+        super().__init__(ray=None, root=Path(), own=None, note=NOTES.append)
+        self.gone, self.fatal, self.started = list(gone), fatal, []
+        for name in (*gone, *(f"alive{number}" for number in range(5))):
+            self.schedule.add(Node(name=name, group="zen4", machine=name, places=1))
+
+    def deliver(self, name, sent):
+        if name in self.gone:
+            self.schedule.lose(name)
+            raise NodeLost(f"node {name} is gone")
+
+    def call(self, name, method, *args):
+        return 0, {}
+
+    def send(self, name, method, *args):
+        self.started.append(name)
+        return
+
+    def ask(self, name, method, *args):
+        return None
+
+    def follow(self, name, reference, number, progress):
+        if self.fatal:
+            self.schedule.lose(name)
+            raise NodeLost(f"node {name} is gone")
+        return "result", "done", {}
+
+
+def test_only_work_that_had_begun_counts_as_what_ended_a_node():
+    """Nodes that were dead when they were asked are passed over, however many; work that is lost with three nodes on
+    which it had begun may be what ends them, and fails."""
+    fleet = LosingFleet(gone="abcdefg")
+    assert fleet.place("zen4").run_child(read_pids, limits=LIMITS) == "done"
+    fleet = LosingFleet(gone="abcdefg", fatal=True)
+    with pytest.raises(CaseError, match="lost with 3 nodes"):
+        fleet.place("zen4").run_child(read_pids, limits=LIMITS)
+    assert len(fleet.started) == 3
+
+
+def test_a_node_that_died_as_it_was_listed_is_left_out(monkeypatch):
+    """Ray cannot place the agent on it any more: it is noted, and the run goes on without it. A node on which qbench
+    does not start is refused."""
+    listed = [engine.FoundNode(name=name, address="127.0.0.1", label=None) for name in ("dead", "broken")]
+    errors = {"dead": Unschedulable("the node does not exist any more"), "broken": RayFault("no module qbench")}
+    monkeypatch.setattr(engine, "list_nodes", lambda ray: listed)
+    monkeypatch.setattr(engine, "open_agent", lambda ray, node, agent: FailingAgent(errors[node.name]))
+    monkeypatch.setattr(engine, "end_agent", lambda ray, agent: None)
+    exceptions = SimpleNamespace(RayError=RayFault, ActorUnschedulableError=Unschedulable, GetTimeoutError=TimeoutError)
+    notes = []
+    fleet = Fleet(ray=SimpleNamespace(exceptions=exceptions, get=raise_it), root=Path(), own=None, note=notes.append)
+    (refused,) = fleet.admit_nodes()
+    assert "no module qbench" in refused
+    assert [("dead" in note, "does not exist" in note) for note in notes] == [(True, True)]
+
+
+class RayFault(Exception):
+    """As Ray's own errors."""
+
+
+class Unschedulable(RayFault):
+    """As Ray says of a node that is gone."""
+
+
+class FailingAgent:
+    """An agent whose description is an error."""
+
+    def __init__(self, error):
+        self.describe = SimpleNamespace(remote=lambda *_: error)
+
+
+def raise_it(error, timeout):
+    """What getting a reference does that is an error."""
+    raise error
 
 
 def test_a_cancelled_run_leaves_no_process(nodes, home):
