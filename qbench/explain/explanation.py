@@ -98,15 +98,19 @@ def confirm(tried: Tried, level: float = LEVEL) -> tuple[Trial, ...]:
 
 def choose(tried: Tried, rounds: Sequence[Round]) -> Trial | None:
     """The confirmed cause that gains most in a race after these rounds; but layers in float hide whatever makes them
-    slow, so that another cause that saves half as much goes before that. None where none gains ``LEAST_STEP`` of the
-    case's time."""
+    slow, so that what keeps them in int8 goes before that where it saves half as much. None where none gains
+    ``LEAST_STEP`` of the case's time."""
     confirmed = confirm(tried, LEVEL / 2 ** len(rounds))
     if not confirmed:
         return None
     before = rounds[0].tried.original_seconds if rounds else tried.original_seconds
     now = before * math.exp(sum(_log_ratio(each.chosen) for each in rounds if each.chosen is not None))
     worth = [trial for trial in confirmed if now * _saving(trial) >= LEAST_STEP * before]
-    return max(worth, key=_rank, default=None)
+    largest = max(worth, key=_saving, default=None)
+    if largest is None or not largest.counterfactual.gives_up:
+        return largest
+    hidden = [trial for trial in worth if _keeps_int8(trial) and _saving(trial) >= _saving(largest) / 2]
+    return max(hidden, key=_saving, default=largest)
 
 
 def goes_on(rounds: Sequence[Round]) -> bool:
@@ -192,8 +196,10 @@ def _p_value(trial: Trial) -> float:
     return trial.difference.p_not_below(0.0)
 
 
-def _rank(trial: Trial) -> float:
-    return _saving(trial) * (1 if trial.counterfactual.gives_up else 2)
+def _keeps_int8(trial: Trial) -> bool:
+    """Whether a trial is about how layers are int8, which they would no longer show in float: more examples a call are
+    not."""
+    return not (trial.counterfactual.gives_up or trial.counterfactual.change.batch_size)
 
 
 def _saving(trial: Trial) -> float:

@@ -120,6 +120,9 @@ def test_layers_in_float_go_after_what_saves_half_as_much():
     given_up = replace(given_up, counterfactual=replace(given_up.counterfactual, gives_up=True))
     assert race(given_up, trial("dynamic", 0.1)).chosen.counterfactual.cause == "dynamic"
     assert race(given_up, trial("little", 0.9)).chosen.counterfactual.cause == "slower"
+    more = trial("batch", 0.1, change=Change(batch_size=8))  # which no layer in float hides
+    assert race(given_up, more).chosen.counterfactual.cause == "slower"
+    assert race(trial("dynamic", 0.3), more).chosen.counterfactual.cause == "batch"
 
 
 def test_what_is_hidden_has_the_share_that_it_closes_alone():
