@@ -130,7 +130,9 @@ class Fleet:
     def _give_up_after(self, begun: int, error: NodeLost) -> None:
         """Raises ``CaseError`` where work that had begun on so many nodes was lost with each, and where the run ends.
         Work that was lost before it began is not what ended the node."""
-        if begun >= ATTEMPTS or self._ending.is_set():
+        if self._ending.is_set():
+            raise error
+        if begun >= ATTEMPTS:
             raise CaseError(f"it was lost with {begun} nodes, one after the other: {error}") from error
 
     def deliver(self, name: str, sent: transfer.Sent) -> None:
