@@ -57,8 +57,8 @@ class Explanation:
     ``unexplained``: the share of the gap that no confirmed cause closes, None where nothing faster is known. ``hidden``
     gain alone, but nothing beyond those that are ``confirmed``, or cannot be had together with them; ``unconfirmed``
     were tried without a shown gain, ``untried`` could not be, with the reason. ``change`` takes all that is confirmed
-    away. ``over_fp32``: how many times as long as fp32 the case takes. ``off_core``: the
-    largest share of a race in which other processes of the machine had the core."""
+    away. ``over_fp32``: how many times as long as fp32 the case takes. ``off_core``: the largest share of a race in
+    which other processes of the machine had the core."""
 
     case_seconds: float
     fp32_seconds: float | None
