@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.backends.base import Array, BuildJob, Inputs, Runner
 from qbench.backends.onnx_backend import OnnxBackend
 from qbench.backends.onnx_build import BuildNotes
+from qbench.machine import amx_tiles
 
 if TYPE_CHECKING:
     from qbench.quant.artifacts.node_profile import CallProfile
@@ -87,7 +88,8 @@ class OnnxRunner(Runner):
         return array
 
     def observed(self) -> dict[str, Any]:
-        """Thread counts and provider as the session tells them."""
+        """Thread counts and provider as the session tells them; ``amx_tiles``: whether this thread's calls so far have
+        used AMX, which only int8 kernels of ONNX Runtime do (None where that cannot be told)."""
         options = self._session.get_session_options()
         return {
             "threads": options.intra_op_num_threads,
@@ -95,6 +97,7 @@ class OnnxRunner(Runner):
             "provider": self._session.get_providers()[0],
             "spinning": options.get_session_config_entry("session.intra_op.allow_spinning") != "0",
             "graph_optimization": options.graph_optimization_level.name,
+            "amx_tiles": amx_tiles.are_in_use(),
         }
 
 
