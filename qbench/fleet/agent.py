@@ -23,6 +23,7 @@ from qbench.fleet.nodes import NodeFacts
 from qbench.machine import fingerprint
 from qbench.measure.setting import SettingJob, measure_setting
 from qbench.plan.planner import measuring_cores
+from qbench.process import imports
 from qbench.process.offspring import offspring
 from qbench.process.parent import Worker
 
@@ -36,6 +37,9 @@ class Agent:
     def __init__(self) -> None:
         niceness = nodes.count_niceness()
         os.environ.pop("OMP_NUM_THREADS", None)  # Ray's; a child's is set where it starts
+        # Children import as on this node without Ray, also those that start while Ray is kept off the timed cores.
+        for name, cores in imports.name_own_cores().items():
+            os.environ.setdefault(name, cores)
         self._niceness = niceness
         self._root = open_cache()
         self._workers: dict[int, Worker] = {}

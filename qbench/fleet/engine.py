@@ -19,6 +19,7 @@ from typing import Any
 from qbench.errors import UsageError
 from qbench.fleet.reach import CLIENT, explain_unreachable
 from qbench.machine import fingerprint
+from qbench.process import imports
 
 RESOURCE = "qbench"  # a node that offers one of it works for qbench, for one run at a time
 LABEL = "qbench-class"
@@ -162,7 +163,7 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
     cores = fingerprint.allowed_cores()
     if not share_cores(cores, 0, count):
         raise UsageError(f"--on {LOCAL}:{count}: this process may use {len(cores)} cores, and each node needs one")
-    folder = _make_folder()
+    folder, whole = _make_folder(), imports.name_own_cores()
     saved = _set({**_VARIABLES, **_make_token(), "RAY_TMPDIR": str(folder)})
     options = {"node_ip_address": "127.0.0.1", "include_dashboard": False, "object_store_memory": _STORE_BYTES}
     cluster: Any = None
@@ -182,7 +183,10 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
                     **options,
                     num_cpus=len(mine),
                     resources={RESOURCE: 1},
-                    env_vars={"QBENCH_CACHE": str(cache.with_name(f"{cache.name}-nodes") / str(number + 1))},
+                    env_vars={
+                        "QBENCH_CACHE": str(cache.with_name(f"{cache.name}-nodes") / str(number + 1)),
+                        **whole,  # children import as on this machine, whose cores the nodes share
+                    },
                 )
         yield cluster.address
     finally:

@@ -13,6 +13,7 @@ from qbench.errors import CaseError
 from qbench.measure.protocol import CONTROL, Earlier, Keep, Protocol, Tell, Watch
 from qbench.measure.samples import BlockTiming, Samples
 from qbench.measure.worker import LocalWorker, WorkerFacts, WorkerSpec
+from qbench.process import imports
 from qbench.process.parent import Limits, Worker
 
 
@@ -32,14 +33,14 @@ class RemoteWorker:
     def __init__(self, spec: WorkerSpec, *, limits: Limits, fresh: bool) -> None:
         self.facts: WorkerFacts | None = None
         self.peak_rss_bytes: int | None = None
-        imports = ("qbench.measure.worker", *registry.load("backend", spec.backend).modules)
+        modules = ("qbench.measure.worker", *registry.load("backend", spec.backend).modules)
         self._worker = Worker(
             LocalWorker,
             spec,
             limits=limits,
             cores=spec.cores,
-            fresh=fresh,
-            imports=imports,
+            fresh=fresh or imports.CORES in spec.environment,  # the server of the others has imported what they use
+            imports=modules,
             environment=spec.environment,
             name=spec.case,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
-import importlib
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 
 from qbench.errors import CaseError, CaseSkipped, QbenchError, WorkerError, out_of_memory
 from qbench.files.full_disk import is_full
+from qbench.process.imports import import_modules
 from qbench.process.pipe import Inbox, pack, receive, send
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
@@ -49,9 +49,7 @@ def serve(
         _die_with_parent()
     _offer_to_the_oom_killer()
     _limit_memory(memory_bytes)
-    for name in imports:
-        with contextlib.suppress(ImportError):  # told where it is needed
-            importlib.import_module(name)
+    import_modules(imports)
     if cores is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     session: Any = None

@@ -6,9 +6,9 @@ collector walks through it (and so copies its pages) again. No thread pool start
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import importlib
+
+from qbench.process.imports import import_modules
 
 MODULES = (
     "numpy",
@@ -24,8 +24,6 @@ MODULES = (
     "qbench.measure.worker",
 )
 
-for _name in MODULES:
-    with contextlib.suppress(ImportError):  # a runtime that is missing is told where it is asked for
-        importlib.import_module(_name)
+import_modules(MODULES)
 gc.collect()
 gc.freeze()

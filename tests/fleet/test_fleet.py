@@ -30,7 +30,7 @@ from qbench.fleet.fleet import Fleet
 from qbench.fleet.opening import open_fleet
 from qbench.fleet.reach import explain_unreachable
 from qbench.fleet.schedule import Node
-from qbench.process import reaper
+from qbench.process import imports, reaper
 from qbench.process.parent import Limits
 from qbench.progress.live import Silent
 from qbench.run import run
@@ -76,6 +76,10 @@ def read_pids(*, progress):
     return os.getpid(), os.getppid(), os.environ["QBENCH_CACHE"], os.nice(0)
 
 
+def read_import_cores(*, progress):
+    return os.environ[imports.CORES]
+
+
 def copy_file(source, folder, *, progress):
     """What a build does: reads the cache and fills a folder."""
     (folder / "copy").write_text(source.read_text() + os.environ["QBENCH_CACHE"])
@@ -104,6 +108,35 @@ def test_what_a_node_says_is_what_the_child_raises(nodes, home):
     assert niceness <= os.nice(0)
     with pytest.raises(CaseError, match="no such layer"):
         run(refuse, limits=LIMITS)
+
+
+def test_children_of_a_node_import_as_on_this_machine(nodes, home):
+    """Whatever cores Ray is kept off meanwhile: libraries choose their kernels by those that the machine has."""
+    cores = nodes.place(home).run_child(read_import_cores, limits=LIMITS)
+    assert cores == imports.name_own_cores()[imports.CORES]
+
+
+def test_nodes_that_share_a_machine_name_all_of_its_cores(nodes, tmp_path, monkeypatch):
+    """Each may use its share alone, but imports as a process of this machine does."""
+    started = []
+
+    class Cluster:
+        address = "127.0.0.1:0"
+
+        def __init__(self, **_):
+            pass
+
+        def add_node(self, env_vars, **_):
+            started.append((sorted(os.sched_getaffinity(0)), env_vars[imports.CORES]))
+
+        def shutdown(self):
+            pass
+
+    monkeypatch.setattr("ray.cluster_utils.Cluster", Cluster)
+    monkeypatch.setattr(engine, "share_cores", lambda cores, number, count: cores[number : number + 1])
+    whole, cores = imports.name_own_cores()[imports.CORES], sorted(os.sched_getaffinity(0))
+    with engine._start_here(len(cores), tmp_path):
+        assert started == [([core], whole) for core in cores]
 
 
 def test_files_travel_by_hash_and_come_back(nodes, home):

@@ -16,12 +16,13 @@ import pytest
 from qbench.backends import fake
 from qbench.errors import CaseError, MeasureError
 from qbench.measure import worker
-from qbench.measure.group import cold_starts, measure_group
+from qbench.measure.group import RemoteWorker, cold_starts, measure_group
 from qbench.measure.pairing import pair_blocks
 from qbench.measure.protocol import Sequential
 from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.worker import LocalWorker, WorkerSpec
+from qbench.process import imports
 from qbench.process.parent import Limits
 
 CORE = sorted(os.sched_getaffinity(0))[-1]
@@ -264,6 +265,25 @@ def test_an_outside_observer_sees_the_thread_that_is_told(tmp_path):
     base = spec(tmp_path, "base", 2e-3)
     found = measure_group(base, [], protocol=Watched(), limits=Limits(seconds=60), open_remote=open_remote)
     assert str(found["base"].error) == f"1 busy on [{CORE}]"
+
+
+def test_a_case_with_import_cores_of_its_own_has_a_fresh_interpreter(tmp_path):
+    """What others fork from has imported its libraries already; it says so by the process that it runs in."""
+    base = spec(tmp_path, "base")
+    named = spec(tmp_path, "named", environment=imports.name_cores((CORE,)))
+    parents = {}
+
+    def open_remote(each, **options):
+        import psutil
+
+        remote = RemoteWorker(each, **options)
+        parents[each.case] = psutil.Process(remote._worker.pid).ppid()
+        return remote
+
+    protocol = Sequential(warmup=1, calls=5)
+    measured = measure_group(base, [named], protocol=protocol, limits=Limits(seconds=60), open_remote=open_remote)
+    assert measured["named"].samples is not None
+    assert (parents["named"] == os.getpid(), parents["base"] == os.getpid()) == (True, False)
 
 
 def test_fresh_processes_start_side_by_side_and_load_one_after_the_other(tmp_path):

@@ -1,0 +1,50 @@
+"""What a process imports before it works, and which cores it may use meanwhile.
+
+ONNX Runtime chooses its int8 kernels as it is imported. From 1.32 on it takes those for AMX only if the process may use
+two cores then: a thread of it loads tiles on one core, moves to the next and looks whether they are the same (seen with
+strace and in its code). A process that may use one core gets the kernels for VNNI, whatever it may use later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterable, Iterator
+
+CORES = "QBENCH_IMPORT_CORES"  # the variable: numbers of cores, separated by commas
+_CHOOSING = ("onnxruntime",)  # others do not choose by cores, and torch takes a second
+
+
+def import_modules(names: Iterable[str]) -> None:
+    """Imports them; what is missing is told where it is needed. Where the variable names cores, this thread may use
+    those while a library is imported that chooses by them."""
+    for name in names:
+        with contextlib.suppress(ImportError), _named_cores() if name in _CHOOSING else contextlib.nullcontext():
+            importlib.import_module(name)
+
+
+def name_cores(cores: Iterable[int]) -> dict[str, str]:
+    """The variable with which a process imports on these cores."""
+    return {CORES: ",".join(map(str, cores))}
+
+
+def name_own_cores() -> dict[str, str]:
+    """The same for the cores that this process may use; nothing where the system does not tell."""
+    return name_cores(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else {}
+
+
+@contextlib.contextmanager
+def _named_cores() -> Iterator[None]:
+    """Nothing changes without the variable, and where the system allows none of its cores."""
+    cores = {int(core) for core in os.environ.get(CORES, "").split(",") if core.strip().isdecimal()}
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    own = os.sched_getaffinity(0)
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
