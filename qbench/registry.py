@@ -107,9 +107,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "per-tensor": "qbench.explain.causes.per_tensor:CAUSE",
         "sensitive-layers": "qbench.explain.causes.sensitive_layers:CAUSE",
         "slower-in-int8": "qbench.explain.causes.slower_in_int8:CAUSE",
+        "small-for-amx": "qbench.explain.causes.small_for_amx:CAUSE",
         "symmetric": "qbench.explain.causes.symmetric:CAUSE",
         "threads": "qbench.explain.causes.threads:CAUSE",
         "unfused": "qbench.explain.causes.unfused:CAUSE",
+        "unused-amx": "qbench.explain.causes.unused_amx:CAUSE",
         "wider-steps": "qbench.explain.causes.wider_steps:CAUSE",
     },
     "calibrator": {

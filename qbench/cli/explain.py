@@ -232,7 +232,8 @@ def _show_time(explained: Explained, result: TimeExplained, titles: Mapping[str,
     _show_keys(text.write_suite_keys(change, explained.opened), text.list_environment(change, explained.opened.case))
     _print_lines(text.describe_costs(explained, result), width)
     if result.alternative is not None:
-        _show_keys(text.write_suite_keys(result.alternative.trial.counterfactual.change, explained.opened), [])
+        other, opened = result.alternative.trial.counterfactual.change, explained.opened
+        _show_keys(text.write_suite_keys(other, opened), text.list_environment(other, opened.case))
 
 
 def _show_losses(

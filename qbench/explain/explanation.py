@@ -54,11 +54,12 @@ class Round:
 class Explanation:
     """``case_seconds``, ``fp32_seconds`` and ``best_seconds`` are those of one example; ``best`` says what the gap is
     measured to. ``together``: how many times as fast without all confirmed causes, None where fewer than two are.
-    ``unexplained``: the share of the gap that no confirmed cause closes, None where nothing faster is known. ``hidden``
-    gain alone, but nothing beyond those that are ``confirmed``, or cannot be had together with them; ``unconfirmed``
-    were tried without a shown gain, ``untried`` could not be, with the reason. ``change`` takes all that is confirmed
-    away. ``over_fp32``: how many times as long as fp32 the case takes. ``off_core``: the largest share of a race in
-    which other processes of the machine had the core."""
+    ``unexplained``: the share of the gap that no confirmed cause closes, None where nothing faster is known. ``alone``
+    are all that gain alone, the largest gain first; ``hidden`` gain alone, but nothing beyond those that are
+    ``confirmed``, or cannot be had together with them; ``unconfirmed`` were tried without a shown gain, ``untried``
+    could not be, with the reason. ``change`` takes all that is confirmed away. ``over_fp32``: how many times as long as
+    fp32 the case takes. ``off_core``: the largest share of a race in which other processes of the machine had the
+    core."""
 
     case_seconds: float
     fp32_seconds: float | None
@@ -67,6 +68,7 @@ class Explanation:
     confirmed: tuple[Confirmed, ...]
     together: Interval | None
     unexplained: float | None
+    alone: tuple[Trial, ...]
     hidden: tuple[Trial, ...]
     unconfirmed: tuple[Trial, ...]
     untried: tuple[Trial, ...]
@@ -144,7 +146,8 @@ def explain(rounds: Sequence[Round], bests: Sequence[tuple[float, str]]) -> Expl
     gap = seconds[0] - least
     closed = [before - after for before, after in itertools.pairwise(seconds)]
     chosen = {trial.counterfactual.key for trial in confirmed}
-    hidden = tuple(trial for trial in confirm(tried) if trial.counterfactual.key not in chosen)
+    alone = confirm(tried)
+    hidden = tuple(trial for trial in alone if trial.counterfactual.key not in chosen)
     return Explanation(
         case_seconds=seconds[0],
         fp32_seconds=tried.fp32_seconds,
@@ -156,6 +159,7 @@ def explain(rounds: Sequence[Round], bests: Sequence[tuple[float, str]]) -> Expl
         ),
         together=_join(confirmed) if len(confirmed) > 1 else None,
         unexplained=1 - sum(closed) / gap if gap > 0 and known is not None else None,
+        alone=alone,
         hidden=hidden,
         unconfirmed=_list_unconfirmed(rounds, chosen | {trial.counterfactual.key for trial in hidden}),
         untried=_list_untried(rounds),

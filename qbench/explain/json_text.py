@@ -55,7 +55,9 @@ def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
         if (other := explained.alternative) is None
         else {
             **_trial_as_json(other.trial),
+            "single_requests": other.single,
             "suite": write_suite_keys(other.trial.counterfactual.change, opened),
+            "environment": list_environment(other.trial.counterfactual.change, opened.case),
             "mended": _accuracy_as_json(other.accuracy),
         },
     }

@@ -50,7 +50,8 @@ from qbench.record.stored_run import MetricInfo, StoredRun
 class TimeExplained:
     """Why it is not faster. ``times`` is None, with ``no_times`` as the reason, where the runtime does not tell;
     ``accuracy``: what the advised change costs, None where there is none or it is the same artifact; ``not_covered``:
-    what no recipe makes int8; ``alternative``: what else gains, where the advised change loses too much."""
+    what no recipe makes int8; ``alternative``: what else gains, where the advised change loses too much or gives
+    single requests nothing."""
 
     times: TimeShares | None
     no_times: str | None
@@ -100,6 +101,9 @@ class _Bench:
             layer_numbers=self.opened.artifact.layer_numbers,
             machine_code=self.backends[case.variant.backend].machine_code,
             call_seconds=self.opened.record_seconds,
+            amx_tiles=(self.opened.record.observed or {}).get("amx_tiles"),
+            timed_core=self.opened.cores[-1],
+            pinned=fingerprint.pinned_core() is not None,
         )
 
     def propose(self, concern: Concern, situation: Situation) -> tuple[Counterfactual, ...]:

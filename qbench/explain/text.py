@@ -18,6 +18,7 @@ from qbench.explain.story import Explained, TimeExplained
 from qbench.explain.trials import Trial
 from qbench.explain.where_time_goes import LayerTime, TimeShares
 from qbench.plan.cases import Case
+from qbench.process import imports
 from qbench.progress.table import TextTable
 from qbench.record.explained import FLUSH_IN_TORCH, FLUSHING, ExplainedCase, ExplainedCause
 from qbench.record.stored_run import MetricInfo
@@ -212,9 +213,21 @@ def list_environment(change: Change | None, case: Case) -> list[str]:
     if change is None:
         return []
     backend = change.backend or case.variant.backend
-    variables = change.environment.items()
-    lines = [f"unset {name}" if not value else f"export {name}={value}" for name, value in variables]
+    lines = [_write_variable(name, value) for name, value in change.environment.items()]
     return [*lines, *([FLUSHING.get(backend, FLUSH_IN_TORCH)] if change.flush_denormals else [])]
+
+
+def _write_variable(name: str, value: str) -> str:
+    """What to do for a variable of the process; that of qbench's own is about when to pin it."""
+    if name == imports.CORES:
+        several = "," in value
+        return (
+            "import onnxruntime while the process may use two cores or more, and pin it afterwards "
+            "(os.sched_setaffinity; a container needs a cpuset of two)"
+            if several
+            else "pin the process to one core before it imports onnxruntime (taskset -c CORE, or os.sched_setaffinity)"
+        )
+    return f"export {name}={value}" if value else f"unset {name}"
 
 
 def describe_costs(explained: Explained, result: TimeExplained) -> list[str]:
@@ -224,7 +237,8 @@ def describe_costs(explained: Explained, result: TimeExplained) -> list[str]:
     if accuracy is not None and assess_loss(accuracy.against_fp32, opened, metric) == "FAIL":
         lines.append(f"That loses more than the margin of {opened.suite.gate.accuracy.margin:g}.")
     if (other := result.alternative) is not None:
-        lines += [f"Not shown to: {_describe_trial(other.trial)}.", describe_accuracy(other.accuracy, metric)]
+        beginning = "For single requests" if other.single else "Not shown to"
+        lines += [f"{beginning}: {_describe_trial(other.trial)}.", describe_accuracy(other.accuracy, metric)]
     return [line for line in lines if line is not None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from qbench.explain.change import Change
 from qbench.explain.where_time_goes import LayerTime, TimeShares
 from qbench.models.base import ModelReference
 from qbench.plan.cases import Case, Variant
+from qbench.process import imports
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import CallProfile, NodeTime
 from qbench.quant.recipe import FRAMEWORK_DEFAULT, Recipe
@@ -100,6 +102,8 @@ SITUATIONS = {
     "memory-bound": replace(situation(reading_seconds=8e-4, call_seconds=1e-3), times=None),
     "older-target": situation(recipe=Recipe(target=("avx2", "vnni")), machine_code=True),
     "own-file": situation(recipe=Recipe(name="own", file="mine.onnx")),
+    "small-for-amx": situation(amx_tiles=True, timed_core=1),
+    "unused-amx": situation(amx_tiles=False, timed_core=1, pinned=True),
     "symmetric": situation(recipe=Recipe(symmetric=True)),
     "unfused": situation(recipe=Recipe(canonicalize=False)),
 }
@@ -244,3 +248,17 @@ def test_a_layer_is_tried_in_float_whatever_share_of_the_work_must_be_int8():
     big, small = registry.load("cause", "sensitive-layers").propose(case)
     assert big.change.recipe == {"skip_layers": ("big",), "min_coverage": 0.16}
     assert small.change.recipe == {"skip_layers": ("small",)}
+
+
+@pytest.mark.parametrize("used", [True, False, None])
+@pytest.mark.parametrize("pinned", [True, False])
+def test_amx_is_left_out_where_it_was_used_and_taken_where_pinning_kept_it_out(used, pinned):
+    """One that does not use it though it may, and one of which that is not known, have no other kernels to try."""
+    case = situation(amx_tiles=used, timed_core=1, pinned=pinned)
+    proposed = {
+        name: [each.change.environment[imports.CORES] for each in registry.load("cause", name).propose(case)]
+        for name in ("small-for-amx", "unused-amx")
+    }
+    assert proposed["small-for-amx"] == (["1"] if used else [])
+    every = ",".join(map(str, range(os.cpu_count() or 1)))
+    assert proposed["unused-amx"] == ([every] if used is False and pinned else [])
