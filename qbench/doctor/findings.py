@@ -226,6 +226,13 @@ def _advice_on_software(findings: Findings) -> Iterator[str]:
             "the CPU has AMX, but no process here may or does use it: "
             "Linux 5.16 or newer and a sandbox that allows arch_prctl are needed"
         )
+    elif findings.inside is not None and findings.inside.onnxruntime_amx is False:
+        yield (
+            "ONNX Runtime does not use the CPU's AMX: from 1.32 on it does where a process may use two cores as it "
+            "imports it, and here it may use one; where you deploy with more, measure with more"
+            if findings.machine["cores_allowed"] == 1
+            else "ONNX Runtime does not use the CPU's AMX: versions before 1.14 have no kernels for it; update it"
+        )
     fewer = [name for name in parent.FLOAT_VARIABLES if findings.variables.get(name, "STRICT").upper() != "STRICT"]
     if fewer:
         yield (

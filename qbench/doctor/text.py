@@ -84,7 +84,11 @@ def _list_value(value: object) -> tuple[str, ...]:
 def _list_isa(inside: Inside) -> tuple[str, ...]:
     used = (("torch", inside.torch_isa), ("oneDNN", inside.onednn_isa), ("MKL", inside.mkl_isa))
     lines = tuple(f"{name}: {isa}" for name, isa in used if isa is not None)
-    return lines if inside.amx_granted is None else (*lines, f"AMX: {'granted' if inside.amx_granted else 'denied'}")
+    if inside.amx_granted is not None:
+        lines = (*lines, f"AMX: {'granted' if inside.amx_granted else 'denied'}")
+    if inside.onnxruntime_amx is not None:
+        lines = (*lines, f"ONNX Runtime: {'with' if inside.onnxruntime_amx else 'without'} AMX")
+    return lines
 
 
 def _peak(peak: Peak) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def kernels() -> list[Kernel]:
             for engine in ENGINES
             if engine in supported
         ),
-        Kernel(name="onnxruntime MatMulInteger U8S8", precision="int8", make=_ort_int8("uint8", "MatMulInteger")),
+        Kernel(name="onnxruntime MatMulInteger U8S8", precision="int8", make=make_onnxruntime_int8),
         Kernel(name="onnxruntime MatMulInteger S8S8", precision="int8", make=_ort_int8("int8", "MatMulInteger")),
         Kernel(name="onnxruntime QLinearMatMul U8S8", precision="int8", make=_ort_int8("uint8", "QLinearMatMul")),
     ]
@@ -125,6 +125,11 @@ def _quantized(shape: tuple[int, ...], dtype: Any) -> Any:
         # torch 2.13 announces the end of its int8 tensors, once, wherever the first one is made.
         warnings.filterwarnings("ignore", message=r"torch\.quantize_per_tensor", category=UserWarning)
         return torch.quantize_per_tensor(torch.randn(shape), 0.05, 64 if dtype is torch.quint8 else 0, dtype)
+
+
+def make_onnxruntime_int8(size: int) -> Call:
+    """ONNX Runtime's product of unsigned and signed bytes; raises ``ImportError`` without it."""
+    return _ort_int8("uint8", "MatMulInteger")(size)
 
 
 def _ort_fp32(size: int) -> Call:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from qbench.errors import MeasureError
+from qbench.machine import amx_tiles, gemm
 from qbench.process import parent
 
 ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
@@ -28,15 +29,16 @@ class Inside:
     """Read back inside a child; what is not told is None.
 
     ``torch_isa`` is the instruction set of torch's own kernels (``AVX512``), ``onednn_isa`` that of oneDNN in its own
-    words, ``mkl_isa`` that of MKL in its own, ``amx_granted`` whether the kernel lets a process use AMX, ``allocator``
-    the library whose malloc is mapped (``system`` for that of the C library), ``cores`` the affinity, ``threads`` those
-    of torch.
+    words, ``mkl_isa`` that of MKL in its own, ``amx_granted`` whether the kernel lets a process use AMX,
+    ``onnxruntime_amx`` whether a product of ONNX Runtime used it, ``allocator`` the library whose malloc is mapped
+    (``system`` for that of the C library), ``cores`` the affinity, ``threads`` those of torch.
     """
 
     torch_isa: str | None
     onednn_isa: str | None
     mkl_isa: str | None
     amx_granted: bool | None
+    onnxruntime_amx: bool | None
     allocator: str | None
     cores: tuple[int, ...] | None
     threads: int | None
@@ -58,6 +60,7 @@ def in_this_process(*, progress: Any = None) -> Inside:
         onednn_isa=onednn_isa(_onednn_says()),
         mkl_isa=mkl_isa(_mkl_says()),
         amx_granted=torch_cpu._init_amx() if hasattr(torch_cpu, "_init_amx") and "amx" in _flags() else None,
+        onnxruntime_amx=_see_onnxruntime_use_amx(),
         allocator=allocator_of_this_process(),
         cores=tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None,
         threads=torch.get_num_threads(),
@@ -117,6 +120,17 @@ def mkl_isa(output: str | None) -> str | None:
         r"^MKL_VERBOSE .*? architecture (.+?)(?: enabled processors)?, (?:Lnx|Win|Mac|OSX)", output or "", re.MULTILINE
     )
     return match[1].replace("(R)", "").strip() if match else None
+
+
+def _see_onnxruntime_use_amx() -> bool | None:
+    """Whether a product of bytes left AMX tiles in use; None without AMX, and without ONNX Runtime."""
+    if amx_tiles.are_in_use() is None:
+        return None
+    try:
+        gemm.make_onnxruntime_int8(64)()
+    except ImportError:
+        return None
+    return amx_tiles.are_in_use()
 
 
 def _mkl_says() -> str | None:

@@ -38,10 +38,12 @@ SEEN = Inside(
     onednn_isa="Intel AVX-512 with Intel DL Boost",
     mkl_isa="Intel AVX-512",
     amx_granted=None,
+    onnxruntime_amx=None,
     allocator="system",
     cores=(1,),
     threads=1,
 )
+USES_AMX = replace(SEEN, onednn_isa="Intel AVX10.1 and Intel AMX", amx_granted=True, onnxruntime_amx=True)
 PEAK = Peak(
     fp32_flops_per_second=98.7e9,
     fp32_kernel="torch.mm",
@@ -117,6 +119,10 @@ def test_a_good_machine_gets_no_advice() -> None:
         ({"preloaded": "/wrong/libjemalloc.so"}, "LD_PRELOAD names jemalloc, but no process has it"),
         ({"machine": AMX}, "the CPU has AMX, but no process here may or does use it"),
         ({"machine": AMX, "inside": replace(SEEN, onednn_isa=None, amx_granted=False)}, "the CPU has AMX, but no"),
+        (
+            {"machine": AMX, "inside": replace(USES_AMX, onnxruntime_amx=False)},
+            "ONNX Runtime does not use the CPU's AMX",
+        ),
         ({"compiler": None}, "no C++ compiler"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
@@ -126,6 +132,15 @@ def test_each_fault_gets_its_one_advice(change: dict[str, Any], start: str) -> N
     (line,) = advice(replace(GOOD, **change))
     assert line.startswith(start)
     assert ": " in line
+
+
+@pytest.mark.parametrize(("cores", "advised"), [(1, "measure with more"), (2, "update it")])
+def test_what_keeps_onnxruntime_from_amx_is_told_from_the_cores(cores: int, advised: str) -> None:
+    """One core is what a newer one lacks; with two it is the version."""
+    unused = replace(USES_AMX, onnxruntime_amx=False)
+    lines = advice(replace(GOOD, machine={**AMX, "cores_allowed": cores}, inside=unused))
+    (line,) = (line for line in lines if line.startswith("ONNX Runtime"))
+    assert line.endswith(advised)
 
 
 def test_what_the_system_does_not_tell_gives_no_advice() -> None:
@@ -139,7 +154,7 @@ def test_what_the_system_does_not_tell_gives_no_advice() -> None:
 
 def test_what_is_followed_is_not_advised() -> None:
     """AMX that is used, and an allocator that is in place, need no advice."""
-    used = replace(SEEN, onednn_isa="Intel AVX10.1 and Intel AMX", amx_granted=True, allocator="jemalloc")
+    used = replace(USES_AMX, allocator="jemalloc")
     assert advice(replace(GOOD, machine=AMX, inside=used, preloaded="/usr/lib/libjemalloc.so.2")) == ()
     assert advice(replace(GOOD, variables={"ONEDNN_DEFAULT_FPMATH_MODE": "strict"})) == ()
 

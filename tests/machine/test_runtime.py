@@ -66,6 +66,7 @@ def test_a_child_sees_its_core_its_thread_and_its_allocator() -> None:
     assert seen.torch_isa
     assert seen.allocator in ("system", *runtime.ALLOCATORS)
     assert seen.amx_granted is None or "amx_tile" in fingerprint.isa()
+    assert (seen.onnxruntime_amx is None) is ("amx_tile" not in fingerprint.isa())
 
 
 @pytest.mark.parametrize(
