@@ -221,11 +221,21 @@ def list_keys(half: dict[str, Any]) -> Any:
     return paste(keys[1], keys[0])
 
 
-def qbench(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> str:
+def list_settings(half: dict[str, Any]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What half of an explanation says of the process: variables, and the command that it begins with."""
+    lines = half.get("environment") or []
+    variables = dict(line.split()[1].partition("=")[::2] for line in lines if line.startswith(("export ", "unset ")))
+    pinned = any(line.startswith("pin the process to one core") for line in lines)
+    return variables, ("taskset", "-c", str(max(os.sched_getaffinity(0)))) if pinned else ()
+
+
+def qbench(
+    folder: Path, *arguments: str, environment: dict[str, str] | None = None, begin: tuple[str, ...] = ()
+) -> str:
     """What a qbench command prints; its messages go to a file."""
     variables = {**os.environ, **(environment or {})}
     with (folder / "messages.txt").open("a", encoding="utf-8") as messages:
-        command = [sys.executable, "-m", "qbench", *arguments, "--quiet"]
+        command = [*begin, sys.executable, "-m", "qbench", *arguments, "--quiet"]
         finished = subprocess.run(
             command, cwd=folder, stdout=subprocess.PIPE, stderr=messages, text=True, env=variables, check=False
         )
@@ -250,10 +260,10 @@ def check(item: Check, folder: Path, options: argparse.Namespace) -> dict[str, A
     half = explained[item.of]
     result: dict[str, Any] = {"explained": half, "seconds": seconds, "after": None}
     if half["suite"] or half.get("environment"):  # the option, too, which the promised gain holds
-        variables = dict(line.split()[1].partition("=")[::2] for line in half.get("environment") or [])
+        variables, command = list_settings(half)
         suite = paste(list_keys(half), yaml.safe_load((here / "before.yaml").read_text()))
         (here / "after.yaml").write_text(yaml.safe_dump({**suite, "suite": "after"}, sort_keys=False))
-        qbench(here, "run", "after.yaml", environment=variables)
+        qbench(here, "run", "after.yaml", environment=variables, begin=command)
         os.chdir(here)
         before, after = read_run(find_run("before")), read_run(find_run("after"))
         result["after"] = compare(before, after, item.case, half)
