@@ -20,7 +20,14 @@ from qbench.explain.where_time_goes import LayerTime, TimeShares
 from qbench.plan.cases import Case
 from qbench.process import imports
 from qbench.progress.table import TextTable
-from qbench.record.explained import FLUSH_IN_TORCH, FLUSHING, ExplainedCase, ExplainedCause
+from qbench.record.explained import (
+    FLUSH_IN_TORCH,
+    FLUSHING,
+    IMPORT_ON_ONE,
+    IMPORT_ON_SEVERAL,
+    ExplainedCase,
+    ExplainedCause,
+)
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
@@ -220,13 +227,7 @@ def list_environment(change: Change | None, case: Case) -> list[str]:
 def _write_variable(name: str, value: str) -> str:
     """What to do for a variable of the process; that of qbench's own is about when to pin it."""
     if name == imports.CORES:
-        several = "," in value
-        return (
-            "import onnxruntime while the process may use two cores or more, and pin it afterwards "
-            "(os.sched_setaffinity; a container needs a cpuset of two)"
-            if several
-            else "pin the process to one core before it imports onnxruntime (taskset -c CORE, or os.sched_setaffinity)"
-        )
+        return IMPORT_ON_SEVERAL if "," in value else IMPORT_ON_ONE
     return f"export {name}={value}" if value else f"unset {name}"
 
 

@@ -24,9 +24,16 @@ FLUSHING = {
     "onnxruntime": 'options.add_session_config_entry("session.set_denormal_as_zero", "1")',
     "openvino": "# in the thread that calls: denormals as zero (FTZ and DAZ)",
 }
+# On how many cores the process that calls imports ONNX Runtime.
+IMPORT_ON_ONE = "pin the process to one core before it imports onnxruntime (taskset -c CORE, or os.sched_setaffinity)"
+IMPORT_ON_SEVERAL = (
+    "import onnxruntime while the process may use two cores or more, and pin it afterwards "
+    "(os.sched_setaffinity; a container needs a cpuset of two)"
+)
 # Variables that hide instructions, and those of malloc: no advice of qbench sets another one.
 _VARIABLE = r"(unset|export) (ONEDNN|DNNL|ATEN|MKL|FBGEMM|OV|MALLOC)_[A-Z0-9_]{1,40}(=[A-Za-z0-9_]{1,20})?"
-_SETTINGS = "|".join([_VARIABLE, *(re.escape(line) for line in (FLUSH_IN_TORCH, *FLUSHING.values()))])
+_SENTENCES = (FLUSH_IN_TORCH, *FLUSHING.values(), IMPORT_ON_ONE, IMPORT_ON_SEVERAL)
+_SETTINGS = "|".join([_VARIABLE, *(re.escape(line) for line in _SENTENCES)])
 Setting = Annotated[str, Field(pattern=f"^({_SETTINGS})$")]
 
 

@@ -6,10 +6,12 @@ import os
 from dataclasses import replace
 
 import pytest
+from pydantic import TypeAdapter
 
 from qbench import registry
 from qbench.explain.causes.base import Cause, Situation
 from qbench.explain.change import Change
+from qbench.explain.text import list_environment
 from qbench.explain.where_time_goes import LayerTime, TimeShares
 from qbench.models.base import ModelReference
 from qbench.plan.cases import Case, Variant
@@ -17,6 +19,7 @@ from qbench.process import imports
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import CallProfile, NodeTime
 from qbench.quant.recipe import FRAMEWORK_DEFAULT, Recipe
+from qbench.record.explained import Setting
 from qbench.record.schema import InputFit, Spread
 
 CAUSES = registry.names("cause")
@@ -56,6 +59,15 @@ def test_a_cause_says_what_is_wrong_and_takes_it_away(name):
             assert counterfactual.cause == name
             assert counterfactual.text
             assert counterfactual.change != Change()
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_what_a_cause_has_set_for_the_process_is_what_a_run_keeps(name):
+    """A run's folder takes known settings only, so that what somebody else wrote there is no advice."""
+    cause: Cause = registry.load("cause", name)
+    for case in (situation(), *SITUATIONS.values()):
+        for counterfactual in cause.propose(case):
+            TypeAdapter(tuple[Setting, ...]).validate_python(tuple(list_environment(counterfactual.change, case.case)))
 
 
 def node(kind, layer="", seconds=1e-4):
