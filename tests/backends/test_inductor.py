@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import subprocess
 import sys
 import zipfile
@@ -90,13 +91,14 @@ def build(folder, mode, module, *, watched=False, **changes):
     if reason := BACKEND.missing() or BACKEND.why_not(mode=mode, kind="torch"):
         pytest.skip(reason)
     folder.mkdir()
-    recipe = BACKEND.resolve(mode, Recipe(calibrator="minmax", **changes))
+    trained = {"epochs": 1, "learning_rate": 1e-3, "batch_size": 32, "seed": 0} if mode == "qat" else {}
+    recipe = BACKEND.resolve(mode, Recipe(calibrator="minmax", **trained, **changes))
     job = BuildJob(
         network=Network(kind="torch", module=module),
         mode=mode,
         recipe=recipe,
         calibration=images(),
-        training=None,
+        training=(images(), np.arange(32) % 10) if mode == "qat" else None,
         folder=folder,
         watched=watched,
     )
@@ -179,9 +181,16 @@ def test_dynamic_quantizes_each_call_of_a_linear_layer(dynamic):
     assert np.abs(outputs(file) - expected(repeated())).max() < 0.02
 
 
-def test_static_quantizes_each_call_of_a_layer(tmp_path):
+@pytest.fixture(scope="module")
+def older(tmp_path_factory):
+    """A package for CPUs with AVX2 on x86, else for this machine."""
+    target = ("avx2",) if "avx2" in fingerprint.isa() else ()
+    return build(tmp_path_factory.mktemp("inductor") / "older", "static", repeated(), target=target)
+
+
+def test_static_quantizes_each_call_of_a_layer(older):
     """Each call has weights of its own to be packed, and scales of its own."""
-    built, file = build(tmp_path / "static", "static", repeated())
+    built, file = older
     assert [(layer.name, layer.int8) for layer in built.layers] == [
         (name, True) for name in ("stem", "conv", "conv", "conv", "mix", "mix", "mix", "head")
     ]
@@ -190,18 +199,37 @@ def test_static_quantizes_each_call_of_a_layer(tmp_path):
 
 
 @pytest.mark.skipif("avx2" not in fingerprint.isa(), reason="the code is for x86 with AVX2")
-def test_a_package_for_an_older_cpu_holds_no_newer_instructions(static, tmp_path):
-    """What Inductor notes of the package is the CPU that its vectors are for; the answers are those of another that is
-    compiled for this machine, within rounding."""
-    built, file = build(tmp_path / "older", "static", shortcut(), target=("avx2",))
+def test_a_package_for_an_older_cpu_holds_no_newer_instructions(older, static):
+    """What Inductor notes of the package is the CPU that its vectors are for; the answers stay those of the network,
+    within rounding."""
+    built, file = older
     assert aoti.read_isa(file) == "AVX2"
     assert (built.target.compiled_for, built.target.cpus, built.target.overflowing) == ("haswell", ("avx2",), ())
-    assert built.target.layers == 5
+    assert built.target.layers == 8
     assert "machine code for haswell and newer" in built.note
     assert static[0].target is None
     assert aoti.read_isa(static[1]).split()[0] == ("AVX512" if "avx512f" in fingerprint.isa() else "AVX2")
-    largest = np.abs(expected(shortcut())).max()
-    assert np.abs(outputs(file) - outputs(static[1])).max() < 0.05 * largest
+    fp32 = expected(repeated())
+    assert np.abs(outputs(file) - fp32).max() < 0.05 * np.abs(fp32).max()
+
+
+def test_training_gives_int8_layers_too(tmp_path):
+    """QAT: each layer is in int8, and the outputs have the shape of the network's."""
+    built, file = build(tmp_path / "qat", "qat", perceptron())
+    assert [(layer.name, layer.int8) for layer in built.layers] == [("first", True), ("second", True)]
+    assert outputs(file).shape == (32, 10)
+
+
+@pytest.mark.skipif((sys.platform, platform.machine()) != ("linux", "x86_64"), reason="is taken as given there alone")
+def test_no_sample_is_compiled_for_the_vectors_of_this_cpu(monkeypatch):
+    """Of Inductor's headers, in every process, to see whether the compiler can: the package itself shows it."""
+    from torch._inductor import config, cpu_vec_isa
+
+    samples = []
+    monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", lambda isa, code: samples.append(code))
+    with config.patch(aoti.OPTIONS):
+        assert cpu_vec_isa.VecAVX2()
+    assert samples == []
 
 
 @pytest.mark.parametrize("values", [(0.5, 1.0), (-1.0, -0.5), (-1.0, 2.0), (0.0, 0.0)])
