@@ -41,6 +41,7 @@ CHILD_VARIABLES = {
 _CHUNK = 1 << 16
 _LOG_BYTES = 1 << 18  # kept of what a child writes: a fatal error lists every thread and every module
 _LOOK_SECONDS = 1.0  # between two looks at a process whose end is not told, since what it forked holds its pipes
+_END_SECONDS = 5.0  # for a process that closed its pipe to end, before it is killed
 _starting = threading.Lock()
 _alive: weakref.WeakSet[Worker] = weakref.WeakSet()
 
@@ -254,7 +255,7 @@ class Worker:
             self._selector.unregister(self._output)
 
     def _died(self) -> WorkerError:
-        self._process.join(timeout=5.0)
+        self._process.join(timeout=_END_SECONDS)
         code = self._process.exitcode
         self._kill()
         self._read_output()
