@@ -13,18 +13,17 @@ import multiprocessing
 import os
 import selectors
 import signal
-import sys
 import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from qbench.errors import WorkerError
-from qbench.process import child, pipe, reaper
+from qbench.process import child, inheritance, pipe, reaper
 from qbench.process.offspring import offspring
 
 FLOAT_VARIABLES = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
@@ -92,7 +91,8 @@ class Worker:
         )
         self._offspring = offspring()
         try:
-            with _starting, _environment(CHILD_VARIABLES | self._offspring.environment()), _without_main():
+            variables = CHILD_VARIABLES | self._offspring.environment()
+            with _starting, inheritance.pass_on(variables):
                 if not fresh:
                     multiprocessing.set_forkserver_preload(["qbench.process.preload"])
                 self._process.start()
@@ -307,36 +307,6 @@ def end_all() -> None:
         alive = list(_alive)
     for worker in alive:
         worker.end()
-
-
-@contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """The variables as a starting child inherits them, for this moment only."""
-    saved = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in saved.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _without_main() -> Iterator[None]:
-    """Children must not run the caller's script again, as multiprocessing would have them do."""
-    main = sys.modules["__main__"]
-    saved = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
-    main.__spec__ = None
-    if "__file__" in saved:
-        del main.__file__
-    try:
-        yield
-    finally:
-        for name, value in saved.items():
-            setattr(main, name, value)
 
 
 def _why_not(error: OSError | EOFError) -> str:

@@ -1,0 +1,70 @@
+"""What a child process inherits from this one as it starts, and what it must not."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing.resource_tracker
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+
+
+@contextlib.contextmanager
+def pass_on(variables: Mapping[str, str]) -> Iterator[None]:
+    """A child that starts meanwhile, and the server of children, have these environment variables, do not run the
+    caller's script again, and never hear of Ctrl-C."""
+    with _set_environment(variables), _hide_main(), _block_interrupts():
+        yield
+
+
+@contextlib.contextmanager
+def _set_environment(values: Mapping[str, str]) -> Iterator[None]:
+    """The variables as a starting child inherits them, for this moment only."""
+    saved = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _hide_main() -> Iterator[None]:
+    """Children must not run the caller's script again, as multiprocessing would have them do."""
+    main = sys.modules["__main__"]
+    saved = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
+    main.__spec__ = None
+    if "__file__" in saved:
+        del main.__file__
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            setattr(main, name, value)
+
+
+@contextlib.contextmanager
+def block_signal(name: str) -> Iterator[None]:
+    """What starts meanwhile never hears of the signal; one that comes to this process is handled, if later."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {getattr(signal, name)})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _block_interrupts() -> Iterator[None]:
+    """Ctrl-C goes to all processes of a terminal; a child and its server would say where they were before they can
+    ignore it."""
+    multiprocessing.resource_tracker.ensure_running()  # otherwise it starts meanwhile, and lets signals through again
+    with block_signal("SIGINT"):
+        yield
