@@ -8,10 +8,8 @@ Results go to stdout, progress and errors to stderr.
 from __future__ import annotations
 
 import io
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
@@ -33,10 +31,11 @@ from qbench.cli import (
     schema,
     train,
 )
+from qbench.cli.signals import ending_signals
 from qbench.errors import QbenchError
 from qbench.progress.terminal import plain_output
 
-INTERRUPTED, TERMINATED = 130, 143  # what a shell says of a command ended by SIGINT, and by SIGTERM
+INTERRUPTED = 130  # by Ctrl-C, as a shell says it
 
 app = typer.Typer(
     name="qbench",
@@ -81,23 +80,13 @@ app.add_typer(onnx.app)
 
 
 def main() -> NoReturn:
-    """Runs the command line and ends the process with its exit code; what a user can cause shows no traceback.
-    SIGTERM interrupts as Ctrl-C does, once: processes here and on nodes end, and what is known is kept."""
-    terminated = False
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal terminated
-        terminated = True
-        signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
+    """Runs the command line and ends the process with its exit code; what a user can cause shows no traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end a run
-    signal.signal(signal.SIGTERM, interrupt)
-    with plain_output():
+    with plain_output(), ending_signals.interrupting():
         code = _run_command()
-    sys.exit(TERMINATED if terminated and code == INTERRUPTED else code)
+    sys.exit(ending_signals.exit_code if code == INTERRUPTED else code)
 
 
 def _run_command() -> int | str | None:

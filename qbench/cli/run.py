@@ -12,6 +12,7 @@ import typer
 
 from qbench.cli.answer import print_answer, read_answer
 from qbench.cli.options import Filter, Hosts, Json, Quiet, Set, with_hosts
+from qbench.cli.signals import ending_signals
 from qbench.errors import QbenchError, UsageError
 from qbench.record.locate import find_run
 
@@ -48,7 +49,8 @@ def run(
 ) -> None:
     """Build, evaluate and measure every case of a suite, and write a report.
 
-    Exit code: 0 every case is ok or skipped with a reason, 1 a case failed, 2 usage or suite error, 130 interrupted.
+    Exit code: 0 every case is ok or skipped with a reason, 1 a case failed, 2 usage or suite error, 130 interrupted
+    (143 by SIGTERM, 129 by SIGHUP).
     """
     from qbench.progress.live import live
     from qbench.run import run as story
@@ -59,9 +61,11 @@ def run(
     read, only = asked.suite, asked.only
     with live(sys.stderr, quiet=quiet) as progress:
         result = story.run(read, out=out, only=only, resume=interrupted, jobs=jobs, progress=progress, on=on)
-        page, seconds = _write_report(result, progress)
     if result.resume is not None:  # also with --quiet, and on a line that no terminal's width cuts
         print(f"interrupted; what is known is kept. Go on with:\n{result.resume}", file=sys.stderr)
+        ending_signals.raise_again()
+    with live(sys.stderr, quiet=quiet) as progress:
+        page, seconds = _write_report(result, progress)
     elapsed = {**result.elapsed_seconds, "report": seconds}
     if as_json:
         print(run_text.as_json(result, page, elapsed, read_answer(result.folder)), end="")

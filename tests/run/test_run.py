@@ -15,18 +15,22 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from ending_signals import as_a_shell_starts_it
 
 from qbench import suite
 from qbench.cache.clean import clean
 from qbench.cache.store import open_cache
+from qbench.cli.signals import EndingSignals
 from qbench.errors import CaseError, QbenchError, UsageError
 from qbench.evaluate.predictions import load_predictions
 from qbench.machine.peak import Peak, measure_peak
 from qbench.measure import warm_up
-from qbench.process.parent import Limits
+from qbench.process import reaper
+from qbench.process.parent import Limits, call
 from qbench.progress.live import Silent
 from qbench.record import jsonl, schema
 from qbench.record.stored_run import QuickInfo, read_run
+from qbench.report.build import build_report
 from qbench.run import build_stage, run
 from qbench.run.directory import RunDirectory
 from qbench.run.evaluate_stage import evaluate
@@ -640,6 +644,51 @@ def test_ctrl_c_during_a_long_build_stops_at_once_and_fails_nothing(folder):
     assert not (stopped / jsonl.RECORDS).exists()
     (folder / "go").touch()
     assert {one.status for one in go(file, folder, resume=stopped).records} == {"ok"}
+
+
+def answer(*, progress):
+    """A child's work: once it is done, the server of children runs, which stays."""
+
+
+class Signalling(Silent):
+    """Progress that sends this process a signal, in a stage that has done some steps and is at the next."""
+
+    def __init__(self, number, stage, steps):
+        self._number, self._stage, self._steps = number, stage, steps
+        self._current = ""
+
+    def stage(self, name, total):
+        self._current = name
+
+    def advance(self, text, share=None):
+        if self._current == self._stage:
+            self._steps -= share is None
+            if self._steps == 0 and share is not None:
+                self._steps = -1
+                os.kill(os.getpid(), self._number)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc, which Linux has")
+@pytest.mark.parametrize(
+    ("stage", "steps", "number"),
+    [("evaluate", 0, signal.SIGTERM), ("measure", 1, signal.SIGINT), ("measure", 1, signal.SIGHUP)],
+)
+def test_a_signal_ends_what_a_stage_has_started(folder, number, stage, steps):
+    """No child is left, and this process may use the same cores; what was recorded can be shown, stays, and is gone on
+    with."""
+    file = write(folder, modes="[fp32]", backends="[fake], batch_sizes: [1, 2]")
+    call(answer, limits=Limits())
+    cores, processes = os.sched_getaffinity(0), set(reaper.descendants(os.getpid()))
+    with as_a_shell_starts_it(), EndingSignals().interrupting():
+        stopped = go(file, folder, progress=Signalling(number, stage, steps))
+    assert stopped.interrupted
+    assert os.sched_getaffinity(0) == cores
+    assert set(reaper.descendants(os.getpid())) <= processes
+    assert [one.status for one in stopped.records] == ["ok"] * steps
+    assert build_report(stopped.folder).is_file()
+    finished = go(file, folder, resume=stopped.folder)
+    assert [one.status for one in finished.records] == ["ok"] * 2
+    assert finished.records[:steps] == stopped.records
 
 
 def test_a_full_disk_keeps_what_was_recorded(folder, monkeypatch):

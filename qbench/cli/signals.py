@@ -1,0 +1,70 @@
+"""The signals that end a command: Ctrl-C, SIGTERM, and SIGHUP, which comes when its terminal is closed.
+
+The first raises ``KeyboardInterrupt`` where the main thread is, so that every stage ends what it started, here and on
+nodes, and keeps what is known. Those that come while it does are ignored: they would break off just that. A signal that
+was ignored when qbench started (by nohup, or by a shell that starts it in the background) stays ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
+ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_SHELL = 128  # a shell adds it to the number of the signal that ended a command
+
+
+class EndingSignals:
+    """What has come of them; there is one for a process, as there is one handler for a signal."""
+
+    def __init__(self) -> None:
+        self._first: int | None = None
+        self._ignoring = False
+        self._terminals: list[int] = []
+
+    @property
+    def exit_code(self) -> int:
+        """Of a command that was interrupted: by the first signal, or by an interrupt that was no signal."""
+        return _SHELL + (self._first or signal.SIGINT)
+
+    @contextlib.contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Signals raise meanwhile; if one has, the rest of them is ignored until the process ends."""
+        self._first, self._ignoring = None, False
+        self._terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+        handlers = {number: signal.getsignal(number) for number in ENDING}
+        before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+        for number in before:
+            signal.signal(number, self._interrupt)
+        try:
+            yield
+        finally:
+            if self._first is None:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+            self._ignoring = True
+
+    def raise_again(self) -> None:
+        """From here on a signal raises once more: what the first one had to end has ended."""
+        self._ignoring = False
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._ignoring:
+            return
+        self._first, self._ignoring = self._first or number, True
+        self._leave_closed_terminals()
+        raise KeyboardInterrupt
+
+    def _leave_closed_terminals(self) -> None:
+        """What is written to a terminal that was closed goes nowhere; each line would be an error otherwise."""
+        for descriptor in self._terminals:
+            if not os.isatty(descriptor):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+
+
+ending_signals = EndingSignals()
