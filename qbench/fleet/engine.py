@@ -9,17 +9,19 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import UsageError
+from qbench.errors import NodeLost, UsageError
 from qbench.fleet.reach import CLIENT, explain_unreachable
 from qbench.machine import fingerprint
-from qbench.process import imports
+from qbench.process import imports, inheritance
 
 RESOURCE = "qbench"  # a node that offers one of it works for qbench, for one run at a time
 LABEL = "qbench-class"
@@ -28,8 +30,9 @@ _LOCAL = re.compile(rf"{LOCAL}(?::([1-9]\d{{0,2}}))?")
 _REMOTE = re.compile(rf"({CLIENT})?(?!{LOCAL})[^/\s]+:\d{{1,5}}")
 AUTO = "auto"  # Ray's word for the cluster that this machine is a node of
 _CONNECTIONS = 3  # the client's server forks while it serves others, and what it forked may hang or end then
+_ENDING_SECONDS = 2.0  # between two checks whether the run ends
 _STORE_BYTES = 200 * 2**20
-_LONGEST_FOLDER = 40  # Ray's sockets lie 60 characters below it, and their paths may have 107
+_LONGEST_FOLDER = 23  # Ray's sockets lie up to 84 characters below it, and their paths may have 107
 # Ray reads these when it is imported, or hands them to its processes. Without the last it looks for an address that
 # other machines reach, and listens there.
 _VARIABLES = {
@@ -97,6 +100,7 @@ def _init(on: str, address: str) -> Any:
     for attempt in range(_CONNECTIONS):
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="qbench")
+            _take_sigterm_back()
             break
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, RayError) as error:
             if attempt == _CONNECTIONS - 1 or not address.startswith(CLIENT):
@@ -116,6 +120,12 @@ def _keep_sigterm() -> None:
     from ray._private import utils
 
     utils.set_sigterm_handler = lambda handler: None
+
+
+def _take_sigterm_back() -> None:
+    """Sets the handler of SIGTERM once more: Ray has put one of its own, in C++, before it, which prints its stack."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
 
 def _keep_quiet() -> None:
@@ -151,6 +161,17 @@ def open_agent(ray: Any, node: FoundNode, agent: type, cores: float = 0) -> Any:
     )
 
 
+def get(ray: Any, reference: Any, ending: threading.Event) -> Any:
+    """What a node answers; raises ``NodeLost`` where the run ends first: a cluster whose head has ended does not tell
+    that a node is gone."""
+    while True:
+        try:
+            return ray.get(reference, timeout=_ENDING_SECONDS)
+        except ray.exceptions.GetTimeoutError as error:
+            if ending.is_set():
+                raise NodeLost("the run was ended") from error
+
+
 def end_agent(ray: Any, agent: Any) -> None:
     """Ends an agent, or leaves it where it is gone already, or where the connection is what is lost."""
     with contextlib.suppress(ray.exceptions.RayError, ConnectionError):
@@ -175,10 +196,11 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
             raise UsageError(f"--on {LOCAL}: Ray was imported too early to be kept here; start a new process")
         _keep_sigterm()
         head = {"num_cpus": 0, "no_monitor": True, "include_log_monitor": False}  # nobody scales it or reads its logs
-        cluster = Cluster(initialize_head=True, head_node_args={**options, **head})
+        with inheritance.block_signal("SIGHUP"):
+            cluster = Cluster(initialize_head=True, head_node_args={**options, **head})
         for number in range(count):
             mine = share_cores(cores, number, count)
-            with _only_on(mine):
+            with _only_on(mine), inheritance.block_signal("SIGHUP"):
                 cluster.add_node(
                     **options,
                     num_cpus=len(mine),

@@ -160,9 +160,10 @@ class Fleet:
         """The answer of a node that is awaited; meanwhile it is asked now and then how far it is."""
         with self._losing(name):
             while progress is not None and not self.ray.wait([reference], timeout=_PROGRESS_SECONDS)[0]:
-                if (state := self.ray.get(self._agents[name].progress.remote(number))) is not None:
+                state = engine.get(self.ray, self._agents[name].progress.remote(number), self._ending)
+                if state is not None:
                     progress(*state)
-            answer: Answer = self.ray.get(reference)
+            answer: Answer = engine.get(self.ray, reference, self._ending)
         return answer
 
     def send(self, name: str, method: str, *args: Any) -> Any:
@@ -178,7 +179,7 @@ class Fleet:
         """What a node returns; raises ``NodeLost`` where it is gone."""
         reference = self.send(name, method, *args)
         with self._losing(name):
-            return self.ray.get(reference)
+            return engine.get(self.ray, reference, self._ending)
 
     def lose(self, name: str, reason: str) -> None:
         """Uses a node no more, and says so once."""
