@@ -217,7 +217,7 @@ def _show_time(explained: Explained, result: TimeExplained, titles: Mapping[str,
     from qbench.explain import text
     from qbench.progress.table import format_table
 
-    change = result.explanation.change
+    single, opened = result.explanation.single, explained.opened
     _print_lines(text.list_head(explained.opened, result.explanation), width)
     if result.times is None:
         _print_lines(["", f"Where its time goes is not known: {result.no_times}."], width)
@@ -229,10 +229,11 @@ def _show_time(explained: Explained, result: TimeExplained, titles: Mapping[str,
     _print_lines(text.list_causes(result.explanation, titles), width)
     if (uncovered := text.describe_not_covered(result.not_covered)) is not None:
         _print_lines([uncovered], width)
-    _show_keys(text.write_suite_keys(change, explained.opened), text.list_environment(change, explained.opened.case))
+    keys = text.write_suite_keys(single, opened, result.explanation.change)
+    _show_keys(keys, text.list_environment(single, opened.case))
     _print_lines(text.describe_costs(explained, result), width)
     if result.alternative is not None:
-        other, opened = result.alternative.trial.counterfactual.change, explained.opened
+        other = result.alternative.trial.counterfactual.change
         _show_keys(text.write_suite_keys(other, opened), text.list_environment(other, opened.case))
 
 

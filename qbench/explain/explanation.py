@@ -76,6 +76,13 @@ class Explanation:
     over_fp32: Interval | None = None
     off_core: float | None = None
 
+    @property
+    def single(self) -> Change | None:
+        """What of ``change`` gains with as many examples a call as the case has; None for nothing. What was confirmed
+        after more examples a call may not."""
+        steps = [step.change for step in chain(cause.trial.counterfactual for cause in self.confirmed)]
+        return next((change for change in reversed(steps) if change.batch_size is None), None)
+
     def share_alone(self, trial: Trial) -> float | None:
         """The share of the gap that a trial of the case itself closes alone, which others may close as well; None where
         there is no gap, or the trial is one beyond other changes."""

@@ -47,9 +47,10 @@ def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
         "unconfirmed": [_trial_as_json(trial) for trial in result.unconfirmed],
         "untried": [_untried_as_json(trial.counterfactual, trial.reason) for trial in result.untried],
         "not_covered": None if explained.not_covered is None else asdict(explained.not_covered),
-        "suite": write_suite_keys(result.change, opened),
-        "option": write_option(result.change),
-        "environment": list_environment(result.change, opened.case),
+        "suite": write_suite_keys(result.single, opened),
+        "option": write_option(result.change, result.single, opened),
+        "environment": list_environment(result.single, opened.case),
+        "option_environment": list_environment(result.change, opened.case),
         "mended": _accuracy_as_json(accuracy),
         "alternative": None
         if (other := explained.alternative) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import Any
 
 from qbench import formatting
 from qbench.compare import host_share
@@ -195,24 +195,42 @@ def describe_difference(change: Interval, metric: MetricInfo) -> str:
     return f"{shown} {metric.unit}".rstrip()
 
 
-def write_suite_keys(change: Change | None, opened: OpenCase) -> str | None:
-    """The piece of a suite that takes the confirmed causes away, with an option as a comment; None where a suite has no
-    key for it."""
+def write_suite_keys(change: Change | None, opened: OpenCase, option: Change | None = None) -> str | None:
+    """The piece of a suite for a change, and as comments below it what an ``option`` has beyond it; None where a suite
+    has no key for either."""
+    text = _write_keys({} if change is None else change.suite_keys(opened.case, opened.recipe_keys))
+    keys = write_option(option, change, opened)
+    if option is None or keys is None:
+        return text or None
+    known = list_environment(change, opened.case)
+    more = [line for line in list_environment(option, opened.case) if line not in known]
+    return "\n".join([*([text] if text else []), OPTION, *(f"# {line}" for line in [*keys.splitlines(), *more])])
+
+
+def write_option(option: Change | None, change: Change | None, opened: OpenCase) -> str | None:
+    """The keys of a change with more examples a call, which only some services can have, beyond those of ``change``;
+    None where no change is about that."""
+    if option is None or option.batch_size is None:
+        return None
+    keys, known = (each.suite_keys(opened.case, opened.recipe_keys) for each in (option, change or Change()))
+    return _write_keys(_leave_out(keys, known))
+
+
+def _write_keys(keys: Mapping[str, Any]) -> str:
     import yaml
 
-    if change is None:
-        return None
-    keys = replace(change, batch_size=None).suite_keys(opened.case, opened.recipe_keys)
     text: str = yaml.safe_dump(keys, sort_keys=False, default_flow_style=None, width=1000) if keys else ""
-    option = write_option(change)
-    return f"{text}{OPTION}\n# {option}" if option is not None else text.rstrip() or None
+    return text.rstrip()
 
 
-def write_option(change: Change | None) -> str | None:
-    """The keys for more examples a call, which only some services can have; None where no change is about that."""
-    if change is None or change.batch_size is None:
-        return None
-    return f"matrix: {{batch_sizes: [{change.batch_size}]}}"
+def _leave_out(keys: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys without those that are known with the same value."""
+    left: dict[str, Any] = {}
+    for name, value in keys.items():
+        other = known.get(name)
+        if value != other:
+            left[name] = _leave_out(value, other) if isinstance(value, dict) and isinstance(other, dict) else value
+    return left
 
 
 def list_environment(change: Change | None, case: Case) -> list[str]:
@@ -266,8 +284,8 @@ def to_stored(explained: Explained, result: TimeExplained, titles: Mapping[str, 
         ),
         overlapping=tuple(_store_alone(trial, explanation, titles) for trial in explanation.hidden),
         unexplained=explanation.unexplained,
-        suite=write_suite_keys(explanation.change, explained.opened),
-        environment=tuple(list_environment(explanation.change, case)),
+        suite=write_suite_keys(explanation.single, explained.opened, explanation.change),
+        environment=tuple(list_environment(explanation.single, case)),
         accuracy=" ".join(describe_costs(explained, result)) or None,
     )
 

@@ -223,7 +223,7 @@ def list_keys(half: dict[str, Any]) -> Any:
 
 def list_settings(half: dict[str, Any]) -> tuple[dict[str, str], tuple[str, ...]]:
     """What half of an explanation says of the process: variables, and the command that it begins with."""
-    lines = half.get("environment") or []
+    lines = half.get("option_environment") or half.get("environment") or []
     variables = dict(line.split()[1].partition("=")[::2] for line in lines if line.startswith(("export ", "unset ")))
     pinned = any(line.startswith("pin the process to one core") for line in lines)
     return variables, ("taskset", "-c", str(max(os.sched_getaffinity(0)))) if pinned else ()
@@ -259,7 +259,7 @@ def check(item: Check, folder: Path, options: argparse.Namespace) -> dict[str, A
     explained = json.loads(text)
     half = explained[item.of]
     result: dict[str, Any] = {"explained": half, "seconds": seconds, "after": None}
-    if half["suite"] or half.get("environment"):  # the option, too, which the promised gain holds
+    if half["suite"] or half.get("option") or half.get("option_environment"):  # which the promised gain holds
         variables, command = list_settings(half)
         suite = paste(list_keys(half), yaml.safe_load((here / "before.yaml").read_text()))
         (here / "after.yaml").write_text(yaml.safe_dump({**suite, "suite": "after"}, sort_keys=False))

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pytest
 import yaml
 from made_trials import trial, tried
 
 from qbench.explain.change import Change
 from qbench.explain.explanation import Round, choose, explain
-from qbench.explain.text import NOTHING, list_causes, list_head, write_option, write_suite_keys
+from qbench.explain.text import NOTHING, OPTION, list_causes, list_head, write_option, write_suite_keys
+from qbench.process import imports
 from qbench.quant.recipe import DEFAULT
+from qbench.record.explained import IMPORT_ON_ONE
 from qbench.stats.interval_type import Interval
 
 RECIPE = SimpleNamespace(name=DEFAULT)
@@ -74,16 +77,45 @@ def test_nothing_confirmed_is_said():
     ]
 
 
+BATCH = Change(batch_size=8)
+PINNED = Change(environment=imports.name_cores((1,)))
+
+
 def test_more_examples_a_call_are_an_option_and_no_key():
     """Who serves single requests pastes the rest as it stands; without a rest there is nothing but the option."""
-    change = Change(mode="static", batch_size=8)
-    keys = write_suite_keys(change, OPENED)
+    static = Change(mode="static")
+    keys = write_suite_keys(static, OPENED, static.then(BATCH))
     assert yaml.safe_load(keys) == {"matrix": {"modes": ["static"]}}
-    assert keys.endswith(f"# {write_option(change)}")
-    assert yaml.safe_load(write_option(change)) == {"matrix": {"batch_sizes": [8]}}
-    assert yaml.safe_load(write_suite_keys(Change(batch_size=8), OPENED)) is None
+    assert yaml.safe_load(write_option(static.then(BATCH), static, OPENED)) == {"matrix": {"batch_sizes": [8]}}
+    assert keys.endswith("# matrix:\n#   batch_sizes: [8]")
+    assert yaml.safe_load(write_suite_keys(None, OPENED, BATCH)) is None
     assert write_suite_keys(Change(environment={"A": "1"}), OPENED) is None
-    assert write_option(Change(mode="static")) is None
+    assert write_option(static, None, OPENED) is None
+
+
+def test_what_was_shown_with_more_examples_a_call_belongs_to_that_option():
+    """Keys and settings that were confirmed after it may gain nothing for single requests."""
+    channels = Change(recipe={"per_channel": False})
+    keys = write_suite_keys(channels, OPENED, channels.then(BATCH).then(Change(mode="static")).then(PINNED))
+    firm, option = keys.split(OPTION)
+    assert "per_channel" in firm
+    assert "static" not in firm
+    commented = [line.removeprefix("# ") for line in option.strip().splitlines()]
+    assert commented[-1] == IMPORT_ON_ONE
+    assert yaml.safe_load("\n".join(commented[:-1]))["matrix"] == {"modes": ["static"], "batch_sizes": [8]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "single"),
+    [((BATCH,), None), ((BATCH, PINNED), None), ((PINNED, BATCH), PINNED), ((PINNED,), PINNED), ((), None)],
+)
+def test_single_requests_gain_by_what_comes_before_more_examples_a_call(changes, single):
+    """A change that was confirmed once calls had eight examples was shown for such calls alone."""
+    rounds = [
+        Round(tried=tried(each), chosen=each) for each in (trial(str(n), 0.5, change=c) for n, c in enumerate(changes))
+    ]
+    result = explain(rounds or [Round(tried=tried(trial("none", 1.0)), chosen=None)], [(0.05, "arithmetic")])
+    assert result.single == single
 
 
 def test_what_closes_the_same_part_of_the_gap_is_said_with_its_share_alone():
