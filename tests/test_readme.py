@@ -21,6 +21,7 @@ import numpy as np
 import onnx_networks
 import pytest
 import yaml
+from short_measurements import short_measurements
 
 from qbench import suite
 from qbench.cli import main
@@ -124,6 +125,12 @@ class Workplace:
             with redirect_stderr(StringIO()) as errors, pytest.raises(SystemExit) as ended:
                 main.main()
         return Ended(code=ended.value.code, text=f"{command}\n{out.getvalue()}\n{errors.getvalue()}")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_measurements():
+    with short_measurements():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from ending_signals import as_a_shell_starts_it
+from short_measurements import PEAK, short_measurements
 
 from qbench import suite
 from qbench.cache.clean import clean
@@ -23,8 +24,7 @@ from qbench.cache.store import open_cache
 from qbench.cli.signals import EndingSignals
 from qbench.errors import CaseError, QbenchError, UsageError
 from qbench.evaluate.predictions import load_predictions
-from qbench.machine.peak import Peak, measure_peak
-from qbench.measure import warm_up
+from qbench.machine.peak import measure_peak
 from qbench.process import reaper
 from qbench.process.parent import Limits, call
 from qbench.progress.live import Silent
@@ -50,33 +50,9 @@ ALL = {"backends": "[torch, onednn, qnnpack]", "spend": "all"}
 CASE = schema.CaseKey(id="m/fp32/fake/t1/b1", model="m", mode="fp32", backend="fake", threads=1, batch_size=1)
 
 
-PEAK = Peak(
-    fp32_flops_per_second=1e11,
-    fp32_kernel="made up",
-    fp32_size=1,
-    int8_ops_per_second=4e11,
-    int8_kernel="made up",
-    int8_size=1,
-    core=None,
-    seconds=0.0,
-    versions={},
-)
-
-
 @pytest.fixture(autouse=True, scope="module")
-def _peak():
-    """The peak takes seconds to measure and is proven in test_peak."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("qbench.machine.peak.measure_peak", lambda *args, **options: PEAK)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _short_warm_up():
-    """Workers are warm after their calls, however soon: the rest is 0.8 s of every run, and proven in test_warm_up."""
-    warm = warm_up.warm
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warm_up, "warm", lambda worker, **options: warm(worker, **options | {"seconds": 0.0}))
+def _short_measurements():
+    with short_measurements():
         yield
 
 
