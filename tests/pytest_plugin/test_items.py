@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -10,7 +11,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from short_measurements import PEAK
 
+from qbench.cache.store import open_cache
+from qbench.machine.peak import measure_peak
+from qbench.process.parent import Limits
 from qbench.pytest_plugin import items
 from qbench.pytest_plugin.judged import match_exactly
 
@@ -35,22 +40,59 @@ from torch import nn
 def perceptron():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 """
+SETTINGS = """\
+[pytest]
+addopts = --strict-markers -p no:anyio -p no:hypothesispytest
+filterwarnings = error
+"""
 FP32, STATIC, DYNAMIC = "net/fp32/fake/t1/b1", "net/static/fake/t1/b1", "net/dynamic/fake/t1/b1"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _alone():
+    """The pytest of a project is no worker, and knows the peak of this machine, which takes seconds to measure."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
+            patch.delenv(name, raising=False)
+        measure_peak(open_cache(), limits=Limits(), call=lambda *args, **options: PEAK)
+        yield
+
+
 @pytest.fixture
-def project(pytester, monkeypatch):
-    """A project with a suite, its network and its data; warnings are errors, and its pytest is no worker."""
-    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
-        monkeypatch.delenv(name, raising=False)
+def project(pytester):
+    """A project with a suite, its network and its data; warnings are errors."""
+    write_project(pytester.path)
+    return pytester
+
+
+@pytest.fixture(scope="module")
+def run_of_static(tmp_path_factory):
+    """A project in which the test of static was run, by ``-k``, and its times saved."""
+    folder = tmp_path_factory.mktemp("project")
+    write_project(folder)
+    words = ("-p", "no:xdist", "-k", "static and t1", "--benchmark-save=first")
+    done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=folder, capture_output=True, text=True)
+    assert "1 passed, 6 deselected" in done.stdout, done.stdout
+    return folder
+
+
+@pytest.fixture
+def project_with_run(pytester, run_of_static):
+    """A copy of that project."""
+    shutil.copytree(run_of_static, pytester.path, symlinks=True, dirs_exist_ok=True)
+    return pytester
+
+
+def write_project(folder):
     rng = np.random.default_rng(0)
     arrays = {"train_inputs": rng.random((32, 1, 8, 8), dtype=np.float32), "train_labels": np.arange(32) % 10}
     arrays |= {"test_inputs": rng.random((20, 1, 8, 8), dtype=np.float32), "test_labels": np.arange(20) % 10}
-    np.savez(pytester.path / "data.npz", **arrays)
-    (pytester.path / "network.py").write_text(NETWORK)
-    (pytester.path / "qbench_small.yaml").write_text(SUITE)
-    pytester.makeini("[pytest]\naddopts = --strict-markers -p no:anyio\nfilterwarnings = error\n")
-    return pytester
+    np.savez(folder / "data.npz", **arrays)
+    (folder / "network.py").write_text(NETWORK)
+    (folder / "qbench_small.yaml").write_text(SUITE)
+    (folder / "tox.ini").write_text(
+        "[pytest]\naddopts = --strict-markers -p no:anyio -p no:hypothesispytest\nfilterwarnings = error\n"
+    )
 
 
 def test_each_case_is_a_test_that_its_gate_judges(project):
@@ -81,11 +123,9 @@ def _export(folder, here):
     return {each["name"]: each["stats"]["data"] for each in json.loads((here / "x.json").read_text())["benchmarks"]}
 
 
-def test_k_selects_what_is_run_and_compare_fail_works(project):
+def test_k_selects_what_is_run_and_compare_fail_works(project_with_run):
     """``-k`` runs what it keeps and the fp32 that it needs; a slowdown against a saved file fails the session."""
-    project.runpytest_subprocess("-p", "no:xdist", "-k", "static and t1", "--benchmark-save=first").assert_outcomes(
-        passed=1, deselected=6
-    )
+    project = project_with_run
     (folder,) = (project.path / "reports/small").glob("2*")
     records = [json.loads(line)["case"]["id"] for line in (folder / "records.jsonl").read_text().splitlines()]
     assert set(records) == {FP32, STATIC}
@@ -101,16 +141,17 @@ def test_k_selects_what_is_run_and_compare_fail_works(project):
     result.stderr.fnmatch_lines(["*Performance has regressed*"])
 
 
-def test_what_k_leaves_out_of_the_gate_is_not_lost(project):
+def test_what_k_leaves_out_of_the_gate_is_not_lost(project_with_run):
     """A quick look as the baseline holds nothing: the test ``gate`` says so, and where it is deselected, the case."""
-    static = ("-p", "no:xdist", "-p", "no:benchmark", "-k", "static and t1", "--qbench-stored")
-    project.runpytest_subprocess(*static).assert_outcomes(passed=1, deselected=6)
+    project = project_with_run
     (folder,) = (project.path / "reports/small").glob("2*")
     subprocess.run([sys.executable, "-m", "qbench", "baseline", str(folder)], cwd=project.path, check=True)
     described = project.path / "reports/baselines/small.run.json"
     content = json.loads(described.read_text())
     described.write_text(json.dumps(content | {"quick": {"examples": 5, "of": 20}}))
-    result = project.runpytest_subprocess(*static)
+    result = project.runpytest_subprocess(
+        "-p", "no:xdist", "-p", "no:benchmark", "-k", "static and t1", "--qbench-stored"
+    )
     result.assert_outcomes(failed=1, deselected=6)
     result.stdout.fnmatch_lines(["*INVALID*the baseline is a quick look*"])
 
