@@ -75,11 +75,12 @@ class Bins:
         """The sum of squared errors when every value goes to the nearest of the ``levels`` at lowest, lowest + scale,
         ...; values beyond the last go to it. The integral over each bin, without rounding of the bins."""
         steps = (self.edges - lowest) / scale
-        level = np.clip(np.rint(steps), 0, levels - 1)
+        level = np.rint(steps).clip(0, levels - 1)
         apart = steps - level
+        square = apart * apart  # a third power by ``**`` takes five times as long as all the rest
         # The antiderivative of (steps - level)^2: each whole level adds the integral of t^2 over -1/2 .. 1/2.
-        integral = level / 12 + apart**3 / 3
-        widths = np.diff(steps)
+        integral = level / 12 + square * apart / 3
+        widths = steps[1:] - steps[:-1]
         point = widths <= 0
-        mean = np.where(point, apart[1:] ** 2, np.diff(integral) / np.where(point, 1.0, widths))
+        mean = np.where(point, square[1:], (integral[1:] - integral[:-1]) / np.where(point, 1.0, widths))
         return float(np.dot(self.counts, mean)) * scale * scale

@@ -74,17 +74,18 @@ def _walk_ranges(counts: Array, zero: int) -> Iterator[tuple[int, int]]:
     """First and last bin of each range on the way, the whole one first."""
     shares = np.cumsum(counts) / counts.sum()
     levels = np.arange(1, round(1 / STEP)) * STEP
-    lefts = np.minimum(np.searchsorted(shares, levels), zero).tolist()
-    rights = np.maximum(np.searchsorted(shares, 1 - levels, side="left"), zero).tolist()
+    lefts = np.minimum(np.searchsorted(shares, levels), zero)
+    rights = np.maximum(np.searchsorted(shares, 1 - levels, side="left"), zero)
+    moves = np.append(np.flatnonzero(rights[1:] != rights[:-1]) + 1, rights.size)
     first, last, left, right = 0, counts.size - 1, 0, 0
     yield first, last
-    while left + right < len(lefts):
-        if lefts[left] - first > last - rights[right]:
-            moved = (lefts[left], last)
-            left += 1
-        else:
-            moved = (first, rights[right])
-            right += 1
-        if moved != (first, last):
-            first, last = moved
-            yield moved
+    while left + right < lefts.size:
+        by_left, by_right = int(lefts[left]) - first, last - int(rights[right])
+        if by_left > by_right:
+            first, left = first + by_left, left + 1
+        elif by_right > 0:
+            last, right = last - by_right, right + 1
+        else:  # neither end moves: on to the first step of the right one that does
+            right = int(moves[np.searchsorted(moves, right, side="right")])
+            continue
+        yield first, last
