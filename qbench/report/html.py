@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import re
 from pathlib import Path
@@ -28,8 +29,18 @@ def render(page: Page, comparison: Comparison | None = None) -> str:
 def fill(template: str, *, script: str = "", **values: Any) -> str:
     """The text of a page of this room: its template with the style and the script, which are ours, and values, which
     are escaped; ``svg`` puts in a drawing, which was escaped when it was drawn."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
+
+    style = palette.style() + (_HERE / "page.css").read_text("utf-8")
+    page = _environment().get_template(template)
+    text = page.render(style=Markup(style), script=Markup(script), svg=Markup, **values)
+    return f"{text.rstrip()}\n"
+
+
+@functools.cache
+def _environment() -> Any:
+    """Where templates are read, and what they may use: one for all pages, which keeps them compiled."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
         loader=FileSystemLoader(_HERE),
@@ -41,9 +52,7 @@ def fill(template: str, *, script: str = "", **values: Any) -> str:
     )
     environment.filters["minus"] = _minus
     environment.filters["split_sentence"] = _split_sentence
-    style = palette.style() + (_HERE / "page.css").read_text("utf-8")
-    text = environment.get_template(template).render(style=Markup(style), script=Markup(script), svg=Markup, **values)
-    return f"{text.rstrip()}\n"
+    return environment
 
 
 def _policy(script: str) -> str:

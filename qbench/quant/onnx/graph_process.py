@@ -45,8 +45,11 @@ def is_apart(file: Path) -> bool:
     return _size(file) >= LARGE and not multiprocessing.current_process().daemon
 
 
-def release_memory() -> None:
-    """Gives the system what is no longer used, before a long loop that needs little: glibc keeps it otherwise."""
+def release_memory(file: Path) -> None:
+    """Gives the system what is no longer used, before a long loop that needs little: glibc keeps it otherwise. Not for
+    a small model: looking through all that libraries hold takes 0.1 s."""
+    if _size(file) < LARGE:
+        return
     gc.collect()
     if (trim := _of_glibc("malloc_trim")) is not None:
         trim(0)

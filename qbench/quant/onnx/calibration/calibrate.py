@@ -54,7 +54,7 @@ def run(
         model, scales_so_far, notes = weight_steps.balanced(model, scales_so_far, data)
     scales_so_far = scales.with_weights(scales_so_far, model)
     input_samples = weight_steps.samples(model) if ADAROUND in todo else None
-    graph_process.release_memory()
+    graph_process.release_memory(file)
     calibrated, params = observe(model, data, chunker, input_samples)
     completed = scales.complete(scales_so_far, params, model)
     if input_samples is not None:
