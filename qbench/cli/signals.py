@@ -10,11 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _SHELL = 128  # a shell adds it to the number of the signal that ended a command
+_AGAIN_SECONDS = 0.05  # after which an interrupt that was lost is raised once more
 
 
 class EndingSignals:
@@ -24,6 +31,7 @@ class EndingSignals:
         self._first: int | None = None
         self._ignoring = False
         self._terminals: list[int] = []
+        self._hook = sys.unraisablehook
 
     @property
     def exit_code(self) -> int:
@@ -39,9 +47,11 @@ class EndingSignals:
         before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
         for number in before:
             signal.signal(number, self._interrupt)
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._send_again
         try:
             yield
         finally:
+            sys.unraisablehook = self._hook
             if self._first is None:
                 for number, handler in before.items():
                     signal.signal(number, handler)
@@ -57,6 +67,16 @@ class EndingSignals:
         self._first, self._ignoring = self._first or number, True
         self._leave_closed_terminals()
         raise KeyboardInterrupt
+
+    def _send_again(self, lost: UnraisableHookArgs) -> None:
+        """Python drops what is raised in a finalizer or a callback, of which an import has many: an interrupt, too."""
+        if self._first is None or not issubclass(lost.exc_type, KeyboardInterrupt):
+            self._hook(lost)
+            return
+        self._ignoring = False
+        again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), self._first))
+        again.daemon = True
+        again.start()
 
     def _leave_closed_terminals(self) -> None:
         """What is written to a terminal that was closed goes nowhere; each line would be an error otherwise."""

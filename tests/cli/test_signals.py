@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -45,6 +46,24 @@ def test_a_signal_interrupts_again_once_all_has_ended() -> None:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
+    assert signals.exit_code == 143
+
+
+class Finalized:
+    """A signal comes while it is finalized."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        len("the handler runs before this")
+
+
+def test_an_interrupt_that_python_drops_comes_again() -> None:
+    """What a finalizer raises is dropped: SIGTERM, which is sent once, would have no effect."""
+    signals = EndingSignals()
+    with signals.interrupting():
+        Finalized()
+        with pytest.raises(KeyboardInterrupt):
+            threading.Event().wait(30)
     assert signals.exit_code == 143
 
 

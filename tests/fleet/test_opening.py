@@ -29,8 +29,8 @@ matrix: {modes: [fp32], backends: [onnxruntime]}
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc, which Linux has")
 def test_sigterm_ends_a_run_with_everything_on_its_nodes(tmp_path: Path) -> None:
-    """Exit code 143 and how to go on; no process of qbench or Ray and no temporary folder is left. Ctrl-C does not break
-    that off."""
+    """Exit code 143 and how to go on; no process of qbench or Ray and no temporary folder is left. Ctrl-C does not
+    break that off."""
     (tmp_path / "ended.yaml").write_text(SUITE)
     temporary, mark = tmp_path / "t", secrets.token_hex(16)
     temporary.mkdir()
