@@ -28,6 +28,7 @@ from qbench.stats.interval_type import Interval
 Floats = NDArray[np.float64]
 BEYOND, OF_TAIL = 2.0, 4
 UNSEEN = 299  # 0.99 ** 299 < 0.05
+_NO_SQUARE = 1e-150  # values that differ by less count as equal: a float holds no square of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ class WeightedMean:
         from scipy.optimize import brentq
 
         low, high = min(unseen, float(self.values[0])), max(unseen, float(self.values[-1]))
-        if high - low <= 1e-12 * max(abs(low), abs(high)):
+        if high - low <= max(1e-12 * max(abs(low), abs(high)), _NO_SQUARE):
             return None
         side, mean = (-1 if share < 0.5 else 1), self.mean
         # One side of the bracket from the spread, outwards until it holds the limit: far out each step costs more.
@@ -107,7 +108,8 @@ class WeightedMean:
         least, greatest = float(apart.min()), float(apart.max())
         if least >= 0 or greatest <= 0:
             return float(least < 0)
-        return _chance_of_negative(apart, counts, 1 / least, 1 / greatest)
+        size = max(-least, greatest)  # in units of which squares neither vanish nor overflow
+        return _chance_of_negative(apart / size, counts, size / least, size / greatest)
 
 
 def _look_beyond(tail: Floats) -> float:

@@ -48,6 +48,18 @@ def test_limits_follow_scale_and_shift(values: list[float], scale: float, shift:
     assert moved.high == pytest.approx(limits.high * scale + shift, abs=1e-3 * size)
 
 
+@pytest.mark.parametrize("size", [5e-324, 2.4e-207, 1e-150, 1e150])
+def test_values_whose_squares_no_float_holds_are_no_error(size: float) -> None:
+    """Either they count as equal, or they have the limits of the same values in another unit; p-values stay."""
+    array = np.asarray([0.0, 1.0, 1.0, 3.0])
+    limits, expected = WeightedMean.of(array * size).interval(0.9), WeightedMean.of(array).interval(0.9)
+    assert limits.low is None or limits.low == pytest.approx(expected.low * size, rel=1e-4)
+    assert limits.high is None or limits.high == pytest.approx(expected.high * size, rel=1e-4)
+    if size > 1e-200:
+        p = WeightedMean.of(array).p_above(2.0)
+        assert WeightedMean.of(array * size).p_above(2 * size) == pytest.approx(p, rel=1e-6)
+
+
 @given(VALUES, st.integers(0, 59), st.floats(0, 10))
 def test_a_higher_value_never_lowers_a_limit(values: list[float], place: int, by: float) -> None:
     """Raising one value, what one more may be held fixed, raises both limits or leaves them."""
