@@ -23,6 +23,7 @@ import os
 import platform
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -42,9 +43,6 @@ OPTIONS: dict[str, Any] = {
     "freezing": True,  # without it there are no int8 kernels: weights must be constants to be packed
     "cpp.dynamic_threads": True,
     "compile_threads": 1,
-    # Taken as given that the compiler knows the CPU's vectors, as those of torch's C++20 do: else Inductor compiles a
-    # sample with its headers for each of their kinds in each process (7 of the 21 CPU seconds of a first package).
-    "cpp.vec_isa_ok": True if (sys.platform, platform.machine()) == ("linux", "x86_64") else None,
     "aot_inductor.precompile_headers": False,  # they pay for many compilations, and this is one
     "aot_inductor.model_name_for_generated_files": "model",  # else a hash that depends on the folder
     "aot_inductor.enable_line_tables": False,  # for debuggers; they would hold the folder too
@@ -88,12 +86,28 @@ def compile_package(
         lambda error: f"Inductor cannot compile this network ({model_call.reason(error)}); use another backend",
     )
     with _cache_beside(file) as cache, _paths_from(cache), _own_rules(), quiet, torch.no_grad(), refused:
+        options["cpp.vec_isa_ok"] = find_known_vectors()
         torch._inductor.aoti_compile_and_package(graph.program, package_path=str(file), inductor_configs=options)
     _forget_folder(file, cache)
     called, meant = count_int8_calls(file), sum(layer.int8 for layer in layers)
     if called != meant:
         raise BuildError(f"the package calls {called} int8 kernels and its graph has {meant}; report it as a bug")
     return tuple(layers)
+
+
+def find_known_vectors() -> bool | None:
+    """True where the compiler takes the flags of all vectors that this CPU has and Inductor uses; None where it does
+    not, or that is not known: then Inductor compiles a sample with its headers for each of them in each process (7 of
+    the 21 CPU seconds of a first package)."""
+    from torch._inductor import cpp_builder, cpu_vec_isa
+
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        return None
+    usable = cpu_vec_isa.x86_isa_checker()
+    kinds = [kind for kind in cpu_vec_isa.supported_vec_isa_list if all(word in usable for word in str(kind).split())]
+    flags = [flag for kind in kinds for flag in kind.build_arch_flags().split()]
+    command = [cpp_builder.get_cpp_compiler(), *flags, "-E", "-x", "c++", os.devnull]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0 or None
 
 
 @contextmanager
