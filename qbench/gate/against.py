@@ -27,7 +27,7 @@ from qbench.record.locate import REPORTS
 
 # Latency is measured by the gate, both sides in turn: what a run itself measures is a first look at each case.
 _SET = ("measure.spend=screening",)
-_INTERRUPTED = 130
+_INTERRUPTED = (129, 130, 143)  # by SIGHUP, Ctrl-C and SIGTERM, as a shell says it
 Build = Callable[["Side", "Request"], Path]
 
 
@@ -103,7 +103,7 @@ def build_side(side: Side, request: Request) -> Path:
     command += ["--filter", request.only] if request.only is not None else []
     done = subprocess.run([*command, "--json", *(["--quiet"] if request.quiet else [])], cwd=here,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)  # fmt: skip
-    if done.returncode == _INTERRUPTED:
+    if done.returncode in _INTERRUPTED:
         raise KeyboardInterrupt
     if done.returncode not in (0, 1):
         raise UsageError(f"{side.name}: its suite could not be run (see above); command: {' '.join(command)}")

@@ -11,7 +11,7 @@ import pytest
 
 from qbench.errors import NotComparable, UsageError
 from qbench.gate import against, environments
-from qbench.gate.against import Request, Side, gate_against
+from qbench.gate.against import Request, Side, build_side, gate_against
 from qbench.gate.rerun import Rerunner
 from qbench.gate.worktrees import find_repository
 from qbench.progress.live import Silent
@@ -114,6 +114,20 @@ def test_the_worktrees_go_after_an_error_too(repository: Path) -> None:
     assert [side.name for side in built] == ["before"]
     assert not built[0].tree.exists()
     assert worktrees(repository) == 1
+
+
+@pytest.mark.parametrize("code", [129, 130, 143])
+def test_a_run_that_a_signal_ended_interrupts_the_gate(code: int, repository: Path, tmp_path: Path) -> None:
+    """By the exit code of the process that makes it, as a shell says it; an error of the suite has another one."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nexit {code}\n")
+    python.chmod(0o755)
+    side = Side(name="before", tree=repository, suite=repository / "ml/small.yaml", out=tmp_path, python=python)
+    with pytest.raises(KeyboardInterrupt):
+        build_side(side, Request(suite=Path("ml/small.yaml"), ref="before"))
+    python.write_text("#!/bin/sh\nexit 2\n")
+    with pytest.raises(UsageError, match="before: its suite could not be run"):
+        build_side(side, Request(suite=Path("ml/small.yaml"), ref="before"))
 
 
 def test_an_unknown_ref_lists_those_there_are(repository: Path) -> None:
