@@ -92,9 +92,12 @@ def main(files: list[Path]) -> None:
                 times[pinned].append(seconds)
     print(f"AMX tiles in use: imported on one core {tiles['before']}, on {len(CORES)} cores {tiles['after']}")
     for number, file in enumerate(files):
-        one, several = ([each[number] * 1e6 for each in times[pinned]] for pinned in ("before", "after"))
-        texts = [f"{statistics.median(each):8.1f} us ({min(each):.1f} to {max(each):.1f})" for each in (one, several)]
-        ratio = statistics.median(one) / statistics.median(several)
+        pinned_before, pinned_after = ([each[number] * 1e6 for each in times[pinned]] for pinned in ("before", "after"))
+        texts = [
+            f"{statistics.median(each):8.1f} us ({min(each):.1f} to {max(each):.1f})"
+            for each in (pinned_before, pinned_after)
+        ]
+        ratio = statistics.median(pinned_before) / statistics.median(pinned_after)
         print(f"{file.stem:>20}: on one core {texts[0]}, on {len(CORES)} {texts[1]}: {ratio:.2f} times as long on one")
 
 

@@ -660,10 +660,10 @@ def test_a_signal_ends_what_a_stage_has_started(folder, number, stage, steps):
     assert stopped.interrupted
     assert os.sched_getaffinity(0) == cores
     assert set(reaper.descendants(os.getpid())) <= processes
-    assert [one.status for one in stopped.records] == ["ok"] * steps
+    assert [record.status for record in stopped.records] == ["ok"] * steps
     assert build_report(stopped.folder).is_file()
     finished = go(file, folder, resume=stopped.folder)
-    assert [one.status for one in finished.records] == ["ok"] * 2
+    assert [record.status for record in finished.records] == ["ok"] * 2
     assert finished.records[:steps] == stopped.records
 
 
