@@ -22,18 +22,16 @@ def are_in_use(root: Path = fingerprint.ROOT) -> bool | None:
     Runtime does and oneDNN does not. None without AMX, and where the system lets no process read it."""
     if sys.platform != "linux" or "amx_tile" not in fingerprint.isa(root):
         return None
-    read = _load_reader()
-    return None if read is None else bool(read() & _TILES)
+    reader = _load_reader()
+    return None if reader is None else bool(reader[1]() & _TILES)
 
 
 @functools.cache
-def _load_reader() -> Callable[[], int] | None:
-    """The instruction as a function; None where no memory may be executed."""
+def _load_reader() -> tuple[mmap.mmap, Callable[[], int]] | None:
+    """The memory that holds the instruction, and that as a function; None where no memory may be executed."""
     try:
         memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     except OSError:
         return None
     memory.write(_READ_STATE_IN_USE)
-    place = ctypes.c_char.from_buffer(memory)
-    function = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(place))
-    return lambda _keep=place: function()  # type: ignore[misc]
+    return memory, ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
