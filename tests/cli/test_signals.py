@@ -7,8 +7,6 @@ import pty
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 
 import pytest
 from ending_signals import as_a_shell_starts_it
@@ -16,73 +14,110 @@ from ending_signals import as_a_shell_starts_it
 from qbench.cli.signals import ENDING, EndingSignals
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+BEGIN = """
+import contextlib, signal, sys, threading
+from qbench.cli.signals import ENDING, EndingSignals
+
+def interrupted(act):
+    try:
+        act()
+    except KeyboardInterrupt:
+        return True
+    return False
+
+number, signals = signal.Signals(int(sys.argv[1])), EndingSignals()
+"""
 
 
-@pytest.fixture(autouse=True)
-def _handlers() -> Iterator[None]:
+def run_program(program: str, number: signal.Signals = signal.SIGTERM) -> subprocess.CompletedProcess[str]:
+    """A program in a process that a shell has just started: signals are not for the process of the tests, where a
+    default handler of some library would end them all."""
     with as_a_shell_starts_it():
-        yield
+        running = subprocess.Popen(
+            [sys.executable, "-c", BEGIN + program, str(int(number))],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    output, errors = running.communicate(timeout=30)
+    return subprocess.CompletedProcess(running.args, running.returncode, output, errors)
+
+
+FIRST = """
+with contextlib.suppress(KeyboardInterrupt), signals.interrupting():
+    signal.raise_signal(number)
+    print("not raised")
+for later in ENDING:
+    signal.raise_signal(later)
+sys.exit(signals.exit_code)
+"""
 
 
 @pytest.mark.parametrize("number", ENDING)
 def test_the_first_signal_interrupts_and_gives_the_exit_code(number: signal.Signals) -> None:
     """Those that come while the command ends are ignored, until nothing is left that must end."""
-    signals = EndingSignals()
-    with pytest.raises(KeyboardInterrupt), signals.interrupting():
-        signal.raise_signal(number)
-    for later in ENDING:
-        signal.raise_signal(later)
-    assert signals.exit_code == CODES[number]
+    ended = run_program(FIRST, number)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (CODES[number], "", "")
+
+
+AGAIN = """
+with signals.interrupting():
+    raised = [interrupted(lambda: signal.raise_signal(each)) for each in (signal.SIGTERM, signal.SIGINT)]
+    signals.raise_again()
+    raised += [interrupted(lambda: signal.raise_signal(signal.SIGINT)) for _ in range(2)]
+print(raised)
+sys.exit(signals.exit_code)
+"""
 
 
 def test_a_signal_interrupts_again_once_all_has_ended() -> None:
     """The report of an interrupted run can be left out; the exit code is that of the first signal."""
-    signals = EndingSignals()
-    with signals.interrupting():
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGINT)
-        signals.raise_again()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-    assert signals.exit_code == 143
+    ended = run_program(AGAIN)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "[True, False, True, False]\n", "")
 
 
+FINALIZED = """
 class Finalized:
-    """A signal comes while it is finalized."""
-
-    def __del__(self) -> None:
+    def __del__(self):
         signal.raise_signal(signal.SIGTERM)
         len("the handler runs before this")
+
+with signals.interrupting():
+    Finalized()
+    print(interrupted(lambda: threading.Event().wait(30)))
+sys.exit(signals.exit_code)
+"""
 
 
 def test_an_interrupt_that_python_drops_comes_again() -> None:
     """What a finalizer raises is dropped: SIGTERM, which is sent once, would have no effect."""
-    signals = EndingSignals()
-    with signals.interrupting():
-        Finalized()
-        with pytest.raises(KeyboardInterrupt):
-            threading.Event().wait(30)
-    assert signals.exit_code == 143
+    ended = run_program(FINALIZED)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "True\n", "")
+
+
+IGNORED = """
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+with signals.interrupting():
+    print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
+    signal.raise_signal(signal.SIGHUP)
+print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
+"""
 
 
 def test_what_was_ignored_at_the_start_stays_ignored() -> None:
     """nohup ignores SIGHUP, a shell SIGINT of what it starts in the background."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with EndingSignals().interrupting():
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-        signal.raise_signal(signal.SIGHUP)
-    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    ended = run_program(IGNORED)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "True\nTrue\n", "")
 
 
 def test_a_command_that_ends_by_itself_leaves_the_handlers() -> None:
     """Nothing of it is left in a process that goes on, and an interrupt that was no signal is that of Ctrl-C."""
-    before = [signal.getsignal(number) for number in ENDING]
-    signals = EndingSignals()
-    with signals.interrupting():
-        assert [signal.getsignal(number) for number in ENDING] != before
-    assert [signal.getsignal(number) for number in ENDING] == before
+    with as_a_shell_starts_it():
+        before = [signal.getsignal(number) for number in ENDING]
+        signals = EndingSignals()
+        with signals.interrupting():
+            assert [signal.getsignal(number) for number in ENDING] != before
+        assert [signal.getsignal(number) for number in ENDING] == before
     assert signals.exit_code == 130
 
 
