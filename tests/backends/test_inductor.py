@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
 import subprocess
 import sys
 import zipfile
@@ -218,20 +217,6 @@ def test_training_gives_int8_layers_too(tmp_path):
     built, file = build(tmp_path / "qat", "qat", perceptron())
     assert [(layer.name, layer.int8) for layer in built.layers] == [("first", True), ("second", True)]
     assert outputs(file).shape == (32, 10)
-
-
-@pytest.mark.skipif((sys.platform, platform.machine()) != ("linux", "x86_64"), reason="is looked at there alone")
-def test_samples_are_compiled_only_for_a_compiler_that_lacks_vectors_of_this_cpu(tmp_path):
-    """One that takes all of their flags needs none; an older one is left to Inductor, which uses those that it has."""
-    from torch._inductor import config, cpu_vec_isa
-
-    assert aoti.find_known_vectors() is True
-    widest = cpu_vec_isa.pick_vec_isa().build_arch_flags().split()[0]
-    old = tmp_path / "old-g++"
-    old.write_text(f'#!/bin/sh\ncase " $* " in *" {widest} "*) exit 1;; esac\nexec g++ "$@"\n')
-    old.chmod(0o755)
-    with config.patch({"cpp.cxx": (None, str(old))}):
-        assert aoti.find_known_vectors() is None
 
 
 @pytest.mark.parametrize("values", [(0.5, 1.0), (-1.0, -0.5), (-1.0, 2.0), (0.0, 0.0)])

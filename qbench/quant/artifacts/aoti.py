@@ -20,11 +20,8 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import shlex
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections import defaultdict
@@ -36,7 +33,7 @@ from typing import Any
 
 from qbench.errors import BuildError, reraise
 from qbench.quant import model_call, rounding
-from qbench.quant.artifacts import coverage, torch_export
+from qbench.quant.artifacts import coverage, inductor_vectors, torch_export
 from qbench.quant.artifacts.coverage import Layer
 
 OPTIONS: dict[str, Any] = {
@@ -86,28 +83,13 @@ def compile_package(
         lambda error: f"Inductor cannot compile this network ({model_call.reason(error)}); use another backend",
     )
     with _cache_beside(file) as cache, _paths_from(cache), _own_rules(), quiet, torch.no_grad(), refused:
-        options["cpp.vec_isa_ok"] = find_known_vectors()
+        options["cpp.vec_isa_ok"] = inductor_vectors.find_known()
         torch._inductor.aoti_compile_and_package(graph.program, package_path=str(file), inductor_configs=options)
     _forget_folder(file, cache)
     called, meant = count_int8_calls(file), sum(layer.int8 for layer in layers)
     if called != meant:
         raise BuildError(f"the package calls {called} int8 kernels and its graph has {meant}; report it as a bug")
     return tuple(layers)
-
-
-def find_known_vectors() -> bool | None:
-    """True where the compiler takes the flags of all vectors that this CPU has and Inductor uses; None where it does
-    not, or that is not known: then Inductor compiles a sample with its headers for each of them in each process (7 of
-    the 21 CPU seconds of a first package)."""
-    from torch._inductor import cpp_builder, cpu_vec_isa
-
-    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        return None
-    usable = cpu_vec_isa.x86_isa_checker()
-    kinds = [kind for kind in cpu_vec_isa.supported_vec_isa_list if all(word in usable for word in str(kind).split())]
-    flags = [flag for kind in kinds for flag in kind.build_arch_flags().split()]
-    command = [cpp_builder.get_cpp_compiler(), *flags, "-E", "-x", "c++", os.devnull]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0 or None
 
 
 @contextmanager
