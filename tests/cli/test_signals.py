@@ -139,9 +139,14 @@ finally:
 def test_what_is_written_to_a_closed_terminal_goes_nowhere() -> None:
     """Otherwise the first line of progress would be an error, in place of an orderly end."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen([sys.executable, "-c", CLOSED], stdin=theirs, stdout=theirs, stderr=theirs) as running:
+    with as_a_shell_starts_it():  # what runs these tests may ignore SIGHUP
+        running = subprocess.Popen([sys.executable, "-c", CLOSED], stdin=theirs, stdout=theirs, stderr=theirs)
+    try:
         os.close(theirs)
         assert os.read(ours, 100).startswith(b"ready")
         os.close(ours)
         running.send_signal(signal.SIGHUP)
         assert running.wait(30) == 129
+    finally:
+        running.kill()
+        running.wait()
