@@ -225,8 +225,9 @@ def test_one_seed_has_no_spread(go, monkeypatch):
     assert outcome.accuracy[f"{STATIC}/t1/b1"].calibration is None
 
 
-def test_a_warm_cache_evaluates_nothing_again(go, monkeypatch):
+def test_a_warm_cache_evaluates_nothing_again(go, monkeypatch, tmp_path):
     """The second run of a suite has the same predictions and evaluates none; other examples are evaluated."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))  # other tests evaluate the same network's fp32
     real, evaluated = predictions.predict, []
 
     def counted(artifact, *rest, **options):
