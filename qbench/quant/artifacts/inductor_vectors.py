@@ -10,8 +10,7 @@ import sys
 
 def find_known() -> bool | None:
     """True where the compiler takes the flags of all vectors that this CPU has and Inductor uses; None where it does
-    not, or that is not known: then Inductor compiles a sample with its headers for each of them in each process (some
-    7 CPU seconds of a first package)."""
+    not, or that is not known: then Inductor compiles a sample with its headers for each of them in each process."""
     from torch._inductor import cpp_builder, cpu_vec_isa
 
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
