@@ -228,8 +228,8 @@ def _advice_on_software(findings: Findings) -> Iterator[str]:
         )
     elif findings.inside is not None and findings.inside.onnxruntime_amx is False:
         yield (
-            "ONNX Runtime does not use the CPU's AMX: from 1.32 on it does where a process may use two cores as it "
-            "imports it, and here it may use one; where you deploy with more, measure with more"
+            "ONNX Runtime does not use the CPU's AMX: from 1.32 on it does so only in a process that may use two cores "
+            "while it imports the library, and this one may use one; where you deploy with more, measure with more"
             if findings.machine["cores_allowed"] == 1
             else "ONNX Runtime does not use the CPU's AMX: versions before 1.14 have no kernels for it; update it"
         )
