@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,12 +46,16 @@ class Inside:
 
 def look_inside(*, limits: parent.Limits, cores: tuple[int, ...] | None = None) -> Inside:
     """What a child process that is pinned to ``cores`` sees; raises ``CaseError`` where none can be started."""
-    view: Inside = parent.call(in_this_process, limits=limits, cores=cores)
+    view: Inside = parent.call(_look_from_child, limits=limits, cores=cores)
     return view
 
 
-def in_this_process(*, progress: Any = None) -> Inside:
-    """What this process sees; imports torch."""
+def _look_from_child(*, progress: Any) -> Inside:
+    return replace(in_this_process(), onnxruntime_amx=_see_onnxruntime_use_amx())
+
+
+def in_this_process() -> Inside:
+    """What this process sees of torch, which it imports; ONNX Runtime is not tried."""
     import torch
 
     torch_cpu: Any = torch.cpu
@@ -60,7 +64,7 @@ def in_this_process(*, progress: Any = None) -> Inside:
         onednn_isa=onednn_isa(_onednn_says()),
         mkl_isa=mkl_isa(_mkl_says()),
         amx_granted=torch_cpu._init_amx() if hasattr(torch_cpu, "_init_amx") and "amx" in _flags() else None,
-        onnxruntime_amx=_see_onnxruntime_use_amx(),
+        onnxruntime_amx=None,
         allocator=allocator_of_this_process(),
         cores=tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None,
         threads=torch.get_num_threads(),
