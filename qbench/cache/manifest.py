@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from qbench.files import atomic
+
 MANIFEST = "manifest.json"
 MOST_BYTES = 64 * 2**20  # of a manifest; the longest one so far, of 300 layers, has 200 kB
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -41,7 +43,7 @@ def write(folder: Path, facts: Mapping[str, Any]) -> None:
     files = {name: file_digest(folder / name) for name in sorted(_lying_in(folder))}
     plain = json.loads(json.dumps(facts, default=str))
     content = {"files": files, "facts": plain, "facts_sha256": _facts_digest(plain)}
-    (folder / MANIFEST).write_text(json.dumps(content, indent=1), encoding="utf-8")
+    atomic.write_text(folder / MANIFEST, json.dumps(content, indent=1))
 
 
 def read(folder: Path) -> Manifest:

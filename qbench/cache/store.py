@@ -14,7 +14,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -75,8 +75,10 @@ def fetch(
     key: str,
     make: Callable[[Path], Mapping[str, Any]],
     check: Callable[[Entry], object] = lambda entry: None,
+    replace_facts: Callable[[Entry], Mapping[str, Any] | None] = lambda entry: None,
 ) -> Entry:
-    """The entry of a key; ``make(folder)`` fills an empty folder and returns its facts if there is none yet.
+    """The entry of a key; ``make(folder)`` fills an empty folder and returns its facts if there is none yet, and
+    ``replace_facts`` gives those that a sound entry has from now on (None: it stays as it is).
 
     Two processes that want the same key: one makes, the other waits. An entry that differs from its manifest, or whose
     facts ``check`` cannot read, is made again. Raises ``CaseError`` where the disk is full or not writable.
@@ -92,7 +94,11 @@ def fetch(
             note = None
             if folder.is_symlink() or folder.exists():
                 try:
-                    return _sound(folder, check)
+                    entry = _sound(folder, check)
+                    if (facts := replace_facts(entry)) is None:
+                        return entry
+                    manifest.write(folder, facts)
+                    return replace(entry, facts=manifest.read(folder).facts, fresh=True)
                 except Damaged as damage:
                     note = f"the cached copy was damaged ({damage}) and was made again"
                     _remove(folder)

@@ -38,7 +38,7 @@ def warnings(records: Iterable[Record]) -> Iterator[str]:
     if any(record.roofline is not None and record.roofline.peak_shared for record in known):
         yield (
             "the peak of this core was measured while the host shared it, so it is too low and every share of it too "
-            "high: remove the folder peak in the cache (qbench doctor says where), and run again"
+            "high: the next run that finds the core calm measures it again"
         )
     for record in known:
         if is_impossible(record) and record.roofline is not None and record.roofline.peak_fraction is not None:

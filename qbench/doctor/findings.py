@@ -14,8 +14,8 @@ from qbench.cache import store as cache
 from qbench.cache.clean import size_bytes
 from qbench.doctor import plugin_list
 from qbench.errors import QbenchError
-from qbench.machine import canary, noise, peak
 from qbench.machine import fingerprint as machine
+from qbench.machine import noise, peak
 from qbench.machine import runtime as inside
 from qbench.process import parent
 
@@ -90,6 +90,9 @@ def examine(
     listen = replace(_LIMITS, seconds=_LIMITS.seconds + noise_seconds)
     calm = None if top is None else top.canary_seconds
     heard = _tried("noise", lambda: noise.noise(noise_seconds, limits=listen, core=core, calm_seconds=calm), notes)
+    if top is not None and heard is not None and top.is_shared(heard.calm_seconds):
+        tell("measuring the peak again: the core was shared when it was measured")
+        top = _tried("the peak of one core", lambda: _peak(core, effort, heard.calm_seconds), notes) or top
     folder = cache.cache_folder()
     findings = Findings(
         machine=facts,
@@ -113,8 +116,10 @@ def examine(
     return replace(findings, advice=advice(findings))
 
 
-def _peak(core: int, effort: peak.Effort) -> peak.Peak:
-    return peak.measure_peak(cache.open_cache(), limits=_LIMITS, cores=(core,), effort=effort)
+def _peak(core: int, effort: peak.Effort, calm_seconds: float | None = None) -> peak.Peak:
+    return peak.measure_peak(
+        cache.open_cache(), limits=_LIMITS, cores=(core,), calm_seconds=calm_seconds, effort=effort
+    )
 
 
 def _tried(what: str, measure: Callable[[], Result], notes: list[str]) -> Result | None:
@@ -180,14 +185,6 @@ def _advice_on_cores(findings: Findings) -> Iterator[str]:
         yield "only one core is allowed: the coordinator disturbs what it measures; allow two if you can"
 
 
-def _is_peak_too_low(findings: Findings) -> bool:
-    """Whether the core was shared all the while when its peak was measured."""
-    if findings.peak is None or findings.noise is None:
-        return False
-    then, calm = findings.peak.canary_seconds, findings.noise.calm_seconds
-    return then is not None and calm is not None and then >= canary.DISTURBED * calm
-
-
 def _advice_on_noise(findings: Findings) -> Iterator[str]:
     if findings.load_average is not None and findings.load_average > _LOAD_OF_ONE:
         yield (
@@ -200,10 +197,10 @@ def _advice_on_noise(findings: Findings) -> Iterator[str]:
             f"the host shares this core with something else {formatting.share(heard.shared, 0)} of the time: speed-ups "
             "hold, and p50 is that of the undisturbed blocks; for p90 and p99 measure on a machine of your own"
         )
-    if _is_peak_too_low(findings):
+    if findings.peak is not None and heard is not None and findings.peak.is_shared(heard.calm_seconds):
         yield (
-            "the peak was measured while the host shared the core, so it is too low: remove the folder peak in the "
-            f"cache ({findings.cache}), and run qbench doctor again"
+            "the peak was measured while the host shared the core, so it is too low, and the core was not calm when it "
+            "was to be measured again: the next run, or qbench doctor, that finds it calm does so"
         )
     if heard is not None and not heard.decidable:
         yield (

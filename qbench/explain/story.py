@@ -278,8 +278,10 @@ def _list_changes(trials: Iterable[AccuracyTrial]) -> list[Counterfactual]:
 
 
 def _measure_peak(opened: OpenCase) -> Peak | None:
+    interference = opened.record.interference
+    calm = None if interference is None else interference.calm_seconds
     with contextlib.suppress(CaseError):
-        return measure_peak(opened.cache, limits=opened.limits, cores=opened.cores)
+        return measure_peak(opened.cache, limits=opened.limits, cores=opened.cores, calm_seconds=calm)
     return None
 
 

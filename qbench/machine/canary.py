@@ -39,6 +39,7 @@ _FLOATS = 1024  # 4 KiB read and 4 KiB written, an eighth to a quarter of a firs
 _ALIGNMENT = 4096  # bytes: the place of the buffers must not decide how fast they are
 _PARTS = 3  # the least of them is the reading: an interrupt, or cold instructions after a sleep, hits one or two
 _CALLS = 8  # of each part: 6 us
+_PATIENCE_NS = 3_000_000_000  # a neighbour's spells last seconds
 
 
 class Canary:
@@ -76,6 +77,15 @@ def calm_level(readings: NDArray[np.int64], known_ns: float | None = None) -> fl
 def share_disturbed(readings: NDArray[np.int64], calm_ns: float) -> float | None:
     """The share of readings at which something else used the core; None where nothing was read."""
     return float((readings >= DISTURBED * calm_ns).mean()) if readings.size else None
+
+
+def wait_for_calm(read: Callable[[], int], calm_ns: float, clock: Clock = time.perf_counter_ns) -> bool:
+    """Whether the canary, read over and over for a few seconds, took no more than on a core that nobody shares."""
+    began = clock()
+    while read() >= DISTURBED * calm_ns:
+        if clock() - began >= _PATIENCE_NS:
+            return False
+    return True
 
 
 def _aligned() -> NDArray[np.float32]:

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from qbench.cache import store
-from qbench.errors import MeasureError
+from qbench.errors import CaseError, MeasureError
 from qbench.machine import fingerprint
 from qbench.machine.gemm import Call, Kernel, kernels
 from qbench.process import parent
@@ -53,8 +53,7 @@ class Peak:
     """What one core can do at most: floating-point operations and 8-bit integer operations per second (a
     multiply-accumulate is two), the kernel and the size of the product that did it, and the best of each kernel tried
     (None: it does not run here). ``core`` is None where the system pins no process. ``seconds`` is what it took,
-    ``canary_seconds`` the least that the canary took meanwhile: where that is more than the core's calm level, a
-    neighbour on the host shared the core all the while, and the peak is higher than this."""
+    ``canary_seconds`` the least that the canary took meanwhile."""
 
     fp32_flops_per_second: float
     fp32_kernel: str
@@ -72,6 +71,15 @@ class Peak:
     def ratio(self) -> float:
         """How many times more int8 than fp32 operations the core does: the most that int8 arithmetic can gain."""
         return self.int8_ops_per_second / self.fp32_flops_per_second
+
+    def is_shared(self, calm_seconds: float | None) -> bool | None:
+        """Whether something else used the core all the while when this was measured, so that the peak is higher;
+        ``calm_seconds`` is what the canary takes on this core alone. None where either was not read."""
+        from qbench.machine.canary import DISTURBED  # numpy
+
+        if self.canary_seconds is None or calm_seconds is None:
+            return None
+        return self.canary_seconds >= DISTURBED * calm_seconds
 
     def of(self, mode: str) -> float:
         """The peak that a mode's latency is held against, operations per second."""
@@ -98,31 +106,49 @@ def measure_peak(
     *,
     limits: parent.Limits,
     cores: tuple[int, ...] | None = None,
+    calm_seconds: float | None = None,
     progress: Progress | None = None,
     effort: Effort = FULL,
     call: Callable[..., Any] = parent.call,
 ) -> Peak:
     """The peak of the last of ``cores`` (None: of the allowed ones), measured once per machine and kept in the cache.
 
-    Takes less than 5 s, later only a read. ``root`` is an open cache; the key is the fingerprint, the libraries'
-    versions, and the variables that hide instruction sets. Raises ``CaseError`` where no kernel runs.
+    Takes less than 5 s, later only a read. ``calm_seconds`` is what the canary is known to take on this core alone: a
+    peak that was measured while something shared the core is measured again if the canary is calm now. ``root`` is an
+    open cache; the key is the fingerprint, the libraries' versions, and the variables that hide instruction sets.
+    Raises ``CaseError`` where no kernel runs.
     """
     core = (cores or fingerprint.allowed_cores())[-1]
 
-    def make(folder: Path) -> Mapping[str, Any]:
-        return asdict(_alone(core, effort, limits, progress, call))
+    def measure_now(known_seconds: float | None = None) -> Peak:
+        peak: Peak = call(in_this_process, effort, known_seconds, limits=limits, cores=(core,), progress=progress)
+        return peak
+
+    def renew(entry: store.Entry) -> Mapping[str, Any] | None:
+        stored = _PEAK.validate_python(entry.facts)
+        if not stored.is_shared(calm_seconds):
+            return None
+        try:
+            return asdict(choose_calmer(stored, measure_now(calm_seconds)))
+        except CaseError:  # it is shared now as well, or no child starts: a peak that is too low stays
+            return None
 
     entry = store.fetch(
-        root, "peak", store.key_of(_key(core, effort)), make, lambda entry: _PEAK.validate_python(entry.facts)
+        root,
+        "peak",
+        store.key_of(_key(core, effort)),
+        lambda folder: asdict(measure_now()),
+        lambda entry: _PEAK.validate_python(entry.facts),
+        renew,
     )
     return _PEAK.validate_python(entry.facts)
 
 
-def _alone(
-    core: int, effort: Effort, limits: parent.Limits, progress: Progress | None, call: Callable[..., Any]
-) -> Peak:
-    peak: Peak = call(in_this_process, effort, limits=limits, cores=(core,), progress=progress)
-    return peak
+def choose_calmer(stored: Peak, again: Peak) -> Peak:
+    """The one of two peaks of a core whose canary was faster; the first where that tells nothing."""
+    if stored.canary_seconds is None or again.canary_seconds is None:
+        return stored
+    return again if again.canary_seconds < stored.canary_seconds else stored
 
 
 def _key(core: int, effort: Effort) -> dict[str, Any]:
@@ -136,18 +162,21 @@ def _key(core: int, effort: Effort) -> dict[str, Any]:
     }
 
 
-def in_this_process(effort: Effort, *, progress: Progress) -> Peak:
-    """The peak of the core that this process is pinned to; sets torch to one thread, so only for a child."""
+def in_this_process(effort: Effort, calm_seconds: float | None = None, *, progress: Progress) -> Peak:
+    """The peak of the core that this process is pinned to; sets torch to one thread, so only for a child. Where it is
+    known what the canary takes on this core alone, raises ``MeasureError`` if something shares the core now."""
     import torch
 
-    from qbench.machine.canary import Canary  # numpy
+    from qbench.machine.canary import Canary, wait_for_calm  # numpy
 
+    canary, readings = Canary(), list[int]()
+    if calm_seconds is not None and not wait_for_calm(canary.read, calm_seconds * 1e9):
+        raise MeasureError("the core is shared with something else: its peak cannot be measured now")
     started = time.perf_counter()
     torch.set_num_threads(1)
     if torch.get_num_threads() != 1:
         raise MeasureError(f"torch kept {torch.get_num_threads()} threads, where the peak of one core is measured")
     torch.manual_seed(0)
-    canary, readings = Canary(), list[int]()
     with torch.inference_mode():
         tried = _screen_kernels(kernels(), effort, progress, started)
         fp32, int8 = (

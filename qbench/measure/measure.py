@@ -61,6 +61,11 @@ class GroupMeasurer:
     calm_ns: float | None = None  # what the canary is known to take on this core alone; less as soon as it is seen
     _checkpoints: list[Checkpoint] = field(default_factory=list)
 
+    @property
+    def calm_seconds(self) -> float | None:
+        """What the canary takes on this core alone, by all that is known so far."""
+        return None if self.calm_ns is None else self.calm_ns / 1e9
+
     def measure(
         self,
         arms: Sequence[Arm],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from qbench.build import Artifact
 from qbench.machine import peak
-from qbench.machine.canary import DISTURBED
 from qbench.machine.peak import Peak
 from qbench.plan.planner import Case
 from qbench.record.schema import Latency, Roofline
@@ -23,12 +22,5 @@ def roofline(
     return Roofline(
         macs=macs,
         peak_fraction=peak.fraction(macs, typical, most.of(case.variant.mode) * case.threads),
-        peak_shared=_was_shared(most, calm_seconds),
+        peak_shared=most.is_shared(calm_seconds),
     )
-
-
-def _was_shared(most: Peak, calm_seconds: float | None) -> bool | None:
-    """Whether something else used the core all the while when the peak was measured; None where it was not watched."""
-    if most.canary_seconds is None or calm_seconds is None:
-        return None
-    return most.canary_seconds >= DISTURBED * calm_seconds

@@ -117,6 +117,8 @@ def _measure_here(
             done=context.tracker.done,
         )
         context.progress.advance(name)
+        if core_peak is not None and core_peak.is_shared(measurer.calm_seconds):
+            core_peak = measure_peak(context, measurer.calm_seconds) or core_peak
         seconds = time.monotonic() - started
         yield MeasuredSetting(planned=planned, latencies=latencies, peak=core_peak, seconds=seconds)
         measurer.remove_checkpoints()
@@ -144,11 +146,16 @@ def _tell_both(context: RunContext, done: int, settings: int) -> Tell:
     return tell
 
 
-def measure_peak(context: RunContext) -> Peak | None:
-    """What this core can do at most: from the cache, or measured now in a few seconds."""
+def measure_peak(context: RunContext, calm_seconds: float | None = None) -> Peak | None:
+    """What this core can do at most: from the cache, or measured now in a few seconds; measured again where the canary,
+    which takes ``calm_seconds`` on this core alone, shows that it was shared then and is not now."""
     try:
         return peak.measure_peak(
-            context.cache, limits=context.limits, cores=context.cores, progress=context.progress.advance
+            context.cache,
+            limits=context.limits,
+            cores=context.cores,
+            calm_seconds=calm_seconds,
+            progress=context.progress.advance,
         )
     except CaseError as error:
         context.progress.note(f"the peak of this core is not known: {error}")

@@ -115,6 +115,17 @@ def test_facts_that_their_reader_cannot_read_are_damage(root, facts):
     assert not store.fetch(root, "artifacts", KEY, fill, named).fresh
 
 
+def test_a_sound_entry_can_have_other_facts_from_now_on(root):
+    """Its files stay, and nobody takes the change for damage; without other facts it is left as it is."""
+    store.fetch(root, "artifacts", KEY, fill)
+    entry = store.fetch(
+        root, "artifacts", KEY, fill, replace_facts=lambda entry: {"layers": [*entry.facts["layers"], 3]}
+    )
+    assert (entry.facts, entry.fresh, entry.note) == ({"layers": [1, 2, 3]}, True, None)
+    again = store.fetch(root, "artifacts", KEY, fill)
+    assert (again.facts, again.fresh, again.note, again.files) == ({"layers": [1, 2, 3]}, False, None, {"model"})
+
+
 def test_an_unknown_kind_is_refused(root):
     """What ``qbench clean`` does not know would stay for ever."""
     with pytest.raises(ValueError, match="name it in"):

@@ -43,6 +43,7 @@ def test_each_impossible_case_is_warned_of_by_name() -> None:
 
 
 def test_a_peak_that_proves_nothing_is_warned_of_once() -> None:
-    """What to do stands in the sentence; no case is called impossible by such a peak."""
+    """The sentence says what happens by itself; no case is called impossible by such a peak."""
     (sentence,) = above_peak.warnings([roofed(int8(), 1.34, True), roofed(fp32(), 0.5, True)])
     assert sentence.startswith("the peak of this core was measured while the host shared it")
+    assert sentence.endswith("the next run that finds the core calm measures it again")

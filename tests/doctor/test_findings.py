@@ -15,7 +15,7 @@ from qbench.doctor import findings
 from qbench.doctor.findings import Findings, advice, compiler, int8_meaning
 from qbench.doctor.text import as_json, ratio_meaning, text
 from qbench.errors import WorkerError
-from qbench.machine import fingerprint
+from qbench.machine import fingerprint, noise, peak
 from qbench.machine.noise import Noise
 from qbench.machine.peak import Effort, Peak
 from qbench.machine.runtime import Inside
@@ -205,7 +205,26 @@ def test_examine_reads_what_it_is_given_and_nothing_else(tmp_path: Path, monkeyp
     assert "s3cret" not in as_json(found) + text(found)
     assert found.advice == advice(found)
     assert found.notes == ()
-    assert len(told) == 3
+    # A canary that is disturbed while the peak is measured, and not afterwards, adds a line.
+    assert [line.split()[0] for line in told[:3]] == ["reading", "measuring", "listening"]
+
+
+def test_the_peak_of_a_shared_core_is_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The canary beside the noise shows that the core was shared before: the doctor measures the peak again, says so,
+    and has nothing to advise."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path))
+    shared, calm = replace(PEAK, canary_seconds=9e-6), replace(PEAK, canary_seconds=5.6e-6)
+
+    def measure_peak(*args: Any, calm_seconds: float | None, **options: Any) -> Peak:
+        return calm if calm_seconds == 5.6e-6 else shared
+
+    monkeypatch.setattr(peak, "measure_peak", measure_peak)
+    monkeypatch.setattr(noise, "noise", lambda *args, **options: replace(QUIET, calm_seconds=5.6e-6))
+    told: list[str] = []
+    found = findings.examine(noise_seconds=0.0, effort=TINY, tell=told.append)
+    assert found.peak == calm
+    assert told[-1] == "measuring the peak again: the core was shared when it was measured"
+    assert not [line for line in found.advice if "the peak" in line]
 
 
 def test_examine_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

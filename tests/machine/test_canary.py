@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qbench.machine.canary import Canary, calm_level
+from qbench.machine.canary import Canary, calm_level, wait_for_calm
 
 
 def read_with(parts: list[int]) -> int:
@@ -43,3 +43,15 @@ def test_one_reading_that_is_too_fast_does_not_set_the_level() -> None:
     assert calm_level(np.asarray([(5600, 9000)])) == 5600
     assert calm_level(rows[:0]) is None
     assert calm_level(rows[:0], 123.0) == 123.0
+
+
+@pytest.mark.parametrize(
+    ("readings", "calm"),
+    [([5600], True), ([9000, 8000, 6900], True), ([9000] * 3, False)],
+    ids=["now", "soon", "not within three seconds"],
+)
+def test_calm_is_waited_for_a_few_seconds(readings: list[int], calm: bool) -> None:
+    """A neighbour's spell lasts seconds: the first calm reading ends the wait, three seconds without one as well."""
+    left, passed = iter(readings), iter(range(0, 4_000_000_000, 1_000_000_000))
+    assert wait_for_calm(lambda: next(left), 5600.0, clock=lambda: next(passed)) is calm
+    assert list(left) == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from qbench.cache import store
 from qbench.errors import MeasureError
-from qbench.machine import fingerprint, gemm, peak
+from qbench.machine import canary, fingerprint, gemm, peak
 from qbench.machine.gemm import Kernel
 from qbench.machine.peak import Effort, Peak, fraction, least_seconds
 from qbench.process import parent
@@ -197,6 +197,62 @@ def test_it_is_measured_once_in_a_pinned_child(tmp_path: Path) -> None:
     assert first.versions == fingerprint.versions(peak.LIBRARIES)
     assert first.canary_seconds is not None
     assert 0 < first.canary_seconds < 1
+
+
+def fetch_peak(root: Path, calm_seconds: float | None, answer: Peak | Exception) -> tuple[Peak, int]:
+    """The peak that is read, and how many children were asked for one; each gives ``answer``."""
+    asked = 0
+
+    def child(*args: Any, **options: Any) -> Peak:
+        nonlocal asked
+        asked += 1
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    known = peak.measure_peak(root, limits=LIMITS, calm_seconds=calm_seconds, effort=TINY, call=child)
+    return known, asked
+
+
+@pytest.mark.parametrize(
+    ("calm", "answer", "asked", "rate"),
+    [
+        (None, made_up(int8_ops_per_second=9e9, canary_seconds=5.6e-6), 0, 7e9),
+        (8e-6, made_up(int8_ops_per_second=9e9, canary_seconds=5.6e-6), 0, 7e9),
+        (5.6e-6, made_up(int8_ops_per_second=9e9, canary_seconds=5.6e-6), 1, 9e9),
+        (5.6e-6, made_up(int8_ops_per_second=6e9, canary_seconds=9.5e-6), 1, 7e9),
+        (5.6e-6, made_up(int8_ops_per_second=6e9, canary_seconds=None), 1, 7e9),
+        (5.6e-6, MeasureError("the core is shared"), 1, 7e9),
+    ],
+    ids=["no level known", "it was calm", "it was shared", "shared even more", "not watched", "shared now"],
+)
+def test_a_peak_of_a_shared_core_is_measured_again(
+    tmp_path: Path, calm: float | None, answer: Peak | Exception, asked: int, rate: float
+) -> None:
+    """The canary took 1.25 times its calm level or more all the while: as soon as that level is known and the core is
+    calm, another peak takes the place of the first in the cache; where it is not, the first stays."""
+    root = store.open_cache(tmp_path)
+    fetch_peak(root, None, made_up(int8_ops_per_second=7e9, canary_seconds=9e-6))
+    known, children = fetch_peak(root, calm, answer)
+    assert (known.int8_ops_per_second, children) == (rate, asked)
+    assert fetch_peak(root, None, MeasureError("nothing is measured anew")) == (known, 0)
+
+
+def test_the_child_measures_again_on_a_calm_core_only(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canary is read first: a core that is shared once more gives no peak, and takes no products."""
+    monkeypatch.setattr(peak, "kernels", lambda: [made.kernel("a", "fp32", 1e9), made.kernel("b", "int8", 1e9)])
+    levels: list[float] = []
+
+    def wait(read: object, calm_ns: float) -> bool:
+        levels.append(calm_ns)
+        return len(levels) > 1
+
+    monkeypatch.setattr(canary, "wait_for_calm", wait)
+    with pytest.raises(MeasureError, match="its peak cannot be measured now"):
+        peak.in_this_process(TINY, 5e-6, progress=lambda text, share: None)
+    assert made.tried == []
+    assert peak.in_this_process(TINY, 5e-6, progress=lambda text, share: None).fp32_kernel == "a"
+    assert levels == [pytest.approx(5000.0)] * 2
 
 
 def test_what_changes_the_peak_changes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
