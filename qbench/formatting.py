@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 
-from qbench.progress.terminal import CONTROL
+from qbench.foreign_text import CONTROL
 from qbench.stats.interval_type import Interval
 
 _FORMULA = "=+-@\t\r\uff1d\uff0b\uff0d\uff20"  # the last four are the wide forms of the first four

@@ -24,6 +24,7 @@ from qbench.cache.manifest import MANIFEST, Damaged, file_digest
 from qbench.cache.root import KINDS, LOCKS, cache_folder, in_use, open_cache
 from qbench.errors import CaseError
 from qbench.files.full_disk import is_full
+from qbench.files.stored_name import require_digest
 
 __all__ = [
     "MANIFEST",
@@ -87,6 +88,7 @@ def fetch(
 
     if kind not in KINDS:
         raise ValueError(f"{kind}: no kind of entry that `qbench clean` knows; name it in cache_root.KINDS")
+    require_digest(key)
     folder = root / kind / key
     try:
         folder.parent.mkdir(exist_ok=True, mode=0o700)

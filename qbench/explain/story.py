@@ -38,7 +38,6 @@ from qbench.explain.trusted import read_suite
 from qbench.explain.where_time_goes import TimeShares, profile_case
 from qbench.machine import fingerprint
 from qbench.machine.peak import Peak, measure_peak
-from qbench.measure import samples
 from qbench.plan.cases import Case
 from qbench.plan.variants import Variants
 from qbench.progress.live import Silent
@@ -294,13 +293,9 @@ def _profile(opened: OpenCase, peak: Peak | None, progress: Silent) -> tuple[Tim
 
 def _count_faults(run: StoredRun, record: Record) -> float | None:
     """Page faults of a call, by the run's samples; None where they are gone, or the system did not count."""
-    file = None if record.samples is None else run.folder / record.samples
-    if file is None or not file.is_file():
-        return None
-    stored = samples.load(file)
-    if not len(stored.faults) or not len(stored.calls_ns):
-        return None
-    return float(sum(stored.faults.tolist())) / len(stored.calls_ns)
+    stored = run.samples(record)
+    faults, calls = stored.get("faults", ()), stored.get("calls_ns", ())
+    return float(sum(faults)) / len(calls) if len(faults) and len(calls) else None
 
 
 def _find_bests(tried: Tried, opened: OpenCase, peak: Peak | None) -> list[tuple[float, str]]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -24,6 +23,7 @@ from qbench import formatting
 from qbench.cache import manifest, store
 from qbench.errors import UsageError, first_names
 from qbench.files import atomic
+from qbench.files.stored_name import is_digest
 from qbench.gate import baseline_examples, baseline_lines
 from qbench.record import jsonl
 from qbench.record.example_scores import ExampleScores
@@ -31,7 +31,6 @@ from qbench.record.schema import Record
 from qbench.record.stored_run import RunInfo, StoredRun, read_info, read_run
 
 SUFFIX = ".jsonl"
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,16 +169,11 @@ def artifact_file(record: Record, *, beside: Path | None) -> Path | None:
     Only a file whose sha256 is the record's is one, its other files being those that its manifest lists.
     """
     facts = record.artifact
-    if facts is None or not _is_digest(facts.sha256) or not (facts.key is None or _is_digest(facts.key)):
+    if facts is None or not all(map(is_digest, filter(None, (facts.sha256, facts.key)))):
         return None  # a record is data: it names no folder but those that qbench names
     folders = [] if beside is None else [artifacts_folder(beside) / facts.sha256]
     folders += [] if facts.key is None else [store.cache_folder() / "artifacts" / facts.key]
     return next((file for folder in folders if (file := _find_sound(folder, facts.sha256)) is not None), None)
-
-
-def _is_digest(name: str) -> bool:
-    """Whether a name is 64 hex digits."""
-    return _DIGEST.fullmatch(name) is not None
 
 
 def _find_sound(folder: Path, sha256: str) -> Path | None:

@@ -13,6 +13,7 @@ from qbench import registry
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import CaseError
+from qbench.files.stored_name import name_of
 from qbench.measure import canary, estimates, samples
 from qbench.measure.group import Measured, cold_starts, measure_group
 from qbench.measure.heats import free_bytes, split_heats
@@ -189,7 +190,7 @@ class GroupMeasurer:
         observed = result.facts[0].observed if result.facts else None
         if result.samples is None:
             return CaseLatency(reason=str(result.error), observed=observed)
-        name = f"samples/{spec.case.replace('/', '__')}.npz"
+        name = f"samples/{name_of(spec.case)}.npz"
         try:
             samples.save(self.folder / name, result.samples)
         except OSError as error:
@@ -221,7 +222,7 @@ class GroupMeasurer:
         own, base = alone.get(case), alone.get(baseline or "")
         if own is None or own.samples is None:
             return None
-        samples.save(self.folder / f"samples/{case.replace('/', '__')}__sequential.npz", own.samples)
+        samples.save(self.folder / f"samples/{name_of(case)}__sequential.npz", own.samples)
         return estimates.sequential(own.samples, None if base is None else base.samples)
 
 
@@ -244,6 +245,6 @@ def count_processes(folder: Path, case: str) -> int:
     key = read_case_id(case)
     if key is None:
         return 0
-    setting = setting_id("", key.threads, key.batch_size, key.host).replace("/", "__")
+    setting = name_of(setting_id("", key.threads, key.batch_size, key.host))
     stored = [samples.load(path) for path in sorted(folder.glob(f"{glob.escape(key.model)}__*{setting}.npz"))]
     return 1 + max((number for known in stored for number in known.process.tolist()), default=-1)

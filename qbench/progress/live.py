@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from qbench.foreign_text import CONTROL
 from qbench.progress.forecast import Forecast
-from qbench.progress.terminal import CONTROL
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

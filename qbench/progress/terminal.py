@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from qbench.foreign_text import CONTROL
+
 if TYPE_CHECKING:
     from typing import TextIO
-
-# C0 and C1 controls but tab and line feed, separators of lines and paragraphs, what Unicode never assigns, lone
-# surrogates, and the controls of writing direction (Unicode standard annex 9): with these a name can look like another,
-# move the cursor or recolour what stands before it. XML takes few of them.
-CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
-)
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def from_line(line: str, *, file: str = "<text>", number: int = 1, advice: str |
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{where}: {place}: {first['msg']}{then}") from error
+        raise UsageError(f"{where}: {place}: {first['msg'].removeprefix('Value error, ')}{then}") from error
 
 
 def read(path: Path) -> list[Record]:

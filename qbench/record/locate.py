@@ -9,6 +9,7 @@ from pathlib import Path
 
 from qbench.errors import UsageError
 from qbench.files import strict_json
+from qbench.files.stored_name import require_name
 
 REPORTS = Path("reports")
 LATEST, RUN = "latest", "run.json"
@@ -82,7 +83,7 @@ def without_ok(run: Path) -> str:
 
 def committed_baseline(suite: str, baselines: Path = BASELINES) -> Path | None:
     """The file of a suite's stored baseline; None where none was written yet."""
-    file = baselines / f"{suite}.jsonl"
+    file = baselines / f"{require_name(suite)}.jsonl"
     return file if file.is_file() else None
 
 
@@ -99,7 +100,11 @@ def _latest(folder: Path) -> Path:
     pointer = folder / f"{LATEST}.txt"
     if not pointer.is_file():
         return (folder / LATEST).resolve()
-    return folder / pointer.read_text(encoding="utf-8", errors="replace").strip()
+    name = pointer.read_text(encoding="utf-8", errors="replace").strip()
+    try:
+        return folder / require_name(name)
+    except ValueError:  # somebody's own file of that name
+        return folder / LATEST
 
 
 def _statuses(run: Path) -> Counter[str]:

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
+from qbench.files.stored_name import require_digest, require_name, require_path
 from qbench.stats.interval_type import Interval
 
 SCHEMA = 1
@@ -30,6 +31,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
 Level = Annotated[float, Field(gt=0, lt=1)]
+# What becomes a part of a path.
+FileName = Annotated[str, AfterValidator(require_name)]
+FilePath = Annotated[str, AfterValidator(require_path)]  # below the run's folder
+Digest = Annotated[str, AfterValidator(require_digest)]
 _CASE_ID = re.compile(
     r"(?P<model>.+)/(?P<mode>[^/]+)/(?P<backend>[^/]+)/t(?P<threads>[1-9]\d{0,8})/b(?P<batch>[1-9]\d{0,8})"
     r"(?:/(?P<host>[A-Za-z0-9][\w.:-]*))?",
@@ -121,10 +126,10 @@ class ArtifactFacts:
     ``target``: null where it was made for this machine alone."""
 
     format: str
-    sha256: str
+    sha256: Digest
     size_bytes: Count
     coverage: Coverage | None = None
-    key: str | None = None
+    key: Digest | None = None
     cached: bool | None = None
     note: str | None = None
     rewrites: tuple[str, ...] = ()
@@ -285,7 +290,7 @@ class CalibrationSeeds:
 
     seeds: tuple[int, ...]
     values: tuple[float | None, ...]
-    predictions: tuple[str | None, ...] = ()
+    predictions: tuple[FilePath | None, ...] = ()
     reasons: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
@@ -434,9 +439,9 @@ class Record:
     memory: Memory | None = None
     accuracy: Accuracy | None = None
     roofline: Roofline | None = None
-    samples: str | None = None
-    predictions: str | None = None
-    layers: str | None = None
+    samples: FilePath | None = None
+    predictions: FilePath | None = None
+    layers: FilePath | None = None
     started: str | None = None
     elapsed_seconds: dict[str, float] = field(default_factory=dict)
 

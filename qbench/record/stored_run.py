@@ -19,7 +19,7 @@ from qbench.record import jsonl, run_files
 from qbench.record.commit import Commit
 from qbench.record.example_scores import ExampleScores, example_scores
 from qbench.record.layer_numbers import LayerNumbers
-from qbench.record.schema import Record
+from qbench.record.schema import FileName, Record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +38,7 @@ QUICK = "quick look"
 class SuiteInfo:
     """The suite as it was read: its name, file, YAML text and ``KEY=VALUE`` overrides."""
 
-    name: str
+    name: FileName
     file: str = "<text>"
     text: str = ""
     overrides: tuple[str, ...] = ()
@@ -325,7 +325,7 @@ def read_info(file: Path) -> RunInfo:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{file}: {where}: {first['msg']}; {_AGAIN}") from error
+        raise UsageError(f"{file}: {where}: {first['msg'].removeprefix('Value error, ')}; {_AGAIN}") from error
 
 
 def read_run(folder: Path, *, lenient: bool = False) -> StoredRun:

@@ -20,6 +20,7 @@ from typing import Any
 
 from qbench.errors import QbenchError, UsageError
 from qbench.files import atomic
+from qbench.files.stored_name import name_of
 from qbench.machine import fingerprint
 from qbench.metrics.spec import MetricSpec
 from qbench.plan.planner import Plan
@@ -240,4 +241,4 @@ def _describe_metric(spec: MetricSpec) -> dict[str, Any]:
 
 
 def _layers_name(variant: str) -> str:
-    return f"layers/{variant.replace('/', '__')}.json"
+    return f"layers/{name_of(variant)}.json"

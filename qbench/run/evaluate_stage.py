@@ -13,6 +13,7 @@ from qbench.data import Data
 from qbench.errors import CaseError, CaseSkipped, NodeLost
 from qbench.evaluate.predictions import predict_cached, read_saturating
 from qbench.evaluate.score import score
+from qbench.files.stored_name import name_of
 from qbench.fleet.fleet import ATTEMPTS
 from qbench.plan.planner import Case, PlannedCase
 from qbench.record.schema import NATIVE, Accuracy, CalibrationSeeds, HostFacts, TwinChange
@@ -119,7 +120,7 @@ def _group_by_predictions(cases: Sequence[PlannedCase]) -> list[_Group]:
     for planned in cases:
         case = planned.case
         name = case.variant.id if case.variant.mode != "dynamic" else f"{case.variant.id}/b{case.batch_size}"
-        name = (name if case.host == NATIVE else f"{name}/{case.host}").replace("/", "__").replace(":", "-")
+        name = name_of(name if case.host == NATIVE else f"{name}/{case.host}")
         groups.setdefault(name, _Group(name=name)).planned.append(planned)
     return list(groups.values())
 

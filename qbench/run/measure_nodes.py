@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import CaseError
+from qbench.files import atomic
+from qbench.files.stored_name import name_of, require_name
 from qbench.fleet.fleet import Fleet
 from qbench.machine.peak import Peak
 from qbench.measure.measure import CaseLatency
@@ -88,7 +90,8 @@ def _measure(
         unknown = {each.case.id: reason for each in planned if each.case.id not in context.tracker.done}
         return MeasuredSetting(planned=planned, latencies=unknown, peak=None, seconds=time.monotonic() - started)
     for name, content in measured.samples.items():
-        (context.directory.path / "samples" / name).write_bytes(content)
+        with atomic.replace_file(context.directory.path / "samples" / require_name(name)) as part:
+            part.write_bytes(content)
     if measured.done.unknown_peak is not None:
         context.progress.note(f"the peak of {measured.node.title} is not known: {measured.done.unknown_peak}")
     return MeasuredSetting(
@@ -104,5 +107,5 @@ def _measure(
 def _read_stored(context: RunContext, planned: Sequence[PlannedCase]) -> dict[str, bytes]:
     """The samples that an earlier part of the run has of these cases: later processes are numbered behind theirs."""
     folder = context.directory.path / "samples"
-    names = (f"{each.case.id.replace('/', '__')}.npz" for each in planned)
+    names = (f"{name_of(each.case.id)}.npz" for each in planned)
     return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}

@@ -16,8 +16,9 @@ from qbench.cache import store
 from qbench.errors import UsageError
 from qbench.gate.baseline import artifact_file, info_file, locate_artifacts, read_baseline, to_text, write_baseline
 from qbench.record import jsonl
+from qbench.record.locate import committed_baseline
 from qbench.record.schema import ArtifactFacts, Record
-from qbench.record.stored_run import QuickInfo, read_run
+from qbench.record.stored_run import QuickInfo, SuiteInfo, read_run
 
 
 def test_a_baseline_reads_back_as_the_run(tmp_path: Path) -> None:
@@ -95,6 +96,19 @@ def test_an_empty_baseline_is_said(tmp_path: Path) -> None:
     file.write_text("")
     with pytest.raises(UsageError, match=r"demo\.jsonl: no case stands in it; .*`qbench baseline RUN`$"):
         read_baseline(file)
+
+
+@pytest.mark.parametrize("name", ["../../home/train", "/tmp/train", "..", "a\\b", "", "-x", "a\nb"])
+def test_a_baseline_lands_nowhere_but_where_it_is_asked_for(tmp_path: Path, name: str) -> None:
+    """The suite's name in a run's folder is data of whoever made it: one that is a path is refused before anything is
+    written, by what writes baselines and by what looks for them."""
+    folder = run_folder(tmp_path / "run", [fp32(), int8()], replace(info(), suite=SuiteInfo(name=name)))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=r"run\.json: suite\.name: .*so it is no name of a file"):
+        write_baseline(folder, tmp_path / "baselines")
+    assert sorted(tmp_path.rglob("*")) == before
+    with pytest.raises(ValueError, match="no name of a file"):
+        committed_baseline(name, tmp_path)
 
 
 # --- the artifacts that a gate runs again --------------------------------------------------------------------
@@ -258,9 +272,12 @@ def test_a_bad_description_is_named(tmp_path: Path, text: str, said: str) -> Non
 
 def test_arrays_are_read_from_the_run_folder_alone(tmp_path: Path) -> None:
     """A record cannot name a file outside its run, and a damaged file is an error that says what to do."""
-    (tmp_path / "secret.npz").write_bytes(b"")
-    folder = run_folder(tmp_path / "run", [int8(samples="../secret.npz", predictions="bad.npz")], info())
+    np.savez(tmp_path / "secret.npz", calls_ns=np.arange(3))
+    with pytest.raises(UsageError, match=r"records\.jsonl:1: samples: '\.\./secret\.npz' begins with '\.'"):
+        read_run(run_folder(tmp_path / "evil", [int8(samples="../secret.npz")], info()))
+    folder = run_folder(tmp_path / "run", [int8(samples="linked.npz", predictions="bad.npz")], info())
     (folder / "bad.npz").write_bytes(b"not an archive")
+    (folder / "linked.npz").symlink_to(tmp_path / "secret.npz")
     run = read_run(folder)
     assert run.samples(run.records[0]) == {}
     with pytest.raises(UsageError, match="delete it to go on without"):

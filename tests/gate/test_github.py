@@ -8,8 +8,8 @@ import pytest
 from made_records import same_as_golden
 from made_verdicts import FASTER, GATES, SLOW, hostile, make_gated
 
+from qbench.foreign_text import CONTROL
 from qbench.gate.github import MOST, github
-from qbench.progress.terminal import CONTROL
 
 
 @pytest.mark.parametrize("name", GATES)

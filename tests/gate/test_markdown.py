@@ -9,8 +9,8 @@ import pytest
 from made_records import same_as_golden
 from made_verdicts import GATES, HOSTILE, IDENTICAL, SIZE, SLOW, SLOWER_WITHIN, hostile, make_gated
 
+from qbench.foreign_text import CONTROL
 from qbench.gate import markdown
-from qbench.progress.terminal import CONTROL
 
 
 @pytest.mark.parametrize("name", GATES)

@@ -11,8 +11,8 @@ import pytest
 from made_records import same_as_golden
 from made_verdicts import FASTER, GATES, HOSTILE, SIZE, SLOW, UNSURE, hostile, make_gated
 
+from qbench.foreign_text import CONTROL
 from qbench.gate import github, junit, markdown, text
-from qbench.progress.terminal import CONTROL
 
 
 @pytest.mark.parametrize("name", GATES)

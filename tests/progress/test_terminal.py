@@ -8,7 +8,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.progress.terminal import CONTROL, PlainStream
+from qbench.foreign_text import CONTROL
+from qbench.progress.terminal import PlainStream
 
 
 @given(st.text())

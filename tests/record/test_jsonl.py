@@ -46,7 +46,7 @@ seed_scores = st.integers(1, 4).flatmap(
         CalibrationSeeds,
         seeds=st.tuples(*[st.integers(0, 2**32)] * n),
         values=st.tuples(*[st.none() | finite] * n),
-        predictions=st.just(()) | st.tuples(*[st.none() | st.text()] * n),
+        predictions=st.just(()) | st.tuples(*[st.none() | st.sampled_from(["predictions/a.npz", "b"])] * n),
         reasons=st.just(()) | st.tuples(*[st.none() | st.text()] * n),
     )
 )
@@ -155,7 +155,7 @@ def test_a_value_that_no_measurement_gives_is_refused_with_its_field(part, chang
         status="ok",
         speedup=Speedup(baseline="b", value=2.0, low=1.9, high=2.1),
         accuracy=Accuracy(metric="top1", value=0.5, low=None, high=None, n=2),
-        artifact=ArtifactFacts(format="onnx", sha256="0", size_bytes=1),
+        artifact=ArtifactFacts(format="onnx", sha256="0" * 64, size_bytes=1),
     )
     data = json.loads(jsonl.to_line(full))
     data[part] |= changes

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from made_history import CASE, write_history
 from made_records import failed, info
-from made_runs import HOSTILE, Page, run_folder
+from made_runs import HOSTILE, HOSTILE_NAME, Page, run_folder
 
-from qbench.progress.terminal import CONTROL
+from qbench.foreign_text import CONTROL
 from qbench.record import jsonl
 from qbench.report.history_page import build_history
 
@@ -88,7 +88,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
     def edit(number: int, changes: dict[str, Any]) -> dict[str, Any]:
         described = info()
-        changes["suite"] = replace(described.suite, name=HOSTILE, text=HOSTILE * number)
+        changes["suite"] = replace(described.suite, name=HOSTILE_NAME, text=HOSTILE * number)
         changes["commit"] = replace(changes["commit"], subject=HOSTILE, sha=HOSTILE)
         changes["versions"] = {HOSTILE: f"{HOSTILE}{number}"}
         changes["environment"] = {"cpu": HOSTILE, HOSTILE: number}

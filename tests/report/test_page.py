@@ -33,7 +33,7 @@ from qbench import formatting
 from qbench.decide.judged import Rules
 from qbench.decide.judged import judge as judge_records
 from qbench.errors import QbenchError, UsageError
-from qbench.progress.terminal import CONTROL
+from qbench.foreign_text import CONTROL
 from qbench.record import jsonl
 from qbench.record.schema import InputFit, Interference, Record, Spread, read_case_id
 from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo
