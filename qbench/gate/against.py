@@ -1,9 +1,9 @@
 """A suite as it is committed, held against the same suite at another commit.
 
 Both commits are checked out into folders of their own and built there, each in a child process, the other commit in an
-environment of its own where its requirements differ. Then the gate runs the artifacts of both, interleaved, in this
-environment. What runs is the code of both commits, which is what was asked for; artifacts that they bring along do not
-run, since both are built here.
+environment of its own where its requirements differ. Then the gate runs the artifacts of both, interleaved, each under
+the libraries that built it: an upgrade is part of what is judged. What runs is the code of both commits, which is what
+was asked for; artifacts that they bring along do not run, since both are built here.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def gate_against(request: Request, rerunner: Rerunner, *, build: Build | None = 
         new = Side(name="HEAD", tree=trees[1], suite=trees[1] / path, out=(request.out or REPORTS).absolute())
         old = replace(old, python=_find_interpreter(request, old, new, rerunner) or old.python)
         folders = [(build or build_side)(side, request) for side in (old, new)]
-        gated = _judge(folders, old, replace(rerunner, suite_file=new.suite), Path(home), request)
+        rerunner = replace(rerunner, suite_file=new.suite, baseline_paths=_list_paths(old))
+        gated = _judge(folders, old, rerunner, Path(home), request)
     return replace(gated, baseline=Path(f"{request.ref}@{base[:12]}"))
 
 
@@ -90,6 +91,15 @@ def _find_interpreter(request: Request, old: Side, new: Side, rerunner: Rerunner
         return None
     rerunner.progress.note(f"{first_names(differing)} differ: making an environment for {request.ref}")
     return make_environment(old.tree, old.out.parent / "environment")
+
+
+def _list_paths(side: Side) -> tuple[str, ...]:
+    """Where the interpreter of a side finds its packages; empty where it is this one."""
+    if side.python == Path(sys.executable):
+        return ()
+    command = [str(side.python), "-I", "-c", "import json, sys; print(json.dumps(sys.path))"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+    return tuple(json.loads(done.stdout))
 
 
 def build_side(side: Side, request: Request) -> Path:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from qbench import formatting
 from qbench.gate.deciding import AGAIN, advise_live, advise_processes
-from qbench.gate.latency import INVALID_LIVE, LOOKS, format_change, refuse_budget
+from qbench.gate.latency import INVALID_LIVE, LOOKS, describe_versions, format_change, refuse_budget
 from qbench.gate.sequential_test import Rerun
 from qbench.gate.verdict import Evidence, Verdict, format_level
 from qbench.record.schema import Record
@@ -39,15 +39,20 @@ def check_limit(evidence: Evidence, record: Record) -> Verdict | None:
 
 
 def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
-    """Does it start slower than the baseline's by more than ``cold_start.max_regression``?"""
+    """Does it start slower than the baseline's by more than ``cold_start.max_regression``? What another version of the
+    runtime takes to load shows only where each side ran under its own."""
     allowed, base = evidence.policy.cold_start.max_regression, evidence.base_of(record.case.id)
     if allowed is None or base is None:
         return None
     key, name = "gate.cold_start.max_regression", "cold start growth"
     rule = evidence.rule(key, name=name, kind="cold start", case=record.case.id, threshold=1 + allowed, way="live")
-    if evidence.is_identical(record):
-        return rule.pass_identical("")
+    if (unchanged := evidence.judge_unchanged(rule, record)) is not None:
+        return unchanged
     rerun = evidence.reruns.get(record.case.id)
+    if evidence.is_same_file(record) and not isinstance(rerun, Rerun):
+        text = f"not run again  {evidence.name_updates(record)}"
+        reason = "the version that the baseline ran under is not here; `--against REF` starts each side under its own"
+        return replace(rule, way="stored").verdict("INCONCLUSIVE", text, reason)
     if not isinstance(rerun, Rerun):
         why = "" if rerun is None else f": {formatting.one_line(rerun.reason)}"
         reason = f"stored starts are for trends only, and the artifacts were not run again{why}"
@@ -62,10 +67,11 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
         f"live  load and first call {format_change(analysis.slowdown)} {format_level(analysis.level, LOOKS)}",
         f"tolerance {allowed * 100:g} %",
         f"{analysis.pairs} process pairs",
+        describe_versions(evidence, record, rerun),
     ]
     verdict = rule.compare_interval(
         analysis.slowdown,
-        "  ".join(parts),
+        "  ".join(filter(None, parts)),
         level=analysis.level,
         side="below",
         degrees_of_freedom=analysis.freedom,

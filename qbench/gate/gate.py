@@ -5,6 +5,7 @@
     run            neither it nor the baseline is a quick look         always
     case           planned cases ran, both have the same cases         always
     latency        slowdown against the baseline <= tolerance          a baseline (latency.max_regression)
+    … update       the same under another version of the runtime       the same, both artifacts run again
     speed-up       speed-up over the like-for-like fp32 >= promise     latency.min_speedup
     size           bytes / bytes of the like-for-like fp32 <= budget   size.max_ratio
     size growth    bytes / bytes in the baseline                       a baseline (size.max_growth)
@@ -19,10 +20,11 @@
     on <host>      loses there no more than the margin                 portability.hosts
 
 Latency is judged on both artifacts run again (``gate.rerun``, handed to ``gate_run``), else on stored speed-ups.
-What cannot be judged is MISSING or INVALID, never PASS. A case whose artifact is the baseline's, byte by byte, is PASS
-where it is held against the baseline. The rules on one case that rest on samples of one kind (time: latency and
-speed-up; metric: against fp32 and against the baseline) share one error: a FAIL must survive Holm's correction over
-them, else it is INCONCLUSIVE. What that does to the exit code is the suite's to say (``gate.inconclusive``).
+What cannot be judged is MISSING or INVALID, never PASS. A case whose artifact is the baseline's, byte by byte, run by
+the same versions on the same kind of host, is PASS where it is held against the baseline. The rules on one case that
+rest on samples of one kind (time: latency and speed-up; metric: against fp32 and against the baseline) share one error:
+a FAIL must survive Holm's correction over them, else it is INCONCLUSIVE. What that does to the exit code is the suite's
+to say (``gate.inconclusive``).
 ``gate`` is pure; ``gate_run`` reads the folder for it.
 """
 
@@ -224,6 +226,7 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
         new = [_changed_case(evidence, case, NEW, f"a new case is not judged; {_advise_new(evidence)}")]
     checks = (
         latency.check_latency,
+        latency.check_update,
         latency.check_speedup,
         size.check_size,
         size.check_growth,
@@ -246,6 +249,7 @@ NEW = "not in the baseline"
 # What a case whose answers are predicted has nothing to show for.
 _MEASURED = (
     latency.check_latency,
+    latency.check_update,
     latency.check_speedup,
     cold_start.check_limit,
     cold_start.check_growth,

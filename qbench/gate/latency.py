@@ -43,8 +43,8 @@ def _wants_latency(policy: GateSpec) -> bool:
 def check_latency(evidence: Evidence, record: Record) -> Verdict | None:
     """Is the case slower than the baseline's by more than the tolerance?
 
-    PASS at once where the artifact is the baseline's. Else decided on both artifacts run again, or on the two stored
-    speed-ups, each in units of its own run's fp32.
+    PASS at once where the artifact is the baseline's and the same versions run it. Else decided on both artifacts run
+    again, or on the two stored speed-ups, each in units of its own run's fp32.
     """
     tolerance = evidence.policy.latency.max_regression
     if tolerance is None or (evidence.baseline is None and not _wants_latency(evidence.policy)):
@@ -58,12 +58,28 @@ def check_latency(evidence: Evidence, record: Record) -> Verdict | None:
         return None  # a case that the baseline lacks is MISSING as a case
     if above_peak.is_impossible(record):
         return _refuse_impossible(rule, record)
-    if evidence.is_identical(record):
-        return rule.pass_identical(f"  {_name_updates(evidence)}".rstrip())
+    if (unchanged := evidence.judge_unchanged(rule, record)) is not None:
+        return unchanged
     rerun = evidence.reruns.get(record.case.id)
     if isinstance(rerun, Rerun):
-        return _check_rerun(replace(rule, way="live"), rerun, record, tolerance, _name_updates(evidence))
-    return _check_stored(replace(rule, way="stored"), record, delta, tolerance, rerun)
+        versions = describe_versions(evidence, record, rerun)
+        return _check_rerun(replace(rule, way="live"), rerun, record, tolerance, versions)
+    return _check_stored(replace(rule, way="stored"), record, delta, tolerance, rerun, evidence.name_updates(record))
+
+
+def check_update(evidence: Evidence, record: Record) -> Verdict | None:
+    """Has another version of the runtime made the case slower, where both artifacts were run again under the new one,
+    so that their times cannot tell? By the two stored speed-ups, each under its own version."""
+    tolerance, delta = evidence.policy.latency.max_regression, evidence.deltas.get(record.case.id)
+    rerun = evidence.reruns.get(record.case.id)
+    if tolerance is None or delta is None or not isinstance(rerun, Rerun) or rerun.own_versions:
+        return None
+    updates = evidence.name_updates(record)
+    if not updates:
+        return None
+    key, name = "gate.latency.max_regression", "latency update"
+    rule = evidence.rule(key, name=name, kind="time", case=record.case.id, threshold=1 + tolerance, way="stored")
+    return _check_stored(rule, record, delta, tolerance, None, updates)
 
 
 def _refuse_impossible(rule: Rule, record: Record) -> Verdict:
@@ -75,7 +91,7 @@ def _refuse_impossible(rule: Rule, record: Record) -> Verdict:
     return rule.verdict("INVALID", "faster than possible", reason)
 
 
-def _check_rerun(rule: Rule, rerun: Rerun, record: Record, tolerance: float, updates: str) -> Verdict:
+def _check_rerun(rule: Rule, rerun: Rerun, record: Record, tolerance: float, versions: str) -> Verdict:
     if rerun.reason is not None:
         return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
     analysis, times = rerun.analysis, list_times(rerun)
@@ -90,7 +106,7 @@ def _check_rerun(rule: Rule, rerun: Rerun, record: Record, tolerance: float, upd
         f"tolerance {tolerance * 100:g} %",
         f"{analysis.pairs} process pairs, look {analysis.number} of {len(ANALYSES)}",
         f"noise check {format_change(analysis.control)} {format_level(CONTROL_LEVEL)}",
-        updates,
+        versions,
     ]
     verdict = rule.compare_interval(
         analysis.slowdown,
@@ -146,15 +162,16 @@ def format_change(ratio: Interval) -> str:
     return f"{amount} % {formatting.limits(change, scale=100, signed=True)}".rstrip()
 
 
-def _name_updates(evidence: Evidence) -> str:
-    """The runtimes that changed since the baseline: both artifacts ran under the new ones."""
-    new = evidence.info.versions
-    changed = evidence.list_updates()
+def describe_versions(evidence: Evidence, record: Record, rerun: Rerun) -> str:
+    """Under which versions both artifacts ran, where they have changed since the baseline; else empty."""
+    if rerun.own_versions:
+        return evidence.name_updates(record)
+    new, changed = evidence.info.versions, evidence.list_updates(record)
     return f"both under {', '.join(f'{name} {new.get(name)}' for name in changed)}" if changed else ""
 
 
 def _check_stored(
-    rule: Rule, record: Record, delta: compare.Delta, tolerance: float, not_run: NotRun | None
+    rule: Rule, record: Record, delta: compare.Delta, tolerance: float, not_run: NotRun | None, updates: str
 ) -> Verdict:
     why = f"  not run again: {formatting.one_line(not_run.reason)}" if not_run else ""
     assert delta.base is not None
@@ -163,8 +180,9 @@ def _check_stored(
         return rule.verdict("MISSING", f"no speed-up{why}", f"latency was not measured in {where}")
     if delta.slowdown is None:
         reason = f"{delta.invalid} differs between the baseline and this run"
-        return rule.verdict("INVALID", f"not comparable{why}", reason)
-    text = _describe_stored(delta.base.speedup, record.speedup, delta.slowdown, delta.level, tolerance) + why
+        return rule.verdict("INVALID", "  ".join(filter(None, ("not comparable", updates))) + why, reason)
+    text = _describe_stored(delta.base.speedup, record.speedup, delta.slowdown, delta.level, tolerance)
+    text = "  ".join(filter(None, (text, updates))) + why
     verdict = rule.compare_interval(
         delta.slowdown, text, level=delta.level, side="below", degrees_of_freedom=delta.freedom, unchanged=1.0
     )

@@ -1,5 +1,6 @@
 """The gate's rules on memory: the peak of the resident set of the measuring process, and its growth against the
-baseline, where that was measured on the same machine with the same versions.
+baseline, where that was measured on the same machine. Other versions of a runtime are named: what they take is part of
+the growth.
 
 None means that the rule does not concern the case or was not asked for.
 """
@@ -33,18 +34,18 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
         return None
     key = "gate.memory.max_regression"
     rule = evidence.rule(key, name="memory growth", kind="memory", case=record.case.id, threshold=1 + allowed)
-    if evidence.is_identical(record):
-        return rule.pass_identical("")
+    if (unchanged := evidence.judge_unchanged(rule, record)) is not None:
+        return unchanged
     before, now = _peak(base), _peak(record)
     if before is None or now is None or not before:
         where = "this run" if now is None else "the baseline"
         return rule.verdict("MISSING", "no peak", f"the memory of the measuring process is not known in {where}")
     field = fingerprint.comparable(evidence.baseline.info.environment, evidence.info.environment)
-    field = field or next(iter(evidence.list_updates()), None)
     if field is not None:
         reason = f"{field} differs between the baseline and this run; write a new baseline here"
         return rule.verdict("INVALID", "not comparable", reason)
-    text = f"peak {formatting.size(before)} -> {formatting.size(now)}  tolerance {allowed * 100:g} %"
+    change = f"peak {formatting.size(before)} -> {formatting.size(now)}  tolerance {allowed * 100:g} %"
+    text = "  ".join(filter(None, (change, evidence.name_updates(record))))
     reason = f"{now} bytes, {before} in the baseline"
     return rule.compare_number(now / before, text, reason, improved=1 / (1 + allowed))
 

@@ -4,7 +4,8 @@ What is decided early leaves; the time that may be spent goes to the rules that 
 ``sequential_test``): all open cases get process pairs up to the next interim analysis, then those that are still open.
 A stored latency is for trends only: it differs by 16 to 22 % from one process to the next.
 
-A case whose artifact is the baseline's, byte by byte, has nothing to be measured. One whose baseline artifact is gone,
+A case whose artifact is the baseline's, byte by byte, has nothing to be measured, unless each side has versions of its
+own that run it (``baseline_paths``). One whose baseline artifact is gone,
 or that another kind of machine built, is not run: the stored speed-ups are then compared, and the verdict says so. A
 process that dies makes its case INVALID; the others go on.
 """
@@ -26,7 +27,7 @@ from qbench.data_preparation import prepare_data
 from qbench.decide.cases import is_int8, is_unmeasured
 from qbench.errors import CaseError
 from qbench.gate.baseline import Baseline, artifact_file
-from qbench.gate.identical import is_identical
+from qbench.gate.identical import differing_host, is_same_file, list_runtimes, list_updates
 from qbench.gate.live_case import BASELINE, CONTENDER, FP32, LiveCase, LiveRules
 from qbench.gate.policy import resolve
 from qbench.gate.sequential_test import ANALYSES, NotRun, Rerun
@@ -35,14 +36,12 @@ from qbench.machine import fingerprint
 from qbench.measure.group import RemoteWorker
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.plan.planner import measuring_cores
+from qbench.process import imports
 from qbench.process.parent import Limits, call
 from qbench.progress.live import Silent
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun
 from qbench.suite import Suite
-
-# An artifact is built for these; another CPU of the same kind runs both artifacts, so their ratio means something.
-BUILT_FOR = ("arch", "isa", "isa_switches", "os")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +55,16 @@ class Rerunner:
     most_seconds: float = math.inf
     trust_beside: bool = False  # whether artifacts that lie beside the baseline are run: they are native code
     suite_file: Path | None = None  # where the user says that the run's suite is
+    # Where the interpreter that built the baseline finds its packages: its artifacts run under those (empty: these).
+    baseline_paths: tuple[str, ...] = ()
 
     def __call__(self, run: StoredRun, suite: Suite, baseline: Baseline) -> dict[str, Rerun | NotRun]:
         """By case, what running it again gave, or why it could not be run."""
         cases = [
             (old, new)
             for old, new in _pair_cases(run, baseline)
-            if not is_identical(old, new) and _list_rules(suite, new).asks
+            if (not is_same_file(old, new) or self._has_own_versions(run, baseline, new))
+            and _list_rules(suite, new).asks
         ]
         if not cases:
             return {}
@@ -89,7 +91,26 @@ class Rerunner:
                 self.progress.note(f"{new.case.id}: not run again: {live.reason}")
                 self.progress.advance(new.case.id)
         self._run_open([live for live in prepared.values() if isinstance(live, LiveCase)])
-        return {case: live if isinstance(live, NotRun) else live.conclude() for case, live in prepared.items()}
+        return {
+            case: live if isinstance(live, NotRun) else replace(live.conclude(), own_versions=bool(self.baseline_paths))
+            for case, live in prepared.items()
+        }
+
+    def _use_own_versions(self, spec: WorkerSpec, baseline: Baseline) -> WorkerSpec:
+        """The worker of a baseline's artifact, under the versions that built it where they lie in a place of their own;
+        they are read back from the process."""
+        if not self.baseline_paths:
+            return spec
+        return replace(
+            spec,
+            environment={**spec.environment, **imports.name_paths(self.baseline_paths)},
+            versions={name: baseline.info.versions.get(name) for name in list_runtimes(spec.backend)},
+        )
+
+    def _has_own_versions(self, run: StoredRun, baseline: Baseline, new: Record) -> bool:
+        """Whether the two sides of a case can run, and do, under different versions."""
+        changed = list_updates(baseline.info.versions, run.info.versions, new.case.backend)
+        return bool(self.baseline_paths and changed)
 
     def rerun_case(self, case: str, baseline: WorkerSpec, contender: WorkerSpec, *, suite: Suite, rules: int) -> Rerun:
         """Process pairs of one case until an interim analysis decides its time, or until a process dies."""
@@ -137,7 +158,7 @@ class Rerunner:
             return NotRun(reason=reason)
         rules = _list_rules(suite, new)
         specs = {
-            BASELINE: _describe_worker(new, BASELINE, files[0], cores, data),
+            BASELINE: self._use_own_versions(_describe_worker(new, BASELINE, files[0], cores, data), baseline),
             CONTENDER: _describe_worker(new, CONTENDER, files[1], cores, data),
         }
         fp32 = None if rules.promise is None else compare.like_for_like(new, run.records)
@@ -219,7 +240,7 @@ def _explain_obstacle(new: Record, run: StoredRun, baseline: Baseline, cores: tu
         ("the baseline's artifact", baseline.info.environment),
         ("this run", run.info.environment),
     ):
-        field = next((name for name in BUILT_FOR if environment.get(name) != here.get(name)), None)
+        field = differing_host(environment, here)
         if field is not None:
             return f"{whose} was built on another kind of machine ({field} differs)"
     return (

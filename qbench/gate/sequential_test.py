@@ -113,7 +113,9 @@ class InterimAnalysis:
 class Rerun:
     """What running both artifacts of a case again gave: the process pairs, and the last ``analysis`` of them for time,
     ``promise`` for the speed-up and ``start`` for the cold start (None: not asked for, or not reached). ``reason``: the
-    process that ended it. ``cut``: the time that may be spent was over before it was decided; ``spent`` seconds."""
+    process that ended it. ``cut``: the time that may be spent was over before it was decided; ``spent`` seconds.
+    ``own_versions``: each artifact ran under the libraries that its side requires, else both under those that are here.
+    """
 
     pairs: tuple[ProcessPair, ...]
     analysis: InterimAnalysis | None
@@ -122,6 +124,7 @@ class Rerun:
     start: InterimAnalysis | None = None
     cut: bool = False
     spent: float = 0.0
+    own_versions: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

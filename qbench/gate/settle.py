@@ -44,14 +44,14 @@ def settle(verdicts: Sequence[Verdict], evidence: Evidence, record: Record) -> l
 
     ``hold`` holds where the samples point to a change for the worse, and where there are none. What was so in the
     baseline is no change: the rule on the metric against fp32 holds only if the metric is worse than in the baseline,
-    too, and no rule holds a case whose artifact is the baseline's.
+    too, and no rule holds a case whose artifact is the baseline's and run by the same versions.
     """
     regressions = [verdict for verdict in verdicts if verdict.rule.endswith(accuracy_regression.SUFFIX)]
     as_before = any(
         verdict.outcome in ("PASS", "IMPROVED", "INCONCLUSIVE") and not verdict.points_to_harm(evidence.changed_cases)
         for verdict in regressions
     )
-    identical = evidence.is_identical(record)
+    unchanged = evidence.is_unchanged(record)
 
     def settle_one(verdict: Verdict) -> Verdict:
         if verdict.outcome == "IMPROVED":
@@ -61,7 +61,7 @@ def settle(verdicts: Sequence[Verdict], evidence: Evidence, record: Record) -> l
         treatment = evidence.policy.inconclusive
         if treatment != "hold":
             effect: Effect = "note" if treatment == "pass" else treatment
-        elif identical or (verdict.kind == "metric" and as_before):
+        elif unchanged or (verdict.kind == "metric" and as_before):
             effect = "note"
         else:
             harmful = verdict.p_harm is None or verdict.points_to_harm(evidence.changed_cases)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from qbench.compare import compare
 from qbench.compare import text as compare_text
-from qbench.gate.identical import is_identical
+from qbench.gate.identical import differing_host, is_same_file, list_updates
 from qbench.gate.policy import resolve
 from qbench.gate.sequential_test import NotRun, Rerun
 from qbench.portability.compare_hosts import OutputChange
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from qbench.suite import GateSpec
 
 Outcome = Literal["PASS", "IMPROVED", "INCONCLUSIVE", "MISSING", "INVALID", "FAIL"]
-# What loads and runs artifacts: another version of it changes what they take.
-RUNTIMES = ("torch", "onnxruntime", "openvino")
 HARM = 0.05
 # What a rule is about; tests of one kind on one case share their error (Holm).
 Kind = Literal["run", "case", "time", "metric", "size", "cold start", "memory", "coverage", "portability"]
@@ -65,10 +63,11 @@ class Verdict:
     ``p_value`` is the FAIL side's, scaled to a 5 % test, None where the rule does not rest on samples; ``p_harm`` is
     that of any change for the worse, however small; ``spent`` the share of the tolerance or margin that the estimate
     takes up (None: there is no earlier value). ``way`` says how time was judged: ``live``, by running both artifacts
-    again (``times``), or by ``stored`` figures. ``identical``: the artifact is the baseline's, byte by byte, so nothing
-    was measured. ``decides`` says what would decide an INCONCLUSIVE, ``examples`` how many where examples
-    would; ``mcnemar_p``: the mid-p value of "no answer's correctness changed". ``settled``: what an INCONCLUSIVE or
-    MISSING does by the suite's ``inconclusive`` and ``missing``, else None.
+    again (``times``), or by ``stored`` figures. ``identical``: the artifact is the baseline's, byte by byte, run by
+    the same versions on the same kind of host, so nothing was measured. ``decides`` says what would decide an
+    INCONCLUSIVE, ``examples`` how many where examples would; ``mcnemar_p``: the mid-p value of "no answer's correctness
+    changed". ``settled``: what an INCONCLUSIVE or MISSING does by the suite's ``inconclusive`` and ``missing``, else
+    None.
     """
 
     outcome: Outcome
@@ -147,9 +146,9 @@ class Evidence:
 
     @cached_property
     def changed_cases(self) -> int:
-        """How many int8 cases are there whose artifact is not the baseline's."""
+        """How many int8 cases are there whose artifact is not the baseline's, or is run by other versions."""
         int8 = (record for record in self.records if record.status == "ok" and record.case.mode != "fp32")
-        return sum(not self.is_identical(record) for record in int8)
+        return sum(not self.is_unchanged(record) for record in int8)
 
     def of_case(self, case: CaseKey) -> Evidence:
         """The same with the rules that hold for the case, overrides put in."""
@@ -181,16 +180,44 @@ class Evidence:
         base = None if delta is None else delta.base
         return base if base is not None and base.status == "ok" else None
 
-    def is_identical(self, record: Record) -> bool:
+    def is_same_file(self, record: Record) -> bool:
         """Whether the artifact is the baseline's, byte by byte."""
-        return is_identical(self.base_of(record.case.id), record)
+        return is_same_file(self.base_of(record.case.id), record)
 
-    def list_updates(self) -> list[str]:
-        """The runtimes that the baseline had in another version."""
+    def is_unchanged(self, record: Record) -> bool:
+        """Whether the artifact is the baseline's, byte by byte, and run by the same versions."""
+        return self.is_same_file(record) and not self.list_updates(record)
+
+    def list_updates(self, record: Record) -> list[str]:
+        """The runtimes of the case that the baseline had in another version."""
         if self.baseline is None:
             return []
+        return list_updates(self.baseline.info.versions, self.info.versions, record.case.backend)
+
+    def name_updates(self, record: Record) -> str:
+        """``onnxruntime 1.20.0 -> 1.32.0``: the same with both versions; empty where there are none."""
+        if self.baseline is None:
+            return ""
         old, new = self.baseline.info.versions, self.info.versions
-        return [name for name in RUNTIMES if old.get(name) is not None and old.get(name) != new.get(name)]
+        return ", ".join(f"{name} {old[name]} -> {new.get(name)}" for name in self.list_updates(record))
+
+    def judge_unchanged(self, rule: Rule, record: Record) -> Verdict | None:
+        """The verdict where nothing that was built has changed, so that nothing is to be measured; None where it has.
+
+        PASS on the same kind of host. What the same file takes on another kind than the baseline's, no figure of the
+        baseline tells: INCONCLUSIVE, which holds no change (``settle``).
+        """
+        if self.baseline is None or not self.is_unchanged(record):
+            return None
+        field = differing_host(self.baseline.info.environment, self.info.environment)
+        if field is None:
+            verdict = rule.verdict("PASS", "identical: the baseline's artifact, byte by byte")
+            return replace(verdict, identical=True)
+        reason = (
+            f"the baseline was measured on another kind of host ({field} differs), which tells nothing of this one; "
+            "`--against REF` measures both sides here"
+        )
+        return rule.verdict("INCONCLUSIVE", "the baseline's artifact, byte by byte, by the same versions", reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,10 +247,6 @@ class Rule:
             threshold=self.threshold,
             way=self.way,
         )
-
-    def pass_identical(self, what: str) -> Verdict:
-        """PASS at once: the artifact is the baseline's, byte by byte, so ``what`` cannot have changed."""
-        return replace(self.verdict("PASS", f"identical: the baseline's artifact, byte by byte{what}"), identical=True)
 
     def compare_number(self, value: float, text: str, reason: str, *, improved: float | None = None) -> Verdict:
         """The verdict on a number without an interval: PASS up to the threshold, else FAIL for ``reason``; IMPROVED

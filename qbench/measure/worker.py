@@ -34,6 +34,8 @@ class WorkerSpec:
     """What to load and how: ``inputs`` are preprocessed examples, one array per model input; ``environment`` are the
     variables of the case's host. ``flush_denormals``: arithmetic takes denormals as zero, which no run sets.
 
+    ``versions``: what must have been imported in which version (None: not at all).
+
     ``slowdown`` records every call of a block as that share longer than it took (0.05: 5 % slower): for measuring how
     often a gate errs, never in a run. Work beside the call would leave the true change unknown: it takes its share, and
     its code slows the call that follows, too (by 0.4 to 1.0 % of 75 us, measured: 5 % were 5.5 to 6.1 %).
@@ -48,6 +50,7 @@ class WorkerSpec:
     inputs: Inputs
     slowdown: float = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str | None] = field(default_factory=dict)
     flush_denormals: bool = False
 
 
@@ -87,6 +90,7 @@ class LocalWorker:
         """What loading showed; raises ``MeasureError`` where something is not what was set."""
         observed = {**self._runner.observed(), **system_view()}
         require_as_set(observed, self._spec)
+        require_versions(self._spec.versions)
         return WorkerFacts(
             load_seconds=self._load_ns / 1e9,
             first_call_seconds=float(self._first_ns[0]) / 1e9,
@@ -202,6 +206,28 @@ def require_as_set(observed: dict[str, Any], spec: WorkerSpec) -> None:
         actual = observed.get(name)
         if actual is not None and actual != value:
             raise MeasureError(f"set {name} to {value} but {name} is {actual}: not measured, since it is another case")
+
+
+def require_versions(versions: Mapping[str, str | None]) -> None:
+    """Raises ``MeasureError`` for the first library of which another version is loaded than was asked for."""
+    for name, version in versions.items():
+        actual = read_loaded_version(name)
+        if actual != version:
+            raise MeasureError(f"asked for {name} {version}, but {actual} is loaded: not measured")
+
+
+def read_loaded_version(name: str) -> str | None:
+    """The version of the distribution that an imported module of its name came from; None where none did."""
+    import importlib.metadata
+
+    module = sys.modules.get(name)
+    if module is None or module.__file__ is None:
+        return None
+    try:
+        distribution = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return distribution.version if Path(module.__file__).is_relative_to(str(distribution.locate_file(""))) else None
 
 
 def resident_bytes() -> int:

@@ -1,4 +1,4 @@
-"""What a process imports before it works, and which cores it may use meanwhile.
+"""What a process imports before it works, and which cores it may use meanwhile, and where it finds it.
 
 ONNX Runtime chooses its int8 kernels as it is imported. From 1.32 on it takes those for AMX only if the process may use
 two cores then: a thread of it loads tiles on one core, moves to the next and looks whether they are the same (seen with
@@ -10,15 +10,20 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import sys
 from collections.abc import Iterable, Iterator
 
 CORES = "QBENCH_IMPORT_CORES"  # the variable: numbers of cores, separated by commas
+PATHS = "QBENCH_IMPORT_PATHS"  # the variable: folders of packages, separated as in PATH
 _CHOOSING = ("onnxruntime",)  # others do not choose by cores, and torch takes a second
 
 
 def import_modules(names: Iterable[str]) -> None:
     """Imports them; what is missing is told where it is needed. Where the variable names cores, this thread may use
-    those while a library is imported that chooses by them."""
+    those while a library is imported that chooses by them. Where one names folders, what is not imported yet comes from
+    those alone; a process that had imported a library before would keep it."""
+    if paths := os.environ.get(PATHS):
+        sys.path[:] = paths.split(os.pathsep)
     for name in names:
         with contextlib.suppress(ImportError), _named_cores() if name in _CHOOSING else contextlib.nullcontext():
             importlib.import_module(name)
@@ -27,6 +32,11 @@ def import_modules(names: Iterable[str]) -> None:
 def name_cores(cores: Iterable[int]) -> dict[str, str]:
     """The variable with which a process imports on these cores."""
     return {CORES: ",".join(map(str, cores))}
+
+
+def name_paths(paths: Iterable[str]) -> dict[str, str]:
+    """The variable with which a process imports from these folders alone."""
+    return {PATHS: os.pathsep.join(paths)}
 
 
 def name_own_cores() -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 from qbench.errors import NotComparable, UsageError
 from qbench.gate import against, environments
 from qbench.gate.against import Request, Side, build_side, gate_against
+from qbench.gate.gate import Gated
 from qbench.gate.rerun import Rerunner
 from qbench.gate.worktrees import find_repository
 from qbench.progress.live import Silent
@@ -177,6 +178,29 @@ def test_a_commit_with_other_requirements_gets_its_own_environment(
             gate_against(request, Rerunner(progress=progress), build=build)
         assert "requirements.txt differ" in progress.notes[0]
         assert [python == Path(sys.executable) for python in pythons] == [name is None, True]
+
+
+def test_the_artifacts_of_each_side_run_under_its_own_libraries(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate is told where the other commit's interpreter finds its packages, and nothing where it is this one."""
+    interpreter = tmp_path / "python"
+    interpreter.write_text("#!/bin/sh\necho '[\"/of/that/commit\"]'\n")
+    interpreter.chmod(0o755)
+    paths: list[tuple[str, ...]] = []
+
+    def judge(folders: list[Path], old: Side, rerunner: Rerunner, home: Path, request: Request) -> Gated:
+        paths.append(rerunner.baseline_paths)
+        return Gated(suite="small", folder=folders[1], baseline=None, verdicts=())
+
+    monkeypatch.setattr(against, "_judge", judge)
+    monkeypatch.setattr(against, "make_environment", lambda tree, home: interpreter)
+    request = Request(suite=Path("ml/small.yaml"), ref="before")
+    gate_against(request, Rerunner(progress=Silent()), build=lambda side, request: side.out)
+    (repository / "requirements.txt").write_text("numpy\nscipy\n")
+    commit(repository, "scipy")
+    gate_against(request, Rerunner(progress=Silent()), build=lambda side, request: side.out)
+    assert paths == [(), ("/of/that/commit",)]
 
 
 @pytest.mark.parametrize(

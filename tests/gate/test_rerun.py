@@ -215,6 +215,25 @@ def test_equal_artifacts_are_not_run() -> None:
     assert arms.specs == []
 
 
+@pytest.mark.parametrize("before", ["1.0", fingerprint.versions(["torch"])["torch"]])
+def test_the_same_file_is_run_where_each_side_has_versions_of_its_own(before: str) -> None:
+    """The baseline's process finds its own libraries, and must have loaded them; the run's those that are here. Of the
+    same versions nothing is to be measured."""
+    record, arms = built(int8(), "same"), Arms()
+    own = info(environment=fingerprint.fingerprint(), versions={"torch": before})
+    run = stored([built(fp32(), "fp32"), record], replace(own, versions=fingerprint.versions(["torch"])))
+    again = rerunner(arms, baseline_paths=("/env/lib", "/env/site"))(run, SUITE, held([record], own))
+    if before != "1.0":
+        assert again == {}
+        return
+    assert isinstance(again[CASE], Rerun)
+    assert again[CASE].own_versions
+    by_arm = {spec.case: spec for spec in arms.specs}
+    assert by_arm["baseline"].environment["QBENCH_IMPORT_PATHS"] == "/env/lib:/env/site"
+    assert by_arm["baseline"].versions == {"torch": "1.0"}
+    assert "QBENCH_IMPORT_PATHS" not in by_arm["contender"].environment
+
+
 def test_what_no_rule_asks_about_is_not_run() -> None:
     """Where the suite gates no time, nothing is to be measured."""
     arms = Arms()

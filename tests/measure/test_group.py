@@ -107,6 +107,17 @@ def test_what_differs_from_what_was_set_is_not_measured(tmp_path):
             worker.require_as_set({**good, name: wrong}, one)
 
 
+def test_a_library_of_another_version_than_was_asked_for_is_not_measured():
+    """The version is that of what was imported, read from where it came from; one that is not imported has none."""
+    import importlib.metadata
+
+    worker.require_versions({"numpy": importlib.metadata.version("numpy"), "no_such_library": None})
+    with pytest.raises(MeasureError, match=r"asked for numpy 1\.0, but \S+ is loaded"):
+        worker.require_versions({"numpy": "1.0"})
+    with pytest.raises(MeasureError, match=r"asked for no_such_library 1\.0, but None is loaded"):
+        worker.require_versions({"no_such_library": "1.0"})
+
+
 def test_the_timed_region_reads_the_clock_around_the_call_and_nothing_else():
     """With an injected clock that only calls move, each sample is exactly the call."""
     now = [0]

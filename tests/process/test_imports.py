@@ -50,6 +50,25 @@ def test_only_a_library_that_chooses_by_cores_is_imported_on_the_named_ones(tmp_
     assert import_on(own, tmp_path, imports.name_own_cores()) == [own, CORES, own]
 
 
+def test_a_named_folder_is_where_everything_comes_from(tmp_path: Path) -> None:
+    """With the variable a library comes from its folders, and one that is elsewhere alone is missing."""
+    for folder, name in (("here", "only_here"), ("here", "both"), ("there", "both")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / f"{name}.py").write_text(f"folder = {folder!r}\n")
+    paths = [
+        *(path for path in sys.path if path.endswith((".zip", "python3.11", "lib-dynload"))),
+        str(tmp_path / "there"),
+    ]
+    look = (
+        "from qbench.process.imports import import_modules\n"
+        "import sys\nimport_modules(['both', 'only_here'])\n"
+        "print(sys.modules['both'].folder, 'only_here' in sys.modules)"
+    )
+    environment = {**os.environ, **imports.name_paths(paths), "PYTHONPATH": f"{tmp_path / 'here'}:{Path.cwd()}"}
+    done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, env=environment, text=True)
+    assert done.stdout.split() == ["there", "False"]
+
+
 @pytest.mark.parametrize("value", ["", "x,y", "99999"])
 def test_cores_that_are_none_change_nothing(value: str, tmp_path: Path) -> None:
     """A variable that names no core of this machine leaves imports where they are."""
