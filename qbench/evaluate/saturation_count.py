@@ -139,7 +139,7 @@ def _open(artifact: Artifact, example: Inputs) -> _Predictor:
     torch.set_num_threads(1)
     torch_ao.set_engine(artifact.backend)
     names = [layer.name for layer in artifact.layers if layer.operator.startswith("quantized::")]
-    return torch_prediction.Predictor(artifact.file, artifact.backend, names, switched=True)
+    return torch_prediction.Predictor(artifact.file, artifact.backend, names)
 
 
 def summarize(layers: tuple[Any, ...], unknown: Mapping[str, str], examples: int) -> SaturationCount:

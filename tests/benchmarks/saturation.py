@@ -75,7 +75,7 @@ def open_predictor(record: Record, example: Inputs) -> Any:
         return onnxruntime_prediction.Predictor(file)
     if backend == "openvino":
         return openvino_prediction.Predictor(file, example)
-    return torch_prediction.Predictor(file, backend, switched=True)
+    return torch_prediction.Predictor(file, backend)
 
 
 def evaluate(record: Record, data: Data) -> tuple[Array, Array, float, Any]:

@@ -33,7 +33,7 @@ def largest_pairs(engine: str, kernel: Kernel, levels: Any, *, target: Collectio
     where it is above 128 (else 0). There is none on qnnpack, which widens before it multiplies."""
     largest = torch.zeros(_outputs(kernel, levels), dtype=torch.int64)
     for name in _KERNELS.get(engine, ()):
-        product = torch_products.read_product(name, kernel, levels.numpy(), 0)
+        product = torch_products.read_product(name, kernel, levels.numpy(), 0, switched=False)
         if product is None and name == "onednn" and "avx512" in target and levels.shape[1] > 1:
             product = Product(weight=levels.numpy(), pairing="even", groups=kernel.groups)
         if isinstance(product, str):

@@ -1,4 +1,5 @@
-"""What a TorchScript artifact of fbgemm, x86 or onednn answers on AVX2: its int8 operators are watched and put right.
+"""What a TorchScript artifact of fbgemm, x86 or onednn answers on this CPU, limited to AVX2: its int8 operators are
+watched and put right.
 
 In a process that is limited to AVX2 nothing is left to put right, and what is counted is what its kernels lose.
 """
@@ -41,12 +42,11 @@ class _Layer:
 class Predictor:
     """Answers of one artifact on ``engine`` (``fbgemm``, ``x86`` or ``onednn``), batch by batch; the process's engine
     must be that one. ``names``: of its int8 layers in the order in which they run, used where there are as many as run.
-    ``switched``: as this CPU answers, limited to AVX2, else as one without VNNI (``torch_products``). ``layers``,
-    ``unknown`` and ``saturated`` are as those of ``onnxruntime_prediction.Predictor``."""
+    ``layers``, ``unknown`` and ``saturated`` are as those of ``onnxruntime_prediction.Predictor``."""
 
-    def __init__(self, file: Path, engine: str, names: Sequence[str] = (), *, switched: bool = False) -> None:
+    def __init__(self, file: Path, engine: str, names: Sequence[str] = ()) -> None:
         self._module, self._engine = torchscript.load(file), engine
-        self._names, self._calls, self._switched = tuple(names), 0, switched
+        self._names, self._calls = tuple(names), 0
         self._layers: dict[str, _Layer | None] = {}
         self.unknown: dict[str, str] = {}
         self._examples, self.saturated = 0, set[int]()
@@ -91,8 +91,8 @@ class Predictor:
         own = Packed(name=name, holder=SimpleNamespace(packed=packed), attribute="packed")
         weight, bias = packed.unpack()
         integers = weight.int_repr().numpy()
-        engine = torch_products.choose_engine(self._engine, own.kernel, switched=self._switched)
-        product = torch_products.read_product(engine, own.kernel, integers, x.q_zero_point(), switched=self._switched)
+        engine = torch_products.choose_engine(self._engine, own.kernel)
+        product = torch_products.read_product(engine, own.kernel, integers, x.q_zero_point(), switched=True)
         if zero_points(weight).any():
             product = "its weights have zero points"
         if isinstance(product, str):

@@ -6,7 +6,7 @@ kernels for depthwise and other small groups are exact. The engine x86 takes one
 
 A CPU with VNNI whose engines are limited by their switches is in two things unlike one without it (seen on an emulated
 Haswell): there x86 gives every layer to fbgemm, and fbgemm's kernel for groups of few channels adds in 16 bits. Here
-both ask the CPU itself, and that kernel is exact.
+both ask the CPU itself, and that kernel is exact. So who asks says which of the two is meant (``switched``).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Array = NDArray[Any]
 _MOST_GROUPS = 100  # that the engine x86 gives to onednn
 
 
-def choose_engine(engine: str, kernel: Kernel, *, switched: bool = False) -> str:
+def choose_engine(engine: str, kernel: Kernel) -> str:
     """The engine whose kernel ``x86`` takes for a layer with symmetric weights (PyTorch, OnednnUtils.h,
     ``should_use_onednn_quant``: on a CPU with AVX512-VNNI that of onednn for at most 100 groups); others themselves.
-    ``switched``: on this CPU, limited to AVX2."""
+    On this CPU, limited to AVX2."""
     if engine != "x86":
         return engine
-    return "onednn" if switched and has_vnni() and kernel.groups <= _MOST_GROUPS else "fbgemm"
+    return "onednn" if has_vnni() and kernel.groups <= _MOST_GROUPS else "fbgemm"
 
 
 def has_vnni() -> bool:
@@ -39,10 +39,11 @@ def has_vnni() -> bool:
 
 
 def read_product(
-    engine: str, kernel: Kernel, weight: Array, zero_point: int, *, switched: bool = False
+    engine: str, kernel: Kernel, weight: Array, zero_point: int, *, switched: bool
 ) -> Product | str | None:
     """The sums of a layer with signed bytes as weight on ``fbgemm`` or ``onednn``; why they are not modelled, in words;
-    None where they are exact. ``zero_point``: that of its input. ``switched``: on this CPU, limited to AVX2."""
+    None where they are exact. ``zero_point``: that of its input. ``switched``: on this CPU, limited to AVX2; else on a
+    CPU without VNNI."""
     if kernel.kind == "conv_transpose":
         return "transposed convolutions are not modelled"
     product = Product(

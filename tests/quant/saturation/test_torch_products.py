@@ -62,21 +62,17 @@ def test_a_cpu_without_vnni_is_not_this_one_limited(monkeypatch: pytest.MonkeyPa
         for groups in (4, 144)
     )
     assert read("fbgemm", (64, 16, 3, 3), groups=4, switched=False) == "flat"
-    assert [torch_products.choose_engine("x86", kernel, switched=True) for kernel in (few, many)] == [
-        "onednn",
-        "fbgemm",
-    ]
-    assert torch_products.choose_engine("x86", few) == "fbgemm"
+    assert [torch_products.choose_engine("x86", kernel) for kernel in (few, many)] == ["onednn", "fbgemm"]
     assert torch_products.choose_engine("onednn", many) == "onednn"
     monkeypatch.setattr(torch_products, "has_vnni", lambda: False)
     assert read("fbgemm", (64, 16, 3, 3), groups=4) == "flat"
-    assert torch_products.choose_engine("x86", few, switched=True) == "fbgemm"
+    assert torch_products.choose_engine("x86", few) == "fbgemm"
 
 
 def test_transposed_convolutions_are_not_claimed() -> None:
     """Their order was not tried."""
     kernel = Kernel(kind="conv_transpose", dimensions=2, stride=(1, 1), padding=(0, 0), dilation=(1, 1))
-    reason = torch_products.read_product("onednn", kernel, np.zeros((2, 2, 3, 3), np.int8), 0)
+    reason = torch_products.read_product("onednn", kernel, np.zeros((2, 2, 3, 3), np.int8), 0, switched=True)
     assert reason == "transposed convolutions are not modelled"
 
 
