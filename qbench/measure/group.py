@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -94,24 +94,30 @@ def measure_group(
 
 
 def _gather_result(result: Samples | CaseError, workers: list[Any]) -> Measured:
-    peaks = [worker.peak_rss_bytes for worker in workers if worker.peak_rss_bytes is not None]
     return Measured(
         samples=None if isinstance(result, CaseError) else result,
         error=result if isinstance(result, CaseError) else None,
         facts=tuple(worker.facts for worker in workers if worker.facts is not None),
-        peak_rss_bytes=max(peaks) if peaks else None,
+        peak_rss_bytes=max_known(worker.peak_rss_bytes for worker in workers),
     )
 
 
-def cold_starts(spec: WorkerSpec, count: int, *, limits: Limits, fresh: bool = False) -> list[WorkerFacts]:
-    """The facts of that many more processes, each loaded, called five times and ended."""
-    facts = []
+def max_known(peaks: Iterable[int | None]) -> int | None:
+    """The largest of those that are told; None where none is."""
+    return max((peak for peak in peaks if peak is not None), default=None)
+
+
+def cold_starts(spec: WorkerSpec, count: int, *, limits: Limits) -> tuple[list[WorkerFacts], int | None]:
+    """The facts of that many more processes, each loaded, called five times and ended, and the largest peak of their
+    memory. Raises ``CaseError``."""
+    facts, peaks = [], []
     for _ in range(count):
-        worker = RemoteWorker(spec, limits=limits, fresh=fresh)
+        worker = RemoteWorker(spec, limits=limits, fresh=False)
         try:
             worker.load()
         finally:
             worker.close()
         if worker.facts is not None:
             facts.append(worker.facts)
-    return facts
+        peaks.append(worker.peak_rss_bytes)
+    return facts, max_known(peaks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import time
 from collections.abc import Container, Mapping, Sequence
@@ -13,9 +14,10 @@ from qbench import registry
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import CaseError
+from qbench.files.npz_file import BadNpz
 from qbench.files.stored_name import name_of
 from qbench.measure import canary, estimates, samples
-from qbench.measure.group import Measured, cold_starts, measure_group
+from qbench.measure.group import Measured, cold_starts, max_known, measure_group
 from qbench.measure.heats import free_bytes, split_heats
 from qbench.measure.pairing import list_minima
 from qbench.measure.protocol import Protocol, Tell
@@ -89,7 +91,7 @@ class GroupMeasurer:
         known = {}
         for arm in arms:
             if arm.case not in done:
-                # A resumed race has lost the facts of the processes that ran before: one more tells them again.
+                # A resumed race has lost what its processes said of themselves: one more tells it again.
                 least = self.suite.measure.cold_starts if arm.case in in_final else 1
                 result = self._with_cold_starts(specs[arm.case], measured[arm.case], least)
                 known[arm.case] = self._store_latency(specs[arm.case], arm, result, timed, fastest, alone)
@@ -160,9 +162,11 @@ class GroupMeasurer:
         if result.samples is None or missing <= 0:
             return result
         try:
-            return replace(result, facts=(*result.facts, *cold_starts(spec, missing, limits=self.limits)))
+            facts, peak = cold_starts(spec, missing, limits=self.limits)
         except CaseError:  # it was measured; fewer cold starts are no reason to lose that
             return result
+        peak = max_known((result.peak_rss_bytes, peak))
+        return replace(result, facts=(*result.facts, *facts), peak_rss_bytes=peak)
 
     def _specify_worker(self, case: Case, artifact: Artifact) -> WorkerSpec:
         count = min(self.data.evaluation_count, INPUTS * case.batch_size)
@@ -193,6 +197,7 @@ class GroupMeasurer:
         name = f"samples/{name_of(spec.case)}.npz"
         try:
             samples.save(self.folder / name, result.samples)
+            sequential = self._sequential(spec.case, arm.baseline, alone)
         except OSError as error:
             return CaseLatency(reason=f"its samples cannot be written: {error.strerror or error}", observed=observed)
         latency = estimates.latency(result.samples, self.calm_ns)
@@ -208,7 +213,7 @@ class GroupMeasurer:
             speedup_fastest=None
             if fastest is None
             else estimates.over_fastest(result.samples, fastest, timed[fastest]),
-            sequential=self._sequential(spec.case, arm.baseline, alone),
+            sequential=sequential,
             interference=estimates.interference(result.samples, self.calm_ns),
             throughput_per_second=spec.batch_size / typical if typical else None,
             cold_start=estimates.cold_start(result.facts),
@@ -241,10 +246,13 @@ def list_finalists(arms: Sequence[Arm], timed: Mapping[str, Samples]) -> set[str
 
 def count_processes(folder: Path, case: str) -> int:
     """How many generations of processes an earlier part of the run has numbered in what it stored of the cases with the
-    same model, threads, batch and host."""
+    same model, threads, batch and host; what is damaged tells none."""
     key = read_case_id(case)
     if key is None:
         return 0
     setting = name_of(setting_id("", key.threads, key.batch_size, key.host))
-    stored = [samples.load(path) for path in sorted(folder.glob(f"{glob.escape(key.model)}__*{setting}.npz"))]
-    return 1 + max((number for known in stored for number in known.process.tolist()), default=-1)
+    numbers = [-1]
+    for path in folder.glob(f"{glob.escape(key.model)}__*{setting}.npz"):
+        with contextlib.suppress(BadNpz):
+            numbers += samples.load(path).process.tolist()
+    return 1 + max(numbers)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.files import atomic, npz_file
+
 Nanoseconds = NDArray[np.int64]
 
 
@@ -83,21 +85,23 @@ class Samples:
 
 
 def save(path: Path, samples: Samples) -> None:
-    """Writes the samples as one compressed ``.npz``."""
+    """Writes the samples as one compressed ``.npz``, whole or not at all: a resumed run reads what a killed one had."""
     arrays: dict[str, Any] = {part.name: np.asarray(getattr(samples, part.name)) for part in fields(samples)}
-    with path.open("wb") as file:
+    with atomic.replace_file(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
 def load(path: Path) -> Samples:
-    """Reads what ``save`` wrote."""
-    with np.load(path, allow_pickle=False) as archive:
-        scalars: dict[str, Any] = {"protocol": str, "stopped": str, "discarded": int, "seconds": float}
-        values: dict[str, Any] = {
-            part.name: scalars[part.name](archive[part.name]) if part.name in scalars else archive[part.name]
-            for part in fields(Samples)
-            if part.name in archive
-        }
+    """Reads what ``save`` wrote; raises ``BadNpz`` for what it did not."""
+    arrays = npz_file.read(path)
+    if missing := {"protocol", "stopped"} - set(arrays):
+        raise npz_file.BadNpz(f"no array '{min(missing)}' in it")
+    scalars: dict[str, Any] = {"protocol": str, "stopped": str, "discarded": int, "seconds": float}
+    values: dict[str, Any] = {
+        part.name: scalars.get(part.name, np.asarray)(arrays[part.name])
+        for part in fields(Samples)
+        if part.name in arrays
+    }
     return Samples(**values)
 
 

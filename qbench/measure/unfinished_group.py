@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from qbench.files.npz_file import BadNpz
 from qbench.measure import samples
 from qbench.measure.protocol import CONTROL
 from qbench.measure.samples import Samples
@@ -29,7 +29,7 @@ class Checkpoint:
         """What is known of every case of the group; empty unless all of them are there."""
         try:
             return {case: samples.load(self._folder / name) for case, name in self._names.items()}
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        except BadNpz:
             return {}
 
     def write(self, known: Mapping[str, Samples]) -> None:

@@ -1,13 +1,28 @@
-"""What is made of a setting's samples: the fastest fp32, the finalists, and generations that are never mixed up."""
+"""What is made of a setting's samples: the fastest fp32, the finalists, generations that are never mixed up, and what
+a record is told of each case."""
 
 from __future__ import annotations
 
-import numpy as np
+import errno
+from pathlib import Path
+from types import SimpleNamespace
 
-from qbench.measure import samples
-from qbench.measure.measure import count_processes, find_fastest_fp32, list_finalists
-from qbench.measure.race_rules import Arm
+import numpy as np
+import pytest
+
+from qbench import suite
+from qbench.errors import CaseError
+from qbench.measure import measure, samples
+from qbench.measure.group import Measured
+from qbench.measure.measure import GroupMeasurer, count_processes, find_fastest_fp32, list_finalists
+from qbench.measure.protocol import Sequential
+from qbench.measure.race_rules import MOST_GENERATIONS, Arm
 from qbench.measure.samples import Samples
+from qbench.measure.worker import FIRST_CALLS, INPUTS, WorkerFacts
+from qbench.models.base import ModelReference
+from qbench.plan.cases import Case, Variant
+from qbench.process.parent import Limits
+from qbench.quant.recipe import Recipe
 
 ARMS = [
     Arm(case="m/fp32/torch/t1/b1", role="fp32"),
@@ -54,3 +69,216 @@ def test_a_resumed_setting_goes_on_counting_its_generations(tmp_path):
         samples.save(tmp_path / f"{name}.npz", raced(10, "tied", processes))
     assert count_processes(tmp_path, "m/static/qnnpack/t1/b1") == 5
     assert count_processes(tmp_path, "other/static/qnnpack/t1/b1") == 0
+    (tmp_path / "m__static__x86__t1__b1.npz").write_bytes(b"damaged")
+    assert count_processes(tmp_path, "m/static/qnnpack/t1/b1") == 5
+    assert count_processes(tmp_path, "no case of qbench's") == 0
+
+
+# --- what a record is told ---------------------------------------------------------------------------------
+
+
+FP32, STAYS, LEAVES = "m/fp32/fake/t1/b2", "m/static/fake/t1/b2", "m/dynamic/fake/t1/b2"
+FIELD = [
+    Arm(case=FP32, role="fp32"),
+    Arm(case=STAYS, role="candidate", baseline=FP32),
+    Arm(case=LEAVES, role="candidate", baseline=FP32),
+]
+TEXT = "suite: s\nmodels: [digits-cnn]\ndata: {{dataset: digits}}\nmatrix: {{backends: [fake]}}\n{more}"
+
+
+def start(load_seconds=1.0):
+    """What one process said of itself."""
+    return WorkerFacts(
+        load_seconds=load_seconds, first_call_seconds=0.1, next_calls_seconds=(0.1,) * 4, loaded_rss_bytes=100,
+        observed={"threads": 1},
+    )  # fmt: skip
+
+
+class Group:
+    """Stands for the processes of a setting: what each case's gave, and how many more starts were asked for."""
+
+    def __init__(self, monkeypatch, *, starts=(), peak=None, error=None, start_error=None):
+        self._starts, self._peak, self._error, self._start_error = tuple(starts), peak, error, start_error
+        self.asked, self.specs, self.protocols = {}, {}, []
+        monkeypatch.setattr(measure, "measure_group", self.measure_group)
+        monkeypatch.setattr(measure, "cold_starts", self.cold_starts)
+
+    def measure_group(self, baseline, contenders, *, protocol, keep=None, **_):
+        self.protocols.append(protocol)
+        self.specs = {spec.case: spec for spec in (baseline, *contenders)}
+        if keep is not None:
+            keep({})
+        return {
+            case: Measured(
+                samples=None if self._error else raced(10**6, "screened" if case == LEAVES else "decided", (0,) * 6),
+                error=self._error, facts=self._starts, peak_rss_bytes=self._peak,
+            )
+            for case in self.specs
+        }  # fmt: skip
+
+    def cold_starts(self, spec, count, **_):
+        self.asked[spec.case] = count
+        if self._start_error is not None:
+            raise self._start_error
+        return [start(3.0)] * count, 700
+
+
+def case_of(name, threads=1):
+    model, mode, backend, *_ = name.split("/")
+    variant = Variant(model=ModelReference(name=model), mode=mode, backend=backend, recipe=Recipe())
+    return Case(variant=variant, threads=threads, batch_size=2)
+
+
+def measurer_of(folder, more="", cores=(0, 1, 2), examples=100):
+    (folder / "samples").mkdir(exist_ok=True)
+    data = SimpleNamespace(evaluation_count=examples, evaluation=lambda start, stop: (np.zeros((stop - start, 3)),))
+    return GroupMeasurer(
+        suite=suite.parse(TEXT.format(more=more)), data=data, cores=cores, folder=folder, limits=Limits(seconds=1)
+    )
+
+
+def measure_field(folder, more="", **options):
+    """The field's latencies."""
+    measurer = measurer_of(folder, more)
+    cases = {arm.case: case_of(arm.case) for arm in FIELD}
+    artifacts = {arm.case: SimpleNamespace(file=folder / "m", size_bytes=1) for arm in FIELD}
+    return measurer.measure(FIELD, cases, artifacts, **options)
+
+
+def test_who_was_in_to_the_end_is_started_as_often_as_the_suite_asks(tmp_path, monkeypatch):
+    """Beside the processes of the race; who left has those, and no more are started for it."""
+    group = Group(monkeypatch, starts=[start()], peak=900)
+    latencies = measure_field(tmp_path, "measure: {cold_starts: 3}")
+    assert group.asked == {FP32: 2, STAYS: 2}
+    assert [latencies[case].cold_start.processes for case in (FP32, STAYS, LEAVES)] == [3, 3, 1]
+    assert latencies[STAYS].cold_start.load_seconds == 3.0
+    assert latencies[STAYS].memory.peak_rss_bytes == 900  # not that of the processes that made five calls
+
+
+def test_a_resumed_race_starts_each_case_again_that_has_none_to_tell_of(tmp_path, monkeypatch):
+    """The killed run took with it what its processes had said: one more says it of those that left, and the peak of
+    its memory, which limits are on."""
+    group = Group(monkeypatch)
+    latencies = measure_field(tmp_path, "measure: {cold_starts: 3}")
+    assert group.asked == {FP32: 3, STAYS: 3, LEAVES: 1}
+    assert latencies[LEAVES].observed == {"threads": 1}
+    assert latencies[LEAVES].cold_start.processes == 1
+    assert (latencies[LEAVES].memory.loaded_rss_bytes, latencies[LEAVES].memory.peak_rss_bytes) == (100, 700)
+
+
+def test_enough_starts_are_not_added_to(tmp_path, monkeypatch):
+    """A race of as many processes as the suite asks for has them all."""
+    group = Group(monkeypatch, starts=[start()] * 3)
+    measure_field(tmp_path, "measure: {cold_starts: 3}")
+    assert group.asked == {}
+
+
+def test_a_start_that_fails_does_not_cost_the_latency(tmp_path, monkeypatch):
+    """It was measured: only what the start would have told is unknown."""
+    Group(monkeypatch, start_error=CaseError("no memory"))
+    latency = measure_field(tmp_path)[STAYS]
+    assert latency.reason is None
+    assert latency.latency.p50_seconds == pytest.approx(1e-3)
+    assert (latency.cold_start, latency.memory, latency.observed) == (None, None, None)
+
+
+def test_a_case_that_died_is_not_started_again(tmp_path, monkeypatch):
+    """Its record says why it has no latency, with what its process had said before."""
+    group = Group(monkeypatch, starts=[start()], error=CaseError("ended by SIGKILL"))
+    latency = measure_field(tmp_path)[STAYS]
+    assert (latency.reason, latency.observed, latency.latency) == ("ended by SIGKILL", {"threads": 1}, None)
+    assert group.asked == {}
+    assert list((tmp_path / "samples").glob("*.npz")) == []
+
+
+def test_recorded_cases_are_neither_started_nor_stored_again(tmp_path, monkeypatch):
+    """They race so that others have somebody to be held against."""
+    group = Group(monkeypatch)
+    latencies = measure_field(tmp_path, "measure: {cold_starts: 2}", done={FP32})
+    assert set(latencies) == {STAYS, LEAVES} == set(group.asked)
+    assert sorted(path.name for path in (tmp_path / "samples").glob("m__*")) == [
+        f"{case.replace('/', '__')}.npz" for case in sorted((STAYS, LEAVES))
+    ]
+    assert latencies[STAYS].speedup.baseline == FP32
+
+
+def test_examples_a_second_are_those_of_a_batch(tmp_path, monkeypatch):
+    """Two examples a call of a millisecond."""
+    Group(monkeypatch, starts=[start()])
+    latency = measure_field(tmp_path)[STAYS]
+    assert latency.throughput_per_second == pytest.approx(2000)
+    assert latency.speedup_fastest.baseline == FP32
+    assert samples.load(tmp_path / latency.samples).stopped == "decided"
+
+
+def test_samples_that_cannot_be_written_fail_the_case(tmp_path, monkeypatch):
+    """A latency without the raw observations behind it could not be derived again."""
+    Group(monkeypatch, starts=[start()])
+    full = {f"{STAYS.replace('/', '__')}.npz", f"{FP32.replace('/', '__')}__sequential.npz"}
+
+    def savez_compressed(file, **arrays):
+        if Path(file.name).name.strip(".").rpartition(".npz.")[0] + ".npz" in full:
+            file.write(b"half of it")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        np.savez(file, **arrays)
+
+    monkeypatch.setattr(samples.np, "savez_compressed", savez_compressed)
+    latencies = measure_field(tmp_path, "measure: {protocol: both}")
+    assert latencies[STAYS].reason == latencies[FP32].reason == "its samples cannot be written: No space left on device"
+    assert latencies[LEAVES].reason is None
+    assert {path.name for path in (tmp_path / "samples").iterdir()} & full == set()
+    assert count_processes(tmp_path / "samples", LEAVES) == 1
+
+
+def test_a_case_takes_the_last_cores_and_the_first_examples(tmp_path, monkeypatch):
+    """The first core serves interrupts; a batch is filled with different examples, as far as there are."""
+    group, case = Group(monkeypatch), case_of(FP32, threads=2)
+    for examples, taken in ((100, 2 * INPUTS), (5, 5)):
+        measurer = measurer_of(tmp_path, examples=examples)
+        measurer.measure(
+            [Arm(case=case.id, role="fp32")], {case.id: case}, {case.id: SimpleNamespace(file=tmp_path, size_bytes=1)}
+        )
+        spec = group.specs[case.id]
+        assert (spec.cores, spec.threads, len(spec.inputs[0])) == ((1, 2), 2, taken)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", (3, MOST_GENERATIONS, False)),
+        ("measure: {processes: 12}", (12, 12, False)),
+        ("measure: {spend: all}", (3, MOST_GENERATIONS, True)),
+        ("measure: {spend: screening}", (0, 0, False)),
+        ("decide: {minimize: size}", (3, MOST_GENERATIONS, True)),
+        ("measure: {spend: screening}\ndecide: {minimize: size}", (0, 0, False)),
+    ],
+)
+def test_how_long_a_race_runs_is_what_the_suite_spends(tmp_path, monkeypatch, more, expected):
+    """To the decision, to the precision of every case, or a first look; where another quantity decides, limits on
+    latency are on every case all the same."""
+    group = Group(monkeypatch)
+    measure_field(tmp_path, more)
+    rules = group.protocols[0].rules
+    assert (rules.least, rules.most, rules.everything) == expected
+    assert (len(group.protocols), group.protocols[0].warmup_calls) == (1, 10 - FIRST_CALLS)
+
+
+def test_both_protocols_are_measured_where_both_are_asked_for(tmp_path, monkeypatch):
+    """The calls of the sequential one lie beside those of the race, with the speed-up of means."""
+    group = Group(monkeypatch, starts=[start()])
+    latency = measure_field(tmp_path, "measure: {protocol: both, warmup_calls: 7, calls: 20}")[STAYS]
+    assert group.protocols[1] == Sequential(warmup=7, calls=20)
+    assert (latency.sequential.n, latency.sequential.speedup) == (6, 1.0)
+    assert (tmp_path / "samples" / f"{STAYS.replace('/', '__')}__sequential.npz").is_file()
+    alone = measure_field(tmp_path, "measure: {protocol: sequential, warmup_calls: 7, calls: 20}")[STAYS]
+    assert (group.protocols[2:], alone.sequential) == ([Sequential(warmup=7, calls=20)], None)
+
+
+def test_what_is_kept_of_a_setting_goes_once_its_cases_are_recorded(tmp_path, monkeypatch):
+    """Until then a killed run goes on from it."""
+    Group(monkeypatch)
+    measurer = measurer_of(tmp_path)
+    measurer.measure(FIELD[:1], {FP32: case_of(FP32)}, {FP32: SimpleNamespace(file=tmp_path, size_bytes=1)})
+    assert len(list((tmp_path / "samples").glob("partial-*"))) == 1
+    measurer.remove_checkpoints()
+    assert list((tmp_path / "samples").glob("partial-*")) == []

@@ -38,10 +38,25 @@ def test_half_a_group_is_none(tmp_path):
     group = Checkpoint(tmp_path, "b", ["a"])
     group.write(known("b", "a"))
     assert group.read() == {}
+    for damage in (b"damaged", b""):
+        group.write(known("b", CONTROL, "a"))
+        for file in tmp_path.rglob("*.npz"):
+            file.write_bytes(damage)
+        assert group.read() == {}
+
+
+def test_no_damage_ends_the_run_that_goes_on(tmp_path):
+    """A disk that lost power leaves anything: a file cut off anywhere, a bit that is another."""
+    group = Checkpoint(tmp_path, "b", ["a"])
     group.write(known("b", CONTROL, "a"))
-    for file in tmp_path.rglob("*.npz"):
-        file.write_bytes(b"damaged")
-    assert group.read() == {}
+    file, rng = next(tmp_path.rglob("*.npz")), np.random.default_rng(0)
+    whole = file.read_bytes()
+    for position in rng.integers(0, len(whole), 250).tolist():
+        flipped = bytearray(whole)
+        flipped[position] ^= 1 << (position % 8)
+        for damaged in (whole[:position], bytes(flipped)):
+            file.write_bytes(damaged)
+            assert set(group.read()) in (set(), {"b", CONTROL, "a"})
 
 
 def test_removing_leaves_nothing(tmp_path):
