@@ -81,10 +81,7 @@ def _test_worst(
 ) -> noninferiority.NonInferiority | None:
     pair = None if fp32 is None or worst.predictions is None else pairs(worst, fp32)
     if pair is not None:
-        import numpy as np
-
-        new, old = (metric.sign * np.asarray(values) for values in pair)
-        return noninferiority.assess_examples(new, old, margin / metric.scale, bounds=metric.bounds)
+        return compare.judge_examples(*pair, metric, margin / metric.scale)
     if shipped.delta is None:
         return None
     moved = compare.oriented(_shift(shipped.delta, value - shipped.value), metric.sign)

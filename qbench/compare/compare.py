@@ -196,11 +196,23 @@ def accuracy_test(
     if (flips := whole_change(accuracy)) is not None:
         return noninferiority.assess_counts(flips.beneficial, flips.harmful, accuracy.n, allowed)
     if (pair := values()) is not None:
-        import numpy as np
-
-        new, old = (sign * np.asarray(values) for values in pair)
-        return noninferiority.assess_examples(new, old, allowed, bounds=metric.bounds)
+        return judge_examples(*pair, metric, allowed)
     return noninferiority.assess_interval(oriented(accuracy.delta, sign), allowed, n=accuracy.n)
+
+
+def judge_examples(
+    contender: ArrayLike, fp32: ArrayLike, metric: MetricInfo, allowed: float
+) -> noninferiority.NonInferiority:
+    """The test on the metric of each example of a case and of its fp32; ``allowed`` in the metric's own scale.
+
+    Where fp32 agrees with itself on every example by definition, the share of the case's alone is tested."""
+    import numpy as np
+
+    new, old = (metric.sign * np.asarray(values, dtype=np.float64) for values in (contender, fp32))
+    by_definition = metric.against == "fp32" and metric.perfect == 1.0 and bool((old == 1).all())
+    if by_definition and intervals.is_binary(new):
+        return noninferiority.assess_share(int(new.sum()), new.size, allowed)
+    return noninferiority.assess_examples(new, old, allowed, bounds=metric.bounds)
 
 
 def whole_change(accuracy: Accuracy) -> Flips | None:

@@ -58,6 +58,8 @@ def score_of(judged: Judged, record: Record) -> ShownChange | None:
         return ShownChange(interval=own, level=STORED_LEVEL, tested=False)
     fp32 = scores.value - scores.delta.value
     low, high = (None if limit is None else fp32 + limit for limit in (change.interval.low, change.interval.high))
+    if judged.metric is not None and judged.metric.percent and high is not None and scores.value <= 1:
+        high = min(high, 1.0)  # a share is never more than all
     return ShownChange(
         interval=Interval(value=scores.value, low=low, high=high),
         level=change.level,

@@ -103,6 +103,33 @@ def assess_counts(gained: int, lost: int, n: int, margin: float, level: float = 
     return _conclude(delta, margin, level, p_worse, examples)
 
 
+@cache
+def assess_share(right: int, n: int, margin: float, level: float = LEVEL) -> NonInferiority:
+    """The same for what is all right by definition on the other side, as fp32 is where it is held against itself: of n
+    examples ``right`` agree, and the change is that share less one.
+
+    The exact test of one share and its limits by inversion (Clopper and Pearson, Biometrika 26 (1934), 404-413), so no
+    limit lies above no change. ``p_worse`` is the chance of so few where exactly the margin is lost.
+    """
+    from scipy.special import bdtr, betaincinv
+
+    tail = (1 - level) / 2
+    low = float(betaincinv(right, n - right + 1, tail)) if right else 0.0
+    high = float(betaincinv(right + 1, n - right, 1 - tail)) if right < n else 1.0
+    delta = Interval(value=right / n - 1, low=low - 1, high=high - 1)
+    p_worse = float(bdtr(right, n, 1 - margin)) if 0 <= margin < 1 else None
+    return _conclude(delta, margin, level, p_worse, _estimate_examples_of_share(right, n, margin, tail))
+
+
+def _estimate_examples_of_share(right: int, n: int, margin: float, tail: float) -> int | None:
+    """``estimate_examples``, and at least as many as would decide were none of them to differ."""
+    if not 0 < margin < 1:
+        return None
+    share = right / n
+    about = estimate_examples(share * (1 - share), share - 1, margin)
+    return None if about is None else max(about, math.ceil(math.log(tail) / math.log1p(-margin)))
+
+
 def _score(gained: float, lost: float, n: float, delta: float) -> float:
     """``intervals.score_statistic`` as it is tested: the distance from H0 shortened, and straightened below it."""
     distance = gained - lost - n * delta

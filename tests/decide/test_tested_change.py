@@ -138,3 +138,18 @@ def test_an_override_gives_its_own_bound() -> None:
     shown = change_of(run, int8())
     assert shown is not None
     assert shown.bound == pytest.approx(-0.025)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_no_share_beside_a_verdict_is_above_all(stored: bool) -> None:
+    """76 of 76 examples agree with fp32: up to 100.0 %, with predictions and without."""
+    agreement = MetricInfo(name="top1_agreement", against="fp32", perfect=1.0)
+    change = Interval(value=0.0, low=-0.048, high=0.049)  # as of a reference that is itself another variant
+    score = Accuracy(metric="top1_agreement", value=1.0, low=0.952, high=1.0, n=76, delta=change)
+    record = int8(accuracy=score)
+    pairs = (lambda record, fp32: (np.ones(76), np.ones(76))) if stored else None
+    shown = shown_of(judged(record, agreement, 1.0, pairs), record)
+    assert shown is not None
+    assert shown.interval.high == 1.0
+    if stored:
+        assert shown.interval.low == pytest.approx(0.05 ** (1 / 76))

@@ -142,3 +142,39 @@ def test_an_interval_alone_tells_how_many_examples_would_decide() -> None:
         noninferiority.estimate_examples(change.var(), plain.value, 0.01), rel=0.01
     )
     assert noninferiority.assess_interval(plain, 0.01).examples is None
+
+
+@pytest.mark.parametrize(("n", "margin"), [(50, 0.05), (76, 0.01), (450, 0.01), (1000, 0.005)])
+def test_the_share_that_agrees_keeps_both_error_rates_at_the_margin(n: int, margin: float) -> None:
+    """A variant that agrees on exactly 1 - margin passes at most 5 % of the time and fails at most 5 %, summed over all
+    outcomes; the limits hold the truth 90 % of the time or more, on each side 95 %."""
+    chance = scipy_stats.binom.pmf(np.arange(n + 1), n, 1 - margin)
+    rates = {"PASS": 0.0, "FAIL": 0.0, "INCONCLUSIVE": 0.0}
+    above = below = 0.0
+    for right in np.flatnonzero(chance > 1e-12):
+        test = noninferiority.assess_share(int(right), n, margin)
+        rates[test.outcome] += chance[right]
+        assert test.delta.low is not None
+        assert test.delta.high is not None
+        above += chance[right] * (test.delta.low > -margin)
+        below += chance[right] * (test.delta.high < -margin)
+    assert rates["PASS"] <= 0.05
+    assert rates["FAIL"] <= 0.05
+    assert max(above, below) <= 0.05
+
+
+@given(st.integers(1, 3000), st.data(), st.sampled_from([0.0, 0.005, 0.01, 0.2]))
+def test_no_limit_of_a_share_is_beyond_what_is_possible(n: int, data: st.DataObject, margin: float) -> None:
+    """What agrees with fp32 on every example cannot agree on more: -1 <= low <= change <= high <= 0."""
+    test = noninferiority.assess_share(data.draw(st.integers(0, n)), n, margin)
+    assert test.delta.low is not None
+    assert test.delta.high is not None
+    assert -1 <= test.delta.low <= test.delta.value <= test.delta.high <= 0
+
+
+def test_examples_that_would_decide_a_share() -> None:
+    """With none that differ, 299 examples show a loss below 1 % (0.99^299 < 5 %), 298 do not."""
+    few = noninferiority.assess_share(76, 76, 0.01)
+    assert (few.outcome, few.examples) == ("INCONCLUSIVE", 299)
+    assert noninferiority.assess_share(298, 298, 0.01).outcome == "INCONCLUSIVE"
+    assert noninferiority.assess_share(299, 299, 0.01).outcome == "PASS"
