@@ -202,7 +202,8 @@ class Variants:
             return None if runs else "an int8 ONNX file of your own runs on onnxruntime and openvino"
         if name not in self._choices:
             have = ", ".join(self._choices)
-            raise UsageError(f"{self._suite.place('matrix.include')}: no recipe named '{name}'; there are {have}")
+            place = self._suite.place("matrix.include")
+            raise UsageError(f"{place}: matrix.include: no recipe named '{name}'; there are {have}")
         flow, flows = self._choices[name].flow, self.backend(backend).flows
         if flow is not None and flow not in flows:
             return f"its flow is {' or '.join(flows) or 'its own'}"

@@ -378,10 +378,24 @@ def test_an_override_of_the_gate_for_no_case_is_noted_at_its_line() -> None:
   overrides:
     - {mode: qat, latency: {max_regression: 10%}}
     - {mode: static, latency: {max_regression: 10%}}
+    - {model: digits-cnn, mode: static, backend: x86, threads: 1, batch_size: 1, recipe: default, host: native,
+       latency: {max_regression: 20%}}
 """
     described = suite("{backends: [x86], modes: [static]}", more=gate)
     idle = [note for note in make_plan(described, stands(), cores=1).notes if "override" in note]
     assert [note.partition(": ")[2] for note in idle] == ["gate.overrides[0] is for no case of this suite"]
+
+
+def test_an_included_cell_with_an_unknown_recipe_is_refused_by_name() -> None:
+    """At its line, with the recipes that the suite has; such a cell is never a traceback."""
+    matrix = """
+  backends: [x86]
+  modes: [static]
+  include:
+    - {mode: static, backend: x86, recipe: finer}
+"""
+    with pytest.raises(UsageError, match=r"^s\.yaml:\d+: matrix\.include: no recipe named 'finer'; there are default$"):
+        make_plan(suite(matrix), stands(), cores=1)
 
 
 def test_keys_of_quantize_that_no_case_takes_are_noted_at_their_lines() -> None:
