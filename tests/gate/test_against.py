@@ -250,6 +250,16 @@ def test_without_a_network_there_is_a_way_out(tmp_path: Path) -> None:
         environments.make_environment(tmp_path, tmp_path / "env", run=fail)
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("sys.exit('one\\ntwo\\nthree\\nfour')", "two three four"), ("sys.exit(7)", "exit code 7")],
+)
+def test_of_what_pip_says_the_last_three_lines_are_told(tmp_path: Path, code: str, said: str) -> None:
+    """Where it says nothing, its exit code is."""
+    with pytest.raises(UsageError, match=f"cannot be installed: {said}; --same-environment"):
+        environments._run([sys.executable, "-c", f"import sys; {code}"], tmp_path)
+
+
 def test_hooks_of_the_repository_do_not_run(repository: Path) -> None:
     """Checking out runs nothing."""
     hook = repository / ".git/hooks/post-checkout"

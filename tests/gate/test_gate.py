@@ -424,6 +424,28 @@ def test_what_was_run_again_goes_before_what_is_stored() -> None:
         assert verdict.text.startswith(way)
 
 
+@pytest.mark.parametrize(("change", "outcome"), [(-0.02, "PASS"), (-0.045, "PASS"), (-0.06, "IMPROVED")])
+def test_only_what_is_faster_by_more_than_the_tolerance_is_improved(change: float, outcome: str) -> None:
+    """A gain that is shown, but is no greater than the 5 % that a loss may be, asks nobody for a new baseline."""
+    verdict, *_ = Situation("", GOOD, REGRESSION, GOOD, reruns=rerun(change)).gated().verdicts
+    assert verdict.high is not None
+    assert verdict.high < 1
+    assert verdict.outcome == outcome
+    stored = [fp32(), int8(speedup=speedup(2.5 / (1 + change), 0.002))]
+    base = [fp32(), int8(speedup=speedup(2.5, 0.002))]
+    verdict, *_ = Situation("", stored, REGRESSION, base).gated().verdicts
+    assert verdict.outcome == outcome
+
+
+def test_a_gain_that_is_not_shown_is_no_improvement() -> None:
+    """6 % faster within limits that hold no change."""
+    stored = [fp32(), int8(speedup=speedup(2.5 / 0.94, 0.08))]
+    verdict, *_ = Situation("", stored, REGRESSION, [fp32(), int8(speedup=speedup(2.5, 0.002))]).gated().verdicts
+    assert verdict.high is not None
+    assert 1 < verdict.high < 1.05
+    assert verdict.outcome == "PASS"
+
+
 def test_a_live_verdict_keeps_its_raw_observations() -> None:
     """The JSON holds every process pair, so that another tool can check the interval."""
     data = json.loads(gate_text.as_json(SITUATIONS["fail_live"].gated()))
@@ -672,6 +694,20 @@ def test_json_holds_the_raw_numbers() -> None:
     assert verdict["value"] == pytest.approx(1.1)
     assert verdict["threshold"] == 1.05
     assert verdict["low"] > 1.05
+
+
+def test_rules_edited_after_the_run_hold_unless_it_is_asked_to_judge_it_as_it_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there to be gated is judged by the suite's file as it stands; a run just made, by its own rules."""
+    monkeypatch.chdir(tmp_path)
+    described = read_run(RUN_V1).info.suite
+    Path(described.file).parent.mkdir(parents=True)
+    Path(described.file).write_text(described.text.replace("max_ratio: 0.35", "max_ratio: 0.001"))
+    edited, as_run = gate.gate_run(RUN_V1), gate.gate_run(RUN_V1, as_run=True)
+    assert {verdict.threshold for verdict in edited.verdicts if verdict.rule == "size"} == {0.001}
+    assert {verdict.threshold for verdict in as_run.verdicts if verdict.rule == "size"} == {0.35}
+    assert (len(edited.notes), as_run.notes) == (1, ())
 
 
 def test_a_run_folder_is_judged_by_its_own_suite(tmp_path: Path) -> None:

@@ -37,12 +37,18 @@ def here(**changes: Any) -> RunInfo:
 
 class Arms:
     """Stands for ``RemoteWorker``: the contender's time over the baseline's is 1 + ``change``, fp32 takes twice the
-    baseline's; an arm dies on demand, told by (arm, how many of it were opened before, copies of the baseline apart).
-    A call moves the clock."""
+    baseline's; an arm dies on demand, told by (arm, how many of it were opened before, copies of the baseline apart),
+    and ``tells`` how it started. A call moves the clock."""
 
-    def __init__(self, change: float = 0.0, *, dies: Callable[[str, int], bool] = lambda arm, number: False) -> None:
+    def __init__(
+        self,
+        change: float = 0.0,
+        *,
+        dies: Callable[[str, int], bool] = lambda arm, number: False,
+        tells: Callable[[str, int], bool] = lambda arm, number: True,
+    ) -> None:
         self.change = change
-        self.dies = dies
+        self.dies, self.tells = dies, tells
         self.specs: list[WorkerSpec] = []
         self.options: list[dict[str, Any]] = []
         self.now = 0.0
@@ -53,7 +59,8 @@ class Arms:
         self.specs.append(spec)
         self.options.append(options)
         seconds = {"baseline": 1e-3, "contender": (1 + self.change) * 1e-3, "fp32": 2e-3}[spec.case]
-        return Arm(self, seconds * float(np.exp(self.rng.normal(0, 0.003))), dies=self.dies(spec.case, number))
+        seconds *= float(np.exp(self.rng.normal(0, 0.003)))
+        return Arm(self, seconds, dies=self.dies(spec.case, number), tells=self.tells(spec.case, number))
 
     def clock(self) -> float:
         return self.now
@@ -69,11 +76,12 @@ class Arm:
 
     peak_rss_bytes = 100
 
-    def __init__(self, arms: Arms, seconds: float, *, dies: bool) -> None:
+    def __init__(self, arms: Arms, seconds: float, *, dies: bool, tells: bool) -> None:
         self.arms, self.seconds, self.dies = arms, seconds, dies
-        self.facts = WorkerFacts(
+        facts = WorkerFacts(
             load_seconds=seconds, first_call_seconds=seconds, next_calls_seconds=(), loaded_rss_bytes=1, observed={}
         )
+        self.facts = facts if tells else None
         self.blocks = 0
 
     def load(self) -> None:
@@ -291,6 +299,30 @@ def test_the_time_that_may_be_spent_goes_to_the_rules_that_are_open() -> None:
     (nothing,) = rerunner(Arms(), most_seconds=0.0)(*pair_of()).values()
     assert isinstance(nothing, Rerun)
     assert (nothing.cut, nothing.analysis) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("tells", "starts"),
+    [
+        (lambda arm, number: True, "FAIL"),
+        (lambda arm, number: arm != "contender", None),
+        (lambda arm, number: arm != "baseline", None),
+        (lambda arm, number: (arm, number) != ("contender", 1), None),
+    ],
+)
+def test_a_start_that_some_worker_did_not_tell_is_not_judged(
+    tells: Callable[[str, int], bool], starts: str | None
+) -> None:
+    """What both arms told in every process pair is held against its limit; else there is nothing to judge, and the
+    latency is judged all the same."""
+    arms = Arms(0.6, tells=tells)
+    gate = "gate: {latency: {max_regression: 90%}, cold_start: {max_regression: 50%}}\n"
+    run, _, baseline = pair_of()
+    result = rerunner(arms)(run, suite.parse(f"{SUITE.text}{gate}"), baseline)[CASE]
+    assert isinstance(result, Rerun)
+    assert (None if result.start is None else result.start.outcome) == starts
+    assert result.analysis is not None
+    assert result.analysis.outcome == "PASS"
 
 
 def test_a_process_that_dies_ends_its_own_case() -> None:
