@@ -79,7 +79,9 @@ def test_a_single_process_is_widened_by_the_spread_between_processes() -> None:
     assert math.log(slowdown.high) == pytest.approx(math.hypot(math.log(several.high), extra))
     notes = only([int8(speedup=speedup(processes=1))], [int8(speedup=speedup(processes=1))]).notes
     assert any("1.5 %" in note and "2 of 2" in note for note in notes)
-    assert only([int8()], [int8()]).notes == ()
+    two = speedup(processes=2)
+    assert compare.slowdown(two, two) == several
+    assert only([int8()], [int8()]).notes == only([int8(speedup=two)], [int8(speedup=two)]).notes == ()
 
 
 def test_without_limits_there_is_no_interval() -> None:

@@ -8,9 +8,11 @@ from made_records import accuracy, answers, int8
 
 from qbench.compare import compare
 from qbench.compare.compare import Delta
-from qbench.compare.paired_accuracy import pair_accuracy
+from qbench.compare.paired_accuracy import pair_accuracy, two_sided
+from qbench.metrics.classes import F1
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import Record
+from qbench.stats.interval_type import Interval
 
 
 def only(old: ExampleScores | None, new: ExampleScores | None, score: object = None) -> Delta:
@@ -21,7 +23,8 @@ def only(old: ExampleScores | None, new: ExampleScores | None, score: object = N
 
 def scores(values: object, first: int = 0, **changes: object) -> ExampleScores:
     """Examples named by whole numbers."""
-    array = np.asarray(values, dtype=float)
+    array = np.asarray(values)
+    array = array if changes.get("facts") else array.astype(float)
     return ExampleScores(values=array, contents=np.arange(first, first + len(array)).astype(np.uint64), **changes)  # type: ignore[arg-type]
 
 
@@ -43,6 +46,8 @@ def test_the_same_answers_are_no_change() -> None:
     """Whatever the metric is made of."""
     assert only(scores([0, 1, 1]), scores([0, 1, 1])).accuracy_p == 1.0
     assert only(scores([0.1, 0.2, 0.7]), scores([0.1, 0.2, 0.7])).accuracy_p == 1.0
+    facts = scores([[0, 0], [1, 0], [1, 1]], facts=True)
+    assert only(facts, facts, F1.of_facts).accuracy_p == 1.0
 
 
 def test_numbers_are_compared_by_their_differences() -> None:
@@ -64,6 +69,36 @@ def test_a_metric_of_all_examples_is_resampled() -> None:
     assert delta.accuracy is not None
     assert delta.accuracy.value == pytest.approx(1.0, abs=1e-6)
     assert delta.accuracy_p == 0.0 or delta.accuracy_p < 1e-3
+
+
+@pytest.mark.parametrize(("changed", "shown"), [(2, False), (20, True)])
+def test_the_p_value_of_a_score_of_all_examples_agrees_with_its_limits(changed: int, shown: bool) -> None:
+    """Below 5 % where the 95 % limits leave out 0, above it where they hold it: a change of F1 and its like is shown by
+    the same rule as one of the accuracy."""
+    labels = np.arange(200) % 2
+    old, new = labels.copy(), labels.copy()
+    old[:2] = 1 - old[:2]
+    new[10 : 10 + changed] = 1 - new[10 : 10 + changed]
+    sides = (scores(np.stack([given, labels], axis=1), facts=True) for given in (old, new))
+    delta = only(*sides, F1.of_facts)
+    assert delta.accuracy is not None
+    assert delta.accuracy.low is not None
+    assert delta.accuracy.high is not None
+    assert (delta.accuracy.low > 0 or delta.accuracy.high < 0) is shown
+    assert delta.accuracy_p is not None
+    assert (delta.accuracy_p < 0.05) is shown
+
+
+@pytest.mark.parametrize("freedom", [None, 4])
+@pytest.mark.parametrize(("low", "high", "touched"), [(-1.0, 3.0, -1.0), (-1.0, 3.0, 3.0), (0.5, 2.5, 0.5)])
+def test_a_value_on_a_limit_has_the_p_value_of_that_limit(
+    low: float, high: float, touched: float, freedom: int | None
+) -> None:
+    """Two-sided, so a value on either end of a 95 % interval has 5 %; the estimate itself has 1."""
+    interval = Interval(value=1.0, low=low, high=high)
+    assert two_sided(interval, touched, 0.95, freedom) == pytest.approx(0.05)
+    assert two_sided(interval, 1.0, 0.95, freedom) == 1.0
+    assert two_sided(Interval(value=1.0), 0.0, 0.95) == 1.0
 
 
 def test_only_shared_examples_are_compared_and_that_is_said() -> None:
