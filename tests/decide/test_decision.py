@@ -12,7 +12,7 @@ import pytest
 from made_records import FP32, accuracy, failed, fp32, int8, latency, skipped, speedup
 
 from qbench.decide import text
-from qbench.decide.cases import setting_name
+from qbench.decide.cases import Setting, setting_name
 from qbench.decide.choose import Choice
 from qbench.decide.decision import Decision, decide
 from qbench.decide.judged import Judged, Rules, judge
@@ -476,6 +476,24 @@ def test_what_is_shown_to_be_slower_is_known_well_enough() -> None:
     assert decision.notes == ()
 
 
+def test_an_fp32_that_stays_for_want_of_proof_says_what_ended_the_measuring() -> None:
+    """Where int8 is not shown to be slower, finer limits could still ship it."""
+    open_ = int8(speedup=speedup(1.05, 0.2, stopped="max_seconds"))
+    decision = only([fp32(), open_])
+    assert decision.verdict == "keep fp32"
+    assert any("ended at measure.max_seconds" in note for note in decision.notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"), [({}, True), ({"stage": "build"}, False), ({"status": "skipped"}, False)]
+)
+def test_only_what_broke_while_it_was_measured_is_named_as_that(changes: dict[str, Any], named: bool) -> None:
+    """It may have been the best; what could not be built, or was skipped, never ran."""
+    notes = only([fp32(), int8(), replace(failed(X86), **changes)]).notes
+    said = "Failed while being measured, and not part of the decision: static · x86."
+    assert notes == ((said,) if named else ())
+
+
 def test_a_quiet_measurement_is_not_doubted() -> None:
     """A control that could not have carried the estimate half the way is no doubt."""
     wide = speedup(control=Interval(value=1.03, low=1.01, high=1.05))
@@ -550,6 +568,14 @@ def test_each_setting_has_its_own_answer() -> None:
         "net, 2 threads, batch 1",
         "other, 1 thread, batch 8",
     ]
+
+
+def test_a_setting_names_the_host_that_is_not_this_machine() -> None:
+    """With its title; by its name alone where its plug-in is not installed here, as in somebody else's run."""
+    here = Setting(model="net", threads=2, batch_size=1, host="native")
+    assert setting_name(here) == "net, 2 threads, batch 1"
+    assert setting_name(replace(here, host="avx2")).startswith("net, 2 threads, batch 1, on avx2 (")
+    assert setting_name(replace(here, host="theirs")) == "net, 2 threads, batch 1, on theirs"
 
 
 def test_the_terminal_says_the_answer_first() -> None:

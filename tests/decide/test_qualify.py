@@ -11,6 +11,7 @@ from made_records import CASE, accuracy, failed, fp32, int8, latency, speedup
 from qbench.decide.qualify import holds_all, may_be_shipped, qualify
 from qbench.record.schema import Memory, Record, Roofline
 from qbench.record.stored_run import MetricInfo
+from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
 from qbench.suite.settings import DecideSpec
 
@@ -135,6 +136,24 @@ def test_a_value_and_its_limit_read_differently_unless_they_are_equal(
     checks = qualify([fp32(), record], metric=TOP1, gate=spec, decide=DecideSpec.model_validate(decide))
     (said,) = [check.text for check in checks[CASE] if check.limit == limit]
     assert said.startswith(text)
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_a_loss_reads_like_its_margin_only_where_it_is_it(higher: bool) -> None:
+    """0.504 lost of 0.5 has three places, and 0.5 as a gain has none to be told from: whichever way is better."""
+    sign = 1 if higher else -1
+    metric = MetricInfo(name="mae", percent=False, higher_is_better=higher)
+
+    def text(change: float) -> str:
+        delta = Interval(value=change, low=change - 0.2, high=change + 0.2)
+        score = replace(accuracy(), metric="mae", value=2.51, flips=None, delta=delta)
+        gate = GateSpec.model_validate({"accuracy": {"margin": 0.5}})
+        checks = qualify([fp32(), int8(accuracy=score)], metric=metric, gate=gate, decide=DecideSpec())[CASE]
+        return next(check.text for check in checks if check.limit == "accuracy")
+
+    loss, gain = text(-0.504 * sign), text(0.504 * sign)
+    assert loss.startswith("mae -0.504" if higher else "mae +0.504")
+    assert gain.startswith("mae +0.50 " if higher else "mae -0.50 ")
 
 
 OVERRIDES = [
