@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from qbench.stats.change_points import LEAST_RUNS, LEAST_SEGMENT, find_change_points, noise_of, penalty
 
@@ -66,4 +67,6 @@ def test_noise_is_that_of_steps() -> None:
 def test_the_penalty_grows_with_what_is_looked_at() -> None:
     """More runs and more series have more chances of a false alarm."""
     assert penalty(8, 1) < penalty(40, 1) < penalty(40, 100)
+    # Twice what 1 of 20 panels of 12 x 10 squared deviations exceeds, and 5 for where the change lies is chosen.
+    assert penalty(12, 10) == pytest.approx(2 * chi2.isf(0.05 / 120, 1) + 5)
     assert LEAST_SEGMENT * 2 <= LEAST_RUNS

@@ -78,6 +78,14 @@ def test_a_proportion_has_width_even_at_its_ends(pair: tuple[int, int]) -> None:
         assert interval.high > interval.low
 
 
+@pytest.mark.parametrize(("successes", "n"), [(-1, 5), (6, 5), (0, 0)])
+def test_what_is_no_proportion_is_refused(successes: int, n: int) -> None:
+    """Neither a negative count, nor more than all, nor a share of nothing."""
+    with pytest.raises(ValueError, match=f"{successes} of {n} is not a proportion"):
+        intervals.proportion(successes, n)
+    assert intervals.proportion(0, 1).value == 0.0
+
+
 def test_the_mean_of_equal_values_has_no_limits() -> None:
     """No spread was seen, so none can be stated; zeros and ones are a proportion instead."""
     assert intervals.mean([0.1] * 10) == Interval(value=pytest.approx(0.1))

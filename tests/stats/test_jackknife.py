@@ -41,6 +41,24 @@ def test_a_loss_that_few_examples_do_not_show_is_allowed_for() -> None:
     assert limits.low == pytest.approx(F1.of_facts(worse) - F1.of_facts(facts), abs=0.015)
 
 
+def test_an_unseen_example_is_one_of_the_rarest_label_given_the_rarest_answer() -> None:
+    """Whatever costs macro F1 most: of labels that occur 50, 30 and 20 times, the last given what is answered least; of
+    a change, by the one variant or by the other; of one class alone, an answer that is none of its labels."""
+    labels = np.repeat([0, 1, 2], [50, 30, 20])
+    given = labels.copy()
+    given[:25] = 1
+    facts = np.stack([given, labels], axis=1)
+    pairs = [row.tolist() for row in jackknife._add_unseen(facts[:, None])]
+    assert pairs == [[[0, 2]], [[2, 2]], [[2, 1]], [[1, 1]], [[2, 0]], [[0, 0]]]
+    change = [row.tolist() for row in jackknife._add_unseen(np.stack([facts, facts], axis=1))]
+    assert change[:2] == [[[0, 2], [2, 2]], [[2, 2], [0, 2]]]
+    alone = np.zeros((30, 2), dtype=np.int64)
+    assert [row.tolist() for row in jackknife._add_unseen(alone[:, None])] == [[[1, 0]], [[0, 0]]]
+    low = jackknife.limit_score(F1.of_facts, alone).low
+    assert low is not None
+    assert low < 1
+
+
 @pytest.mark.parametrize("right", [0.6, 0.8])
 def test_a_large_change_is_seen(right: float) -> None:
     """300 examples of which a further fifth or more is wrong: the whole interval is below 0, and near the normal one of

@@ -59,6 +59,8 @@ def problem(folder: Path, *, model: str = "build", data: str = "digits", more: s
         ({"data": "{python: my.py:load}"}, "no split 'test'; the data set has: train, val"),
         ({"data": "{python: my.py:plain}", "more": ", evaluate: {split: tset}"}, "no split 'tset'; did you mean"),
         ({"more": ", calibrate: {split: trian}"}, "/s.yaml:3:44: data.calibrate.split: no split 'trian'; did you mean"),
+        ({"data": "[digits]"}, "/s.yaml:3:17: data.dataset: "),
+        ({"data": "{scale: 2, mnist: .}", "more": ", calibrate: {split: trian}"}, "no split 'trian'; did you mean"),
         ({"code": "def build(:\n"}, "/my.py:1: SyntaxError: "),
         ({"code": "\0"}, "cannot contain null bytes"),
     ],
