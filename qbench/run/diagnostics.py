@@ -33,7 +33,7 @@ def warn_of_guessing(context: RunContext, prepared: Prepared, evaluated: Evaluat
             continue
         checked.add(name)
         if (reason := explain_guessing(case.accuracy, prepared.data)) is not None:
-            context.progress.note(f"{name}: {reason}")
+            context.warn(f"{name}: {reason}")
 
 
 def explain_guessing(accuracy: Accuracy, data: Data) -> str | None:

@@ -46,10 +46,11 @@ VERSIONS = (
 class RunDirectory:
     """``reports/<suite>/<UTC time>-<short id>/``; records are appended from several threads, one at a time."""
 
-    def __init__(self, path: Path, digests: dict[str, str] | None = None) -> None:
+    def __init__(self, path: Path, digests: dict[str, str] | None = None, notes: tuple[str, ...] = ()) -> None:
         self.path = path
         self._lock = threading.Lock()
         self._digests: dict[str, str] = digests or {}
+        self._notes = notes
         self._shown = False  # whether `latest` points here, or at a later run
 
     def records(self) -> list[Record]:
@@ -118,6 +119,7 @@ class RunDirectory:
             "digests": self._digests,
             "quick": {"examples": None, "of": None} if suite.quick else None,
             "filter": only,
+            "notes": list(self._notes),
             "commit": None if commit is None else asdict(commit),
         }
         with self._writing():
@@ -130,6 +132,12 @@ class RunDirectory:
     def write_quick(self, *, examples: int, of: int | None) -> None:
         """Puts into ``run.json`` how many examples a quick look scores, of how many."""
         self._update_info({"quick": {"examples": examples, "of": of}})
+
+    def write_note(self, text: str) -> None:
+        """Puts a sentence into ``run.json`` that a reader of the answer must know; once, also where a run goes on."""
+        if text not in self._notes:
+            self._notes += (text,)
+            self._update_info({"notes": list(self._notes)})
 
     def write_end(self, *, finished: str | None, elapsed_seconds: Mapping[str, float]) -> None:
         """Puts into ``run.json`` when the run finished (None: it was interrupted), and where time went."""
@@ -149,7 +157,7 @@ class RunDirectory:
         return name if (self.path / name).is_file() else None
 
     def _update_info(self, changes: Mapping[str, Any]) -> None:
-        with self._writing():
+        with self._lock, self._writing():
             content = json.loads((self.path / RUN).read_text(encoding="utf-8"))
             self._write_info(content | changes)
 
@@ -225,7 +233,7 @@ def reopen(folder: Path, suite: Suite) -> RunDirectory:
         raise UsageError(f"{folder}: was made on another machine ({differs} differs); start a new run")
     for part in PARTS:
         (folder / part).mkdir(exist_ok=True)
-    return RunDirectory(folder, dict(info.digests))
+    return RunDirectory(folder, dict(info.digests), info.notes)
 
 
 def _describe_metric(spec: MetricSpec) -> dict[str, Any]:

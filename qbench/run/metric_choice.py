@@ -27,7 +27,7 @@ def choose_metric(context: RunContext, data: Data) -> MetricSpec:
     accuracy, labelled = context.suite.gate.accuracy, data.evaluation_labels() is not None
     metric = accuracy.choose_metric(base=context.suite.base, labelled=labelled)
     if not labelled and not accuracy.is_named:
-        context.progress.note(
+        context.warn(
             f"the data has no labels: variants are judged by {metric.name}, the share of examples for which int8 "
             "chooses the class that fp32 chooses; `gate: {accuracy: {metric: ...}}` names another"
         )

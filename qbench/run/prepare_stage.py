@@ -71,7 +71,7 @@ def _prepare_data(context: RunContext) -> Data | None:
         context.tracker.break_cases([planned.case for planned in context.plan.cases], "data", error)
         return None
     for note in data.notes:
-        context.progress.note(note)
+        context.warn(note)
     if context.suite.quick:
         context.directory.write_quick(examples=data.evaluation_count, of=data.evaluation_of)
     context.progress.advance("data")
@@ -91,7 +91,7 @@ def _prepare_model(context: RunContext, data: Data, metric: MetricSpec, referenc
         cases = [planned.case for planned in context.plan.cases if planned.case.variant.model.name == name]
         context.tracker.break_cases(cases, "model", error)
     for note in () if model is None else model.notes:
-        context.progress.note(note)
+        context.warn(note)
     context.progress.advance(name)
     return model
 

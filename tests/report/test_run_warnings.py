@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_records import fp32, info, int8
+from made_records import accuracy, fp32, info, int8
 from made_runs import run_folder
 
 from qbench.cli.answer import print_answer, read_answer
@@ -68,6 +68,23 @@ def test_a_file_that_is_cut_or_gone_is_said_in_all_four_places(
         assert terminal.count(one_line(warning)) == 1
         assert warning[:40] in page
         assert warning[:40] in summary.replace("\\", "")
+
+
+def test_a_score_on_what_calibration_saw_is_warned_of(tmp_path: Path) -> None:
+    """Where the suite allows overlap, the number stands beside every figure."""
+    told = warned(run_folder(tmp_path / "run", [fp32(), int8(accuracy=replace(accuracy(), shared_examples=3))]))
+    assert told[0].startswith("3 of the 1,000 evaluation examples are calibration or training examples, too")
+
+
+def test_what_a_stage_noted_is_told_with_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A note that passed by on the progress, or that --quiet left out, stands in decision.json, page and summary."""
+    folder = run_folder(tmp_path / "run", [fp32(), int8()], info(notes=("net: fp32 guesses",)))
+    assert warned(folder) == ("net: fp32 guesses",)
+    build_report(folder)
+    print_answer(folder, wide=False)
+    told = [capsys.readouterr().out, *((folder / name).read_text() for name in ("summary.md", "report.html"))]
+    assert all("net: fp32 guesses" in text for text in told)
+    assert json.loads((folder / "decision.json").read_text())["warnings"] == ["net: fp32 guesses"]
 
 
 def test_a_whole_run_has_none_of_it(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_each_guessing_network_is_noted_once_and_by_its_fp32_alone():
     evaluated = {case: SimpleNamespace(accuracy=accuracy) for case, accuracy in scores.items()}
     context = SimpleNamespace(
         plan=SimpleNamespace(cases=cases),
-        progress=SimpleNamespace(note=notes.append),
+        warn=notes.append,
     )
     warn_of_guessing(context, SimpleNamespace(data=data()), evaluated)
     assert [note.partition(":")[0] for note in notes] == ["a"]

@@ -118,11 +118,13 @@ def finished(run_of_all, tmp_path):
 
 def write_data(folder):
     rng = np.random.default_rng(0)
+    train, test = (rng.random((count, 1, 8, 8), dtype=np.float32) for count in (64, 40))
+    test[-1] = test[-2]
     np.savez(
         folder / "data.npz",
-        train_inputs=rng.random((64, 1, 8, 8), dtype=np.float32),
+        train_inputs=train,
         train_labels=np.arange(64) % 10,
-        test_inputs=rng.random((40, 1, 8, 8), dtype=np.float32),
+        test_inputs=test,
         test_labels=np.arange(40) % 10,
     )
 
@@ -314,6 +316,15 @@ def test_a_finished_run_resumes_to_nothing(finished):
     again = go(finished.file, finished.folder, resume=finished.result.folder, progress=heard)
     assert again.records == finished.result.records
     assert heard.steps == []
+
+
+def test_what_touches_the_answer_is_kept_once_beside_the_records(finished):
+    """Repeated examples make intervals too narrow: `--quiet` leaves the note out, run.json keeps it, also after another
+    round."""
+    heard = [note for note in finished.progress.notes if "1 of 40 evaluation examples repeat an earlier one" in note]
+    assert len(heard) == 1
+    go(finished.file, finished.folder, resume=finished.result.folder)
+    assert read_run(finished.result.folder).info.notes == tuple(heard)
 
 
 def test_a_twin_is_trained_measured_and_held_against_its_qat(folder):
