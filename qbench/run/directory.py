@@ -135,9 +135,10 @@ class RunDirectory:
 
     def write_note(self, text: str) -> None:
         """Puts a sentence into ``run.json`` that a reader of the answer must know; once, also where a run goes on."""
-        if text not in self._notes:
-            self._notes += (text,)
-            self._update_info({"notes": list(self._notes)})
+        with self._lock, self._writing():
+            if text not in self._notes:
+                self._notes += (text,)
+                self._rewrite_info({"notes": list(self._notes)})
 
     def write_end(self, *, finished: str | None, elapsed_seconds: Mapping[str, float]) -> None:
         """Puts into ``run.json`` when the run finished (None: it was interrupted), and where time went."""
@@ -158,8 +159,11 @@ class RunDirectory:
 
     def _update_info(self, changes: Mapping[str, Any]) -> None:
         with self._lock, self._writing():
-            content = json.loads((self.path / RUN).read_text(encoding="utf-8"))
-            self._write_info(content | changes)
+            self._rewrite_info(changes)
+
+    def _rewrite_info(self, changes: Mapping[str, Any]) -> None:
+        content = json.loads((self.path / RUN).read_text(encoding="utf-8"))
+        self._write_info(content | changes)
 
     def _write_info(self, content: Mapping[str, Any]) -> None:
         if not self.path.exists():
