@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from qbench.errors import CaseError, first_names
+from qbench.files import regular_file
 
 PREFIX = "qbench_user_"
 _FOLDERS: set[Path] = set()
@@ -32,7 +33,7 @@ def parse(reference: Any, *, base: Path, error: type[CaseError]) -> tuple[Path, 
     file, colon, name = reference.rpartition(":") if isinstance(reference, str) else ("", "", "")
     if not (file and colon and name.isidentifier()):
         raise error(f"python: expected 'file.py:function', got {reference!r}")
-    return (base / Path(file).expanduser()).resolve(), name
+    return regular_file.resolve_path(file, base), name
 
 
 def attribute(path: Path, name: str, *, error: type[CaseError]) -> Any:
@@ -73,7 +74,7 @@ def digest(path: Path) -> str:
     """The sha256, as 64 hex digits, of the names (relative to the file) and texts of ``local_sources``."""
     sha = hashlib.sha256()
     for source in local_sources(path):
-        text = source.read_bytes()
+        text = regular_file.read_bytes(source)
         sha.update(f"{source.relative_to(path.resolve().parent).as_posix()}\0{len(text)}\0".encode())
         sha.update(text)
     return sha.hexdigest()
@@ -81,7 +82,7 @@ def digest(path: Path) -> str:
 
 def _module(path: Path, error: type[CaseError]) -> ModuleType:
     try:
-        text = path.read_bytes()
+        text = regular_file.read_bytes(path)
     except OSError as problem:
         raise error(f"{path}: cannot read this Python file: {problem.strerror or problem}") from problem
     # The text is part of the name: a file that was edited is another module, not a stale one.
@@ -155,7 +156,7 @@ def _forget_namesakes(folder: Path) -> None:
 
 def _imports_of(source: Path, folder: Path) -> set[Path]:
     try:
-        tree = ast.parse(source.read_bytes(), str(source))
+        tree = ast.parse(regular_file.read_bytes(source), str(source))
     except (OSError, SyntaxError, ValueError):
         return set()  # loading it says what is wrong; here it only depends on nothing more
     imported: set[Path] = set()

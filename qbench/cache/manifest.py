@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from qbench.files import atomic
+from qbench.files import atomic, regular_file
 
 MANIFEST = "manifest.json"
 MOST_BYTES = 64 * 2**20  # of a manifest; the longest one so far, of 300 layers, has 200 kB
@@ -34,7 +34,7 @@ class Manifest:
 
 def file_digest(path: Path) -> str:
     """The sha256 of a file, as 64 hex digits."""
-    with path.open("rb") as file:
+    with regular_file.open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -80,7 +80,7 @@ def _parsed(file: Path) -> Manifest:
             raise Damaged(f"{MANIFEST} is a link")
         if file.stat().st_size > MOST_BYTES:
             raise Damaged(f"{MANIFEST} is too long")
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(regular_file.read_text(file, MOST_BYTES))
     except FileNotFoundError as error:
         raise Damaged(f"{MANIFEST} is missing") from error
     except (OSError, ValueError, RecursionError) as error:  # not JSON, not UTF-8, nested too deeply

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from qbench.errors import UsageError
+from qbench.files import regular_file
 
 if TYPE_CHECKING:
     from qbench.gate.gate import Gated
@@ -22,12 +23,12 @@ def require_writable(*files: Path | None) -> None:
     """Raises ``UsageError`` before anything is measured where a file cannot be written."""
     for file in files:
         if file is not None:
-            _write(file, "", mode="a")
+            _write(file, "", append=True)
 
 
-def _write(file: Path, text: str, *, mode: str = "w") -> None:
+def _write(file: Path, text: str, *, append: bool = False) -> None:
     try:
-        with file.open(mode, encoding="utf-8", newline="\n") as stream:
+        with regular_file.open_to_write(file, append=append) as stream:
             stream.write(text)
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
@@ -85,7 +86,7 @@ def _add_to_summary(file: str | None, text: str) -> None:
     if not file:
         return
     try:
-        with Path(file).open("a", encoding="utf-8", newline="\n") as summary:
+        with regular_file.open_to_write(Path(file), append=True) as summary:
             summary.write(text)
     except OSError as error:
         print(f"note: {SUMMARY}: {file}: cannot be written: {error.strerror or error}", file=sys.stderr)

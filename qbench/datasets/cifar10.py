@@ -24,6 +24,7 @@ from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
 from qbench.datasets.fetch import Remote
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError
+from qbench.files import regular_file
 
 NAME = "cifar-10"
 SHAPE = (3, 32, 32)
@@ -68,7 +69,7 @@ def _read(split: str) -> tuple[Array, Array]:
     for folder in fetch.search_folders(NAME):
         for place in (folder, folder / FOLDER, folder / "package"):
             if (place / f"{BATCHES[split][0]}.bin").is_file():
-                return _records([(place / f"{name}.bin").read_bytes() for name in BATCHES[split]], str(place))
+                return _records([regular_file.read_bytes(place / f"{name}.bin") for name in BATCHES[split]], str(place))
             if (place / f"{BATCHES[split][0]}.png").is_file():
                 return _sheets(place, split)
         if (folder / ARCHIVE.name).is_file():
@@ -85,7 +86,7 @@ def _read(split: str) -> tuple[Array, Array]:
 def _archive(file: Path, split: str) -> tuple[Array, Array]:
     batches = {f"{name}.bin": b"" for name in BATCHES[split]}
     try:
-        with tarfile.open(file) as archive:
+        with regular_file.open_file(file) as raw, tarfile.open(fileobj=raw) as archive:
             for member in archive:
                 name = Path(member.name).name
                 if name in batches and member.isfile() and member.size <= BATCH * (PIXELS + 1):
@@ -113,12 +114,12 @@ def _sheets(folder: Path, split: str) -> tuple[Array, Array]:
     images = []
     try:
         for name in BATCHES[split]:
-            with Image.open(folder / f"{name}.png") as sheet:
+            with regular_file.open_file(folder / f"{name}.png") as stream, Image.open(stream) as sheet:
                 rows = np.asarray(sheet.convert("RGB"))
             if rows.shape != (BATCH, 1024, 3):
                 raise DataError(f"{folder / name}.png: a sheet of {rows.shape}, expected {(BATCH, 1024, 3)}; {ADVICE}")
             images.append(rows.reshape(BATCH, 32, 32, 3).transpose(0, 3, 1, 2))
-        labels = np.asarray(json.loads((folder / SHEET_LABELS[split]).read_text()), dtype=np.uint8)
+        labels = np.asarray(json.loads(regular_file.read_text(folder / SHEET_LABELS[split])), dtype=np.uint8)
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError) as error:
         raise DataError(f"{folder}: cannot read the sheets of {split}: {error}; {ADVICE}") from error
     if labels.shape != (BATCH * len(images),):

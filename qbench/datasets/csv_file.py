@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import difflib
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import DataError
+from qbench.files import regular_file
 
 LONGEST = 1 << 27  # characters of one field; the library's own limit of 131,072 is below some texts
 
@@ -93,7 +95,8 @@ def _rows(file: Path, delimiter: str, encoding: str) -> Iterator[Iterator[tuple[
         raise DataError(f"{file}: encoding: there is none called {encoding!r}; write utf-8 or latin-1") from error
     before = csv.field_size_limit(LONGEST)
     try:
-        with file.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as stream:
+        form = "utf-8-sig" if encoding == "utf-8" else encoding
+        with io.TextIOWrapper(regular_file.open_file(file), encoding=form, newline="") as stream:
             yield _numbered(file, csv.reader(stream, delimiter=delimiter, strict=True), encoding)
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror or error}") from error

@@ -16,6 +16,7 @@ import numpy as np
 
 from qbench.datasets.base import Array
 from qbench.errors import DataError
+from qbench.files import regular_file
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 # Deflate cannot do better (zlib's technical details); a header that promises more is damaged or a bomb.
@@ -31,7 +32,7 @@ def find_file(folder: Path, stem: str, kind: str) -> Path | None:
 def read_idx(file: Path) -> Array:
     """The array of one file in native byte order; raises ``DataError`` for a wrong magic number or length."""
     try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+        with regular_file.open_file(file) as raw, gzip.open(raw) if file.suffix == ".gz" else raw as stream:
             return _read(stream, file)
     except (OSError, EOFError, zlib.error) as error:  # BadGzipFile is an OSError
         raise DataError(f"{file}: cannot read this IDX file: {error}; is the download complete?") from error

@@ -15,6 +15,7 @@ import numpy as np
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array
 from qbench.errors import DataError
+from qbench.files import regular_file
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -90,7 +91,7 @@ def _read(file: Path, shape: Shape) -> Array:
         with warnings.catch_warnings():
             # Pillow only warns below twice its limit; here the limit is a limit.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file) as image:
+            with regular_file.open_file(file) as stream, Image.open(stream) as image:
                 return pixels(image, shape)
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise DataError("too many pixels, refused as a decompression bomb") from error

@@ -28,6 +28,7 @@ from qbench.datasets.image import read_images, shape_of
 from qbench.datasets.splits import SPLITS, split_by_share
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names
+from qbench.files import regular_file
 
 OPTIONS = (*IMAGES, *opt.PREPROCESSING, "seed", "test_share", "classes")
 SHOWN = 5  # names in a message
@@ -139,7 +140,7 @@ def _listed(classes: Any, base: Path) -> list[str]:
     if isinstance(classes, str):
         file = opt.read_path("image-folder: classes", classes, base)
         try:
-            classes = file.read_text(encoding="utf-8").splitlines()
+            classes = regular_file.read_text(file).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"image-folder: classes: {file} is no text file with one name a line: {error}") from error
     if not isinstance(classes, list | tuple) or not classes or not all(isinstance(name, str) for name in classes):

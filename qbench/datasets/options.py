@@ -11,6 +11,7 @@ from typing import Any
 
 from qbench.datasets.base import Preprocessing
 from qbench.errors import DataError
+from qbench.files import regular_file
 
 PREPROCESSING = ("scale", "mean", "std")
 
@@ -29,10 +30,10 @@ def read_path(loader: str, value: Any, base: Path) -> Path:
     """The absolute path of a value; a relative one starts at the suite's folder. It must exist."""
     if not isinstance(value, str | Path) or not str(value):
         raise DataError(f"{loader}: expected a path, got {value!r}")
-    file = base / Path(value).expanduser()
-    if not file.exists():
-        raise DataError(f"{loader}: {file} does not exist; a relative path starts at the suite's folder")
-    return file.resolve()
+    file = regular_file.resolve_path(value, base)
+    if (why := regular_file.explain_unusable(file)) is not None:
+        raise DataError(f"{loader}: {file}: {why}; a relative path starts at the suite's folder")
+    return file
 
 
 def read_whole(loader: str, options: Mapping[str, Any], key: str, default: int | None, *, low: int = 1) -> int | None:

@@ -27,7 +27,7 @@ from qbench.errors import EvaluateError
 from qbench.evaluate import batch_size as evaluate_batch_size
 from qbench.evaluate import older_cpu, worker, worker_pool
 from qbench.evaluate.worker_pool import compute_outputs
-from qbench.files import atomic
+from qbench.files import atomic, regular_file
 from qbench.hosts.base import NATIVE, Host
 from qbench.machine import fingerprint
 from qbench.process.cpu_slots import Slots
@@ -250,7 +250,7 @@ def input_fits(predictions: dict[str, Array]) -> tuple[InputFit | None, ...] | N
 
 def read_saturating(file: Path) -> tuple[SaturatingLayer, ...]:
     """The layers with a saturated sum of predictions that were computed for an older CPU, the largest share first."""
-    with np.load(file, allow_pickle=False) as archive:
+    with regular_file.open_file(file) as stream, np.load(stream, allow_pickle=False) as archive:
         sums = json.loads(str(archive[_SUMS]))
     layers = [
         SaturatingLayer(name=name, sums=total, saturated=clipped) for name, (total, clipped) in sums.items() if clipped
@@ -260,5 +260,5 @@ def read_saturating(file: Path) -> tuple[SaturatingLayer, ...]:
 
 def load_predictions(file: Path) -> dict[str, Array]:
     """What ``predict`` wrote."""
-    with np.load(file, allow_pickle=False) as archive:
+    with regular_file.open_file(file) as stream, np.load(stream, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from qbench.evaluate import flips
 from qbench.evaluate.predictions import load_predictions
-from qbench.files import atomic
+from qbench.files import atomic, regular_file
 from qbench.process.parent import Limits, call
 
 if TYPE_CHECKING:
@@ -156,5 +156,5 @@ def stored(folder: Path, position: int) -> tuple[str, bytes] | None:
     for suffix, media in SUFFIXES.items():
         file = folder / FOLDER / f"{position:06d}{suffix}"
         if file.is_file():
-            return media, file.read_bytes()
+            return media, regular_file.read_bytes(file)
     return None

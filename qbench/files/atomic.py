@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from qbench.files import regular_file
+
 _ENDING, _LOCK = ".part", "lock"
 
 
@@ -22,6 +24,7 @@ def write_text(file: Path, text: str) -> None:
 @contextlib.contextmanager
 def replace_file(file: Path) -> Iterator[Path]:
     """A path beside a file: what is written there takes the file's place at the end, and is removed on an error."""
+    regular_file.require_replaceable(file)
     part = file.with_name(f".{file.name}.{os.getpid()}{_ENDING}")
     try:
         yield part
@@ -39,6 +42,7 @@ def make_workplace(beside: Path) -> Iterator[Path]:
     """
     import filelock
 
+    regular_file.require_replaceable(beside)
     beside.parent.mkdir(parents=True, exist_ok=True)
     sweep(beside)
     folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}-", dir=beside.parent))

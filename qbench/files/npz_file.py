@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from qbench.files import regular_file
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -62,11 +64,16 @@ def read(file: Path, only: Collection[str] | None = None) -> dict[str, Array]:
 @contextmanager
 def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
     try:
-        archive = zipfile.ZipFile(file)
-    except _DAMAGE as error:
-        raise BadNpz(_said(error)) from error
-    with archive:
-        yield archive
+        stream = regular_file.open_file(file)
+    except OSError as error:
+        raise BadNpz(error.strerror or _said(error)) from error
+    with stream:
+        try:
+            archive = zipfile.ZipFile(stream)
+        except _DAMAGE as error:
+            raise BadNpz(_said(error)) from error
+        with archive:
+            yield archive
 
 
 def _keys(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:

@@ -12,6 +12,8 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+from qbench.files import regular_file
+
 CLIENT = "ray://"
 TLS_FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 _SECONDS = 10.0
@@ -41,7 +43,7 @@ def _check_tls_files() -> str | None:
         if not os.environ.get(name):
             return f"RAY_USE_TLS is set, but {name} is not: it names a file in PEM format"
         try:
-            Path(os.environ[name]).read_bytes()
+            regular_file.read_bytes(Path(os.environ[name]))
         except OSError as error:
             return f"{name} names {os.environ[name]}: {error.strerror}"
     certificate, key, authority = (os.environ[name] for name in TLS_FILES)
@@ -63,7 +65,7 @@ def read_token() -> str | None:
         return token
     named = os.environ.get("RAY_AUTH_TOKEN_PATH")
     try:
-        return Path(named or Path.home() / ".ray" / "auth_token").read_text(encoding="utf-8").strip() or None
+        return regular_file.read_text(Path(named or Path.home() / ".ray" / "auth_token")).strip() or None
     except (OSError, UnicodeDecodeError, RuntimeError):  # the last: there is no home
         return None
 
@@ -119,7 +121,7 @@ def _check_answer(address: str, host: str, port: int) -> str | None:
 def _open_channel(grpc: Any, target: str) -> Any:
     if not _uses_tls():
         return grpc.insecure_channel(target)
-    certificate, key, authority = (Path(os.environ[name]).read_bytes() for name in TLS_FILES)
+    certificate, key, authority = (regular_file.read_bytes(Path(os.environ[name])) for name in TLS_FILES)
     return grpc.secure_channel(target, grpc.ssl_channel_credentials(authority, key, certificate))
 
 

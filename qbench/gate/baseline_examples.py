@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from qbench.compare import compare
 from qbench.errors import UsageError
+from qbench.files import regular_file
 from qbench.record.example_scores import KEY_BYTES, ExampleScores
 from qbench.record.stored_run import StoredRun
 
@@ -84,7 +85,7 @@ def read(file: Path) -> dict[str, ExampleScores]:
     """What ``to_text`` said, by case; empty where there is no such file, as beside baselines of qbench before it had
     one. Raises ``UsageError`` where it is damaged."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = regular_file.read_text(file)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:

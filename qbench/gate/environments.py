@@ -11,6 +11,7 @@ from pathlib import Path
 
 import qbench
 from qbench.errors import UsageError
+from qbench.files import regular_file
 
 # Files at the top of a repository that say what must be installed, and the keys of the project's own file that do.
 _FILES = ("requirements*.txt", "setup.py", "setup.cfg", "*.lock")
@@ -26,13 +27,13 @@ def compare_requirements(old: Path, new: Path) -> list[str]:
 
 def _read_requirements(tree: Path) -> dict[str, object]:
     files = {file for pattern in _FILES for file in tree.glob(pattern) if file.is_file()}
-    contents: dict[str, object] = {file.name: file.read_bytes() for file in files}
+    contents: dict[str, object] = {file.name: regular_file.read_bytes(file) for file in files}
     project = tree / _PROJECT
     if project.is_file():
         try:
-            content = tomllib.loads(project.read_text(encoding="utf-8"))
+            content = tomllib.loads(regular_file.read_text(project))
         except ValueError:
-            return contents | {_PROJECT: project.read_bytes()}
+            return contents | {_PROJECT: regular_file.read_bytes(project)}
         table = content.get("project", {})
         required = {key: table[key] for key in _KEYS if key in table}
         contents[_PROJECT] = (required, content.get("tool", {}).get("poetry", {}).get("dependencies"))

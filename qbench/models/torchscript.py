@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from qbench.errors import ModelError, out_of_memory
+from qbench.files import regular_file
 from qbench.models.base import ModelReference, Network
 
 
@@ -21,8 +22,9 @@ def load(reference: ModelReference) -> Network:
         with warnings.catch_warnings():
             # TorchScript is announced as deprecated; the user's file has this format, and nothing else reads it.
             warnings.filterwarnings("ignore", message=r"`torch\.jit\.load` is", category=DeprecationWarning)
-            module = torch.jit.load(str(path), map_location="cpu")
-    except (RuntimeError, ValueError) as error:
+            with regular_file.open_file(path) as stream:
+                module = torch.jit.load(stream, map_location="cpu")
+    except (RuntimeError, ValueError, OSError) as error:
         if out_of_memory(error):
             raise
         reason = str(error).strip().split("\n", 1)[0]

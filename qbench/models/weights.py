@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from qbench import registry, user_code
 from qbench.errors import ModelError, first_names, out_of_memory
-from qbench.files import atomic
+from qbench.files import atomic, regular_file
 from qbench.models import trainer
 from qbench.models.base import ModelReference, Network
+from qbench.quant.artifacts import onnx_check
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -66,8 +67,8 @@ def load_weights(module: nn.Module, path: Path) -> None:
 
 def read_state(path: Path) -> Mapping[str, Tensor]:
     """The state dict in a file; a pickle that could run code is refused with the way to convert it."""
-    if not path.is_file():
-        raise ModelError(f"{path}: no such weights file")
+    if (why := regular_file.explain_unusable(path)) is not None:
+        raise ModelError(f"{path}: no such weights file ({why})")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     if path.suffix in (".pt", ".pth", ".bin", ".ckpt"):
@@ -126,7 +127,9 @@ def _read_safetensors(path: Path) -> Mapping[str, Tensor]:
     from safetensors.torch import load_file
 
     try:
-        state: Mapping[str, Tensor] = load_file(path)
+        with regular_file.open_file(path) as stream:
+            opened = Path(f"/dev/fd/{stream.fileno()}")  # the very file: load_file takes a name alone
+            state: Mapping[str, Tensor] = load_file(opened if opened.exists() else path)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path}: not a safetensors file, or damaged: {error}") from error
     return state
@@ -141,7 +144,8 @@ def _read_torch(path: Path) -> Any:
         with warnings.catch_warnings():
             # A remark on how the pickle was written; whether it can be read shows in the next moment.
             warnings.filterwarnings("ignore", message="Detected pickle protocol", category=UserWarning)
-            return torch.load(path, map_location="cpu", weights_only=True)
+            with regular_file.open_file(path) as stream:
+                return torch.load(stream, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise ModelError(
             f"{path}: this pickle holds {_refused_in(error)} and could run code, so qbench does not load it. "
@@ -163,7 +167,7 @@ def _refused_in(error: pickle.UnpicklingError) -> str:
 
 def _is_torchscript(path: Path) -> bool:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with regular_file.open_file(path) as stream, zipfile.ZipFile(stream) as archive:
             return any(name.endswith("/constants.pkl") for name in archive.namelist())
     except DAMAGE:  # no archive, or a damaged one: reading the weights says what is wrong
         return False
@@ -206,7 +210,7 @@ def _external_files(path: Path) -> list[Path]:
     import onnx
     from onnx.external_data_helper import uses_external_data
 
-    model = onnx.load(str(path), load_external_data=False)
+    model = onnx.ModelProto.FromString(regular_file.read_bytes(path, onnx_check.MOST_BYTES))
     tensors = onnx.external_data_helper._get_all_tensors(model)
     places = {
         entry.value
@@ -219,6 +223,6 @@ def _external_files(path: Path) -> list[Path]:
 
 
 def _add_file(sha: hashlib._Hash, file: Path) -> None:
-    with file.open("rb") as stream:
+    with regular_file.open_file(file) as stream:
         while block := stream.read(BLOCK):
             sha.update(block)

@@ -17,7 +17,7 @@ from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Preprocessing, positions
 from qbench.datasets.image import Shape, read_images
 from qbench.errors import DataError, ModelError
-from qbench.files import npz_file
+from qbench.files import npz_file, regular_file
 from qbench.quant.artifacts import onnx_check
 from qbench.quant.onnx import graph_process
 from qbench.quant.onnx.formats.rules import BATCH_SIZE, EXAMPLES
@@ -228,8 +228,8 @@ def _shape(options: Mapping[str, Any], wanted: Input, folder: Path) -> Shape:
 
 def _arrays(path: Path, wanted: tuple[Input, ...], options: Mapping[str, Any], split: str | None) -> Source:
     """Arrays named like the model's inputs, taken as they are; otherwise the splits of an npz data set."""
-    if not path.is_file():
-        raise DataError(f"--data {path}: no such file")
+    if (why := regular_file.explain_unusable(path)) is not None:
+        raise DataError(f"--data {path}: {why}")
     try:
         if not set(npz_file.names(path)) >= {value.name for value in wanted}:
             return _dataset("npz", str(path.resolve()), wanted, options, split)

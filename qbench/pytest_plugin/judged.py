@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from qbench.errors import QbenchError
-from qbench.files import atomic
+from qbench.files import atomic, regular_file
 from qbench.record.locate import REPORTS, committed_baseline
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def judge_run(request: Request) -> JudgedRun:
         return _make_run(request)
     with _shared(request) as file:
         if file.is_file():
-            return _JUDGED.validate_json(file.read_bytes())
+            return _JUDGED.validate_json(regular_file.read_bytes(file))
         judged = _make_run(request)
         atomic.write_text(file, json.dumps(asdict(judged), default=str))
         return judged

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from qbench.files import atomic, strict_json
+from qbench.files import atomic, regular_file, strict_json
 from qbench.record.run_files import Damaged, find
 
 MOST_BYTES = 10_000_000  # a few thousand cases; more is none of qbench's
@@ -32,9 +32,7 @@ def read_file(folder: Path, name: str, kind: TypeAdapter[_Explained]) -> tuple[_
     if file is None:
         return ()
     try:
-        if file.stat().st_size > MOST_BYTES:
-            raise ValueError("it is larger than any that qbench writes")
-        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line for line in regular_file.read_text(file, MOST_BYTES).splitlines() if line.strip()]
         return tuple(kind.validate_python(strict_json.parse(line)) for line in lines)
     except (OSError, ValueError, ValidationError) as error:
         raise Damaged(file, "cannot be read as explanations", "delete it to go on without") from error

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from qbench.errors import UsageError
-from qbench.files import atomic, strict_json
+from qbench.files import atomic, regular_file, strict_json
 from qbench.record.schema import SCHEMA, Record
 
 RECORDS = "records.jsonl"
@@ -73,7 +73,7 @@ def read_whole(file: Path, advice: str) -> list[Record]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return regular_file.read_text(file)
     except OSError as error:
         raise UsageError(f"{file}: cannot read records: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qbench.errors import UsageError
-from qbench.files import strict_json
+from qbench.files import regular_file, strict_json
 from qbench.files.stored_name import require_name
 
 REPORTS = Path("reports")
@@ -59,7 +59,7 @@ def find_run(
 def is_quick(run: Path) -> bool:
     """Whether a run's folder holds a quick look; one that cannot be read holds none."""
     with contextlib.suppress(OSError, ValueError):
-        content = strict_json.parse((run / RUN).read_text(encoding="utf-8"))
+        content = strict_json.parse(regular_file.read_text(run / RUN))
         return isinstance(content, dict) and content.get("quick") is not None
     return False
 
@@ -100,7 +100,7 @@ def _latest(folder: Path) -> Path:
     pointer = folder / f"{LATEST}.txt"
     if not pointer.is_file():
         return (folder / LATEST).resolve()
-    name = pointer.read_text(encoding="utf-8", errors="replace").strip()
+    name = regular_file.read_text(pointer, errors="replace").strip()
     try:
         return folder / require_name(name)
     except ValueError:  # somebody's own file of that name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from qbench.errors import UsageError
-from qbench.files import npz_file
+from qbench.files import npz_file, regular_file
 from qbench.record.layer_numbers import LayerNumbers
 
 if TYPE_CHECKING:
@@ -81,6 +81,6 @@ def read_layers(folder: Path, name: str) -> tuple[LayerNumbers, ...]:
     if file is None:
         return ()
     try:
-        return _LAYERS.validate_json(file.read_bytes())
+        return _LAYERS.validate_json(regular_file.read_bytes(file))
     except (OSError, ValidationError) as error:
         raise Damaged(file, "cannot be read as numbers of layers", "delete it to go on without") from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from qbench.errors import UsageError
-from qbench.files import strict_json
+from qbench.files import regular_file, strict_json
 from qbench.record import jsonl, run_files
 from qbench.record.commit import Commit
 from qbench.record.example_scores import ExampleScores, example_scores
@@ -310,7 +310,7 @@ _AGAIN = "take it from a copy, or make a new run with `qbench run SUITE`"
 def read_info(file: Path) -> RunInfo:
     """What a ``run.json`` says; raises ``UsageError`` naming the file and the field."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = regular_file.read_text(file)
         content = strict_json.parse(text)
     except OSError as error:
         why = error.strerror or error

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import QbenchError, UsageError
-from qbench.files import atomic
+from qbench.files import atomic, regular_file
 from qbench.files.stored_name import name_of
 from qbench.machine import fingerprint
 from qbench.metrics.spec import MetricSpec
@@ -162,7 +162,7 @@ class RunDirectory:
             self._rewrite_info(changes)
 
     def _rewrite_info(self, changes: Mapping[str, Any]) -> None:
-        content = json.loads((self.path / RUN).read_text(encoding="utf-8"))
+        content = json.loads(regular_file.read_text(self.path / RUN))
         self._write_info(content | changes)
 
     def _write_info(self, content: Mapping[str, Any]) -> None:

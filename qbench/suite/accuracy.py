@@ -14,6 +14,7 @@ from pydantic import Field, PlainValidator, ValidationError, ValidationInfo, Wit
 
 from qbench import registry
 from qbench.errors import UsageError
+from qbench.files import regular_file
 from qbench.suite import messages
 from qbench.suite.types import Number, PythonTarget, Section, Yes, known, near, shown, wrong
 
@@ -62,7 +63,7 @@ class OwnMetric(str):
 
         file, _, attribute = self.keys.python.rpartition(":")
         function = UserFunction(
-            file=(base / Path(file).expanduser()).resolve(),
+            file=regular_file.resolve_path(file, base),
             attribute=attribute,
             percent=self.keys.percent,
             higher_is_better=self.keys.higher_is_better,

@@ -7,6 +7,7 @@ from pathlib import Path as File
 from typing import Any
 
 from qbench.errors import Problem
+from qbench.files import regular_file
 from qbench.suite.models_and_data import PATH_LOADERS, SOURCES, CalibrateSpec, EvaluateSpec
 from qbench.suite.types import near
 from qbench.suite.yaml_tree import Node, Path, path_text
@@ -131,9 +132,9 @@ def _missing_files(root: Node, base: File) -> Iterator[Problem]:
         if node is None or not isinstance(node.value, str) or not node.value.strip():
             continue
         text = node.value.rpartition(":")[0] if is_python else node.value
-        target = (base / File(text).expanduser()).resolve()
-        if text and not target.exists():
-            what = f"no such file or folder: {target}; paths start at the suite's own folder"
+        target = regular_file.resolve_path(text, base)
+        if text and (why := regular_file.explain_unusable(target)) is not None:
+            what = f"{why}: {target}; paths start at the suite's own folder"
             yield node.mark.problem(what, path_text(path))
 
 

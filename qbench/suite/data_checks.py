@@ -9,6 +9,7 @@ from typing import Any
 
 from qbench.datasets.option_table import OPTIONS, SPLITS, TRAIN_AND_TEST
 from qbench.errors import Problem
+from qbench.files import regular_file
 from qbench.suite.models_and_data import CalibrateSpec, EvaluateSpec
 from qbench.suite.types import near
 from qbench.suite.user_code import Source, problem_of_name, problems_of_arguments, read_source
@@ -89,7 +90,7 @@ def _check_code(root: Node, path: Path, base: File, before: int) -> Iterator[Pro
     if node is None or not isinstance(node.value, str):
         return
     file, name = _split_target(node.value, base)
-    source = read_source(file) if name and file.is_file() else None
+    source = read_source(file) if name else None
     if isinstance(source, str):
         yield node.mark.problem(source, path_text(path))
     if not isinstance(source, Source):
@@ -114,4 +115,4 @@ def _find_arguments(root: Node, path: Path) -> dict[str, Mark] | None:
 
 def _split_target(text: str, base: File) -> tuple[File, str]:
     file, _, name = text.rpartition(":")
-    return (base / File(file).expanduser()).resolve(), name if file and name.isidentifier() else ""
+    return regular_file.resolve_path(file, base), name if file and name.isidentifier() else ""

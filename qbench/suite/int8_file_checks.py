@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path as File
 
 from qbench.errors import ModelError, Problem
+from qbench.files import regular_file
 from qbench.suite.cross_checks import int8_paths
 from qbench.suite.yaml_tree import Node, Path, path_text
 
@@ -33,8 +34,8 @@ def _why_not_int8(text: str, mode: str, base: File) -> str | None:
     from qbench.quant.artifacts import onnx_check
     from qbench.quant.onnx.graph.quantized import why_not_int8
 
-    file = (base / File(text).expanduser()).resolve()
-    if file.suffix.lower() != ".onnx" or not file.exists():
+    file = regular_file.resolve_path(text, base)
+    if file.suffix.lower() != ".onnx" or regular_file.explain_unusable(file) is not None:
         return None  # told already
     try:
         model = onnx_check.load(file, weights=False, valid=False)

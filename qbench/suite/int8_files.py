@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import PlainValidator, WithJsonSchema
 
+from qbench.files import regular_file
 from qbench.models.base import OWN_FILE, OwnInt8
 from qbench.suite.types import near, shown, wrong
 
@@ -39,7 +40,7 @@ class Int8File:
 
     def under(self, base: Path) -> OwnInt8:
         """What the later stages take, with an absolute path."""
-        path = (base / Path(self.file).expanduser()).resolve()
+        path = regular_file.resolve_path(self.file, base)
         return OwnInt8(recipe=self.recipe, path=path, file=self.file, mode=self.mode)
 
 

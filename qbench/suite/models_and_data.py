@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from qbench import registry
+from qbench.files import regular_file
 from qbench.models.base import InputForm, ModelReference
 from qbench.suite.int8_files import Int8Files
 from qbench.suite.types import (
@@ -202,7 +203,7 @@ class ModelSpec(Section):
         """What the later stages take, with absolute paths."""
 
         def absolute(path: str) -> Path:
-            return (base / Path(path).expanduser()).resolve()
+            return regular_file.resolve_path(path, base)
 
         source = self.source
         return ModelReference(

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, PrivateAttr, ValidationError
 
 from qbench.errors import SuiteError, UsageError, first_names
+from qbench.files import regular_file
 from qbench.models.base import ModelReference
 from qbench.record.schema import NATIVE
 from qbench.suite import cross_checks, data_checks, int8_file_checks, messages
@@ -140,7 +141,7 @@ def read(path: Path | str, overrides: Sequence[str] = (), *, quick: bool = False
     it is read for the run that was made of it, as ``parse`` says."""
     path = Path(path)
     try:
-        with path.open("rb") as stream:
+        with regular_file.open_file(path) as stream:
             data = stream.read(yaml_text.MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path}: cannot read the suite: {error.strerror or error}{_suggest_suites(path)}") from error

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import first_names
+from qbench.files import regular_file
 from qbench.suite.types import near
 
 LARGEST = 2**22  # bytes; a larger file is no source code
@@ -41,11 +42,9 @@ class Source:
 def read_source(file: Path) -> Source | str | None:
     """What the text tells; a message where it is no Python; None where the file cannot be read at all."""
     try:
-        if file.stat().st_size > LARGEST:
-            return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a remark on an escape in the user's text is for whoever runs it
-            tree = ast.parse(file.read_bytes(), str(file))
+            tree = ast.parse(regular_file.read_bytes(file, LARGEST), str(file))
     except OSError:
         return None
     except SyntaxError as error:

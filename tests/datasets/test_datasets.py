@@ -571,7 +571,9 @@ def test_npz_names_keys_that_make_no_sense(arrays: dict[str, Any], expected: str
 
 def test_npz_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     """A missing file, text, a single .npy and a file cut short all name the file."""
-    with pytest.raises(DataError, match=r"none\.npz does not exist; a relative path starts at the suite's folder"):
+    with pytest.raises(
+        DataError, match=r"none\.npz: no such file or folder; a relative path starts at the suite's folder"
+    ):
         opened("npz", "none.npz", tmp_path)
     (tmp_path / "text.npz").write_text("hello", encoding="utf-8")
     np.save(tmp_path / "one.npy", N4)
@@ -740,7 +742,7 @@ def test_classes_say_which_output_a_folder_stands_for(
         (["cat", "cat", "7", "07"], "named twice: cat"),
         ("photo.png", "photo.png is no text file with one name a line"),
         ([1, 2], "in quotes where they are numbers"),
-        ("none.txt", "does not exist"),
+        ("none.txt", "no such file or folder"),
     ],
 )
 def test_classes_that_do_not_fit_the_folders_are_refused(classes: Any, said: str, tmp_path: Path) -> None:

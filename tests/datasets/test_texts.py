@@ -97,7 +97,7 @@ def test_many_texts_are_encoded_as_one(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tokenizer": "gone.json"}, "csv: tokenizer: .*gone.json does not exist"),
+        ({"tokenizer": "gone.json"}, "csv: tokenizer: .*gone.json: no such file or folder"),
         ({"tokenizer": "broken.json"}, "broken.json is no file of the library tokenizers"),
         (
             {"tokens": ["ids", "masks"]},

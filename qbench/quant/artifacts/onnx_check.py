@@ -7,15 +7,16 @@ bytes that it holds must belong together, every name must be text, and weights b
 from __future__ import annotations
 
 import contextlib
-import stat
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from qbench.errors import DataError, ModelError, QbenchError, out_of_memory, reraise
+from qbench.files import regular_file
 from qbench.quant.artifacts import onnx_problems
 
-_LARGEST = 2**31 - 1  # bytes of a protobuf message
+MOST_BYTES = 2**31 - 1  # bytes of a protobuf message
 _LONGEST = 300  # characters of a library's message that are quoted
 
 
@@ -75,15 +76,13 @@ def _parsed(file: Path) -> Any:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     try:
-        status = file.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelError(f"{file}: not a file; give the .onnx file itself")
-        if status.st_size > _LARGEST:
-            raise ModelError(f"{file}: more than 2 GB, which protobuf does not read; save it with external data")
-        model = onnx.ModelProto.FromString(file.read_bytes())
+        model = onnx.ModelProto.FromString(regular_file.read_bytes(file, MOST_BYTES))
     except FileNotFoundError as error:
         raise ModelError(f"{file}: no such file") from error
     except (DecodeError, OSError) as error:
+        if getattr(error, "errno", None) == errno.EFBIG:
+            what = "more than 2 GB, which protobuf does not read; save it with external data"
+            raise ModelError(f"{file}: {what}") from error
         raise ModelError(f"{file}: not a whole ONNX file ({_words(error)})") from error
     if not model.graph.node or not model.graph.output:
         raise ModelError(f"{file}: an ONNX file without {'nodes' if model.graph.output else 'outputs'}")

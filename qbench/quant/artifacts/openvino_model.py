@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import BuildError, ModeImpossible, out_of_memory, reraise
+from qbench.files import regular_file
 from qbench.quant.artifacts import onnx_file
 
 Array = NDArray[Any]
@@ -80,9 +81,10 @@ def _compile(sources: tuple[Any, ...], threads: int, profile: bool) -> Any:
 
 
 def _unpacked(file: Path) -> tuple[Any, ...]:
-    if not zipfile.is_zipfile(file):
-        return (str(file),)
-    with zipfile.ZipFile(file) as pair:
+    with regular_file.open_file(file) as stream:
+        if not zipfile.is_zipfile(stream):
+            return (str(file),)
+        pair = zipfile.ZipFile(stream)
         return io.BytesIO(pair.read(GRAPH)), io.BytesIO(pair.read(WEIGHTS))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qbench.errors import UsageError
+from qbench.files import regular_file
 from qbench.quant.onnx.formats import config as config_file
 from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.formats import text_file
@@ -38,7 +39,7 @@ class Ledger:
         if not file.exists():
             return cls(file=file, identity=identity)
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
+            content = json.loads(regular_file.read_text(file))
             scores = {tuple(trial["float"]): float(trial["score"]) for trial in content["trials"]}
             ledger = cls(file=file, identity=content["identity"], baseline=content["baseline"], scores=scores)
             ledger.similarity = {ranked["layer"]: float(ranked["similarity"]) for ranked in content["ranking"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from qbench.errors import UsageError
+from qbench.files import regular_file
 from qbench.files.atomic import make_workplace
 
 MODE = 0o640  # as AMCT writes its files
@@ -14,7 +15,7 @@ def read(file: Path, what: str, absent: str) -> str:
     """The text of a file that is to be a ``what``. Raises ``UsageError`` where it cannot be read; ``absent`` is what to
     say where there is no such file."""
     try:
-        return file.read_text(encoding="utf-8-sig")
+        return regular_file.read_text(file, encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise UsageError(f"{file}: {absent}") from error
     except (OSError, UnicodeDecodeError) as error:
