@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qbench.errors import UsageError, first_names
-from qbench.record.schema import Record
+from qbench.record.schema import Record, read_case_id
 from qbench.record.stored_run import StoredRun
 
 if TYPE_CHECKING:
@@ -30,9 +30,13 @@ def keep_cases(run: StoredRun, baseline: Baseline | None, only: str) -> tuple[St
     def keep(records: Sequence[Record]) -> tuple[Record, ...]:
         return tuple(record for record in records if record.case.id in matched or record.case.mode == "fp32")
 
+    def is_fp32(case: str) -> bool:
+        key = read_case_id(case)
+        return key is not None and key.mode == "fp32"
+
     plan = replace(
         run.info.plan,
-        cases=tuple(case for case in run.info.plan.cases if case in matched or "/fp32" in case),
+        cases=tuple(case for case in run.info.plan.cases if case in matched or is_fp32(case)),
         skipped=tuple(skip for skip in run.info.plan.skipped if skip.id in matched),
     )
     kept = replace(run, info=replace(run.info, plan=plan), records=keep(run.records))

@@ -437,6 +437,61 @@ def test_only_what_is_faster_by_more_than_the_tolerance_is_improved(change: floa
     assert verdict.outcome == outcome
 
 
+def test_scores_that_are_not_paired_count_the_examples_of_the_smaller_side() -> None:
+    """Of 500 against 1,000 there are 500 to decide by, whichever run has them."""
+    few, many = (int8(accuracy=accuracy(n=n, right=round(0.97 * n))) for n in (500, 1000))
+    for now, before in ((few, many), (many, few)):
+        gated = Situation("", [fp32(), now], ABSOLUTE, [fp32(), before], keeps=False).gated()
+        (verdict,) = (verdict for verdict in gated.verdicts if verdict.rule == "top1 regression")
+        assert verdict.outcome == "INCONCLUSIVE"
+        assert str(verdict.reason).endswith(" would decide, there are 500")
+
+
+EXACT = """gate:
+  size: {max_ratio: 0.34, max_growth: 36%}
+  coverage: {min_share: 85%, max_drop: 10%}
+  memory: {max_bytes: 272 MB, max_regression: 36%}
+"""
+EXACT_RULES = ("size", "size growth", "coverage", "coverage drop", "memory", "memory growth")
+
+
+@pytest.mark.parametrize(("beyond", "outcome"), [(0, "PASS"), (1, "FAIL")])
+def test_what_is_exactly_as_much_as_is_allowed_passes(beyond: int, outcome: str) -> None:
+    """Bytes and shares are exact: 36 % more is within 36 %, though 1 + 0.36 is a last digit less than 1.36;
+    one byte, or one multiply-accumulate of a million, more is not."""
+
+    def case(size_bytes: int, share: float, resident: int) -> Record:
+        memory = Memory(loaded_rss_bytes=1, peak_rss_bytes=resident)
+        return int8(size_bytes=size_bytes, coverage=share, memory=memory)
+
+    before = case(250_000_000, 0.95, 200_000_000)
+    now = case(340_000_000 + beyond, 0.85 - beyond * 1e-6, 272_000_000 + beyond)
+    whole = fp32(size_bytes=1_000_000_000)
+    gated = Situation("", [whole, now], EXACT, [whole, before], reruns=rerun(0.0)).gated()
+    outcomes = {verdict.rule: verdict.outcome for verdict in gated.verdicts if verdict.rule in EXACT_RULES}
+    assert outcomes == dict.fromkeys(EXACT_RULES, outcome)
+
+
+BASELINE_RULES = """gate:
+  latency: {max_regression: 5%}
+  size: {max_growth: 1%}
+  cold_start: {max_regression: 50%}
+  memory: {max_regression: 10%}
+  coverage: {max_drop: 1%}
+  accuracy: {max_regression: 1.0}
+"""
+
+
+@pytest.mark.parametrize("base", [[fp32()], [fp32(), failed()]])
+def test_a_new_case_is_judged_by_no_rule_that_asks_for_the_baseline(base: list[Record]) -> None:
+    """There is one verdict that says it is new, and none on a change since; nor where it failed in the baseline."""
+    gated = Situation("", [fp32(), started()], BASELINE_RULES, base, reruns=rerun(0.0)).gated()
+    rules = [verdict.rule for verdict in gated.verdicts if verdict.case == CASE]
+    assert rules[0] == "case"
+    assert set(rules[1:]) <= {"top1"}
+    assert gated.verdicts[0].text == gate.NEW
+
+
 def test_a_gain_that_is_not_shown_is_no_improvement() -> None:
     """6 % faster within limits that hold no change."""
     stored = [fp32(), int8(speedup=speedup(2.5 / 0.94, 0.08))]
