@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pretended_qemu
 import pytest
 
-from qbench import suite
+from qbench import registry, suite
 from qbench.build import Artifact
-from qbench.evaluate.emulated import Emulation, choose_examples, group_examples
+from qbench.cache import manifest, store
+from qbench.data import DataRequest
+from qbench.data_preparation import prepare_data
+from qbench.evaluate import emulated
+from qbench.evaluate.emulated import Emulation, choose_examples, group_examples, predict_emulated, read_emulated
+from qbench.hosts.base import KernelView
 from qbench.hosts.emulated import Emulated
 from qbench.machine import fingerprint
+from qbench.process.cpu_slots import Slots
+from qbench.process.parent import Limits
 from qbench.progress.live import Silent
 from qbench.quant.recipe import Recipe
 from qbench.record.schema import read_case_id
@@ -116,3 +125,133 @@ def test_an_emulated_cpu_answers_as_predicted_and_goes_on_where_it_stopped(tmp_p
     cases, answers, notes = evaluate(tmp_path, "evaluate.emulated_samples=2", "hosts=[native, 'qemu:Haswell']")
     assert np.array_equal(answers["qemu:Haswell"]["positions"], there["positions"][:2])
     assert not any("to start" in note for note in notes)
+
+
+# --- composed without qemu: a program in its place runs this Python ----------------------------------------
+
+
+class Here:
+    """In place of a child process: its session in this one."""
+
+    def __init__(self, factory, *args, started, **_):
+        self._session, self._started = factory(*args), started
+        started.append("open")
+
+    def ready(self):
+        """At once."""
+
+    def ask(self, method, *args):
+        """The session's answer."""
+        return getattr(self._session, method)(*args)
+
+    def close(self):
+        """Ends the session."""
+        self._session.close()
+        self._started.append("closed")
+
+
+@pytest.fixture
+def pretended(tmp_path, monkeypatch):
+    """A request on the pretended backend, and what was started and ended for it."""
+    pretended_qemu.install(tmp_path / "bin", monkeypatch)
+    started = []
+    monkeypatch.setattr(emulated, "Worker", lambda *args, **more: Here(*args, started=started, **more))
+    request = DataRequest(
+        loader="digits", value=None, options={}, base=Path(), calibrate_split="train", calibrate_samples=8,
+        calibrate_seed=0, evaluate_split="test", evaluate_samples=10, evaluate_seed=0, train=False,
+    )  # fmt: skip
+    data = prepare_data(request, store.open_cache(tmp_path / "cache"), progress=lambda *_: None)
+    (tmp_path / "model.json").write_text('{"seconds": 0.0, "mode": "static"}')
+    scores = np.zeros((10, 10), np.float32)
+    scores[:, 3] = [9, 8, 7, 1, 6, 2, 5, 3, 4, 10]
+    np.savez(tmp_path / "native.npz", outputs=scores)
+    plain = emulation()
+    artifact = replace(plain.artifact, backend="fake", file=tmp_path / "model.json")
+    return replace(plain, artifact=artifact, data=data, native=tmp_path / "native.npz"), started
+
+
+def answer(emulation, folder):
+    """What is written for a request, what is told, and how far that was each time."""
+    told, shares = [], []
+    predict_emulated(
+        emulation, folder / "there.npz", root=folder / "cache", slots=Slots(1), limits=Limits(seconds=60),
+        progress=lambda text, share: shares.append((text, share)), tell=told.append,
+    )  # fmt: skip
+    return dict(np.load(folder / "there.npz")), told, shares
+
+
+def test_the_chosen_examples_are_written_with_what_they_are(pretended, tmp_path):
+    """Their answers, positions, ids, labels and digests; one process computes them, and is ended. How long it takes is
+    said once one is known."""
+    asked, started = pretended
+    there, told, shares = answer(asked, tmp_path)
+    runner = registry.load("backend", "fake").load(asked.artifact.file, threads=1)
+    assert there["positions"].tolist() == [3, 5, 7]
+    for row, position in enumerate((3, 5, 7)):
+        inputs = asked.data.evaluation(position, position + 1)
+        assert np.array_equal(there["outputs"][row], runner.outputs(runner(runner.prepare(inputs)))[0])
+        assert there["labels"][row] == asked.data.evaluation_labels()[position]
+        assert there["ids"][row] == asked.data.evaluation_ids()[position]
+        assert np.array_equal(there["contents"][row], asked.data.evaluation_contents()[position])
+    examples, view = read_emulated(tmp_path / "there.npz")
+    assert (examples.n, examples.of, examples.chosen, view) == (3, 10, "nearest to flipping", KernelView())
+    assert started == ["open", "closed"]
+    assert shares == [("emulate on qemu:Haswell", share / 3) for share in range(3)]
+    assert [text.partition(": ")[0] for text in told] == ["qemu:Haswell"]
+    assert told[0].endswith("for the 2 that are left of 3")
+
+
+def test_what_was_answered_is_not_asked_again(pretended, tmp_path):
+    """More examples take one process for those that are new, the same ones none."""
+    asked, started = pretended
+    before, _, _ = answer(asked, tmp_path)
+    there, told, _ = answer(replace(asked, samples=5), tmp_path)
+    assert np.array_equal(there["outputs"][:3], before["outputs"])
+    assert told[0].endswith("for the 1 that are left of 5")
+    assert started == ["open", "closed"] * 2
+    again, told, _ = answer(asked, tmp_path)
+    assert np.array_equal(again["outputs"], before["outputs"])
+    assert (told, started) == ([], ["open", "closed"] * 2)
+
+
+def test_another_artifact_or_cpu_is_asked_anew(pretended, tmp_path, monkeypatch):
+    """Whatever decides an answer: its bytes, what it runs on, the CPU and who emulates it."""
+    asked, started = pretended
+    answer(asked, tmp_path)
+    for other in ({"sha256": "other"}, {"key": "other"}, {"mode": "qat"}):
+        answer(replace(asked, artifact=replace(asked.artifact, **other)), tmp_path)
+    monkeypatch.setattr(Emulated, "describe", lambda self: "another CPU")
+    answer(asked, tmp_path)
+    assert started == ["open", "closed"] * 5
+
+
+def test_a_dynamic_artifact_answers_the_batch_that_an_example_is_in(pretended, tmp_path):
+    """All of it is written; more than was asked for is no loss."""
+    asked, _ = pretended
+    dynamic = replace(asked, artifact=replace(asked.artifact, mode="dynamic"), batch_size=4, samples=1)
+    assert answer(dynamic, tmp_path)[0]["positions"].tolist() == [0, 1, 2, 3]
+
+
+def test_nothing_that_is_kept_is_unpickled(pretended, tmp_path):
+    """An answer in the cache is numbers: an object would be code of whoever wrote it."""
+    asked, _ = pretended
+    answer(asked, tmp_path)
+    for file in tmp_path.glob("cache/predictions/*/outputs.npy"):
+        facts = manifest.read(file.parent).facts
+        np.save(file, np.array([print], dtype=object), allow_pickle=True)
+        manifest.write(file.parent, facts)
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        answer(asked, tmp_path)
+
+
+def test_what_a_process_leaves_is_removed_also_where_it_failed(pretended, tmp_path, monkeypatch):
+    """Its folder, and the process itself."""
+    asked, started = pretended
+    folders = []
+    monkeypatch.setattr(
+        emulated.EmulatedProcess, "compute", lambda self, *_: folders.append(self._log.parent) or {}["no"]
+    )
+    with pytest.raises(KeyError, match="no"):
+        answer(asked, tmp_path)
+    assert (len(folders), folders[0].exists(), started) == (1, False, ["open", "closed"])
+    assert not (tmp_path / "there.npz").exists()

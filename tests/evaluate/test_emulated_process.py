@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pretended_qemu
 import pytest
 
 from qbench.build import Artifact
 from qbench.cache.root import cache_folder
 from qbench.errors import CaseError, EvaluateError
+from qbench.evaluate import emulated_process
 from qbench.evaluate.emulated_process import EmulatedProcess
 from qbench.hosts.emulated import Emulated
 from qbench.hosts.emulated_arm import EmulatedArm
@@ -93,3 +96,87 @@ def test_an_artifact_answers_on_arm(start, doubled, monkeypatch):
     process = start(doubled, ARM)
     assert process.open().int8_sums == "32 bits"
     assert process.compute(0, 2).tolist() == [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]
+
+
+# --- composed without qemu: a program in its place runs this Python ----------------------------------------
+
+
+# In place of qbench's program, with the two ends of the pipe: something, and then nothing more.
+WAITING = "exec $1 -c 'import os, signal, sys; %s; signal.pause()' $5 $6"
+
+
+@pytest.fixture
+def pretended(tmp_path, monkeypatch):
+    """A function that starts a process of the pretended backend, by a program in the place of qemu."""
+    processes = []
+
+    def start(instead="", **facts):
+        pretended_qemu.install(tmp_path / "bin", monkeypatch, instead=instead)
+        (tmp_path / "model.json").write_text('{"seconds": 0.0, "mode": "static"}')
+        (tmp_path / "folder").mkdir()
+        artifact = replace(describe(tmp_path / "model.json"), backend="fake", **facts)
+        processes.append(EmulatedProcess("qemu:Haswell", artifact, Two(), tmp_path / "folder"))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.close()
+
+
+def test_a_process_answers_for_the_examples_that_were_asked(pretended, tmp_path):
+    """One row each, also where the artifact takes more of them at a time and the last is repeated."""
+    process = pretended(fixed_batch=4)
+    assert process.open().int8_sums is None
+    both, second = process.compute(0, 2), process.compute(1, 2)
+    assert (both.dtype, both.shape, second.shape) == (np.float32, (2, 10), (1, 10))
+    assert np.array_equal(both[1:], second)
+    assert not np.array_equal(both[0], both[1])
+    assert (tmp_path / "folder" / "proc" / "cpuinfo").read_text().startswith("processor")
+
+
+def test_a_process_imports_this_qbench_behind_what_the_user_has_set(pretended, monkeypatch, tmp_path):
+    """It may have no site-packages of this machine's, and a user's own file is found as it is here."""
+    monkeypatch.setenv("PYTHONPATH", "/users/own")
+    process = pretended('echo "$PYTHONPATH"; exit 0')
+    process._process.wait()
+    place = Path(emulated_process.qbench.__file__).parent.parent
+    assert (tmp_path / "folder" / "log").read_text() == f"/users/own{os.pathsep}{place}\n"
+
+
+@pytest.mark.parametrize(
+    ("instead", "told"),
+    [
+        ("kill -ILL $$", r"ended by SIGILL \(it holds instructions that this CPU does not have, so it does not run"),
+        ("kill -KILL $$", r"ended by SIGKILL \(most often: the system ran out of memory\)$"),
+        ("kill -TERM $$", "ended by SIGTERM$"),
+        (
+            'echo no room; echo; echo "warning: TCG doesn\'t support avx512f"; exit 3',
+            "ended with exit code 3; its last words: no room$",
+        ),
+        ("exit 4", "ended with exit code 4$"),
+        (
+            WAITING % 'os.write(int(sys.argv[2]), b"hello hello hello")',
+            "what the emulated process sent is no answer of qbench's",
+        ),
+    ],
+)
+def test_an_end_is_told_with_its_cause(pretended, instead, told):
+    """A signal by its name and what it means, an exit code with the last words that are not qemu's warnings."""
+    process = pretended(instead)
+    with pytest.raises(CaseError, match=told):
+        process.open()
+
+
+def test_a_process_that_lives_on_without_its_pipe_is_ended(pretended, monkeypatch):
+    """It would run on behind the verdict."""
+    monkeypatch.setattr(emulated_process, "_ENDING_SECONDS", 0.01)
+    process = pretended(WAITING % "[os.close(int(pipe)) for pipe in sys.argv[1:]]")
+    with pytest.raises(CaseError, match="closed its connection to qbench and was stopped"):
+        process.open()
+    assert process._process.wait() == -signal.SIGKILL
+
+
+def test_no_memory_image_is_written_of_what_cannot_run(pretended, tmp_path):
+    """An artifact with instructions that the CPU does not have ends by a signal, once for each try."""
+    pretended("ulimit -c; exit 0")._process.wait()
+    assert (tmp_path / "folder" / "log").read_text() == "0\n"
