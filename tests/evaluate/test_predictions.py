@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import resource
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -132,6 +134,19 @@ def test_no_batch_reaches_beyond_what_was_asked_for(tmp_path, data, runner):
     part = evaluate_worker.Predictor(ranged, data, None).predict(30, 41, 8)
     assert part.outside == (np.count_nonzero(data.evaluation(30, 41)[0] > 0),)
     assert (part.start, part.stop) == (30, 41)
+
+
+@pytest.mark.parametrize(
+    ("free", "limit", "most"), [(4000, 2000, 500), (4000, 8000, 1000), (4000, -1, 1000), (4003, 4001, 1000)]
+)
+def test_a_batch_may_take_a_quarter_of_the_memory_that_is_there(monkeypatch, free, limit, most):
+    """Of what is free, or of this process' limit where that is less; what has no limit has none."""
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=free))
+    monkeypatch.setattr("resource.getrlimit", lambda which: (limit, -1) if which == resource.RLIMIT_DATA else None)
+    assert resource.RLIM_INFINITY == -1
+    memory = evaluate_worker._memory()
+    assert memory.most == most
+    assert memory.used() > 10**6
 
 
 def test_an_artifact_that_gives_other_outputs_than_where_it_was_built_is_refused(tmp_path, data):

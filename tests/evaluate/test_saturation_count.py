@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.build import Artifact
-from qbench.errors import CaseSkipped
-from qbench.evaluate.saturation_count import EXAMPLES, explain_uncounted, list_batches, summarize
+from qbench.errors import CaseSkipped, EvaluateError
+from qbench.evaluate import saturation_count
+from qbench.evaluate.saturation_count import EXAMPLES, _count_here, explain_uncounted, list_batches, summarize
 from qbench.quant.saturation.layer_counter import LayerSaturation
 
 
@@ -36,6 +37,38 @@ def test_a_layer_whose_kernel_gives_something_else_is_not_named() -> None:
     assert count.unknown == "b: 3 of 100 outputs are not those of its sums"
     several = summarize((layer("b", 100, rounded=3),), {"lstm": "not modelled"}, 8)
     assert several.unknown == "lstm: not modelled (and 1 more)"
+
+
+@pytest.mark.parametrize(("seconds", "examples"), [(0.0, 32), (10.0, 32), (10.1, 24), (15.1, 16), (40.0, 8)])
+def test_no_further_batch_is_begun_after_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, examples: int
+) -> None:
+    """Of four batches as many as begin within 30 s, at least one; as many examples are told, and how far each was."""
+    now, shares = [0.0], []
+
+    class Slow:
+        layers, unknown = (), {}
+
+        def __call__(self, inputs: object) -> None:
+            now[0] += seconds
+
+    monkeypatch.setattr(saturation_count, "_open", lambda *_: Slow())
+    monkeypatch.setattr(saturation_count.time, "monotonic", lambda: now[0])
+    data = SimpleNamespace(evaluation_count=100, evaluation=lambda start, stop: (start, stop))
+    artifact = SimpleNamespace(fixed_batch=None)
+    count = _count_here(
+        cast(Artifact, artifact), cast(Any, data), progress=lambda _, share: shares.append(round(share, 2))
+    )
+    assert count.examples == examples
+    assert shares == [0.08, 0.38, 0.69, 1.0][: examples // 8]
+
+
+def test_what_a_runtime_says_is_why_nothing_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the reason of a failed count, not a traceback."""
+    monkeypatch.setattr(saturation_count, "_open", lambda *_: exec("raise RuntimeError('no kernel')"))
+    data = SimpleNamespace(evaluation_count=8, evaluation=lambda start, stop: ())
+    with pytest.raises(EvaluateError, match="they could not be counted: RuntimeError: no kernel"):
+        _count_here(cast(Artifact, SimpleNamespace(fixed_batch=None)), cast(Any, data), progress=lambda *_: None)
 
 
 @given(st.integers(1, 5000), st.one_of(st.none(), st.integers(1, 64)))
