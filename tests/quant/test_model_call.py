@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from networks import Forgetful, NeverAlone, perceptron
@@ -47,3 +49,26 @@ def test_a_network_that_changes_by_itself_is_told_apart():
     model_call.require_repeatable(perceptron(), example=image)
     with pytest.raises(BuildError, match="is dropout or randomness left on in eval mode"):
         model_call.require_repeatable(perceptron(), Forgetful().eval(), example=image)
+
+
+def test_a_reason_names_the_users_line_and_no_other(tmp_path):
+    """The innermost frame in a file of the user's: neither a library's, nor qbench's, nor that of code without one."""
+
+    def write(name, text):
+        scope = {}
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+        exec(compile(text, str(tmp_path / name), "exec"), scope)
+        return scope["call"]
+
+    mine = write("mine.py", "def call(inner):\n\n    return inner()\n")
+    library = write("site-packages/library.py", "def call(inner):\n    return inner()\n")
+    unwritten = {}
+    exec("def call():\n    raise ValueError('no')", unwritten)
+    with pytest.raises(ValueError, match="no") as caught:
+        mine(lambda: None) or library(lambda: mine(unwritten["call"]))
+    assert model_call.reason(caught.value) == "ValueError: no at mine.py:3"
+    with pytest.raises(TypeError) as caught:
+        library(model_call.require_repeatable)  # the innermost frames are the library's and qbench's own
+    assert model_call.reason(caught.value).endswith(f" at {Path(__file__).name}:{caught.traceback[0].lineno + 1}")
+    assert model_call.reason(ValueError("no")) == "ValueError: no"

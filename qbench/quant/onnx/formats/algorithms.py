@@ -83,8 +83,14 @@ def _option_problems(
 
 
 def typed(table: Options, options: Mapping[str, Any]) -> Options:
-    """The given options that are known, pairs as tuples."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items() if key in table}
+    """The given options that are known, pairs as tuples, whole numbers as such."""
+    return {key: _typed(table[key], value) for key, value in options.items() if key in table}
+
+
+def _typed(default: Any, value: Any) -> Any:
+    if isinstance(default, int) and isinstance(value, float):
+        return int(value)  # JSON of other tools has 100.0
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _types(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

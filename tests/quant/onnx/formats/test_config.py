@@ -257,6 +257,31 @@ def test_a_value_outside_its_range_has_its_path(activation, where):
     assert line.startswith(f"c.json: conv1.activation_quant_params.{where}: ")
 
 
+@pytest.mark.parametrize(
+    ("weight", "what"),
+    [
+        ({"num_iteration": 0}, "num_iteration: expected a number of steps above 0, got 0"),
+        ({"reg_param": 0}, "reg_param: expected a number above 0, got 0"),
+        ({"beta_range": [2, 20]}, "beta_range: expected two numbers that fall and stay above 1, got (2, 20)"),
+        ({"beta_range": [20, 1]}, "beta_range: expected two numbers that fall and stay above 1, got (20, 1)"),
+        ({"warm_start": 1}, "warm_start: expected a share from 0 to below 1, got 1"),
+    ],
+)
+def test_a_value_that_adaround_cannot_take_has_its_path(weight, what):
+    """Read, not met hours later when the layer's weights are trained; the ends of the ranges are as documented."""
+    assert problems(file({}, {"wts_algo": "ada_quantize", **weight})) == [f"c.json: conv1.weight_quant_params.{what}"]
+    ends = {"num_iteration": 1, "beta_range": [2, 2], "warm_start": 0}
+    config.loads(json.dumps(file({}, {"wts_algo": "ada_quantize", **ends})))
+
+
+def test_a_whole_number_may_be_written_as_a_float():
+    """Other tools' JSON has 100.0; it counts steps all the same."""
+    content = file({"act_algo": "hfmg", "num_of_bins": 4096.0}, {"wts_algo": "ada_quantize", "num_iteration": 100.0})
+    layer = config.loads(json.dumps(content)).layers["conv1"]
+    numbers = (layer.activation.options["num_of_bins"], layer.weight.options["num_iteration"])
+    assert [(number, type(number)) for number in numbers] == [(4096, int), (100, int)]
+
+
 def test_every_problem_is_told_at_once():
     """A person mends a file once."""
     assert len(problems(file({"act_algo": "x"}, {"wts_algo": "y"}, batch_num=0, do_fusion=0))) == 4
