@@ -240,8 +240,10 @@ def test_nothing_that_is_kept_is_unpickled(pretended, tmp_path):
         facts = manifest.read(file.parent).facts
         np.save(file, np.array([print], dtype=object), allow_pickle=True)
         manifest.write(file.parent, facts)
+    (tmp_path / "there.npz").unlink()
     with pytest.raises(ValueError, match="allow_pickle=False"):
         answer(asked, tmp_path)
+    assert not (tmp_path / "there.npz").exists()
 
 
 def test_what_a_process_leaves_is_removed_also_where_it_failed(pretended, tmp_path, monkeypatch):
