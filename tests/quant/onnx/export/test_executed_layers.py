@@ -272,3 +272,14 @@ def test_a_trained_range_before_a_layer_that_runs_in_float_still_clips(tmp_path:
     assert set(written_files.floats) == {"one", "two"}
     assert np.abs(trained - expected).max() < 0.02 * np.abs(expected).max()
     assert np.abs(unclipped - expected).max() > np.abs(expected).max()
+
+
+def test_a_weight_that_is_no_constant_of_bytes_says_nothing_of_its_layer() -> None:
+    """Only what the runtime reads of bytes shows how a layer runs; where it has made other constants of them, or the
+    weight comes from nowhere, the kind of its node decides."""
+    draft = Draft()
+    model = draft.model({"x": ["batch", 4, 8, 8]}, {draft.conv("x", "conv", 4, 8): ["batch", 8, 8, 8]})
+    graph = Graph(model)
+    (conv,) = (node for node in graph.nodes if node.op_type == "Conv")
+    assert graph.maker(conv.input[1]) is None
+    assert ran._weight_is_read(graph, graph, conv) is None
