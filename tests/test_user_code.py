@@ -100,6 +100,25 @@ def test_siblings_of_the_same_name_in_two_folders_are_kept_apart(tmp_path: Path)
     assert seen == [("one", "one"), ("two", "two")]
 
 
+def test_packages_of_the_same_name_in_two_folders_are_kept_apart(tmp_path: Path) -> None:
+    """A sibling may be a folder with an `__init__.py`; what was loaded of the one of that name goes with it."""
+    for name in ("one", "two"):
+        write(tmp_path, f"{name}/layers/__init__.py", "")
+        write(tmp_path, f"{name}/layers/names.py", f"NAME = '{name}'\n")
+        write(tmp_path, f"{name}/file.py", "from layers.names import NAME\n")
+    files = [tmp_path / "one/file.py", tmp_path / "two/file.py"]
+    assert [user_code.attribute(file, "NAME", error=DataError) for file in files] == ["one", "two"]
+
+
+def test_a_namesake_of_a_library_unloads_no_library(tmp_path: Path) -> None:
+    """What qbench has imported stays one module, whatever a user's folder holds."""
+    import colorsys
+
+    write(tmp_path, "colorsys.py", "NAME = 'mine'\n")
+    user_code.attribute(write(tmp_path, "file.py", "VALUE = 1\n"), "VALUE", error=DataError)
+    assert sys.modules["colorsys"] is colorsys
+
+
 def test_a_file_is_loaded_once_and_again_when_it_changed(tmp_path: Path) -> None:
     """Two references to one file share its objects; an edit within the same second is seen."""
     file = write(tmp_path, "net.py", "VALUE = [1]\n")

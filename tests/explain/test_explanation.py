@@ -48,6 +48,13 @@ def test_what_cannot_be_tried_confirms_nothing_and_is_told():
     assert [cause.reason for cause in result.untried] == ["it cannot be built"]
 
 
+def test_what_a_later_round_could_measure_is_not_told_as_untried():
+    """A change that could not be built beside one and could beside the next has a time."""
+    first = race(trial("late", None), trial("large", 0.5))
+    result = explain([first, race_after([first], trial("late", 0.99), trial("broken", None))], [BEST])
+    assert [cause.counterfactual.cause for cause in result.untried] == ["broken"]
+
+
 @given(st.lists(st.floats(0.3, 0.9), min_size=1, max_size=4), st.floats(0.001, 0.5))
 def test_the_shares_and_what_is_not_explained_are_the_whole_gap(times, best):
     """Whatever each round gained, and however far the best known is away, but for a tie to the last bit."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 from made_trials import trial
 
+from qbench.explain.change import Change
 from qbench.explain.explanation import confirm
-from qbench.explain.trials import GENERATIONS, RACE_SPREAD, Tried
+from qbench.explain.trials import GENERATIONS, RACE_SPREAD, Tried, _build
 from qbench.measure.paired_difference import difference_over_generations
 
 
@@ -35,3 +37,12 @@ def test_what_is_not_there_is_not_confirmed_by_what_differs_between_races():
     races = draw_races(np.random.default_rng(1), 1.0, 1000)
     hits = sum(bool(confirm(Tried(original_seconds=1.0, fp32_seconds=None, trials=(each,)))) for each in races)
     assert hits <= 40
+
+
+def test_a_file_of_another_batch_size_is_not_raced():
+    """Its calls would fail one by one; the reason says which batches it takes."""
+    file = SimpleNamespace(fixed_batch=4, sha256="of the file")
+    opened = SimpleNamespace(cores=(0,), artifact=file)
+    case = SimpleNamespace(threads=1, batch_size=8, variant=SimpleNamespace(backend="fake"))
+    reason = _build(opened, "batch-0", case, Change(), {}, SimpleNamespace())
+    assert reason == "the file takes batches of 4 only"

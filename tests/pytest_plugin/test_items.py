@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -217,3 +218,12 @@ def test_the_timer_gives_the_durations_back():
         start = timer()
         differences.append(timer() - start)
     assert differences == [0.25, 0.5]
+
+
+def test_what_was_not_timed_is_no_benchmark():
+    """A case that failed would be listed with the time of nothing."""
+    calls = []
+    benchmark = SimpleNamespace(disabled=False, pedantic=lambda function, **rounds: calls.append(rounds))
+    item = SimpleNamespace(get_closest_marker=lambda name: SimpleNamespace(kwargs={}))
+    items._replay(benchmark, item, [], None)
+    assert (benchmark.disabled, calls) == (True, [{}])

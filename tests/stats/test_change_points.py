@@ -49,6 +49,12 @@ def test_too_few_runs_show_no_change(runs: int) -> None:
     assert find_change_points([[0.0] * (runs // 2) + [9.0] * (runs - runs // 2)], least_noise=0.005) == ((),)
 
 
+def test_the_fewest_runs_can_show_a_change() -> None:
+    """``LEAST_RUNS`` are enough where the change is plain."""
+    half = LEAST_RUNS // 2
+    assert find_change_points([[0.0] * half + [9.0] * (LEAST_RUNS - half)], least_noise=0.005) == ((half,),)
+
+
 def test_what_does_not_vary_changes_by_any_step_beyond_the_least() -> None:
     """Sizes are exact: 1 % more is a change, a hundredth of a percent is none."""
     flat = [0.0] * 6
