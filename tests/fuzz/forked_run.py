@@ -137,17 +137,22 @@ def executed_lines(data: Path, tree: Path, path: str) -> dict[str, dict[int, lis
     """By module and line the tests that execute it; the test file's own path stands for a child of any of them."""
     import coverage.exceptions
 
-    found: dict[str, dict[int, list[str]]] = {}
+    executed: dict[str, dict[int, set[str]]] = {}
     for file in data.parent.glob(f"{data.name}.*"):
         read = coverage.CoverageData(basename=str(file))
         try:
             read.read()
         except coverage.exceptions.DataError:  # a child was ended while it wrote
             continue
+        of_child = all(context.startswith(CHILDREN) for context in read.measured_contexts())
         for measured in read.measured_files():
-            by_line = found.setdefault(str(Path(measured).relative_to(tree)), {})
-            for line, contexts in read.contexts_by_lineno(measured).items():
-                tests = {path if name.startswith(CHILDREN) else name for name in contexts if name}
-                by_line[line] = sorted({*by_line.get(line, ()), *tests})
-    executed = {module: {line: tests for line, tests in lines.items() if tests} for module, lines in found.items()}
-    return {module: lines for module, lines in executed.items() if lines}
+            by_line = executed.setdefault(str(Path(measured).relative_to(tree)), {})
+            for line in read.lines(measured) or () if of_child else ():
+                by_line.setdefault(line, set()).add(path)
+            for line, contexts in {} if of_child else read.contexts_by_lineno(measured).items():
+                by_line.setdefault(line, set()).update(name for name in contexts if name)
+    return {
+        module: {line: sorted(tests) for line, tests in lines.items() if tests}
+        for module, lines in executed.items()
+        if any(lines.values())
+    }
