@@ -142,6 +142,8 @@ class Backend(ABC):
 
     # Whether only an artifact that was built for it (``BuildJob.watched``) tells where its time goes.
     watched_builds = False
+    # Whether its outputs are made up, and not those of a network.
+    made_up = False
     # Whether an artifact holds machine code for the CPU that it was compiled for, in fp32, too.
     machine_code = False
 

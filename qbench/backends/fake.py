@@ -29,6 +29,7 @@ class Fake(Backend):
     name = "fake"
     runtime = "fake"
     modes = ("fp32", "dynamic", "static", "qat")
+    made_up = True
 
     def missing(self) -> str | None:
         """Always there."""

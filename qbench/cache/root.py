@@ -29,8 +29,8 @@ LOCKS = "locks"
 DOWNLOADS = "downloads"
 UNFINISHED = "unfinished"  # what a killed build or training goes on from
 KINDS = (
-    *("artifacts", "data", "emulators", "files", "held-out", "layers", "networks", "peak", "predictions", "saturation"),
-    *("shared", "spreads", "trained", "weights"),
+    *("answers", "artifacts", "data", "emulators", "files", "held-out", "layers", "networks", "peak", "predictions"),
+    *("saturation", "shared", "spreads", "trained", "weights"),
     UNFINISHED,
 )
 _CLEANING = "clean.lock"

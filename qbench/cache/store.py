@@ -87,7 +87,7 @@ def fetch(
     import filelock
 
     if kind not in KINDS:
-        raise ValueError(f"{kind}: no kind of entry that `qbench clean` knows; name it in cache_root.KINDS")
+        raise ValueError(f"{kind}: no kind of entry that `qbench clean` knows; name it in cache.root.KINDS")
     require_digest(key)
     folder = root / kind / key
     try:

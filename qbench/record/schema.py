@@ -324,6 +324,17 @@ class TwinChange:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AsCalled:
+    """An fp32 case beside the network as its author calls it, one example a call: ``compared`` of the ``of`` evaluation
+    examples, ``differing`` ones, and the largest difference as a share of the largest output."""
+
+    compared: Count
+    of: Count
+    differing: Whole
+    worst: NotNegative
+
+
+@dataclass(frozen=True, kw_only=True)
 class Accuracy:
     """The score on ``n`` evaluation examples, and its paired change against the like-for-like fp32. ``inputs``: how
     each model input fits a static or QAT artifact (null for others, and for inputs of whole numbers). ``calibration``:
@@ -334,7 +345,7 @@ class Accuracy:
     bootstrap`` for such ones of the user's own (null: not told). ``only_answer``: the class that every
     example is given (null: there are several, or the outputs are no classes). ``other_runtime``: null where no other
     backend runs the same network, and where its outputs are the same but for rounding. ``twin``: null for all but QAT
-    cases whose suite asks for fp32 twins."""
+    cases whose suite asks for fp32 twins. ``as_called``: null for all but fp32 cases of networks of torch's."""
 
     metric: str
     value: float
@@ -351,6 +362,7 @@ class Accuracy:
     only_answer: Whole | None = None
     other_runtime: OtherRuntime | None = None
     twin: TwinChange | None = None
+    as_called: AsCalled | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,15 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from qbench import registry
+from qbench.backends.base import Backend
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import CaseError, CaseSkipped, NodeLost
+from qbench.evaluate import as_called
 from qbench.evaluate.predictions import predict_cached, read_saturating
 from qbench.evaluate.score import score
 from qbench.files.stored_name import name_of
 from qbench.fleet.fleet import ATTEMPTS
 from qbench.plan.planner import Case, PlannedCase
-from qbench.record.schema import NATIVE, Accuracy, CalibrationSeeds, HostFacts, TwinChange
+from qbench.record.schema import NATIVE, Accuracy, AsCalled, CalibrationSeeds, HostFacts, TwinChange
 from qbench.run.build_stage import BuiltVariant, RecalibratedVariant
 from qbench.run.context import RunContext
 from qbench.run.emulated_cases import complete_facts, emulate, is_emulated
@@ -178,8 +181,30 @@ def _answer(
         emulate(context, prepared, artifact, group.first, native.predictions, file, group.name)
         return None
     _predict(context, artifact, prepared.data, group.first, file, group.name)
+    compared = _hold_against_network(context, prepared, file, group)
     twin = _compare_with_twin(context, prepared, file, group, baselines)
-    return replace(_score(context, prepared, file, group, baselines, group.name), twin=twin)
+    accuracy = _score(context, prepared, file, group, baselines, group.name)
+    return replace(accuracy, twin=twin, as_called=compared)
+
+
+def _hold_against_network(context: RunContext, prepared: Prepared, file: Path, group: _Group) -> AsCalled | None:
+    """How the predictions of an fp32 case on this kind of machine lie beside the network's own; None for others."""
+    key, model = group.first.key, prepared.models[group.first.variant.model.name]
+    backend: Backend = registry.load("backend", key.backend)
+    if key.mode != "fp32" or key.is_twin or key.host != NATIVE or model.reference.kind == "onnx" or backend.made_up:
+        return None
+    with context.occupy_core():
+        answers = as_called.ask_network(
+            model, prepared.data, context.cache, limits=context.limits, progress=context.report_under(group.name)
+        )
+    compared = as_called.compare_predictions(answers, file, prepared.data.evaluation_count)
+    if compared.differing:
+        context.warn(
+            f"{group.first.id}: {compared.differing:,} of {compared.compared:,} evaluation examples differ from what "
+            f"the network itself gives, by up to {compared.worst:.1%} of its largest output: does it decide on values "
+            "that rounding moves?".replace("%", " %")
+        )
+    return compared
 
 
 def _explain_failure(error: CaseError | CaseSkipped, host: str) -> CaseError | CaseSkipped:

@@ -89,6 +89,7 @@ class FakeStages:
         monkeypatch.setattr(build_stage, "build", self.build)
         monkeypatch.setattr(evaluate_stage, "predict_cached", self.predict)
         monkeypatch.setattr(evaluate_stage, "score", self.score)
+        monkeypatch.setattr(evaluate_stage, "_hold_against_network", lambda *others: None)
 
     def build(self, variant, *, data, **others):
         self.built.append((variant.mode, data.calibration_seed))
@@ -244,3 +245,42 @@ def test_a_warm_cache_evaluates_nothing_again(go, monkeypatch, tmp_path):
         assert (folders[0] / before).read_bytes() == (folders[1] / after).read_bytes()
     go("data.evaluate.samples=30")
     assert len(evaluated) == 10
+
+
+BRANCHES = """
+from networks import Branching
+
+
+class Unscriptable(Branching):
+    def forward(self, *x):
+        return super().forward(*x)
+
+
+def build(compiled):
+    return (Branching if compiled else Unscriptable)()
+"""
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_fp32_is_the_network_that_its_author_calls_or_no_reference(compiled, folder, monkeypatch):
+    """The evaluation examples take the branch that no calibration example takes: what torch.jit.script takes keeps the
+    decision; where a trace froze it, the case fails with the line, and nothing is compared with it."""
+    arrays = dict(np.load(folder / "data.npz"))
+    np.savez(folder / "data.npz", **arrays | {"test_inputs": -arrays["test_inputs"]})
+    monkeypatch.syspath_prepend(NETWORKS.parent)
+    (folder / "branches.py").write_text(BRANCHES)
+    text = TEXT.replace(f"{NETWORKS}:perceptron", "branches.py:build").replace("fake", "torch, onednn")
+    source = f'"branches.py:build", args: {{compiled: {str(compiled).lower()}}}'
+    text = text.replace('"branches.py:build"', source).replace("fp32, dynamic, static", "fp32")
+    file = folder / "s.yaml"
+    file.write_text(text)
+    result = run.run(suite.read(file), out=folder / "reports", only=None, resume=None, jobs=None, progress=Silent())
+    (record,) = result.records
+    if compiled:
+        assert record.status == "ok"
+        assert record.accuracy.as_called.compared == record.accuracy.as_called.of == 40
+        assert record.accuracy.as_called.differing == 0
+    else:
+        assert (record.status, record.stage) == ("failed", "evaluate")
+        assert "decides on values at networks.py:" in record.reason
+        assert "40 of 40 evaluation examples differ" in record.reason

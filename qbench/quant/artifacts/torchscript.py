@@ -22,17 +22,21 @@ def save(
     """Traces (on the first probe), freezes and saves a module; ``probes``: one tensor per input, first axis = example.
 
     Raises ``BuildError`` unless, on every probe, the reloaded file gives bit-equal outputs to what was saved, and
-    those are the module's own within ``FREEZE_TOLERANCE`` of the largest output. Where the trace froze a decision on
-    values, ``examples`` (each a batch of 1, read only then; None: the probes) must show no difference either, and
-    the returned note says so.
+    those are the module's own within ``FREEZE_TOLERANCE`` of the largest output. Where a trace freezes a decision on
+    values, the module is compiled instead, which keeps it. Where it cannot be, ``examples`` (each a batch of 1, read
+    only then; None: the probes) must show no difference either. The returned note says which.
     """
     import torch
 
     several = [tuple(tensor[i : i + 1] for tensor in probes) for i in range(len(probes[0]))]
     traced = tracing.trace(module, several[0])
-    note = tracing.require_harmless(module, traced, several if examples is None else examples)
+    compiled = tracing.script_decisions(module, traced)
+    if compiled is None:
+        note = tracing.require_harmless(module, traced, several if examples is None else examples)
+    else:
+        note = f"torch.jit.script keeps {tracing.name_decisions(traced.decisions)}"
     with torch.inference_mode(), tracing.known_warnings():
-        script = traced.script
+        script = traced.script if compiled is None else compiled
         if hasattr(script, "training"):  # a frozen module has lost the attribute
             script = torch.jit.freeze(script.eval())
         # Through memory: the name of the file would otherwise be part of its bytes.

@@ -68,6 +68,22 @@ def trace(module: Any, example: Example) -> Traced:
     return Traced(script=script, decisions=() if generated else tuple(sorted(decisions)))
 
 
+def script_decisions(module: Any, traced: Traced) -> Any | None:
+    """The module as TorchScript that decides on values at each call, where its trace froze that and
+    ``torch.jit.script`` takes it; else None."""
+    import torch
+
+    if not traced.decisions:
+        return None
+    try:
+        with known_warnings():
+            return torch.jit.script(module)
+    except Exception as error:  # the compiler refuses code in many ways, which all mean that the trace it is
+        if out_of_memory(error):
+            raise
+        return None
+
+
 def require_harmless(module: Any, traced: Traced, examples: Iterable[Example]) -> str | None:
     """What a reader must know of the frozen decisions, None where there are none.
 
@@ -83,7 +99,7 @@ def require_harmless(module: Any, traced: Traced, examples: Iterable[Example]) -
         if len(pair.kept) > 1:
             _require_equal_batch(module, traced, pair.kept)
     equal = f"equal on {pair.count} calibration examples, other inputs may differ"
-    return f"the trace froze {_named(traced.decisions)}: {equal}"
+    return f"the trace froze {name_decisions(traced.decisions)}: {equal}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,12 +155,13 @@ def _difference(own: Any, theirs: Any) -> float:
 
 def _refused(decisions: tuple[Decision, ...], where: str) -> BuildError:
     return BuildError(
-        f"the trace froze {_named(decisions)} and is another model on {where}: its forward depends on values; write "
-        "that part with tensor operations (torch.where)"
+        f"the trace froze {name_decisions(decisions)} and is another model on {where}: its forward depends on values; "
+        "write that part with tensor operations (torch.where)"
     )
 
 
-def _named(decisions: tuple[Decision, ...]) -> str:
+def name_decisions(decisions: tuple[Decision, ...]) -> str:
+    """``a decision at net.py:12 (if x.mean() > 0:)``."""
     return f"{'a decision' if len(decisions) == 1 else 'decisions'} at {first_names(decisions, _SHOWN)}"
 
 

@@ -93,3 +93,20 @@ def test_memory_that_runs_out_while_tracing_is_not_the_models_fault():
 
     with pytest.raises(RuntimeError, match="can't allocate memory"):
         tracing.trace(Huge(), (images(1),))
+
+
+def test_a_decision_is_kept_where_the_module_can_be_compiled():
+    """The compiled module decides at each call; without a decision, or where the compiler refuses, there is none."""
+    x = torch.cat([images(1), -images(1)])
+    module = Branching().eval()
+    script = tracing.script_decisions(module, tracing.trace(module, (x[:1],)))
+    for example in (x[:1], x[1:]):
+        torch.testing.assert_close(script(example), module(example))
+    assert tracing.script_decisions(residual_cnn(), tracing.trace(residual_cnn(), (x[:1],))) is None
+
+    class Unscriptable(Branching):
+        def forward(self, *x):
+            return super().forward(*x)
+
+    odd = Unscriptable().eval()
+    assert tracing.script_decisions(odd, tracing.trace(odd, (x[:1],))) is None

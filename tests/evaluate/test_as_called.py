@@ -1,0 +1,82 @@
+"""Rules of qbench/evaluate/as_called.py: an fp32 case is the network that its author calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.errors import EvaluateError
+from qbench.evaluate.as_called import Answers, compare_predictions, spread_positions
+
+
+def answers(outputs: np.ndarray, *, decisions: tuple[str, ...] = (), of: int | None = None) -> Answers:
+    """What a network gave, for every second example where ``of`` is twice their number."""
+    step = 1 if of is None else of // len(outputs)
+    return Answers(positions=np.arange(0, step * len(outputs), step), outputs=outputs, decisions=decisions)
+
+
+def predictions(folder: Path, outputs: np.ndarray) -> Path:
+    """A file of predictions."""
+    file = folder / "fp32.npz"
+    np.savez(file, outputs=outputs, ids=np.asarray([f"test[{number}]" for number in range(len(outputs))]))
+    return file
+
+
+OUTPUTS = np.random.default_rng(0).normal(size=(400, 10)).astype(np.float32)
+
+
+def test_rounding_is_no_difference(tmp_path: Path) -> None:
+    """Two runtimes add up in another order; the largest distance is kept beside the number of examples."""
+    file = predictions(tmp_path, OUTPUTS * np.float32(1 + 1e-5))
+    compared = compare_predictions(answers(OUTPUTS), file, 400)
+    assert (compared.compared, compared.of, compared.differing) == (400, 400, 0)
+    assert compared.worst == pytest.approx(1e-5, rel=0.1)
+
+
+def test_another_network_is_refused_with_the_example_and_the_line(tmp_path: Path) -> None:
+    """One example that a frozen decision changes is enough: the line is there to be mended."""
+    changed = OUTPUTS.copy()
+    changed[6] += 1
+    file = predictions(tmp_path, changed)
+    known = answers(OUTPUTS[::2], decisions=("net.py:7 (if x.mean() > 0:)",), of=400)
+    with pytest.raises(
+        EvaluateError, match=r"net\.py:7 \(if x\.mean\(\) > 0:\).*1 of 200 .*\(example \"test\[6\]\" first\)"
+    ):
+        compare_predictions(known, file, 400)
+
+
+@pytest.mark.parametrize(("count", "refused"), [(4, False), (5, True)])
+def test_without_such_a_line_a_few_examples_may_lie_on_a_threshold(count: int, refused: bool, tmp_path: Path) -> None:
+    """Up to 1 in 100 differ by a value that rounding moves: told, not refused; more are another network."""
+    changed = OUTPUTS.copy()
+    changed[:count] += 1
+    file = predictions(tmp_path, changed)
+    if refused:
+        with pytest.raises(EvaluateError, match="not the network as its author calls it; 5 of 400"):
+            compare_predictions(answers(OUTPUTS), file, 400)
+    else:
+        assert compare_predictions(answers(OUTPUTS), file, 400).differing == 4
+
+
+def test_what_is_not_a_number_and_other_shapes_differ(tmp_path: Path) -> None:
+    """NaN equals nothing, and rows of another width cannot be compared."""
+    changed = OUTPUTS.copy()
+    changed[:] = np.nan
+    with pytest.raises(EvaluateError, match="400 of 400"):
+        compare_predictions(answers(OUTPUTS), predictions(tmp_path, changed), 400)
+    with pytest.raises(EvaluateError, match=r"the shape \(9,\), the network's own \(10,\)"):
+        compare_predictions(answers(OUTPUTS), predictions(tmp_path, OUTPUTS[:, :9]), 400)
+
+
+@given(st.integers(1, 3000))
+def test_any_first_part_is_spread_over_all_examples(count: int) -> None:
+    """Each position once; of the first k of n no gap is wider than four of their mean distances."""
+    positions = list(spread_positions(count))
+    assert sorted(positions) == list(range(count))
+    part = sorted(positions[: max(1, count // 5)])
+    gaps = np.diff([-1, *part, count])
+    assert gaps.max() <= 4 * count / len(part) + 1
