@@ -63,6 +63,23 @@ def read(folder: Path) -> Manifest:
     return manifest
 
 
+def remove(folder: Path) -> None:
+    """Removes the files that a folder's manifest lists, the manifest and then the folder; raises ``Damaged`` where it
+    has none, or where anything else lies in it: all of it stays then."""
+    listed = _parsed(folder / MANIFEST)
+    if folder.is_symlink():
+        raise Damaged("it is a link")
+    lying = _lying_in(folder)
+    if others := sorted(lying - set(listed.files)):
+        raise Damaged(f"{others[0]} does not belong to it")
+    for name in lying:
+        (folder / name).unlink()
+    for path in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+        path.rmdir()
+    (folder / MANIFEST).unlink()
+    folder.rmdir()
+
+
 def _lying_in(folder: Path) -> set[str]:
     """The names of the files in a folder but for its manifest; raises ``Damaged`` for a link, which leads elsewhere."""
     names = set()

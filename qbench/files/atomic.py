@@ -1,10 +1,12 @@
-"""Files that are written whole or not at all: a file, or a folder of files, beside them that is then moved."""
+"""Files that are written whole or not at all: a file, or a folder of files, beside them that is then moved.
+
+What is in the making lies in a folder of its own that holds a mark. Only what is marked is ever removed: a name proves
+nothing, since anybody may give it. The mark names the folder's own number on its disk, so a copy of it marks nothing.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import glob
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +15,8 @@ from pathlib import Path
 from qbench.files import regular_file
 
 _ENDING, _LOCK = ".part", "lock"
+MARK = "made-by-qbench"
+_TEXT = "qbench made this folder, number {inode} on its disk, and removes it with what lies in it.\n"
 
 
 def write_text(file: Path, text: str) -> None:
@@ -23,31 +27,47 @@ def write_text(file: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def replace_file(file: Path) -> Iterator[Path]:
-    """A path beside a file: what is written there takes the file's place at the end, and is removed on an error."""
+    """A path on the disk of a file: what is written there takes the file's place at the end, and is removed on an
+    error. A symbolic link in its place is replaced, not followed."""
     regular_file.require_replaceable(file)
-    part = file.with_name(f".{file.name}.{os.getpid()}{_ENDING}")
-    try:
+    with _make_workplace(file) as folder:
+        part = folder / file.name
         yield part
         part.replace(file)
-    finally:
-        with contextlib.suppress(OSError):  # the error that is on its way says more
-            part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def replace_folder(folder: Path) -> Iterator[Path]:
+    """A marked folder to be filled, which takes the place of one that was made so before; raises ``OSError`` where
+    anything else is there."""
+    with _make_workplace(folder) as workplace:
+        part = workplace / folder.name
+        part.mkdir()
+        _mark(part)
+        yield part
+        remove_marked(folder)
+        part.replace(folder)
 
 
 @contextlib.contextmanager
 def make_workplace(beside: Path) -> Iterator[Path]:
-    """A new folder beside a file (or a prefix of files), on the same disk, gone afterwards.
-
-    Those that killed processes left for the same file are removed: each holds a lock that ends with its process.
-    """
-    import filelock
-
+    """A new folder beside a file (or a prefix of files), on the same disk, gone afterwards; those that killed processes
+    left there are removed."""
     regular_file.require_replaceable(beside)
     beside.parent.mkdir(parents=True, exist_ok=True)
-    sweep(beside)
-    folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}-", dir=beside.parent))
+    sweep(beside.parent)
+    with _make_workplace(beside) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _make_workplace(beside: Path) -> Iterator[Path]:
+    import filelock
+
+    folder = Path(tempfile.mkdtemp(prefix=f".{beside.name[:100]}-", dir=beside.parent))
     lock = filelock.FileLock(folder / _LOCK)
     try:
+        _mark(folder)
         with lock:
             folder = folder.rename(folder.with_name(folder.name + _ENDING))  # from now on others may look at the lock
             yield folder
@@ -55,10 +75,37 @@ def make_workplace(beside: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep(beside: Path) -> None:
-    """Removes the workplaces of a file (or prefix) that killed processes left."""
+def sweep(folder: Path) -> None:
+    """Removes the workplaces that killed processes left in a folder: each is marked, and holds a lock that ends with
+    its process."""
     import filelock
 
-    for folder in beside.parent.glob(f".{glob.escape(beside.name)}-*{_ENDING}"):
-        with contextlib.suppress(filelock.Timeout, OSError), filelock.FileLock(folder / _LOCK, timeout=0):
-            shutil.rmtree(folder, ignore_errors=True)
+    for workplace in folder.glob(f".*{_ENDING}"):
+        if is_marked(workplace):
+            with contextlib.suppress(filelock.Timeout, OSError), filelock.FileLock(workplace / _LOCK, timeout=0):
+                shutil.rmtree(workplace, ignore_errors=True)
+
+
+def remove_marked(folder: Path) -> None:
+    """Removes a folder that qbench made and marked; leaves anything else, a symbolic link too, as it is."""
+    if is_marked(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_marked(folder: Path) -> bool:
+    """Whether qbench made this very folder and marked it."""
+    mark = folder / MARK
+    try:
+        if folder.is_symlink() or mark.is_symlink() or not mark.is_file():
+            return False
+        return mark.read_text(encoding="utf-8") == _describe(folder)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _mark(folder: Path) -> None:
+    (folder / MARK).write_text(_describe(folder), encoding="utf-8")
+
+
+def _describe(folder: Path) -> str:
+    return _TEXT.format(inode=folder.lstat().st_ino)

@@ -12,6 +12,7 @@ the sha256 of its record.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -137,7 +138,8 @@ def locate_artifacts(file: Path, *, keep: bool) -> Artifacts:
         try:
             _copy(folders, artifacts_folder(file))
         except OSError as error:
-            raise UsageError(f"{artifacts_folder(file)}: cannot be written: {error.strerror or error}") from error
+            where = error.filename if isinstance(error, FileExistsError) else artifacts_folder(file)
+            raise UsageError(f"{where}: cannot be written: {error.strerror or error}") from error
     return Artifacts(
         available=sum(own is not None for own in files.values()),
         missing=tuple(case for case, own in files.items() if own is None),
@@ -192,18 +194,33 @@ def _sha256(record: Record) -> str:
 
 
 def _copy(folders: dict[str, Path], target: Path) -> None:
-    """Each folder as ``target/<sha256>``, and no other artifact there."""
+    """Each folder as ``target/<sha256>``, and no other artifact there: a former one goes where its name and its
+    manifest prove that every file in it is qbench's. Raises ``FileExistsError`` for anything else in the way."""
+    if target.is_symlink():
+        raise FileExistsError(errno.EEXIST, "it is a link; nothing is copied or removed behind one", str(target))
     target.mkdir(parents=True, exist_ok=True)
     for sha256, folder in folders.items():
         if folder.parent == target:
             continue
-        temporary = target / f".{sha256}.{os.getpid()}"
-        shutil.rmtree(target / sha256, ignore_errors=True)  # damaged, or it would have been found there
-        shutil.copytree(folder, temporary)
-        temporary.replace(target / sha256)
+        with atomic.make_workplace(target / sha256) as workplace:
+            shutil.copytree(folder, workplace / sha256)
+            _clear(target / sha256)
+            (workplace / sha256).replace(target / sha256)
     for former in target.iterdir():
-        if former.name not in folders and (former / store.MANIFEST).is_file():
-            shutil.rmtree(former)
+        if former.name not in folders and is_digest(former.name) and _find_sound(former, former.name) is not None:
+            _clear(former)
+
+
+def _clear(folder: Path) -> None:
+    """Removes the files that the manifest of a copy lists, and the folder where nothing else lies in it; raises
+    ``FileExistsError`` where something does. The copy may be damaged: a file of it that changed goes, too."""
+    if not os.path.lexists(folder):
+        return
+    left = "something lies here that qbench did not put there; move it away"
+    try:
+        manifest.remove(folder)
+    except (manifest.Damaged, OSError) as error:
+        raise FileExistsError(errno.EEXIST, f"{left} ({error})", str(folder)) from error
 
 
 def _require_complete(run: StoredRun, *, allow_failed: bool) -> None:
@@ -231,9 +248,9 @@ def _write_info(file: Path, run: StoredRun) -> None:
 
 
 def _write_examples(file: Path, run: StoredRun) -> None:
-    """Those of a former baseline go where this run has none."""
+    """Those of a former baseline go where this run has none; what cannot be read as such is somebody's own."""
     text = baseline_examples.to_text(run)
-    if text is None:
-        file.unlink(missing_ok=True)
-    else:
+    if text is not None:
         atomic.write_text(file, text)
+    elif baseline_examples.read(file):
+        file.unlink()

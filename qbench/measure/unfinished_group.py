@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from qbench.files import atomic
 from qbench.files.npz_file import BadNpz
 from qbench.measure import samples
 from qbench.measure.protocol import CONTROL
@@ -34,15 +34,10 @@ class Checkpoint:
 
     def write(self, known: Mapping[str, Samples]) -> None:
         """Replaces what was kept. A full disk loses nothing but this convenience."""
-        temporary = self._folder.with_name(f".{self._folder.name}")
-        with contextlib.suppress(OSError):
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir()
+        with contextlib.suppress(OSError), atomic.replace_folder(self._folder) as part:
             for case, case_samples in known.items():
-                samples.save(temporary / self._names[case], case_samples)
-            shutil.rmtree(self._folder, ignore_errors=True)
-            temporary.replace(self._folder)
+                samples.save(part / self._names[case], case_samples)
 
     def remove(self) -> None:
         """Its cases are recorded: nothing is left of it."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        atomic.remove_marked(self._folder)

@@ -8,10 +8,8 @@ import os
 import re
 import secrets
 import shlex
-import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -34,9 +32,7 @@ from qbench.suite.quick import OVERRIDES
 
 REPORTS = Path("reports")
 PARTS = ("samples", "predictions")
-_TEMPORARY = re.compile(r"\..+\.\d+")  # .<name>.<process>, as everything is called until it is whole
-_BEGUN_SECONDS = 60.0  # far longer than it takes to make a run's folder
-_PARTIAL = re.compile(r"\.?partial-[0-9a-f]{64}")
+_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")  # of a run's folder
 VERSIONS = (
     *("qbench", "torch", "torchao", "onnxruntime", "openvino", "nncf", "onnx", "onnxscript"),
     *("numpy", "scipy", "scikit-learn"),
@@ -67,11 +63,10 @@ class RunDirectory:
 
     def tidy(self) -> None:
         """Removes what killed parts of this run have left half written, and what they would have gone on from."""
-        for path in [*self.path.rglob(".*"), *self.path.glob("samples/partial-*")]:
-            if path.is_dir() and not path.is_symlink() and _PARTIAL.fullmatch(path.name):
-                shutil.rmtree(path, ignore_errors=True)
-            elif path.is_file() and _TEMPORARY.fullmatch(path.name):
-                path.unlink(missing_ok=True)
+        for folder in [self.path, *(path for path in self.path.iterdir() if path.is_dir() and not path.is_symlink())]:
+            atomic.sweep(folder)
+        for folder in (self.path / "samples").glob("partial-*"):
+            atomic.remove_marked(folder)
 
     def resume_command(self, suite: Suite, only: str | None, on: str | None = None) -> str:
         """The command that goes on with this run: the same suite, filter, overrides and cluster."""
@@ -167,11 +162,12 @@ class RunDirectory:
 
     def _write_info(self, content: Mapping[str, Any]) -> None:
         if not self.path.exists():
-            begun = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-            for part in PARTS:
-                (begun / part).mkdir(parents=True)
-            (begun / RUN).write_text(json.dumps(content, indent=1), encoding="utf-8")
-            begun.replace(self.path)
+            with atomic.make_workplace(self.path) as workplace:
+                begun = workplace / self.path.name
+                for part in PARTS:
+                    (begun / part).mkdir(parents=True)
+                (begun / RUN).write_text(json.dumps(content, indent=1), encoding="utf-8")
+                begun.replace(self.path)
             return
         atomic.write_text(self.path / RUN, json.dumps(content, indent=1))
 
@@ -195,36 +191,38 @@ def create(suite: Suite, out: Path | None) -> RunDirectory:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder.parent):
             pass
-        _forget_begun(folder.parent)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another place with --out") from error
     return RunDirectory(folder)
 
 
-def _forget_begun(reports: Path) -> None:
-    """Removes folders of runs that were killed within the moment in which they were made."""
-    for path in reports.glob(".*"):
-        if path.is_dir() and _TEMPORARY.fullmatch(path.name) and time.time() - path.stat().st_mtime > _BEGUN_SECONDS:
-            shutil.rmtree(path, ignore_errors=True)
-
-
 def _point_latest_at(folder: Path) -> None:
     """``latest`` is this run, unless it is a later one already (names of runs begin with their time), or this is a
-    quick look and the other is none."""
+    quick look and the other is none. What somebody else has put under this name stays there."""
     link = folder.parent / "latest"
     text = link.with_suffix(".txt")
-    temporary = folder.parent / f".latest-{folder.name}"
     later = link.is_symlink() and (link / RUN).is_file() and link.readlink().name > folder.name
     if later or (is_quick(folder) and (link / RUN).is_file() and not is_quick(link)):
         return
+    points = _is_pointer(text)
     try:
-        temporary.unlink(missing_ok=True)  # of a run that was killed right here
-        temporary.symlink_to(folder.name)
-        temporary.replace(link)
-        text.unlink(missing_ok=True)  # it would go before the link
-    except OSError:  # no symbolic links here (or a folder of that name): a text file serves instead
-        temporary.unlink(missing_ok=True)
-        text.write_text(folder.name + "\n", encoding="utf-8")
+        if os.path.lexists(link) and not (link.is_symlink() and _NAME.fullmatch(str(link.readlink()))):
+            raise FileExistsError(link)
+        with atomic.replace_file(link) as part:
+            part.symlink_to(folder.name)
+        if points:  # it would go before the link
+            text.unlink()
+    except OSError:  # no symbolic links here, or something of that name: a text file serves instead
+        if points or not os.path.lexists(text):
+            atomic.write_text(text, f"{folder.name}\n")
+
+
+def _is_pointer(file: Path) -> bool:
+    """Whether a file is one that says which run is the latest, and nothing else."""
+    try:
+        return not file.is_symlink() and _NAME.fullmatch(file.read_text(encoding="utf-8").strip()) is not None
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def reopen(folder: Path, suite: Suite) -> RunDirectory:

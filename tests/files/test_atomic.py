@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,49 @@ def test_the_error_of_a_folder_that_is_not_there_is_raised_as_it_is(tmp_path: Pa
     """Tidying up does not hide why a file could not be written."""
     with pytest.raises(FileNotFoundError):
         atomic.write_text(tmp_path / "nowhere" / "a.txt", "text")
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    """Neither one in the file's place nor one that somebody puts where the part could be is written through."""
+    target = tmp_path / "target"
+    target.write_text("somebody's")
+    file = tmp_path / "a.txt"
+    file.symlink_to(target)
+    atomic.write_text(file, "new")
+    assert (file.read_text(), file.is_symlink(), target.read_text()) == ("new", False, "somebody's")
+
+
+def test_a_folder_takes_the_place_of_a_marked_one_alone(tmp_path: Path) -> None:
+    """What qbench made is replaced; a folder of that name which it did not make stays, and that is an error."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for text in ("old", "new"):
+        with atomic.replace_folder(ours) as part:
+            (part / text).write_text(text)
+    assert {path.name for path in ours.iterdir()} == {atomic.MARK, "new"}
+    theirs.mkdir()
+    (theirs / "notes").write_text("mine")
+    with pytest.raises(OSError, match="not empty"), atomic.replace_folder(theirs) as part:
+        (part / "new").write_text("new")
+    assert [path.name for path in theirs.iterdir()] == ["notes"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ours", "theirs"]
+
+
+def test_only_the_very_folder_that_was_marked_is_removed(tmp_path: Path) -> None:
+    """A copy of it, a link to it, one whose mark is a link or another text, and any name are no proof."""
+    with atomic.replace_folder(tmp_path / "made"):
+        pass
+    marked, mark = tmp_path / "made", tmp_path / "made" / atomic.MARK
+    shutil.copytree(marked, tmp_path / "copy")
+    (tmp_path / "link").symlink_to(marked)
+    (tmp_path / ".a.part").mkdir()
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / atomic.MARK).symlink_to(mark)
+    (tmp_path / "binary").mkdir()
+    (tmp_path / "binary" / atomic.MARK).write_bytes(b"\xff")
+    names = ["copy", "link", ".a.part", "linked", "binary", "nowhere"]
+    for name in names:
+        atomic.remove_marked(tmp_path / name)
+    atomic.sweep(tmp_path)
+    assert all((tmp_path / name).exists() for name in names[:-1])
+    atomic.remove_marked(marked)
+    assert not marked.exists()

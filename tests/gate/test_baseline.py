@@ -183,6 +183,59 @@ def test_a_new_baseline_takes_its_former_artifacts_away(tmp_path: Path, cached: 
     assert {path.name for path in (file.parent / "demo").iterdir()} == {record.artifact.sha256, "notes.txt"}
 
 
+def test_only_copies_that_qbench_made_go(tmp_path: Path, cached: Cached) -> None:
+    """A folder beside the baseline that has a manifest.json, one named like a hash, and what a link leads to are not
+    former copies; nor is a former copy in which somebody has put a file."""
+    first = written(tmp_path, [cached(int8(), "one")])
+    locate_artifacts(first, keep=True)
+    target = first.parent / "demo"
+    (copy,) = target.iterdir()
+    shutil.copytree(copy, tmp_path / "elsewhere" / copy.name)
+    (copy / "notes.txt").write_text("mine")
+    for name in ("extension", "a" * 64):
+        (target / name).mkdir()
+        (target / name / store.MANIFEST).write_text("{}")
+    (target / ("b" * 64)).symlink_to(tmp_path / "elsewhere" / copy.name)
+    locate_artifacts(written(tmp_path, [cached(int8(), "two")]), keep=True)
+    assert len(list(target.iterdir())) == 5
+    assert (copy / "model.onnx").exists()
+    assert (tmp_path / "elsewhere" / copy.name / "model.onnx").exists()
+
+
+def test_a_damaged_copy_is_made_again_unless_somebody_put_a_file_there(tmp_path: Path, cached: Cached) -> None:
+    """The files that the manifest lists are qbench's; any other is named, and all stays as it is."""
+    file = written(tmp_path, [cached(int8(), "one")])
+    locate_artifacts(file, keep=True)
+    (copy,) = (file.parent / "demo").iterdir()
+    (copy / "weights.bin").write_text("damaged")
+    locate_artifacts(file, keep=True)
+    assert (copy / "weights.bin").read_text() == "weights of one"
+    (copy / "weights.bin").write_text("damaged")
+    (copy / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"did not put there; move it away \(notes\.txt does not belong to it\)"):
+        locate_artifacts(file, keep=True)
+    assert (copy / "weights.bin").read_text() == "damaged"
+
+
+def test_nothing_is_copied_behind_a_link(tmp_path: Path, cached: Cached) -> None:
+    """The folder of copies is qbench's own or none."""
+    file = written(tmp_path, [cached(int8(), "one")])
+    (tmp_path / "elsewhere").mkdir()
+    (file.parent / "demo").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="demo: cannot be written: it is a link"):
+        locate_artifacts(file, keep=True)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_examples_that_are_none_are_left(tmp_path: Path) -> None:
+    """A run without predictions takes the examples of a former baseline away, and no other file of that name."""
+    folder = run_folder(tmp_path / "run", [int8()], info())
+    (tmp_path / "demo.examples.json").write_text("mine")
+    with pytest.raises(UsageError, match=r"demo\.examples\.json"):
+        write_baseline(folder, tmp_path)
+    assert (tmp_path / "demo.examples.json").read_text() == "mine"
+
+
 def test_a_missing_artifact_is_named(tmp_path: Path, cached: Cached) -> None:
     """The case whose artifact a clean has taken is said when the baseline is written, not only at the gate."""
     record = cached(int8(), "one")

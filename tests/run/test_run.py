@@ -24,6 +24,7 @@ from qbench.cache.store import open_cache
 from qbench.cli.signals import EndingSignals
 from qbench.errors import CaseError, QbenchError, UsageError
 from qbench.evaluate.predictions import load_predictions
+from qbench.files import atomic
 from qbench.machine.peak import measure_peak
 from qbench.process import reaper
 from qbench.process.parent import Limits, call
@@ -177,9 +178,9 @@ def test_latest_is_a_run_that_has_something_to_show(finished, monkeypatch):
 def test_a_run_folder_is_there_whole_or_not_at_all(folder, monkeypatch):
     """A run that is killed while its folder is made leaves none that is no run; what it left goes with a later one."""
     reports = folder / "reports" / "small"
-    left = reports / ".20250101T000000Z-0000.12345"
-    left.mkdir(parents=True)
-    os.utime(left, (0, 0))
+    reports.mkdir(parents=True)
+    kill_in_workplaces(reports / "20250101T000000Z-0000")
+    assert len(list(reports.iterdir())) == 1
     monkeypatch.setattr(run, "_run_stages", lambda context, elapsed: None)
     result = go(write(folder), folder)
     assert [path.name for path in reports.iterdir()] == [result.folder.name]
@@ -195,12 +196,11 @@ def test_a_run_folder_is_there_whole_or_not_at_all(folder, monkeypatch):
 
 
 def test_latest_is_never_an_earlier_run_again(tmp_path):
-    """An older run that is resumed is not the latest; a temporary link of a killed run is in nobody's way."""
+    """An older run that is resumed is not the latest."""
     folders = [tmp_path / name for name in ("20250101T000000Z-0000", "20260101T000000Z-ab12")]
     for path in folders:
         path.mkdir()
         (path / "run.json").write_text("{}")
-    (tmp_path / f".latest-{folders[1].name}").symlink_to("nowhere")
     failed = schema.Record(case=CASE, status="failed", stage="build", reason="no")
     for path in reversed(folders):
         RunDirectory(path).append(failed)
@@ -209,23 +209,78 @@ def test_latest_is_never_an_earlier_run_again(tmp_path):
 
 
 def test_what_killed_parts_of_a_run_left_goes_at_its_end(finished):
-    """Samples of a group that a resumed run has no longer, and files that were not whole yet."""
+    """Samples of a group that a resumed run has no longer, and files that were not whole yet: what qbench has marked.
+    Whatever else has such a name is somebody's own, also a copy with the mark in it, and so is what a link leads to."""
     first = finished.result
-    left = [
-        first.folder / "samples" / f"partial-{'a' * 64}",
-        first.folder / "samples" / f".partial-{'b' * 64}",
+    samples = first.folder / "samples"
+    kill_in_workplaces(first.folder / "run.json", first.folder / "predictions" / "mine.npz")
+    with atomic.replace_folder(samples / f"partial-{'a' * 64}") as part:
+        (part / "0.npz").write_bytes(b"")
+    left = [samples / f"partial-{'a' * 64}", *first.folder.rglob(".*.part")]
+    assert len(left) == 3
+    users = [
+        first.folder / ".venv3.11",
+        first.folder / ".cache.2",
+        samples / f"partial-{'b' * 64}",
+        samples / f".partial-{'c' * 64}",
         first.folder / ".run.json.12345",
-        first.folder / "predictions" / ".mine.npz.12345",
+        first.folder / ".mine.part",
+        shutil.copytree(left[0], samples / f"partial-{'d' * 64}"),
     ]
-    for path in left[:2]:
+    for path in users[:-1]:
         path.mkdir()
-        (path / "0.npz").write_bytes(b"")
-    for path in left[2:]:
-        path.write_bytes(b"")
-    (first.folder / ".notes").write_text("the user's own")
+        (path / "notes").write_text("the user's own")
+    (samples / f"partial-{'e' * 64}").symlink_to(left[0])
     go(finished.file, finished.folder, resume=first.folder)
     assert not any(path.exists() for path in left)
-    assert (first.folder / ".notes").exists()
+    assert all(any(path.iterdir()) for path in users)
+    for path in users:
+        shutil.rmtree(path)
+    (samples / f"partial-{'e' * 64}").unlink()
+
+
+def kill_in_workplaces(*files):
+    """A process that ends without a word while it writes each of the files."""
+    code = (
+        "import contextlib, os, pathlib, sys\n"
+        "from qbench.files import atomic\n"
+        "with contextlib.ExitStack() as stack:\n"
+        "    for file in sys.argv[1:]:\n"
+        "        stack.enter_context(atomic.replace_file(pathlib.Path(file))).write_text('half')\n"
+        "    os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, *map(str, files)], check=True)
+
+
+def test_a_new_run_removes_nothing_of_the_users(folder, monkeypatch):
+    """DIR/<suite>/ may hold anything: a folder with a dot and a number in its name, one or a file that is called
+    latest, however old they are."""
+    reports = folder / "reports" / "small"
+    users = [reports / name for name in (".venv3.11", ".cache.2", ".a.part", "latest")]
+    for path in users:
+        path.mkdir(parents=True)
+        (path / "notes").write_text("the user's own")
+        os.utime(path, (0, 0))
+    (reports / "latest.txt").write_text("the latest news")
+    failed = schema.Record(case=CASE, status="failed", stage="build", reason="no")
+    monkeypatch.setattr(run, "_run_stages", lambda context, elapsed: context.directory.append(failed))
+    result = go(write(folder), folder)
+    assert all((path / "notes").exists() for path in users)
+    assert (reports / "latest.txt").read_text() == "the latest news"
+    assert len(list(reports.iterdir())) == len(users) + 2
+    assert len(jsonl.read(result.folder)) == 1
+
+
+@pytest.mark.parametrize("target", ["mine", "../elsewhere"])
+def test_latest_of_the_users_own_is_not_taken_away(tmp_path, target):
+    """A link that leads to no run, and a file, stay; ``latest.txt`` then says which run it is."""
+    folder = tmp_path / "20260101T000000Z-ab12"
+    folder.mkdir()
+    (folder / "run.json").write_text("{}")
+    (tmp_path / "latest").symlink_to(target)
+    RunDirectory(folder).append(schema.Record(case=CASE, status="failed", stage="build", reason="no"))
+    assert str((tmp_path / "latest").readlink()) == target
+    assert (tmp_path / "latest.txt").read_text() == f"{folder.name}\n"
 
 
 def test_nobody_empties_the_cache_of_a_run(folder):

@@ -33,8 +33,8 @@ def run(file: Path, function: Callable[..., Any], *args: Any, written: Iterable[
                 worker.ready()
                 value, error = worker.ask("run", (function, args, folder))
         finally:
-            for path in written:
-                atomic.sweep(path)
+            for parent in {path.parent for path in written}:
+                atomic.sweep(parent)
     if error is not None:
         raise error
     return value

@@ -225,9 +225,11 @@ class Graph:
 
     def save(self, file: Path) -> None:
         """Writes the file whole or not at all, mode 0640; above 2 GB its weights lie beside it, in a file that is named
-        after what it holds: a file and weights that do not belong together are never found, whenever this is killed."""
+        after what it holds: a file and weights that do not belong together are never found, whenever this is killed.
+        Of weights beside it those go that the file which it replaces was made of."""
         import onnx
 
+        former = _list_weights(file)
         with make_workplace(file) as folder:
             part, weights = folder / file.name, None
             if self.byte_size() > LARGEST_FILE:
@@ -241,7 +243,7 @@ class Graph:
             part.chmod(MODE)
             part.replace(file)
         for old in weights_beside(file):
-            if old.name != weights:
+            if old.name in former and old.name != weights:
                 old.unlink()
 
     def _digest(self) -> str:
@@ -251,6 +253,21 @@ class Graph:
             digest.update(tensor.name.encode())
             digest.update(tensor.raw_data or tensor.SerializeToString(deterministic=True))
         return digest.hexdigest()[:16]
+
+
+def _list_weights(file: Path) -> set[str]:
+    """The names of the files that hold the weights of a model; none where no model can be read there."""
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    if not weights_beside(file):
+        return set()
+    try:
+        model = onnx.load(str(file), load_external_data=False)
+    except (OSError, DecodeError):
+        return set()
+    entries = (entry for tensor in model.graph.initializer for entry in tensor.external_data)
+    return {entry.value for entry in entries if entry.key == "location"}
 
 
 def weights_beside(file: Path) -> list[Path]:

@@ -170,6 +170,16 @@ def test_a_saved_file_loads_as_the_same_graph(tmp_path, monkeypatch, large):
     assert [path.name for path in tmp_path.iterdir()] == ["saved.onnx"]
 
 
+def test_weights_that_the_replaced_file_does_not_name_stay(tmp_path):
+    """A name like that of weights is no proof that they are this model's."""
+    file = tmp_path / "saved.onnx"
+    theirs = tmp_path / f"saved.onnx.{'0' * 16}.data"
+    theirs.write_text("somebody's")
+    for _ in range(2):
+        Graph(residual_cnn()).save(file)
+        assert theirs.read_text() == "somebody's"
+
+
 @pytest.mark.parametrize("moved", [0, 1])
 def test_a_kill_while_a_large_model_is_rewritten_mismatches_nothing(tmp_path, monkeypatch, moved):
     """Whether it strikes before or behind the new weights, the old file still has its own; the next save clears up."""
