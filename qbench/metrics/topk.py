@@ -21,7 +21,7 @@ class TopK(MeanMetric):
         if problem:
             return problem
         columns = read_scores(outputs).shape[1]
-        if self.k >= columns > 1:
+        if self.k >= columns:
             return f"{self.name} of {columns} classes is always 100 %; choose top1"
         return None
 

@@ -53,9 +53,7 @@ def measure_drift(series: Sequence[Floats]) -> Drift | None:
     if count >= ENOUGH:
         return Drift(value=float(moves.mean()), error=float(moves.std(ddof=1)) / math.sqrt(count), freedom=count - 1)
     variances, worths = zip(*(_spread_of_move(values) for values in kept), strict=True)
-    return Drift(
-        value=float(moves.mean()), error=math.sqrt(sum(variances)) / count, freedom=max(2.0, sum(worths) - count)
-    )
+    return Drift(value=float(moves.mean()), error=math.sqrt(sum(variances)) / count, freedom=sum(worths) - count)
 
 
 def is_stationary(series: Sequence[Floats], room: float) -> bool | None:

@@ -55,9 +55,10 @@ def test_dry_run_counts_the_same_and_removes_nothing(root: Path) -> None:
 
 
 def test_older_than_keeps_what_is_younger(root: Path) -> None:
-    """An entry's age counts from when it was made."""
+    """An entry's age counts from when it was made, up to the day that is given."""
     modified = entry(root, KEYS[0]).stat().st_mtime
     os.utime(entry(root, KEYS[1]), (modified, modified - 3 * 86_400))
+    assert clean(root, older_than_days=2, now=modified - 2 * 86_400).kept == 2
     done = clean(root, older_than_days=2, now=modified)
     assert (done.removed, done.kept) == (1, 1)
     assert entry(root, KEYS[0]).exists()

@@ -16,7 +16,7 @@ from qbench.progress.live import Silent
 from qbench.run import build_stage, evaluate_stage, run
 from qbench.run.hosts_stage import read_hosts
 from qbench.run.prepare_stage import prepare
-from qbench.run.saturation_stage import name_layers
+from qbench.run.saturation_stage import _loses_sums, name_layers
 
 NETWORKS = Path(__file__).parent.parent / "fixtures" / "networks.py"
 BACKENDS = ["fbgemm", "x86", "onednn", "onnxruntime", *(["openvino"] if openvino.BACKEND.missing() is None else [])]
@@ -31,16 +31,22 @@ matrix:
 recipe: [{{name: full, reduce_range: false, narrow_weights: false}}, {{name: safe, target: [avx2]}}]
 hosts: [native, avx2]
 """
-pytestmark = [
-    pytest.mark.skipif(AVX2.missing() is not None, reason=f"{AVX2.missing()}"),
-    pytest.mark.skipif("avx512_vnni" not in fingerprint.isa(), reason="this CPU adds in 16 bits natively"),
-    pytest.mark.skipif(bool(fingerprint.switches()), reason="a variable limits this process already"),
-]
+
+
+def why_no_avx2() -> str | None:
+    """Why this machine cannot show kernels that add in 16 bits beside those that do not; None where it can."""
+    if (missing := AVX2.missing()) is not None:
+        return missing
+    if "avx512_vnni" not in fingerprint.isa():
+        return "this CPU adds in 16 bits natively"
+    return "a variable limits this process already" if fingerprint.switches() else None
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     """The facts and outputs by case of a network whose first layer alone loses sums."""
+    if (reason := why_no_avx2()) is not None:
+        pytest.skip(reason)
     folder = tmp_path_factory.mktemp("planted")
     images = np.random.default_rng(0).uniform(0.7, 1.0, (104, 64)).astype(np.float32)
     labels = np.arange(104) % 10
@@ -81,3 +87,28 @@ def test_what_runs_here_is_not_counted(planted):
     """Nor is fp32."""
     facts = [facts for case, facts in planted.facts.items() if facts.kind == "native" or "/fp32/torch/" in case]
     assert {each.saturating for each in facts} == {None}
+
+
+@pytest.mark.parametrize(
+    ("mode", "host", "native", "counted"),
+    [
+        ("static", ("limited", "16 bits"), [2.0, np.nan], True),
+        ("static", ("limited", "16 bits"), None, True),
+        ("static", ("limited", "16 bits"), [1.0, np.nan], False),
+        ("static", ("limited", "32 bits"), [2.0, np.nan], False),
+        ("static", ("native", "16 bits"), [2.0, np.nan], False),
+        ("static", None, [2.0, np.nan], False),
+        ("fp32", ("limited", "16 bits"), [2.0, np.nan], False),
+    ],
+)
+def test_counted_is_where_answers_may_have_lost_sums(mode, host, native, counted, tmp_path):
+    """An int8 case of a limited host whose kernels add in 16 bits, unless it answers as the native host does."""
+
+    def answered(name, outputs):
+        np.savez(tmp_path / name, outputs=np.array(outputs, np.float32))
+        facts = None if host is None else SimpleNamespace(kind=host[0], int8_sums=host[1])
+        return SimpleNamespace(predictions=tmp_path / f"{name}.npz", host=facts)
+
+    case = SimpleNamespace(variant=SimpleNamespace(mode=mode))
+    there = answered("there", [1.0, np.nan])
+    assert _loses_sums(case, there, None if native is None else answered("here", native)) is counted
