@@ -52,7 +52,7 @@ def fetch(folder: Path, versions: Mapping[str, str], tell: Callable[[str], None]
         _fetch_wheels(work, folder / PACKAGES, versions, newest_glibc=_read_minor(debian["libc6"]))
     tell("bytecode")
     # The emulated Python reads it and writes none; what does not compile is source for a test of the compiler.
-    subprocess.run([sys.executable, "-m", "compileall", "-q", "-q", str(folder)], check=False)
+    subprocess.run([sys.executable, "-P", "-m", "compileall", "-q", "-q", str(folder)], check=False)
     return {**debian, **versions}
 
 
@@ -106,7 +106,7 @@ def _fetch_wheels(work: Path, packages: Path, versions: Mapping[str, str], *, ne
     """Installs packages with all that they require; whatever is installed here has the same version there."""
     constraints = work / "constraints.txt"
     constraints.write_text("".join(f"{line}\n" for line in list_constraints()))
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--target", str(packages), "--only-binary", ":all:", "--implementation", "cp"]
     command += ["--python-version", _VERSION.removeprefix("python"), "--constraint", str(constraints)]
     command += [part for tag in list_platforms(newest_glibc) for part in ("--platform", tag)]

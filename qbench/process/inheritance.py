@@ -9,13 +9,22 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 
+# With it Python does not look for modules in the folder that one works in, as it does for a program given by -c: a
+# child's. That folder may be somebody else's, and hold a multiprocessing.py.
+_SAFE_PATH = "PYTHONSAFEPATH"
+
 
 @contextlib.contextmanager
 def pass_on(variables: Mapping[str, str]) -> Iterator[None]:
-    """A child that starts meanwhile, and the server of children, have these environment variables, do not run the
-    caller's script again, and never hear of Ctrl-C."""
-    with _set_environment(variables), _hide_main(), _block_interrupts():
+    """A child that starts meanwhile, and the server of children, have these environment variables, import nothing from
+    the folder that one works in, do not run the caller's script again, and never hear of Ctrl-C."""
+    with _set_environment({**variables, _SAFE_PATH: "1"}), _hide_main(), _block_interrupts():
         yield
+
+
+def restore_path() -> dict[str, str]:
+    """What a child that has started sets back, so that programs that the user's own code starts find their modules."""
+    return {_SAFE_PATH: os.environ.get(_SAFE_PATH, "")}  # empty counts as not set
 
 
 @contextlib.contextmanager

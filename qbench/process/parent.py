@@ -83,16 +83,16 @@ class Worker:
         context: Any = multiprocessing.get_context("spawn" if fresh else "forkserver")
         self._connection, theirs = context.Pipe()
         self._output, their_output = context.Pipe(duplex=False)
+        variables = inheritance.restore_path() | dict(environment)
         self._process = context.Process(
             target=child.serve,
-            args=(theirs, their_output, limits.memory_bytes, cores, fresh, imports, dict(environment)),
+            args=(theirs, their_output, limits.memory_bytes, cores, fresh, imports, variables),
             name=name,
             daemon=True,
         )
         self._offspring = offspring()
         try:
-            variables = CHILD_VARIABLES | self._offspring.environment()
-            with _starting, inheritance.pass_on(variables):
+            with _starting, inheritance.pass_on(CHILD_VARIABLES | self._offspring.environment()):
                 if not fresh:
                     multiprocessing.set_forkserver_preload(["qbench.process.preload"])
                 self._process.start()

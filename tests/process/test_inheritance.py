@@ -1,4 +1,4 @@
-"""What a child process has from the one that starts it: which signals it never hears of."""
+"""What a child process has from the one that starts it: where it finds modules, which signals it never hears of."""
 
 from __future__ import annotations
 
@@ -28,6 +28,38 @@ def test_a_child_never_hears_of_ctrl_c(fresh):
         worker.ready()
         assert signal.SIGINT in worker.ask("blocked")
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+PROGRAM = """
+import os
+from qbench.process.parent import Limits, Worker
+class Variable:
+    def read(self):
+        return os.environ.get("PYTHONSAFEPATH")
+"""
+STARTING = """
+import sys, child_program
+from qbench.process.parent import Limits, Worker
+for fresh in (False, True):
+    with Worker(child_program.Variable, limits=Limits(seconds=60), fresh=fresh) as worker:
+        worker.ready()
+        print(repr(worker.ask("read")))
+"""
+
+
+def test_no_module_of_the_folder_that_one_works_in_is_imported(tmp_path):
+    """It may be somebody else's, and a file there have the name of any module; afterwards Python is as it was."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "child_program.py").write_text(PROGRAM, encoding="utf-8")
+    (tmp_path / "code" / "start.py").write_text(STARTING, encoding="utf-8")
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    for name in ("multiprocessing", "signal", "selectors", "threading", "numpy", "torch", "child_program"):
+        (folder / f"{name}.py").write_text(f"open('{tmp_path}/ran-{name}', 'w')\n", encoding="utf-8")
+    command = [sys.executable, str(tmp_path / "code" / "start.py")]
+    started = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert started.stdout == "''\n''\n", started.stderr
+    assert list(tmp_path.glob("ran-*")) == []
 
 
 def test_what_starts_meanwhile_never_hears_of_a_signal():
