@@ -10,15 +10,17 @@ from pathlib import Path
 
 # A repository that takes longer is on a disk that does; a run goes on without knowing its commit.
 _SECONDS = 5.0
-# No configured program of the repository runs, and nothing is written into it.
+# No configured program of the repository runs, nothing is written into it, and nothing is fetched.
 _PLAIN = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false", "--no-optional-locks")
+_OF_THE_REPOSITORY = ("--local", "--worktree")
 # What git sets for a hook, from which qbench may be called: it would name another repository than the folder's.
 _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """``sha`` in full, the first line of its message, and whether tracked files differed from it (null: not told)."""
+    """``sha`` in full, the first line of its message, and whether tracked files differed from it (null: not told;
+    git is not asked where the repository itself names filters, which are programs)."""
 
     sha: str
     subject: str = ""
@@ -37,8 +39,16 @@ def read_commit(folder: Path) -> Commit | None:
     if head is None:
         return None
     sha, _, subject = head.partition("\n")
-    status = _ask(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+    look = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+    status = None if _has_filters(folder) else _ask(folder, *look)
     return Commit(sha=sha, subject=subject.strip(), changed=None if status is None else bool(status.strip()))
+
+
+def _has_filters(folder: Path) -> bool:
+    """Whether the repository's own settings name programs through which git reads files, as it would to see whether one
+    changed. Those of the user's own settings, such as that of large files, are none of them."""
+    found = (_ask(folder, "config", scope, "--includes", "--get-regexp", r"^filter\.") for scope in _OF_THE_REPOSITORY)
+    return any(found)
 
 
 def _ask(folder: Path, *words: str) -> str | None:
@@ -49,7 +59,7 @@ def _ask(folder: Path, *words: str) -> str | None:
     try:
         answer = subprocess.run(
             [git, *_PLAIN, "-C", str(folder), *words],
-            env=environment | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+            env=environment | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_SECONDS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -55,6 +56,19 @@ def test_no_program_of_the_repository_runs(repository: Path) -> None:
     git(repository, "config", "core.fsmonitor", str(program))
     assert read_commit(repository) is not None
     assert not (repository / "ran").exists()
+
+
+def test_no_filter_of_the_repository_runs(repository: Path) -> None:
+    """git would call it to see whether a file that looks newer changed; so it is not asked, and that is not told."""
+    git(repository, "config", "filter.spy.clean", f"touch '{repository}/ran'; cat")
+    (repository / ".git" / "info" / "attributes").write_text("* filter=spy\n", encoding="utf-8")
+    os.utime(repository / "suite.yaml", (1, 1))
+    commit = read_commit(repository)
+    assert commit is not None
+    assert commit.changed is None
+    assert not (repository / "ran").exists()
+    git(repository, "status")
+    assert (repository / "ran").exists()
 
 
 def test_outside_a_repository_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
