@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from qbench.errors import CaseError, first_names
 from qbench.files import regular_file
 
 PREFIX = "qbench_user_"
+_ENDINGS = importlib.machinery.all_suffixes()  # a module beside the file may be native code, or bytecode alone
 _FOLDERS: set[Path] = set()
 
 
@@ -57,9 +59,16 @@ def call(function: Callable[..., Any], *args: Any, path: Path, error: type[CaseE
 def local_sources(path: Path) -> tuple[Path, ...]:
     """The user's own files that the file depends on, itself included, sorted.
 
-    Imports are followed in the text (nothing is run), through files of the file's folder and below. What this
-    process has loaded from there is added, so that an import by name or by an extended ``sys.path`` counts too.
+    To those that ``read_sources`` gives comes what this process has loaded from the file's folder, so that an import by
+    name or by an extended ``sys.path`` counts too.
     """
+    path = path.resolve()
+    return tuple(sorted({*read_sources(path), *_loaded_below(path.parent)}))
+
+
+def read_sources(path: Path) -> tuple[Path, ...]:
+    """The file and those that it imports from its folder and below, sorted: followed in the text, nothing is run, so
+    that every process says the same."""
     path = path.resolve()
     sources = {path}
     pending = [path]
@@ -67,7 +76,7 @@ def local_sources(path: Path) -> tuple[Path, ...]:
         new = _imports_of(pending.pop(), path.parent) - sources
         sources |= new
         pending.extend(new)
-    return tuple(sorted(sources | _loaded_below(path.parent)))
+    return tuple(sorted(sources))
 
 
 def digest(path: Path) -> str:
@@ -75,7 +84,7 @@ def digest(path: Path) -> str:
     sha = hashlib.sha256()
     for source in local_sources(path):
         text = regular_file.read_bytes(source)
-        sha.update(f"{source.relative_to(path.resolve().parent).as_posix()}\0{len(text)}\0".encode())
+        sha.update(f"{Path(os.path.relpath(source, path.resolve().parent)).as_posix()}\0{len(text)}\0".encode())
         sha.update(text)
     return sha.hexdigest()
 
@@ -174,11 +183,12 @@ def _imports_of(source: Path, folder: Path) -> set[Path]:
 
 def _files_of(start: Path, parts: list[str]) -> set[Path]:
     """Files that importing ``a.b.c`` from a folder runs: each package's ``__init__.py``, and the module."""
-    files = set()
+    files = set[Path]()
     for depth in range(1, len(parts) + 1):
         place = start.joinpath(*parts[:depth])
-        files |= {file for file in (place.with_name(f"{place.name}.py"), place / "__init__.py") if file.is_file()}
-    return {file.resolve() for file in files}
+        files |= {place.with_name(f"{place.name}{ending}") for ending in _ENDINGS}
+        files |= {place / f"__init__{ending}" for ending in _ENDINGS}
+    return {file.resolve() for file in files if file.is_file()}
 
 
 def _loaded_below(folder: Path) -> set[Path]:

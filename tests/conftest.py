@@ -22,9 +22,11 @@ settings.load_profile("qbench")
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory):
-    """No test reads or writes the user's cache; trained weights are shared within one session."""
+    """No test reads or writes the user's cache, or the list of suites that ran; trained
+    weights are shared within one session."""
     patch = pytest.MonkeyPatch()
     patch.setenv("QBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+    patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     yield
     patch.undo()
 
@@ -67,6 +69,7 @@ LONGEST = (
     "quant/pytorch/test_pt2e_kinds.py",
     "quant/canonical/test_canonicalize.py",
     "fuzz/test_fuzz.py",
+    "cli/test_planted_runs.py",
     "quant/onnx/calibration/test_calibrate.py",
 )
 

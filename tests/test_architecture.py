@@ -33,7 +33,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("quant", "hosts"),
     ("models", "onnx"),
     ("backends", "suite"),
-    ("plan", "compare"),
+    ("plan", "compare", "consent"),
     ("data",),
     ("data_preparation",),
     ("train",),

@@ -156,6 +156,27 @@ def test_local_sources_know_what_was_imported_by_a_computed_name(tmp_path: Path)
     assert tmp_path / "by_name.py" in user_code.local_sources(file)
 
 
+def test_sources_are_native_code_and_bytecode_too(tmp_path: Path) -> None:
+    """Python takes what lies beside the file, whatever its ending, and native code first; ``..`` may lead out."""
+    net = write(tmp_path, "nets/net.py", "import fast\nfrom pack import deep\nfrom .. import above\n")
+    names = ["nets/fast.abi3.so", "nets/fast.py", "nets/pack/__init__.pyc", "nets/pack/deep.so", "above.py"]
+    files = [write(tmp_path, name, "") for name in names]
+    assert user_code.read_sources(net) == tuple(sorted([net, *files]))
+    before = user_code.digest(net)
+    files[0].write_text("other")
+    assert user_code.digest(net) != before
+
+
+def test_sources_that_are_read_do_not_depend_on_the_process(tmp_path: Path) -> None:
+    """What happens to be loaded is no part of them."""
+    name = f"loaded_{tmp_path.name}"
+    write(tmp_path, f"{name}.py", "")
+    net = write(tmp_path, "net.py", f"import importlib\nimportlib.import_module({name!r})\ndef build(): ...\n")
+    user_code.attribute(net, "build", error=ModelError)
+    assert user_code.read_sources(net) == (net,)
+    assert user_code.local_sources(net) == tuple(sorted([net, tmp_path / f"{name}.py"]))
+
+
 def test_digest_changes_with_a_dependency_and_not_with_the_place(tmp_path: Path) -> None:
     """The same files elsewhere have the same digest; an edited sibling has another."""
     digests = []

@@ -1,7 +1,7 @@
 """The rules that a run is judged by: those of its suite's file as it stands now, since rules are edited after the run.
 
-Only the rules are taken from there: models, data and the rest are those that the run was made with. A file that came in
-one archive with the run, or that is gone, counts for nothing: then the rules are those that the run was made with.
+Only the rules are taken from there: models, data and the rest are those that the run was made with, and nothing that
+the file names is executed. Where it is gone, the rules are those that the run was made with.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from qbench import consent
 from qbench import suite as suites
 from qbench.errors import UsageError
 from qbench.gate.policy import require_rules
-from qbench.record.origin import came_with
 from qbench.record.stored_run import StoredRun
 from qbench.suite import GateSpec, Suite
 
@@ -28,25 +28,17 @@ def read_rules(run: StoredRun, explicit: Path | None = None, *, as_run: bool = F
     """
     info = run.info.suite
     stored = suites.parse(info.text, file=info.file, overrides=info.overrides, stored=True)
-    why = None if explicit is not None else "" if as_run else _explain_stored(run)
-    if why is not None:
+    file = explicit or consent.find_suite(run.folder, info)
+    if explicit is None and (as_run or not file.is_file()):
         require_rules(stored.gate, stored.place("gate"), written="gate" in stored.model_fields_set)
-        note = f"judged by the rules that the run was made with: {why}; --suite FILE takes those of a file"
-        return stored, (note,) if why else ()
-    current = suites.read(explicit or Path(info.file), info.overrides, stored=True)
+        why = f"{file} is not there; --suite FILE takes those of a file"
+        silent = as_run or info.file.startswith("<")  # there never was a file
+        return stored, () if silent else (f"judged by the rules that the run was made with: {why}",)
+    current = suites.read(file, info.overrides, stored=True)
     if current.suite != stored.suite:
         raise UsageError(f"{current.file}: this is suite '{current.suite}', the run is of '{stored.suite}'")
     require_rules(current.gate, current.place("gate"), written="gate" in current.model_fields_set)
     return stored.take_rules(current), tuple(_describe_changes(stored, current))
-
-
-def _explain_stored(run: StoredRun) -> str | None:
-    """Why the suite's file is not read; None where it is, empty where there never was one."""
-    info = run.info.suite
-    file = Path(info.file)
-    if not file.is_file():
-        return "" if info.file.startswith("<") else f"{file} is not there"
-    return f"{file} lies beside the run" if came_with(run.folder, file) else None
 
 
 def _describe_changes(stored: Suite, current: Suite) -> list[str]:

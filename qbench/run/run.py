@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from qbench import consent
 from qbench.cache import store
 from qbench.errors import UsageError
 from qbench.fleet.fleet import Fleet
@@ -116,6 +117,8 @@ def open_run(
     directory = run_directory.reopen(resume, suite) if resume else run_directory.create(suite, out)
     jobs = jobs or (len(fingerprint.allowed_cores()) if fleet is None else fleet.places)
     context = open_context(suite, plan, directory, cache=cache, cores=cores, jobs=jobs, progress=progress, fleet=fleet)
+    if (reason := consent.note_suite(suite)) is not None:
+        progress.note(reason)
     directory.write_info(suite, plan, recall_metric(suite, directory.records()), started=context.started, only=only)
     progress.expect(expect_seconds(directory.path.parent, suite, cases=len(context.tracker.open_cases())))
     return context

@@ -93,11 +93,6 @@ class Suite(Section):
         """The sections in which another suite says something else."""
         return [name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)]
 
-    def name_sources(self) -> tuple[object, ...]:
-        """What of it may name code or files to execute: models, data set and metric."""
-        metric = self.gate.accuracy.metric
-        return self.models, self.data.dataset, metric, getattr(metric, "keys", None)
-
     def references(self) -> tuple[ModelReference, ...]:
         """The models in the suite's order, paths absolute."""
         return tuple(model.reference(self.base) for model in self.models)

@@ -9,6 +9,8 @@ import pytest
 from made_records import failed, fp32, info, int8
 from made_runs import run_folder
 
+from qbench import consent
+from qbench import suite as suites
 from qbench.errors import UsageError
 from qbench.explain.open_case import find_record, why_not_explained
 from qbench.explain.trusted import read_suite
@@ -76,18 +78,24 @@ def test_overrides_of_a_run_that_lead_to_other_code_are_refused(stored):
     suite = replace(stored.info.suite, overrides=overrides)
     evil = Path(suite.file).with_name("evil.py")
     evil.write_text("def load(split): ...\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="may name anybody's code"):
-        read_suite(replace(stored, info=replace(stored.info, suite=suite)))
+    overridden = replace(stored, info=replace(stored.info, suite=suite))
+    with pytest.raises(UsageError, match="names what you never ran here"):
+        read_suite(overridden)
+    with pytest.raises(UsageError, match=r"with the --set of the run .*evil\.py.* never ran here.*run it again"):
+        read_suite(overridden, explicit=Path(suite.file))
+    assert consent.note_suite(suites.read(suite.file, overrides)) is None
+    assert read_suite(overridden).data.loader == "python"
     suite = replace(suite, overrides=("measure.max_seconds=1",))
     assert read_suite(replace(stored, info=replace(stored.info, suite=suite))).measure.max_seconds == 1
 
 
-def test_a_suite_that_came_with_the_run_is_not_trusted(stored, tmp_path):
+def test_a_suite_that_was_not_run_here_is_not_trusted(stored):
     """It can name Python; --suite is the user's word for it."""
-    beside = stored.folder / "demo.yaml"
-    beside.write_text(TEXT, encoding="utf-8")
-    described = replace(stored.info, suite=replace(stored.info.suite, file=str(beside)))
-    with pytest.raises(UsageError, match="lies beside the run"):
+    beside, text = stored.folder / "demo.yaml", TEXT.replace("dataset: digits", "dataset: {python: 'd.py:load'}")
+    beside.write_text(text, encoding="utf-8")
+    beside.with_name("d.py").write_text("def load(split): ...\n", encoding="utf-8")
+    described = replace(stored.info, suite=replace(stored.info.suite, file=str(beside), text=text))
+    with pytest.raises(UsageError, match=f"names what you never ran here.*name the suite: --suite {beside}"):
         read_suite(replace(stored, info=described))
     assert read_suite(replace(stored, info=described), explicit=beside).suite == "demo"
     beside.unlink()
@@ -96,7 +104,7 @@ def test_a_suite_that_came_with_the_run_is_not_trusted(stored, tmp_path):
 
 
 def test_a_relative_path_is_found_from_below_the_folder_of_the_reports(stored, tmp_path, monkeypatch):
-    """From elsewhere it may have come with the run: the message has the whole path to name."""
+    """And from anywhere else; whether its code runs is another question."""
     file = tmp_path / "work/suites/demo.yaml"
     for folder in (file.parent, tmp_path / "work/notes"):
         folder.mkdir()
@@ -105,8 +113,7 @@ def test_a_relative_path_is_found_from_below_the_folder_of_the_reports(stored, t
     monkeypatch.chdir(tmp_path / "work/notes")
     assert read_suite(moved).suite == "demo"
     monkeypatch.chdir(tmp_path / "suites")
-    with pytest.raises(UsageError, match=f"{file} lies beside the run; name it with --suite"):
-        read_suite(moved)
+    assert read_suite(moved).base == file.parent
 
 
 def test_a_damaged_copy_of_the_suite_is_the_run_s_fault(stored):

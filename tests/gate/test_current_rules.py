@@ -72,20 +72,22 @@ def test_a_file_that_is_named_counts_wherever_it_lies(file: Path) -> None:
     assert "gate.latency.max_regression 0.05 -> 0.07" in notes[0]
 
 
-@pytest.mark.parametrize(
-    ("run", "reason"),
-    [
-        (run_of(file="gone.yaml"), "gone.yaml is not there"),
-        (run_of("unpacked/reports/demo/x", "unpacked/demo.yaml"), "unpacked/demo.yaml lies beside the run"),
-    ],
-)
-def test_without_a_file_of_ones_own_the_rules_are_those_of_the_run(file: Path, run: StoredRun, reason: str) -> None:
-    """One that came with the run proves nothing: the note says so, and how to name one."""
-    Path("unpacked").mkdir()
-    Path("unpacked/demo.yaml").write_text(TEXT.replace("5%", "90%"))
-    suite, notes = read_rules(run)
+def test_without_its_file_the_rules_are_those_of_the_run(file: Path) -> None:
+    """The note says so, and how to name one."""
+    suite, notes = read_rules(run_of(file="gone.yaml"))
     assert suite.gate.latency.max_regression == 0.05
+    reason = "gone.yaml is not there"
     assert notes == (f"judged by the rules that the run was made with: {reason}; --suite FILE takes those of a file",)
+
+
+def test_the_file_is_found_from_elsewhere(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the folder that holds the run's reports, when one works in another."""
+    file.write_text(TEXT.replace("5%", "7%"))
+    home = tmp_path / "elsewhere"
+    home.mkdir()
+    run = run_of(str(file.absolute().parent / "reports/demo/x"))
+    monkeypatch.chdir(home)
+    assert read_rules(run)[0].gate.latency.max_regression == 0.07
 
 
 def test_a_run_that_was_just_made_is_judged_as_it_was_made(file: Path) -> None:

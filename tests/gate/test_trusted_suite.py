@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made_records import fp32, info, int8
 
-from qbench import suite
+from qbench import consent, suite
 from qbench.gate.sequential_test import NotRun
 from qbench.gate.trusted_suite import suite_to_open
 from qbench.record.stored_run import StoredRun, SuiteInfo
@@ -35,14 +35,21 @@ def run_of(folder: Path, file: str, text: str, *overrides: str) -> StoredRun:
     return StoredRun(folder=folder, info=described, records=(fp32(), int8()))
 
 
+@pytest.fixture
+def consented(project: Path) -> None:
+    """The suite was run here."""
+    assert consent.note_suite(suite.read(project / "suites" / "demo.yaml")) is None
+
+
 def opened(run: StoredRun, given: Path | None = None) -> suite.Suite | NotRun:
     """What may be opened for a run."""
     message = run.info.suite
     return suite_to_open(run, suite.parse(message.text, file="<run>", overrides=message.overrides), given)
 
 
+@pytest.mark.usefixtures("consented")
 def test_the_suite_on_disk_opens_the_data_where_it_says_the_same(project: Path) -> None:
-    """One's own run is run again: its suite is still there, and nothing is imported to find that out."""
+    """One's own run is run again: its suite was run here, and nothing is imported to find that out."""
     text = (project / "suites" / "demo.yaml").read_text()
     own = opened(run_of(project / "reports" / "demo" / "x", "suites/demo.yaml", text, "measure.max_seconds=1"))
     assert isinstance(own, suite.Suite)
@@ -65,6 +72,7 @@ def test_another_suite_opens_nothing(project: Path, file: str, changed: str, rea
     assert reason in refused.reason
 
 
+@pytest.mark.usefixtures("consented")
 def test_rules_that_were_edited_after_the_run_do_not_close_the_data(project: Path) -> None:
     """The data are the run's all the same."""
     run = run_of(project / "reports" / "demo" / "x", "suites/demo.yaml", (project / "suites" / "demo.yaml").read_text())
@@ -73,29 +81,39 @@ def test_rules_that_were_edited_after_the_run_do_not_close_the_data(project: Pat
     assert isinstance(opened(run), suite.Suite)
 
 
-def test_an_override_leads_to_no_other_data(project: Path) -> None:
-    """Overrides are the run's, too: with them the suite's own text may name any Python."""
+@pytest.mark.usefixtures("consented")
+@pytest.mark.parametrize("given", [False, True])
+def test_an_override_leads_to_no_other_data(project: Path, given: bool) -> None:
+    """Overrides are the run's, too: with them the suite's own text may name any Python, also one that is named."""
     text = (project / "suites" / "demo.yaml").read_text()
     (project / "evil.py").write_text(TRAP)
     change = f"data.dataset={{python: '{project / 'evil.py'}:examples'}}"
-    refused = opened(run_of(project / "reports" / "demo" / "x", "suites/demo.yaml", text, change))
+    run = run_of(project / "reports" / "demo" / "x", "suites/demo.yaml", text, change)
+    refused = opened(run, Path("suites/demo.yaml") if given else None)
     assert isinstance(refused, NotRun)
-    assert "made with --set on its data" in refused.reason
+    assert ("with the --set of the run" in refused.reason) == given
+    assert "names what you never ran here" in refused.reason
 
 
-@pytest.mark.parametrize("beside", ["reports/demo/x", "reports", "."])
-def test_a_suite_that_came_with_the_run_opens_nothing(project: Path, tmp_path: Path, beside: str) -> None:
-    """An archive with a run, its suite and its Python says the same in both places; --suite says that it is trusted."""
+@pytest.mark.usefixtures("consented")
+@pytest.mark.parametrize("beside", ["reports/demo/x", "reports", ".", "..", "../suites"])
+def test_a_suite_that_was_not_run_here_opens_nothing(project: Path, tmp_path: Path, beside: str) -> None:
+    """An archive with a run, its suite and its Python says the same in both places, wherever they lie, be it over one's
+    own suite; --suite says that it is trusted."""
     archive = project / "unpacked"
     folder = archive / "reports" / "demo" / "x"
     folder.mkdir(parents=True)
     file = archive / beside / "demo.yaml"
-    (archive / beside / "data.py").write_text(TRAP)
+    (archive / beside / "data.py").write_text(f"{TRAP}# theirs\n")
     file.write_text(TEXT.format(file="data.py"))
-    run = run_of(folder, str(file.relative_to(project)), file.read_text())
+    run = run_of(folder, str(file.resolve().relative_to(project)), file.read_text())
     refused = opened(run)
     assert isinstance(refused, NotRun)
-    assert "lies beside the run; name it with --suite if you trust the Python that it names" in refused.reason
+    way_out = f"if you trust that, name the suite: --suite {file.resolve().relative_to(project)}"
+    assert (
+        refused.reason == f"{file.resolve().relative_to(project)} names what you never ran here, or not as it is now "
+        f"(data set: python: data.py:examples); {way_out}"
+    )
     assert isinstance(opened(run, given=file), suite.Suite)
     assert not list(project.rglob("imported"))
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from made_records import info
 
+from qbench import consent
+from qbench import suite as suites
 from qbench.errors import UsageError
 from qbench.record.stored_run import QuickInfo, SuiteInfo
 from qbench.run.stopped import read_stopped
@@ -54,33 +57,46 @@ def test_a_suite_that_is_gone_is_asked_for(tmp_path: Path) -> None:
         read_stopped(folder)
 
 
-def test_a_suite_that_came_with_the_run_is_run_only_by_name(tmp_path: Path) -> None:
-    """An archive holds a run and its suite, whose Python nobody has looked at: the message says how to consent."""
+def test_a_suite_of_built_ins_needs_no_consent(tmp_path: Path) -> None:
+    """Whoever made the run, and wherever its suite lies: what runs is qbench's own code."""
     archive = tmp_path / "unpacked"
     archive.mkdir()
     (archive / "s.yaml").write_text(TEXT, encoding="utf-8")
-    folder = stopped_run(archive, Path("unpacked/s.yaml"))
-    with pytest.raises(UsageError, match=r"lies beside it.*name it: `qbench run unpacked/s\.yaml --resume "):
-        read_stopped(folder)
+    assert read_stopped(stopped_run(archive, Path("s.yaml"))).suite.base == archive
 
 
+CODE = "def build(): ...\ndef examples(split): ...\ndef score(a, b): ...\n"
+
+
+@pytest.mark.parametrize("consented", [False, True])
 @pytest.mark.parametrize(
-    ("own", "refused"),
+    "own",
     [
-        ("data.dataset={python: 'evil.py:examples'}", True),
-        ("models=[{name: digits-cnn, source: {python: 'evil.py:build'}}]", True),
-        ("gate.accuracy={metric: {python: 'evil.py:score', percent: true}}", True),
-        ("data.calibrate.samples=7", False),
+        "data.dataset={python: 'evil.py:examples'}",
+        "models=[{name: digits-cnn, source: {python: 'evil.py:build'}}]",
+        "gate.accuracy={metric: {python: 'evil.py:score', percent: true}}",
     ],
 )
-def test_overrides_of_a_folder_lead_to_no_other_code(tmp_path: Path, own: str, refused: bool) -> None:
-    """They are data like the rest of run.json; those that name no code are taken."""
+def test_code_that_was_not_run_here_is_run_only_by_name(tmp_path: Path, own: str, consented: bool) -> None:
+    """The suite and the folder's overrides may be anybody's; the message has the command with which one consents.
+    What one ran goes on by its folder alone, also from elsewhere."""
     file = tmp_path / "s.yaml"
     file.write_text(TEXT, encoding="utf-8")
-    (tmp_path / "evil.py").write_text("def build(): ...\ndef examples(split): ...\ndef score(a, b): ...\n")
+    (tmp_path / "evil.py").write_text(CODE, encoding="utf-8")
     folder = stopped_run(tmp_path, file, own)
-    if refused:
-        with pytest.raises(UsageError, match=r"made with --set on models, data set or metric .*evil\.py"):
-            read_stopped(folder)
-    else:
-        assert read_stopped(folder).suite.data.calibrate.samples == 7
+    if consented:
+        assert consent.note_suite(suites.read(file, ["measure.seed=3", own])) is None
+        assert read_stopped(folder).suite.overrides[-1] == own
+        return
+    command = f"qbench run {file} --set measure.seed=3 --set {shlex.quote(own)} --resume {folder}"
+    with pytest.raises(UsageError, match=r"names what you never ran here.*evil\.py") as error:
+        read_stopped(folder)
+    assert command in str(error.value)
+
+
+def test_overrides_that_lead_to_no_code_are_taken(tmp_path: Path) -> None:
+    """They are data like the rest of run.json."""
+    file = tmp_path / "s.yaml"
+    file.write_text(TEXT, encoding="utf-8")
+    folder = stopped_run(tmp_path, file, "data.calibrate.samples=7")
+    assert read_stopped(folder).suite.data.calibrate.samples == 7

@@ -1,0 +1,207 @@
+"""Whose code runs: that of a suite which the person names, or which this user ran here before.
+
+A run's folder is data and may come from anybody, together with the suite that it names and that suite's Python; where
+they lie proves nothing. ``qbench run`` notes what a suite made it execute in the user's own folder for state. What
+starts from a run's folder executes only what stands there, or in a suite that the person names.
+
+Noted are, of each suite, where it lies, and digests: each over its folder, what it says of a model, the data set or the
+score, and the files that this leads to, which are Python with what it imports from beside it, ONNX and TorchScript.
+What is built in is qbench's own code, and a plug-in is what the user installed; neither needs a note.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import TypeAdapter, ValidationError
+
+from qbench import user_code
+from qbench.cache.manifest import file_digest
+from qbench.files import atomic, regular_file
+from qbench.record.stored_run import SuiteInfo
+from qbench.suite import Suite
+
+Part = Literal["models", "data", "metric"]
+PARTS: tuple[Part, ...] = get_args(Part)
+LIST, MOST_SUITES, MOST_BYTES = "suites-run-here.json", 1000, 4 * 2**20
+_LOCK_SECONDS = 10.0  # to write the list takes milliseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a suite says of something that is not built in: in words, and the sha256 over that and the files it names,
+    as 64 hex digits."""
+
+    text: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noted:
+    """A suite that was run: its file's absolute path (empty: it was a text), and the digests of its sources."""
+
+    file: str
+    sources: tuple[str, ...]
+
+
+_NOTED: TypeAdapter[tuple[Noted, ...]] = TypeAdapter(tuple[Noted, ...])
+
+
+def find_suite(folder: Path, info: SuiteInfo) -> Path:
+    """Where the suite of the run in ``folder`` lies, as far as one can tell; a file there need not be, nor be the same.
+
+    The path that a run was started with counts from the folder that one works in or, where that has none, from the one
+    that holds the run's reports; else a suite that was run here may end with it and have the run's text.
+    """
+    file = Path(info.file)
+    beside_reports = folder.resolve().parent.parent.parent / file
+    for candidate in (file, beside_reports):
+        if candidate.is_file():
+            return candidate
+    for noted in reversed(_read_list()):
+        path = Path(noted.file)
+        if path.parts[-len(file.parts) :] == file.parts and _has_text(path, info.text):
+            return path
+    return file
+
+
+def why_refused(suite: Suite, *, named: Suite | None = None, parts: Collection[Part] = PARTS) -> str | None:
+    """Why these parts of a run's suite, as its file says them now, may not be executed; None where they may.
+
+    ``named``: the suite in the file that the person names, without what a run's folder adds to it.
+    """
+    needed = list_sources(suite, parts)
+    if not needed:
+        return None
+    allowed = {digest for noted in _read_list() for digest in noted.sources}
+    allowed |= set() if named is None else {source.digest for source in list_sources(named, parts)}
+    refused = [source.text for source in needed if source.digest not in allowed]
+    if not refused:
+        return None
+    return f"{suite.file} names what you never ran here, or not as it is now ({'; '.join(refused)})"
+
+
+def note_suite(suite: Suite) -> str | None:
+    """Notes a suite that the person runs; the reason where it cannot be, and there is something to note."""
+    import filelock
+
+    file = str(Path(suite.file).absolute()) if Path(suite.file).is_file() else ""
+    noted = Noted(file=file, sources=tuple(source.digest for source in list_sources(suite)))
+    folder = _state_folder()
+    try:
+        if folder is None:
+            raise OSError("no home folder is known, nor XDG_STATE_HOME an absolute path")
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+        with filelock.FileLock(folder / f"{LIST}.lock", timeout=_LOCK_SECONDS):
+            _write_list(folder / LIST, [*(each for each in _read_list() if each != noted), noted])
+    except (OSError, filelock.Timeout) as error:
+        if not noted.sources:
+            return None
+        return (
+            f"that this suite was run here cannot be noted ({error}): to explain, gate or resume the run, name the "
+            "suite again"
+        )
+    return None
+
+
+def list_sources(suite: Suite, parts: Collection[Part] = PARTS) -> tuple[Source, ...]:
+    """What these parts of a suite name beside what is built in."""
+    return tuple(
+        Source(text=f"{kind}: {_describe(written)}", digest=_digest(suite.base, part, written, files))
+        for part, kind, written, files in _list_written(suite)
+        if part in parts
+    )
+
+
+def _list_written(suite: Suite) -> Iterator[tuple[Part, str, Any, list[Path]]]:
+    """Each part that is not built in: what it is called, what the suite says of it, the code files that this names."""
+    for model, reference in zip(suite.models, suite.references(), strict=True):
+        if model.source is None and model.weights is None and not model.int8:
+            continue
+        own = [] if reference.path is None else [reference.path]
+        code = list(user_code.read_sources(own[0])) if reference.source == "python" else own
+        written = model.model_dump(mode="json", exclude_defaults=True, exclude={"name", "int8"})
+        written |= {"int8": [asdict(file) for file in model.int8]} if model.int8 else {}
+        yield "models", f"model {model.name}", written, [*code, *(file.path for file in reference.int8)]
+    dataset = suite.data.dataset
+    if isinstance(dataset, dict):
+        python = suite.data.loader == "python"
+        yield "data", "data set", dataset, _find_python(suite.base, str(suite.data.value)) if python else []
+    keys = getattr(suite.gate.accuracy.metric, "keys", None)
+    if keys is not None:
+        written = keys.model_dump(mode="json", exclude_defaults=True)
+        yield "metric", "score", written, _find_python(suite.base, keys.python)
+
+
+def _find_python(base: Path, target: str) -> list[Path]:
+    """The sources of ``file.py:function``."""
+    return list(user_code.read_sources(base / Path(target.rpartition(":")[0]).expanduser()))
+
+
+def _digest(base: Path, part: Part, written: Any, files: Collection[Path]) -> str:
+    contents = [(os.path.relpath(file, base), _digest_file(file)) for file in files]
+    return hashlib.sha256(json.dumps([part, str(base), written, contents], default=str).encode()).hexdigest()
+
+
+def _digest_file(file: Path) -> str:
+    try:
+        return file_digest(file)
+    except OSError:
+        return ""  # whatever reads it says what is wrong
+
+
+def _describe(written: Any) -> str:
+    text = ", ".join(f"{key}: {value}" for key, value in written.items() if isinstance(value, str)) or str(written)
+    source = written.get("source")
+    return _describe(source) if isinstance(source, dict) else text[:120]
+
+
+def _state_folder() -> Path | None:
+    """The user's own folder for what qbench remembers; None where only a relative path is known, which would lead to
+    wherever one works."""
+    import platformdirs
+
+    folder = platformdirs.user_state_path("qbench")
+    return folder if folder.is_absolute() else None
+
+
+def _read_list() -> tuple[Noted, ...]:
+    """The suites that were run here, the newest last; none where the list is damaged, or others may write it."""
+    folder = _state_folder()
+    if folder is None or not _is_private(folder):
+        return ()
+    try:
+        return _NOTED.validate_json(regular_file.read_bytes(folder / LIST, MOST_BYTES))
+    except (OSError, ValidationError):
+        return ()
+
+
+def _write_list(file: Path, suites: list[Noted]) -> None:
+    """Writes the newest that fit."""
+    lines = [json.dumps(asdict(each)) for each in suites[-MOST_SUITES:]]
+    while lines and sum(len(line.encode()) + 2 for line in lines) > MOST_BYTES - 2:
+        lines.pop(0)
+    atomic.write_text(file, f"[{','.join(lines)}]")
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether nobody but this user can put a file there."""
+    try:
+        facts = folder.stat()
+    except OSError:
+        return False
+    return not hasattr(os, "getuid") or (facts.st_uid == os.getuid() and not facts.st_mode & 0o022)
+
+
+def _has_text(file: Path, text: str) -> bool:
+    try:
+        return regular_file.read_bytes(file).decode("utf-8-sig") == text
+    except (OSError, UnicodeDecodeError):
+        return False
