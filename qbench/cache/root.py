@@ -39,13 +39,16 @@ _ENTRY = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}-[a-z0-9_]+")
 
 
 def cache_folder() -> Path:
-    """Where the cache lies; it need not exist yet."""
+    """Where the cache lies; it need not exist yet. Raises ``UsageError`` where the user has no home folder."""
     variable = os.environ.get("QBENCH_CACHE")
     if variable:
         return Path(variable).expanduser().absolute()
     import platformdirs
 
-    return platformdirs.user_cache_path("qbench")
+    folder = platformdirs.user_cache_path("qbench")
+    if not folder.is_absolute():  # below the folder that one works in, native code may be anybody's
+        raise UsageError("no home folder is known to hold the cache; set QBENCH_CACHE to a folder of your own")
+    return folder
 
 
 def open_cache(root: Path | None = None) -> Path:

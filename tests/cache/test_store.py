@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from types import ModuleType
 
+import platformdirs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -276,6 +277,14 @@ def test_the_variable_wins(monkeypatch, tmp_path):
     monkeypatch.delenv("QBENCH_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert store.cache_folder().name == "qbench"
+
+
+def test_without_a_home_folder_the_variable_is_asked_for(monkeypatch):
+    """The user's cache folder would lie below the folder that one works in, with anybody's native code."""
+    monkeypatch.delenv("QBENCH_CACHE")
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: Path("~/.cache") / name)
+    with pytest.raises(UsageError, match="no home folder is known .* set QBENCH_CACHE"):
+        store.cache_folder()
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.none()), st.randoms())
