@@ -257,6 +257,10 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "twin.flips.harmful|count||lost against it",
             "twin.flips.beneficial|count||gained against it",
             "twin.agreement|number|0 to 1|share of examples with the same answer",
+            "as_called.compared|count||examples on which fp32 was held against the network as its author calls it",
+            "as_called.of|count||of so many",
+            "as_called.differing|count||of them those that differ",
+            "as_called.worst|number|0 to 1|the largest difference as a share of the largest output",
         ),
     ),
     (

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from networks import Branching, Head, Loud, NeverAlone, residual_cnn, tokens
+from networks import BranchingAsTraced, Head, Loud, LoudAsTraced, NeverAlone, residual_cnn, tokens
 from onnx_networks import CONV, PRODUCT, save_conv_and_product
 
 from qbench import registry
@@ -146,15 +146,32 @@ TRACED = [("torch", "fp32"), ("onednn", "dynamic")]
 
 @pytest.mark.parametrize(("name", "mode"), TRACED)
 def test_a_frozen_decision_is_tried_on_every_calibration_example(name, mode, tmp_path):
-    """What the first examples do not show is found on a later one; what none shows is noted."""
+    """Of what cannot be compiled: what the first examples do not show is found on a later one; what none shows is
+    noted."""
     backend = usable(name)
-    built = build(backend, mode, tmp_path / "quiet", torch_network(Loud()))
+    built = build(backend, mode, tmp_path / "quiet", torch_network(LoudAsTraced()))
     assert "the trace froze a decision at networks.py:" in built.note
     assert "equal on 64 calibration examples" in built.note
     (x,) = images()
     x[40] *= 1000
     with pytest.raises(BuildError, match="another model on calibration example 40"):
-        build(backend, mode, tmp_path / "loud", torch_network(Loud()), (x,))
+        build(backend, mode, tmp_path / "loud", torch_network(LoudAsTraced()), (x,))
+
+
+@pytest.mark.parametrize(("name", "mode"), TRACED)
+def test_what_can_be_compiled_keeps_its_decision(name, mode, tmp_path):
+    """The artifact turns the outputs of a loud example round, as the network does; no calibration example is loud."""
+    backend = usable(name)
+    network = torch_network(Loud())
+    built = build(backend, mode, tmp_path / "loud", network)
+    assert "torch.jit.script keeps a decision at networks.py:" in built.note
+    (x,) = images()
+    example = x[:1] * 1000
+    runner = backend.load(tmp_path / "loud" / built.file, threads=1)
+    with runner.context():
+        outputs = runner.outputs(runner(runner.prepare((example,))))
+    expected = network.module(torch.from_numpy(example)).detach().numpy()
+    assert np.corrcoef(outputs.ravel(), expected.ravel())[0, 1] > 0.99
 
 
 @pytest.mark.parametrize(("name", "mode"), [*TRACED, ("onednn", "static"), ("onednn", "qat"), ("onnxruntime", "fp32")])
@@ -209,7 +226,7 @@ def test_a_branch_that_the_first_examples_show_is_refused(tmp_path):
     (x,) = images()
     x[1::2] *= -1
     with pytest.raises(BuildError, match=r"froze a decision at networks\.py:\d+ \(if float"):
-        build(usable("torch"), "fp32", tmp_path / "x", torch_network(Branching()), (x,))
+        build(usable("torch"), "fp32", tmp_path / "x", torch_network(BranchingAsTraced()), (x,))
 
 
 @pytest.mark.parametrize("mode", ["fp32", "dynamic", "static"])

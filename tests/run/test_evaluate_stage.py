@@ -248,16 +248,11 @@ def test_a_warm_cache_evaluates_nothing_again(go, monkeypatch, tmp_path):
 
 
 BRANCHES = """
-from networks import Branching
-
-
-class Unscriptable(Branching):
-    def forward(self, *x):
-        return super().forward(*x)
+from networks import Branching, BranchingAsTraced
 
 
 def build(compiled):
-    return (Branching if compiled else Unscriptable)()
+    return (Branching if compiled else BranchingAsTraced)()
 """
 
 

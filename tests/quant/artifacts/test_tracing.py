@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from networks import Branching, Crowded, Loud, residual_cnn
+from networks import Branching, BranchingAsTraced, Crowded, Loud, residual_cnn
 
 from qbench.errors import BuildError
 from qbench.quant.artifacts import tracing
@@ -103,10 +103,5 @@ def test_a_decision_is_kept_where_the_module_can_be_compiled():
     for example in (x[:1], x[1:]):
         torch.testing.assert_close(script(example), module(example))
     assert tracing.script_decisions(residual_cnn(), tracing.trace(residual_cnn(), (x[:1],))) is None
-
-    class Unscriptable(Branching):
-        def forward(self, *x):
-            return super().forward(*x)
-
-    odd = Unscriptable().eval()
+    odd = BranchingAsTraced().eval()
     assert tracing.script_decisions(odd, tracing.trace(odd, (x[:1],))) is None
