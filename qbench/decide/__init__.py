@@ -13,6 +13,7 @@ probability          how probable it is that the pick is the best
 sensitivity          what would change the choice
 reasons              why each other case is not it
 notes                doubts, and what would decide
+not_timed            what leads on this machine and has no time on a host
 decision             one decision for each setting
 headline             a decision in one sentence
 tie                  what ties with the pick, in words

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from qbench.decide import cases, headline, notes, reasons, sensitivity, tie
+from qbench.decide import cases, headline, not_timed, notes, reasons, sensitivity, tie
 from qbench.decide.accuracy_difference import AccuracyDifferences
 from qbench.decide.cases import Setting
 from qbench.decide.choose import Choice, Verdict, choose
@@ -16,7 +16,7 @@ from qbench.decide.paired_times import Comparison, paired_times
 from qbench.decide.probability import ENOUGH, Probability, estimate_probability
 from qbench.decide.qualify import LimitCheck
 from qbench.decide.rank import Bench, rank
-from qbench.record.schema import Record
+from qbench.record.schema import NATIVE, Record
 from qbench.suite.settings import Objective
 
 __all__ = ["Decision", "Verdict", "decide", "decide_setting"]
@@ -70,7 +70,7 @@ def decide(judged: Judged) -> tuple[Decision, ...]:
 
 
 def decide_setting(judged: Judged, setting: Setting) -> Decision:
-    """The decision of one setting."""
+    """The decision of one setting; undecided on a host without a time of what leads on ``native``."""
     records = cases.of_setting(setting, judged.records)
     bench = make_bench(judged, records)
     choice = choose(records, judged.checks, bench)
@@ -80,11 +80,13 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
     fastest = choice.fp32 if bench.spec.minimize == "latency" else cases.fastest_fp32(records)
     runner_up = find_runner_up(choice, chance, bench)
     unsure = chance is not None and chance.pick < ENOUGH and runner_up is not None
+    untimed = _find_untimed(setting, choice, records, judged)
     missing = tuple(key for key in judged.missing if cases.is_of_setting(key, setting))
     sentence = headline.explain(choice, records, judged, bench, runner_up if unsure else None)
+    sentence = not_timed.explain_untimed(untimed, sentence) if untimed else sentence
     return Decision(
         setting=setting,
-        verdict="either" if unsure else choice.verdict,
+        verdict="undecided" if untimed else "either" if unsure else choice.verdict,
         headline=f"{headline.explain_missing(missing, len(records))} {sentence}".lstrip(),
         objective=bench.spec.minimize,
         pick=choice.pick,
@@ -96,16 +98,27 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
         tied=() if choice.ranking is None else tuple(record.case.id for record in choice.ranking.tied),
         tie=tie.describe_tie(choice, bench),
         deciding_step=tie.describe_step(choice, bench),
-        probability=None if chance is None or missing else chance.pick,
+        probability=None if chance is None or missing or untimed else chance.pick,
         behind=None
         if runner_up is None or choice.pick is None
         else tie.describe_distance(runner_up, choice.pick, bench),
-        would_change=sensitivity.list_changes(choice, records, judged, bench),
+        would_change=() if untimed else sensitivity.list_changes(choice, records, judged, bench),
         not_it=reasons.list_reasons(choice, records, judged, bench),
         checks={case: checks for case, checks in judged.checks.items() if case in known},
-        notes=notes.list_notes(choice, records, judged, bench),
+        notes=(
+            *not_timed.list_notes(records, untimed, bench),
+            *notes.list_notes(choice, records, judged, bench),
+        ),
         missing=tuple(key.id for key in missing),
     )
+
+
+def _find_untimed(setting: Setting, choice: Choice, records: Sequence[Record], judged: Judged) -> tuple[Record, ...]:
+    """What leads on ``native`` and has no time on the setting's host."""
+    if setting.host == NATIVE:
+        return ()
+    native = cases.of_setting(replace(setting, host=NATIVE), judged.records)
+    return not_timed.list_untimed_leaders(choice, records, native, judged, make_bench(judged, native))
 
 
 def _compare_times(pick: Record | None, fastest: Record | None, bench: Bench) -> Comparison | None:
