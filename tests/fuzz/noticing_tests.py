@@ -1,8 +1,8 @@
 """Which tests could notice a change of a module, and do they.
 
-A mutant is tried on its module's own test file, then on the files that import the module, those of its room's folder,
-and those of the modules that import it. Of all but the first it takes the tests that execute its lines: such a file is
-first run on the unchanged copy, which tells which of its tests pass, how long they take, and which lines of qbench
+A mutant is tried on its module's own test file, then on the files that import the module, those of the modules that
+import it, and those of its room's folder. Of all but the first it takes the tests that execute its lines: such a file
+is first run on the unchanged copy, which tells which of its tests pass, how long they take, and which lines of qbench
 each of them executes; lines that a child process executes count for the whole file. That is stored until the file or
 the module changes. A test that kills a mutant passes without it. Every run is forked from a process that has imported
 the heavy libraries.
@@ -135,10 +135,10 @@ class Copy:
         yield self._own(module), True
         importing = {path for path, imported in self._imports.items() if module in imported}
         yield {path for path in importing if _is_test(path)}, False
+        yield {path for user in importing if not _is_test(user) for path in self._own(user)}, False
         folder = Path("tests", *Path(module).parts[1:-1])
         if folder != Path("tests"):
             yield {str(path.relative_to(self.tree)) for path in (self.tree / folder).glob("test_*.py")}, False
-        yield {path for user in importing if not _is_test(user) for path in self._own(user)}, False
 
     def _own(self, module: str) -> set[str]:
         inner = Path(module).relative_to("qbench") if module.startswith("qbench/") else Path(module)
