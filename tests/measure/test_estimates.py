@@ -46,6 +46,12 @@ def test_seconds_are_seconds():
     assert latency.mean_seconds == pytest.approx(2e-3)
 
 
+def test_calls_of_unknown_processes_are_one_group():
+    """Samples that name the processes of their ratios, not the blocks of their calls."""
+    calls = [1000, 1010] * 20
+    assert estimates.latency(of(calls, [0.1, 0.2, 0.3], process=[0, 1, 2])) == estimates.latency(of(calls))
+
+
 def test_p50_over_processes_shows_their_spread():
     """Three processes at 1.00, 1.03 and 0.97 ms: the calls within each are equal, the limits still differ."""
     calls = np.repeat([1_000_000, 1_030_000, 970_000], 60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from qbench.cache.store import open_cache
 from qbench.machine.peak import measure_peak
 from qbench.process.parent import Limits
 from qbench.pytest_plugin import items
-from qbench.pytest_plugin.judged import match_exactly
+from qbench.pytest_plugin.judged import ItemVerdict, match_exactly
 
 pytest_plugins = ["pytester"]
 
@@ -227,3 +228,23 @@ def test_what_was_not_timed_is_no_benchmark():
     item = SimpleNamespace(get_closest_marker=lambda name: SimpleNamespace(kwargs={}))
     items._replay(benchmark, item, [], None)
     assert (benchmark.disabled, calls) == (True, [{}])
+
+
+@pytest.mark.parametrize(
+    ("effects", "outcome", "words"),
+    [
+        (("pass", "note"), None, ""),
+        (("pass", "skip"), pytest.skip.Exception, "verdict 1"),
+        (("skip", "skip"), pytest.skip.Exception, "verdict 0; verdict 1"),
+        (("skip", "fail"), pytest.fail.Exception, "verdict 1"),
+        (("invalid", "hold"), pytest.fail.Exception, "verdict 0\nverdict 1"),
+    ],
+)
+def test_verdicts_settle_a_test(effects, outcome, words):
+    """What fails outweighs what is skipped; every verdict is in the report."""
+    verdicts = [ItemVerdict(case="c", effect=effect, text=f"verdict {i}") for i, effect in enumerate(effects)]
+    item = SimpleNamespace(user_properties=[])
+    with contextlib.nullcontext() if outcome is None else pytest.raises(outcome) as raised:
+        items.settle(verdicts, item)
+    assert outcome is None or str(raised.value) == words
+    assert item.user_properties == [("qbench", verdict.text) for verdict in verdicts]
