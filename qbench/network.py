@@ -25,6 +25,7 @@ from qbench.metrics.spec import MetricSpec
 from qbench.models import adapt, batch_dependence, dry_run, float32, trainer
 from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network
+from qbench.models.quantized_module import describe_own_qconfig, why_not_float
 from qbench.train import train
 
 Array = NDArray[Any]
@@ -64,6 +65,8 @@ def prepare_model(
             overlap_note = require_not_trained_on(data, builtin.fitted_on(), name=builtin.name)
             notes = (overlap_note,) if overlap_note else ()
     network, note = _load(reference, trained)
+    _require_float(network, reference.name)
+    notes += tuple(filter(None, [None if network.module is None else describe_own_qconfig(network.module)]))
     reference, network, adapted = _adapt_network(reference, network, data, root)
     notes += tuple(filter(None, (note, adapted)))
     progress("try the network on real examples", 0.9)
@@ -92,6 +95,16 @@ def prepare_model(
         notes=notes,
         int8_digests={own.recipe: weights_file.onnx_digest(own.path) for own in reference.int8},
     )
+
+
+def _require_float(network: Network, name: str) -> None:
+    """Raises ``ModelError`` for a module that is quantized already; of an ONNX file its source has looked."""
+    reason = None if network.module is None else why_not_float(network.module)
+    if reason is not None:
+        raise ModelError(
+            f"{name}: {reason}, so it is no fp32 to compare with; give the float network that it was made from as "
+            "source, and qbench builds the int8 variants (of int8 files of your own qbench takes ONNX files: `int8:`)"
+        )
 
 
 def _digest_outputs(network: Network, data: Data) -> str | None:
