@@ -7,8 +7,11 @@ Results go to stdout, progress and errors to stderr.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -32,10 +35,13 @@ from qbench.cli import (
     train,
 )
 from qbench.cli.signals import ending_signals
-from qbench.errors import QbenchError
+from qbench.cli.streams import guarded_streams, open_closed_streams
+from qbench.errors import QbenchError, UsageError
 from qbench.progress.terminal import plain_output
 
 INTERRUPTED = 130  # by Ctrl-C, as a shell says it
+# What the system says of a name that a person gave, where no command says more.
+_OF_A_NAME = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS)
 
 app = typer.Typer(
     name="qbench",
@@ -81,10 +87,11 @@ app.add_typer(onnx.app)
 
 def main() -> NoReturn:
     """Runs the command line and ends the process with its exit code; what a user can cause shows no traceback."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end a run
-    with plain_output(), ending_signals.interrupting():
+    with guarded_streams(), plain_output(), ending_signals.interrupting():
         code = _run_command()
     sys.exit(ending_signals.exit_code if code == INTERRUPTED else code)
 
@@ -92,12 +99,34 @@ def main() -> NoReturn:
 def _run_command() -> int | str | None:
     """The exit code of the command that ``sys.argv`` names."""
     try:
-        app()
+        _require_names(sys.argv[1:])
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except QbenchError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        if error.errno not in _OF_A_NAME or error.filename is None:
+            raise
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return UsageError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit as end:
         return end.code
     return 0
+
+
+def _require_names(words: Sequence[str]) -> None:
+    """Raises ``UsageError`` where the working folder is gone, or a name is no text: reports and records are UTF-8."""
+    try:
+        here = str(Path.cwd())
+    except OSError as error:
+        raise UsageError(
+            f"the folder that this runs in cannot be used ({error.strerror}); go to another one"
+        ) from error
+    for what, text in (("the folder that this runs in", here), *(("an argument", word) for word in words)):
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise UsageError(f"{what}, {os.fsencode(text)!r}, is not UTF-8; give the file or the folder another name")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qbench.errors import UsageError
+from qbench.errors import DataError, ModelError, UsageError
 
 if TYPE_CHECKING:
     from qbench.onnx.calibration_data import Source, Wanted
@@ -57,13 +58,23 @@ def takes(**makers: Callable[..., Any]) -> Callable[[Callable[..., None]], Calla
             built = {}
             for name, maker in makers.items():
                 built[name] = maker(**{option: values.pop(option) for option in parts[name]})
-            command(**values, **built)
+            with _usage_errors():
+                command(**values, **built)
 
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # which typer reads
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
         return run
 
     return given
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
+    """A model or data that cannot be used is a wrong argument here: no case of a run fails by it, as elsewhere."""
+    try:
+        yield
+    except (ModelError, DataError) as error:
+        raise UsageError(str(error)) from error
 
 
 def _parameters(function: Callable[..., Any], but: Iterable[str] = ()) -> dict[str, inspect.Parameter]:
@@ -252,7 +263,7 @@ def _options(given: list[str] | None) -> Mapping[str, Any]:
             raise UsageError(f"--set {text}: expected KEY=VALUE, such as size=224")
         try:
             options[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
             raise UsageError(
                 f"--set {text}: {value!r} is no value (a number, a word, or a list such as [1,2])"
             ) from error

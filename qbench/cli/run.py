@@ -65,7 +65,9 @@ def run(
         print(f"interrupted; what is known is kept. Go on with:\n{result.resume}", file=sys.stderr)
         ending_signals.raise_again()
     with live(sys.stderr, quiet=quiet) as progress:
-        page, seconds = _write_report(result, progress)
+        page, seconds, why = _write_report(result, progress)
+    if why is not None:  # also with --quiet: the answer below refers to it
+        print(f"error: {why}", file=sys.stderr)
     elapsed = {**result.elapsed_seconds, "report": seconds}
     if as_json:
         print(run_text.as_json(result, page, elapsed, read_answer(result.folder)), end="")
@@ -89,10 +91,10 @@ def _read_asked(
     return Asked(suite=asked.suite, only=only or asked.only)
 
 
-def _write_report(result: RunResult, progress: Silent) -> tuple[Path | None, float]:
-    """The report of a run that recorded anything, and the seconds that it took."""
+def _write_report(result: RunResult, progress: Silent) -> tuple[Path | None, float, QbenchError | None]:
+    """The report of a run that recorded anything, the seconds that it took, and why there is none."""
     if not result.records:
-        return None, 0.0
+        return None, 0.0, None
     from qbench.report.build import build_report
 
     progress.stage("report", 1)
@@ -100,10 +102,9 @@ def _write_report(result: RunResult, progress: Silent) -> tuple[Path | None, flo
     try:
         page = build_report(result.folder)
     except QbenchError as error:  # the table below is worth as much: show it
-        progress.note(f"error: {error}")
-        return None, time.monotonic() - started
+        return None, time.monotonic() - started, error
     progress.advance(page.name)
-    return page, time.monotonic() - started
+    return page, time.monotonic() - started, None
 
 
 def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, float], *, wide: bool) -> None:

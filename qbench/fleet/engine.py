@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import NodeLost, UsageError
+from qbench.errors import NodeLost, UsageError, reraise
 from qbench.fleet.reach import CLIENT, explain_unreachable
 from qbench.machine import fingerprint
 from qbench.process import imports, inheritance
@@ -196,11 +196,11 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
             raise UsageError(f"--on {LOCAL}: Ray was imported too early to be kept here; start a new process")
         _keep_sigterm()
         head = {"num_cpus": 0, "no_monitor": True, "include_log_monitor": False}  # nobody scales it or reads its logs
-        with inheritance.block_signal("SIGHUP"):
+        with inheritance.block_signal("SIGHUP"), _explain_start(count):
             cluster = Cluster(initialize_head=True, head_node_args={**options, **head})
         for number in range(count):
             mine = share_cores(cores, number, count)
-            with _only_on(mine), inheritance.block_signal("SIGHUP"):
+            with _explain_start(count), _only_on(mine), inheritance.block_signal("SIGHUP"):
                 cluster.add_node(
                     **options,
                     num_cpus=len(mine),
@@ -216,6 +216,17 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
             cluster.shutdown()
         _set(saved)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _explain_start(count: int) -> reraise:
+    """Whatever Ray raises of a node that dies while it starts is one message: its classes for that are many."""
+    return reraise(
+        UsageError,
+        lambda error: (
+            f"--on {LOCAL}:{count}: a node of it did not start: {_shorten(error)}; is there memory, and room "
+            f"on the disk of {tempfile.gettempdir()}? fewer nodes need less"
+        ),
+    )
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -318,5 +319,5 @@ def _describe(graph: Graph, held: Config, where: str = "configuration") -> Quant
 
 def _apart(model: str | Path, written: str | Path) -> None:
     """The person's model is never overwritten."""
-    if Path(model).resolve() == Path(written).resolve():
+    if os.path.realpath(model) == os.path.realpath(written):  # of a link to itself, too
         raise UsageError(f"{written}: is the model itself; write the calibration model to another file")

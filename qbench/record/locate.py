@@ -99,7 +99,7 @@ def _latest(folder: Path) -> Path:
     """Where a suite's ``latest`` leads; where there are no symbolic links a name stands in ``latest.txt``."""
     pointer = folder / f"{LATEST}.txt"
     if not pointer.is_file():
-        return (folder / LATEST).resolve()
+        return regular_file.resolve_path(LATEST, folder.absolute())
     name = regular_file.read_text(pointer, errors="replace").strip()
     try:
         return folder / require_name(name)

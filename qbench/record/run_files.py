@@ -47,7 +47,7 @@ class Damaged(UsageError):
 
 def find(folder: Path, name: str) -> Path | None:
     """The file of that name below the folder; None where there is none, and for a name that leads out of it."""
-    file = (folder / name).resolve()
+    file = regular_file.resolve_path(name, folder.absolute())
     return file if file.is_relative_to(folder.resolve()) and file.is_file() else None
 
 

@@ -477,6 +477,19 @@ def test_run_shows_answer_table_reasons_report_and_time_in_this_order(qbench: Qb
     assert Path(page).is_file()
 
 
+def test_a_quiet_run_says_why_it_has_no_report(
+    qbench: Qbench, story: list[Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ "see above" refers to a line that stands there: a full disk is told with --quiet, too."""
+    from qbench.report import build
+
+    monkeypatch.setattr(build, "build_report", raising(QbenchError("report.html: No space left on device")))
+    done = qbench("run", QUICKSTART, "--quiet")
+    assert done.code == 1
+    assert done.err == "error: report.html: No space left on device\n"
+    assert "report: none, see above" in done.out
+
+
 def test_run_wide_shows_every_column(qbench: Qbench, story: list[Told]) -> None:
     """Without --wide there are six, with it those of the report that have a value."""
     assert "accuracy limit" not in qbench("run", QUICKSTART).out

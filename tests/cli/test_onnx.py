@@ -170,7 +170,7 @@ def test_quantize_judges_with_data_where_it_is_given(onnx_command):
     assert code == 0
     np.savez("wrong.npz", image=np.zeros((4, 1, 16, 16), np.float32))
     code, out, err = onnx_command("quantize", "model.onnx", "-o", "other.onnx", "--data", "wrong.npz")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.startswith("error: calibration data, batch 1: input image has shape [4, 1, 16, 16], the model takes")
 
 
@@ -204,8 +204,8 @@ def test_a_preset_is_a_name_or_amct_s_simplified_configuration(onnx_command, tmp
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("config", "nothing.onnx"), 1, "error: nothing.onnx: no such file"),
-        (("config", "data.npz"), 1, "error: data.npz: not a whole ONNX file"),
+        (("config", "nothing.onnx"), 2, "error: nothing.onnx: no such file"),
+        (("config", "data.npz"), 2, "error: data.npz: not a whole ONNX file"),
         (
             ("config", "model.onnx", "--skip-layers", "conv9"),
             2,
@@ -229,8 +229,8 @@ def test_a_preset_is_a_name_or_amct_s_simplified_configuration(onnx_command, tmp
             "error: --weights arq: available: arq_quantize, ada_quantize",
         ),
         (("quantize", "model.onnx", "-c", "no.json"), 2, "error: no.json: no such configuration; qbench onnx config"),
-        (("calibrate", "model.onnx", "--data", "data.npz"), 1, "error: model.onnx: not a calibration model"),
-        (("save", "model.onnx", "-o", "m"), 1, "error: model.onnx: not a calibration model"),
+        (("calibrate", "model.onnx", "--data", "data.npz"), 2, "error: model.onnx: not a calibration model"),
+        (("save", "model.onnx", "-o", "m"), 2, "error: model.onnx: not a calibration model"),
         (
             ("save", "model.onnx", "-o", "m", "--target", "tpu"),
             2,
@@ -241,7 +241,7 @@ def test_a_preset_is_a_name_or_amct_s_simplified_configuration(onnx_command, tmp
             2,
             "error: --form U8: no such form; available: U8S8, U8S8-narrow, U8U8, S8S8",
         ),
-        (("all", "model.onnx", "--data", "no", "-o", "m"), 1, "error: --data no: no such folder"),
+        (("all", "model.onnx", "--data", "no", "-o", "m"), 2, "error: --data no: no such folder"),
         (
             ("all", "model.onnx", "--data", "data.npz", "-o", "m", "--set", "size"),
             2,
@@ -254,7 +254,7 @@ def test_a_preset_is_a_name_or_amct_s_simplified_configuration(onnx_command, tmp
         ),
         (
             ("all", "model.onnx", "--data", "data.npz", "-o", "m", "--batch-size", 21),
-            1,
+            2,
             "error: --data data.npz: 20 exa",
         ),
     ],
@@ -285,7 +285,7 @@ def test_a_damaged_npz_is_one_message_that_names_the_array(onnx_command, tmp_pat
     for command in (("quantize", "model.onnx"), ("calibrate", "calibration.onnx"), ("all", "model.onnx", "-o", "m")):
         for file, what in (("none.npz", ""), ("short.npz", ": image")):
             code, out, err = onnx_command(*command, "--data", file)
-            assert (code, out) == (1, "")
+            assert (code, out) == (2, "")
             assert err.startswith(f"error: --data {file}{what}: not an .npz file of arrays of numbers (")
             assert err.count("\n") == 1
 

@@ -81,8 +81,8 @@ def _caught(
 
 def _size(file: Path) -> int:
     """Of a model and of what lies beside it under its name: weights."""
-    if not file.is_file():
+    try:
+        beside = [path for path in file.parent.iterdir() if path.name.startswith(file.stem)] if file.is_file() else []
+        return sum(path.stat().st_size for path in beside if path.is_file())
+    except OSError:  # reading the file says what is wrong
         return 0
-    return sum(
-        path.stat().st_size for path in file.parent.iterdir() if path.name.startswith(file.stem) and path.is_file()
-    )

@@ -1,0 +1,85 @@
+"""Standard streams that are closed, full or unread, and odd names: one message, and a true exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qbench.cli import streams
+
+QBENCH = [sys.executable, "-m", "qbench"]
+ROOT = Path(__file__).parents[2]
+
+
+def run_in_shell(redirection: str, *words: str, folder: Path = ROOT) -> tuple[int, str]:
+    """The exit code and standard error of a command, as a shell starts it with a redirection."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    script = f'"$0" -m qbench "$@" {redirection}'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable, *words], cwd=folder, env=environment, stderr=subprocess.PIPE, check=False
+    )
+    return done.returncode, done.stderr.decode()
+
+
+def test_a_closed_output_is_nowhere() -> None:
+    """``>&-`` ends as ``>/dev/null`` does."""
+    assert run_in_shell(">&-", "list") == (0, "")
+
+
+def test_a_full_output_is_one_message() -> None:
+    """A result that is lost is no success; Python says nothing of its own when it ends."""
+    code, said = run_in_shell(">/dev/full", "schema")
+    assert (code, said) == (1, "error: standard output cannot be written: No space left on device\n")
+
+
+def test_an_output_that_nobody_reads_any_more_is_no_error() -> None:
+    """As of ``qbench … | head -1``: the command goes on to its end, and its exit code is its own."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([*QBENCH, "schema"], stdout=writing, stderr=subprocess.PIPE, env=environment, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_folder_that_is_gone_is_one_message(tmp_path: Path) -> None:
+    """Relative names mean nothing there."""
+    (tmp_path / "gone").mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    script = 'cd gone && rmdir ../gone && exec "$0" -m qbench plan x.yaml'
+    done = subprocess.run(["sh", "-c", script, sys.executable], cwd=tmp_path, env=environment, capture_output=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error: the folder that this runs in cannot be used (No such file or directory)")
+
+
+@pytest.mark.parametrize("command", ["plan", "report", "compare", "export"])
+def test_a_name_that_is_no_text_is_one_message(command: str) -> None:
+    """Records and reports are UTF-8, which cannot hold it."""
+    name = os.fsdecode(b"\xff.yaml")
+    code, said = run_in_shell("", command, name)
+    assert (code, said) == (
+        2,
+        "error: an argument, b'\\xff.yaml', is not UTF-8; give the file or the folder another name\n",
+    )
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "loop"])
+@pytest.mark.parametrize("command", ["plan", "report", "gate", "portability", "onnx config"])
+def test_a_name_that_no_file_can_have_is_one_message(command: str, name: str, tmp_path: Path) -> None:
+    """Too long, or a link to itself: the system's word is the message, whatever the command asks it."""
+    (tmp_path / "loop").symlink_to("loop")
+    code, said = run_in_shell("", *command.split(), name, folder=tmp_path)
+    assert code == 2
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+
+
+def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
+    """What is wrong stands first, what to do last; between them is how much was left out."""
+    text = streams.cut("a" * 20_000 + "z" * 5_000, 16_000)
+    assert text == "a" * 12_000 + "\n… 9,000 letters left out …\n" + "z" * 4_000
+    assert streams.cut("a" * 16_000) == "a" * 16_000
