@@ -1,25 +1,20 @@
 """Commits of a git repository in folders of their own, for as long as they are needed.
 
-Nothing that the repository configures runs (hooks, a file monitor), and the working tree that one sits in is not
+No program runs that the configuration of the repository, or of the user, names: no hook, file monitor or filter (files
+of git-lfs stay the pointers that are committed). Neither the repository nor the working tree that one sits in is
 touched. Files that git does not track are in neither folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from qbench.errors import UsageError, first_names
-
-_PLAIN = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "-c", "advice.detachedHead=false")
-# What git sets for a hook, from which qbench may be called: it would name another repository than the folder's.
-_OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+from qbench.record.plain_git import GitFailed, ask_git, check_out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +38,7 @@ class Repository:
 
     def uncommitted(self) -> list[str]:
         """The files that differ from the commit that is checked out, new ones that git does not ignore included."""
-        lines = _git(self.top, "status", "--porcelain", "-z", "--no-renames").split("\0")
+        lines = _git(self.top, "status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all").split("\0")
         return [line[3:] for line in lines if line]
 
     def has(self, commit: str, path: str) -> bool:
@@ -53,19 +48,14 @@ class Repository:
     @contextlib.contextmanager
     def checked_out(self, commits: Sequence[str]) -> Iterator[list[Path]]:
         """Each commit in a folder of its own, gone afterwards, also after an error or Ctrl-C."""
-        home = Path(tempfile.mkdtemp(prefix="qbench-worktrees-"))
-        folders = [home / f"{number}-{commit[:12]}" for number, commit in enumerate(commits)]
-        try:
+        with tempfile.TemporaryDirectory(prefix="qbench-worktrees-", ignore_cleanup_errors=True) as home:
+            folders = [Path(home) / f"{number}-{commit[:12]}" for number, commit in enumerate(commits)]
             for folder, commit in zip(folders, commits, strict=True):
-                _git(self.top, "worktree", "add", "--detach", "--force", str(folder), commit)
+                try:
+                    check_out(self.top, commit, folder)
+                except GitFailed as error:
+                    raise UsageError(f"{commit[:12]} cannot be checked out ({error})") from error
             yield folders
-        finally:
-            for folder in folders:
-                with contextlib.suppress(UsageError):
-                    _git(self.top, "worktree", "remove", "--force", "--force", str(folder))
-            shutil.rmtree(home, ignore_errors=True)
-            with contextlib.suppress(UsageError):
-                _git(self.top, "worktree", "prune")
 
 
 def find_repository(file: Path) -> Repository:
@@ -79,18 +69,7 @@ def find_repository(file: Path) -> Repository:
 
 def _git(folder: Path, *words: str) -> str:
     """What git says; ``UsageError`` with its last words where it fails."""
-    git = shutil.which("git")
-    if git is None:
-        raise UsageError("git is not installed")
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
-    done = subprocess.run(
-        [git, *_PLAIN, "-C", str(folder), *words],
-        env=environment | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        words_of_git = done.stderr.decode("utf-8", errors="replace").strip().splitlines()
-        raise UsageError(f"git {words[0]}: {words_of_git[-1] if words_of_git else f'exit code {done.returncode}'}")
-    return done.stdout.decode("utf-8", errors="surrogateescape")
+    try:
+        return ask_git(folder, *words).decode("utf-8", errors="surrogateescape")
+    except GitFailed as error:
+        raise UsageError(str(error)) from error
