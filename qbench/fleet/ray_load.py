@@ -59,8 +59,8 @@ def _keeper(timed: tuple[int, ...], patience_seconds: float) -> Iterator[int]:
 
 
 def find_lock() -> Path:
-    """The file that whoever keeps Ray off cores of this machine has locked."""
-    return Path(tempfile.gettempdir()) / f"qbench-cores-{os.getuid()}.lock"
+    """The file that whoever keeps Ray off cores of this machine has locked, in a folder that is this user's own."""
+    return Path(tempfile.gettempdir()) / f"qbench-{os.getuid()}" / "cores.lock"
 
 
 def _read_seconds(processes: list[int]) -> float:

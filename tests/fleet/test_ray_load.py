@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from qbench.fleet import ray_load
+from qbench.fleet import core_keeper, ray_load
 from qbench.process import reaper
 
 pytestmark = pytest.mark.skipif(
@@ -70,12 +69,40 @@ def test_who_waits_too_long_for_the_cores_moves_nothing(tmp_path, monkeypatch):
     with subprocess.Popen([sys.executable, "-c", "input()", "ray::idle"], stdin=subprocess.PIPE) as raylet:
         wait_until(lambda: is_started(raylet.pid))
         before = os.sched_getaffinity(raylet.pid)
-        with ray_load.find_lock().open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with core_keeper.hold_lock(ray_load.find_lock(), 0.0) as is_held:
+            assert is_held
             with ray_load.keep_off((min(before),), patience_seconds=0.1) as load:
                 assert load.moved == 0
                 assert os.sched_getaffinity(raylet.pid) == before
         raylet.communicate(b"\n")
+
+
+def test_the_lock_is_nobody_elses_file_and_goes(tmp_path, monkeypatch):
+    """A link that somebody laid in the folder of temporary files empties nothing, at no place of the path; then, as
+    where the folder is open to others, nothing is locked. What was made is gone afterwards."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    target = tmp_path / "target"
+    target.mkdir(mode=0o700)
+    (target / "cores.lock").write_text("somebody's")
+    lock = ray_load.find_lock()
+    lock.parent.symlink_to(target)
+    with core_keeper.hold_lock(lock, 0.0) as is_held:
+        assert not is_held
+    lock.parent.unlink()
+    lock.parent.mkdir(mode=0o700)
+    lock.symlink_to(target / "cores.lock")
+    with core_keeper.hold_lock(lock, 0.0) as is_held:
+        assert not is_held
+    lock.unlink()
+    lock.parent.chmod(0o755)
+    with core_keeper.hold_lock(lock, 0.0) as is_held:
+        assert not is_held
+    lock.parent.rmdir()
+    assert (target / "cores.lock").read_text() == "somebody's"
+    with core_keeper.hold_lock(lock, 0.0) as is_held, core_keeper.hold_lock(lock, 0.0) as is_held_twice:
+        assert (is_held, is_held_twice) == (True, False)
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def measure(core):
