@@ -122,7 +122,7 @@ def keep_here(pairs: Iterable[tuple[Path, Path]], data: Data, folder: Path, *, p
     places = sorted(_choose_positions(pairs))
     target = folder / FOLDER
     if places:
-        target.mkdir(exist_ok=True)
+        atomic.make_folder(target)
     for place in places:
         _write(target, place, *thumbnail(images.pixels(place)))
     return len(places)

@@ -7,6 +7,7 @@ nothing, since anybody may give it. The mark names the folder's own number on it
 from __future__ import annotations
 
 import contextlib
+import errno
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -73,6 +74,15 @@ def _make_workplace(beside: Path) -> Iterator[Path]:
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_folder(folder: Path) -> Path:
+    """A folder in one that may be anybody's, made if need be; raises ``OSError`` where a link has its name, which would
+    lead what is written elsewhere."""
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link; nothing is written behind one", str(folder))
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def sweep(folder: Path) -> None:

@@ -79,10 +79,11 @@ def save_plots(folder: Path) -> tuple[Path, ...]:
     files = []
     for drawing in list_drawings(run, judge(run)):
         figure = drawing.draw()
+        canvas.clean_texts(figure)
         for ending in ("svg", "png"):
             file = target / f"{drawing.key}.{ending}"
             try:
-                target.mkdir(exist_ok=True)
+                atomic.make_folder(target)
                 with canvas.settings(), atomic.replace_file(file) as part:
                     figure.savefig(part, format=ending, dpi=200, facecolor="white", metadata=_UNDATED[ending])
             except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import os
 import re
@@ -143,7 +144,7 @@ class RunDirectory:
         """Keeps the numbers of a variant's layers; the file's name below the run's folder."""
         name = _layers_name(variant)
         with self._writing():
-            (self.path / "layers").mkdir(exist_ok=True)
+            atomic.make_folder(self.path / "layers")
             atomic.write_text(self.path / name, json.dumps([dict(layer) for layer in numbers], indent=1))
         return name
 
@@ -233,8 +234,13 @@ def reopen(folder: Path, suite: Suite) -> RunDirectory:
     differs = fingerprint.comparable(info.environment, fingerprint.fingerprint())
     if differs is not None:
         raise UsageError(f"{folder}: was made on another machine ({differs} differs); start a new run")
-    for part in PARTS:
-        (folder / part).mkdir(exist_ok=True)
+    try:
+        for part in PARTS:
+            atomic.make_folder(folder / part)
+        if (folder / jsonl.RECORDS).is_symlink():
+            raise OSError(errno.ELOOP, "records.jsonl is a link; nothing is written behind one")
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be gone on with: {error.strerror or error}") from error
     return RunDirectory(folder, dict(info.digests), info.notes)
 
 

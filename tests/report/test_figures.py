@@ -15,6 +15,8 @@ from large_run import Shape, write_large_run
 from made_records import fp32, info, int8
 from made_runs import run_folder
 
+from qbench.errors import QbenchError
+from qbench.foreign_text import CONTROL
 from qbench.record import jsonl
 from qbench.record.stored_run import StoredRun, read_run
 from qbench.report.build import judge, save_plots
@@ -165,3 +167,25 @@ def test_pictures_are_saved_as_files(folder: Path, monkeypatch: pytest.MonkeyPat
     assert [file.name for file in files] == ["pareto.svg", "pareto.png", "pareto-2.svg", "pareto-2.png"]
     before: Any = [file.read_bytes() for file in files]
     assert [file.read_bytes() for file in save_plots(folder)] == before
+
+
+def test_pictures_are_saved_in_no_other_folder(tmp_path: Path) -> None:
+    """A run may be anybody's: a link in it leads what is written nowhere."""
+    shape = Shape(modes=("static",), backends=("onnxruntime",), calls=500)
+    folder = write_large_run(tmp_path / "run", shape)
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "plots").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(QbenchError, match="pareto.svg: cannot be written: it is a link"):
+        save_plots(folder)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_no_text_of_a_picture_turns_or_controls(tmp_path: Path) -> None:
+    """Characters that turn the direction of writing are shown as what they are not, in files as in the page."""
+    shape = Shape(models=("evil\u202egnp.\x1b",), modes=("static",), backends=("onnxruntime",), calls=500)
+    folder = write_large_run(tmp_path / "run", shape)
+    saved = [file.read_text(encoding="utf-8") for file in save_plots(folder) if file.suffix == ".svg"]
+    assert saved
+    assert not any(
+        CONTROL.search(text) for text in (*saved, *(figure.svg for figure in drawn(read_run(folder)).values()))
+    )

@@ -125,3 +125,13 @@ def fit_text(text: str, room: float, size: float = SIZE, *, bold: bool = False) 
         if text_width(shorter, size, bold=bold) <= room:
             return shorter
     return "…"
+
+
+def clean_texts(figure: Any) -> None:
+    """Takes control characters and those of writing direction from every text of a figure: names are anybody's."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        plain = clean(text.get_text())
+        if plain != text.get_text():
+            text.set_text(plain)

@@ -30,6 +30,7 @@ class Words:
 def inline(figure: Any, words: Words) -> str:
     """The figure for the body of an HTML page: no prologue, namespaces or metadata, no colour of its own."""
     buffer = io.StringIO()
+    canvas.clean_texts(figure)
     with canvas.settings():
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
@@ -53,7 +54,7 @@ def _tell_whole(match: re.Match[str], names: frozenset[str]) -> str:
     """The text with the names that it may stand for as its tooltip."""
     start, end = (html.unescape(part) for part in match[2].split("…", 1))
     whole = sorted(name for name in names if name.startswith(start) and name.endswith(end))
-    title = f"<title>{html.escape('; '.join(whole[:_TOLD]))}</title>" if whole else ""
+    title = f"<title>{html.escape(clean('; '.join(whole[:_TOLD])))}</title>" if whole else ""
     return f"{match[1]}{title}{match[2]}"
 
 
