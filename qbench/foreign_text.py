@@ -10,3 +10,8 @@ import re
 CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
 )
+
+
+def join_lines(text: str) -> str:
+    """The text without a line's end or a tab: what is to be one line of a terminal or a table stays one."""
+    return text.replace("\n", " ").replace("\t", " ")

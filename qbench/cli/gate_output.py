@@ -67,8 +67,9 @@ def without_commands(*, github: bool, as_json: bool) -> Iterator[None]:
 
 
 def _stream(*, as_json: bool) -> TextIO:
-    """Standard output, unless that is one JSON object."""
-    return sys.stderr if as_json else sys.stdout
+    """Standard output, unless that is one JSON object; past what keeps foreign text from being a command."""
+    stream = sys.stderr if as_json else sys.stdout
+    return getattr(stream, "stream", stream)
 
 
 def _folder_below(environment: Mapping[str, str]) -> str:

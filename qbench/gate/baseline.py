@@ -25,6 +25,7 @@ from qbench.cache import manifest, store
 from qbench.errors import UsageError, first_names
 from qbench.files import atomic
 from qbench.files.stored_name import is_digest
+from qbench.foreign_text import join_lines
 from qbench.gate import baseline_examples, baseline_lines
 from qbench.record import jsonl
 from qbench.record.example_scores import ExampleScores
@@ -159,7 +160,7 @@ def to_text(artifacts: Artifacts) -> str:
         where = f"in {artifacts.folder} ({formatting.size(artifacts.size_bytes)}); commit them, or let CI cache them"
     lines = [f"artifacts that `qbench gate` runs again: {artifacts.available} of {count}, {where}"]
     lines += [
-        f"  {case}: its artifact is gone from the cache: its stored speed-up is compared instead"
+        f"  {join_lines(case)}: its artifact is gone from the cache: its stored speed-up is compared instead"
         for case in artifacts.missing
     ]
     return "\n".join(lines)

@@ -10,6 +10,8 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from qbench.foreign_text import join_lines
+
 _NARROWEST = 20  # characters; below that no line could hold a figure with its limits
 _BETWEEN = " · "
 
@@ -40,6 +42,7 @@ def align(table: TextTable) -> str:
 def align_rows(rows: Sequence[Sequence[str]], *, words: Collection[int] | None = None) -> list[str]:
     """The rows as lines, every column as wide as its widest cell; ``words``: which are aligned to the left (None:
     all)."""
+    rows = [[join_lines(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,20 +25,38 @@ def plain_output() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-class PlainStream:
-    """A text stream in which a control character arrives as ``\\u001b``: visible, and in JSON the same string.
+# What the runners of GitHub, Azure and TeamCity take for a command to themselves where it begins a line, after any
+# space, and what they take for one anywhere in it.
+_BEGINS_COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
+_COMMAND = re.compile(r"#(?=#\w*\[)")
 
-    Everything that a command prints goes through it, so a label, a file's name or an error of some library cannot
-    command the terminal. ``stream`` is the one behind it, for what draws on purpose (a progress bar).
+
+class PlainStream:
+    """A text stream in which a control character arrives as ``\\u001b``: visible, and in JSON the same string. So does
+    the first sign of what a log of CI would obey, such as ``::error::``.
+
+    Everything that a command prints goes through it, so a label, a file's name or an error of some library can command
+    neither the terminal nor a runner. ``stream`` is the one behind it, for what does so on purpose (a progress bar).
     """
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
+        self._begun = ""  # the line in hand as long as it can become a command
 
     def write(self, text: str) -> int:
-        """Writes the text with its control characters escaped; returns the length of what was given."""
-        self.stream.write(CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+        """Writes the text, escaped; returns the length of what was given."""
+        plain = _COMMAND.sub(_escape, CONTROL.sub(_escape, text))
+        if self._begun.endswith(":") and plain.startswith(":"):
+            plain = f"\\u003a{plain[1:]}"
+        begun = self._begun
+        line = (begun + plain).rpartition("\n")[2]
+        self._begun = line if line.strip() in ("", ":") else "x"
+        self.stream.write(_BEGINS_COMMAND.sub(r"\1\\u003a", begun + plain)[len(begun) :])
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

@@ -24,6 +24,7 @@ from qbench.decide.tested_change import (
     holds_against_fp32,
     shown_of,
 )
+from qbench.foreign_text import join_lines
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
 from qbench.report import table, text
@@ -55,6 +56,7 @@ def wrap(line: str, width: int | None) -> str:
 
     No word is broken, so that a path or an id can be copied, and a figure stays beside its unit and its limits.
     """
+    line = join_lines(line)
     if width is None or len(line) <= width:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)
