@@ -129,6 +129,10 @@ class Counting(Calibrator):
         return max(self._histogram.low, -reach * -LOW / HIGH), min(self._histogram.high, reach)
 
     def error(self, bins: Bins, low: float, high: float) -> float:
-        """The sum of squared errors of quantizing the range as this calibrator's ``qparams`` would, offset rounded."""
-        params = amct_qparams(low, high, symmetric=not self.asymmetric)
-        return bins.squared_error(params.scale, (LOW - params.zero_point) * params.scale)
+        """The sum of squared errors of quantizing the range as this calibrator's ``qparams`` would, offset rounded; of
+        a small range that of the same one 2**n times as wide. By the scale of 1 that AMCT gives to what it takes for
+        zeros no range is better than another, and torch's rule clips what lies outside."""
+        exponent = math.frexp(high - low)[1]
+        params = amct_qparams(math.ldexp(low, -exponent), math.ldexp(high, -exponent), symmetric=not self.asymmetric)
+        scale = math.ldexp(params.scale, exponent)
+        return bins.squared_error(scale, (LOW - params.zero_point) * scale)
