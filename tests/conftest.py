@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from qbench.process.parent import CHILD_VARIABLES
 
@@ -15,9 +17,14 @@ from qbench.process.parent import CHILD_VARIABLES
 # in place of 0.9 for one test). Set before a library reads it, and here as in qbench's own children.
 os.environ.update(CHILD_VARIABLES)
 
-# A deadline is a timed assertion: on a busy machine it fails for no reason of the code's.
-settings.register_profile("qbench", deadline=None)
-settings.load_profile("qbench")
+# A test takes the same examples in every clone, whatever ran before it: hypothesis also draws constants of the modules
+# that happen to be loaded by then, unless their path holds a folder named test or tests.
+providers._get_local_constants = Constants
+# Both limits are timed assertions: on a busy machine they fail for no reason of the code's.
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", UNTIMED, derandomize=True, database=None)
+settings.register_profile("explore", UNTIMED, derandomize=False, print_blob=True)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session", autouse=True)
