@@ -13,6 +13,9 @@ from typing import Any
 FENCE = 3.0  # quartile distances beyond which a value is drawn at the edge
 _TICKS = 6
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+# Values that are nearer to each other, as a share of the largest and by themselves, are one value: a float holds no
+# steps between them.
+_SAME, _LEAST = 1e-12, 1e-300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +65,9 @@ class Scale:
 def linear(values: Sequence[float], ends: Sequence[float], must: Sequence[float], *, words: Any = None) -> Scale:
     """An axis for estimates ``values`` with limits ``ends``, on which ``must`` lie in any case."""
     low, high = _window(values, ends, must)
-    room = (high - low or abs(high) or 1.0) * 0.06
+    largest = max(abs(low), abs(high))
+    apart = high - low > max(_SAME * largest, _LEAST)
+    room = (high - low if apart else largest if largest > _LEAST else 1.0) * 0.06
     low, high = low - room, high + room
     ticks = _round_ticks(low, high)
     return Scale(low=low, high=high, ticks=ticks, words=words or _decimals(ticks))
@@ -70,7 +75,8 @@ def linear(values: Sequence[float], ends: Sequence[float], must: Sequence[float]
 
 def from_zero(values: Sequence[float], *, words: Any = None) -> Scale:
     """An axis from zero to just beyond the largest value."""
-    high = (max(values, default=1.0) or 1.0) * 1.04
+    largest = max(values, default=1.0)
+    high = (largest if largest > _LEAST else 1.0) * 1.04
     ticks = _round_ticks(0.0, high)
     return Scale(low=-0.03 * high, high=high, ticks=ticks, words=words or _decimals(ticks))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qbench.report.plots.scale import from_zero, linear, logarithmic
@@ -12,6 +12,8 @@ RATIOS = st.lists(st.floats(1e-4, 1e4), min_size=1, max_size=20)
 
 
 @given(NUMBERS, NUMBERS, st.lists(st.floats(-100, 100), max_size=3))
+@example([0.0], [5e-324], [])
+@example([1e4], [1e4 + 2e-12], [])
 def test_what_must_be_seen_is_on_the_axis(values: list[float], ends: list[float], must: list[float]) -> None:
     """The reference, the limit and the named cases are never off the scale; ticks lie inside, in order."""
     scale = linear(values, ends, must)
@@ -51,3 +53,4 @@ def test_ticks_have_as_many_decimals_and_a_true_minus() -> None:
     scale = linear([-0.6, 0.6], [], [])
     assert [scale.words(tick) for tick in scale.ticks][:2] == ["\N{MINUS SIGN}0.50", "\N{MINUS SIGN}0.25"]
     assert from_zero([3.0]).ticks[0] == 0
+    assert from_zero([5e-324]).ticks == from_zero([1.0]).ticks  # too little for steps of its own
