@@ -28,6 +28,7 @@ from qbench.files import regular_file
 PREFIX = "qbench_user_"
 _ENDINGS = importlib.machinery.all_suffixes()  # a module beside the file may be native code, or bytecode alone
 _FOLDERS: set[Path] = set()
+_MOST_SAID = 500  # characters of a message: a table prints it, and a record keeps it
 
 
 def parse(reference: Any, *, base: Path, error: type[CaseError]) -> tuple[Path, str]:
@@ -126,7 +127,17 @@ def _explaining(path: Path, error: type[CaseError]) -> Iterator[None]:
     except (Exception, SystemExit) as problem:  # the user's code can raise anything, exit() included
         where = _line_of(problem, path)
         hint = f"; install it, or put it beside {path.name}" if isinstance(problem, ModuleNotFoundError) else ""
-        raise error(f"{where}: {type(problem).__name__}: {problem}{hint}") from problem
+        raise error(f"{where}: {type(problem).__name__}{_message_of(problem)}{hint}") from problem
+
+
+def _message_of(problem: BaseException) -> str:
+    """What the user's code says of its error, in one line that can be written; nothing where it says nothing."""
+    try:
+        said = " ".join(str(problem).split())
+    except Exception as another:  # the user's __str__
+        said = f"its text cannot be read: {type(another).__name__}"
+    said = said.encode(errors="backslashreplace").decode()
+    return f": {said[:_MOST_SAID]}" if said else ""
 
 
 def _line_of(problem: BaseException, path: Path) -> str:

@@ -17,11 +17,11 @@ from qbench.evaluate.predictions import input_fits, load_predictions
 from qbench.files import atomic
 from qbench.metrics.base import Metric, values_file
 from qbench.metrics.spec import MetricSpec
-from qbench.metrics.validation import choose_classes
+from qbench.metrics.validation import choose_classes, find_no_score
 from qbench.process.parent import Limits, call
 from qbench.record.schema import Accuracy, Flips
 from qbench.stats import intervals, jackknife
-from qbench.stats.interval_type import Interval
+from qbench.stats.interval_type import LARGEST, Interval
 
 Array = NDArray[Any]
 Progress = Callable[[str, float], None]
@@ -88,7 +88,7 @@ def score_predictions(
 
     A metric against fp32 takes the baseline's outputs in place of labels, or those of ``fp32`` where the baseline is
     another variant, whose score is then not perfect; without a baseline the predictions are fp32's own. Raises
-    ``EvaluateError`` where the outputs do not fit the metric (NaN, another shape, no labels).
+    ``EvaluateError`` where the outputs do not fit the metric (NaN, another shape, no labels), or it gives no number.
     """
     outputs, labels = own["outputs"], own.get("labels")
     problem = metric.problem(outputs, labels, classes)
@@ -99,7 +99,9 @@ def score_predictions(
     if variant.n == 0:
         raise EvaluateError(f"{metric.name}: no evaluation example is of that class; evaluate on more")
     if baseline is None and metric.against == "fp32":  # so by definition: nothing was estimated
-        value = float(metric.value(outputs, reference) if metric.perfect is None else metric.perfect)
+        value = metric.perfect
+        if value is None:
+            value = _require_score(metric, metric.value(outputs, reference))
         only = _only_answer(metric, outputs, labels)
         return Accuracy(metric=metric.name, value=value, low=None, high=None, n=variant.n, only_answer=only)
     estimate = variant.interval()
@@ -138,6 +140,13 @@ def _reference(metric: Metric, own: dict[str, Array], baseline: dict[str, Array]
     return fp32
 
 
+def _require_score(metric: Metric, value: float) -> float:
+    """The score of several examples; raises ``EvaluateError`` where it is no number, or too large for a score."""
+    if not abs(value) <= LARGEST:
+        raise EvaluateError(f"{metric.name} gives {find_no_score(value)}")
+    return float(value)
+
+
 def _from_perfect(metric: Metric, estimate: Interval) -> Interval | None:
     """The distance of a score from the one that fp32 has by definition; None without that, or without limits."""
     if metric.against != "fp32" or metric.perfect is None or estimate.low is None or estimate.high is None:
@@ -158,6 +167,9 @@ class _ScoredVariant:
     def __init__(self, metric: Metric, outputs: Array, reference: Array) -> None:
         self._metric, self._outputs, self._reference = metric, outputs, reference
         self.values = metric.per_example(outputs, reference)
+        problem = None if self.values is None else find_no_score(self.values)
+        if problem:
+            raise EvaluateError(f"{metric.name} gives {problem}")
         self.n = len(outputs) if self.values is None else len(self.values)
         self._facts = None if self.values is not None else metric.facts(outputs, reference)
         self._known: dict[bytes, float] = {}
@@ -174,11 +186,16 @@ class _ScoredVariant:
         if self.values is not None:
             return intervals.mean(self.values, LEVEL)
         if self._facts is not None:
-            return jackknife.limit_score(self._metric.of_facts, self._facts, LEVEL)
+            return jackknife.limit_score(self._score_facts, self._facts, LEVEL)
         return intervals.paired_bootstrap(self.on, self.n, level=LEVEL, resamples=RESAMPLES_OF_OWN)
 
     def change(self, fp32: _ScoredVariant) -> Interval:
         """This score minus fp32's on the same examples, with its limits."""
+        if (self.values is None) != (fp32.values is None):
+            raise EvaluateError(
+                f"{self._metric.name} gives one number for all examples at one time and one for each at another, which "
+                "cannot be compared; give the same each time"
+            )
         if self.values is not None and fp32.values is not None:
             delta, size = intervals.paired_delta(self.values, fp32.values, LEVEL), _root_mean_square(self.values)
         else:
@@ -188,7 +205,7 @@ class _ScoredVariant:
     def _limit_change(self, fp32: _ScoredVariant) -> Interval:
         """The change of what no example has alone, with its limits."""
         if self._facts is not None and fp32._facts is not None:
-            return jackknife.limit_change(self._metric.of_facts, self._facts, fp32._facts, LEVEL)
+            return jackknife.limit_change(self._score_facts, self._facts, fp32._facts, LEVEL)
         return intervals.paired_bootstrap(
             lambda index: self.on(index) - fp32.on(index), self.n, level=LEVEL, resamples=RESAMPLES_OF_OWN
         )
@@ -224,9 +241,12 @@ class _ScoredVariant:
             self._known[key] = self._score(index)
         return self._known[key]
 
+    def _score_facts(self, facts: Array) -> float:
+        return _require_score(self._metric, self._metric.of_facts(facts))
+
     def _score(self, index: NDArray[np.intp]) -> float:
         if self._facts is not None:
-            return self._metric.of_facts(self._facts[index])
+            return self._score_facts(self._facts[index])
         try:
             return self._metric.value(self._outputs[index], self._reference[index])
         except EvaluateError:

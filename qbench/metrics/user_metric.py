@@ -7,6 +7,8 @@ The user's file is imported only where the function is called.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import numpy as np
 from qbench import user_code
 from qbench.errors import EvaluateError
 from qbench.metrics.base import Against, Array, Metric
-from qbench.metrics.validation import numbers_problem, outputs_problem
+from qbench.metrics.validation import find_no_score, numbers_problem, outputs_problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,21 +67,30 @@ class UserMetric(Metric):
             raise EvaluateError(f"{self.file}: '{self.attribute}' is {type(function).__name__}, not a function")
         # Copies, so that a function that writes into its arguments changes nothing for the next one.
         arguments = (outputs.copy(), reference.copy())
-        return self._check(user_code.call(function, *arguments, path=self.file, error=EvaluateError), len(outputs))
 
-    def _check(self, result: Any, n: int) -> Array:
-        try:
-            numbers = np.asarray(result, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise EvaluateError(f"{self._place} returned {type(result).__name__}; expected {_EXPECTED}") from error
+        def read_result() -> Array:  # what the function returns may be an object of the user's, which can raise as well
+            return self._read(function(*arguments))
+
+        return self._check(user_code.call(read_result, path=self.file, error=EvaluateError), len(outputs))
+
+    def _read(self, result: Any) -> Array:
+        """The numbers in what the function returned; masked ones are NaN."""
+        array = result if isinstance(result, np.ma.MaskedArray) else _as_array(result)
+        if array is None or (array.dtype.kind not in _NUMERIC and not _is_of_numbers(array)):
+            told = type(result).__name__ if array is None or array.ndim == 0 else f"an array of {array.dtype}"
+            raise EvaluateError(f"{self._place} returned {told}; expected {_EXPECTED}")
+        with np.errstate(over="ignore"):  # a long double may be infinite as a float, which is told
+            numbers: Array = np.ma.filled(array.astype(np.float64), np.nan)
+        return numbers
+
+    def _check(self, numbers: Array, n: int) -> Array:
         if numbers.shape not in ((), (n,)):
             raise EvaluateError(
                 f"{self._place} returned the shape {numbers.shape} for {n} examples; expected {_EXPECTED}"
             )
-        bad = np.flatnonzero(~np.isfinite(np.atleast_1d(numbers)))
-        if bad.size:
-            where = f" for example {bad[0]}" if numbers.ndim else ""
-            raise EvaluateError(f"{self._place} returned NaN or infinity{where}; a score must be a finite number")
+        problem = find_no_score(numbers)
+        if problem:
+            raise EvaluateError(f"{self._place} returned {problem}")
         return numbers
 
     @property
@@ -88,3 +99,17 @@ class UserMetric(Metric):
 
 
 _EXPECTED = "one number, or one for each example"
+_NUMERIC = "biuf"
+
+
+def _as_array(result: Any) -> Array | None:
+    """The result as numpy has it; None for rows of different lengths."""
+    try:
+        return np.asarray(result)
+    except ValueError:
+        return None
+
+
+def _is_of_numbers(array: Array) -> bool:
+    """Whether an array of objects holds numbers alone: whole ones beyond 64 bits, fractions, decimals."""
+    return array.dtype.kind == "O" and all(isinstance(value, Real | Decimal) for value in array.ravel())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from qbench.metrics.base import Array
+from qbench.stats.interval_type import LARGEST
 
 SHOWN = 5
 NO_LABELS = (
@@ -75,6 +76,18 @@ def _labels_problem(labels: Array, columns: int) -> str | None:
         value = int(labels[outside][0])
         return f"{outside.sum()} labels are outside the model's {columns} classes 0 to {columns - 1}, first: {value}"
     return None
+
+
+def find_no_score(values: Array | float) -> str | None:
+    """Which of these numbers, one for each example or one for all, can be no score, and why; None if all can."""
+    numbers = np.asarray(values, dtype=np.float64)
+    bad = np.flatnonzero(~(np.abs(np.atleast_1d(numbers)) <= LARGEST))
+    if not bad.size:
+        return None
+    first = float(np.atleast_1d(numbers)[bad[0]])
+    where = f" for example {bad[0]}" if numbers.ndim else ""
+    more = f", and no score for {bad.size - 1:,} more" if bad.size > 1 else ""
+    return f"{first:g}{where}{more}; a score must be a finite number, at most {LARGEST:g} either way"
 
 
 def read_scores(outputs: Array) -> Array:

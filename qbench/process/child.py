@@ -124,8 +124,9 @@ def _quiet(log: Connection) -> None:
     os.dup2(log.fileno(), 1)
     os.dup2(log.fileno(), 2)
     log.close()
-    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    # A text that is none (half of a pair, which a file name or a user's message can hold) must not end the child.
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False, errors="backslashreplace")
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False, errors="backslashreplace")
     faulthandler.enable()
 
 

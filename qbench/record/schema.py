@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from qbench.files.stored_name import require_digest, require_name, require_path
-from qbench.stats.interval_type import Interval
+from qbench.stats.interval_type import LARGEST, Interval
 
 SCHEMA = 1
 NATIVE = "native"  # the host that every artifact is built on
@@ -35,6 +35,16 @@ Level = Annotated[float, Field(gt=0, lt=1)]
 FileName = Annotated[str, AfterValidator(require_name)]
 FilePath = Annotated[str, AfterValidator(require_path)]  # below the run's folder
 Digest = Annotated[str, AfterValidator(require_digest)]
+Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+
+
+def _limit_change(change: Interval) -> Interval:
+    if any(abs(number) > LARGEST for number in (change.value, change.low, change.high) if number is not None):
+        raise ValueError(f"a change of a score must be at most {LARGEST:g} either way")
+    return change
+
+
+ScoreChange = Annotated[Interval, AfterValidator(_limit_change)]
 _CASE_ID = re.compile(
     r"(?P<model>.+)/(?P<mode>[^/]+)/(?P<backend>[^/]+)/t(?P<threads>[1-9]\d{0,8})/b(?P<batch>[1-9]\d{0,8})"
     r"(?:/(?P<host>[A-Za-z0-9][\w.:-]*))?",
@@ -289,7 +299,7 @@ class CalibrationSeeds:
     has a null value, and its reason in ``reasons``."""
 
     seeds: tuple[int, ...]
-    values: tuple[float | None, ...]
+    values: tuple[Score | None, ...]
     predictions: tuple[FilePath | None, ...] = ()
     reasons: tuple[str | None, ...] = ()
 
@@ -318,7 +328,7 @@ class TwinChange:
     itself costs, without what the training gained."""
 
     baseline: str
-    delta: Interval | None = None
+    delta: ScoreChange | None = None
     flips: Flips | None = None
     agreement: Share | None = None
 
@@ -348,11 +358,11 @@ class Accuracy:
     cases whose suite asks for fp32 twins. ``as_called``: null for all but fp32 cases of networks of torch's."""
 
     metric: str
-    value: float
-    low: float | None
-    high: float | None
+    value: Score
+    low: Score | None
+    high: Score | None
     n: Count
-    delta: Interval | None = None
+    delta: ScoreChange | None = None
     agreement: Share | None = None
     flips: Flips | None = None
     inputs: tuple[InputFit | None, ...] | None = None

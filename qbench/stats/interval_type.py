@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# The largest score that is one: a float holds the squares of such numbers, and the sums of those.
+LARGEST = 1e100
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:

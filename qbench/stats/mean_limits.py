@@ -97,7 +97,8 @@ class WeightedMean:
 
     def _error(self, unseen: float) -> float:
         """The standard error of the mean, ``unseen`` among the values."""
-        squares = float((self.counts * (self.values - self.mean) ** 2).sum()) + (unseen - self.mean) ** 2
+        apart = np.append(self.values, unseen) - self.mean
+        squares = float((np.append(self.counts, 1.0) * apart * apart).sum())
         return math.sqrt(squares) / float(self.counts.sum())
 
     def _chance_below(self, mean: float, unseen: float) -> float:

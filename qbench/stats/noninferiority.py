@@ -175,7 +175,7 @@ def assess_interval(delta: Interval, margin: float, level: float = 0.95, n: int 
     examples = None
     if n is not None and delta.low is not None and delta.high is not None:
         error = (delta.high - delta.low) / 2 / intervals.normal_quantile(level)
-        examples = estimate_examples(error**2 * n, delta.value, margin)
+        examples = estimate_examples(error * error * n, delta.value, margin)
     return _conclude(delta, margin, level, p_worse, examples)
 
 
@@ -202,7 +202,8 @@ def estimate_examples(spread: float, delta: float, margin: float) -> int | None:
     room = abs(margin + delta)
     if margin <= 0 or room < 1e-9:
         return None
-    return max(1, math.ceil(spread * DECIDING_Z**2 / room**2))
+    needed = spread * DECIDING_Z**2 / (room * room)
+    return max(1, math.ceil(needed)) if math.isfinite(needed) else None
 
 
 def _estimate_examples_of_counts(gained: int, lost: int, n: int, margin: float, level: float) -> int | None:

@@ -245,3 +245,14 @@ def test_without_any_change_the_stored_limits_judge(tmp_path, name, flipped, pai
     info = stored_run.RunInfo(suite=stored_run.SuiteInfo(name="s"), metric=stored_run.MetricInfo(name=name))
     run = stored_run.StoredRun(folder=tmp_path, info=info, records=tuple(records))
     assert (run.pairs(records[1], records[0]) is not None) == paired
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"), [("rmse", "inf; a"), ("mae", r"1e\+200 for example 0, and no score for 39")]
+)
+def test_a_score_that_no_float_holds_the_square_of_is_refused(metric: str, words: str) -> None:
+    """Outputs that are finite can give an error that is not, or one of which no interval can be made: the text names
+    the metric, what it gave and of which example."""
+    own = {"outputs": np.full((40, 1), 1e200), "labels": np.zeros(40)}
+    with np.errstate(over="ignore"), pytest.raises(EvaluateError, match=f"^{metric} gives {words}"):
+        score.score_predictions(registry.load("metric", metric), own, None, None)

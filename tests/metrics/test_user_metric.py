@@ -44,6 +44,50 @@ def nan(outputs, labels):
 def raises(outputs, labels):
     return outputs[0][99]
 
+def overflows(outputs, labels):
+    return np.where(labels == 5, 1e308, 0.0)
+
+def infinite(outputs, labels):
+    return float("inf")
+
+def imaginary(outputs, labels):
+    return np.ones(len(outputs)) * 1j
+
+def days(outputs, labels):
+    return np.full(len(outputs), np.datetime64("2020-01-01"))
+
+def texts(outputs, labels):
+    return ["1.0"] * len(outputs)
+
+def ragged(outputs, labels):
+    return [[1.0], [1.0, 2.0]]
+
+def nothing(outputs, labels):
+    return None
+
+def masked(outputs, labels):
+    return np.ma.masked_array(np.ones(len(outputs)), mask=labels == 2)
+
+def huge(outputs, labels):
+    return 10 ** 400
+
+class Odd:
+    def __array__(self, *args, **kwargs):
+        raise SystemExit(4)
+
+def odd(outputs, labels):
+    return Odd()
+
+def leaves(outputs, labels):
+    raise SystemExit
+
+def chatty(outputs, labels):
+    raise ValueError("two\\n lines \\udcff " + 1000 * "y")
+
+def changes_its_mind(outputs, labels):
+    wrong = outputs.argmax(axis=1) != labels
+    return wrong.mean() if wrong.any() else wrong * 1.0
+
 NUMBER = 3
 """
 LABELS = np.arange(40) % 8
@@ -121,16 +165,53 @@ def test_a_function_that_writes_into_its_arguments_spoils_nothing(metric):
     [
         ("pair", r"my.py: pair\(\) returned the shape \(40, 2\) for 40 examples; expected one number, or one for each"),
         ("words", r"my.py: words\(\) returned str; expected one number"),
-        ("nan", r"my.py: nan\(\) returned NaN or infinity for example 3; a score must be a finite number"),
+        ("nan", r"nan\(\) returned nan for example 3, and no score for 4 more; a score must be a finite number"),
         ("raises", r"my.py:28: IndexError: index 99 is out of bounds"),
+        ("overflows", r"overflows\(\) returned 1e\+308 for example 5, .* a finite number, at most 1e\+100 either way"),
+        ("infinite", r"my.py: infinite\(\) returned inf; a score must be a finite number"),
+        ("imaginary", r"my.py: imaginary\(\) returned an array of complex128; expected one number"),
+        ("days", r"my.py: days\(\) returned an array of datetime64\[D\]; expected one number"),
+        ("texts", r"my.py: texts\(\) returned an array of <U3; expected one number"),
+        ("ragged", r"my.py: ragged\(\) returned list; expected one number"),
+        ("nothing", r"my.py: nothing\(\) returned NoneType; expected one number"),
+        ("masked", r"my.py: masked\(\) returned nan for example 2"),
+        ("huge", r"my.py: OverflowError: int too large"),
+        ("odd", r"my.py:\d+: SystemExit: 4$"),
+        ("leaves", r"my.py:\d+: SystemExit$"),
+        ("chatty", r"my.py:\d+: ValueError: two lines \\udcff y{470,490}$"),
         ("NUMBER", r"my.py: 'NUMBER' is int, not a function"),
-        ("gone", r"my.py: no 'gone' in this file; it has farthest, nan, "),
+        ("gone", r"my.py: no 'gone' in this file; it has Odd, changes_its_mind, "),
     ],
 )
 def test_what_a_function_does_wrong_is_told_at_its_place(metric, function, said):
     """One line with the user's file, the function, and what was expected."""
     with pytest.raises(EvaluateError, match=said):
         metric(function).value(outputs(), LABELS)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"), [("decimal", "one"), ("whole", "one"), ("tensor", "each"), ("flags", "each")]
+)
+def test_any_form_of_numbers_is_a_score(metric, tmp_path, function, kind):
+    """Decimals, whole numbers, tensors and flags are numbers, too."""
+    metric("right")
+    with (tmp_path / "my.py").open("a") as file:
+        file.write(
+            "def decimal(outputs, labels):\n    import decimal\n    return decimal.Decimal('0.5')\n"
+            "def whole(outputs, labels):\n    return 10**30\n"
+            "def tensor(outputs, labels):\n    import torch\n    return torch.ones(len(outputs))\n"
+            "def flags(outputs, labels):\n    return outputs.argmax(axis=1) == labels\n"
+        )
+    values = spec(tmp_path, function).load().per_example(outputs(), LABELS)
+    assert (values is None) is (kind == "one")
+
+
+def test_a_score_that_changes_its_form_is_refused(metric):
+    """One number for one variant and one for each example for another have no pairs; the text says which score."""
+    with pytest.raises(EvaluateError, match=r"^my.py:changes_its_mind gives one number for all examples at one time"):
+        score.score_predictions(
+            metric("changes_its_mind"), {"outputs": outputs(), "labels": LABELS}, {"outputs": outputs(0)}, 8
+        )
 
 
 def test_values_are_kept_so_that_a_reader_runs_no_code_of_the_users(tmp_path, metric):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from qbench.errors import UsageError
 from qbench.record import jsonl, schema
 from qbench.record.schema import Accuracy, ArtifactFacts, CalibrationSeeds, CaseKey, Latency, Record, Speedup
-from qbench.stats.interval_type import Interval
+from qbench.stats.interval_type import LARGEST, Interval
 
 OLD = sorted((Path(__file__).parent.parent / "data/records").glob("*/records.jsonl"))
 
@@ -24,6 +24,7 @@ def key(name="m/static/x86/t1/b1"):
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
+score = st.floats(-LARGEST, LARGEST)
 positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 latencies = st.builds(
     Latency,
@@ -45,7 +46,7 @@ seed_scores = st.integers(1, 4).flatmap(
     lambda n: st.builds(
         CalibrationSeeds,
         seeds=st.tuples(*[st.integers(0, 2**32)] * n),
-        values=st.tuples(*[st.none() | finite] * n),
+        values=st.tuples(*[st.none() | score] * n),
         predictions=st.just(()) | st.tuples(*[st.none() | st.sampled_from(["predictions/a.npz", "b"])] * n),
         reasons=st.just(()) | st.tuples(*[st.none() | st.text()] * n),
     )
@@ -53,9 +54,9 @@ seed_scores = st.integers(1, 4).flatmap(
 accuracies = st.builds(
     Accuracy,
     metric=st.text(),
-    value=finite,
-    low=st.none() | finite,
-    high=st.none() | finite,
+    value=score,
+    low=st.none() | score,
+    high=st.none() | score,
     n=st.integers(1, 10**6),
     calibration=st.none() | seed_scores,
     shared_examples=st.none() | st.integers(0, 10**6),
@@ -177,6 +178,17 @@ def test_a_line_that_only_python_accepts_as_json_is_refused(value, words):
     line = jsonl.to_line(Record(case=key(), status="ok")).replace('"observed": null', f'"observed": {{"a": {value}}}')
     with pytest.raises(UsageError, match=f"<text>:1.*: not JSON: {words}"):
         jsonl.from_line(line)
+
+
+@pytest.mark.parametrize("changes", [{"value": -1e200}, {"high": 1e200}, {"delta": {"value": 0.0, "low": -1e200}}])
+def test_a_score_whose_square_no_float_holds_is_refused(changes):
+    """Whoever decides by it takes squares of scores and of their changes."""
+    accuracy = Accuracy(metric="far", value=LARGEST, low=None, high=None, n=2, delta=Interval(value=-LARGEST))
+    data = json.loads(jsonl.to_line(Record(case=key(), status="ok", accuracy=accuracy)))
+    assert jsonl.from_line(json.dumps(data)).accuracy == accuracy
+    data["accuracy"] |= changes
+    with pytest.raises(UsageError, match=f"<text>:1: accuracy\\.{next(iter(changes))}: "):
+        jsonl.from_line(json.dumps(data))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

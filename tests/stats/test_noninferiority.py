@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from qbench.stats import intervals, noninferiority
+from qbench.stats.interval_type import Interval
 from qbench.stats.mean_limits import UNSEEN
 
 
@@ -178,3 +179,13 @@ def test_examples_that_would_decide_a_share() -> None:
     assert (few.outcome, few.examples) == ("INCONCLUSIVE", 299)
     assert noninferiority.assess_share(298, 298, 0.01).outcome == "INCONCLUSIVE"
     assert noninferiority.assess_share(299, 299, 0.01).outcome == "PASS"
+
+
+@pytest.mark.parametrize("values", [[0.0, 1e300, -1e300, 5.0], [1e200] * 3 + [0.0]])
+def test_values_whose_squares_no_float_holds_end_no_run(values):
+    """Files that somebody else wrote may hold any number: such values are not decided, nor their number estimated."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        test = noninferiority.assess_examples(values, np.zeros(len(values)), 1.0)
+    assert (test.outcome, test.examples) == ("INCONCLUSIVE", None)
+    huge = noninferiority.assess_interval(Interval(value=0.0, low=-1e200, high=1e200), 1.0, n=4)
+    assert (huge.outcome, huge.examples) == ("INCONCLUSIVE", None)
