@@ -25,6 +25,14 @@ def test_mutated_files_are_results_or_messages(fuzzer: harness.Fuzzer, count: in
     assert [find.trace for find in finds if find is not None] == []
 
 
+def test_odd_command_lines_end_in_one_message() -> None:
+    """Each in time, with a documented exit code; thousands: ``python tests/fuzz/command_lines.py --count 7000``."""
+    command = [sys.executable, str(FUZZERS / "command_lines.py"), "--count", "25", "--seed", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_an_example_follows_from_seed_and_number() -> None:
     """So that a find is seen again."""
     one, other = (harness._made(suites.FUZZER, 5, 7) for _ in range(2))
