@@ -41,7 +41,10 @@ from qbench.progress.terminal import plain_output
 
 INTERRUPTED = 130  # by Ctrl-C, as a shell says it
 # What the system says of a name that a person gave, where no command says more.
-_OF_A_NAME = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS)
+_OF_A_NAME = (
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS),
+    *(errno.EINVAL, errno.ENXIO, errno.EFBIG),  # of ``regular_file``: a pipe, a device, a file without end
+)
 
 app = typer.Typer(
     name="qbench",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx_networks
 import pytest
 
 from qbench.cli import streams
@@ -76,6 +77,14 @@ def test_a_name_that_no_file_can_have_is_one_message(command: str, name: str, tm
     assert code == 2
     assert said.startswith("error: ")
     assert said.count("\n") == 1
+
+
+def test_an_output_that_is_a_pipe_is_one_message(tmp_path: Path) -> None:
+    """It is not replaced by a file, and not waited for."""
+    onnx_networks.save(onnx_networks.mlp(), tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    code, said = run_in_shell("", "onnx", "config", "model.onnx", "-o", "pipe", folder=tmp_path)
+    assert (code, said) == (2, "error: pipe: a named pipe, and a regular file is wanted\n")
 
 
 def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
