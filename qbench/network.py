@@ -7,7 +7,7 @@ draws random weights still gives one network to every variant.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ PROBES = 4  # examples on which a network is tried before anything is built
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A checked network: how to load it again, and the digests that name it."""
+    """A checked network: how to load it again, and the digests that name it. ``unjudged_outputs``: what it returns
+    behind the first output, which alone is judged."""
 
     reference: ModelReference
     weights: Path | None
@@ -43,6 +44,7 @@ class Model:
     code_digest: str
     notes: tuple[str, ...] = field(default=())
     int8_digests: Mapping[str, str] = field(default_factory=dict)  # of the user's int8 files, by recipe
+    unjudged_outputs: tuple[str, ...] = ()
 
 
 def prepare_model(
@@ -71,6 +73,8 @@ def prepare_model(
     notes += tuple(filter(None, (note, adapted)))
     progress("try the network on real examples", 0.9)
     _require_fit(network, data, metric, reference.name)
+    judged, *unjudged = dry_run.list_outputs(network, data.evaluation(0, 1))
+    notes += (_say_first(reference.name, judged, unjudged),) if unjudged else ()
     digest = weights_file.weights_digest(network)
     file = None
     if network.kind == "torch":
@@ -94,6 +98,17 @@ def prepare_model(
         code_digest=code,
         notes=notes,
         int8_digests={own.recipe: weights_file.onnx_digest(own.path) for own in reference.int8},
+        unjudged_outputs=tuple(unjudged),
+    )
+
+
+def _say_first(name: str, judged: str, unjudged: Sequence[str]) -> str:
+    """That one of several outputs is judged, since the suite names none."""
+    counted = ", counted from 0" if judged.isdigit() else ""
+    return (
+        f"{name}: it returns {1 + len(unjudged)} outputs ({', '.join((judged, *unjudged))}{counted}), and only the "
+        f"first is judged: nobody looks at what int8 does to the rest; `output: {unjudged[0]}` beside the model's name "
+        "judges that one instead"
     )
 
 

@@ -165,6 +165,27 @@ def test_outputs_that_do_not_fit_the_metric_are_refused(root, tmp_path):
         fp32_network.prepare_model(network("residual_cnn"), data, TOP1, root, progress=ignore)
 
 
+@pytest.mark.parametrize(("output", "unjudged"), [(None, ("1",)), (0, ()), (1, ())])
+def test_outputs_that_nobody_judges_are_told(root, tmp_path, output, unjudged):
+    """In a note, where the suite does not say which of several counts; what it chooses is all that there is then."""
+    source = tmp_path / "mine.py"
+    source.write_text(
+        "import torch\n"
+        "class Two(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.head = torch.nn.Linear(64, 10)\n"
+        "    def forward(self, x):\n"
+        "        y = self.head(torch.flatten(x, 1))\n"
+        "        return y, y + 1\n"
+    )
+    reference = network("Two", path=source, output=output)
+    model = fp32_network.prepare_model(reference, prepare(root), TOP1, root, progress=ignore)
+    assert model.unjudged_outputs == unjudged
+    said = "mine: it returns 2 outputs (0, 1, counted from 0), and only the first is judged"
+    assert [note.startswith(said) for note in model.notes] == [True] * len(unjudged)
+
+
 def test_a_built_in_is_trained_once(root):
     """The second preparation finds the weights and reports no training."""
     data = prepare(root)

@@ -93,6 +93,11 @@ def runs_in_int8(record: Record) -> bool:
     return coverage.layers_int8 > 0 if coverage.macs_int8 is None else coverage.macs_int8 > 0
 
 
+def list_unjudged(record: Record) -> tuple[str, ...]:
+    """The outputs of the case that nobody looked at."""
+    return (record.accuracy.unjudged_outputs if record.accuracy else None) or ()
+
+
 def p50(record: Record) -> float | None:
     """The median call in seconds, the mean where there is no median."""
     if record.latency is None:

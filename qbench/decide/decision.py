@@ -13,7 +13,7 @@ from qbench.decide.choose import Choice, Verdict, choose
 from qbench.decide.judged import Judged
 from qbench.decide.objective import Scale
 from qbench.decide.paired_times import Comparison, paired_times
-from qbench.decide.probability import ENOUGH, Probability, estimate_probability
+from qbench.decide.probability import ENOUGH, Probability, cap_by_outputs, estimate_probability
 from qbench.decide.qualify import LimitCheck
 from qbench.decide.rank import Bench, rank
 from qbench.record.schema import NATIVE, Record
@@ -98,7 +98,7 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
         tied=() if choice.ranking is None else tuple(record.case.id for record in choice.ranking.tied),
         tie=tie.describe_tie(choice, bench),
         deciding_step=tie.describe_step(choice, bench),
-        probability=None if chance is None or missing or untimed else chance.pick,
+        probability=None if missing or untimed else _find_probability(choice.pick, chance),
         behind=None
         if runner_up is None or choice.pick is None
         else tie.describe_distance(runner_up, choice.pick, bench),
@@ -119,6 +119,10 @@ def _find_untimed(setting: Setting, choice: Choice, records: Sequence[Record], j
         return ()
     native = cases.of_setting(replace(setting, host=NATIVE), judged.records)
     return not_timed.list_untimed_leaders(choice, records, native, judged, make_bench(judged, native))
+
+
+def _find_probability(pick: Record | None, chance: Probability | None) -> float | None:
+    return None if pick is None or chance is None else cap_by_outputs(chance.pick, pick)
 
 
 def _compare_times(pick: Record | None, fastest: Record | None, bench: Bench) -> Comparison | None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from qbench.decide.cases import list_unjudged
 from qbench.decide.decision import Decision
 from qbench.decide.hosts_differ import list_differences
 from qbench.decide.paired_times import Comparison, as_ratio
@@ -76,6 +77,7 @@ def _describe(decision: Decision) -> dict[str, Any]:
         "not_it": [{"reason": reason, "cases": list(cases)} for reason, cases in decision.not_it],
         "would_change": list(decision.would_change),
         "missing": list(decision.missing),
+        "unjudged_outputs": [] if decision.pick is None else list(list_unjudged(decision.pick)),
         "notes": list(decision.notes),
     }
 

@@ -36,6 +36,7 @@ def list_notes(choice: Choice, records: Sequence[Record], judged: Judged, bench:
     """Sentences, the most important first."""
     lines = list[str]()
     if choice.pick is not None:
+        lines += _note_unjudged(choice.pick)
         lines += _note_open(choice.pick, judged)
         lines += _note_slower(choice, choice.pick, records, bench)
         if bench.spec.minimize == "latency":
@@ -55,6 +56,18 @@ def explain_open(check: LimitCheck) -> str:
     if check.limit == "accuracy":
         return f"may or may not lose more accuracy than the margin: {check.text}"
     return f"may or may not hold its limit on {check.limit}: {check.text}"
+
+
+def _note_unjudged(pick: Record) -> Iterator[str]:
+    """The outputs whose loss nobody knows."""
+    if unjudged := cases.list_unjudged(pick):
+        names, counted = ", ".join(unjudged), ", counted from 0" if unjudged[0].isdigit() else ""
+        plural = "s" if len(unjudged) > 1 else ""
+        yield (
+            f"Nobody looked at its output{plural} {names}{counted}: its accuracy is that of the first of "
+            f"{1 + len(unjudged)}, and a loss in the rest would not be seen. `output: {unjudged[0]}` beside the "
+            "model's name judges that one."
+        )
 
 
 def _note_open(pick: Record, judged: Judged) -> Iterator[str]:

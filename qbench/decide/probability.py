@@ -4,6 +4,8 @@ Each draw takes, for every variant that may be shipped, a time (Student's t abou
 as many degrees of freedom as the generations of processes give), a change of accuracy against its fp32 and a
 difference against the pick (normal, by the flips), and then applies the rule to these as if they were the truth. The
 pick is the best in a draw where the rule leaves it: alone, or with others that no preference tells from it.
+
+Where only some of a network's outputs were judged, it is at most their share: of the others nothing is known.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from qbench.decide import cases
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.objective import Scale
@@ -62,6 +65,12 @@ def estimate_probability(
     others = [(float((row & ~own).mean()), place) for place, row in enumerate(best) if arms[place] is not pick]
     share, place = max(others, default=(0.0, -1))
     return Probability(pick=float(own.mean()), rival=arms[place] if share > 0 else None, rival_share=share)
+
+
+def cap_by_outputs(probability: float, record: Record) -> float:
+    """The probability, at most the share of the record's outputs that was judged."""
+    unjudged = cases.list_unjudged(record)
+    return min(probability, 1 / (1 + len(unjudged)))
 
 
 def _may_lead(record: Record, leader: Record, bench: Bench) -> bool:

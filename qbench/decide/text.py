@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from qbench import formatting
 from qbench.compare import compare
 from qbench.decide import reasons
-from qbench.decide.cases import is_sequential, setting_name, variant
+from qbench.decide.cases import is_sequential, list_unjudged, setting_name, variant
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
 from qbench.decide.objective import Scale
@@ -47,7 +47,8 @@ def _list_points(decision: Decision) -> Iterator[str]:
     if decision.deciding_step is not None:
         yield f"What decided: {decision.deciding_step}."
     if decision.probability is not None and decision.pick is not None:
-        yield f"{variant(decision.pick)} is the best of what may be shipped: {say_chance(decision.probability)}."
+        chance = f"{say_chance(decision.probability)}{explain_cap(decision)}"
+        yield f"{variant(decision.pick)} is the best of what may be shipped: {chance}."
     if decision.missing:
         it = "it" if len(decision.missing) == 1 else "one of them"
         yield (
@@ -62,6 +63,12 @@ def _list_points(decision: Decision) -> Iterator[str]:
         yield f"What would change it: {'; '.join(decision.would_change)}."
     if decision.not_it:
         yield f"Not it: {'; '.join(reasons.count_reason(reason, cases) for reason, cases in decision.not_it)}."
+
+
+def explain_cap(decision: Decision) -> str:
+    """``, as 1 of its 2 outputs was judged``: why it is no surer; empty where all were."""
+    unjudged = () if decision.pick is None else list_unjudged(decision.pick)
+    return f", as 1 of its {1 + len(unjudged)} outputs was judged" if unjudged else ""
 
 
 def say_chance(probability: float) -> str:
@@ -123,4 +130,5 @@ def _accuracy_part(record: Record, judged: Judged) -> list[str]:
         return []
     near = holds_against_fp32(judged)  # how near it is to fp32 says more than how far it is from being fp32
     unit = ("%" if metric.percent else metric.own_unit) if near else metric.unit
-    return [f"{metric.name} {write_shown(judged, record)} {unit}".rstrip()]
+    alone = f" (of the first of {1 + len(unjudged)} outputs)" if (unjudged := list_unjudged(record)) else ""
+    return [f"{metric.name} {write_shown(judged, record)} {unit}".rstrip() + alone]

@@ -51,6 +51,18 @@ def try_outputs(network: Network, inputs: Inputs) -> Array:
         raise Misfit(model_call.reason(error)) from error
 
 
+def list_outputs(network: Network, inputs: Inputs) -> tuple[str, ...]:
+    """What a network returns, as ``output`` in a suite names it: names, else positions from 0; first what is judged."""
+    if network.kind == "onnx":
+        assert network.path is not None  # an ONNX network is its file
+        return onnx_file.output_names(network.path)
+    result = _call(network, inputs)
+    if not isinstance(result, tuple | list):
+        return ("0",)
+    keys = list(adapt.outputs_of(result)) or [str(position) for position in range(len(result))]
+    return tuple(key for key, output in zip(keys, result, strict=True) if output is not None)
+
+
 def find_hint(network: Network, raw: Inputs) -> str:
     """What to write in the suite where the network takes the examples once they stay whole numbers, or images once
     their channels stand on the other side; else nothing."""
@@ -153,12 +165,19 @@ def _of_onnx(network: Network, inputs: Inputs) -> Array:
     return np.concatenate(rows)
 
 
-def _of_torch(network: Network, inputs: Inputs) -> Array:
+def _call(network: Network, inputs: Inputs) -> Any:
+    """What a network of torch's returns."""
     import torch
 
     torch.set_num_threads(1)
     with torch.inference_mode():
-        output = model_call.first(network.module(*(torch.from_numpy(np.array(array)) for array in inputs)))
+        return network.module(*(torch.from_numpy(np.array(array)) for array in inputs))
+
+
+def _of_torch(network: Network, inputs: Inputs) -> Array:
+    import torch
+
+    output = model_call.first(_call(network, inputs))
     if not isinstance(output, torch.Tensor):
         raise ModelError(_no_tensor(output))
     _require_rows(tuple(output.shape), len(inputs[0]))

@@ -355,7 +355,8 @@ class Accuracy:
     bootstrap`` for such ones of the user's own (null: not told). ``only_answer``: the class that every
     example is given (null: there are several, or the outputs are no classes). ``other_runtime``: null where no other
     backend runs the same network, and where its outputs are the same but for rounding. ``twin``: null for all but QAT
-    cases whose suite asks for fp32 twins. ``as_called``: null for all but fp32 cases of networks of torch's."""
+    cases whose suite asks for fp32 twins. ``as_called``: null for all but fp32 cases of networks of torch's.
+    ``unjudged_outputs``: what the network returns behind the one output that was scored (null: not told)."""
 
     metric: str
     value: Score
@@ -373,6 +374,7 @@ class Accuracy:
     other_runtime: OtherRuntime | None = None
     twin: TwinChange | None = None
     as_called: AsCalled | None = None
+    unjudged_outputs: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

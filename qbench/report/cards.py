@@ -172,6 +172,8 @@ def _accuracy_tile(record: Record, judged: Judged, cells: dict[str, Cell]) -> Ti
     if flips is not None and record.accuracy is not None:
         changed = count_flips(flips.harmful, flips.beneficial)
         lines.append(f"{'no change' if changed == 'none' else changed} in {record.accuracy.n:,}")
+    if unjudged := cases.list_unjudged(record):
+        lines.append(f"of the first of {1 + len(unjudged)} outputs")
     unit = "" if cell.sort is None else unit
     return Tile(label=label, value=cell.text, unit=unit, limits=cell.limits, lines=tuple(lines), tone=tone)
 
@@ -191,7 +193,10 @@ def _size_tile(record: Record, judged: Judged) -> Tile:
 def _rows(decision: Decision) -> Iterator[tuple[str, tuple[str, ...]]]:
     if decision.probability is not None and decision.pick is not None:
         chance = decide_text.say_chance(decision.probability)
-        yield "How sure", (f"{chance[0].upper()}{chance[1:]} the best of what may be shipped.",)
+        yield (
+            "How sure",
+            (f"{chance[0].upper()}{chance[1:]} the best of what may be shipped{decide_text.explain_cap(decision)}.",),
+        )
     step = (decision.deciding_step or "").replace("no_training", "training")
     decided = (f"What decided: {step}.",) if step else ()
     if decision.runner_up is not None and decision.behind is not None and decision.verdict == "ship":

@@ -261,6 +261,7 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "as_called.of|count||of so many",
             "as_called.differing|count||of them those that differ",
             "as_called.worst|number|0 to 1|the largest difference as a share of the largest output",
+            "unjudged_outputs|text||outputs that nothing was held against, separated by `;`",
         ),
     ),
     (

@@ -252,7 +252,8 @@ def _score(
             limits=context.limits,
             progress=context.report_under(name),
         )
-    return replace(accuracy, shared_examples=prepared.data.shared_examples)
+    unjudged = prepared.models[group.first.variant.model.name].unjudged_outputs
+    return replace(accuracy, shared_examples=prepared.data.shared_examples, unjudged_outputs=unjudged)
 
 
 def _compare_with_twin(

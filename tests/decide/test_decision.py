@@ -484,6 +484,15 @@ def test_an_fp32_that_stays_for_want_of_proof_says_what_ended_the_measuring() ->
     assert any("ended at measure.max_seconds" in note for note in decision.notes)
 
 
+def test_the_terminal_names_the_outputs_that_nobody_judged() -> None:
+    """Beside the figure, and in how sure it is."""
+    judged = judge([fp32(), int8(accuracy=replace(accuracy(), unjudged_outputs=("1",)))], TOP1, rules())
+    first, *rest = text.lines(decide(judged)[0], judged)
+    assert "points (of the first of 2 outputs)" in first
+    assert any("may be shipped: about even, as 1 of its 2 outputs was judged." in line for line in rest)
+    assert any("Nobody looked at its output 1, counted from 0:" in line for line in rest)
+
+
 @pytest.mark.parametrize(
     ("changes", "named"), [({}, True), ({"stage": "build"}, False), ({"status": "skipped"}, False)]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,6 +77,15 @@ def test_a_run_that_was_cut_ships_nothing(record: Record, verdict: str) -> None:
     assert (cut["verdict"], cut["complete"], cut["ship"], cut["missing"]) == ("incomplete", False, None, [QAT])
     assert cut["pick"] == whole["pick"]
     assert cut["headline"].startswith("Incomplete: 1 of 3 planned cases is missing")
+
+
+def test_a_program_reads_which_outputs_nobody_judged() -> None:
+    """The probability is at most the share that was; nothing is said of a network with one."""
+    unjudged = read(fp32(), int8(accuracy=replace(accuracy(), unjudged_outputs=("boxes", "masks"))))
+    assert (unjudged["unjudged_outputs"], unjudged["verdict"]) == (["boxes", "masks"], "ship")
+    assert unjudged["probability"] == pytest.approx(1 / 3)
+    assert "its outputs boxes, masks" in unjudged["notes"][0]
+    assert read(fp32(), int8())["unjudged_outputs"] == []
 
 
 def test_each_limit_is_data_besides_its_text() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from made_records import accuracy, fp32, int8, latency, speedup
 
@@ -9,7 +11,7 @@ from qbench.decide.cases import settings
 from qbench.decide.choose import choose
 from qbench.decide.decision import make_bench
 from qbench.decide.judged import Rules, judge
-from qbench.decide.probability import Probability, estimate_probability
+from qbench.decide.probability import Probability, cap_by_outputs, estimate_probability
 from qbench.decide.text import say_chance
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
@@ -55,6 +57,14 @@ def test_an_accuracy_near_the_margin_counts() -> None:
     found = estimate(case(STATIC, 2.5), case(X86, 4.0, harmful=8))
     assert 0.2 < found.rival_share < 0.95
     assert found.pick + found.rival_share <= 1
+
+
+@pytest.mark.parametrize(("unjudged", "most"), [(None, 1.0), ((), 1.0), (("boxes",), 0.5), (("1", "2", "3"), 0.25)])
+def test_of_outputs_that_nobody_judged_nothing_is_known(unjudged, most) -> None:
+    """It is at most as probable as the share of the outputs that was judged; what is less stays."""
+    record = int8(accuracy=replace(accuracy(), unjudged_outputs=unjudged))
+    assert cap_by_outputs(1.0, record) == most
+    assert cap_by_outputs(0.1, record) == 0.1
 
 
 @pytest.mark.parametrize(

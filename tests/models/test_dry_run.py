@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -179,6 +180,50 @@ def test_an_output_that_is_no_row_per_example_is_refused(output, words):
     with pytest.raises(ModelError, match=words) as raised:
         dry_run.try_outputs(Network(kind="torch", module=Own()), (np.ones((2, 3), np.float32),))
     assert not isinstance(raised.value, dry_run.Misfit)
+
+
+class Two(torch.nn.Module):
+    """A network with a part of its result that ``kind`` says."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, x):
+        both = {"tuple": (x, x + 1), "list": [x, x + 1, x], "none": (x, None), "named": Named(x, x + 1), "single": x}
+        return both[self.kind]
+
+
+class Named(NamedTuple):
+    """Two outputs with names."""
+
+    logits: torch.Tensor
+    boxes: torch.Tensor
+
+
+@pytest.mark.parametrize(
+    ("kind", "outputs"),
+    [
+        ("single", ("0",)),
+        ("tuple", ("0", "1")),
+        ("list", ("0", "1", "2")),
+        ("none", ("0",)),
+        ("named", ("logits", "boxes")),
+    ],
+)
+def test_the_outputs_of_a_network_are_named_as_a_suite_names_them(kind, outputs):
+    """By position where they have no names; None is no output."""
+    network = Network(kind="torch", module=Two(kind))
+    assert dry_run.list_outputs(network, (np.ones((1, 3), np.float32),)) == outputs
+
+
+def test_the_outputs_of_an_onnx_file_have_names(tmp_path):
+    """All that its graph gives."""
+    file = tmp_path / "two.onnx"
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("x", "logits", "boxes")]
+    nodes = [helper.make_node("Relu", ["x"], [name]) for name in ("logits", "boxes")]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "two", ports[:1], ports[1:])), file)
+    assert dry_run.list_outputs(Network(kind="onnx", path=file), ()) == ("logits", "boxes")
 
 
 def test_a_fixed_batch_is_filled(tmp_path):

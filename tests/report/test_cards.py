@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from made_records import accuracy, failed, fp32, info, int8, latency, speedup
 
 from qbench.decide.decision import decide
@@ -34,6 +36,18 @@ def test_what_is_shipped_is_said_in_plain_words_with_four_figures() -> None:
     assert tiles["accuracy change"].lines == ("✓ OK (limit -1.0)", "1 lost, 1 gained in 1,000")
     assert tiles["size against fp32"].value == "26 %"
     assert candidate.work == "98.0 % of its work done in int8"
+
+
+def test_outputs_that_nobody_judged_are_named_and_make_it_less_sure() -> None:
+    """Beside the accuracy, in how sure it is, and as the first thing to know."""
+    card = drawn(fp32(), int8(accuracy=replace(accuracy(), unjudged_outputs=("boxes",))))
+    (candidate,) = card.candidates
+    (tile,) = [tile for tile in candidate.tiles if tile.label == "accuracy change"]
+    assert tile.lines[-1] == "of the first of 2 outputs"
+    assert dict(card.rows)["How sure"] == (
+        "About even the best of what may be shipped, as 1 of its 2 outputs was judged.",
+    )
+    assert card.warnings[0].startswith("Nobody looked at its output boxes: its accuracy is that of the first of 2,")
 
 
 def test_who_is_not_it_is_counted_and_listed() -> None:

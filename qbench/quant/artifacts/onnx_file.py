@@ -35,6 +35,13 @@ def input_names(file: Path) -> tuple[str, ...]:
     return tuple(value.name for value in graph.input if value.name not in constants)
 
 
+def output_names(file: Path) -> tuple[str, ...]:
+    """The names of the outputs, in order."""
+    import onnx
+
+    return tuple(value.name for value in onnx.load(str(file), load_external_data=False).graph.output)
+
+
 def input_types(file: Path) -> dict[str, str | None]:
     """What each input that is no initializer takes: its name -> numpy's name of its type (None: not a tensor)."""
     import onnx
