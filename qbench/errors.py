@@ -12,6 +12,7 @@
     │   ├── EvaluateError       predictions or scores could not be made
     │   ├── MeasureError        latency could not be measured
     │   └── WorkerError         a child process died, hung or ran out of memory
+    │       ├── MemoryExhausted it ran out of memory: tried once more, alone
     │       └── NodeLost        a machine of the cluster is gone: its work goes to another
     ├── CaseSkipped       (0)   a case that cannot exist here: becomes a skipped record with a reason
     └── NotComparable     (3)   two records must not be compared; names the field that differs
@@ -144,6 +145,10 @@ class MeasureError(CaseError):
 
 class WorkerError(CaseError):
     """A child process died, hung or ran out of memory."""
+
+
+class MemoryExhausted(WorkerError):
+    """A child process ran out of memory, or was killed, as the system does then."""
 
 
 class NodeLost(WorkerError):

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from qbench.process.parent import CHILD_VARIABLES
+from qbench.process.start import CHILD_VARIABLES
 
 # Two workers on two cores: a library that starts a thread a core makes its threads wait for each other's (13 s of CPU
 # in place of 0.9 for one test). Set before a library reads it, and here as in qbench's own children.

@@ -17,7 +17,7 @@ from qbench.errors import QbenchError
 from qbench.machine import fingerprint as machine
 from qbench.machine import noise, peak
 from qbench.machine import runtime as inside
-from qbench.process import parent
+from qbench.process import parent, start
 
 LIBRARIES = ("torch", "torchao", "onnx", "onnxruntime", "onnxscript", "openvino", "numpy")
 # What the runtimes read when they are imported, and what thus changes a measurement.
@@ -230,7 +230,7 @@ def _advice_on_software(findings: Findings) -> Iterator[str]:
             if findings.machine["cores_allowed"] == 1
             else "ONNX Runtime does not use the CPU's AMX: versions before 1.14 have no kernels for it; update it"
         )
-    fewer = [name for name in parent.FLOAT_VARIABLES if findings.variables.get(name, "STRICT").upper() != "STRICT"]
+    fewer = [name for name in start.FLOAT_VARIABLES if findings.variables.get(name, "STRICT").upper() != "STRICT"]
     if fewer:
         yield (
             f"{' and '.join(fewer)} lets oneDNN compute fp32 with fewer bits: qbench measures without it, so times and "

@@ -16,6 +16,7 @@ from qbench.data import Data
 from qbench.errors import EvaluateError
 from qbench.evaluate import batch_size
 from qbench.evaluate.older_cpu import OlderCpuRunner, Sums
+from qbench.process.free_memory import count_free_bytes
 from qbench.quant.analysis import input_drift
 
 Array = NDArray[Any]
@@ -128,7 +129,7 @@ def _memory() -> batch_size.Memory:
     """What this process may take for one batch: a share of its limit, and of what is free."""
     import psutil
 
-    bounds = [psutil.virtual_memory().available]
+    bounds = [count_free_bytes()]
     try:
         import resource
     except ImportError:  # Windows

@@ -1,4 +1,4 @@
-"""Which arms of a race are alive at once where memory does not hold them all; pure but for reading the free memory."""
+"""Which arms of a race are alive at once where memory does not hold them all."""
 
 from __future__ import annotations
 
@@ -40,10 +40,3 @@ def split_heats(
 
 def _need(file_bytes: int) -> float:
     return ARM_BASE_BYTES + ARM_FILE_FACTOR * file_bytes
-
-
-def free_bytes() -> int:
-    """The memory that is free now."""
-    import psutil
-
-    return int(psutil.virtual_memory().available)

@@ -18,7 +18,7 @@ from qbench.files.npz_file import BadNpz
 from qbench.files.stored_name import name_of
 from qbench.measure import canary, estimates, samples
 from qbench.measure.group import Measured, cold_starts, max_known, measure_group
-from qbench.measure.heats import free_bytes, split_heats
+from qbench.measure.heats import split_heats
 from qbench.measure.pairing import list_minima
 from qbench.measure.protocol import Protocol, Tell
 from qbench.measure.protocol import Sequential as SequentialProtocol
@@ -30,6 +30,7 @@ from qbench.measure.warm_up import count_left
 from qbench.measure.worker import FIRST_CALLS, INPUTS, WorkerSpec
 from qbench.plan.matrix import setting_id
 from qbench.plan.planner import Case
+from qbench.process.free_memory import count_free_bytes
 from qbench.process.parent import Limits
 from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Memory, Sequential, Speedup, read_case_id
 from qbench.suite import Suite
@@ -139,7 +140,7 @@ class GroupMeasurer:
             warmup_calls=count_left(spec.warmup_calls, FIRST_CALLS),
             seed=spec.seed,
             heats=lambda staying, fastest, blocks: split_heats(
-                staying, fastest, sizes, free_bytes=free_bytes(), first=blocks
+                staying, fastest, sizes, free_bytes=count_free_bytes(), first=blocks
             ),
             first_process=count_processes(self.folder / "samples", arms[0].case),
         )

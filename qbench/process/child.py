@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import multiprocessing
 import os
 import signal
 import sys
@@ -16,44 +17,47 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import CaseError, CaseSkipped, QbenchError, WorkerError, out_of_memory
+from qbench.errors import CaseError, CaseSkipped, MemoryExhausted, QbenchError, WorkerError, out_of_memory
 from qbench.files.full_disk import is_full
+from qbench.process.free_memory import count_free_bytes
+from qbench.process.guard import fork_under_guard
 from qbench.process.imports import import_modules
 from qbench.process.pipe import Inbox, pack, receive, send
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
+_TRACEBACK = 10_000  # characters of it; its end says what happened
 _sending = threading.Lock()
 
 
 def serve(
     connection: Connection,
     log: Connection,
+    report: Connection,
+    folder: Path,
     memory_bytes: int | None,
     cores: tuple[int, ...] | None,
-    fresh: bool,
     imports: tuple[str, ...],
     environment: dict[str, str],
 ) -> None:
     """The child's life: set itself up, make the session, answer requests until the pipe closes.
 
-    It leads a session, so that whatever it forks can be ended with it.
+    It leads a session, so that whatever it forks can be ended with it, below a guard that hears of its end. ``folder``
+    is where its temporary files are, and nobody else's.
 
     ``imports`` are imported on any core, before it is pinned to ``cores``: several starting children then share all
     cores, and what is pinned (thread pools, memory) does not exist yet.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    fork_under_guard(report, folder, (connection, log))
+    _use_folder(folder)
     os.environ.update(environment)
     _quiet(log)
-    _lead_session()
-    if not fresh:
-        _die_with_parent()
     _offer_to_the_oom_killer()
     _limit_memory(memory_bytes)
     import_modules(imports)
     if cores is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     session: Any = None
-    inbox = Inbox()
+    inbox, answering = Inbox(), os.getpid()
     while True:
         try:
             message = receive(connection.fileno(), inbox)
@@ -69,8 +73,10 @@ def serve(
                 value = _invoke(session, method, args, connection)
             answer = pack(("result", value))
         except BaseException as error:  # a user's file may call sys.exit(), too
-            traceback.print_exc()
+            _log_error()
             answer = pack(("error", _portable(error)))
+        if os.getpid() != answering:  # code of the model has forked, and comes back twice
+            os._exit(1)
         try:
             _send(connection, answer)
         except ConnectionError:
@@ -89,14 +95,20 @@ def _send(connection: Connection, message: bytes) -> None:
         send(connection.fileno(), message)
 
 
+def _log_error() -> None:
+    """Writes the traceback where qbench reads it: ``sys.stderr`` is what the model has made of it."""
+    with contextlib.suppress(OSError):
+        os.write(2, traceback.format_exc()[-_TRACEBACK:].encode(errors="backslashreplace"))
+
+
 def _portable(error: BaseException) -> QbenchError:
     """The error in a form that travels: qbench's own as they are, any other as one line with its place."""
     if isinstance(error, CaseError | CaseSkipped):
-        return type(error)(str(error))
+        return type(error)(_writable(str(error)))
     if isinstance(error, QbenchError):
-        return CaseError(str(error))
+        return CaseError(_writable(str(error)))
     if out_of_memory(error):
-        return WorkerError(
+        return MemoryExhausted(
             f"ran out of memory ({_first_line(error)}); free some, raise limits.memory_bytes, "
             "or ask for fewer samples or a smaller batch"
         )
@@ -116,7 +128,12 @@ def _first_line(error: BaseException) -> str:
         return "no message"
     # What TorchScript says first is the same of every error; the cause stands last.
     cause = lines[-1] if lines[0].startswith(_INTERPRETER) else lines[0]
-    return cause[:500]
+    return _writable(cause[:500])
+
+
+def _writable(text: str) -> str:
+    """The text as UTF-8, which a record is, can hold it: half characters are spelt out."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _quiet(log: Connection) -> None:
@@ -130,34 +147,10 @@ def _quiet(log: Connection) -> None:
     faulthandler.enable()
 
 
-def _lead_session() -> None:
-    """A session and a group of its own; on Linux, orphans below it become its children, whatever their session."""
-    if hasattr(os, "setsid"):
-        os.setsid()
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None, use_errno=True).prctl(option, value)
-
-
-def _die_with_parent() -> None:
-    """A killed qbench leaves no child behind (Linux; elsewhere a child ends when it next reads its pipe).
-
-    The server ends when no one holds its lifeline any more, and its children die with it. multiprocessing hands
-    the lifeline to every child, so that it could start children of its own; ours never do, and let go of it.
-    """
-    from multiprocessing import forkserver
-
-    server: Any = forkserver._forkserver
-    lifeline = getattr(server, "_forkserver_alive_fd", None)
-    if lifeline is not None:
-        os.close(lifeline)
-        server._forkserver_alive_fd = None
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _use_folder(folder: Path) -> None:
+    """Temporary files of this process and of what it starts lie there, those of qbench's own children, too."""
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
 
 
 def _offer_to_the_oom_killer() -> None:
@@ -171,9 +164,7 @@ def _limit_memory(memory_bytes: int | None) -> None:
         return
     import resource
 
-    import psutil
-
-    limit = memory_bytes if memory_bytes is not None else int(psutil.virtual_memory().available * 0.9)
+    limit = memory_bytes if memory_bytes is not None else int(count_free_bytes() * 0.9)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

@@ -10,6 +10,7 @@ import secrets
 import select
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,13 +34,10 @@ class Offspring:
         """What a starting child inherits."""
         return {reaper.MARK: self.mark, "TMPDIR": str(self.folder)}
 
-    def begins(self, group: int | None) -> None:
-        """A group is to be ended with this process."""
-        self._tell("+", group)
-
-    def ended(self, group: int | None) -> None:
-        """A group has come to its end."""
-        self._tell("-", group)
+    def make_folder(self) -> Path:
+        """A folder for one child alone: what it removes of its temporary files is nobody else's."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # a child may have removed it, too
+        return Path(tempfile.mkdtemp(prefix="", dir=self.folder))
 
     def end(self) -> None:
         """Ends everything and waits until it is gone."""
@@ -49,15 +47,10 @@ class Offspring:
         assert messages is not None
         assert output is not None
         with contextlib.suppress(OSError, subprocess.TimeoutExpired), output:
-            os.write(messages.fileno(), reaper.ENDING.encode())
+            os.write(messages.fileno(), reaper.ENDING)
             messages.close()
             select.select([output], [], [], _ENDING_SECONDS)  # it writes nothing: this is its end
             self.reaper.wait(_ENDING_SECONDS)
-
-    def _tell(self, sign: str, group: int | None) -> None:
-        if self.reaper is not None and self.reaper.stdin is not None and group is not None:
-            with contextlib.suppress(OSError, ValueError):  # killed by somebody: nothing is lost while qbench lives
-                os.write(self.reaper.stdin.fileno(), f"{sign}{group}\n".encode())
 
 
 _current: Offspring | None = None

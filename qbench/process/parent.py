@@ -13,35 +13,26 @@ import multiprocessing
 import os
 import selectors
 import signal
-import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from multiprocessing import connection
 from types import MappingProxyType
 from typing import Any
 
-from qbench.errors import WorkerError
-from qbench.process import child, inheritance, pipe, reaper
+from qbench.errors import MemoryExhausted, WorkerError, out_of_memory
+from qbench.process import child, inheritance, pipe, reaper, start
+from qbench.process.free_memory import count_free_bytes
+from qbench.process.guard import NUMBER
 from qbench.process.offspring import offspring
 
-FLOAT_VARIABLES = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
-# Of every child. Read once by OpenMP, MKL and OpenBLAS when they are imported (more threads are asked for by their own
-# calls later), and by oneDNN: where the user's own setting of its math mode were left, torch's convolutions and
-# OpenVINO would compute fp32 in bfloat16 on a CPU that can (off by 0.17 of 60), and OpenVINO would still say f32.
-CHILD_VARIABLES = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_WAIT_POLICY": "PASSIVE",  # an idle worker must not spin on the core of the one that is measured
-    **dict.fromkeys(FLOAT_VARIABLES, "STRICT"),
-}
 _CHUNK = 1 << 16
 _LOG_BYTES = 1 << 18  # kept of what a child writes: a fatal error lists every thread and every module
-_LOOK_SECONDS = 1.0  # between two looks at a process whose end is not told, since what it forked holds its pipes
-_END_SECONDS = 5.0  # for a process that closed its pipe to end, before it is killed
+_END_SECONDS = 5.0  # for a process that closed its pipe to end, and for a guard to end what is below it
 _starting = threading.Lock()
+_peaks: dict[str, int] = {}
 _alive: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
@@ -83,31 +74,27 @@ class Worker:
         context: Any = multiprocessing.get_context("spawn" if fresh else "forkserver")
         self._connection, theirs = context.Pipe()
         self._output, their_output = context.Pipe(duplex=False)
+        self._report, their_report = context.Pipe(duplex=False)
+        self._told: list[int] = []  # by the guard
+        self._ended = False  # the guard
         variables = inheritance.restore_path() | dict(environment)
-        self._process = context.Process(
-            target=child.serve,
-            args=(theirs, their_output, limits.memory_bytes, cores, fresh, imports, variables),
-            name=name,
-            daemon=True,
-        )
-        self._offspring = offspring()
+        far_ends = (theirs, their_output, their_report)
         try:
-            with _starting, inheritance.pass_on(CHILD_VARIABLES | self._offspring.environment()):
-                if not fresh:
-                    multiprocessing.set_forkserver_preload(["qbench.process.preload"])
-                self._process.start()
+            with _starting:
+                settings = (offspring().make_folder(), limits.memory_bytes, cores, imports, variables)
+                self._process = context.Process(target=child.serve, args=(*far_ends, *settings), name=name, daemon=True)
+                start.start(self._process, fresh=fresh)
                 _alive.add(self)
         except (OSError, EOFError) as error:  # no more processes, no more files, or no memory for another one
-            raise WorkerError(f"a child process cannot be started: {_why_not(error)}") from error
+            kind = MemoryExhausted if out_of_memory(error) else WorkerError
+            raise kind(f"a child process cannot be started: {start.explain(error)}") from error
         finally:
-            theirs.close()
-            their_output.close()
-        self._offspring.begins(self.pid)
+            for end in far_ends:
+                end.close()
         self._selector = selectors.DefaultSelector()
-        for end in (self._connection, self._output):
+        for end in (self._connection, self._output, self._report):
             os.set_blocking(end.fileno(), False)
             self._selector.register(end, selectors.EVENT_READ)
-        self._selector.register(self._process.sentinel, selectors.EVENT_READ)
 
     def ready(self) -> None:
         """Has the session made and waits for it; raises what making it raised."""
@@ -124,22 +111,23 @@ class Worker:
         import psutil
 
         try:
-            return int(psutil.virtual_memory().available // (2 * psutil.Process(self.pid).memory_info().rss))
+            return int(count_free_bytes() // (2 * psutil.Process(self.pid).memory_info().rss))
         except (psutil.Error, ZeroDivisionError):
             return 0
 
     def close(self) -> None:
         """Ends the child, kindly if it listens, and every process below it."""
-        below = reaper.descendants(self.pid) if self.pid is not None else []
         with contextlib.suppress(OSError):
             self._connection.close()
-        self._process.join(timeout=1.0)
-        self._kill(below)
+        self._await_end(1.0)
+        self._kill()
         self._output.close()
+        self._report.close()
         self._selector.close()
-        self._offspring.ended(self.pid)
         with _starting:
             _alive.discard(self)
+            if len(self._told) > 2:
+                _peaks[self._name] = max(self._told[2], _peaks.get(self._name, 0))
 
     def __enter__(self) -> Worker:
         return self
@@ -149,20 +137,15 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """The process number of the child, and of its group."""
-        pid: int | None = self._process.pid
-        return pid
+        """The process number of the child, and of its group; None before it is ready."""
+        self._hear_guard()
+        return self._told[0] if self._told else None
 
     def end(self) -> None:
-        """Kills the child and what it forked at once; whoever waits for it hears of its death."""
-        if self.pid is None:
-            return
-        below = reaper.descendants(self.pid)
-        if hasattr(os, "killpg"):
-            reaper.kill_group(self.pid)
-        self._process.kill()  # also one that does not lead its group yet
-        for pid in below:
-            reaper.kill(pid)
+        """Has the child and all below it ended at once; whoever waits for it hears of its death."""
+        if not self._ended and self._process.pid is not None:
+            for number in (signal.SIGTERM, signal.SIGCONT):  # a guard that the model has stopped goes on, and hears it
+                reaper.kill(self._process.pid, number)
 
     def _send(self, message: Any) -> None:
         if self._waiting:
@@ -222,24 +205,44 @@ class Worker:
     def _wait(self, deadline: float, event: int) -> None:
         """Returns once the pipe can be read or written; keeps the child's output meanwhile. Raises ``WorkerError`` for
         a child that died or that took too long."""
-        ended = False
         while True:
+            ended = self._ended
             remaining = deadline - time.monotonic()
-            events = {key.fileobj: mask for key, mask in self._selector.select(min(max(remaining, 0.0), _LOOK_SECONDS))}
+            events = {key.fileobj: mask for key, mask in self._selector.select(max(remaining, 0.0))}
             if self._output in events:
                 self._read_output()
+            if self._report in events:
+                self._hear_guard()
             if events.get(self._connection, 0) & event:
                 return
-            if ended:
+            if ended:  # it was seen before this look: all that it sent has been read
                 raise self._died()
-            # One more look: what it sent before it ended is still to be read.
-            ended = self._process.sentinel in events or not self._process.is_alive()
-            if remaining <= 0 and not ended:
+            if remaining <= 0 and not self._ended:
                 self._kill()
                 raise WorkerError(
                     f"took longer than {self._limits.seconds:g} s and was stopped; "
                     "raise limits.stage_seconds if it needs more"
                 )
+
+    def _hear_guard(self) -> None:
+        """Takes what the guard has told so far: the child's number, how it ended; its silence is its end."""
+        while not self._ended:
+            try:
+                data = os.read(self._report.fileno(), NUMBER.size)
+            except BlockingIOError:
+                return
+            if data:
+                self._told += NUMBER.unpack(data)
+            else:
+                self._ended = True
+                self._selector.unregister(self._report)
+
+    def _await_end(self, seconds: float) -> None:
+        """Waits until the guard has ended, or for so long."""
+        deadline = time.monotonic() + seconds
+        while not self._ended and (remaining := deadline - time.monotonic()) > 0:
+            connection.wait([self._report], remaining)
+            self._hear_guard()
 
     def _read_output(self) -> None:
         """Takes what the child has written so far, and keeps the end of it."""
@@ -255,25 +258,39 @@ class Worker:
             self._selector.unregister(self._output)
 
     def _died(self) -> WorkerError:
-        self._process.join(timeout=_END_SECONDS)
-        code = self._process.exitcode
+        self._await_end(_END_SECONDS)
+        alone = self._ended and len(self._told) < 2
         self._kill()
         self._read_output()
-        last_words = _last_words(self._log.decode(errors="replace"))
-        if code is None:
+        log = self._log.decode(errors="replace")
+        last_words = _last_words(log)
+        if alone:
+            return WorkerError(
+                "the process was ended with the one above it, which is qbench's; code of the model must not signal "
+                f"processes that it has not started{last_words}"
+            )
+        if len(self._told) < 2:
             return WorkerError(f"the process closed its connection to qbench and was stopped{last_words}")
-        if code < 0:
-            name = signal.Signals(-code).name
-            cause = " (most often: the system ran out of memory)" if name == "SIGKILL" else ""
-            return WorkerError(f"the process was ended by {name}{cause}{last_words}")
-        return WorkerError(f"the process ended with exit code {code}{last_words}")
+        code = os.waitstatus_to_exitcode(self._told[1])
+        if code >= 0:
+            return WorkerError(f"the process ended with exit code {code}{last_words}")
+        name, kind, cause = signal.Signals(-code).name, WorkerError, ""
+        if name == "SIGKILL":
+            kind, cause = MemoryExhausted, " (most often: the system ran out of memory)"
+        elif out_of_memory(WorkerError(log)):  # C++ says so, and aborts
+            kind, cause = MemoryExhausted, " (it ran out of memory)"
+        return kind(f"the process was ended by {name}{cause}{last_words}")
 
-    def _kill(self, below: Sequence[int] = ()) -> None:
-        """Kills the child and what it forked, and waits until the child is gone."""
-        self.end()
-        for pid in below:
-            reaper.kill(pid)
-        self._process.join(timeout=5.0)
+    def _kill(self) -> None:
+        """Has the child and all below it ended, and waits until they are gone; a guard that does not do it is killed,
+        and what is below it."""
+        if not self._ended:
+            self.end()
+            self._await_end(_END_SECONDS)
+        if not self._ended and self._process.pid is not None:
+            for pid in (*reaper.descendants(self._process.pid), self._process.pid):
+                reaper.kill(pid)
+        self._process.join(timeout=_END_SECONDS)
 
 
 def _last_words(log: str) -> str:
@@ -301,16 +318,15 @@ def call(
         return worker.ask("run", args, progress=progress)
 
 
+def peak_bytes(function: Callable[..., Any]) -> int | None:
+    """The most memory that any call of a function has had in a child of its own, with what it shares with others; None
+    before the first one has ended."""
+    return _peaks.get(function.__name__)
+
+
 def end_all() -> None:
     """Kills every living child of this process; for an interrupt, after which nobody wants their answers."""
     with _starting:
         alive = list(_alive)
     for worker in alive:
         worker.end()
-
-
-def _why_not(error: OSError | EOFError) -> str:
-    """Why no process starts. Its socket lies in the temporary folder, and its path may have 107 characters."""
-    if "AF_UNIX path too long" in str(error):
-        return f"the path of the temporary folder, {tempfile.gettempdir()}, is too long; set TMPDIR to a shorter one"
-    return str(error) or type(error).__name__

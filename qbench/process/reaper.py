@@ -1,9 +1,8 @@
-"""The process that ends what a qbench leaves behind, however that one ended: its children's groups and their files.
+"""The process that ends what a qbench leaves behind, however that one ended: its children and their files.
 
-It is started as a script with nothing but Python's own library, and is told on its standard input, line by line, of
-process groups that begin (``+123``) and that have ended (``-123``), and last that qbench ends by itself. When the
-input ends, qbench is gone, for whatever reason. Killed children cannot clean up after themselves, and the processes
-that a model has forked do not know that their time is over.
+It is started as a script with nothing but Python's own library. When its standard input ends, qbench is gone, for
+whatever reason; one that ends by itself says so before. Guards end by themselves then, with all below them (see
+``guard``): this process asks the rest to, kills what does not, and removes their files.
 """
 
 from __future__ import annotations
@@ -16,36 +15,29 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
-ENDING = "ending\n"
+ENDING = b"ending"
 MARK = "QBENCH_PROCESS"  # in the environment of every process below one qbench
 _PROC = Path("/proc")
-_SWEEPS, _BETWEEN_SECONDS = 40, 0.05  # a killed process is gone within milliseconds, unless its disk hangs
+# SIGTERM so often, with which a guard ends all below it, before SIGKILL, with which it could not.
+_KIND_SWEEPS, _SWEEPS, _BETWEEN_SECONDS = 40, 80, 0.05
 # It ends by itself once all others have, and then removes what they have shared.
 _TRACKER = b"multiprocessing.resource_tracker"
 
 
-def main(messages: IO[str], folder: Path, mark: str) -> None:
-    """Waits until ``messages`` ends, then kills every group it named and every process with the mark, and removes the
-    folder of a qbench that was killed."""
+def main(messages: BinaryIO, folder: Path, mark: str) -> None:
+    """Waits until ``messages`` ends, then ends every process with the mark, and removes the folder of a qbench that was
+    killed."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the end of qbench is its only end
         signal.signal(getattr(signal, name), signal.SIG_IGN)
-    groups: set[int] = set()
-    by_itself = False
-    for line in messages:
-        by_itself = line == ENDING
-        # The last line of a killed qbench can be cut, and what is left of a number is the number of something else.
-        if line[0] in "+-" and line[1:-1].isdecimal() and line.endswith("\n"):
-            (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
-    for group in groups:
-        kill_group(group)
-    for _ in range(_SWEEPS):
+    by_itself = messages.read() == ENDING
+    for look in range(_SWEEPS):
         alive = list(marked(f"{MARK}={mark}".encode()))
         if not alive:
             break
         for pid in alive:
-            kill(pid)
+            kill(pid, signal.SIGTERM if look < _KIND_SWEEPS else signal.SIGKILL)
         time.sleep(_BETWEEN_SECONDS)
     if not by_itself:  # else multiprocessing, whose folder it is, removes it
         shutil.rmtree(folder, ignore_errors=True)
@@ -60,10 +52,10 @@ def kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def kill(pid: int) -> None:
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
     """Ends a process, if there is one."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
 
 
 def descendants(pid: int) -> list[int]:
@@ -97,4 +89,4 @@ def marked(setting: bytes) -> Iterator[int]:
 if __name__ == "__main__":
     if os.fork():  # Ray kills the children of a worker that ends, but not what these have started
         os._exit(0)
-    main(sys.stdin, Path(sys.argv[1]), sys.argv[2])
+    main(sys.stdin.buffer, Path(sys.argv[1]), sys.argv[2])

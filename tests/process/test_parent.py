@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from qbench.errors import BuildError, CaseError, CaseSkipped, WorkerError
+from qbench.errors import BuildError, CaseError, CaseSkipped, MemoryExhausted, WorkerError
 from qbench.process import child, pipe
-from qbench.process.parent import CHILD_VARIABLES, Limits, Worker, call, end_all
+from qbench.process.parent import Limits, Worker, call, end_all, peak_bytes
+from qbench.process.start import CHILD_VARIABLES
 
 QUICK = Limits(seconds=60)
 
@@ -61,6 +65,27 @@ def fail_to_allocate(text, *, progress):
     raise RuntimeError(text)
 
 
+def close_streams(*, progress):
+    sys.stdout.close()
+    sys.stderr.close()
+    raise ValueError("without a stream")
+
+
+def come_back_twice(*, progress):
+    return os.fork() != 0 and os.wait()[1] == 0
+
+
+def throw_bad_alloc(*, progress):
+    os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n")
+    os.abort()
+
+
+def take_memory(size, *, progress):
+    block = bytearray(size)
+    block[:: 2**12] = bytes(len(block[:: 2**12])).replace(b"\0", b"x")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def environment(names, *, progress):
     return {name: os.environ.get(name) for name in names}
 
@@ -92,9 +117,14 @@ class Chatty:
 
 
 class Forking:
-    """Starts processes that live on in various ways; each sleeps for a minute."""
+    """Starts processes that live on in various ways; each sleeps for a minute. A stranger has a session of its own, an
+    empty environment, and no parent any more."""
 
     def fork(self, way):
+        if way == "stranger":
+            program = "import subprocess, sys; print(subprocess.Popen(['sleep', '60'], env={}, stdout=2).pid)"
+            starter = [sys.executable, "-I", "-S", "-c", program]
+            return int(subprocess.run(starter, env={}, start_new_session=True, stdout=-1, check=True).stdout)
         read, write = os.pipe()
         if os.fork() == 0:
             if way != "fork":
@@ -105,8 +135,8 @@ class Forking:
             os._exit(0)
         return int(os.read(read, 100))
 
-    def leave(self):
-        print(f"forked {self.fork('fork')}", flush=True)
+    def leave(self, way="fork"):
+        print(f"forked {self.fork(way)}", flush=True)
         os._exit(7)
 
 
@@ -143,6 +173,37 @@ def gone(pid, seconds=5.0):
     return eventually(ended, seconds)
 
 
+def remove_temporary_folder(*, progress):
+    Path(tempfile.gettempdir(), "a file").write_text("x")
+    shutil.rmtree(tempfile.gettempdir())
+    return tempfile.gettempdir()
+
+
+def remove_all_temporary_folders(*, progress):
+    shutil.rmtree(Path(tempfile.gettempdir()).parent)
+
+
+def fill_temporary_folder(end, *, progress):
+    Path(tempfile.gettempdir(), "a file").write_text("x")
+    Path(os.environ["TMPDIR"], "another file").write_text("x")
+    print(f"folder {tempfile.gettempdir()}", flush=True)
+    if end is not None:
+        os.kill(os.getpid(), end)
+    return tempfile.gettempdir()
+
+
+def signal_above(number, *, progress):
+    os.kill(os.getppid(), number)
+    time.sleep(60)
+
+
+class Stopping(Forking):
+    """Stops the process above it."""
+
+    def stop_above(self, number):
+        os.kill(os.getppid(), number)
+
+
 class Counter:
     def __init__(self, start):
         if start < 0:
@@ -177,6 +238,23 @@ def test_other_errors_become_one_line_with_their_place():
         call(fail, KeyError, "lost", limits=QUICK)
 
 
+def test_an_error_without_a_text_that_can_be_written_is_an_error():
+    """Half a character, which no record can hold, and streams that the model has closed."""
+    with pytest.raises(WorkerError, match=r"^ValueError: half \\udcff \(at"):
+        call(fail, ValueError, "half \udcff", limits=QUICK)
+    with pytest.raises(BuildError, match=r"^half \\udcff$"):
+        call(fail, BuildError, "half \udcff", limits=QUICK)
+    with pytest.raises(WorkerError, match=r"^ValueError: without a stream \(at"):
+        call(close_streams, limits=QUICK)
+
+
+def test_a_child_that_forks_answers_once():
+    """What code of a model forks may come back, too: its answer would be that to the next request."""
+    with Worker(child.Function, come_back_twice, limits=QUICK) as worker:
+        worker.ready()
+        assert [worker.ask("run", ()) for _ in range(2)] == [False, False]
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -208,6 +286,23 @@ def test_any_allocator_that_runs_out_of_memory_is_a_message():
     ONNX Runtime's C++ says it."""
     with pytest.raises(WorkerError, match=r"ran out of memory \(bad allocation\); free some"):
         call(fail_to_allocate, "bad allocation", limits=Limits(seconds=60))
+
+
+@pytest.mark.parametrize(
+    ("function", "args"), [(kill_self, ()), (fail_to_allocate, ("std::bad_alloc",)), (throw_bad_alloc, ())]
+)
+def test_memory_that_ran_out_is_an_error_of_its_own(function, args):
+    """What the system kills, what says so, and C++ that ends the process with it: such work may be tried once more."""
+    with pytest.raises(MemoryExhausted):
+        call(function, *args, limits=QUICK)
+
+
+def test_the_most_memory_of_earlier_calls_is_known():
+    """Of those of the same function, also of one that was killed."""
+    assert peak_bytes(take_memory) is None
+    with pytest.raises(MemoryExhausted):
+        call(take_memory, 300 * 2**20, limits=QUICK)
+    assert 300 * 2**20 < peak_bytes(take_memory) < 3 * 2**30
 
 
 def test_children_inherit_one_thread_and_the_parent_keeps_its_environment(monkeypatch):
@@ -319,7 +414,7 @@ def test_a_closed_pipe_is_not_a_crash(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc, which Linux has")
 @pytest.mark.parametrize("fresh", [False, True])
-@pytest.mark.parametrize("way", ["fork", "session", "twice"])
+@pytest.mark.parametrize("way", ["fork", "session", "twice", "stranger"])
 def test_what_a_child_forked_ends_with_it(way, fresh):
     """Also at a good end, also in a session of its own, also where its parent has gone before it."""
     with Worker(Forking, limits=QUICK, fresh=fresh) as worker:
@@ -327,6 +422,18 @@ def test_what_a_child_forked_ends_with_it(way, fresh):
         pid = worker.ask("fork", way)
         assert not gone(pid, seconds=0.0)
     assert gone(pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to the guard")
+@pytest.mark.parametrize("fresh", [False, True])
+def test_what_a_child_forked_ends_with_its_crash(fresh):
+    """Also where nothing but the guard leads to it: no session, no environment, no parent."""
+    with Worker(Forking, limits=QUICK, fresh=fresh) as worker:
+        worker.ready()
+        with pytest.raises(WorkerError, match="ended with exit code 7"):
+            worker.ask("leave", "stranger")
+    (pid,) = re.findall(rb"forked (\d+)", worker._log)
+    assert gone(int(pid), seconds=0.0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc, which Linux has")
@@ -339,6 +446,9 @@ def test_what_a_child_forked_ends_with_it(way, fresh):
         ("twice", signal.SIGTERM),
         ("twice", signal.SIGINT),
         ("twice", None),
+        ("stranger", signal.SIGKILL),
+        ("stranger", signal.SIGTERM),
+        ("stranger", None),
     ],
 )
 def test_what_a_child_forked_ends_with_qbench(way, end, tmp_path):
@@ -398,3 +508,71 @@ def test_a_temporary_folder_with_too_long_a_path_is_named(tmp_path):
     assert ended.returncode == 1
     assert "a child process cannot be started: the path of the temporary folder" in ended.stderr
     assert "set TMPDIR to a shorter one" in ended.stderr
+
+
+def test_a_child_has_a_temporary_folder_of_its_own():
+    """What it removes is nobody else's; the next child starts as ever, and none has what another left there."""
+    with Worker(Counter, 0, limits=QUICK) as worker:
+        worker.ready()
+        first = call(remove_temporary_folder, limits=QUICK)
+        second = call(remove_temporary_folder, limits=QUICK)
+        assert worker.ask("add", 1) == 1
+    assert first != second
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_its_temporary_folder_ends_with_a_child(fresh):
+    """Also where it was killed."""
+    with Worker(child.Function, fill_temporary_folder, limits=QUICK, fresh=fresh) as worker:
+        worker.ready()
+        folder = worker.ask("run", (None,))
+        assert Path(folder, "another file").exists()
+    assert not Path(folder).exists()
+    with Worker(child.Function, fill_temporary_folder, limits=QUICK, fresh=fresh) as worker:
+        worker.ready()
+        with pytest.raises(WorkerError, match="SIGKILL"):
+            worker.ask("run", (signal.SIGKILL,))
+    (folder,) = re.findall(rb"folder (\S+)", worker._log)
+    assert not Path(os.fsdecode(folder)).exists()
+
+
+def test_the_server_of_children_is_started_anew():
+    """Where a model has removed its socket, or ended it: those that it had started live on, and others start."""
+    with Worker(Counter, 0, limits=QUICK) as worker:
+        worker.ready()
+        call(remove_all_temporary_folders, limits=QUICK)
+        assert call(double, 21, limits=QUICK) == 42
+        assert worker.ask("add", 1) == 1
+        server = multiprocessing.forkserver._forkserver._forkserver_pid
+        os.kill(server, signal.SIGKILL)
+        assert eventually(lambda: gone(server))
+        assert call(double, 21, limits=QUICK) == 42
+        assert worker.ask("add", 1) == 2
+        pid = worker.pid
+    assert gone(pid, seconds=0.0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_child_that_signals_its_parent_ends_itself(number, fresh):
+    """The process above a model is its guard: nobody else's child ends, and the reason says what the model did."""
+    with (
+        Worker(Counter, 0, limits=QUICK) as neighbour,
+        Worker(child.Function, signal_above, limits=QUICK, fresh=fresh) as worker,
+    ):
+        neighbour.ready()
+        worker.ready()
+        with pytest.raises(WorkerError, match="ended with the one above it.*must not signal processes"):
+            worker.ask("run", (number,))
+        assert neighbour.ask("add", 1) == 1
+    assert gone(worker.pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to the guard")
+def test_a_guard_that_is_stopped_does_its_work():
+    """A model that stops the process above it gains nothing: what it forked ends with it."""
+    with Worker(Stopping, limits=QUICK) as worker:
+        worker.ready()
+        pid = worker.ask("fork", "stranger")
+        worker.ask("stop_above", signal.SIGSTOP)
+    assert gone(pid, seconds=0.0)

@@ -1,8 +1,9 @@
-"""The process that ends what a qbench leaves behind: whom it kills, by what it was told."""
+"""The process that ends what a qbench leaves behind: whom it kills, and how."""
 
 from __future__ import annotations
 
 import io
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,31 +12,37 @@ from qbench.process import reaper
 
 
 @pytest.fixture
-def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The groups that were killed; nothing is."""
-    groups: list[int] = []
+def signals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The signals that were sent, with the number of the process; a process with the mark hears SIGKILL alone."""
+    sent: list[tuple[int, int]] = []
     monkeypatch.setattr(reaper.signal, "signal", lambda number, action: None)
-    monkeypatch.setattr(reaper.os, "killpg", lambda group, number: groups.append(group), raising=False)
-    monkeypatch.setattr(reaper, "marked", lambda setting: iter(()))
-    return groups
+    monkeypatch.setattr(reaper.os, "kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(reaper.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(reaper, "marked", lambda setting: iter(() if (71, signal.SIGKILL) in sent else (71,)))
+    return sent
 
 
-def test_groups_that_have_not_ended_are_killed(killed: list[int], tmp_path: Path) -> None:
-    """Those whose end was told are left alone: their number can be another process's by now."""
-    reaper.main(io.StringIO(f"+71\n+72\n-71\n{reaper.ENDING}"), tmp_path, "mark")
-    assert killed == [72]
+def test_what_has_the_mark_is_asked_to_end_before_it_is_killed(signals: list[tuple[int, int]], tmp_path: Path) -> None:
+    """A guard that is killed could not end what is below it."""
+    reaper.main(io.BytesIO(reaper.ENDING), tmp_path, "mark")
+    assert signals[0] == (71, signal.SIGTERM)
+    assert signals[-1] == (71, signal.SIGKILL)
     assert tmp_path.exists()
 
 
-@pytest.mark.parametrize("last", ["", "+", "+1", "+123", "-7", "endi", "+ 9\n", "+-9\n", "\n"])
-def test_a_line_that_is_cut_names_nobody(killed: list[int], tmp_path: Path, last: str) -> None:
-    """+123 of +12345 is somebody else's group, and group 1 is every process of the machine."""
-    reaper.main(io.StringIO(f"+71\n{last}"), tmp_path / "of a killed qbench", "mark")
-    assert killed == [71]
+@pytest.mark.parametrize("last", [b"", b"endi"])
+def test_the_files_of_a_killed_qbench_are_removed(signals: list[tuple[int, int]], tmp_path: Path, last: bytes) -> None:
+    """One that ends by itself says so, and removes its folder later; what it says can be cut."""
+    folder = tmp_path / "of a killed qbench"
+    folder.mkdir()
+    reaper.main(io.BytesIO(last), folder, "mark")
+    assert not folder.exists()
 
 
-def test_no_number_stands_for_all_processes(killed: list[int]) -> None:
+def test_no_number_stands_for_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """killpg(0) kills the caller's own group, killpg(1) whatever there is."""
+    killed: list[int] = []
+    monkeypatch.setattr(reaper.os, "killpg", lambda group, number: killed.append(group))
     for group in (-5, 0, 1, 2):
         reaper.kill_group(group)
     assert killed == [2]

@@ -6,7 +6,6 @@ import ctypes
 import gc
 import multiprocessing
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,13 @@ def run(file: Path, function: Callable[..., Any], *args: Any, written: Iterable[
 
     if not is_apart(file):
         return function(*args)
-    with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
-        try:
-            with Worker(child.Function, _caught, limits=Limits(seconds=SECONDS), fresh=True, name="graph") as worker:
-                worker.ready()
-                value, error = worker.ask("run", (function, args, folder))
-        finally:
-            for parent in {path.parent for path in written}:
-                atomic.sweep(parent)
+    try:
+        with Worker(child.Function, _caught, limits=Limits(seconds=SECONDS), fresh=True, name="graph") as worker:
+            worker.ready()
+            value, error = worker.ask("run", (function, args))
+    finally:
+        for parent in {path.parent for path in written}:
+            atomic.sweep(parent)
     if error is not None:
         raise error
     return value
@@ -67,12 +65,8 @@ def _of_glibc(name: str) -> Callable[..., int] | None:
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
-def _caught(
-    function: Callable[..., Any], args: tuple[Any, ...], folder: str, *, progress: Any
-) -> tuple[Any, QbenchError | None]:
-    """The value, or the error as it is: on its way out of a child an error of usage would become one of a case.
-    Temporary files go into ``folder``, which the parent removes even where this process is killed."""
-    tempfile.tempdir = folder
+def _caught(function: Callable[..., Any], args: tuple[Any, ...], *, progress: Any) -> tuple[Any, QbenchError | None]:
+    """The value, or the error as it is: on its way out of a child an error of usage would become one of a case."""
     try:
         return function(*args), None
     except QbenchError as error:
