@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from qbench import registry
 from qbench.backends.base import Backend
-from qbench.build import Artifact, build
+from qbench.build import Artifact, build, build_here
 from qbench.data import CalibrationSubset, Data
 from qbench.errors import CaseError, CaseSkipped, ModeImpossible
 from qbench.plan.planner import Case, Variant
@@ -142,16 +142,21 @@ def _recalibrate(
 
 
 def _build(context: RunContext, prepared: Prepared, variant: Variant, data: Data, name: str) -> Artifact:
-    return build(
-        variant,
-        model=prepared.models[variant.model.name],
-        data=data,
-        root=context.cache,
-        limits=context.limits,
-        progress=context.report_under(name),
-        train_qat=context.suite.limits.train_qat,
-        run_child=context.find_place(NATIVE).run_child_near(":".join((variant.model.name, *_name_shared(variant)[2:]))),
-    )
+    shared = ":".join((variant.model.name, *_name_shared(variant)[2:]))
+
+    def act() -> Artifact:
+        return build(
+            variant,
+            model=prepared.models[variant.model.name],
+            data=data,
+            root=context.cache,
+            limits=context.limits,
+            progress=context.report_under(name),
+            train_qat=context.suite.limits.train_qat,
+            run_child=context.find_place(NATIVE).run_child_near(shared),
+        )
+
+    return context.work_in_memory(build_here, act)
 
 
 def _skip_other_batches(context: RunContext, variant: Variant, artifact: Artifact, cases: Sequence[Case]) -> None:

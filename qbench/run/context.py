@@ -9,12 +9,13 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from qbench.fleet.fleet import Fleet
 from qbench.plan.planner import Plan
 from qbench.process.cpu_slots import Slots
-from qbench.process.parent import Limits, end_all
+from qbench.process.memory_room import UNKNOWN_BYTES, MemoryRoom
+from qbench.process.parent import Limits, end_all, peak_bytes
 from qbench.process.place import Place
 from qbench.process.work_queue import WorkQueue
 from qbench.run.case_tracker import CaseTracker
@@ -50,8 +51,8 @@ class RunContext:
     """What every stage of a run is given beside the results of the stages before it.
 
     ``cache`` is the open cache's root, ``cores`` are where cases are measured, ``jobs`` is how many things happen
-    beside each other while nothing is timed, ``here`` is this machine as a place for processes, ``fleet`` are
-    the nodes of the cluster that the run is on (None: it is on this machine alone).
+    beside each other while nothing is timed, ``here`` is this machine as a place for processes, ``memory`` what they
+    share, ``fleet`` are the nodes of the cluster that the run is on (None: it is on this machine alone).
     """
 
     suite: Suite
@@ -62,6 +63,7 @@ class RunContext:
     cores: tuple[int, ...]
     jobs: int
     here: Place
+    memory: MemoryRoom
     progress: Progress
     started: str
     fleet: Fleet | None = None
@@ -75,6 +77,14 @@ class RunContext:
     def limits(self) -> Limits:
         """What one request to a child may take."""
         return Limits(seconds=self.suite.limits.stage_seconds, memory_bytes=self.suite.limits.memory_bytes)
+
+    def work_in_memory(self, function: Callable[..., Any], act: Callable[[], Result]) -> Result:
+        """What ``act`` returns, which runs ``function`` in a child: as soon as there is memory for what earlier calls
+        took (nodes of a cluster have their own), and once more alone where it ran out."""
+        return self.memory.work(
+            lambda alone: act(),
+            need=lambda: 0 if self.fleet is not None else peak_bytes(function) or UNKNOWN_BYTES,
+        )
 
     def report_under(self, name: str) -> Callable[[str, float], None]:
         """A function that reports how far a child is, under the name of what it works at."""
@@ -147,6 +157,7 @@ def open_context(
 ) -> RunContext:
     """The context of a run that starts, or goes on, now."""
     started = now()
+    here = jobs if fleet is None else min(jobs, len(fleet.own.cores))
     return RunContext(
         suite=suite,
         plan=plan,
@@ -155,7 +166,8 @@ def open_context(
         cache=cache,
         cores=cores,
         jobs=jobs,
-        here=Place(slots=Slots(jobs if fleet is None else min(jobs, len(fleet.own.cores)))),
+        here=Place(slots=Slots(here)),
+        memory=MemoryRoom(jobs),
         progress=progress,
         started=started,
         fleet=fleet,

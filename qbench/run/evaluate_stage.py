@@ -14,11 +14,12 @@ from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import CaseError, CaseSkipped, NodeLost
 from qbench.evaluate import as_called
-from qbench.evaluate.predictions import predict_cached, read_saturating
+from qbench.evaluate.predictions import Predicted, predict_cached, read_saturating
 from qbench.evaluate.score import score
 from qbench.files.stored_name import name_of
 from qbench.fleet.fleet import ATTEMPTS
 from qbench.plan.planner import Case, PlannedCase
+from qbench.process.cpu_slots import Slots
 from qbench.record.schema import NATIVE, Accuracy, AsCalled, CalibrationSeeds, HostFacts, TwinChange
 from qbench.run.build_stage import BuiltVariant, RecalibratedVariant
 from qbench.run.context import RunContext
@@ -215,21 +216,25 @@ def _explain_failure(error: CaseError | CaseSkipped, host: str) -> CaseError | C
 def _predict(context: RunContext, artifact: Artifact, data: Data, case: Case, file: Path, name: str) -> None:
     """Writes predictions into the run's folder, from the cache where nothing of them has changed."""
     place = context.find_place(case.host)
+
+    def predict(alone: bool) -> Predicted:
+        return predict_cached(
+            artifact,
+            data,
+            case.batch_size,
+            file,
+            host=case.host,
+            cpu=None if context.fleet is None else context.fleet.name_processor(case.host),
+            root=context.cache,
+            slots=Slots(1) if alone else place.slots,
+            start_worker=place.start_worker,
+            limits=context.limits,
+            progress=context.report_under(name),
+        )
+
     for attempt in range(ATTEMPTS):
         try:
-            result = predict_cached(
-                artifact,
-                data,
-                case.batch_size,
-                file,
-                host=case.host,
-                cpu=None if context.fleet is None else context.fleet.name_processor(case.host),
-                root=context.cache,
-                slots=place.slots,
-                start_worker=place.start_worker,
-                limits=context.limits,
-                progress=context.report_under(name),
-            )
+            result = context.memory.work(predict, shared=True)
             break
         except NodeLost:
             if attempt == ATTEMPTS - 1 or context.tracker.stopping:

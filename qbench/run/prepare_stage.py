@@ -86,7 +86,10 @@ def _prepare_model(context: RunContext, data: Data, metric: MetricSpec, referenc
     model: Model | None = None
     try:
         report = context.report_under(name)
-        model = call(prepare_model, reference, data, metric, context.cache, limits=limits, progress=report)
+        model = context.work_in_memory(
+            prepare_model,
+            lambda: call(prepare_model, reference, data, metric, context.cache, limits=limits, progress=report),
+        )
     except CaseError as error:
         cases = [planned.case for planned in context.plan.cases if planned.case.variant.model.name == name]
         context.tracker.break_cases(cases, "model", error)

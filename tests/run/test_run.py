@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +24,7 @@ from qbench import suite
 from qbench.cache.clean import clean
 from qbench.cache.store import open_cache
 from qbench.cli.signals import EndingSignals
-from qbench.errors import CaseError, QbenchError, UsageError
+from qbench.errors import CaseError, MemoryExhausted, QbenchError, UsageError
 from qbench.evaluate.predictions import load_predictions
 from qbench.files import atomic
 from qbench.machine.peak import measure_peak
@@ -363,6 +365,81 @@ def test_a_calibration_subset_scores_as_a_run_with_its_seed_does(folder):
     shipped = load_predictions(alone_path / "predictions/mine__static__onednn.npz")["outputs"]
     assert np.array_equal(outputs[1], shipped)
     assert not np.array_equal(outputs[0], outputs[1])
+
+
+HOSTILE = """
+import os, shutil, signal, sys, tempfile, time
+from pathlib import Path
+import torch
+
+def remove_temporary(): shutil.rmtree(Path(tempfile.gettempdir()).parent); os._exit(0)
+def signal_parent(): os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)
+def kill_group(): os.killpg(0, signal.SIGKILL)
+def kill_server():
+    os.kill(int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    sys.exit("the server is gone")
+def close_files(): os.closerange(0, 1000)
+def remove_folder(): os.chdir(tempfile.mkdtemp()); os.rmdir(os.getcwd()); os.getcwd()
+def recurse(): recurse()
+def limit_itself():
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+
+def network(does):
+    globals().get(does, lambda: None)()
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+"""
+REASONS = {
+    "remove_temporary": "the process ended with exit code 0",
+    "signal_parent": "the process was ended with the one above it",
+    "kill_group": "the process was ended by SIGKILL",
+    "kill_server": "SystemExit: the server is gone",
+    "close_files": "the process ended with exit code 1",
+    "remove_folder": "FileNotFoundError",
+    "recurse": "RecursionError",
+    "limit_itself": "Too many open files",
+}
+
+
+def test_one_model_takes_no_other_down(folder):
+    """Whatever a model does to its process, the temporary files or the server of children: it fails with a reason, and
+    the model beside it is measured."""
+    (folder / "hostile.py").write_text(HOSTILE)
+    sources = [
+        f"{{name: {name.replace('_', '-')}, source: {{python: 'hostile.py:network', args: {{does: {name}}}}}}}"
+        for name in (*REASONS, "nothing")
+    ]
+    file = write(folder, modes="[fp32]", backends="[torch]")
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(f"models: [{', '.join(sources)}]\n" if "models:" in line else line for line in lines))
+    result = go(file, folder, jobs=2)
+    found = {record.case.model.replace("-", "_"): record for record in result.records}
+    assert found.pop("nothing").status == "ok"
+    assert {name: record.status for name, record in found.items()} == dict.fromkeys(REASONS, "failed")
+    assert {name: reason for name, reason in REASONS.items() if reason not in found[name].reason} == {}
+
+
+def test_a_build_that_memory_was_short_for_is_tried_once_more_alone(folder, monkeypatch):
+    """Two builds are killed as they run beside each other, as the system kills them: each is done by itself then."""
+    begins, attempts, building, build = threading.Barrier(2), Counter(), [], build_stage.build
+
+    def killed_once(variant, **options):
+        attempts[variant.id] += 1
+        building.append(variant.id)
+        try:
+            if variant.mode == "static" and attempts[variant.id] == 1:
+                begins.wait(60)
+                raise MemoryExhausted("the process was ended by SIGKILL (most often: the system ran out of memory)")
+            assert len(building) == 1
+            return build(variant, **options)
+        finally:
+            building.remove(variant.id)
+
+    monkeypatch.setattr(build_stage, "build", killed_once)
+    result = go(write(folder, **ALL), folder, jobs=2)
+    assert [record.status for record in result.records] == ["ok"] * 3
+    assert attempts == {"mine/fp32/torch": 1, "mine/static/onednn": 2, "mine/static/qnnpack": 2}
 
 
 def test_a_finished_run_resumes_to_nothing(finished):
