@@ -16,8 +16,6 @@ import psutil
 import pytest
 
 PYTEST = ("-n0", "-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "--hypothesis-seed=0")
-CHILDREN = "children of "
-CONTEXT = "QBENCH_MUTANTS_CONTEXT"
 
 
 def run_forked(function: Callable[[], int], seconds: float, tree: Path, temporary: Path) -> int | None:
@@ -117,10 +115,9 @@ def run_all(path: str, tree: Path, data: Path | None, report: Path, only: list[s
         settings.write_text(
             f"[run]\nsource = {tree / 'qbench'}\ndata_file = {data}\nparallel = true\n"
             "disable_warnings = no-data-collected, module-not-imported, couldnt-parse\n"
-            f"patch = subprocess, fork, _exit\ncontext = ${{{CONTEXT}-}}\n"
+            "patch = subprocess, fork, _exit\n"
         )
         traced = coverage.Coverage(config_file=str(settings))
-        os.environ[CONTEXT] = CHILDREN + path
         traced.start()
     recorder = _Recorder(None if traced is None else traced.switch_context)
     plugins = [recorder, *([] if only is None else [_Chosen(only, None)])]
@@ -144,7 +141,7 @@ def executed_lines(data: Path, tree: Path, path: str) -> dict[str, dict[int, lis
             read.read()
         except coverage.exceptions.DataError:  # a child was ended while it wrote
             continue
-        of_child = all(context.startswith(CHILDREN) for context in read.measured_contexts())
+        of_child = not any(read.measured_contexts())  # no test is named in it
         for measured in read.measured_files():
             by_line = executed.setdefault(str(Path(measured).relative_to(tree)), {})
             for line in read.lines(measured) or () if of_child else ():

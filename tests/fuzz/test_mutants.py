@@ -133,6 +133,22 @@ def test_tests_that_execute_the_change_are_asked(tmp_path: Path) -> None:
     assert (tmp_path / "tree/qbench/pair.py").read_text() == LARGER
 
 
+def test_lines_that_a_child_executes_are_the_whole_files(tmp_path: Path) -> None:
+    """A child process is no test's own: any test of the file may have made it run."""
+    (tmp_path / "tree/qbench").mkdir(parents=True)
+    (tmp_path / "tree/tests").mkdir()
+    for name, content in (
+        ("pyproject.toml", "[tool.pytest.ini_options]\naddopts = ['--import-mode=importlib']\n"),
+        ("qbench/__init__.py", ""),
+        ("qbench/pair.py", LARGER),
+        ("tests/test_child.py", CHILD),
+    ):
+        (tmp_path / "tree" / name).write_text(content)
+    lines = json.loads(in_a_process(MAPS, str(tmp_path)))
+    path = "tests/test_child.py"
+    assert lines == {"1": [path], "2": [path, f"{path}::test_itself"]}
+
+
 def test_a_run_that_hangs_is_ended(tmp_path: Path) -> None:
     """A run has an exit code, or None where it was not done in time; a crash is no success."""
     assert json.loads(in_a_process(RUNS, str(tmp_path))) == [0, 3, 70, None]
@@ -148,6 +164,26 @@ folder = Path(sys.argv[1])
 copy = Copy(folder / "tree", folder, folder)
 tried = ((after, copy.try_mutant(mutant)) for after, mutant in changes(LARGER).items())
 print(json.dumps({after: [result.get(key) for key in ("outcome", "by")] for after, result in tried}))
+"""
+CHILD = """\
+import subprocess, sys
+from qbench.pair import larger
+
+def test_child():
+    command = "from qbench.pair import larger; assert larger(5) == 5"
+    subprocess.run([sys.executable, "-c", command], check=True)
+
+def test_itself():
+    assert larger(1) == 2
+"""
+MAPS = """
+import json, sys
+from pathlib import Path
+from noticing_tests import Copy
+
+folder = Path(sys.argv[1])
+file = Copy(folder / "tree", folder, folder)._map("tests/test_child.py", "qbench/pair.py")
+print(json.dumps(file.lines["qbench/pair.py"]))
 """
 RUNS = """
 import json, signal, sys
