@@ -217,6 +217,18 @@ def test_accuracy_scores_what_save_writes(quantized):
     assert np.abs(seen[1] - run(other.files["fake_quant"], BATCHES[0])).max() > 0
 
 
+def test_where_no_layer_may_be_int8_nothing_is_left_to_calibrate(quantized):
+    """The search then ends at the float model; a calibration model is written beside a configuration that has some."""
+    steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
+    where = quantized / "calibration.onnx", quantized / "record.txt"
+    steps.accuracy(*where, lambda path: 1.0, BATCHES, quantized / "some", loss=0.5)
+    assert (quantized / "some" / "calibration.onnx").exists()
+    scores = iter([1.0])
+    outcome = steps.accuracy(*where, lambda path: next(scores, 0.0), BATCHES, quantized / "none", loss=0.5)
+    assert not any(layer.quant_enable for layer in outcome.config.layers.values())
+    assert not (quantized / "none" / "calibration.onnx").exists()
+
+
 def test_the_model_is_never_changed(model, tmp_path):
     """Writing a step's result over the model is refused, and the steps leave the file as it was."""
     before = model.read_bytes()
