@@ -63,6 +63,8 @@ def make(random: random.Random) -> Files:
     info, records = random.choice(corpus())
     chosen = list(random.sample(records, random.randint(1, min(6, len(records)))))
     chosen = [{**record, "samples": SAMPLES, "predictions": f"predictions/{i}.npz"} for i, record in enumerate(chosen)]
+    # A baseline must have a line of each case that its run planned, or nothing is compared or gated.
+    info = {**info, "plan": {**info["plan"], "cases": [record["case"]["id"] for record in chosen]}}
     files = {f"{RUN}/{name}": content for name, content in _arrays(random, len(chosen)).items()}
     target = random.choice((RUN, BASELINE))
     for place, names in ((RUN, ("run/run.json", "run/records.jsonl")), (BASELINE, ("base.run.json", "base.jsonl"))):
