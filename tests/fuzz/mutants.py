@@ -248,7 +248,10 @@ def _print_table(sample: list[Mutant], results: dict[str, dict[str, Any]], equiv
         print(f"{room:15} {row['killed']:7} {row['survived']:9} {row['equivalent']:11} {row['gone']:5}  {share}")
     print(f"{len(sample) - counts['all']['gone'] - sum(m.name not in results for m in sample)} of {len(sample)} tried")
     for mutant in survivors:
-        print(f"survived  {_described(mutant)}")
+        unasked = len(results[mutant.name].get("unasked", ()))
+        print(
+            f"survived  {_described(mutant)}" + (f"\n            ({unasked} test files not asked)" if unasked else "")
+        )
     return 1 if survivors else 0
 
 

@@ -213,7 +213,7 @@ def test_the_table_counts_by_room(tmp_path: Path, capsys: pytest.CaptureFixture[
     sample = [dataclasses.replace(mutant, module=f"qbench/{room}/pair.py", line=n) for n, room in enumerate("aaabb", 1)]
     sample = [dataclasses.replace(mutant, first=mutant.line) for mutant in sample]
     outcomes = dict(zip((m.name for m in sample), ("killed", "survived", "survived", "killed"), strict=False))
-    results = {name: {"outcome": outcome} for name, outcome in outcomes.items()}
+    results = {name: {"outcome": outcome, "unasked": ["tests/test_a.py"]} for name, outcome in outcomes.items()}
     assert mutants._print_table(sample, results, {sample[2].name: "of no use"}) == 1
     printed = capsys.readouterr().out
     rows = {line.split()[0]: line.split()[1:6] for line in printed.splitlines()[2:5]}
@@ -225,6 +225,7 @@ def test_the_table_counts_by_room(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "4 of 5 tried" in printed
     assert f"survived  {sample[1].name}  qbench/a/pair.py:2" in printed
     assert sample[2].name not in printed
+    assert printed.count("1 test files not asked") == 1
 
 
 def test_an_equivalent_mutant_needs_a_reason(tmp_path: Path) -> None:
