@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from qbench.backends.base import Inputs
 from qbench.datasets.base import Examples, Preprocessing
+from qbench.errors import DataError
 from qbench.suite import DataSpec
 
 Array = NDArray[Any]
@@ -160,8 +161,20 @@ class Data:
 
     def _raw(self, part: str) -> Inputs:
         files = [self.folder / f"{part}_{i}.npy" for i in range(self.inputs)]
-        return tuple(np.load(file, mmap_mode="r", allow_pickle=False) for file in files)
+        try:
+            return tuple(np.load(file, mmap_mode="r", allow_pickle=False) for file in files)
+        except FileNotFoundError as error:
+            raise _is_gone(error.filename) from error
 
     def _labels(self, part: str) -> Array | None:
         file = self.folder / f"{part}_labels.npy"
+        if not file.exists() and not self.folder.is_dir():
+            raise _is_gone(str(self.folder))
         return np.load(file, allow_pickle=False) if file.exists() else None
+
+
+def _is_gone(path: str) -> DataError:
+    return DataError(
+        f"{path} is gone: something emptied the cache while it was in use, a model of this run or another program; "
+        "run again"
+    )

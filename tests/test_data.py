@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -319,3 +320,12 @@ def test_labels_of_one_class_are_said(root, tmp_path):
     labels = {"train_labels": np.arange(40) % 3, "test_labels": np.full(20, 2)}
     (note,) = prepare(npz(tmp_path, **labels), root).notes
     assert note.startswith("all 20 evaluation examples are of class 2: a network that always answers it is right")
+
+
+def test_a_cache_that_somebody_emptied_is_told_of_once(root, tmp_path):
+    """Examples and labels that are gone from under a run fail what needs them, and are no missing labels."""
+    data = prepare(npz(tmp_path, train_inputs=images(40, seed=1)), root)
+    shutil.rmtree(data.folder)
+    for read in (lambda: data.evaluation(0, 1), data.evaluation_labels):
+        with pytest.raises(DataError, match="is gone: something emptied the cache while it was in use"):
+            read()
