@@ -19,6 +19,7 @@ COMMANDS = (
     *("compare RUN RUN", "compare RUN RUN --json", "portability RUN", "portability RUN --json"),
     *("baseline RUN --out OUT --allow-failed", "baseline RUN --out OUT", "gate RUN --baseline none.jsonl", "gate RUN"),
     *("export RUN --format pytest-benchmark", "explain RUN CASE", "explain RUN --all", "run --resume RUN"),
+    "report RUN --wide",
 )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from qbench.formatting import clean
+from qbench.formatting import one_line
 from qbench.report import palette
 
 Role = Literal["ink", "muted", "grid", "card", "good", "bad", "unsure"]
@@ -115,8 +115,8 @@ def text_width(text: str, size: float = SIZE, *, bold: bool = False) -> float:
 
 
 def fit_text(text: str, room: float, size: float = SIZE, *, bold: bool = False) -> str:
-    """The cleaned text, its middle left out where it is wider than ``room`` points: both ends tell names apart."""
-    text = clean(text)
+    """The text on one line, its middle left out where it is wider than ``room`` points: both ends tell names apart."""
+    text = one_line(text)
     if text_width(text, size, bold=bold) <= room:
         return text
     for kept in range(min(len(text) - 1, 120), 1, -1):
@@ -128,10 +128,11 @@ def fit_text(text: str, room: float, size: float = SIZE, *, bold: bool = False) 
 
 
 def clean_texts(figure: Any) -> None:
-    """Takes control characters and those of writing direction from every text of a figure: names are anybody's."""
+    """Takes line ends, control characters and those of writing direction from every text of a figure: names are
+    anybody's, and no font has a letter for them."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
-        plain = clean(text.get_text())
+        plain = one_line(text.get_text())
         if plain != text.get_text():
             text.set_text(plain)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qbench.formatting import clean
+from qbench.formatting import one_line
 from qbench.report.plots import canvas
 from qbench.report.plots.canvas import LINE, ROLES, SIZE, WIDTH, Role
 from qbench.report.plots.scale import Scale
@@ -141,7 +141,7 @@ def _write_flags(axes: Any, flagged: Sequence[tuple[Flag, float, float, int]], t
     for flag, left, _, line in flagged:
         y = top - LINE * (line + 1) + 4
         place = {"transform": axes.get_yaxis_transform(), "va": "baseline", "ha": "left"}
-        axes.text(left / across, y, clean(flag.text), color=ROLES[flag.role], fontsize=SIZE, **place)
+        axes.text(left / across, y, one_line(flag.text), color=ROLES[flag.role], fontsize=SIZE, **place)
 
 
 def _place_rows(axes: Any, groups: Sequence[Group], body: float) -> list[tuple[float, Row]]:
@@ -155,7 +155,7 @@ def _place_rows(axes: Any, groups: Sequence[Group], body: float) -> list[tuple[f
             _write(axes, 0, y + 5, canvas.fit_text(group.heading, room, bold=True), weight="bold", color=ROLES["ink"])
         for row in group.rows:
             y -= LINE
-            number = clean(row.text)
+            number = one_line(row.text)
             left = room - canvas.text_width(number) - 10
             _write(axes, 0, y + 3, canvas.fit_text(row.label, left), color=ROLES["ink"])
             _write(axes, 1, y + 3, number, ha="right", color=ROLES["muted"])
