@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from made_records import FP32, fp32, int8, latency, speedup
 
-from qbench.decide.paired_times import paired_times
+from qbench.decide.paired_times import as_ratio, paired_times
 from qbench.errors import UsageError
-from qbench.record.schema import Fastest, Record
+from qbench.record.schema import Fastest, Interval, Record
 
 STATIC, QAT = "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1"
 Stored = dict[str, dict[str, Any]]
@@ -141,3 +142,10 @@ def test_protocol_sequential_has_one_figure_for_one_ratio() -> None:
     assert comparison is not None
     assert comparison.evidence == "p50"
     assert 1 / comparison.ratio().value == pytest.approx(2.09)
+
+
+def test_times_as_fast_is_the_ratio_of_times_turned_round() -> None:
+    """A case that takes between 0.4 and 0.6 of the time is 1.67 to 2.5 times as fast."""
+    comparison = SimpleNamespace(ratio=lambda: Interval(value=0.5, low=0.4, high=0.6))
+    faster = as_ratio(comparison)  # type: ignore[arg-type]
+    assert (faster.value, faster.low, faster.high) == pytest.approx((2.0, 1 / 0.6, 2.5))
