@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from qbench import registry, suite
 from qbench.errors import CaseSkipped, SuiteError
+from qbench.hosts import emulated
 from qbench.hosts.emulated import Emulated
 from qbench.hosts.emulated_arm import EmulatedArm
 
@@ -30,6 +32,16 @@ def test_an_arm_cpu_without_its_prefix_says_how_it_is_spelled():
     """It is no CPU of qemu-x86_64; with the prefix it is a host of another class."""
     assert all("such as qemu:arm64-max" in str(registry.load("host", f"qemu:{cpu}").missing()) for cpu in ARM)
     assert isinstance(registry.load("host", "qemu:arm64-max"), EmulatedArm)
+
+
+def test_the_emulator_itself_is_asked_for_its_version(monkeypatch):
+    """Not what it emulates, nor the Python that runs there."""
+    identity = SimpleNamespace(cpu="Some CPU", isa=("avx", "avx2"))
+    command = ("/usr/bin/qemu-x86_64", "-cpu", "Haswell", sys.executable)
+    monkeypatch.setattr(Emulated, "_command", lambda self: command)
+    monkeypatch.setattr(emulated, "identify", lambda command, file: identity)
+    monkeypatch.setattr(emulated, "read_version", lambda program: f"the version of {program}")
+    assert HASWELL.describe() == "Some CPU, avx avx2; the version of /usr/bin/qemu-x86_64"
 
 
 @emulates
