@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 # What git sets for a hook, from which qbench may be called: it would name another repository than the folder's.
@@ -20,7 +20,6 @@ _OF_A_HOOK = (
 _PLAIN = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
-    "core.attributesFile": os.devnull,
     "core.pager": "cat",
     "core.sshCommand": "false",
     "core.gitProxy": "none",
@@ -31,8 +30,11 @@ _PLAIN = {
     "submodule.recurse": "false",
     "advice.detachedHead": "false",
 }
+_ONE_CALL = 250  # names of files, of up to 4 kB each, on a command line of up to 2 MB
 _FILTER = {"smudge": "", "clean": "", "process": "", "required": "false"}
 _NOTHING = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_GLOBAL": os.devnull}
+# Else git reads the user's attributes, which the empty configuration of a new folder does not turn off.
+_NO_ATTRIBUTES = {"core.attributesFile": os.devnull}
 
 
 class GitFailed(Exception):
@@ -41,8 +43,7 @@ class GitFailed(Exception):
 
 def ask_git(folder: Path, *words: str, seconds: float | None = None) -> bytes:
     """What git says of the repository that a folder lies in; raises ``GitFailed``."""
-    names = _run(folder, ("config", "--null", "--name-only", "--list"), _PLAIN, {}, seconds).decode(errors="replace")
-    return _run(folder, words, {**_PLAIN, **_switch_filters_off(names.split("\0"))}, {}, seconds)
+    return _run(folder, words, _PLAIN | _switch_off(_list_filters(folder, seconds)), {}, seconds)
 
 
 def check_out(repository: Path, commit: str, folder: Path) -> None:
@@ -54,18 +55,34 @@ def check_out(repository: Path, commit: str, folder: Path) -> None:
     alternates = folder / ".git" / "objects" / "info" / "alternates"
     alternates.parent.mkdir(exist_ok=True)
     alternates.write_bytes(objects + b"\n")
-    _run(folder, ("checkout", "--quiet", "--detach", "--force", commit), _PLAIN, _NOTHING)
+    _run(folder, ("checkout", "--quiet", "--detach", "--force", commit), _PLAIN | _NO_ATTRIBUTES, _NOTHING)
 
 
-def _switch_filters_off(names: Iterable[str]) -> dict[str, str]:
-    """The settings that take its programs from each filter that is configured."""
-    settings: dict[str, str] = {}
-    for name in names:
-        section, _, rest = name.partition(".")
-        driver = rest.rpartition(".")[0]
-        if driver and section == "filter":
-            settings |= {f"filter.{driver}.{key}": value for key, value in _FILTER.items()}
-    return settings
+def find_filtered(folder: Path, files: Sequence[bytes], *, seconds: float | None = None) -> set[bytes]:
+    """Those of a repository's files, named from its top, that git reads through a configured program, as it does those
+    of git-lfs. It does not run here, so that git may take them for changed. Raises ``GitFailed``."""
+    drivers = {name.encode(errors="surrogateescape") for name in _list_filters(folder, seconds)}
+    if not drivers:
+        return set()
+    top = Path(os.fsdecode(ask_git(folder, "rev-parse", "--show-toplevel", seconds=seconds).rstrip(b"\n")))
+    listed: set[bytes] = set()
+    for start in range(0, len(files), _ONE_CALL):
+        names = map(os.fsdecode, files[start : start + _ONE_CALL])
+        told = ask_git(top, "check-attr", "-z", "filter", "--", *names, seconds=seconds).split(b"\0")
+        listed |= {name for name, driver in zip(told[::3], told[2::3], strict=False) if driver in drivers}
+    return listed
+
+
+def _list_filters(folder: Path, seconds: float | None) -> set[str]:
+    """The names of the filters that are configured."""
+    names = _run(folder, ("config", "--null", "--name-only", "--list"), _PLAIN, {}, seconds)
+    keys = (name.partition(".") for name in names.decode(errors="surrogateescape").split("\0"))
+    return {rest.rpartition(".")[0] for section, _, rest in keys if section == "filter"} - {""}
+
+
+def _switch_off(filters: Iterable[str]) -> dict[str, str]:
+    """The settings that take its programs from each filter."""
+    return {f"filter.{driver}.{key}": value for driver in filters for key, value in _FILTER.items()}
 
 
 def _run(
@@ -83,7 +100,8 @@ def _run(
     environment["GIT_CONFIG_COUNT"] = str(len(settings))
     for number, (key, value) in enumerate(settings.items()):
         environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    environment |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", **variables}
+    environment |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
+    environment |= {"GIT_ALLOW_PROTOCOL": "none", **variables}  # it is stronger than `protocol.allow`
     try:
         done = subprocess.run(
             [git, "--no-optional-locks", "-C", str(folder), *words],

@@ -58,17 +58,39 @@ def test_no_program_of_the_repository_runs(repository: Path) -> None:
     assert not (repository / "ran").exists()
 
 
-def test_no_filter_of_the_repository_runs(repository: Path) -> None:
-    """git would call it to see whether a file that looks newer changed; so it is not asked, and that is not told."""
-    git(repository, "config", "filter.spy.clean", f"touch '{repository}/ran'; cat")
-    (repository / ".git" / "info" / "attributes").write_text("* filter=spy\n", encoding="utf-8")
+@pytest.mark.parametrize("scope", ["--local", "--global"])
+def test_no_filter_runs(repository: Path, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the repository's own nor the user's, as that of git-lfs is, by which git would see whether a file that
+    looks newer changed. A file of the committed bytes has not; of others it is not told, but where an unfiltered file
+    changed, too."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(repository / ".git" / "users.config"))
+    (repository / "plain.txt").write_text("a\n", encoding="utf-8")
+    git(repository, "add", "plain.txt")
+    git(repository, "commit", "--quiet", "--message", "second")
+    git(repository, "config", scope, "filter.spy.clean", f"touch '{repository}/ran'; cat")
+    (repository / ".git" / "info" / "attributes").write_text("*.yaml filter=spy\n", encoding="utf-8")
     os.utime(repository / "suite.yaml", (1, 1))
-    commit = read_commit(repository)
-    assert commit is not None
-    assert commit.changed is None
+    (repository / "sub").mkdir()
+    told = []
+    for name in (None, "suite.yaml", "plain.txt"):
+        if name is not None:
+            (repository / name).write_text("suite: b\n", encoding="utf-8")  # of the old size: git looks into it
+        commit = read_commit(repository / "sub")
+        assert commit is not None
+        told.append(commit.changed)
+    assert told == [False, None, True]
     assert not (repository / "ran").exists()
     git(repository, "status")
     assert (repository / "ran").exists()
+
+
+def test_a_filter_that_nobody_configured_hides_no_change(repository: Path) -> None:
+    """git then reads the file as it is: git-lfs is not installed."""
+    (repository / ".git" / "info" / "attributes").write_text("* filter=absent\n", encoding="utf-8")
+    (repository / "suite.yaml").write_text("suite: b\n", encoding="utf-8")
+    commit = read_commit(repository)
+    assert commit is not None
+    assert commit.changed
 
 
 def test_outside_a_repository_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
