@@ -1,10 +1,13 @@
-"""The workflows that a reader copies: they parse, give a fork nothing, and their shell lines do what they say."""
+"""This repository's workflow, and those that a reader copies: they are valid, give a fork nothing, and their shell
+lines do what they say."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,13 @@ import yaml
 from qbench.cli import main
 from qbench.gate.markdown import marker
 
-EXAMPLES = Path(__file__).parent.parent / ".github" / "examples"
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / ".github" / "examples"
 GATE, COMMENT, GITLAB = (EXAMPLES / name for name in ("qbench-gate.yml", "qbench-comment.yml", "gitlab-ci.yml"))
+CI = ROOT / ".github" / "workflows" / "ci.yml"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+# The first major version of each action that runs on Node 24; GitHub's runners have no older one.
+ON_NODE_24 = {"actions/checkout": 5, "actions/setup-python": 6, "actions/cache": 5, "actions/upload-artifact": 6}
 
 
 def read(file: Path) -> dict[Any, Any]:
@@ -33,7 +41,7 @@ def scripts(file: Path) -> list[str]:
     return [step["run"] for job in content["jobs"].values() for step in job["steps"] if "run" in step]
 
 
-SCRIPTS = [(file, script) for file in (GATE, COMMENT, GITLAB) for script in scripts(file)]
+SCRIPTS = [(file, script) for file in (CI, GATE, COMMENT, GITLAB) for script in scripts(file)]
 
 
 @pytest.fixture
@@ -75,10 +83,90 @@ def test_the_shell_lines_parse_and_take_no_value_of_a_stranger(file: Path, scrip
     assert "${{" not in script
 
 
+def lint(*command: str | Path) -> None:
+    """Runs a linter of this environment, which opens no connection."""
+    program = Path(sys.executable).parent / command[0]
+    done = subprocess.run([program, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_file_has_the_form_that_its_service_takes() -> None:
+    """By the schemas of GitHub and GitLab, which the linter brings along."""
+    lint("check-jsonschema", "--builtin-schema", "vendor.github-workflows", CI, GATE, COMMENT)
+    lint("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", GITLAB)
+
+
+def test_no_workflow_has_a_known_weakness() -> None:
+    """Expressions in scripts, rights, kept credentials, caches, actions of strangers; the rules: .github/zizmor.yml."""
+    lint("zizmor", "--offline", "--no-progress", "--quiet", CI, GATE, COMMENT)
+
+
+@pytest.mark.parametrize("file", [CI, GATE, COMMENT, GITLAB], ids=lambda file: file.name)
+def test_the_shell_lines_have_no_known_mistake(file: Path, tmp_path: Path) -> None:
+    """As bash, with what the runner puts before them."""
+    script = tmp_path / "script"
+    script.write_text("#!/usr/bin/env bash\nset -eo pipefail\n" + "\n".join(scripts(file)))
+    lint("shellcheck", script)
+
+
+def test_what_ci_runs_has_no_known_mistake() -> None:
+    """The script that everybody can run, too."""
+    lint("shellcheck", ROOT / ".ci/run")
+
+
+def test_the_repository_runs_all_of_its_checks() -> None:
+    """Each pull request and main, with each Python that the project names, by the script that anybody can run."""
+    content = read(CI)
+    (job,) = content["jobs"].values()
+    assert content[True] == {"pull_request": None, "push": {"branches": ["main"]}}
+    assert content["permissions"] == {"contents": "read"}
+    assert ".ci/run" in scripts(CI)
+    assert job["strategy"]["matrix"]["python"] == pythons()
+
+
+def pythons() -> list[str]:
+    """The versions that the project's classifiers name."""
+    found = (re.fullmatch(r"Programming Language :: Python :: (\d+\.\d+)", line) for line in PROJECT["classifiers"])
+    return [match[1] for match in found if match]
+
+
+def test_the_examples_take_a_python_that_is_tested() -> None:
+    """GitHub by its action, GitLab by the image."""
+    (step,) = (step for step in read(GATE)["jobs"]["gate"]["steps"] if "setup-python" in step.get("uses", ""))
+    assert step["with"] == {"python-version": pythons()[-1]}
+    assert read(GITLAB)["qbench gate"]["image"] == f"python:{pythons()[-1]}"
+
+
+@pytest.mark.parametrize("file", [CI, GATE], ids=lambda file: file.name)
+def test_the_actions_run_on_the_node_that_runners_have(file: Path) -> None:
+    """Node 20 is gone from GitHub's runners."""
+    used = [step["uses"] for job in read(file)["jobs"].values() for step in job["steps"] if "uses" in step]
+    versions = [(action, int(version.removeprefix("v"))) for action, _, version in (use.partition("@") for use in used)]
+    assert [use for use in versions if use[1] < ON_NODE_24[use[0]]] == []
+
+
+@pytest.mark.parametrize("file", [CI, GATE, GITLAB], ids=lambda file: file.name)
+def test_torch_comes_without_cuda(file: Path) -> None:
+    """Wherever pip is called, also by the gate: its version with +cpu is newer than that without."""
+    content = read(file)
+    variables = content["qbench gate"]["variables"] if file == GITLAB else content["env"]
+    assert variables["PIP_EXTRA_INDEX_URL"] == "https://download.pytorch.org/whl/cpu"
+
+
+@pytest.mark.parametrize("file", [GATE, GITLAB], ids=lambda file: file.name)
+def test_qbench_is_installed_from_its_repository(file: Path, shell: Any) -> None:
+    """At a commit that the reader puts in, and under the distribution's name."""
+    content = read(file)
+    variables = content["qbench gate"]["variables"] if file == GITLAB else content["env"]
+    assert re.fullmatch(rf"{PROJECT['name']} @ git\+https://github.com/OWNER/qbench@COMMIT", variables["QBENCH"])
+    (script,) = (script for script in scripts(file) if "pip install" in script)
+    assert shell(script, QBENCH=variables["QBENCH"])[1] == f"pip install --quiet {variables['QBENCH']}\n"
+
+
 def test_the_job_that_runs_a_pull_request_has_no_rights() -> None:
     """It reads, it has no secret, and it is not run with the rights of the base."""
     content = read(GATE)
-    assert content[True] == "pull_request"
+    assert content[True] == {"pull_request": None, "push": {"branches": ["main"]}}
     assert content["permissions"] == {"contents": "read"}
     text = "".join(line for line in GATE.read_text().splitlines() if not line.startswith("#"))
     assert "secrets." not in text
@@ -99,7 +187,7 @@ def test_the_job_with_rights_runs_nothing_of_a_pull_request() -> None:
 @pytest.mark.parametrize("file", [GATE, GITLAB], ids=lambda file: file.name)
 def test_the_gate_is_called_as_it_can_be(file: Path, shell: Any) -> None:
     """Each option exists, the suite and the base arrive, and the gate's exit code is the job's."""
-    (script,) = (script for script in scripts(file) if "qbench gate" in script)
+    (script,) = (script for script in scripts(file) if script.startswith("qbench gate"))
     for code in (0, 1, 3, 4):
         found, calls, _ = shell(
             script, {"qbench": f"exit {code}"}, SUITE="suites/ci.yaml", BASE="abc", CI_MERGE_REQUEST_DIFF_BASE_SHA="abc"
