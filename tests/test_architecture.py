@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
 
 ROWS: tuple[tuple[str, ...], ...] = (
-    ("callable_room", "errors", "foreign_text", "stats"),
+    ("callable_room", "errors", "foreign_text", "installation", "stats"),
     ("files", "progress"),
     ("process", "registry", "user_code", "formatting"),
     ("cache",),

@@ -260,13 +260,16 @@ def test_the_guide_is_complete_in_itself():
 
 
 def test_the_changelog_says_each_thing_in_one_line():
-    """Below a version with its date (the newest may be unreleased) and a group: lines of at most 160 characters."""
+    """Below a version with its date (the newest may be unreleased) and a group stand lines of at most 160
+    characters, none of them twice."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     versions = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
     assert all(re.fullmatch(r"\d+\.\d+\.\d+ \(\d{4}-\d\d-\d\d\)", version) for version in versions[1:])
     assert re.fullmatch(r"\d+\.\d+\.\d+ \((unreleased|\d{4}-\d\d-\d\d)\)", versions[0])
     assert set(re.findall(r"^### (.*)$", text, flags=re.MULTILINE)) <= {"Added", "Changed", "Fixed", "Security"}
+    entries = [line for line in text.splitlines() if line.startswith("- ")]
     assert [line for line in text.splitlines() if len(line) > 160 or line.startswith(" ")] == []
+    assert [entry for entry in entries if entries.count(entry) > 1] == []
 
 
 def test_help_names_the_guide():

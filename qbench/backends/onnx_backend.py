@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qbench import installation
 from qbench.backends import own_int8_file
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs
 from qbench.backends.onnx_build import EXPORTS, FILE, BuildNotes, fp32_file, quantize_network
@@ -28,17 +29,19 @@ _CALIBRATOR = "minmax"
 
 
 class OnnxBackend(Backend):
-    """A runtime of ONNX files. ``packages`` it needs, and ``install`` says what to install where one is missing."""
+    """A runtime of ONNX files. It needs ``packages``, which an ``extra`` of qbench brings, or qbench itself."""
 
     flows = ("onnx",)
     int8_files = True
     packages: tuple[str, ...]
-    install: str
+    extra: str | None = None
 
     def missing(self) -> str | None:
         """Whether the packages are there."""
         absent = [name for name in self.packages if importlib.util.find_spec(name) is None]
-        return f"{' and '.join(absent)} not installed; pip install {self.install}" if absent else None
+        if not absent:
+            return None
+        return f"{' and '.join(absent)} not installed; {installation.install(absent, self.extra)}"
 
     def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
         """An ONNX file cannot be trained; TorchScript has no path to ONNX that torch still keeps."""

@@ -24,7 +24,6 @@ class OnnxRuntime(OnnxBackend):
     modes = ("fp32", "dynamic", "static", "qat")
     modules = ("onnxruntime", "qbench.quant.onnx.onnxruntime_session")
     packages = ("onnxruntime", "onnx")
-    install = "onnxruntime onnx"
 
     def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, BuildNotes]:
         """As every ONNX backend; ONNX Runtime's own quantizer makes dynamic files and the framework's default."""

@@ -31,7 +31,7 @@ class OpenVino(OnnxBackend):
     modes = ("fp32", "static", "qat")
     modules = ("openvino", "qbench.quant.artifacts.openvino_model")
     packages = ("openvino", "nncf", "onnx", "onnxruntime")
-    install = "'qbench[openvino]'"
+    extra = "openvino"
 
     def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
         """OpenVINO quantizes no activations as it runs; otherwise as for every ONNX file."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from qbench import registry
+from qbench import installation, registry
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.image import read_images, shape_of
@@ -32,7 +32,6 @@ PATTERN = "imagenet_[0-9][0-9]_*.jpg"
 COUNT = 20
 OPTIONS = ("size", "resize", *opt.PREPROCESSING)
 DEFAULTS = {"size": 224, "resize": 256, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
-ADVICE = f"pip install 'qbench[zoo]' brings them ({PACKAGE} 3.3.4), or name a folder of your own: {{{NAME}: /path}}"
 
 
 class Photos(Dataset):
@@ -94,7 +93,8 @@ def _files() -> list[Path]:
     files = sorted(file for folder in folders for file in (Path(folder) / "data").glob(PATTERN))
     if len(files) != COUNT:
         what = f"{PACKAGE} is not installed" if spec is None else f"{PACKAGE} carries {len(files)} of {COUNT} photos"
-        raise DataError(f"{NAME}: {what}; {ADVICE}")
+        brought = f"{installation.install([PACKAGE], 'zoo')} brings them ({PACKAGE} 3.3.4)"
+        raise DataError(f"{NAME}: {what}; {brought}, or name a folder of your own: {{{NAME}: /path}}")
     return files
 
 

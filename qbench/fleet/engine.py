@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qbench import installation
 from qbench.errors import NodeLost, UsageError, reraise
 from qbench.fleet.reach import CLIENT, explain_unreachable
 from qbench.machine import fingerprint
@@ -40,7 +41,6 @@ _VARIABLES = {
     "RAY_worker_niceness": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
-MISSING = "--on needs Ray, which is not installed: pip install 'qbench[cluster]'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +67,9 @@ def read_target(on: str) -> str:
     import importlib.util
 
     if importlib.util.find_spec("ray") is None:
-        raise UsageError(MISSING)
+        raise UsageError(f"--on needs Ray, which is not installed: {installation.install(['ray'], 'cluster')}")
     if address.startswith(CLIENT) and importlib.util.find_spec("grpc") is None:
-        raise UsageError(f"--on {on}: Ray's client needs grpcio: pip install 'qbench[cluster]'")
+        raise UsageError(f"--on {on}: Ray's client needs grpcio: {installation.install(['ray'], 'cluster')}")
     return address
 
 

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import qbench
+from qbench import installation
 from qbench.errors import UsageError
 from qbench.files import regular_file
 
@@ -56,7 +56,7 @@ def make_environment(tree: Path, home: Path, *, run: Run | None = None) -> Path:
     if _is_qbench(tree):  # its own former commit: the gate is that of this one
         run([*install, *wanted], tree)
         wanted = ["--upgrade-strategy", "only-if-needed"]
-    run([*install, *wanted, own_requirement()], tree)
+    run([*install, *wanted, describe_qbench()], tree)
     return python
 
 
@@ -65,12 +65,10 @@ def _is_qbench(tree: Path) -> bool:
     return (tree / "qbench" / "gate").is_dir()
 
 
-def own_requirement() -> str:
-    """What pip is told to install this qbench: its source where it runs from that, else its version; with OpenVINO
-    where that is here, since both sides are to have the same backends."""
-    source = Path(qbench.__file__).parents[1]
-    extra = "[openvino]" if importlib.util.find_spec("openvino") else ""
-    return f"{source}{extra}" if (source / "pyproject.toml").is_file() else f"qbench{extra}=={qbench.__version__}"
+def describe_qbench() -> str:
+    """What pip is told to install this qbench; with OpenVINO where that is here, since both sides are to have the same
+    backends."""
+    return installation.find_requirement("openvino" if importlib.util.find_spec("openvino") else "")
 
 
 def _run(command: Sequence[str], folder: Path) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import qbench
+
 ROOT = Path("/")
 
 # The instruction sets that decide how fast fp32 and int8 run, by the words of Linux; on the right is what other
@@ -123,13 +125,14 @@ def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> str | None:
 
 
 def versions(names: Iterable[str]) -> dict[str, str | None]:
-    """The installed version of each distribution, None where it is not installed; nothing is imported."""
+    """The installed version of each distribution, None where it is not installed; nothing is imported. ``qbench`` is
+    the code that runs, whatever a distribution of that name is."""
     import importlib.metadata  # costs 20 ms, which `qbench --help` need not pay
 
     installed: dict[str, str | None] = {}
     for name in names:
         try:
-            installed[name] = importlib.metadata.version(name)
+            installed[name] = qbench.__version__ if name == "qbench" else importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             installed[name] = None
     return installed

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from qbench import registry
+from qbench import installation, registry
 
 NetworkKind = Literal["torch", "torchscript", "onnx"]
 # How the recipe of an int8 file of the user's own is called, alone or with a name behind it (file-vendor).
@@ -68,7 +68,7 @@ class BuiltIn:
         absent = [name for name in self.packages if importlib.util.find_spec(name) is None]
         if not absent:
             return None
-        return f"{self.name} needs {' and '.join(absent)}; pip install 'qbench[{self.extra}]'"
+        return f"{self.name} needs {' and '.join(absent)}; {installation.install(absent, self.extra)}"
 
     def arguments(self, shape: Sequence[int], classes: int | None) -> dict[str, int]:
         """Those of ``build`` that follow from an example's ``shape`` (channels, height, width) and from the number of

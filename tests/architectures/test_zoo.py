@@ -33,7 +33,7 @@ def test_a_network_goes_through_the_stages():
 
 def test_the_last_place_of_a_sequence_is_right_on_openvino():
     """A GPT whose head ends in ``[:, -1]``: OpenVINO gave [1, batch, classes] for its int8 form."""
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install 'qbench[openvino]'")
+    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     found = run.outcomes("gpt_tied", ["static/openvino"], jobs=1)["static/openvino"]
     assert found["status"] == "ok", found["reason"]
     assert found["sqnr"] > 20

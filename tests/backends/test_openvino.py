@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_networks import Draft
 
-from qbench import registry
+from qbench import installation, registry
 from qbench.backends import openvino as backend
 from qbench.backends.base import BuildJob
 from qbench.errors import BuildError, MeasureError, ModeImpossible
@@ -289,7 +289,7 @@ def test_layers_are_matched_by_name_and_then_by_size():
 def test_without_the_packages_the_reason_names_the_extra(monkeypatch):
     """A plan skips the cases and says what to install."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nncf" else object())
-    assert BACKEND.missing() == "nncf not installed; pip install 'qbench[openvino]'"
+    assert BACKEND.missing() == f"nncf not installed; {installation.install(['nncf'], 'openvino')}"
 
 
 def test_dynamic_is_refused_with_a_reason():

@@ -1,6 +1,6 @@
 """qbench's int8 against int8 by hand, on four networks, in the same runtime.
 
-    pip install 'qbench[openvino]'
+    pip install -e '.[openvino]'
     python tests/benchmarks/by_hand.py                            # about five minutes
     python tests/benchmarks/by_hand.py unet encoder --calls 100
 

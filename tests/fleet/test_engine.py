@@ -33,7 +33,7 @@ def test_ray_address_counts_only_where_it_is_asked_for(monkeypatch):
 def test_without_ray_one_message_says_what_to_install(monkeypatch):
     """The extra is named."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'qbench\[cluster\]'"):
+    with pytest.raises(UsageError, match=r"pip install .*\[cluster\]'?$"):
         engine.read_target("local-cluster")
 
 

@@ -19,7 +19,7 @@ import pytest
 
 # Not imported here: what the cluster of this machine is told by its environment is read at that moment.
 if importlib.util.find_spec("ray") is None:
-    pytest.skip("a cluster needs Ray: pip install 'qbench[cluster]'", allow_module_level=True)
+    pytest.skip("a cluster needs Ray: pip install -e '.[cluster]'", allow_module_level=True)
 
 from qbench import suite
 from qbench.cache import store

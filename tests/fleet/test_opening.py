@@ -17,7 +17,7 @@ import pytest
 from qbench.process import reaper
 
 if importlib.util.find_spec("ray") is None:
-    pytest.skip("a cluster needs Ray: pip install 'qbench[cluster]'", allow_module_level=True)
+    pytest.skip("a cluster needs Ray: pip install -e '.[cluster]'", allow_module_level=True)
 
 SUITE = """
 suite: ended

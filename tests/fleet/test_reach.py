@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 if importlib.util.find_spec("grpc") is None:
-    pytest.skip("a cluster needs Ray: pip install 'qbench[cluster]'", allow_module_level=True)
+    pytest.skip("a cluster needs Ray: pip install -e '.[cluster]'", allow_module_level=True)
 
 from qbench.fleet.reach import TLS_FILES, explain_unreachable
 

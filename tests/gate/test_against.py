@@ -231,11 +231,11 @@ def test_an_environment_holds_the_requirements_and_qbench(tmp_path: Path) -> Non
     )
     assert commands[0] == [sys.executable, "-m", "venv", str(tmp_path / "env")]
     assert commands[1][:4] == [str(python), "-m", "pip", "install"]
-    assert commands[1][-3:] == ["-r", str(tmp_path / "requirements.txt"), environments.own_requirement()]
+    assert commands[1][-3:] == ["-r", str(tmp_path / "requirements.txt"), environments.describe_qbench()]
     (tmp_path / "qbench/gate").mkdir(parents=True)
     commands.clear()
     environments.make_environment(tmp_path, tmp_path / "env", run=lambda command, folder: commands.append(command[-1:]))
-    assert commands[1:] == [[str(tmp_path / "requirements.txt")], [environments.own_requirement()]]
+    assert commands[1:] == [[str(tmp_path / "requirements.txt")], [environments.describe_qbench()]]
 
 
 def test_without_a_network_there_is_a_way_out(tmp_path: Path) -> None:

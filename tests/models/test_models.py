@@ -19,8 +19,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from qbench import installation, registry, suite
 from qbench import network as fp32_network
-from qbench import registry, suite
 from qbench.cache import store
 from qbench.data import request_of
 from qbench.data_preparation import prepare_data
@@ -164,7 +164,7 @@ class TestBuiltIns:
     def test_a_missing_package_is_named_with_the_extra(self, name: str) -> None:
         """Whoever lacks a package is told which, and what installs it."""
         absent = replace(built_in(name), packages=("no_such_package",), extra="zoo")
-        assert absent.missing() == f"{name} needs no_such_package; pip install 'qbench[zoo]'"
+        assert absent.missing() == f"{name} needs no_such_package; {installation.install([], 'zoo')}"
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -53,7 +53,7 @@ def test_every_call_has_events_of_its_own(files):
 
 def test_openvino_tells_its_nodes_too(files):
     """Float products of an fp32 file, the convolution under its name in the file."""
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install 'qbench[openvino]'")
+    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     from qbench.quant.onnx import openvino_layers
 
     profile = openvino_layers.time_nodes(files[0], (X,), threads=1, calls=CALLS)

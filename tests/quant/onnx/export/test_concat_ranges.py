@@ -49,7 +49,7 @@ def test_openvino_joins_bytes(tmp_path: Path) -> None:
     """OpenVINO runs every convolution and the Concat on bytes and quantizes the input alone in a step of its own; with
     AMX it gives the first convolution signed bytes (its kernel then ends in ``_i8``), without it unsigned ones."""
     openvino_model = pytest.importorskip("qbench.quant.artifacts.openvino_model")
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install 'qbench[openvino]'")
+    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     network = joining()
     write(network.graph, network.sites, network.record, tmp_path / "int8.onnx", runtime="openvino")
     nodes = openvino_model.compile_file(tmp_path / "int8.onnx").get_runtime_model().get_ordered_ops()

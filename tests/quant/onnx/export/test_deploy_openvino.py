@@ -98,7 +98,7 @@ def test_its_values_are_those_of_its_record(name: str) -> None:
 def test_one_place_of_a_sequence_keeps_its_rank(tmp_path: Path) -> None:
     """``x[:, -1]`` is written without a scalar index, for which OpenVINO gave [1, batch, classes] (a GPT)."""
     openvino_model = pytest.importorskip("qbench.quant.artifacts.openvino_model")
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install 'qbench[openvino]'")
+    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     draft = Draft()
     product = draft.add("MatMul", ["x", draft.weight("w", 8, 6)], "product")
     draft.add("Gather", [product, draft.constant("last", np.array(-1, np.int64))], "last_place", outputs=["y"], axis=1)
@@ -212,7 +212,7 @@ WRONG_ELSEWHERE = {
 def test_openvino_gives_what_onnx_runtime_gives_of_its_file(name: str, tmp_path: Path) -> None:
     """It gave others (SQNR 0 to 16 dB) where a file was written as for ONNX Runtime."""
     openvino_model = pytest.importorskip("qbench.quant.artifacts.openvino_model")
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install 'qbench[openvino]'")
+    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     draft = WRONG_ELSEWHERE[name]()
     network = of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": [None] * 4}))
     model = deployed(network)
@@ -227,7 +227,7 @@ def test_openvino_gives_what_onnx_runtime_gives_of_its_file(name: str, tmp_path:
 def test_a_product_of_a_token_beside_signed_values_loads(activation: str, kind: str, tmp_path: Path) -> None:
     """OpenVINO does not load constant bytes with a zero point in front of a product: such a range is symmetric."""
     openvino_model = pytest.importorskip("qbench.quant.artifacts.openvino_model")
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install 'qbench[openvino]'")
+    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     draft = Draft()
     token = draft.constant("token", np.full((2, 1, 8), 0.3, np.float32))
     tokens = draft.add("Concat", [draft.add(activation, ["x"], "act"), token], "join", axis=1)
