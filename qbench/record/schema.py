@@ -28,8 +28,9 @@ Status = Literal["ok", "failed", "skipped"]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-Whole = Annotated[int, Field(ge=0)]
+_MOST = 10**18  # of anything counted: a table's column holds 64 bits
+Count = Annotated[int, Field(ge=1, le=_MOST)]
+Whole = Annotated[int, Field(ge=0, le=_MOST)]
 Level = Annotated[float, Field(gt=0, lt=1)]
 # What becomes a part of a path.
 FileName = Annotated[str, AfterValidator(require_name)]
@@ -394,8 +395,8 @@ class SaturatingLayer:
     and how many of them were ``saturated``."""
 
     name: str
-    sums: Annotated[int, Field(ge=1, le=10**18)]
-    saturated: Annotated[int, Field(ge=0, le=10**18)]
+    sums: Count
+    saturated: Whole
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -146,11 +146,13 @@ def test_a_line_that_is_no_record_is_named(line, words):
         ("accuracy", {"agreement": 1.5}, "accuracy.agreement: Input should be less than or equal to 1"),
         ("artifact", {"size_bytes": 0}, "artifact.size_bytes: Input should be greater than or equal to 1"),
         ("case", {"threads": 0}, "case.threads: Input should be greater than or equal to 1"),
+        ("accuracy", {"n": 2**63}, "accuracy.n: Input should be less than or equal to 1000000000000000000"),
+        ("accuracy", {"only_answer": 10**400}, "accuracy.only_answer: Input should be less than or equal to 10"),
     ],
 )
 def test_a_value_that_no_measurement_gives_is_refused_with_its_field(part, changes, words):
-    """No ratio, logarithm or share exists of a time of 0 or of 0 examples: the line is refused when it is read, not
-    by a traceback of whoever divides by it."""
+    """No ratio, logarithm or share exists of a time of 0 or of 0 examples, and no column of a table holds a count
+    of more than 64 bits: the line is refused when it is read, not by a traceback of whoever divides by it."""
     full = Record(
         case=key(),
         status="ok",
