@@ -23,9 +23,11 @@ _lock = threading.Lock()
 
 @dataclass(kw_only=True)
 class Offspring:
-    """``folder`` is the temporary folder of the children, ``mark`` what they have in their environment."""
+    """``folder`` is the temporary folder of the children, ``mark`` what they have in their environment. ``shares``:
+    whether it is multiprocessing's, which removes it where the process ends by itself; else the reaper always does."""
 
     folder: Path
+    shares: bool
     mark: str
     reaper: subprocess.Popen[bytes] | None
     owner: int  # the process that started it; a fork of it is another one
@@ -47,7 +49,8 @@ class Offspring:
         assert messages is not None
         assert output is not None
         with contextlib.suppress(OSError, subprocess.TimeoutExpired), output:
-            os.write(messages.fileno(), reaper.ENDING)
+            if self.shares:
+                os.write(messages.fileno(), reaper.ENDING)
             messages.close()
             select.select([output], [], [], _ENDING_SECONDS)  # it writes nothing: this is its end
             self.reaper.wait(_ENDING_SECONDS)
@@ -61,10 +64,22 @@ def offspring() -> Offspring:
     global _current
     with _lock:
         if _current is None or _current.owner != os.getpid():
-            folder, mark = Path(multiprocessing.util.get_temp_dir()), secrets.token_hex(16)
-            _current = Offspring(folder=folder, mark=mark, reaper=_start(folder, mark), owner=os.getpid())
+            # A process that another one has started or forked has the folder of that one, which goes on using it.
+            shares = _current is None and multiprocessing.parent_process() is None
+            folder, mark = _find_folder(shares=shares), secrets.token_hex(16)
+            _current = Offspring(
+                folder=folder, shares=shares, mark=mark, reaper=_start(folder, mark), owner=os.getpid()
+            )
             atexit.register(_current.end)
         return _current
+
+
+def _find_folder(*, shares: bool) -> Path:
+    folder = Path(multiprocessing.util.get_temp_dir())
+    if shares:
+        return folder
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="", dir=folder))
 
 
 def _start(folder: Path, mark: str) -> subprocess.Popen[bytes] | None:

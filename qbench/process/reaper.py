@@ -39,7 +39,7 @@ def main(messages: BinaryIO, folder: Path, mark: str) -> None:
         for pid in alive:
             kill(pid, signal.SIGTERM if look < _KIND_SWEEPS else signal.SIGKILL)
         time.sleep(_BETWEEN_SECONDS)
-    if not by_itself:  # else multiprocessing, whose folder it is, removes it
+    if not by_itself:  # else multiprocessing, whose folder it then is, removes it
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
 import os
+import select
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ def test_the_end_is_over_when_it_returns(tmp_path: Path) -> None:
     """qbench that has ended has left nothing behind; a fork of it ends nothing of its parent's."""
     reaper = offspring._start(tmp_path, "a mark of no process")
     assert reaper is not None
-    parents = offspring.Offspring(folder=tmp_path, mark="", reaper=reaper, owner=os.getpid())
+    parents = offspring.Offspring(folder=tmp_path, shares=True, mark="", reaper=reaper, owner=os.getpid())
     dataclasses.replace(parents, owner=os.getppid()).end()
     assert reaper.poll() is None
     parents.end()
@@ -26,3 +29,30 @@ def test_the_end_is_over_when_it_returns(tmp_path: Path) -> None:
 def test_a_process_has_one() -> None:
     """Every child of it is told to the same."""
     assert offspring.offspring() is offspring.offspring()
+
+
+def _be_killed(told: Connection) -> None:
+    """What becomes of the folders where this process is killed: the reaper hears no more of it."""
+    current = offspring.offspring()
+    assert current.reaper is not None
+    assert current.reaper.stdin is not None
+    current.reaper.stdin.close()
+    select.select([current.reaper.stdout], [], [])
+    told.send(current.folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups here")
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_process_removes_no_folder_of_the_one_that_started_it(method: str) -> None:
+    """A user's own process of multiprocessing has the temporary folder of its parent, which goes on using it; one
+    within it is all that goes with the child."""
+    parents = offspring.offspring().folder
+    context = multiprocessing.get_context(method)
+    here, there = context.Pipe()
+    child = context.Process(target=_be_killed, args=(there,))  # type: ignore[attr-defined]  # of every context
+    child.start()
+    childs = here.recv()
+    child.join()
+    assert parents.is_dir()
+    assert childs.parent == parents
+    assert not childs.exists()
