@@ -11,6 +11,7 @@ from qbench.stats.interval_type import Interval
 
 _FORMULA = "=+-@\t\r\uff1d\uff0b\uff0d\uff20"  # the last four are the wide forms of the first four
 DASH = "—"
+_LOPSIDED = 0.25  # a limit that is so much nearer than half the width tells the digits
 _MOST_PLACES, _MOST_SIGNIFICANT = 6, 9  # what tells a value from its limit
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
@@ -19,12 +20,14 @@ _BYTE_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 def decimals(interval: Interval, scale: float = 1.0) -> int:
     """Digits after the point that the interval supports, between 0 and 6.
 
-    Down to the first digit of its half width, or the second where the first is a 1 (else 1.4 would be shown as 1).
-    Without limits three significant digits are shown.
+    Down to the first digit of its half width, or the second where the first is a 1 (else 1.4 would be shown as 1); of
+    the distance to the nearer limit where that is far smaller. Without limits three significant digits are shown.
     """
     if interval.low is None or interval.high is None or interval.high <= interval.low:
         return _of_size(interval.value * scale, significant=3)
     half = (interval.high - interval.low) / 2 * abs(scale)
+    near = min(interval.high - interval.value, interval.value - interval.low) * abs(scale)
+    half = near if 0 < near < half * _LOPSIDED else half
     leading = half / 10 ** math.floor(math.log10(half))
     return _of_size(half, significant=2 if leading < 2 else 1)
 

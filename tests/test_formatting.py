@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rendered_markdown import foreign, text_nodes, words_of
 
 from qbench import formatting
+from qbench.stats.interval_type import Interval
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -88,3 +89,16 @@ def test_figures_and_limits_stay_readable_in_the_source() -> None:
 def test_a_long_text_keeps_both_ends(text: str, short: str) -> None:
     """The middle is left out, since names differ at their ends."""
     assert formatting.shorten(text, 5) == short
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        (0.003, 0.4, "+0.03 [0.00, +0.40]"),
+        (-0.4, 0.4, "0.0 [-0.4, +0.4]"),
+    ],
+)
+def test_the_digits_of_a_lopsided_interval_follow_its_nearer_limit(low: float, high: float, shown: str) -> None:
+    """An estimate beside a limit that is far nearer than half the width does not read as 0."""
+    interval = Interval(value=0.0325, low=low, high=high)
+    assert formatting.with_limits(interval, signed=True) == shown

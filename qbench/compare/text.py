@@ -9,12 +9,10 @@ from dataclasses import asdict
 
 from qbench.compare.compare import Delta
 from qbench.record.schema import Flips
-from qbench.stats import mcnemar
+from qbench.stats import examples_needed, mcnemar
 from qbench.stats.noninferiority import NonInferiority
 
 SCHEMA = 1
-# Beyond it the change sits on the margin, and no number of examples that anybody has would decide.
-MOST_EXAMPLES = 10_000_000
 
 
 def as_json(
@@ -53,12 +51,18 @@ def unpaired(deltas: Iterable[Delta], baseline_keeps: bool | None = None) -> str
 
 
 def would_decide(test: NonInferiority, n: int) -> str | None:
-    """``about 1,782 examples``: how many would decide a test on n examples; None where it is decided or nothing is
-    known."""
-    if test.examples is None:
-        return None
-    examples = max(test.examples, n + 1)
-    return f"about {examples:,} examples" if examples <= MOST_EXAMPLES else f"more than {MOST_EXAMPLES:,} examples"
+    """``about 1,782 examples``, ``many more examples``: how many would decide a test on n examples; None where it is
+    decided or nothing is known."""
+    return None if test.examples is None else count_examples(test.examples, n)
+
+
+def count_examples(needed: int | None, n: int) -> str:
+    """``about 1,800 examples``: a number that would decide where there are ``n``, two digits of it, up: it is known no
+    better."""
+    if needed is None or examples_needed.are_many(needed, n):
+        return "many more examples"
+    step = 10 ** max(0, len(str(needed)) - 2)
+    return f"about {-(-needed // step) * step:,} examples"
 
 
 def p_value(p: float) -> str:

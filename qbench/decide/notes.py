@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from qbench import formatting
 from qbench.compare import calibration_seeds, host_share, training_gain
+from qbench.compare import text as compare_text
 from qbench.compare.speedup_doubt import find_doubt
 from qbench.decide import cases
 from qbench.decide.accuracy_difference import AccuracyDifference
@@ -19,9 +20,12 @@ from qbench.decide.qualify import LimitCheck
 from qbench.decide.rank import Bench, describe_difference, sort_by_estimate
 from qbench.measure.paired_difference import PairedDifference
 from qbench.record.schema import Record
+from qbench.stats import examples_needed, intervals
+from qbench.stats.interval_type import Interval
 from qbench.stats.thresholds import DECIDING_Z
 
 MOST_PROCESSES = 99
+DECIDED = 0.95  # two-sided: as a difference is told from chance
 NAMED = 3  # so many that are ahead, but ruled out, are named
 # Where measuring ends before the precision is reached.
 ENDS = {
@@ -259,16 +263,22 @@ def explain_decider(choice: Choice, rival: Record, judged: Judged, bench: Bench)
         room = abs(abs(difference.value) - bench.accuracy_tie)
         if room < 2 * difference.error and choice.pick.accuracy is not None:
             count = choice.pick.accuracy.n
-            needed = math.ceil(count * (DECIDING_Z * difference.error / max(room, 1e-9)) ** 2)
-            if needed <= 10_000_000:
-                return f"about {max(needed, count + 1):,} examples would decide between them, there are {count:,}"
-            return "they are half the margin apart in accuracy, which no number of examples would decide"
+            return f"{_count_examples(difference, count, bench)} would decide between them, there are {count:,}"
     if comparison is not None and max(-comparison.low, comparison.high) <= bench.tie:
         artifacts = [record.artifact.sha256 if record.artifact else None for record in (choice.pick, rival)]
         if artifacts[0] is not None and artifacts[0] == artifacts[1]:
             return "they are the same file, byte for byte, so take either"
         return "they tie, and nothing that decide.prefer names tells them apart, so take either"
     return _explain_processes(comparison, bench)
+
+
+def _count_examples(difference: AccuracyDifference, count: int, bench: Bench) -> str:
+    """``about 1,800 examples``: how many would tell whether a difference on so many is beyond half the margin."""
+    size, reach = abs(difference.value), intervals.normal_quantile(DECIDED) * difference.error
+    limits = Interval(value=size, low=size - reach, high=size + reach)
+    return compare_text.count_examples(
+        examples_needed.for_mean(limits, difference.error**2 * count, count, -bench.accuracy_tie, DECIDED), count
+    )
 
 
 def _explain_processes(comparison: Comparison | None, bench: Bench) -> str:

@@ -17,7 +17,7 @@ from qbench.portability.compare_hosts import OutputChange
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import CaseKey, Flips, Record
 from qbench.record.stored_run import RunInfo
-from qbench.stats import intervals, mcnemar, multiple_testing, thresholds
+from qbench.stats import examples_needed, mcnemar, multiple_testing, thresholds
 from qbench.stats.interval_type import Interval
 from qbench.stats.noninferiority import NonInferiority
 
@@ -312,7 +312,7 @@ class Rule:
         """The verdict of a non-inferiority test on ``n`` examples; ``failed`` is the reason of a FAIL. ``improves``:
         against the baseline; what is shown to be better, and by more than the margin, is IMPROVED."""
         assert self.threshold is not None
-        decides = describe_examples(test, n, -self.threshold)
+        decides = compare_text.would_decide(test, n)
         reasons = {"PASS": None, "FAIL": failed, "INCONCLUSIVE": _explain_undecided(test, n, decides)}
         low = test.delta.low
         better = improves and low is not None and low > 0 and test.delta.value > -self.threshold
@@ -329,7 +329,7 @@ class Rule:
             p_harm=harm,
             spent=_share_spent(test.delta.value, 0.0, self.threshold),
             decides=decides if test.outcome == "INCONCLUSIVE" else None,
-            examples=None if test.examples is None else max(test.examples, n + 1),
+            examples=None if test.examples is None or examples_needed.are_many(test.examples, n) else test.examples,
             mcnemar_p=None if flips is None else mcnemar.midp(flips.harmful, flips.beneficial),
         )
 
@@ -349,21 +349,6 @@ def advise_improved(ref: str | None) -> str:
     if ref is None:
         return "keep it with `qbench baseline RUN`"
     return f"nothing to write, {ref} has it as soon as this is merged"
-
-
-def describe_examples(test: NonInferiority, n: int, margin: float) -> str | None:
-    """``about 1,782 examples (700 to 8,900)``: how many would decide, and the range that one standard error of the
-    change to either side gives; None where it is decided or nothing is known."""
-    about = compare_text.would_decide(test, n)
-    if about is None or test.examples is None or test.delta.low is None or test.delta.high is None or test.reason:
-        return about
-    error = (test.delta.high - test.delta.low) / 2 / intervals.normal_quantile(test.level)
-    room = abs(margin + test.delta.value)
-    least = test.examples * (room / (room + error)) ** 2
-    many = test.examples * (room / (room - error)) ** 2 if room > error else math.inf
-    low = max(n + 1, math.ceil(least))
-    high = f"to {math.ceil(many):,}" if many <= compare_text.MOST_EXAMPLES else "or more"
-    return f"{about} ({low:,} {high})"
 
 
 def _explain_undecided(test: NonInferiority, n: int, decides: str | None) -> str:

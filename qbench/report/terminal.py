@@ -37,7 +37,7 @@ _LIMITED = (("p50", "ratio", "change"), ("ratio", "change"), ("ratio",), ())
 _NARROWEST = 20  # columns; narrower text is not read
 _TOGETHER = (" %", " µs", " ms", " ns", " · ", " [")  # what no line ends before
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-_SHORT = 6  # characters of a unit that heads a column
+_LONGEST = 20  # characters of a metric's name that heads a column
 
 
 def draw(judged: Judged, rulings: Rulings, *, width: int | None, wide: bool = False) -> str:
@@ -70,14 +70,11 @@ def wrap(line: str, width: int | None) -> str:
 
 def _explain(judged: Judged) -> str:
     """What the columns mean."""
-    metric = judged.metric
-    if metric is None:
-        shown = "change of accuracy"
-    elif holds_against_fp32(judged):
-        shown = f"{metric.name}, {'%' if metric.percent else metric.own_unit}"
+    metric, title = judged.metric, _title_change(judged)
+    if metric is not None and holds_against_fp32(judged):
+        shown = f"its score, {'%' if metric.percent else metric.own_unit}"
     else:
-        shown = f"change of {metric.name}" + ("" if metric.unit == _title_change(judged) else f", {metric.unit}")
-    title = _title_change(judged)
+        shown = f"its change, {'' if metric is None else metric.unit}"
     shown = f"{title}: {shown.rstrip(', ')}{accuracy_limit(judged, judged.records)}"
     return (
         f"{_explain_brackets(judged, title)} The time is the median call (p50); times fp32: how many times as fast "
@@ -101,11 +98,8 @@ def _explain_coarse(judged: Judged) -> str:
 
 
 def _title_change(judged: Judged) -> str:
-    """``points``: the unit of the change where it is short, and none is a score of its own."""
-    metric = judged.metric
-    if metric is None or holds_against_fp32(judged) or not 0 < len(metric.unit) <= _SHORT:
-        return "acc"
-    return metric.unit
+    """``top1``: the metric, so that nobody takes one for another."""
+    return "accuracy" if judged.metric is None else formatting.clean(formatting.shorten(judged.metric.name, _LONGEST))
 
 
 def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:

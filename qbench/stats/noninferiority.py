@@ -1,20 +1,19 @@
-"""Paired tests of "worse by less than a margin", and how many examples would decide an undecided one; pure."""
+"""Paired tests of "worse by less than a margin"; pure."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
 from numpy.typing import ArrayLike
 
-from qbench.stats import intervals
+from qbench.stats import examples_needed, intervals
 from qbench.stats.interval_type import Interval
 from qbench.stats.mean_limits import UNSEEN, WeightedMean
-from qbench.stats.thresholds import DECIDING_Z, Outcome, decide, p_value_beyond
+from qbench.stats.thresholds import Outcome, decide, p_value_beyond
 
-# More than so many times the examples are nobody's plan.
-MOST_TIMES = 2.0**30
 # The accuracy gate tests one side at 5 %, so it reads the two-sided 90 % interval.
 LEVEL = 0.90
 # Examples by which a count is brought nearer to what it is tested against, since counts move in whole steps: where the
@@ -29,7 +28,8 @@ Bounds = tuple[float | None, float | None]
 @dataclass(frozen=True, kw_only=True)
 class NonInferiority:
     """Is the loss smaller than the margin? ``delta`` has two-sided limits at ``level``, better is positive;
-    ``p_worse`` is the one-sided p-value of "worse than the margin"; ``examples`` would decide an undecided one, and
+    ``p_worse`` is the one-sided p-value of "worse than the margin"; ``examples`` would decide an undecided one
+    (``examples_needed``), and
     ``reason`` says why it is undecided, where the limits do not."""
 
     outcome: Outcome
@@ -61,7 +61,11 @@ def assess_examples(
     delta = change.interval(level)
     if delta.low is None or delta.high is None:
         return _conclude(Interval(value=delta.value), margin, level, None, None)
-    examples = estimate_examples(float((new - old).var()), delta.value, margin)
+    examples = (
+        examples_needed.for_mean(delta, float((new - old).var()), new.size, margin, level) if margin > 0 else None
+    )
+    if examples is not None and bounds[0] is None and delta.value > -margin:
+        examples = max(UNSEEN, examples)
     test = _conclude(delta, margin, level, change.p_below(-margin), examples)
     if bounds[0] is None and new.size < UNSEEN and test.outcome == "PASS":
         share = 100 * 0.99**new.size
@@ -99,8 +103,10 @@ def assess_counts(gained: int, lost: int, n: int, margin: float, level: float = 
     intervals.check_counts(gained, lost, n)
     delta = _score_interval(gained, lost, n, level)
     p_worse = float(ndtr(_score(gained, lost, n, -margin))) if 0 <= margin < 1 else None
-    examples = _estimate_examples_of_counts(gained, lost, n, margin, level) if 0 <= margin < 1 else None
-    return _conclude(delta, margin, level, p_worse, examples)
+    test = _conclude(delta, margin, level, p_worse, None)
+    if test.outcome != "INCONCLUSIVE" or not 0 < margin < 1:
+        return test
+    return replace(test, examples=examples_needed.for_counts(gained, lost, n, _decider(margin, level)))
 
 
 @cache
@@ -118,16 +124,10 @@ def assess_share(right: int, n: int, margin: float, level: float = LEVEL) -> Non
     high = float(betaincinv(right + 1, n - right, 1 - tail)) if right < n else 1.0
     delta = Interval(value=right / n - 1, low=low - 1, high=high - 1)
     p_worse = float(bdtr(right, n, 1 - margin)) if 0 <= margin < 1 else None
-    return _conclude(delta, margin, level, p_worse, _estimate_examples_of_share(right, n, margin, tail))
-
-
-def _estimate_examples_of_share(right: int, n: int, margin: float, tail: float) -> int | None:
-    """``estimate_examples``, and at least as many as would decide were none of them to differ."""
-    if not 0 < margin < 1:
-        return None
-    share = right / n
-    about = estimate_examples(share * (1 - share), share - 1, margin)
-    return None if about is None else max(about, math.ceil(math.log(tail) / math.log1p(-margin)))
+    test = _conclude(delta, margin, level, p_worse, None)
+    if test.outcome != "INCONCLUSIVE" or not 0 < margin < 1:
+        return test
+    return replace(test, examples=examples_needed.for_share(right, n, 1 - margin, tail))
 
 
 def _score(gained: float, lost: float, n: float, delta: float) -> float:
@@ -141,6 +141,13 @@ def _score(gained: float, lost: float, n: float, delta: float) -> float:
         return statistic
     bend = _skewness(distance, intervals.score_statistic(gained, lost, n, delta), n, delta) / 6
     return statistic - bend * statistic**2 + bend**2 * statistic**3 / 3 + bend
+
+
+@cache
+def _decider(margin: float, level: float) -> Callable[[int, int, int], bool]:
+    """Whether counts are decided, as ``assess_counts`` does."""
+    reach = intervals.normal_quantile(level)
+    return lambda gained, lost, n: abs(_score(gained, lost, n, -margin)) > reach
 
 
 def _skewness(distance: float, statistic: float, n: float, delta: float) -> float:
@@ -173,9 +180,9 @@ def assess_interval(delta: Interval, margin: float, level: float = 0.95, n: int 
     """
     p_worse = p_value_beyond(delta, -margin, side="below", level=level)
     examples = None
-    if n is not None and delta.low is not None and delta.high is not None:
+    if n is not None and margin > 0 and delta.low is not None and delta.high is not None:
         error = (delta.high - delta.low) / 2 / intervals.normal_quantile(level)
-        examples = estimate_examples(error * error * n, delta.value, margin)
+        examples = examples_needed.for_mean(delta, error * error * n, n, margin, level)
     return _conclude(delta, margin, level, p_worse, examples)
 
 
@@ -190,37 +197,3 @@ def _conclude(
         p_worse=p_worse,
         examples=examples if outcome == "INCONCLUSIVE" else None,
     )
-
-
-def estimate_examples(spread: float, delta: float, margin: float) -> int | None:
-    """About how many examples would decide four times in five, if the change stayed as it is; None if it sits on the
-    margin.
-
-    ``spread`` is the variance of the per-example change (for correct or not: the share of flips).
-    n = spread x 2.49^2 / (margin + delta)^2.
-    """
-    room = abs(margin + delta)
-    if margin <= 0 or room < 1e-9:
-        return None
-    needed = spread * DECIDING_Z**2 / (room * room)
-    return max(1, math.ceil(needed)) if math.isfinite(needed) else None
-
-
-def _estimate_examples_of_counts(gained: int, lost: int, n: int, margin: float, level: float) -> int | None:
-    """``estimate_examples``, and at least as many as would decide with these very shares of flips: where there are few
-    or none, their variance says too little."""
-    about = estimate_examples((gained + lost) / n, (gained - lost) / n, margin)
-    if about is None:
-        return None
-    reach = intervals.normal_quantile(level)
-
-    def falls_short(times: float) -> bool:
-        return abs(_score(gained * times, lost * times, n * times, -margin)) <= reach
-
-    least, most = 1.0, 2.0
-    while falls_short(most) and most < MOST_TIMES:
-        least, most = most, 2 * most
-    while most / least > 1.001:
-        middle = math.sqrt(least * most)
-        least, most = (middle, most) if falls_short(middle) else (least, middle)
-    return max(about, math.ceil(n * most))

@@ -627,12 +627,12 @@ def test_what_was_so_in_the_baseline_does_not_hold_a_change() -> None:
     assert (verdict.outcome, verdict.effect) == ("INCONCLUSIVE", "note")
 
 
-def test_an_undecided_metric_says_how_many_examples_would_decide_and_their_range() -> None:
-    """One standard error of the change to either side gives the range; as few as there are never would."""
+def test_an_undecided_metric_says_how_many_examples_would_decide() -> None:
+    """As few as there are never would."""
     (verdict,) = (
         verdict for verdict in SITUATIONS["inconclusive_accuracy"].gated().verdicts if verdict.outcome == "INCONCLUSIVE"
     )
-    assert re.fullmatch(r"about [\d,]+ examples \([\d,]+ (to [\d,]+|or more)\)", str(verdict.decides))
+    assert re.fullmatch(r"about [\d,]+ examples", str(verdict.decides))
     assert verdict.examples is not None
     assert verdict.examples > 1000
 

@@ -83,7 +83,7 @@ def test_a_score_of_the_users_own_judges_a_run_and_must_stay_what_it_was(tmp_pat
     assert (len(new), new.mean(), old.max()) == (40, pytest.approx(actual["static"].accuracy.value), 0.0)
     (verdict,) = [record for record in gate_run(result.folder).verdicts if record.rule == "my.py:far"]
     assert (verdict.outcome, verdict.value) == ("INCONCLUSIVE", pytest.approx(-new.mean()))
-    assert "goes unseen in 67 % of samples of 40; about 299 examples would decide" in verdict.reason
+    assert "goes unseen in 67 % of samples of 40; about 300 examples would decide" in verdict.reason
     assert json.loads((result.folder / "run.json").read_text())["metric"]["higher_is_better"] is False
     (tmp_path / "my.py").write_text("def far(outputs, fp32):\n    return abs(outputs - fp32).min(axis=1)\n")
     with pytest.raises(UsageError, match=r"the score in my\.py changed since this run was started"):

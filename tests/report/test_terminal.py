@@ -143,7 +143,7 @@ def test_an_error_shows_the_digits_that_its_limits_support() -> None:
     """A metric in its own unit has no fixed decimals of its own."""
     mae = MetricInfo(name="mae", percent=False, higher_is_better=False, own_unit="px")
     text = drawn(judged(fp32(), int8(), metric=mae))
-    assert "px: change of mae (limit +1.0);" in text
+    assert "mae: its change, px (limit +1.0);" in text
     assert "0.000" in text
 
 
@@ -151,7 +151,7 @@ def test_a_metric_against_fp32_shows_how_near_it_is() -> None:
     """Its score is no change of anything."""
     agreement = MetricInfo(name="top1_agreement", against="fp32")
     text = drawn(judged(fp32(), int8(), metric=agreement))
-    assert "acc: top1_agreement, %;" in text
+    assert "top1_agreement: its score, %;" in text
     assert "97.0" in text
 
 
