@@ -173,6 +173,14 @@ def entries(kind: str) -> dict[str, Entry]:
     return dict(sorted(known.items()))
 
 
+def families(kind: str) -> tuple[Entry, ...]:
+    """The names of a kind that take an argument, such as ``qemu:<CPU>``."""
+    return tuple(
+        Entry(kind=kind, name=name, target=target, distribution="qbench")
+        for name, (_, target) in FAMILIES.get(kind, {}).items()
+    )
+
+
 @functools.lru_cache(maxsize=1)
 def _read_points(places: tuple[tuple[str, int | None], ...]) -> dict[str, tuple[importlib.metadata.EntryPoint, ...]]:
     """qbench's entry points by kind, of what is installed in these places; to read them takes as long as a plan."""

@@ -103,7 +103,7 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
         if runner_up is None or choice.pick is None
         else tie.describe_distance(runner_up, choice.pick, bench),
         would_change=() if untimed else sensitivity.list_changes(choice, records, judged, bench),
-        not_it=reasons.list_reasons(choice, records, judged, bench),
+        not_it=reasons.list_reasons(choice, records, judged, bench, runner_up if unsure else None),
         checks={case: checks for case, checks in judged.checks.items() if case in known},
         notes=(
             *not_timed.list_notes(records, untimed, bench),

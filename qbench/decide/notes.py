@@ -189,13 +189,13 @@ def _note_seeds(pick: Record, judged: Judged) -> Iterator[str]:
 
 
 def _note_fast_but_wrong(choice: Choice, judged: Judged, bench: Bench) -> Iterator[str]:
-    """What leads in what is minimized and is ruled out, or not decided, by a limit."""
-    pick = choice.pick if choice.verdict in ("ship", "keep fp32") else None
-    if pick is None:
+    """What is ahead of what is shipped or kept, and is ruled out, or not decided, by a limit."""
+    meant = {"ship": choice.pick, "keep fp32": choice.fp32}.get(choice.verdict)
+    if meant is None:
         return
     ahead: dict[str, list[str]] = {}
     for record in sort_by_estimate(choice.measured, bench.scale):
-        comparison = None if record is pick or record in choice.good else bench.scale.compare(record, pick)
+        comparison = None if record is meant or record in choice.good else bench.scale.compare(record, meant)
         if comparison is None or comparison.high >= 0:
             continue
         checks = judged.checks_of(record)

@@ -45,12 +45,14 @@ def _name(case: str) -> str:
 
 
 def list_reasons(
-    choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench
+    choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench, rival: Record | None = None
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Each reason with the case ids that it holds for, the most frequent first; all int8 cases but the pick."""
+    """Each reason with the case ids that it holds for, the most frequent first; all int8 cases but the pick, and the
+    ``rival`` that the answer names beside it."""
     by_reason: dict[str, list[str]] = {}
+    named = [rival, choice.pick if choice.verdict in ("ship", "undecided") else None]
     for record in records:
-        if record.case.mode != "fp32" and not (record is choice.pick and choice.verdict in ("ship", "undecided")):
+        if record.case.mode != "fp32" and not any(record is each for each in named):
             by_reason.setdefault(_find_reason(record, choice, judged, bench), []).append(record.case.id)
     ranked = sorted(by_reason.items(), key=lambda entry: -len(entry[1]))
     return tuple((reason, tuple(cases)) for reason, cases in ranked)

@@ -23,12 +23,15 @@ class Row:
 
 
 def listing(kinds: Iterable[str] = registry.KINDS) -> tuple[Row, ...]:
-    """Every plug-in of the given kinds, in the registry's order; imports no heavy library.
+    """Every plug-in of the given kinds, in the registry's order, then the names that take an argument; imports no heavy
+    library.
 
     Only backends and models are imported, since only they know what they need. Raises ``UsageError`` when two packages
     register one name.
     """
-    return tuple(_row(entry) for kind in kinds for entry in registry.entries(kind).values())
+    return tuple(
+        _row(entry) for kind in kinds for entry in (*registry.entries(kind).values(), *registry.families(kind))
+    )
 
 
 def to_text(rows: Sequence[Row]) -> str:

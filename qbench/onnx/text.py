@@ -85,11 +85,19 @@ def saved(result: Saved) -> Iterator[str]:
 def searched(outcome: Outcome, folder: Path) -> Iterator[str]:
     """What the search ended with, and what to do with it."""
     yield f"float model: {outcome.baseline:g}; {len(outcome.trials)} quantized models scored"
-    floats = f"{len(outcome.best.floats)} layers in float" if outcome.best.floats else "every layer in int8"
+    skipped = [
+        name
+        for name, layer in outcome.config.layers.items()
+        if not layer.quant_enable and name not in outcome.best.floats
+    ]
+    found, left = len(outcome.best.floats), f"{len(skipped)} skipped" if skipped else ""
+    floats = f"{found} layer{'s' * (found != 1)} in float" if found else f"every {'other ' * bool(left)}layer in int8"
+    floats = ", ".join(filter(None, (floats, left)))
     yield f"{'within' if outcome.met else 'best so far, not within'} the loss: {outcome.best.score:g} with {floats}"
     similarity = dict(outcome.ranking)
     for name in outcome.best.floats:
         yield f"  float: {name} (similarity {similarity[name]:.4f})" if name in similarity else f"  float: {name}"
+    yield from (f"  skipped: {name}" for name in skipped)
     if not any(layer.quant_enable for layer in outcome.config.layers.values()):
         yield "no layer can be int8 within that loss: ship the float model, or allow more"
         return

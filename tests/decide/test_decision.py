@@ -429,6 +429,15 @@ def test_what_may_be_the_best_makes_it_either_one() -> None:
     assert "examples would decide" in decision.headline
     assert decision.probability is not None
     assert decision.probability < 0.8
+    assert decision.not_it == ()  # both are named above
+
+
+def test_what_is_slower_than_the_fp32_that_stays_is_not_called_faster() -> None:
+    """Though it is faster than the best int8 that may be shipped; what is faster than fp32 is."""
+    slower, faster = (measured(X86, value, accuracy=LOSSY) for value in (0.95, 1.5))
+    best = measured(STATIC, 0.8)
+    assert not any("but wrong" in note for note in only([fp32(), best, slower]).notes)
+    assert any(note.startswith("Faster, but wrong: static · x86") for note in only([fp32(), best, faster]).notes)
 
 
 def test_one_clear_winner_is_almost_certain() -> None:

@@ -16,8 +16,18 @@ def test_every_registered_plug_in_is_listed_once() -> None:
     """The rows are the registry, kind by kind."""
     rows = listing()
     assert [(row.kind, row.name) for row in rows] == [
-        (kind, name) for kind in registry.KINDS for name in registry.names(kind)
+        (kind, name)
+        for kind in registry.KINDS
+        for name in (*registry.names(kind), *(family.name for family in registry.families(kind)))
     ]
+
+
+def test_names_that_take_an_argument_are_listed_with_it() -> None:
+    """A reader learns that there are more hosts and metrics than those with a fixed name."""
+    listed = {(row.kind, row.name): row for row in listing()}
+    assert {("host", "qemu:<CPU>"), ("host", "ray:<class>"), ("metric", "top<k>")} <= set(listed)
+    assert listed["host", "qemu:<CPU>"].origin.rpartition(":")[0].endswith("emulated.py")
+    assert listed["host", "qemu:<CPU>"].missing is None
 
 
 def test_an_origin_is_a_file_that_exists_and_a_line() -> None:
@@ -47,6 +57,7 @@ def fake_registry(monkeypatch: pytest.MonkeyPatch, targets: Mapping[tuple[str, s
         }
 
     monkeypatch.setattr(registry, "entries", entries)
+    monkeypatch.setattr(registry, "families", lambda kind: ())
 
 
 def test_a_backend_is_asked_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
