@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Gated", "Outcome", "Verdict", "exit_code", "gate", "gate_run", "needs_baseline"]
 
-# Worst first (design.md, section 4): a failure is certain, an invalid verdict says that nothing is known.
+# Worst first: a failure is certain, an invalid verdict says that nothing is known.
 EXIT_CODES: dict[Outcome, int] = {"FAIL": 1, "INVALID": 3, "MISSING": 3, "INCONCLUSIVE": 4, "IMPROVED": 0, "PASS": 0}
 _CODES: dict[Effect, int] = {"fail": 1, "invalid": 3, "hold": 4}
 

@@ -91,7 +91,7 @@ def fraction(macs: int, latency_seconds: float, peak_ops: float) -> float:
 
     ``macs`` of the whole call (all its examples), ``peak_ops`` per second of all its threads together. May exceed 1:
     Winograd convolutions do fewer multiplications than the ones counted. Raises ``ValueError`` where the latency or
-    the peak is not positive. Source: measurement.md, section 5 (after Williams et al., CACM 52 (2009), 65-76).
+    the peak is not positive. After Williams et al., CACM 52 (2009), 65-76.
     """
     if macs < 0 or not latency_seconds > 0 or not peak_ops > 0:
         raise ValueError(f"{macs} MACs in {latency_seconds} s at {peak_ops} operations per second is no share")

@@ -42,7 +42,7 @@ def cold_calls(pilots: Sequence[NDArray[np.int64]]) -> int:
 
     The position curve is the median over the pilots at each position, its plateau the median of the second half. The
     first position within 1 % of the plateau is the first that is kept; at least 1 and at most half are discarded.
-    After a switch a 0.75 ms int8 model ran +57, +11, +5, +1 % (measurement.md): 4 calls.
+    After a switch a 0.75 ms int8 model ran +57, +11, +5, +1 %: 4 calls.
     """
     curve = np.median(np.stack(pilots), axis=0)
     half = len(curve) // 2

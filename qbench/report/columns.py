@@ -300,7 +300,7 @@ COLUMNS = _list_columns()
 
 
 def write_guide() -> str:
-    """The columns as a Markdown table, as ``guide/columns.md`` has it."""
+    """The columns as a Markdown table, as ``guide/python.md`` has it."""
     rows = [f"| `{name}` | {column.kind} | {column.unit} | {column.meaning} |" for name, column in COLUMNS.items()]
     rows += [f"| `{start}*` | as it is | | {meaning} |" for start, meaning in OPEN.items()]
     return "\n".join(("| column | kind | unit | meaning |", "|---|---|---|---|", *rows, ""))

@@ -35,7 +35,7 @@ __all__ = ["Progress", "RunResult", "run"]
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """A run's folder and records; ``elapsed_seconds`` by stage; the exit code of design.md section 4; the command that
+    """A run's folder and records; ``elapsed_seconds`` by stage; the exit code of ``qbench run``; the command that
     goes on with an interrupted one."""
 
     folder: Path

@@ -45,7 +45,7 @@ def test_the_traces_are_there_and_are_noise():
 
 @pytest.mark.parametrize("name", ["quiet", "busy"])
 def test_published_error_rates_hold_on_the_recorded_noise(name):
-    """At tol 5 %: A/A false FAIL <= 0.1 %, +10 % missed <= 0.1 %, +7.5 % missed <= 1 % (measurement.md, section 4)."""
+    """At tol 5 %: A/A false FAIL <= 0.1 %, +10 % missed <= 0.1 %, +7.5 % missed <= 1 %."""
     trace = next(other for other in error_rates.traces() if other.name == name)
     rates = {change: error_rates.simulated(trace, change, gates=GATES) for change in CHANGES}
     print(*("  ".join(row) for row in error_rates.rows(list(rates.values()))), sep="\n")

@@ -13,7 +13,7 @@ STATIC = CaseKey(id="m/static/x86/t1/b1", model="m", mode="static", backend="x86
 
 
 def test_the_keys_are_the_contract():
-    """design.md section 5, by name and place; what is unknown is null."""
+    """Other tools read the keys by name and place; what is unknown is null."""
     data = json.loads(jsonl.to_line(Record(case=STATIC, status="ok")))
     assert list(data)[:2] == ["case", "status"]
     assert data["schema"] == schema.SCHEMA == 1

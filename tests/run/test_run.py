@@ -305,7 +305,7 @@ def by_case(result):
 
 
 def test_a_run_ends_with_a_complete_record_for_every_case(finished):
-    """Everything that design.md section 5 names is there, measured, and adds up."""
+    """Everything that the record's schema names is there, measured, and adds up."""
     result, folder = finished.result, finished.folder
     assert result.exit_code == 0
     found = by_case(result)
