@@ -56,7 +56,6 @@ HEAVY = (
     "matplotlib",
     "sklearn",
     "scipy",
-    "statsmodels",
 )
 VAGUE = ("utils", "util", "common", "helpers", "helper", "manager", "core", "misc", "base_utils")
 

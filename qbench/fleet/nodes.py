@@ -16,7 +16,7 @@ from qbench.machine import fingerprint
 
 LIBRARIES = (
     *("qbench", "ray", "torch", "torchao", "onnxruntime", "openvino", "nncf", "onnx", "onnxscript"),
-    *("numpy", "scipy", "scikit-learn", "statsmodels", "pydantic"),
+    *("numpy", "scipy", "scikit-learn", "pydantic"),
 )
 # What decides which artifact is built and what it answers; the number of cores does not.
 SAME_BUILDS = ("cpu", "arch", "isa", "isa_switches", "os")

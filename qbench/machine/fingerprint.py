@@ -1,13 +1,11 @@
 """This machine's fingerprint: CPU, usable instruction sets, cores that may be used, system, library versions.
 
-On Linux everything is read from ``/proc`` and ``/sys`` (milliseconds); elsewhere py-cpuinfo is asked, which
-starts processes and takes about a second. Every reader takes the ``root`` that those folders are under, so that a
-test can feed it another machine. What cannot be read is None, never a guess.
+Everything is read from ``/proc`` and ``/sys`` (milliseconds). Every reader takes the ``root`` that those folders are
+under, so that a test can feed it another machine. What cannot be read is None, never a guess.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping
@@ -18,37 +16,37 @@ import qbench
 
 ROOT = Path("/")
 
-# The instruction sets that decide how fast fp32 and int8 run, by the words of Linux; on the right is what other
-# sources (CPUID through py-cpuinfo, macOS' sysctl) call them.
-_ISA_WORDS = {
-    "sse4_2": ("sse4.2",),
-    "avx": ("avx1.0",),
-    "avx2": (),
-    "fma": (),
-    "f16c": (),
-    "avx512f": (),
-    "avx512bw": (),
-    "avx512dq": (),
-    "avx512vl": (),
-    "avx512_vnni": ("avx512vnni",),
-    "avx512_bf16": ("avx512bf16",),
-    "avx512_fp16": ("avx512fp16",),
-    "avx_vnni": ("avxvnni",),
-    "avx_vnni_int8": ("avxvnniint8",),
-    "amx_tile": ("amx-tile",),
-    "amx_int8": ("amx-int8",),
-    "amx_bf16": ("amx-bf16",),
-    "asimd": ("neon", "advsimd"),
-    "asimddp": ("dotprod", "feat_dotprod"),
-    "asimdhp": ("feat_fp16",),
-    "bf16": ("feat_bf16",),
-    "i8mm": ("feat_i8mm",),
-    "sve": (),
-    "sve2": (),
-    "svei8mm": (),
-    "sme": ("feat_sme",),
-}
-_ISA_WORD_OF = {alias: word for word, aliases in _ISA_WORDS.items() for alias in (word, *aliases)}
+# The instruction sets that decide how fast fp32 and int8 run, by the words of Linux.
+_ISA_WORDS = frozenset(
+    {
+        "sse4_2",
+        "avx",
+        "avx2",
+        "fma",
+        "f16c",
+        "avx512f",
+        "avx512bw",
+        "avx512dq",
+        "avx512vl",
+        "avx512_vnni",
+        "avx512_bf16",
+        "avx512_fp16",
+        "avx_vnni",
+        "avx_vnni_int8",
+        "amx_tile",
+        "amx_int8",
+        "amx_bf16",
+        "asimd",
+        "asimddp",
+        "asimdhp",
+        "bf16",
+        "i8mm",
+        "sve",
+        "sve2",
+        "svei8mm",
+        "sme",
+    }
+)
 
 # Linux gives ARM cores as numbers; these are the ones met in servers, phones and boards.
 # https://developer.arm.com/documentation (MIDR_EL1 of each core's technical reference manual)
@@ -144,8 +142,6 @@ def cpu_model(root: Path = ROOT) -> str | None:
     named = {core["model name"]: None for core in cores if "model name" in core}
     if not named:
         named = {_arm_name(core): None for core in cores if "CPU part" in core}
-    if not named and root == ROOT:
-        return _py_cpuinfo().get("brand_raw")
     return " + ".join(named) or None
 
 
@@ -154,15 +150,8 @@ def isa(root: Path = ROOT) -> tuple[str, ...]:
 
     Linux drops a flag that it does not support itself (say AMX before 5.16), so a flag here is usable.
     """
-    cores = [set(_flags(core)) for core in _cpuinfo(root)]
-    cores = [flags for flags in cores if flags]
-    if cores:
-        common = set.intersection(*cores)
-    elif root == ROOT:
-        common = set(_py_cpuinfo().get("flags", ()))
-    else:
-        common = set()
-    return tuple(sorted({_ISA_WORD_OF[flag.lower()] for flag in common if flag.lower() in _ISA_WORD_OF}))
+    cores = [set(flags) for core in _cpuinfo(root) if (flags := _flags(core))]
+    return tuple(sorted(_ISA_WORDS.intersection(*cores))) if cores else ()
 
 
 def switches(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -300,14 +289,6 @@ def _flags(core: Mapping[str, str]) -> list[str]:
 def _arm_name(core: Mapping[str, str]) -> str:
     number = (core.get("CPU implementer", "?"), core["CPU part"])
     return _ARM_CORES.get(number, f"ARM implementer {number[0]} part {number[1]}")
-
-
-@functools.cache
-def _py_cpuinfo() -> dict[str, Any]:
-    import cpuinfo  # only where there is no /proc/cpuinfo: it starts processes
-
-    info: dict[str, Any] = cpuinfo.get_cpu_info()
-    return info
 
 
 def _quotas(mount: Path, group: str, read: Callable[[Path], float | None]) -> list[float]:

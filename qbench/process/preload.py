@@ -16,7 +16,6 @@ MODULES = (
     "onnxruntime",
     "scipy.stats",
     "scipy.optimize",
-    "statsmodels.stats.proportion",
     "safetensors.torch",
     "threadpoolctl",
     "psutil",

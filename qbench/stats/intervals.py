@@ -1,4 +1,4 @@
-"""Estimates and their intervals: pure, thin over scipy and statsmodels, each with its source.
+"""Estimates and their intervals: pure, thin over scipy, each with its source.
 
     latency     quantile_interval, ratio_over_blocks, ratio_over_processes
     scores      proportion, clopper_pearson, mean
@@ -115,15 +115,15 @@ def proportion(successes: int, n: int, level: float = 0.95) -> Interval:
 
 def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval:
     """successes / n with the exact interval, which never covers less than ``level``: for published error rates."""
-    return _proportion(successes, n, level, "beta")
+    return _proportion(successes, n, level, "exact")
 
 
 def _proportion(successes: int, n: int, level: float, method: str) -> Interval:
-    from statsmodels.stats.proportion import proportion_confint
+    from scipy.stats import binomtest
 
     if not 0 <= successes <= n or n < 1:
         raise ValueError(f"{successes} of {n} is not a proportion")
-    low, high = proportion_confint(successes, n, alpha=1 - level, method=method)
+    low, high = binomtest(successes, n).proportion_ci(confidence_level=level, method=method)
     value = successes / n
     # Rounding may put a limit a last digit past the estimate when nothing or everything succeeded.
     return Interval(value=value, low=min(max(0.0, float(low)), value), high=max(min(1.0, float(high)), value))

@@ -224,7 +224,7 @@ def copy_repository(root: Path, tree: Path) -> None:
 
 def _print_table(sample: list[Mutant], results: dict[str, dict[str, Any]], equivalent: Collection[str]) -> int:
     """Prints a line per room and one for all, then the survivors; 1 where there are any."""
-    from statsmodels.stats.proportion import proportion_confint
+    from scipy.stats import binomtest
 
     counts: dict[str, dict[str, int]] = defaultdict(
         lambda: dict.fromkeys(("killed", "survived", "equivalent", "gone"), 0)
@@ -243,7 +243,7 @@ def _print_table(sample: list[Mutant], results: dict[str, dict[str, Any]], equiv
     for room in [*sorted(counts.keys() - {"all"}), *(["all"] if counts else [])]:
         row = counts[room]
         n = row["killed"] + row["survived"]
-        low, high = proportion_confint(row["killed"], n, method="wilson") if n else (math.nan, math.nan)
+        low, high = binomtest(row["killed"], n).proportion_ci(method="wilson") if n else (math.nan, math.nan)
         share = f"{row['killed'] / n:6.1%}  [{low:.1%}, {high:.1%}]" if n else ""
         print(f"{room:15} {row['killed']:7} {row['survived']:9} {row['equivalent']:11} {row['gone']:5}  {share}")
     print(f"{len(sample) - counts['all']['gone'] - sum(m.name not in results for m in sample)} of {len(sample)} tried")

@@ -27,7 +27,7 @@ import pytest
 from forked_run import executed_lines, run_all, run_chosen, run_forked
 from mutant_sites import Mutant
 
-HEAVY = ("numpy", "scipy.stats", "pandas", "sklearn.metrics", "statsmodels.api", "torch", "onnx", "onnxruntime")
+HEAVY = ("numpy", "scipy.stats", "pandas", "sklearn.metrics", "torch", "onnx", "onnxruntime")
 MAP_SECONDS = 400.0  # a file that takes longer on the unchanged copy takes too long for every mutant
 OWN_SECONDS = 240.0  # one that takes longer is asked for the tests that execute the change
 START_SECONDS, TIMES_LONGER = 90.0, 6.0  # a run on a busy machine that is none the less no hang
