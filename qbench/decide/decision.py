@@ -8,7 +8,7 @@ from typing import Literal
 
 from qbench.decide import cases, headline, not_timed, notes, reasons, sensitivity, tie
 from qbench.decide.accuracy_difference import AccuracyDifferences
-from qbench.decide.cases import Setting
+from qbench.decide.cases import Setting, setting_of
 from qbench.decide.choose import Choice, Verdict, choose
 from qbench.decide.judged import Judged
 from qbench.decide.objective import Scale
@@ -65,8 +65,20 @@ class Decision:
 
 
 def decide(judged: Judged) -> tuple[Decision, ...]:
-    """One decision for each setting of a run, in the order of the records."""
-    return tuple(decide_setting(judged, setting) for setting in cases.settings(judged.records, judged.missing))
+    """One decision for each setting that a run was asked for, in the order of the records: nothing is decided of a host
+    whose cases are there only for those of others to be held against."""
+    settings = cases.settings(judged.records, judged.missing)
+    asked = [setting for setting in settings if not _is_for_reference(setting, judged)]
+    return tuple(decide_setting(judged, setting) for setting in asked or settings)
+
+
+def _is_for_reference(setting: Setting, judged: Judged) -> bool:
+    """Whether all cases of a setting were added by the plan, beside another host's of the same setting."""
+    records = cases.of_setting(setting, judged.records)
+    if not records or not all(record.reference for record in records):
+        return False
+    others = (setting_of(record.case) for record in judged.records if not record.reference)
+    return any(replace(other, host=setting.host) == setting for other in others)
 
 
 def decide_setting(judged: Judged, setting: Setting) -> Decision:

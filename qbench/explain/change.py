@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -80,9 +80,9 @@ class Change:
         """Whether qbench's default recipe takes the place of the case's."""
         return self.own_recipe or self.mode is not None
 
-    def suite_keys(self, case: Case, of_recipe: Mapping[str, Any]) -> dict[str, Any]:
+    def suite_keys(self, case: Case, of_recipe: Mapping[str, Any], listed: Collection[str] = ()) -> dict[str, Any]:
         """What to write into a suite to have it, as its keys; ``of_recipe``: what the suite says in the case's recipe,
-        which stands there again. Variables of the process are no part of a suite."""
+        which stands there again, ``listed`` its recipes by name. Variables of the process are no part of a suite."""
         mode = self.mode or case.variant.mode
         keys: dict[str, Any] = {}
         matrix = {
@@ -98,7 +98,7 @@ class Change:
             keys["data"] = {"calibrate": {"split": split, "samples": samples}, "overlap": "allow"}
         values, named = _list_values(self.recipe), case.variant.recipe.name
         if self._leaves_recipe and named != DEFAULT:
-            keys["recipe"] = [DEFAULT]
+            keys |= {} if DEFAULT in listed else {"recipe": [DEFAULT]}
         elif values and named != DEFAULT:  # its keys go before those of quantize
             return {**keys, "recipe": [{"name": named, **_list_values(of_recipe), **values}]}
         whole = {name: values.pop(name) for name in _OF_ALL_MODES if name in values}

@@ -64,6 +64,11 @@ class OpenCase:
         named = self.case.variant.recipe.name
         return {key: value for choice in self.suite.recipe if choice.name == named for key, value in choice.keys}
 
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """The names of the suite's recipes."""
+        return tuple(choice.name for choice in self.suite.recipe)
+
     def build(self, variant: Variant, progress: Silent, data: Data | None = None, *, watched: bool = False) -> Artifact:
         """Another variant of the same network, from the cache or built now; ``data``: other calibration examples;
         ``watched``: only to tell where its time goes."""

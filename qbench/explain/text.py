@@ -198,7 +198,7 @@ def describe_difference(change: Interval, metric: MetricInfo) -> str:
 def write_suite_keys(change: Change | None, opened: OpenCase, option: Change | None = None) -> str | None:
     """The piece of a suite for a change, and as comments below it what an ``option`` has beyond it; None where a suite
     has no key for either."""
-    text = _write_keys({} if change is None else change.suite_keys(opened.case, opened.recipe_keys))
+    text = _write_keys({} if change is None else change.suite_keys(opened.case, opened.recipe_keys, opened.recipes))
     keys = write_option(option, change, opened)
     if option is None or keys is None:
         return text or None
@@ -212,7 +212,9 @@ def write_option(option: Change | None, change: Change | None, opened: OpenCase)
     None where no change is about that."""
     if option is None or option.batch_size is None:
         return None
-    keys, known = (each.suite_keys(opened.case, opened.recipe_keys) for each in (option, change or Change()))
+    keys, known = (
+        each.suite_keys(opened.case, opened.recipe_keys, opened.recipes) for each in (option, change or Change())
+    )
     return _write_keys(_leave_out(keys, known))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from qbench.compare import int8_share
 from qbench.decide import cases, reasons
-from qbench.decide.decision import Decision
+from qbench.decide.decision import Decision, decide_setting
 from qbench.decide.judged import Judged
 from qbench.decide.objective import VALUES
 from qbench.decide.paired_times import PairedTimes, as_ratio, paired_times
@@ -104,7 +104,9 @@ def rank(judged: Judged, records: Sequence[Record], rulings: Rulings) -> list[Re
 def rule(judged: Judged, decisions: Sequence[Decision]) -> dict[str, Ruling]:
     """What is said of each measured case, by its id."""
     rulings: dict[str, Ruling] = {}
-    for decision in decisions:
+    by_setting = {decision.setting: decision for decision in decisions}
+    for setting in cases.settings(judged.records, judged.missing):
+        decision = by_setting.get(setting) or decide_setting(judged, setting)
         records = [r for r in cases.of_setting(decision.setting, judged.records) if r.status == "ok"]
         times = paired_times(records, judged.samples)
         fastest = decision.fp32 if decision.objective == "latency" else None

@@ -14,6 +14,7 @@ from qbench.decide.json_text import as_json
 from qbench.decide.judged import Rules, judge
 from qbench.record.schema import HostFacts, Record
 from qbench.record.stored_run import MetricInfo
+from qbench.report.ruling import rule
 from qbench.suite.gate import GateSpec
 from qbench.suite.settings import DecideSpec
 
@@ -73,3 +74,21 @@ def test_hosts_that_agree_are_not_mentioned() -> None:
     here = [fp32(FP32), measured(STATIC, 2.5), measured(QAT, 1.5)]
     assert say(here) == []
     assert say([*here, *(on_host(each, "ray:b") for each in here)]) == []
+
+
+def test_nothing_is_decided_of_a_host_that_nobody_asked_for() -> None:
+    """Cases that the plan adds on ``native``, for those of another host to be held against, have no answer; asked for
+    alone they would."""
+    here = [replace(each, reference=True) for each in (fp32(FP32), measured(STATIC, 2.5))]
+    there = [on_host(each, "ray:b") for each in (fp32(FP32), measured(STATIC, 1.5))]
+    rules = Rules(gate=GateSpec(), decide=DecideSpec())
+
+    def hosts(records: list[Record]) -> list[str]:
+        judged = judge(records, MetricInfo(name="top1"), rules)
+        decisions = decide(judged)
+        assert set(rule(judged, decisions)) == {record.case.id for record in records}
+        return [decision.setting.host for decision in decisions]
+
+    assert hosts([*here, *there]) == ["ray:b"]
+    assert hosts(here) == ["native"]
+    assert hosts([*here[:1], replace(here[1], reference=False), *there]) == ["native", "ray:b"]

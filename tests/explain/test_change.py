@@ -137,6 +137,7 @@ def test_a_change_is_told_as_keys_of_a_suite(variants):
         "quantize": {"static": {"backends": {"onednn": {"skip_layers": ["a"]}}}},
     }
     assert Change(own_recipe=True).suite_keys(case_of(variants, recipe="mine"), {}) == {"recipe": ["default"]}
+    assert Change(own_recipe=True).suite_keys(case_of(variants, recipe="mine"), {}, ["default", "mine"]) == {}
     mine = case_of(variants, recipe="mine")
     assert Change(recipe={"per_channel": False}).suite_keys(mine, {"calibrator": "percentile"}) == {
         "recipe": [{"name": "mine", "calibrator": "percentile", "per_channel": False}]

@@ -19,7 +19,7 @@ from qbench.stats.interval_type import Interval
 
 RECIPE = SimpleNamespace(name=DEFAULT)
 CASE = SimpleNamespace(variant=SimpleNamespace(mode="dynamic", backend="onnxruntime", recipe=RECIPE), batch_size=1)
-OPENED = SimpleNamespace(case=CASE, recipe_keys={})
+OPENED = SimpleNamespace(case=CASE, recipe_keys={}, recipes=("default",))
 SLOW = SimpleNamespace(
     case=SimpleNamespace(id="net/static/onednn/t1/b1"),
     fp32_case=SimpleNamespace(variant=SimpleNamespace(backend="torch")),
