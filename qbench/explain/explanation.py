@@ -107,14 +107,15 @@ def confirm(tried: Tried, level: float = LEVEL) -> tuple[Trial, ...]:
 
 def choose(tried: Tried, rounds: Sequence[Round]) -> Trial | None:
     """The confirmed cause that gains most in a race after these rounds; but layers in float hide whatever makes them
-    slow, so that what keeps them in int8 goes before that where it saves half as much. None where none gains
-    ``LEAST_STEP`` of the case's time."""
+    slow, so that what keeps them in int8 goes before that where it saves half as much; more examples a call, which
+    single requests cannot have, come last. None where none gains ``LEAST_STEP`` of the case's time."""
     confirmed = confirm(tried, LEVEL / 2 ** len(rounds))
     if not confirmed:
         return None
     before = rounds[0].tried.original_seconds if rounds else tried.original_seconds
     now = before * math.exp(sum(_log_ratio(each.chosen) for each in rounds if each.chosen is not None))
     worth = [trial for trial in confirmed if now * _saving(trial) >= LEAST_STEP * before]
+    worth = [trial for trial in worth if trial.counterfactual.change.batch_size is None] or worth
     largest = max(worth, key=_saving, default=None)
     if largest is None or not largest.counterfactual.gives_up:
         return largest

@@ -129,7 +129,13 @@ def test_layers_in_float_go_after_what_saves_half_as_much():
     assert race(given_up, trial("little", 0.9)).chosen.counterfactual.cause == "slower"
     more = trial("batch", 0.1, change=Change(batch_size=8))  # which no layer in float hides
     assert race(given_up, more).chosen.counterfactual.cause == "slower"
-    assert race(trial("dynamic", 0.3), more).chosen.counterfactual.cause == "batch"
+
+
+def test_more_examples_a_call_come_after_all_that_single_requests_can_have():
+    """However much they save; alone they are what is left."""
+    batches, smaller = trial("batch", 0.2, change=Change(batch_size=8)), trial("conversions", 0.9)
+    assert race(batches, smaller).chosen is smaller
+    assert race(batches, trial("conversions", 0.999)).chosen is batches
 
 
 def test_what_is_hidden_has_the_share_that_it_closes_alone():
