@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from qbench.foreign_text import join_lines
+
 # How torch's allocator, C++ and ONNX Runtime's arena say in a message that memory ran out, in lower case.
 _OUT_OF_MEMORY = (
     "can't allocate memory",
@@ -87,7 +89,7 @@ def refuse(where: str, problems: Sequence[str], most: int = 20) -> None:
     """Raises ``UsageError`` where there are problems: the first ``most``, one a line, and how many more there are."""
     if problems:
         lines = [*problems[:most], *([f"and {len(problems) - most} more"] if len(problems) > most else [])]
-        raise UsageError("\n".join(f"{where}: {line}" for line in lines))
+        raise UsageError("\n".join(join_lines(f"{where}: {line}") for line in lines))
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -104,7 +106,7 @@ class Problem:
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{place}: {where}{self.what}"
+        return join_lines(f"{place}: {where}{self.what}")
 
 
 class SuiteError(UsageError):

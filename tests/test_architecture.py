@@ -24,7 +24,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
 
 ROWS: tuple[tuple[str, ...], ...] = (
-    ("callable_room", "errors", "foreign_text", "installation", "stats"),
+    ("foreign_text",),
+    ("callable_room", "errors", "installation", "stats"),
     ("files", "progress"),
     ("process", "registry", "user_code", "formatting"),
     ("cache",),

@@ -37,6 +37,7 @@ from qbench.cli import (
 from qbench.cli.signals import ending_signals
 from qbench.cli.streams import guarded_streams, open_closed_streams
 from qbench.errors import QbenchError, UsageError
+from qbench.foreign_text import join_lines
 from qbench.progress.terminal import plain_output
 
 INTERRUPTED = 130  # by Ctrl-C, as a shell says it
@@ -113,7 +114,7 @@ def _run_command() -> int | str | None:
     except OSError as error:
         if error.errno not in _OF_A_NAME or error.filename is None:
             raise
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: {join_lines(str(error.filename))}: {error.strerror}", file=sys.stderr)
         return UsageError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -12,6 +12,7 @@ import typer
 
 from qbench.cli import onnx_options as given
 from qbench.cli.onnx_options import Calibration, Form, Model, Prefix, Quiet, Record, Seed, Targets, Threads, takes
+from qbench.foreign_text import join_lines
 from qbench.progress.live import Silent, live
 
 if TYPE_CHECKING:
@@ -217,4 +218,4 @@ def _adapt_progress(progress: Silent) -> Callable[[str, int, int], None]:
 
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
-        print(line)
+        print(join_lines(line))  # a node of somebody's model may have any name

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from qbench import registry
 from qbench.errors import UsageError
+from qbench.foreign_text import join_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ def to_text(rows: Sequence[Row]) -> str:
             lines.append(f"  {row.name:<{width}}  {row.origin}{brought}")
             if row.missing:
                 lines.append(f"  {'':<{width}}  missing: {row.missing}")
-    return "\n".join(lines)
+    return "\n".join(map(join_lines, lines))
 
 
 def _row(entry: registry.Entry) -> Row:

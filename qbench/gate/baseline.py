@@ -232,7 +232,7 @@ def _require_complete(run: StoredRun, *, allow_failed: bool) -> None:
     wrong = [f"{record.case.id}: {record.reason}" for record in run.records if record.status == "failed"]
     wrong += [f"{case}: no record" for case in run.info.plan.cases if case not in run.by_id]
     if wrong:
-        listed = "\n".join(f"  {line}" for line in wrong)
+        listed = "\n".join(f"  {join_lines(line)}" for line in wrong)
         raise UsageError(
             f"{run.folder}: {len(wrong)} of its cases failed or are missing; mend or resume the run, or allow "
             f"failed cases, which are then not gated:\n{listed}"

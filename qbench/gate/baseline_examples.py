@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from qbench.compare import compare
 from qbench.errors import UsageError
 from qbench.files import regular_file
+from qbench.foreign_text import join_lines
 from qbench.record.example_scores import KEY_BYTES, ExampleScores
 from qbench.record.stored_run import StoredRun
 
@@ -95,7 +96,7 @@ def read(file: Path) -> dict[str, ExampleScores]:
         return {name: _decode_case(content, case) for name, case in content.cases.items()}
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])  # empty where the whole text is at fault
+        place = join_lines(".".join(str(part) for part in first["loc"]))  # empty where the whole text is at fault
         where = f"{file}: {place}" if place else str(file)
         raise UsageError(f"{where}: {first['msg']}; {AGAIN}") from error
     except (ValueError, binascii.Error) as error:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from qbench.foreign_text import CONTROL
+from qbench.foreign_text import CONTROL, join_lines
 from qbench.progress.forecast import Forecast
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Lines(_Forecasting):
         return f"; {self._left}" if self._left and self._left != before else ""
 
     def _write(self, line: str) -> None:
-        self._stream.write(line + "\n")
+        self._stream.write(join_lines(line) + "\n")
         self._stream.flush()
 
 
@@ -179,7 +179,7 @@ class Bars(_Forecasting):
 
 
 def _plain(text: str) -> str:
-    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", join_lines(text))
 
 
 def live(stream: TextIO, *, quiet: bool = False) -> Silent:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from qbench.errors import UsageError
 from qbench.files import atomic, regular_file, strict_json
+from qbench.foreign_text import join_lines
 from qbench.record.schema import SCHEMA, Record
 
 RECORDS = "records.jsonl"
@@ -44,7 +45,7 @@ def from_line(line: str, *, file: str = "<text>", number: int = 1, advice: str |
         return _ADAPTER.validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
+        place = join_lines(".".join(str(part) for part in first["loc"]))
         raise UsageError(f"{where}: {place}: {first['msg'].removeprefix('Value error, ')}{then}") from error
 
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from qbench.files.stored_name import require_digest, require_name, require_path
+from qbench.foreign_text import join_lines
 from qbench.stats.interval_type import LARGEST, Interval
 
 SCHEMA = 1
@@ -32,6 +33,8 @@ _MOST = 10**18  # of anything counted: a table's column holds 64 bits
 Count = Annotated[int, Field(ge=1, le=_MOST)]
 Whole = Annotated[int, Field(ge=0, le=_MOST)]
 Level = Annotated[float, Field(gt=0, lt=1)]
+# A name or a setting, which somebody else may have made: none of them begins a line of its own where it is told.
+Line = Annotated[str, AfterValidator(join_lines)]
 # What becomes a part of a path.
 FileName = Annotated[str, AfterValidator(require_name)]
 FilePath = Annotated[str, AfterValidator(require_path)]  # below the run's folder
@@ -45,6 +48,16 @@ def _limit_change(change: Interval) -> Interval:
     return change
 
 
+def _join_all(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {join_lines(key): _join_all(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_join_all(part) for part in value]
+    return join_lines(value) if isinstance(value, str) else value
+
+
+# What a library or a suite may have said under any name; every text of it is one line.
+Facts = Annotated[dict[str, Any], AfterValidator(_join_all)]
 ScoreChange = Annotated[Interval, AfterValidator(_limit_change)]
 _CASE_ID = re.compile(
     r"(?P<model>.+)/(?P<mode>[^/]+)/(?P<backend>[^/]+)/t(?P<threads>[1-9]\d{0,8})/b(?P<batch>[1-9]\d{0,8})"
@@ -58,14 +71,14 @@ class CaseKey:
     """Which case: ``id`` is ``model/mode/backend/t<threads>/b<batch size>``, with ``mode@recipe`` where the recipe is
     not the default, and ``/<host>`` behind it where that is not this machine as it is (``native``)."""
 
-    id: str
-    model: str
-    mode: str
-    backend: str
+    id: Line
+    model: Line
+    mode: Line
+    backend: Line
     threads: Count
     batch_size: Count
-    recipe: str = "default"
-    host: str = NATIVE
+    recipe: Line = "default"
+    host: Line = NATIVE
 
     @property
     def is_twin(self) -> bool:
@@ -107,8 +120,8 @@ class Coverage:
     macs_int8: Share | None
     layers_int8: Whole
     layers_total: Whole
-    float_layers: tuple[str, ...] = ()
-    float_reasons: dict[str, str] = field(default_factory=dict)
+    float_layers: tuple[Line, ...] = ()
+    float_reasons: dict[Line, Line] = field(default_factory=dict)
     unknown: str | None = None
 
 
@@ -118,12 +131,12 @@ class TargetFacts:
     ``layers`` whose sums were looked at ``layers_narrowed`` got wider steps in ``channels_narrowed`` channels of their
     weights; ``overflowing`` layers' sums can leave 16 bits all the same. ``compiled_for``: the CPU of machine code."""
 
-    cpus: tuple[str, ...]
+    cpus: tuple[Line, ...]
     layers: Whole = 0
     layers_narrowed: Whole = 0
     channels_narrowed: Whole = 0
-    overflowing: tuple[str, ...] = ()
-    compiled_for: str | None = None
+    overflowing: tuple[Line, ...] = ()
+    compiled_for: Line | None = None
 
     def safe_on(self, host: str) -> bool:
         """Whether no sum can overflow on a kind of CPU, whatever the input."""
@@ -136,14 +149,14 @@ class ArtifactFacts:
     ``rewrites``: what the network was rewritten into before it was quantized, and how far its outputs moved.
     ``target``: null where it was made for this machine alone."""
 
-    format: str
+    format: Line
     sha256: Digest
     size_bytes: Count
     coverage: Coverage | None = None
     key: Digest | None = None
     cached: bool | None = None
     note: str | None = None
-    rewrites: tuple[str, ...] = ()
+    rewrites: tuple[Line, ...] = ()
     rewrite_difference: NotNegative | None = None
     target: TargetFacts | None = None
 
@@ -185,7 +198,7 @@ class Sequential:
 class Fastest:
     """Time of the run's fastest fp32 of any backend (same model, threads, batch) over this case's."""
 
-    baseline: str
+    baseline: Line
     value: Positive
     low: Positive | None
     high: Positive | None
@@ -217,14 +230,14 @@ class Speedup:
     Of fewer than 3 ``processes`` the limits hold what is known of processes in general. ``measured_seconds``: what its
     blocks took."""
 
-    baseline: str
+    baseline: Line
     value: Positive
     low: Positive | None
     high: Positive | None
     level: Level = 0.95
     processes: Count = 1
     control: Interval | None = None
-    protocol: str = "paired"
+    protocol: Line = "paired"
     stopped: str | None = None
     steady: bool | None = None
     measured_seconds: NotNegative | None = None
@@ -317,10 +330,10 @@ class OtherRuntime:
     rounding explains: the SQNR of one against the other and that of the better one against its fp32, in dB, and the
     first layer that differs (null: not found)."""
 
-    case: str
+    case: Line
     between_db: float
     better_db: float
-    layer: str | None = None
+    layer: Line | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,7 +341,7 @@ class TwinChange:
     """The paired change of a QAT case against its fp32 twin, the case ``baseline``, on the same examples: what int8
     itself costs, without what the training gained."""
 
-    baseline: str
+    baseline: Line
     delta: ScoreChange | None = None
     flips: Flips | None = None
     agreement: Share | None = None
@@ -359,7 +372,7 @@ class Accuracy:
     cases whose suite asks for fp32 twins. ``as_called``: null for all but fp32 cases of networks of torch's.
     ``unjudged_outputs``: what the network returns behind the one output that was scored (null: not told)."""
 
-    metric: str
+    metric: Line
     value: Score
     low: Score | None
     high: Score | None
@@ -375,7 +388,7 @@ class Accuracy:
     other_runtime: OtherRuntime | None = None
     twin: TwinChange | None = None
     as_called: AsCalled | None = None
-    unjudged_outputs: tuple[str, ...] | None = None
+    unjudged_outputs: tuple[Line, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -394,7 +407,7 @@ class SaturatingLayer:
     """A layer that adds products of bytes in 16 bits: how many ``sums`` it made over the examples that were counted,
     and how many of them were ``saturated``."""
 
-    name: str
+    name: Line
     sums: Count
     saturated: Whole
 
@@ -406,7 +419,7 @@ class EmulatedExamples:
 
     n: Count
     of: Count
-    chosen: str
+    chosen: Line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,17 +436,17 @@ class HostFacts:
     no cluster). ``examples``: where the CPU was emulated, which examples it answered (null: all)."""
 
     kind: Literal["native", "limited", "node", "predicted", "emulated"]
-    cpu: str | None = None
-    switches: tuple[str, ...] = ()
-    torch_isa: str | None = None
-    onednn_isa: str | None = None
-    mkl_isa: str | None = None
+    cpu: Line | None = None
+    switches: tuple[Line, ...] = ()
+    torch_isa: Line | None = None
+    onednn_isa: Line | None = None
+    mkl_isa: Line | None = None
     int8_sums: Literal["16 bits", "32 bits"] | None = None
     note: str | None = None
     saturating: tuple[SaturatingLayer, ...] | None = None
     counted_examples: Whole | None = None
     uncounted: str | None = None
-    node: str | None = None
+    node: Line | None = None
     cluster_load: NotNegative | None = None
     examples: EmulatedExamples | None = None
 
@@ -447,13 +460,13 @@ class Record:
     case: CaseKey
     status: Status
     schema: int = SCHEMA
-    stage: str | None = None
+    stage: Line | None = None
     reason: str | None = None
     reference: bool = False
-    recipe: dict[str, Any] | None = None
+    recipe: Facts | None = None
     artifact: ArtifactFacts | None = None
     host: HostFacts | None = None
-    observed: dict[str, Any] | None = None
+    observed: Facts | None = None
     latency: Latency | None = None
     speedup: Speedup | None = None
     speedup_fastest: Fastest | None = None
@@ -467,8 +480,8 @@ class Record:
     samples: FilePath | None = None
     predictions: FilePath | None = None
     layers: FilePath | None = None
-    started: str | None = None
-    elapsed_seconds: dict[str, float] = field(default_factory=dict)
+    started: Line | None = None
+    elapsed_seconds: dict[Line, float] = field(default_factory=dict)
 
 
 def flatten(record: Record) -> Iterator[tuple[str, Any]]:

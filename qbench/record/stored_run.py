@@ -15,11 +15,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from qbench.errors import UsageError
 from qbench.files import regular_file, strict_json
+from qbench.foreign_text import join_lines
 from qbench.record import jsonl, run_files
 from qbench.record.commit import Commit
 from qbench.record.example_scores import ExampleScores, example_scores
 from qbench.record.layer_numbers import LayerNumbers
-from qbench.record.schema import FileName, Record
+from qbench.record.schema import Facts, FileName, Line, Record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,16 +40,16 @@ class SuiteInfo:
     """The suite as it was read: its name, file, YAML text and ``KEY=VALUE`` overrides."""
 
     name: FileName
-    file: str = "<text>"
+    file: Line = "<text>"
     text: str = ""
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class SkipInfo:
     """A case that the plan left out, and why."""
 
-    id: str
+    id: Line
     reason: str
 
 
@@ -56,7 +57,7 @@ class SkipInfo:
 class PlanInfo:
     """The ids of the planned cases, those skipped, and what the plan had to say."""
 
-    cases: tuple[str, ...] = ()
+    cases: tuple[Line, ...] = ()
     skipped: tuple[SkipInfo, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -94,11 +95,11 @@ class MetricInfo:
     """How the suite's metric is shown (``percent``, else ``own_unit``), which way is better, and what the outputs are
     held against: the labels, or fp32's outputs, which then score ``perfect`` (null: not told)."""
 
-    name: str
+    name: Line
     percent: bool = True
     higher_is_better: bool = True
     against: Literal["labels", "fp32"] = "labels"
-    own_unit: str = ""
+    own_unit: Line = ""
     perfect: float | None = None
 
     @property
@@ -140,15 +141,15 @@ class RunInfo:
     schema: int = SCHEMA
     started: str | None = None
     finished: str | None = None
-    environment: dict[str, Any] = field(default_factory=dict)
-    versions: dict[str, str | None] = field(default_factory=dict)
+    environment: Facts = field(default_factory=dict)
+    versions: dict[Line, Line | None] = field(default_factory=dict)
     plan: PlanInfo = PlanInfo()
-    elapsed_seconds: dict[str, float] = field(default_factory=dict)
+    elapsed_seconds: dict[Line, float] = field(default_factory=dict)
     metric: MetricInfo | None = None
-    digests: dict[str, str] = field(default_factory=dict)
+    digests: dict[Line, Line] = field(default_factory=dict)
     quick: QuickInfo | None = None
     commit: Commit | None = None
-    filter: str | None = None
+    filter: Line | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -326,7 +327,7 @@ def read_info(file: Path) -> RunInfo:
         return _INFO.validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = join_lines(".".join(str(part) for part in first["loc"]))
         raise UsageError(f"{file}: {where}: {first['msg'].removeprefix('Value error, ')}; {_AGAIN}") from error
 
 

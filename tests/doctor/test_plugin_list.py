@@ -101,3 +101,9 @@ def test_text_is_aligned_and_names_who_brings_what() -> None:
     assert to_text(rows) == (
         "metric:\n  top1      /q/topk.py:7\nbackend:\n  inductor  /q/inductor.py:1  (more)\n            missing: no g++"
     )
+
+
+def test_a_plug_in_is_one_line() -> None:
+    """Whatever its package calls itself."""
+    row = Row(kind="metric", name="a\nb", origin="c\nd.py:1", distribution="e\nf", missing="g\nh")
+    assert to_text([row]).split("\n") == ["metric:", "  a b  c d.py:1  (e f)", f"  {'':3}  missing: g h"]

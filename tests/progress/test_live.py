@@ -177,3 +177,13 @@ def test_bars_leave_a_terminal_as_it_was_after_an_error() -> None:
         fail()
     text = stream.getvalue()
     assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") >= 0
+
+
+def test_a_note_is_one_line() -> None:
+    """A name in it, which is anybody's, begins none of its own: neither among lines nor above bars."""
+    plain, terminal = io.StringIO(), Terminal()
+    Lines(plain).note("a\nerror: b")
+    with Bars(terminal) as bars:
+        bars.note("a\nerror: b")
+    assert plain.getvalue() == "a error: b\n"
+    assert "a error: b" in terminal.getvalue()
