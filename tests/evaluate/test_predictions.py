@@ -7,7 +7,6 @@ import itertools
 import resource
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,7 +140,7 @@ def test_no_batch_reaches_beyond_what_was_asked_for(tmp_path, data, runner):
 )
 def test_a_batch_may_take_a_quarter_of_the_memory_that_is_there(monkeypatch, free, limit, most):
     """Of what is free, or of this process' limit where that is less; what has no limit has none."""
-    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=free))
+    monkeypatch.setattr(evaluate_worker, "count_free_bytes", lambda: free)
     monkeypatch.setattr("resource.getrlimit", lambda which: (limit, -1) if which == resource.RLIMIT_DATA else None)
     assert resource.RLIM_INFINITY == -1
     memory = evaluate_worker._memory()

@@ -56,6 +56,14 @@ def test_a_group_is_measured_in_processes_of_its_own(tmp_path):
     assert found["fast"].peak_rss_bytes >= facts.loaded_rss_bytes * 0.5
 
 
+class Victim(RemoteWorker):
+    """A worker that somebody kills as it is asked for a block."""
+
+    def block(self, calls):
+        os.kill(self._worker.pid, signal.SIGKILL)
+        return super().block(calls)
+
+
 def test_an_arm_that_is_killed_inside_a_round_ends_alone(tmp_path):
     """SIGKILL from outside ends that case with the signal's name; the others are measured to the end."""
     specs = [spec(tmp_path, name) for name in ("base", "victim", "other")]
@@ -64,9 +72,7 @@ def test_an_arm_that_is_killed_inside_a_round_ends_alone(tmp_path):
     def open_remote(one, **options):
         from qbench.measure.group import RemoteWorker
 
-        opened[one.case] = RemoteWorker(one, **options)
-        if one.case == "victim":
-            os.kill(opened[one.case]._worker.pid, signal.SIGKILL)
+        opened[one.case] = Victim(one, **options) if one.case == "victim" else RemoteWorker(one, **options)
         return opened[one.case]
 
     protocol = paired("base", "victim", "other")
@@ -260,7 +266,7 @@ def test_an_outside_observer_sees_the_thread_that_is_told(tmp_path):
         from qbench.measure.group import RemoteWorker
 
         remote = RemoteWorker(one, **options)
-        seen.append((remote, psutil.Process(remote._worker.pid)))
+        seen.append(remote)
         return remote
 
     class Watched(Sequential):
@@ -268,7 +274,7 @@ def test_an_outside_observer_sees_the_thread_that_is_told(tmp_path):
             opened = open_arm(case)
             opened.load()
             opened.block(200)
-            process = seen[-1][1]
+            process = psutil.Process(seen[-1]._worker.pid)
             busy = [one for one in process.threads() if one.user_time > 0.1]
             affinity = process.cpu_affinity()
             opened.close()
@@ -283,19 +289,20 @@ def test_a_case_with_import_cores_of_its_own_has_a_fresh_interpreter(tmp_path):
     """What others fork from has imported its libraries already; it says so by the process that it runs in."""
     base = spec(tmp_path, "base")
     named = spec(tmp_path, "named", environment=imports.name_cores((CORE,)))
-    parents = {}
+    starters = {}
 
-    def open_remote(each, **options):
-        import psutil
+    class Traced(RemoteWorker):
+        def load(self):
+            import psutil
 
-        remote = RemoteWorker(each, **options)
-        parents[each.case] = psutil.Process(remote._worker.pid).ppid()
-        return remote
+            super().load()
+            guard = psutil.Process(self._worker.pid).parent()
+            starters[self._worker._name] = guard.ppid()
 
     protocol = Sequential(warmup=1, calls=5)
-    measured = measure_group(base, [named], protocol=protocol, limits=Limits(seconds=60), open_remote=open_remote)
+    measured = measure_group(base, [named], protocol=protocol, limits=Limits(seconds=60), open_remote=Traced)
     assert measured["named"].samples is not None
-    assert (parents["named"] == os.getpid(), parents["base"] == os.getpid()) == (True, False)
+    assert (starters["named"] == os.getpid(), starters["base"] == os.getpid()) == (True, False)
 
 
 def test_fresh_processes_start_side_by_side_and_load_one_after_the_other(tmp_path):

@@ -19,7 +19,7 @@ def fields_of(kind: type, prefix: str = "") -> Iterator[str]:
     hints = typing.get_type_hints(kind)
     for part in dataclasses.fields(kind):
         hint = hints[part.name]
-        options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        options = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
         nested = next((option for option in options if dataclasses.is_dataclass(option)), None)
         if nested is None:
             yield f"{prefix}{part.name}"

@@ -83,10 +83,15 @@ def _parsed(file: Path) -> Any:
         if getattr(error, "errno", None) == errno.EFBIG:
             what = "more than 2 GB, which protobuf does not read; save it with external data"
             raise ModelError(f"{file}: {what}") from error
-        raise ModelError(f"{file}: not a whole ONNX file ({_words(error)})") from error
+        what = f"not a whole ONNX file ({_words(error)})" if isinstance(error, DecodeError) else _describe(error)
+        raise ModelError(f"{file}: {what}") from error
     if not model.graph.node or not model.graph.output:
         raise ModelError(f"{file}: an ONNX file without {'nodes' if model.graph.output else 'outputs'}")
     return model
+
+
+def _describe(error: OSError) -> str:
+    return f"cannot be read: {error.strerror or error}"
 
 
 def _take_in(model: Any, file: Path) -> None:

@@ -194,7 +194,9 @@ def test_a_pipe_and_a_folder_are_no_model(tmp_path):
     """Nothing is waited for."""
     os.mkfifo(tmp_path / "pipe.onnx")
     for file in (tmp_path / "pipe.onnx", tmp_path):
-        with pytest.raises(ModelError, match="not a file"):
+        with pytest.raises(
+            ModelError, match=r"cannot be read: (a named pipe, and a regular file is wanted|Is a directory)"
+        ):
             onnx_check.load(file)
 
 

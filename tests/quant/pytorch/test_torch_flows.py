@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from networks import Branching, Forgetful, Grouped, lstm, residual_cnn
+from networks import BranchingAsTraced, Forgetful, Grouped, lstm, residual_cnn
 
 from qbench.errors import BuildError
 from qbench.quant.artifacts import torchscript, tracing
@@ -114,7 +114,7 @@ def test_control_flow_that_tracing_froze_is_refused(tmp_path):
     """A branch on values is found on other examples than the traced one."""
     signs = torch.tensor([1.0, -1.0]).reshape(2, 1, 1, 1)
     with pytest.raises(BuildError, match=r"froze a decision at networks\.py:\d+ \(if float"):
-        torchscript.save(Branching().eval(), (images(2) * signs,), tmp_path / "x.pt")
+        torchscript.save(BranchingAsTraced().eval(), (images(2) * signs,), tmp_path / "x.pt")
 
 
 def test_products_that_no_layer_makes_are_counted():
