@@ -147,7 +147,7 @@ def test_the_actions_run_on_the_node_that_runners_have(file: Path) -> None:
 
 @pytest.mark.parametrize("file", [CI, GATE, GITLAB], ids=lambda file: file.name)
 def test_torch_comes_without_cuda(file: Path) -> None:
-    """Wherever pip is called, also by the gate: from the index that a variable of the repository names, since its version
+    """Wherever pip is called, also by the gate, from the index that a variable of the repository names: its version
     with +cpu is newer than that without."""
     content = read(file)
     variables = content["qbench gate"]["variables"] if file == GITLAB else content["env"]
