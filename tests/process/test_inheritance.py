@@ -63,6 +63,7 @@ def test_no_module_of_the_folder_that_one_works_in_is_imported(tmp_path):
 
 BLOCKING = """
 import signal, subprocess, sys
+from qbench.process import inheritance
 came = []
 signal.signal(signal.SIGHUP, lambda number, frame: came.append(number))
 program = "import signal; signal.raise_signal(signal.SIGHUP); print('alive')"
