@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def doctor(
     seconds: Annotated[
         float | None,
-        typer.Option(metavar="N", min=0, help="Length of the noise test (default 5), or of the control (600)."),
+        typer.Option(
+            metavar="N", min=0, max=86_400, help="Length of the noise test (default 5), or of the control (600)."
+        ),
     ] = None,
     control: Annotated[
         bool, typer.Option("--control", help="Measure how often the gate errs on this machine, quiet and under noise.")

@@ -663,3 +663,12 @@ def test_what_ci_reads_of_a_decision(qbench: Qbench, story: list[Told], runs: Pa
     shared = {name: printed[name] for name in ("warnings", "decisions", "by_host")}
     assert stored == {"schema": 1, "suite": "demo", **shared}
     assert [one["verdict"] for one in printed["decisions"]] == ["no answer"]
+
+
+@pytest.mark.parametrize("seconds", ["1e400", "86401", "nan", "-1"])
+def test_the_length_of_the_noise_test_is_a_number_of_seconds(seconds: str) -> None:
+    """Up to a day: what no clock can wait for is refused before anything is measured."""
+    command = [sys.executable, "-m", "qbench", "doctor", "--seconds", seconds]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Invalid value for '--seconds'" in done.stderr
