@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from qbench.cache import store
 from qbench.data import Data
-from qbench.errors import EvaluateError, first_names
+from qbench.errors import BuildError, EvaluateError, first_names
 from qbench.machine import fingerprint
 from qbench.network import Model, load_network
 from qbench.process.parent import Limits, call
@@ -104,7 +104,6 @@ def spread_positions(count: int) -> Iterator[int]:
 def _find_decisions(module: Any, data: Data) -> tuple[str, ...]:
     """Empty where the network cannot be traced, or is a script, which keeps its decisions."""
     from qbench.backends.torch_runner import tensors
-    from qbench.errors import BuildError
     from qbench.quant.artifacts import tracing
 
     try:

@@ -260,7 +260,7 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "as_called.compared|count||examples on which fp32 was held against the network as its author calls it",
             "as_called.of|count||of so many",
             "as_called.differing|count||of them those that differ",
-            "as_called.worst|number|0 to 1|the largest difference as a share of the largest output",
+            "as_called.worst|number||the largest difference as a share of the largest output",
             "unjudged_outputs|text||outputs that nothing was held against, separated by `;`",
         ),
     ),
