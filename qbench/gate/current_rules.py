@@ -61,7 +61,8 @@ def _describe_changes(stored: Suite, current: Suite) -> list[str]:
 def _list_rules(gate: GateSpec) -> dict[str, Any]:
     """Every value that is written, by its key in the suite."""
     rules = {f"gate.{section}.{key}": value for section, key, value in gate.given()}
-    rules |= {f"gate.{key}": getattr(gate, key) for key in ("missing", "inconclusive")}
+    rules |= {f"gate.missing.{side}": treatment for side, treatment in gate.missing}
+    rules["gate.inconclusive"] = gate.inconclusive
     for number, override in enumerate(gate.overrides):
         rules[f"gate.overrides[{number}]"] = ", ".join(
             [f"{key}={value}" for key, value in override.selects.items()]

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from qbench.compare import compare
 from qbench.decide.cases import is_unmeasured
@@ -218,12 +218,12 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
         return [_case_verdict(evidence, case, "FAIL", "failed", reason)]
     if record.status == "skipped":
         reason = f"skipped: {record.reason}"
-        return [_changed_case(evidence, case, "the baseline has it", reason)] if evidence.base_of(case) else []
+        return [_report_gone(evidence, case, reason)] if evidence.base_of(case) else []
     if record.case.mode == "fp32" or is_emulated(record.host):
         return []
     new = []
     if evidence.baseline is not None and evidence.base_of(case) is None:
-        new = [_changed_case(evidence, case, NEW, f"a new case is not judged; {_advise_new(evidence)}")]
+        new = [_report_new(evidence, case)]
     checks = (
         latency.check_latency,
         latency.check_update,
@@ -258,18 +258,24 @@ _MEASURED = (
 )
 
 
-def _advise_new(evidence: Evidence) -> str:
-    if evidence.ref is None:
-        return "add it with `qbench baseline RUN`"
-    return f"{evidence.ref} does not have it; `gate: {{missing: skip}}` lets that pass, with a note"
+def _report_gone(evidence: Evidence, case: str, reason: str) -> Verdict:
+    """A case that only the baseline has."""
+    return _settle_missing(evidence, _case_verdict(evidence, case, "MISSING", "the baseline has it", reason), "gone")
 
 
-def _changed_case(evidence: Evidence, case: str, text: str, reason: str) -> Verdict:
-    """A case that only one side has; by ``gate.missing`` that is MISSING, or left out with a note."""
-    verdict = _case_verdict(evidence, case, "MISSING", text, reason)
-    if evidence.policy.missing == "skip":
-        return replace(verdict, place=evidence.place("gate.missing"), settled="skip")
-    return verdict
+def _report_new(evidence: Evidence, case: str) -> Verdict:
+    """A case that only the run has, or that failed or was skipped when the baseline was made."""
+    before = evidence.deltas[case].base
+    text = NEW if before is None else f"{before.status} in the baseline"
+    later = "add it with `qbench baseline RUN`" if evidence.ref is None else f"{evidence.ref} does not have it"
+    reason = f"there is nothing to hold it against; {later}"
+    return _settle_missing(evidence, _case_verdict(evidence, case, "MISSING", text, reason), "new")
+
+
+def _settle_missing(evidence: Evidence, verdict: Verdict, side: Literal["gone", "new"]) -> Verdict:
+    """The verdict on a case that only one side has, with what it does by ``gate.missing``."""
+    skipped: Effect | None = "skip" if getattr(evidence.policy.missing, side) == "skip" else None
+    return replace(verdict, place=evidence.place(f"gate.missing.{side}"), settled=skipped)
 
 
 def _find_absent(evidence: Evidence) -> list[Verdict]:
@@ -285,10 +291,7 @@ def _find_absent(evidence: Evidence) -> list[Verdict]:
             evidence, case, "MISSING", "no record", "the run did not reach it; go on with `qbench run --resume`"
         )
         for case in planned
-    ] + [
-        _changed_case(evidence, case, "the baseline has it", skipped.get(case, "it is not in this run"))
-        for case in absent
-    ]
+    ] + [_report_gone(evidence, case, skipped.get(case, "it is not in this run")) for case in absent]
 
 
 def _case_verdict(evidence: Evidence, case: str, outcome: Outcome, text: str, reason: str) -> Verdict:

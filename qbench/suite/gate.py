@@ -96,6 +96,15 @@ class PortabilityGate(Section):
     )
 
 
+class MissingGate(Section):
+    """What a case does that only the baseline has, or only the run: fail (exit code 3), or skip (a note)."""
+
+    gone: Literal["fail", "skip"] = Field("fail", description="What a case does that only the baseline has.")
+    new: Literal["fail", "skip"] = Field(
+        "skip", description="What a case does that only the run has; rules without the baseline hold for it as well."
+    )
+
+
 class AccuracyOverride(Section):
     """Other margins for some cases; the metric is the suite's."""
 
@@ -158,11 +167,7 @@ class GateSpec(Section):
     memory: MemoryGate = Field(MemoryGate(), description="Resident set.")
     coverage: CoverageGate = Field(CoverageGate(), description="Share in int8.")
     portability: PortabilityGate = Field(PortabilityGate(), description="Other hosts.")
-    missing: Literal["fail", "skip"] = Field(
-        "fail",
-        description="What a case does that only the baseline has, or only the run: fail (exit code 3), or skip, with a "
-        "note.",
-    )
+    missing: MissingGate = Field(MissingGate(), description="Cases of one side only.")
     inconclusive: Treatment = Field(
         "hold",
         description="What an INCONCLUSIVE does. hold: exit code 4 where the samples point to a change for the worse "

@@ -309,7 +309,16 @@ SITUATIONS = {
     "fail_coverage": Situation("FAIL", [fp32(), int8(coverage=0.8)], "gate:\n  coverage: {min_share: 90%}\n"),
     "fail_coverage_drop": Situation("FAIL", [fp32(), int8(coverage=0.8)], REGRESSION, GOOD, reruns=rerun(0.0)),
     "missing_new_case_that_is_skipped": Situation(
-        "MISSING", [*GOOD, int8("net/qat/x86/t1/b1")], f"{REGRESSION}  missing: skip\n", GOOD, reruns=rerun(0.0)
+        "MISSING", [*GOOD, int8("net/qat/x86/t1/b1")], f"{REGRESSION}  missing: {{new: skip}}\n", GOOD,
+        reruns=rerun(0.0),
+    ),
+    "missing_new_case_that_fails": Situation(
+        "MISSING", [*GOOD, int8("net/qat/x86/t1/b1")], f"{REGRESSION}  missing: {{new: fail}}\n", GOOD,
+        reruns=rerun(0.0),
+    ),
+    "missing_gone_that_is_skipped": Situation(
+        "MISSING", GOOD, f"{REGRESSION}  missing: {{gone: skip}}\n", [*GOOD, int8("net/qat/x86/t1/b1")],
+        reruns=rerun(0.0),
     ),
     "missing_in_baseline": Situation("MISSING", GOOD, REGRESSION, [fp32()]),
     "missing_baseline_case_failed": Situation("MISSING", GOOD, REGRESSION, [fp32(), failed()]),
@@ -482,14 +491,35 @@ BASELINE_RULES = """gate:
 """
 
 
-@pytest.mark.parametrize("base", [[fp32()], [fp32(), failed()]])
-def test_a_new_case_is_judged_by_no_rule_that_asks_for_the_baseline(base: list[Record]) -> None:
+@pytest.mark.parametrize(
+    ("missing", "new", "gone"),
+    [("", 0, 3), ("{gone: skip}", 0, 0), ("{new: fail}", 3, 3), ("{gone: skip, new: fail}", 3, 0)],
+)
+def test_what_was_added_passes_with_a_note_and_what_is_gone_does_not(missing: str, new: int, gone: int) -> None:
+    """By default a case that only the run has is no failure, one that only the baseline has is; the suite says both
+    apart."""
+    rules = REGRESSION + (f"  missing: {missing}\n" if missing else "")
+    more = [*GOOD, int8("net/static/onednn/t4/b1")]
+    added, removed = Situation("", more, rules, GOOD, same=True), Situation("", GOOD, rules, more, same=True)
+    assert added.gated().exit_code == new
+    assert removed.gated().exit_code == gone
+
+
+def test_what_was_added_is_held_to_the_rules_that_need_no_baseline() -> None:
+    """A new case that is larger than promised FAILs."""
+    added = [fp32("net/fp32/torch/t4/b1"), int8("net/static/onednn/t4/b1", size_bytes=900_000)]
+    gated = Situation("", [*GOOD, *added], ABSOLUTE, GOOD).gated()
+    assert [verdict.rule for verdict in gated.verdicts if verdict.outcome == "FAIL"] == ["size"]
+
+
+@pytest.mark.parametrize(("base", "text"), [([fp32()], gate.NEW), ([fp32(), failed()], "failed in the baseline")])
+def test_a_new_case_is_judged_by_no_rule_that_asks_for_the_baseline(base: list[Record], text: str) -> None:
     """There is one verdict that says it is new, and none on a change since; nor where it failed in the baseline."""
     gated = Situation("", [fp32(), started()], BASELINE_RULES, base, reruns=rerun(0.0)).gated()
     rules = [verdict.rule for verdict in gated.verdicts if verdict.case == CASE]
     assert rules[0] == "case"
     assert set(rules[1:]) <= {"top1"}
-    assert gated.verdicts[0].text == gate.NEW
+    assert gated.verdicts[0].text == text
 
 
 def test_a_gain_that_is_not_shown_is_no_improvement() -> None:
