@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from qbench.errors import UsageError
+from qbench.files import regular_file
 
 SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55\n"  # of every CACHEDIR.TAG: bford.info/cachedir
 TAG = f"{SIGNATURE}# This folder is a cache made by qbench; `qbench clean` empties it.\n"
@@ -74,7 +75,7 @@ def is_own(root: Path) -> bool:
     """Whether a folder has the tag of qbench, as a plain file."""
     tag = root / TAG_FILE
     try:
-        return not tag.is_symlink() and tag.read_text(encoding="utf-8") == TAG
+        return not tag.is_symlink() and regular_file.read_text(tag) == TAG
     except (OSError, UnicodeDecodeError):
         return False
 
@@ -90,7 +91,9 @@ def _take(root: Path) -> None:
     if is_own(root):  # another process was faster
         return
     tag = root / TAG_FILE
-    cut_short = not tag.is_symlink() and (not tag.exists() or TAG.startswith(tag.read_text(errors="replace")))
+    cut_short = not tag.is_symlink() and (
+        not tag.exists() or TAG.startswith(regular_file.read_text(tag, errors="replace"))
+    )
     if others or not cut_short:
         raise UsageError(
             f"{root}: holds files that qbench did not put there, so it is not taken as the cache; "

@@ -12,6 +12,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -124,7 +125,15 @@ def _run_command() -> int | str | None:
 
 
 def _require_names(words: Sequence[str]) -> None:
-    """Raises ``UsageError`` where the working folder is gone, or a name is no text: reports and records are UTF-8."""
+    """Raises ``UsageError`` where the working folder is gone, or a name is empty or no text: the empty path is the
+    working folder, where somebody else's run may lie; reports and records are UTF-8."""
+    for before, word in pairwise(("qbench", *words)):
+        if not word or (word.startswith("--") and word.endswith("=") and word.count("=") == 1):
+            where = f"of {word[:-1]} " if word else f"behind {join_lines(before)} "
+            raise UsageError(
+                f"the argument {where}is empty, as of a variable of the shell that is not set; leave it out, or name "
+                "what is meant"
+            )
     try:
         here = str(Path.cwd())
     except OSError as error:

@@ -51,7 +51,7 @@ def find_run(
             f"{given / RUN}: missing, though records are there: it says which suite and machine they are of; take it "
             "from a copy of the run, or make a new run with `qbench run SUITE`"
         )
-    there = sorted({path.parent.parent.name for path in reports.glob(f"*/*/{RUN}")})
+    there = sorted({path.parent.parent.name for path in reports.glob(f"*/*/{RUN}") if path.is_file()})
     hint = f"suites with runs: {', '.join(there)}" if there else "make one with `qbench run SUITE`"
     raise UsageError(f"{name}: no run is there; {hint}")
 
@@ -89,7 +89,8 @@ def committed_baseline(suite: str, baselines: Path = BASELINES) -> Path | None:
 
 def _runs(folder: Path) -> list[Path]:
     """A suite's runs, the latest first: what ``latest`` points at, then by name, which begins with the time."""
-    runs = {path.parent.name: path.parent for path in folder.glob(f"*/{RUN}") if path.parent.name != LATEST}
+    files = (file for file in folder.glob(f"*/{RUN}") if file.is_file())
+    runs = {file.parent.name: file.parent for file in files if file.parent.name != LATEST}
     pointed = _latest(folder)
     first = [pointed] if (pointed / RUN).is_file() and not runs.get(pointed.name) else []
     return [*first, *(runs[name] for name in sorted(runs, reverse=True))]
@@ -110,10 +111,10 @@ def _latest(folder: Path) -> Path:
 def _statuses(run: Path) -> Counter[str]:
     """How many records of a run have each status; lines that cannot be read have none."""
     counted: Counter[str] = Counter()
-    with contextlib.suppress(OSError), (run / "records.jsonl").open(encoding="utf-8", errors="replace") as file:
+    with contextlib.suppress(OSError), regular_file.open_file(run / "records.jsonl") as file:
         for line in file:
             with contextlib.suppress(strict_json.NotJson):
-                record = strict_json.parse(line)
+                record = strict_json.parse(line.decode(errors="replace"))
                 if isinstance(record, dict):
                     counted[str(record.get("status"))] += 1
     return counted

@@ -221,7 +221,7 @@ def _point_latest_at(folder: Path) -> None:
 def _is_pointer(file: Path) -> bool:
     """Whether a file is one that says which run is the latest, and nothing else."""
     try:
-        return not file.is_symlink() and _NAME.fullmatch(file.read_text(encoding="utf-8").strip()) is not None
+        return not file.is_symlink() and _NAME.fullmatch(regular_file.read_text(file).strip()) is not None
     except (OSError, UnicodeDecodeError):
         return False
 

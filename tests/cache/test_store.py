@@ -186,6 +186,13 @@ def test_a_folder_with_files_of_somebody_is_not_taken(tmp_path, through_a_link):
     assert [path.name for path in own.iterdir()] == ["thesis"]
 
 
+def test_a_pipe_with_the_name_of_the_tag_is_not_waited_for(tmp_path):
+    """A folder that holds one is somebody's, not the cache."""
+    os.mkfifo(tmp_path / "CACHEDIR.TAG")
+    with pytest.raises(UsageError, match="a named pipe|Invalid argument"):
+        store.open_cache(tmp_path)
+
+
 def test_an_empty_folder_is_taken_and_opened_again(tmp_path):
     """A folder made for it is fine, also one that a qbench was killed in while it wrote the tag."""
     (tmp_path / "empty").mkdir(mode=0o755)

@@ -68,6 +68,27 @@ def test_a_name_that_is_no_text_is_one_message(command: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["portability", "", "--here", "-q"], "behind portability"),
+        (["report", "demo", "--compare", ""], "behind --compare"),
+        (["run", "x.yaml", "--out="], "of --out"),
+        (["export", "", "--format", "csv"], "behind export"),
+        (["onnx", "config", "model.onnx", "-o", ""], "behind -o"),
+        ([""], "behind qbench"),
+    ],
+)
+def test_an_empty_argument_is_one_message(words: list[str], where: str, tmp_path: Path) -> None:
+    """It is a shell's variable that is not set, and as a path it would be the working folder."""
+    code, said = run_in_shell("", *words, folder=tmp_path)
+    assert (code, said) == (
+        2,
+        f"error: the argument {where} is empty, as of a variable of the shell that is not set; leave it out, or name "
+        "what is meant\n",
+    )
+
+
 @pytest.mark.parametrize("name", ["n" * 300, "loop"])
 @pytest.mark.parametrize("command", ["plan", "report", "gate", "portability", "onnx config"])
 def test_a_name_that_no_file_can_have_is_one_message(command: str, name: str, tmp_path: Path) -> None:

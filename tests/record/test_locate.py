@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,17 @@ def test_a_suite_whose_latest_leads_nowhere_has_its_other_runs(newest: Path) -> 
     """A run that was removed by hand, or killed before it had anything to show, hides none of the others."""
     (newest / "run.json").unlink()
     assert find_run("demo").name == "20250101T000000Z-0000"
+
+
+def test_pipes_in_a_folder_of_runs_are_not_waited_for(newest: Path) -> None:
+    """A pipe named run.json is no run, and one named records.jsonl holds no case that is ok."""
+    piped = newest.parent / "20270101T000000Z-ab12"
+    piped.mkdir()
+    os.mkfifo(piped / "run.json")
+    os.mkfifo(newest / "records.jsonl")
+    assert find_run("demo") == newest
+    with pytest.raises(UsageError, match=r"suites with runs: demo$"):
+        find_run("another")
 
 
 def test_no_run_at_all_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -285,6 +285,17 @@ def test_latest_of_the_users_own_is_not_taken_away(tmp_path, target):
     assert (tmp_path / "latest.txt").read_text() == f"{folder.name}\n"
 
 
+def test_a_pipe_that_is_called_latest_is_not_waited_for(tmp_path):
+    """It stays where it is."""
+    folder = tmp_path / "20260101T000000Z-ab12"
+    folder.mkdir()
+    (folder / "run.json").write_text("{}")
+    os.mkfifo(tmp_path / "latest.txt")
+    RunDirectory(folder).append(schema.Record(case=CASE, status="failed", stage="build", reason="no"))
+    assert (tmp_path / "latest").readlink() == Path(folder.name)
+    assert (tmp_path / "latest.txt").is_fifo()
+
+
 def test_nobody_empties_the_cache_of_a_run(folder):
     """From its first stage to its last a run needs what it built: `qbench clean` beside it removes nothing."""
     refused = []
