@@ -26,13 +26,10 @@ WORSE: tuple[Word, ...] = ("slower", "less accurate", "larger")
 
 @dataclass(frozen=True, kw_only=True)
 class CaseChange:
-    """A delta and what is shown to have changed; empty ``words`` where nothing is. ``p_latency`` and ``p_accuracy`` are
-    adjusted by Holm (null: not tested)."""
+    """A delta and what is shown to have changed; empty ``words`` where nothing is."""
 
     delta: Delta
     words: tuple[Word, ...] = ()
-    p_latency: float | None = None
-    p_accuracy: float | None = None
 
     @property
     def changed(self) -> bool:
@@ -50,7 +47,7 @@ class CaseChange:
 
 
 def find_changes(deltas: Sequence[Delta], metric: MetricInfo | None) -> tuple[CaseChange, ...]:
-    """One change for each delta, in their order."""
+    """One change for each delta, in their order; what is shown at one error for all tests together (Holm)."""
     latencies = [_test_latency(delta) for delta in deltas]
     accuracies = [_test_accuracy(delta) for delta in deltas]
     tested = [p for p in (*latencies, *accuracies) if p is not None]
@@ -59,9 +56,7 @@ def find_changes(deltas: Sequence[Delta], metric: MetricInfo | None) -> tuple[Ca
     accuracies = [None if p is None else next(adjusted) for p in accuracies]
     sign = 1.0 if metric is None else metric.sign
     return tuple(
-        CaseChange(
-            delta=delta, words=_find_words(delta, latency, accuracy, sign), p_latency=latency, p_accuracy=accuracy
-        )
+        CaseChange(delta=delta, words=_find_words(delta, latency, accuracy, sign))
         for delta, latency, accuracy in zip(deltas, latencies, accuracies, strict=True)
     )
 

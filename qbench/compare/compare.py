@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from qbench.machine.process_spread import RATIO_SPREAD
 from qbench.record.schema import Accuracy, Flips, Record, Speedup
 from qbench.stats import intervals, noninferiority
 from qbench.stats.interval_type import Interval
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from qbench.record.stored_run import MetricInfo
-
-# Standard deviation of ln(ratio) from one process to the next, measured on a 2-vCPU KVM guest (EPYC, torch 2.13):
-# the blocks of a single process cannot show it, so each side that has only one process is widened by it.
-PROCESS_SPREAD = 0.015
 
 # The metric of each example of a case and of its fp32, in one order; None where predictions are not stored.
 Pairs = Callable[[Record, Record], "tuple[ArrayLike, ArrayLike] | None"]
@@ -98,12 +95,12 @@ def _with_latency(delta: Delta, base: Record, contender: Record, incomparable: s
     invalid = incomparable or _differing(old, new)
     if invalid is not None:
         return replace(delta, invalid=invalid, notes=(*delta.notes, f"latency is not comparable: {invalid} differs"))
-    single = (old.processes < 2) + (new.processes < 2)
+    single = _knows_one_process(old) + _knows_one_process(new)
     notes = delta.notes
     if single:
         notes += (
             f"measured in one process only on {single} of 2 sides, so its interval is widened by "
-            f"{PROCESS_SPREAD * 100:g} % for each",
+            f"{RATIO_SPREAD * 100:g} % for each",
         )
     if new.protocol == "sequential":
         notes += ("protocol sequential has no control: measured one after the other, 58 % of A/A pairs look changed",)
@@ -120,19 +117,23 @@ def _differing(old: Speedup, new: Speedup) -> str | None:
 def slowdown(base: Speedup, contender: Speedup) -> Interval:
     """R = base's speed-up / contender's: how many times slower the contender is, with limits at their level.
 
-    Limits combine in log space, and each side measured in one process is widened by ``PROCESS_SPREAD``.
+    Limits combine in log space; limits that hold for one process only are widened by what processes differ by.
     """
     log = intervals.difference(_log(base), _log(contender))
-    if log.low is None or log.high is None:
-        return Interval(value=math.exp(log.value))
-    return Interval(value=math.exp(log.value), low=math.exp(log.low), high=math.exp(log.high))
+    return intervals.exp(log)
+
+
+def _knows_one_process(speedup: Speedup) -> bool:
+    """Whether its limits say nothing of other processes: those of records from before the race, which alone knows what
+    its blocks took."""
+    return speedup.processes < 2 and speedup.measured_seconds is None
 
 
 def _log(speedup: Speedup) -> Interval:
     value = math.log(speedup.value)
     if speedup.low is None or speedup.high is None:
         return Interval(value=value)
-    extra = intervals.normal_quantile(speedup.level) * PROCESS_SPREAD if speedup.processes < 2 else 0.0
+    extra = intervals.normal_quantile(speedup.level) * RATIO_SPREAD if _knows_one_process(speedup) else 0.0
     return Interval(
         value=value,
         low=value - math.hypot(value - math.log(speedup.low), extra),

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,10 +134,3 @@ class Dataset(ABC):
     def known_labels(self, split: str) -> Array | None:
         """All labels of a split where they are at hand without reading it (again); else None."""
         return self._whole[1].labels if self._whole is not None and self._whole[0] == split else None
-
-
-class OpenDataset(Protocol):
-    """What the registry holds for the kind ``dataset``."""
-
-    def __call__(self, value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
-        """The data set; raises ``DataError`` with what to do when it cannot be opened."""

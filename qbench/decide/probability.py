@@ -36,12 +36,10 @@ ENOUGH = 0.8
 
 @dataclass(frozen=True, kw_only=True)
 class Probability:
-    """``pick``: that the pick is the best. ``rival`` is most often the best where the pick is not, in a share
-    ``rival_share`` of all draws."""
+    """``pick``: that the pick is the best. ``rival`` is most often the best where the pick is not,."""
 
     pick: float
     rival: Record | None
-    rival_share: float
 
 
 def estimate_probability(
@@ -64,7 +62,7 @@ def estimate_probability(
     own = best[arms.index(pick)]
     others = [(float((row & ~own).mean()), place) for place, row in enumerate(best) if arms[place] is not pick]
     share, place = max(others, default=(0.0, -1))
-    return Probability(pick=float(own.mean()), rival=arms[place] if share > 0 else None, rival_share=share)
+    return Probability(pick=float(own.mean()), rival=arms[place] if share > 0 else None)
 
 
 def cap_by_outputs(probability: float, record: Record) -> float:

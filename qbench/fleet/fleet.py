@@ -27,7 +27,6 @@ from qbench.process.place import Place
 ATTEMPTS = 3  # nodes that one piece of work may lose before it is what ends them
 OPEN_SECONDS = 60.0  # within which a node opens its agent
 _WATCH_SECONDS, _PROGRESS_SECONDS = 5.0, 2.0
-_SERVED_SECONDS = 60.0  # beyond the limit of a child, within which a node answers
 _PLENTY = 1_000
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 Note = Callable[[str], None]

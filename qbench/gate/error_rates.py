@@ -132,19 +132,6 @@ def simulations(*, gates: int = 2000) -> list[Rate]:
     return [simulated(trace, change, gates=gates) for trace in traces() for change in CHANGES]
 
 
-def interval_coverage(trace: Trace, *, processes: int, runs: int, change: float = 0.0, seed: int = 0) -> Interval:
-    """How often the 95 % interval over so many processes holds the true ratio, with its Clopper-Pearson interval."""
-    generator = random.Random(seed)
-    ratios = [pair.ratio for pair in _pairs(trace, change)]
-    # The mean over the whole trace is what an interval over processes estimates.
-    truth = math.exp(math.fsum(ratios) / len(ratios))
-    hits = 0
-    for _ in range(runs):
-        interval = intervals.ratio_over_processes([generator.choice(ratios) for _ in range(processes)], 0.95)
-        hits += interval.low is not None and interval.high is not None and interval.low <= truth <= interval.high
-    return intervals.clopper_pearson(hits, runs)
-
-
 # --- real --------------------------------------------------------------------------------------------------------
 
 # Each runs beside the gate, pinned as its comment says; plain Python and numpy, so that it needs nothing else.

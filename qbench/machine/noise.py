@@ -132,7 +132,8 @@ def judged(
     readings = np.asarray(pairs.canary_ns, dtype=np.int64)
     calm_ns = canary.calm_level(readings, None if calm_seconds is None else calm_seconds * 1e9)
     shared = readings[readings >= canary.DISTURBED * calm_ns] if calm_ns is not None else readings
-    ratio = intervals.ratio_over_blocks(pairs.log_ratios)
+    logs = np.asarray(pairs.log_ratios)
+    ratio = intervals.exp(intervals.quantile_interval(logs, 0.5) or Interval(value=float(np.median(logs))))
     cuts = statistics.quantiles(pairs.log_ratios, n=40, method="inclusive")
     return Noise(
         ratio=ratio,

@@ -1,10 +1,9 @@
 """How much longer one case takes than another, from rounds that both ran in, with what generations of processes say of
 its uncertainty; pure.
 
-One generation of processes says little: ratios of equal artifacts differ by about 2 % from one process to the next
-(recorded, fresh processes: 1.5 to 2.1 %), which no number of blocks inside a process shows. From ``ENOUGH`` generations
-on the interval is Student's t over their medians. Fewer are completed by what is known of processes: ``SPREAD``, worth
-``SPREAD_FREEDOM`` degrees of freedom; such a difference is ``coarse``.
+One generation of processes says little: ratios of equal artifacts differ by about 2 % from one process to the next.
+From ``ENOUGH`` generations on the interval is Student's t over their medians. Fewer are completed by what is known of
+processes (``machine/process_spread``), worth ``FREEDOM`` degrees of freedom; such a difference is ``coarse``.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.machine.process_spread import FREEDOM, RATIO_SPREAD
 from qbench.measure.pairing import pair_blocks
 from qbench.measure.samples import Samples
 from qbench.stats.interval_type import Interval
 
 LEVEL = 0.95
 ENOUGH = 3
-# Standard deviation of ln(case / other) from one generation to the next, and of single blocks within a generation.
-SPREAD, SPREAD_FREEDOM = 0.02, 6
+# Standard deviation of ln(case / other) from one block to the next within a generation.
 BLOCK_SPREAD, BLOCK_FREEDOM = 0.015, 6
 # The error of "shown to be better than fp32", one side, shared by all variants that were tried: the decision's test,
 # and what the race goes on for.
@@ -74,9 +73,9 @@ def difference_over_generations(log_ratios: Mapping[int, NDArray[np.float64]]) -
     squares = float(((medians - medians.mean()) ** 2).sum())
     coarse = count < ENOUGH
     if coarse:
-        freedom = SPREAD_FREEDOM + count - 1
-        expected = SPREAD**2 + float(np.mean([variance_of_median(values) for values in series]))
-        variance = (SPREAD_FREEDOM * expected + squares) / freedom
+        freedom = FREEDOM + count - 1
+        expected = RATIO_SPREAD**2 + float(np.mean([variance_of_median(values) for values in series]))
+        variance = (FREEDOM * expected + squares) / freedom
     else:
         freedom = count - 1
         variance = squares / freedom

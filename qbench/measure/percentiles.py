@@ -7,7 +7,7 @@ of the true p50, p90 and p99 where 95 % are meant. Here the limits are the wides
     calls       order statistics of as many independent calls as these are worth (``stats.effective_size``, of the
                 ranks and of "longer than the percentile", whichever is less)
     shares      how the share of longer calls differs between groups, by Student's t
-    values      how the groups' own percentiles differ, by Student's t, and never less than ``SPREAD``
+    values      how the groups' own percentiles differ, by Student's t, and never less than ``TIME_SPREAD``
 
 A group is a process; the calls of a single process are cut into ``PARTS`` runs of neighbouring blocks, and the limits
 speak of that process alone. The value is the percentile of all calls, and the limits lie around it.
@@ -44,6 +44,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.machine.process_spread import FREEDOM, TIME_SPREAD
 from qbench.stats import intervals
 from qbench.stats.interval_type import Interval
 
@@ -56,8 +57,6 @@ PARTS = 6
 # Where groups differ so much that any share could be longer, the limits of a median end here: among the longest calls
 # are those that the system interrupted (8 ms beside 33 us), and no median lies there.
 ENDS = (0.01, 0.99)
-# Standard deviation of ln(time) from one process to the next (compare.PROCESS_SPREAD), worth so many processes seen.
-SPREAD, SPREAD_FREEDOM = 0.015, 6
 
 
 def percentile(calls: NDArray[np.float64], groups: Sequence[NDArray[np.float64]], q: float) -> Interval | None:
@@ -92,9 +91,9 @@ def undisturbed_median(
     """The median of calls in undisturbed blocks, ``groups`` by process, of ``processes`` that ran; None below 6 calls.
 
     These calls know one state of the host, so processes differ as their medians do: by Student's t, and never less than
-    ``SPREAD``. Where a single one of several processes had any, its own limits are widened by that spread. Simulated,
-    these limits cover 92 to 99 % with half widths of 1 to 10 %, where those of all calls cover the time on an
-    undisturbed core in 0 to 100 % with 2 to 50 % (``python tests/benchmarks/undisturbed_error.py``).
+    ``TIME_SPREAD``. Where a single one of several processes had any, its own limits are widened by that spread.
+    Simulated, these limits cover 92 to 99 % with half widths of 1 to 10 %, where those of all calls cover the time on
+    an undisturbed core in 0 to 100 % with 2 to 50 % (``python tests/benchmarks/undisturbed_error.py``).
     """
     if len(calls) < LEAST[0.5]:
         return None
@@ -149,9 +148,9 @@ def _apart(values: Sequence[float], counts: Sequence[int] = ()) -> float:
 
     logs = np.log(np.maximum(values, 1e-12))
     freedom, spread = len(logs) - 1, float(logs.std(ddof=1)) if len(logs) > 1 else 0.0
-    together = (freedom * spread**2 + SPREAD_FREEDOM * SPREAD**2) / (freedom + SPREAD_FREEDOM)
+    together = (freedom * spread**2 + FREEDOM * TIME_SPREAD**2) / (freedom + FREEDOM)
     tail = (1 + LEVEL) / 2
     own = float(stdtrit(freedom, tail)) * spread if freedom else 0.0
-    pooled = float(stdtrit(freedom + SPREAD_FREEDOM, tail)) * math.sqrt(together)
+    pooled = float(stdtrit(freedom + FREEDOM, tail)) * math.sqrt(together)
     weights = np.asarray(counts or [1] * len(logs), dtype=float)
     return max(own, pooled) * float(np.linalg.norm(weights) / weights.sum())

@@ -7,7 +7,7 @@ slower: half of the tie is shown in fewer generations than all of it, and splits
 (tests/benchmarks/race_error.py).
 
 The error of a difference comes from how differences vary between generations of processes, pooled over the arms, beside
-what is known of processes (``paired_difference.SPREAD``) and the noise of its own blocks lead to expect.
+what is known of processes (``process_spread.RATIO_SPREAD``) and the noise of its own blocks lead to expect.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.machine.process_spread import FREEDOM, RATIO_SPREAD
 from qbench.measure.gain_over_fp32 import find_gain, is_gain_settled
 from qbench.measure.paired_difference import (
     LEVEL,
-    SPREAD,
-    SPREAD_FREEDOM,
     PairedDifference,
     difference_over_generations,
     quantile_of_t,
@@ -210,7 +209,7 @@ def pool_differences(series: Mapping[str, Mapping[int, NDArray[np.float64]]]) ->
         for case, log_ratios in series.items()
     }
     expected = {
-        case: SPREAD**2 + float(np.mean([variance_of_median(ratios) for ratios in log_ratios.values()]))
+        case: RATIO_SPREAD**2 + float(np.mean([variance_of_median(ratios) for ratios in log_ratios.values()]))
         for case, log_ratios in series.items()
     }
     together = 1 / (1 + SHARED * max(0, len(medians) - 1))
@@ -218,7 +217,7 @@ def pool_differences(series: Mapping[str, Mapping[int, NDArray[np.float64]]]) ->
         float(((values - values.mean()) ** 2).sum()) / expected[case] for case, values in medians.items()
     )
     own = together * sum(len(values) - 1 for values in medians.values())
-    known = SPREAD_FREEDOM if squares <= UNHEARD_OF * own else 0
+    known = FREEDOM if squares <= UNHEARD_OF * own else 0
     freedom = known + own
     scale = (known + squares) / freedom
     return {

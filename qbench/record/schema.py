@@ -138,10 +138,6 @@ class TargetFacts:
     overflowing: tuple[Line, ...] = ()
     compiled_for: Line | None = None
 
-    def safe_on(self, host: str) -> bool:
-        """Whether no sum can overflow on a kind of CPU, whatever the input."""
-        return host in self.cpus and not self.overflowing
-
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactFacts:

@@ -1,6 +1,6 @@
 """Estimates and their intervals: pure, thin over scipy, each with its source.
 
-    latency     quantile_interval, ratio_over_blocks, ratio_over_processes
+    latency     quantile_interval, exp
     scores      proportion, clopper_pearson, mean
     changes     paired_delta, paired_proportions, paired_bootstrap, difference
 
@@ -79,25 +79,9 @@ def effective_size(values: ArrayLike) -> float | None:
     return float(min(n, max(1.0, n / (1 + 2 * max(0.0, total)))))
 
 
-def ratio_over_blocks(log_ratios: ArrayLike, level: float = 0.95) -> Interval:
-    """exp of the median log ratio over the blocks of one process, with exact order-statistic limits.
-
-    ``log_ratios``: one natural logarithm per block pair. Fewer than 6 pairs support no 95 % limits (None). The
-    limits hold for this process only: ratios move by about 1.5 % from one process to the next.
-    """
-    array = _as_floats(log_ratios)
-    median = quantile_interval(array, 0.5, level)
-    return _exp(median or Interval(value=float(np.median(array))))
-
-
-def ratio_over_processes(medians: ArrayLike, level: float = 0.95) -> Interval:
-    """exp of the mean over processes of each one's median log ratio, with t limits (None for one process)."""
-    return _exp(t_interval(_as_floats(medians), level))
-
-
-def _exp(log: Interval) -> Interval:
-    limits = (None if limit is None else math.exp(limit) for limit in (log.low, log.high))
-    low, high = limits
+def exp(log: Interval) -> Interval:
+    """The ratio whose natural logarithm is ``log``, with its limits."""
+    low, high = (None if limit is None else math.exp(limit) for limit in (log.low, log.high))
     return Interval(value=math.exp(log.value), low=low, high=high)
 
 

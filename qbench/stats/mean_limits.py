@@ -72,10 +72,6 @@ class WeightedMean:
         """The one-sided p-value against "the true mean is not below the threshold"."""
         return 1 - self._chance_below(threshold, self.highest)
 
-    def p_above(self, threshold: float) -> float:
-        """The one-sided p-value against "the true mean is not above the threshold"."""
-        return self._chance_below(threshold, self.lowest)
-
     def _find_limit(self, unseen: float, share: float) -> float | None:
         from scipy.optimize import brentq
 

@@ -39,8 +39,8 @@ def differ_by_thirds(series: list[Array]) -> bool:
         np.concatenate([values[: len(values) // 3] for values in centred]),
         np.concatenate([values[len(values) - len(values) // 3 :] for values in centred]),
     )
-    first, last = (intervals.ratio_over_blocks(part) for part in thirds)
-    if first.low is None or first.high is None or last.low is None or last.high is None:
+    first, last = (intervals.quantile_interval(part, 0.5) for part in thirds)
+    if first is None or last is None:
         return False
     return not (first.low <= last.high and last.low <= first.high)
 

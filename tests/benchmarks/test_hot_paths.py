@@ -65,7 +65,7 @@ def test_the_intervals_of_one_case(benchmark: BenchmarkFixture) -> None:
 
     def estimate() -> float:
         intervals.quantile_interval(calls, 0.5)
-        intervals.ratio_over_processes(ratios)
+        intervals.exp(intervals.t_interval(ratios, 0.95))
         intervals.proportion(9_700, 10_000)
         return intervals.paired_proportions(12, 31, 10_000).value
 

@@ -64,7 +64,7 @@ def test_a_lower_score_is_better_where_the_metric_says_so() -> None:
 
 def measured(rng: np.random.Generator) -> Record:
     """A case of which three processes were measured, whose limits are those of Student's t over them."""
-    ratio = intervals.ratio_over_processes(rng.normal(0.0, 0.01, 3))
+    ratio = intervals.exp(intervals.t_interval(rng.normal(0.0, 0.01, 3), 0.95))
     return int8(accuracy=None, speedup=speedup(ratio.value, low=ratio.low, high=ratio.high))
 
 
@@ -85,7 +85,11 @@ def test_all_tests_share_one_error() -> None:
 
 def test_sizes_and_statuses_take_no_share_of_the_error() -> None:
     """A case without latency and accuracy is not tested, and the others are not held to more for it."""
-    bare = replace(int8("net/static/bare/t1/b1"), speedup=None, accuracy=None)
-    changes = find_changes(compare.compare([int8(), bare], [int8(), bare]), TOP1)
-    assert [told.p_latency is None for told in changes] == [False, True]
-    assert changes[1].p_accuracy is None
+    rows = [replace(int8(f"net/static/bare{number}/t1/b1"), speedup=None, accuracy=None) for number in range(10)]
+    slower = int8(accuracy=None, speedup=speedup(2.45))
+    alone, *_ = find_changes(compare.compare([int8(accuracy=None)], [slower]), TOP1)
+    among, *others = find_changes(compare.compare([int8(accuracy=None), *rows], [slower, *rows]), TOP1)
+    assert (alone.verdict, among.verdict) == ("slower", "slower")
+    assert not any(change.changed for change in others)
+    tested = [int8(f"net/static/tested{number}/t1/b1", accuracy=None) for number in range(10)]
+    assert not find_changes(compare.compare([int8(accuracy=None), *tested], [slower, *tested]), TOP1)[0].changed

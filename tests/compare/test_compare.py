@@ -14,6 +14,7 @@ from made_records import CASE, FP32, accuracy, failed, fp32, int8, same_as_golde
 
 from qbench.compare import compare
 from qbench.compare.changes import find_changes
+from qbench.machine.process_spread import RATIO_SPREAD
 from qbench.progress.table import align
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
@@ -69,19 +70,20 @@ def test_slowdown_is_the_ratio_of_speedups_and_mirrors(a: float, b: float, half:
     assert there.low == pytest.approx(1 / back.high)
 
 
-def test_a_single_process_is_widened_by_the_spread_between_processes() -> None:
-    """Each side with one process adds 1.5 % standard deviation in quadrature, and the row says so."""
+def test_limits_of_one_process_are_widened_once() -> None:
+    """Records from before the race hold what one process showed: each such side gets the spread between processes in
+    quadrature, and the row says so. A race's limits hold it already, also those of a case that it screened out."""
     several = compare.slowdown(speedup(), speedup())
     slowdown = compare.slowdown(speedup(), speedup(processes=1))
     assert several.high is not None
     assert slowdown.high is not None
-    extra = intervals.normal_quantile(0.95) * compare.PROCESS_SPREAD
+    extra = intervals.normal_quantile(0.95) * RATIO_SPREAD
     assert math.log(slowdown.high) == pytest.approx(math.hypot(math.log(several.high), extra))
     notes = only([int8(speedup=speedup(processes=1))], [int8(speedup=speedup(processes=1))]).notes
-    assert any("1.5 %" in note and "2 of 2" in note for note in notes)
-    two = speedup(processes=2)
-    assert compare.slowdown(two, two) == several
-    assert only([int8()], [int8()]).notes == only([int8(speedup=two)], [int8(speedup=two)]).notes == ()
+    assert any("2 %" in note and "2 of 2" in note for note in notes)
+    for known in (speedup(processes=2), speedup(processes=1, stopped="screened", measured_seconds=0.4)):
+        assert compare.slowdown(known, known) == several
+        assert only([int8(speedup=known)], [int8(speedup=known)]).notes == ()
 
 
 def test_without_limits_there_is_no_interval() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.measure.paired_difference import SPREAD, compare_times, difference_over_generations
+from qbench.machine.process_spread import RATIO_SPREAD
+from qbench.measure.paired_difference import compare_times, difference_over_generations
 from qbench.measure.samples import Samples
 from qbench.stats import intervals
 
@@ -23,7 +24,7 @@ def by_generation(*series: list[float]) -> dict[int, np.ndarray]:
 def test_from_three_generations_on_it_is_students_t_over_their_medians():
     """The same limits as the speed-up's interval over processes; nothing is assumed."""
     difference = difference_over_generations(by_generation([0.1, 0.1, 0.9], [0.12], [0.14, 0.14]))
-    expected = intervals.ratio_over_processes([0.1, 0.12, 0.14])
+    expected = intervals.exp(intervals.t_interval(np.array([0.1, 0.12, 0.14]), 0.95))
     ratio = difference.ratio()
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((expected.value, expected.low, expected.high))
     assert (difference.generations, difference.freedom, difference.coarse) == (3, 2, False)
@@ -33,9 +34,9 @@ def test_one_generation_is_no_narrower_than_processes_differ():
     """A thousand equal blocks of one process say nothing of the next process: the known spread stays."""
     difference = difference_over_generations(by_generation([0.5] * 1000))
     assert difference.coarse
-    assert difference.error == pytest.approx(SPREAD, rel=0.01)
+    assert difference.error == pytest.approx(RATIO_SPREAD, rel=0.01)
     low, high = difference.limits()
-    assert 0.5 - low == pytest.approx(high - 0.5) == pytest.approx(2.447 * SPREAD, rel=0.02)
+    assert 0.5 - low == pytest.approx(high - 0.5) == pytest.approx(2.447 * RATIO_SPREAD, rel=0.02)
 
 
 def test_noisy_blocks_widen_what_one_generation_says():

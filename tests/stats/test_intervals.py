@@ -47,25 +47,15 @@ def test_quantile_interval_covers_exactly_what_the_binomial_says() -> None:
     assert below.cdf(39) <= 0.025 < below.cdf(40)
 
 
-def test_ratio_over_blocks_is_exp_of_the_median() -> None:
-    """The median of log ratios, with order-statistic limits, turned back into a ratio."""
-    logs = np.log([0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5])
-    interval = intervals.ratio_over_blocks(logs)
-    assert math.isclose(interval.value, 1.2)
-    assert interval.low is not None
-    assert math.isclose(interval.low, 0.9)
-    assert intervals.ratio_over_blocks(logs[:5]).low is None
-
-
-def test_ratio_over_processes_is_the_t_interval_of_logs() -> None:
-    """Three process medians give scipy's t interval on logs; one process gives no limits."""
-    logs = [0.90, 0.92, 0.94]
+def test_the_limits_of_a_logarithm_become_those_of_the_ratio() -> None:
+    """Three medians of processes give scipy's t limits, turned back; without limits there are none."""
+    logs = np.array([0.90, 0.92, 0.94])
     low, high = scipy_stats.t.interval(0.95, 2, loc=0.92, scale=scipy_stats.sem(logs))
-    interval = intervals.ratio_over_processes(logs)
+    interval = intervals.exp(intervals.t_interval(logs, 0.95))
     assert interval.low is not None
     assert interval.high is not None
     np.testing.assert_allclose([interval.value, interval.low, interval.high], np.exp([0.92, low, high]))
-    assert intervals.ratio_over_processes([0.9]) == Interval(value=math.exp(0.9))
+    assert intervals.exp(intervals.t_interval(np.array([0.9]), 0.95)) == Interval(value=math.exp(0.9))
 
 
 @given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))

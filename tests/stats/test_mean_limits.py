@@ -28,8 +28,8 @@ def test_the_saddlepoint_agrees_with_draws() -> None:
     sample = WeightedMean.of(rng.lognormal(0, 1.5, 10), -1.0, 20.0)
     drawn = rng.exponential(size=(100_000, 11))
     for threshold in (0.5, 1.0, 2.0):
-        below = (drawn @ (np.append(sample.values, -1.0) - threshold) <= 0).mean()
-        assert sample.p_above(threshold) == pytest.approx(below, abs=0.01)
+        above = (drawn @ (np.append(sample.values, 20.0) - threshold) >= 0).mean()
+        assert sample.p_below(threshold) == pytest.approx(above, abs=0.01)
 
 
 @given(VALUES, st.floats(0.01, 50), st.floats(-50, 50))
@@ -56,8 +56,8 @@ def test_values_whose_squares_no_float_holds_are_no_error(size: float) -> None:
     assert limits.low is None or limits.low == pytest.approx(expected.low * size, rel=1e-4)
     assert limits.high is None or limits.high == pytest.approx(expected.high * size, rel=1e-4)
     if size > 1e-200:
-        p = WeightedMean.of(array).p_above(2.0)
-        assert WeightedMean.of(array * size).p_above(2 * size) == pytest.approx(p, rel=1e-6)
+        p = WeightedMean.of(array).p_below(2.0)
+        assert WeightedMean.of(array * size).p_below(2 * size) == pytest.approx(p, rel=1e-6)
 
 
 @given(VALUES, st.integers(0, 59), st.floats(0, 10))
@@ -81,7 +81,7 @@ def test_p_values_are_those_of_the_limits() -> None:
     limits = sample.interval(0.9)
     assert limits.low is not None
     assert limits.high is not None
-    assert sample.p_above(limits.low) == pytest.approx(0.05, abs=1e-4)
+    assert WeightedMean.of(-sample.values).p_below(-limits.low) == pytest.approx(0.05, abs=1e-4)
     assert sample.p_below(limits.high) == pytest.approx(0.05, abs=1e-4)
 
 
@@ -95,12 +95,12 @@ def test_equal_values_have_limits_only_where_another_is_possible() -> None:
 
 @pytest.mark.parametrize("tail", [1.0, 1.5])
 def test_skewed_losses_are_covered(tail: float) -> None:
-    """The lower limit of 100 lognormal losses lies above the true mean in at most 5 % (600 samples, three standard
-    deviations allowed); Student's t lies above in 10 to 15 %."""
+    """The upper limit of 100 lognormal gains lies below the true mean in at most 5 % (600 samples, three standard
+    deviations allowed); Student's t lies below in 10 to 15 %."""
     rng = np.random.default_rng(2)
-    true = -np.exp(tail**2 / 2)
-    samples = -rng.lognormal(0, tail, (600, 100))
-    missed = np.mean([WeightedMean.of(sample).p_above(true) < 0.05 for sample in samples])
-    by_t = np.mean([(intervals.t_interval(sample, 0.9).low or 0.0) > true for sample in samples])
+    true = np.exp(tail**2 / 2)
+    samples = rng.lognormal(0, tail, (600, 100))
+    missed = np.mean([WeightedMean.of(sample).p_below(true) < 0.05 for sample in samples])
+    by_t = np.mean([(intervals.t_interval(sample, 0.9).high or 0.0) < true for sample in samples])
     assert missed <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 600)
     assert by_t > missed

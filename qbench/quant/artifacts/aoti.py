@@ -18,7 +18,6 @@ serves every number of threads; ``read_threads`` reads from a package whether th
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -265,14 +264,6 @@ def read_threads(file: Path) -> frozenset[int]:
 def is_watched(file: Path) -> bool:
     """Whether the kernels of a package tell torch's profiler when they run."""
     return "RAIIAtenRecordFunctionHandle record_" in read_sources(file)
-
-
-def read_isa(file: Path) -> str | None:
-    """The vector instructions of a package's machine code in Inductor's words (``AVX2``, ``AVX512 AVX512_VNNI``); None
-    where it does not say."""
-    with zipfile.ZipFile(file) as archive:
-        notes = [json.loads(archive.read(name)) for name in archive.namelist() if name.endswith("_metadata.json")]
-    return next((str(note["AOTI_CPU_ISA"]) for note in notes if "AOTI_CPU_ISA" in note), None)
 
 
 def align_layers(reference: Sequence[Layer], int8: Sequence[Layer]) -> tuple[Layer, ...]:

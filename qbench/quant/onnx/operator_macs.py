@@ -66,10 +66,10 @@ def products(call: Call) -> tuple[Product, ...]:
     """
     if call.operator in UNCOUNTED:
         return (Product(macs=None, int8=False),)
-    if call.operator not in _RULES:
+    if call.operator not in RULES:
         return ()
     try:
-        return tuple(product for product in _RULES[call.operator](call) if product.macs != 0)
+        return tuple(product for product in RULES[call.operator](call) if product.macs != 0)
     except (Unknown, LookupError, ValueError):
         return (Product(macs=None, int8=call.operator in INT8),)
 
@@ -175,11 +175,10 @@ _KINDS: Sequence[tuple[Callable[[Call], tuple[Product, ...]], tuple[str, ...]]] 
     (_multi_head_attention, ("MultiHeadAttention",)),
     (_grouped_attention, ("GroupQueryAttention",)),
 )  # fmt: skip
-_RULES: dict[str, Callable[[Call], tuple[Product, ...]]] = {name: rule for rule, names in _KINDS for name in names}
-_RULES["Attention"] = lambda call: (
+RULES: dict[str, Callable[[Call], tuple[Product, ...]]] = {name: rule for rule, names in _KINDS for name in names}
+RULES["Attention"] = lambda call: (
     _projecting_attention(call) if "num_heads" in call.attributes else _standard_attention(call)
 )
-COUNTED = frozenset(_RULES)
 # They multiply and accumulate; how much, their inputs' shapes do not tell (experts that are chosen, sparse or packed
 # rows, a Fourier transform), or no reference says.
 UNCOUNTED = frozenset(

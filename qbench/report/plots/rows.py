@@ -17,7 +17,6 @@ from qbench.report.plots.scale import Scale
 
 _DRAWN, _GAP, _HEADING = 14.0, 5.0, 20.0  # what is drawn below the words of a row; between rows; a group's heading
 _SIDE, _TOP, _BOTTOM = 4.0, 3.0, 40.0
-_RING = 9.0  # points that a ring reaches beyond the place of its mark
 
 
 @dataclass(frozen=True, kw_only=True)

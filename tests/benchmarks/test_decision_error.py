@@ -1,11 +1,9 @@
-"""Rules of decide/error_rates: how often the decision errs, small and seeded; the full table is that of
-tests/benchmarks/decision_error.py."""
+"""Rules of decision_error: how often the decision errs, small and seeded."""
 
 from __future__ import annotations
 
 import numpy as np
-
-from qbench.decide.error_rates import (
+from decision_error import (
     Rate,
     normal_noise,
     rate_false_gains,
