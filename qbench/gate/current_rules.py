@@ -6,6 +6,7 @@ the file names is executed. Where it is gone, the rules are those that the run w
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from qbench import consent
 from qbench import suite as suites
 from qbench.errors import UsageError
 from qbench.gate.policy import require_rules
+from qbench.record.schema import read_case_id
 from qbench.record.stored_run import StoredRun
 from qbench.suite import GateSpec, Suite
+from qbench.suite.gate import note_idle_overrides as note_idle
 
 # What a run does not depend on.
 _JUDGING = ("gate", "decide")
@@ -56,6 +59,17 @@ def _describe_changes(stored: Suite, current: Suite) -> list[str]:
             f"`qbench run {current.file}` runs what stands there now"
         )
     return notes
+
+
+def note_idle_overrides(run: StoredRun, suite: Suite) -> tuple[str, ...]:
+    """A note for each override of the rules that hold which is for no case that was planned; none for a run of some
+    cases only, which does not tell what the others are."""
+    if run.info.filter is not None:
+        return ()
+    plan = run.info.plan
+    ids = {*plan.cases, *(skip.id for skip in plan.skipped), *run.by_id}
+    cases = [asdict(key) for case in sorted(ids) if (key := read_case_id(case)) is not None]
+    return tuple(note_idle(suite.gate, cases, suite.place, of="this run"))
 
 
 def _list_rules(gate: GateSpec) -> dict[str, Any]:

@@ -121,10 +121,11 @@ def _read(
 ) -> tuple[StoredRun, Suite, Baseline | None, tuple[str, ...]]:
     """The run with the suite whose rules hold, the baseline, and what there is to note of the rules."""
     from qbench.gate.baseline import read_baseline
-    from qbench.gate.current_rules import read_rules
+    from qbench.gate.current_rules import note_idle_overrides, read_rules
 
     run = stored_run.read_run(folder)
     suite, notes = read_rules(run, suite_file, as_run=as_run)
+    notes += note_idle_overrides(run, suite)
     if baseline is not None and not baseline.is_file():
         raise NotComparable(f"{baseline}: no such baseline; write one with `qbench baseline RUN` and commit it")
     against = None if baseline is None else read_baseline(baseline)

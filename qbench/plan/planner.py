@@ -23,7 +23,7 @@ from qbench.plan.variants import Variants
 from qbench.quant.recipe import FRAMEWORK_DEFAULT
 from qbench.record.schema import NATIVE
 from qbench.suite import Suite
-from qbench.suite.gate import CASE_KEYS
+from qbench.suite.gate import CASE_KEYS, note_idle_overrides
 from qbench.suite.settings import DynamicRecipe, QatRecipe, StaticRecipe
 
 if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
@@ -74,7 +74,9 @@ def make_plan(
     cells, more = _keep_meaningful(asked, variants)
     notes += more
     cells += _find_twins(cells, variants)
-    notes += _note_idle_overrides(suite, cells) + _note_idle_quantize_keys(suite, cells)
+    keys = (dict(zip(CASE_KEYS, cell, strict=True)) for cell in cells)
+    notes += note_idle_overrides(suite.gate, keys, suite.place, of="this suite")
+    notes += _note_idle_quantize_keys(suite, cells)
     if only is not None:
         wanted = _match_globs(cells, only)
         notes += [f"--filter '{only}' keeps {len(wanted)} of {len(cells)} cells"] * (len(wanted) < len(cells))
@@ -176,16 +178,6 @@ def _find_twins(cells: list[Cell], variants: Variants) -> list[Cell]:
     twins = dict.fromkeys(twin for cell in cells if (twin := variants.twin(cell)) is not None)
     have = set(cells)
     return [cell for cell in twins if cell not in have]
-
-
-def _note_idle_overrides(suite: Suite, cells: Iterable[Cell]) -> list[str]:
-    """A note for each override of the gate that no cell agrees with, most likely by a slip."""
-    keys = [dict(zip(CASE_KEYS, cell, strict=True)) for cell in cells]
-    return [
-        f"{suite.place(f'gate.overrides[{number}]')}: gate.overrides[{number}] is for no case of this suite"
-        for number, override in enumerate(suite.gate.overrides)
-        if not any(override.selects.items() <= cell.items() for cell in keys)
-    ]
 
 
 def _note_idle_quantize_keys(suite: Suite, cells: Iterable[Cell]) -> list[str]:

@@ -5,7 +5,7 @@ Docstrings and descriptions go to the JSON Schema that editors read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -208,6 +208,19 @@ def resolve_overrides(gate: GateSpec, case: CaseKey) -> tuple[GateSpec, Mapping[
         if override.inconclusive is not None:
             gate = gate.model_copy(update={"inconclusive": override.inconclusive})
     return gate, keys
+
+
+def note_idle_overrides(
+    gate: GateSpec, cases: Iterable[Mapping[str, Any]], place: Callable[[str], str], *, of: str
+) -> list[str]:
+    """A note for each override that none of the cases, given by their keys, agrees with: most likely a slip. ``place``
+    turns a key of the suite into file:line; ``of`` says in words whose cases they are."""
+    listed = [*cases]
+    return [
+        f"{place(f'gate.overrides[{number}]')}: gate.overrides[{number}] is for no case of {of}"
+        for number, override in enumerate(gate.overrides)
+        if not any(override.selects.items() <= case.items() for case in listed)
+    ]
 
 
 def _list_given(section: GateSpec | GateOverride) -> Iterator[tuple[str, str, Any]]:

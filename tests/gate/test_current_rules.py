@@ -9,8 +9,8 @@ import pytest
 from made_records import fp32, info, int8
 
 from qbench.errors import SuiteError, UsageError
-from qbench.gate.current_rules import read_rules
-from qbench.record.stored_run import StoredRun, SuiteInfo
+from qbench.gate.current_rules import note_idle_overrides, read_rules
+from qbench.record.stored_run import PlanInfo, SkipInfo, StoredRun, SuiteInfo
 
 RULES = "gate:\n  latency: {max_regression: 5%}\n  overrides: [{mode: static, size: {max_growth: 2%}}]\n"
 TEXT = f"suite: demo\nmodels: [digits-cnn]\ndata: {{dataset: digits}}\nmatrix: {{backends: [fbgemm]}}\n{RULES}"
@@ -108,3 +108,36 @@ def test_a_wrong_file_is_an_error(file: Path) -> None:
     file.write_text(TEXT.partition("gate:")[0])
     with pytest.raises(UsageError, match="the suite has no gate section"):
         read_rules(run_of())
+
+
+def planned(*cases: str, only: str | None = None) -> StoredRun:
+    """A run whose plan has those cases."""
+    run = run_of()
+    return replace(run, info=replace(run.info, plan=PlanInfo(cases=cases), filter=only))
+
+
+@pytest.mark.parametrize(
+    ("override", "idle"),
+    [("mode: static", False), ("mode: qat", True), ("threads: 4, mode: static", False), ("threads: 8", True)],
+)
+def test_an_override_that_is_for_no_case_is_noted(file: Path, override: str, idle: bool) -> None:
+    """Most likely it is a slip, by which the case that was meant is judged by other values; the note has its line."""
+    file.write_text(TEXT.replace("mode: static", override))
+    run = planned("net/static/fbgemm/t4/b1")
+    notes = note_idle_overrides(run, read_rules(run)[0])
+    assert notes == (("demo.yaml:7: gate.overrides[0] is for no case of this run",) if idle else ())
+
+
+def test_a_skipped_case_is_one_that_an_override_may_be_for(file: Path) -> None:
+    """A suite travels between machines; on this one the case cannot run."""
+    run = replace(run_of(), records=())
+    skips = (SkipInfo(id="net/static/fbgemm/t64/b1", reason="there are 2 cores"),)
+    run = replace(run, info=replace(run.info, plan=PlanInfo(skipped=skips)))
+    assert note_idle_overrides(run, read_rules(run)[0]) == ()
+
+
+def test_a_run_of_some_cases_does_not_tell_whether_an_override_is_for_others(file: Path) -> None:
+    """``qbench run --filter`` leaves the cases out of the plan that an override may be for."""
+    run = planned("net/static/fbgemm/t4/b1", only="*/t4/*")
+    file.write_text(TEXT.replace("mode: static", "mode: qat"))
+    assert note_idle_overrides(run, read_rules(run)[0]) == ()

@@ -795,6 +795,15 @@ def test_rules_edited_after_the_run_hold_unless_it_is_asked_to_judge_it_as_it_wa
     assert (len(edited.notes), as_run.notes) == (1, ())
 
 
+def test_an_override_for_no_case_is_noted_by_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the note on what changed in the file: no case of the run has eight threads."""
+    monkeypatch.chdir(tmp_path)
+    described = read_run(RUN_V1).info.suite
+    Path(described.file).parent.mkdir(parents=True)
+    Path(described.file).write_text(f"{described.text}  overrides: [{{threads: 8, size: {{max_ratio: 0.5}}}}]\n")
+    assert "gate.overrides[0] is for no case of this run" in gate.gate_run(RUN_V1).notes[1]
+
+
 def test_a_run_folder_is_judged_by_its_own_suite(tmp_path: Path) -> None:
     """gate_run reads suite, records and predictions of the folder; the golden file is the whole text."""
     baseline = write_baseline(RUN_V1, tmp_path, allow_failed=True)
