@@ -23,13 +23,11 @@ from short_measurements import PEAK, short_measurements
 from qbench import suite
 from qbench.cache.clean import clean
 from qbench.cache.store import open_cache
-from qbench.cli.signals import EndingSignals
 from qbench.errors import CaseError, MemoryExhausted, QbenchError, UsageError
 from qbench.evaluate.predictions import load_predictions
 from qbench.files import atomic
 from qbench.machine.peak import measure_peak
-from qbench.process import reaper
-from qbench.process.parent import Limits, call
+from qbench.process.parent import Limits
 from qbench.progress.live import Silent
 from qbench.record import jsonl, schema
 from qbench.record.stored_run import QuickInfo, read_run
@@ -39,7 +37,8 @@ from qbench.run.directory import RunDirectory
 from qbench.run.evaluate_stage import evaluate
 from qbench.run.prepare_stage import prepare
 
-NETWORKS = Path(__file__).parent.parent / "fixtures" / "networks.py"
+ROOT = Path(__file__).parents[2]
+NETWORKS = ROOT / "tests" / "fixtures" / "networks.py"
 
 TEXT = """
 suite: small
@@ -776,28 +775,6 @@ def test_ctrl_c_during_a_long_build_stops_at_once_and_fails_nothing(folder):
     assert {one.status for one in go(file, folder, resume=stopped).records} == {"ok"}
 
 
-def answer(*, progress):
-    """A child's work: once it is done, the server of children runs, which stays."""
-
-
-class Signalling(Silent):
-    """Progress that sends this process a signal, in a stage that has done some steps and is at the next."""
-
-    def __init__(self, number, stage, steps):
-        self._number, self._stage, self._steps = number, stage, steps
-        self._current = ""
-
-    def stage(self, name, total):
-        self._current = name
-
-    def advance(self, text, share=None):
-        if self._current == self._stage:
-            self._steps -= share is None
-            if self._steps == 0 and share is not None:
-                self._steps = -1
-                os.kill(os.getpid(), self._number)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc, which Linux has")
 @pytest.mark.parametrize(
     ("stage", "steps", "number"),
@@ -807,18 +784,23 @@ def test_a_signal_ends_what_a_stage_has_started(folder, number, stage, steps):
     """No child is left, and this process may use the same cores; what was recorded can be shown, stays, and is gone on
     with."""
     file = write(folder, modes="[fp32]", backends="[fake], batch_sizes: [1, 2]")
-    call(answer, limits=Limits())
-    cores, processes = os.sched_getaffinity(0), set(reaper.descendants(os.getpid()))
-    with as_a_shell_starts_it(), EndingSignals().interrupting():
-        stopped = go(file, folder, progress=Signalling(number, stage, steps))
-    assert stopped.interrupted
-    assert os.sched_getaffinity(0) == cores
-    assert set(reaper.descendants(os.getpid())) <= processes
+    words = [file, folder / "reports", stage, steps, int(number)]
+    with as_a_shell_starts_it():
+        running = subprocess.Popen(
+            [sys.executable, "-c", "import signalled_run; signalled_run.main()", *map(str, words)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(NETWORKS.parent)))},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    told, _ = running.communicate(timeout=120)
+    facts = json.loads(told)
+    stopped = read_run(Path(facts.pop("folder")))
+    assert facts == {"interrupted": True, "same_cores": True, "children_left": []}
     assert [record.status for record in stopped.records] == ["ok"] * steps
     assert build_report(stopped.folder).is_file()
     finished = go(file, folder, resume=stopped.folder)
     assert [record.status for record in finished.records] == ["ok"] * 2
-    assert finished.records[:steps] == stopped.records
+    assert list(finished.records[:steps]) == list(stopped.records)
 
 
 def test_a_full_disk_keeps_what_was_recorded(folder, monkeypatch):
