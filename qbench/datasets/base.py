@@ -24,7 +24,8 @@ Array = NDArray[Any]
 class Preprocessing:
     """Turns raw examples into what the model takes: ``(x * scale - mean) / std``, float32.
 
-    ``mean`` and ``std`` are one number or one per channel (``channel_axis`` of a batch). Integer inputs of models
+    ``mean`` and ``std`` are one number or one per channel (``channel_axis`` of a batch). ``reverse_channels``: examples
+    are RGB and the model takes BGR, in whose order ``mean`` and ``std`` are, too. Integer inputs of models
     that take integers (token ids) pass unchanged with ``to_float=False``. The same object serves calibration,
     evaluation and timing.
     """
@@ -34,12 +35,15 @@ class Preprocessing:
     std: tuple[float, ...] = (1.0,)
     to_float: bool = True
     channel_axis: int = 1
+    reverse_channels: bool = False
 
     def __call__(self, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
         """One contiguous array per model input, first axis = example."""
         return tuple(self._one(array) for array in inputs)
 
     def _one(self, array: Array) -> Array:
+        if self.reverse_channels:
+            array = np.flip(array, self.channel_axis)
         if not self.to_float:
             return np.ascontiguousarray(array)
         shape: list[int] = []
@@ -53,7 +57,10 @@ class Preprocessing:
 
     def digest(self) -> str:
         """The sha256 of the parameters, as 64 hex digits."""
-        return hashlib.sha256(repr(sorted(asdict(self).items())).encode()).hexdigest()
+        parameters = asdict(self)
+        if not self.reverse_channels:
+            del parameters["reverse_channels"]  # so that records from before it was there are of the same data
+        return hashlib.sha256(repr(sorted(parameters.items())).encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)

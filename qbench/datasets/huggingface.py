@@ -24,7 +24,7 @@ from qbench.datasets import deduplicated_split, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing, positions
 from qbench.datasets.image import OPTIONS as IMAGES
-from qbench.datasets.image import Shape, pixels, shape_of
+from qbench.datasets.image import Shape, pixels, read_preprocessing, shape_of
 from qbench.datasets.splits import SPLITS
 from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError, out_of_memory
@@ -34,7 +34,7 @@ COLUMNS = ("text", "image", "inputs")
 OWN = (*COLUMNS, "label", "config", "revision", "classes", *deduplicated_split.OPTIONS)
 OF_COLUMN = {
     "text": tokens.OPTIONS,
-    "image": (*IMAGES, *opt.PREPROCESSING),
+    "image": IMAGES,
     "inputs": (*opt.PREPROCESSING, "to_float"),
 }
 OPTIONS = tuple(dict.fromkeys((*OWN, *(key for keys in OF_COLUMN.values() for key in keys))))
@@ -61,8 +61,7 @@ class HuggingFace(Dataset):
             self.preprocessing = Preprocessing(to_float=False)
         elif self.kind == "image":
             self.shape = shape_of(NAME, options)
-            axis = 1 if self.shape.layout == "nchw" else 3
-            self.preprocessing = opt.read_preprocessing(NAME, options, scale=1 / 255, channel_axis=axis)
+            self.preprocessing = read_preprocessing(NAME, options, self.shape)
         else:
             to_float = opt.read_choice(NAME, options, "to_float", (True, False), True)
             self.preprocessing = replace(opt.read_preprocessing(NAME, options), to_float=to_float)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from qbench.datasets import options as opt
-from qbench.datasets.base import Array
+from qbench.datasets.base import Array, Preprocessing
 from qbench.errors import DataError
 from qbench.files import regular_file
 
@@ -25,7 +25,9 @@ MAX_PIXELS = 64_000_000
 DEEP_MODES = ("I", "F")
 ORIENTATION = 0x0112  # the EXIF tag
 MAX_NAMED = 100
-OPTIONS = ("size", "resize", "channels", "layout")
+OPTIONS = ("size", "resize", "channels", "layout", "order", *opt.PREPROCESSING)
+ORDERS = ("rgb", "bgr")
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,21 @@ def shape_of(loader: str, options: Mapping[str, Any]) -> Shape:
         resize=resize,
         channels=opt.read_choice(loader, options, "channels", (3, 1), 3),
         layout=opt.read_choice(loader, options, "layout", ("nchw", "nhwc"), "nchw"),
+    )
+
+
+def read_preprocessing(loader: str, options: Mapping[str, Any], shape: Shape) -> Preprocessing:
+    """What ``scale`` (default 1/255), ``mean``, ``std`` and ``order`` (``bgr``: the model takes blue first, as OpenCV
+    reads images; ``mean`` and ``std`` are then in that order, too) make of images of this shape."""
+    order = opt.read_choice(loader, options, "order", ORDERS, ORDERS[0])
+    if order != ORDERS[0] and shape.channels == 1:
+        raise DataError(f"{loader}: order: {order} is of 3 channels, channels is 1; take one of the two out")
+    return opt.read_preprocessing(
+        loader,
+        options,
+        scale=1 / 255,
+        channel_axis=1 if shape.layout == "nchw" else 3,
+        reverse_channels=order != ORDERS[0],
     )
 
 

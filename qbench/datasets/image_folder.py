@@ -1,14 +1,16 @@
-"""Images in class folders: ``<dir>/<split>/<class>/*.png`` or ``<dir>/<class>/*.png``.
+"""Images in class folders: ``<dir>/<split>/<class>/*.png`` or ``<dir>/<class>/*.png``; without classes:
+``<dir>/<split>/*.png``, where every folder is called like a split (``SPLIT_NAMES``), or ``<dir>/*.png``.
 
 Class folders in sorted order are the labels 0, 1, 2 …, the same for every split; where the model has other or more
 classes, ``classes`` says which output a folder stands for. Without split folders, images are split into train and test
-by ``seed`` and ``test_share``, every class in its proportion.
+by ``seed`` and ``test_share``, every class in its proportion. Images without classes have no labels.
 
 Options: ``size`` (one number or [height, width]; without it all images must have one size), ``resize`` (the short
 side before the centre crop; by default the image just covers ``size``), ``channels`` 3 or 1, ``layout`` nchw or
-nhwc (what the model takes), ``scale`` (default 1/255), ``mean``, ``std``, ``seed``, ``test_share``, ``classes`` (a
-number n: folders are called by the model's outputs 0 to n - 1; a list of names, or a text file with one name a line:
-the folders' names in the order of the model's outputs, more than there are folders if need be).
+nhwc (what the model takes), ``order`` rgb or bgr (the channels as the model takes them, and ``mean`` and ``std``),
+``scale`` (default 1/255), ``mean``, ``std``, ``seed``, ``test_share``, ``classes`` (a number n: folders are called by
+the model's outputs 0 to n - 1; a list of names, or a text file with one name a line: the folders' names in the order
+of the model's outputs, more than there are folders if need be).
 Photos are turned as their EXIF says; then as in torchvision's evaluation transforms: bicubic with antialiasing, centre
 crop.
 """
@@ -23,16 +25,21 @@ import numpy as np
 
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, positions
+from qbench.datasets.image import ENDINGS, read_images, read_preprocessing, shape_of
 from qbench.datasets.image import OPTIONS as IMAGES
-from qbench.datasets.image import read_images, shape_of
 from qbench.datasets.splits import SPLITS, split_by_share
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names
 from qbench.files import regular_file
 
-OPTIONS = (*IMAGES, *opt.PREPROCESSING, "seed", "test_share", "classes")
+OPTIONS = (*IMAGES, "seed", "test_share", "classes")
 SHOWN = 5  # names in a message
-ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+SPLIT_NAMES = (
+    *("train", "training", "test", "testing", "val", "valid", "validation"),
+    *("calib", "calibrate", "calibration", "eval", "evaluate", "evaluation"),
+)
+NO_CLASS = ""  # where a class folder's name stands for others
+Labelled = tuple[Path, int | None]
 
 
 class ImageFolder(Dataset):
@@ -42,11 +49,12 @@ class ImageFolder(Dataset):
         self.name = name
         self.folder = folder
         self.shape = shape_of("image-folder", options)
-        axis = 1 if self.shape.layout == "nchw" else 3
-        self.preprocessing = opt.read_preprocessing("image-folder", options, scale=1 / 255, channel_axis=axis)
+        self.preprocessing = read_preprocessing("image-folder", options, self.shape)
         files = _find(folder)
-        names = sorted({name for classes in files.values() for name in classes})
-        self.labels, self.classes = _labels(names, options.get("classes"), base)
+        names = sorted({name for classes in files.values() for name in classes if name != NO_CLASS})
+        self.labels, self.classes = _labels(names, options.get("classes"), base) if names else ({}, None)
+        if not names and options.get("classes") is not None:
+            raise DataError(f"image-folder: classes: no image in {folder} lies in a class folder; take classes out")
         self.files = {split: self._labelled(classes) for split, classes in files.items()}
         if "" in self.files:
             self.files = _split(self.files[""], options)
@@ -71,30 +79,46 @@ class ImageFolder(Dataset):
         return len(self.files[split])
 
     def known_labels(self, split: str) -> Array | None:
-        """The labels of a split whole, from the folders' names."""
-        return np.array([label for _, label in self.files[split]], dtype=np.int64)
+        """The labels of a split whole, from the folders' names; None where there are no classes."""
+        return _labels_of(self.files[split])
 
     def _read(self, split: str, index: Array | None) -> Examples:
         require_split(self, split)
         files = self.files[split] if index is None else [self.files[split][i] for i in index]
         images = read_images([file for file, _ in files], self.shape, f"{self.name}: split '{split}'")
-        labels = np.array([label for _, label in files], dtype=np.int64)
         ids = tuple(file.relative_to(self.folder).as_posix() for file, _ in files)
-        examples = Examples(inputs=(images,), labels=labels, ids=ids)
+        examples = Examples(inputs=(images,), labels=_labels_of(files), ids=ids)
         check_dataset(self, split, examples)
         return examples
 
-    def _labelled(self, classes: Mapping[str, list[Path]]) -> list[tuple[Path, int]]:
-        return [(file, self.labels[name]) for name in sorted(classes) for file in classes[name]]
+    def _labelled(self, classes: Mapping[str, list[Path]]) -> list[Labelled]:
+        return [(file, self.labels.get(name)) for name in sorted(classes) for file in classes[name]]
+
+
+def _labels_of(files: Sequence[Labelled]) -> Array | None:
+    labels = [label for _, label in files if label is not None]
+    return np.array(labels, dtype=np.int64) if labels else None
 
 
 def _find(folder: Path) -> dict[str, dict[str, list[Path]]]:
-    """Files by split and class; the split is ``""`` where class folders lie directly in ``folder``."""
+    """Files by split and class; the split is ``""`` where there are no folders of splits, the class ``NO_CLASS`` where
+    there are none of classes."""
+    lone = _images(folder)
     below = {place.name: place for place in _folders(folder)}
     as_classes = {name: _images(place) for name, place in below.items()}
     as_splits = {name: {inner.name: _images(inner) for inner in _folders(place)} for name, place in below.items()}
     as_splits = {name: classes for name, classes in as_splits.items() if any(classes.values())}
     direct = [name for name, files in as_classes.items() if files]
+    if lone and (direct or as_splits):
+        raise DataError(
+            f"image-folder: {folder}: images lie both directly in it ({lone[0].name}) and in "
+            f"{next(iter(direct or as_splits))}/; take one of the two away: where there are classes, every image "
+            "lies in a folder of one"
+        )
+    if lone:
+        return {"": {NO_CLASS: lone}}
+    if direct and not as_splits and all(name.lower() in SPLIT_NAMES for name in direct):
+        return {name: {NO_CLASS: as_classes[name]} for name in direct}
     if direct and as_splits:
         raise DataError(
             f"image-folder: {folder}: images lie both in {direct[0]}/ and one level deeper in "
@@ -103,7 +127,8 @@ def _find(folder: Path) -> dict[str, dict[str, list[Path]]]:
     splits = as_splits or ({"": as_classes} if direct else {})
     if not splits:
         raise DataError(
-            f"image-folder: {folder}: no images in <split>/<class>/ or <class>/; read are {', '.join(ENDINGS)}"
+            f"image-folder: {folder}: no images in it, in <class>/ or in <split>/<class>/; "
+            f"read are {', '.join(ENDINGS)}"
         )
     for split, classes in splits.items():
         empty = sorted(name for name, files in classes.items() if not files)
@@ -167,12 +192,13 @@ def _images(folder: Path) -> list[Path]:
     )
 
 
-def _split(files: Sequence[tuple[Path, int]], options: Mapping[str, Any]) -> dict[str, list[tuple[Path, int]]]:
+def _split(files: Sequence[Labelled], options: Mapping[str, Any]) -> dict[str, list[Labelled]]:
     if len(files) < 2:
         raise DataError("image-folder: one image cannot be split into train and test")
     test_share = opt.read_share("image-folder", options, "test_share", 0.25)
     seed = opt.read_whole("image-folder", options, "seed", 0, low=0) or 0
-    index = split_by_share(np.array([label for _, label in files]), test_share=test_share, seed=seed)
+    labels = _labels_of(files)
+    index = split_by_share(np.zeros(len(files)) if labels is None else labels, test_share=test_share, seed=seed)
     return {split: [files[i] for i in index[split]] for split in SPLITS}
 
 

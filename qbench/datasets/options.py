@@ -68,6 +68,7 @@ def read_preprocessing(
     *,
     scale: float = 1.0,
     channel_axis: int = 1,
+    reverse_channels: bool = False,
 ) -> Preprocessing:
     """``scale``, ``mean`` and ``std`` (after scaling) of the options; a scale may be written ``1/255``."""
     mean = _numbers(loader, options, "mean", 0.0)
@@ -77,7 +78,11 @@ def read_preprocessing(
     if 1 < len(mean) != len(std) > 1:
         raise DataError(f"{loader}: mean has {len(mean)} channels, std has {len(std)}")
     return Preprocessing(
-        scale=_number(loader, "scale", options.get("scale", scale)), mean=mean, std=std, channel_axis=channel_axis
+        scale=_number(loader, "scale", options.get("scale", scale)),
+        mean=mean,
+        std=std,
+        channel_axis=channel_axis,
+        reverse_channels=reverse_channels,
     )
 
 

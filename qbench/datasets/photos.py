@@ -4,7 +4,8 @@
 are the model's outputs (where yours holds fewer, ``classes`` says which). ``imagenet`` alone: ten photos are ``test``;
 the ten others are ``train``, each as ten crops (corners and centre, mirrored too), so that a calibration sees a hundred
 pictures but none of an evaluation. Ten examples measure no accuracy; they serve to try things, and to compare outputs.
-Options of both: ``size`` (224), ``resize`` (256), ``scale`` (1/255), ``mean`` and ``std`` (torchvision's).
+Options of both: ``size`` (224), ``resize`` (256), ``order`` (rgb), ``scale`` (1/255), ``mean`` and ``std``
+(torchvision's).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from qbench import installation, registry
+from qbench.datasets import option_table
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples
-from qbench.datasets.image import read_images, shape_of
+from qbench.datasets.image import read_images, read_preprocessing, shape_of
 from qbench.datasets.splits import SPLITS
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError
@@ -30,7 +32,8 @@ CLASSES = 1000
 PACKAGE = "foolbox"
 PATTERN = "imagenet_[0-9][0-9]_*.jpg"
 COUNT = 20
-OPTIONS = ("size", "resize", *opt.PREPROCESSING)
+OPTIONS = option_table.OPTIONS["image-folder"]
+OF_PHOTOS = ("size", "resize", "order", *opt.PREPROCESSING)
 DEFAULTS = {"size": 224, "resize": 256, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
@@ -43,7 +46,7 @@ class Photos(Dataset):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.shape = shape_of(NAME, options)
-        self.preprocessing = opt.read_preprocessing(NAME, options, scale=1 / 255)
+        self.preprocessing = read_preprocessing(NAME, options, self.shape)
         self.files = dict(zip(SPLITS, (_files()[::2], _files()[1::2]), strict=True))
 
     def load(self, split: str) -> Examples:
@@ -100,7 +103,7 @@ def _files() -> list[Path]:
 
 def _folder(value: Any, base: Path, options: Mapping[str, Any]) -> Dataset:
     dataset: Dataset = registry.load("dataset", "image-folder")(value, base=base, options={**DEFAULTS, **options})
-    if "classes" not in options and dataset.classes != CLASSES:
+    if "classes" not in options and dataset.classes not in (None, CLASSES):
         raise DataError(
             f"{NAME}: {value} has {dataset.classes} class folders, which cannot be matched with the model's {CLASSES} "
             "outputs; add classes: a file with the name of each output's folder, one a line, or all of them as a list"
@@ -112,5 +115,5 @@ def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Datas
     """The folder, or the photos; reads no image."""
     if value is not None:
         return _folder(value, base, options)
-    opt.require_known(NAME, options, OPTIONS)
+    opt.require_known(NAME, options, OF_PHOTOS)
     return Photos({**DEFAULTS, **options})

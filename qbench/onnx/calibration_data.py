@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from qbench import registry, user_code
 from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Preprocessing, positions
-from qbench.datasets.image import Shape, read_images
+from qbench.datasets.image import ENDINGS, Shape, read_images, read_preprocessing
+from qbench.datasets.image import OPTIONS as IMAGE_OPTIONS
 from qbench.errors import DataError, ModelError
 from qbench.files import npz_file, regular_file
 from qbench.quant.artifacts import onnx_check
@@ -24,8 +25,6 @@ from qbench.quant.onnx.formats.rules import BATCH_SIZE, EXAMPLES
 
 Array = NDArray[Any]
 Batch = Mapping[str, Array] | tuple[Array, ...]
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
-IMAGE_OPTIONS = ("size", "resize", "channels", "layout", *opt.PREPROCESSING)
 PATHS = ("idx", "image-folder", "npz", "python")  # data sets that are found by a path, not by their name
 
 
@@ -187,15 +186,16 @@ def _images(folder: Path, wanted: tuple[Input, ...], options: Mapping[str, Any],
         raise DataError(f"--data {folder}: images are for a model with one input of 4 dimensions; give an .npz instead")
     opt.require_known("image-folder", options, IMAGE_OPTIONS)
     shape = _shape(options, wanted[0], folder)
-    axis = 1 if shape.layout == "nchw" else 3
-    preprocessing = opt.read_preprocessing("image-folder", options, scale=1 / 255, channel_axis=axis)
+    preprocessing = read_preprocessing("image-folder", options, shape)
     place = folder / (split or "train")
     if split and not place.is_dir():
         raise DataError(f"--data {folder}: no folder {split} in it; leave --split out to take every image")
     place = place if place.is_dir() else folder
-    files = sorted(file for file in place.rglob("*") if file.suffix.lower() in IMAGES and not file.name.startswith("."))
+    files = sorted(
+        file for file in place.rglob("*") if file.suffix.lower() in ENDINGS and not file.name.startswith(".")
+    )
     if not files:
-        raise DataError(f"--data {place}: no images; read are {', '.join(IMAGES)}")
+        raise DataError(f"--data {place}: no images; read are {', '.join(ENDINGS)}")
 
     def read(index: Array) -> Batch:
         images = read_images([files[i] for i in index], shape, f"--data {folder}")
@@ -291,13 +291,13 @@ def _split(held: Dataset, split: str | None) -> str:
 
 
 def _preprocess(arrays: tuple[Array, ...], wanted: tuple[Input, ...], preprocessing: Preprocessing) -> Batch:
-    """Arrays as the model takes them: raw where it takes whole numbers, preprocessed where it takes floats."""
+    """Arrays as the model takes them: preprocessed where it takes floats, not scaled where it takes whole numbers."""
     if len(arrays) != len(wanted):
         return arrays
     prepared = []
     for array, declared in zip(arrays, wanted, strict=True):
-        if declared.dtype.kind == "f":
-            (array,) = preprocessing((array,))
+        to_float = preprocessing.to_float and declared.dtype.kind == "f"
+        (array,) = replace(preprocessing, to_float=to_float)((array,))
         prepared.append(
             np.ascontiguousarray(array, declared.dtype) if array.dtype.kind == declared.dtype.kind else array
         )

@@ -424,6 +424,11 @@ def test_preprocessing_leaves_token_ids_alone() -> None:
     assert Preprocessing(to_float=False)((ids,))[0].tolist() == [[1, 2**40]]
 
 
+def test_the_digest_of_a_preprocessing_never_changes() -> None:
+    """Records from before there was an order of channels are of the same data."""
+    assert Preprocessing().digest() == "97841c55807f1ece4c284f07c1679bde9399b836fb552933b7bfe54541602502"
+
+
 @given(n=st.integers(1, 60), data=st.data(), seed=st.integers(-5, 2**40))
 def test_positions_are_distinct_ascending_and_nested(n: int, data: st.DataObject, seed: int) -> None:
     """A draw has no repeats, is in order, repeats with its seed, and is part of every larger draw."""
@@ -740,7 +745,7 @@ def test_classes_say_which_output_a_folder_stands_for(
         (5, "classes: 5: folders must then be called by the model's outputs, 0 to 4; these are not: 07, 7, cat"),
         (["cat"], "no such class as the folders 07, 7; list it"),
         (["cat", "cat", "7", "07"], "named twice: cat"),
-        ("photo.png", "photo.png is no text file with one name a line"),
+        ("t/cat/1.png", "1.png is no text file with one name a line"),
         ([1, 2], "in quotes where they are numbers"),
         ("none.txt", "no such file or folder"),
     ],
@@ -748,7 +753,6 @@ def test_classes_say_which_output_a_folder_stands_for(
 def test_classes_that_do_not_fit_the_folders_are_refused(classes: Any, said: str, tmp_path: Path) -> None:
     """Each with the names that are meant, and what to do."""
     write_images(tmp_path, {f"t/{name}/1.png": (3, 3) for name in ("cat", "7", "07")})
-    write_images(tmp_path, {"photo.png": (9, 9)})
     with pytest.raises(DataError, match=re.escape(said)):
         opened("image-folder", ".", tmp_path, classes=classes)
 
@@ -849,6 +853,8 @@ def test_images_of_different_sizes_need_a_size(tmp_path: Path) -> None:
         ({"size": 8, "resize": 7}, r"resize: the short side \(7\) must be at least size \(8\)"),
         ({"channels": 4}, "channels: expected one of 3, 1, got 4"),
         ({"layout": "chw"}, "layout: expected one of nchw, nhwc"),
+        ({"order": "BGR"}, "order: expected one of rgb, bgr, got 'BGR'"),
+        ({"order": "bgr", "channels": 1}, "order: bgr is of 3 channels, channels is 1; take one of the two out"),
     ],
 )
 def test_image_options_are_checked(options: dict[str, Any], expected: str, tmp_path: Path) -> None:
@@ -860,7 +866,7 @@ def test_image_options_are_checked(options: dict[str, Any], expected: str, tmp_p
 
 def test_folders_that_are_not_class_folders_are_explained(tmp_path: Path) -> None:
     """No images, a class without images, and a mix of both depths each have their message."""
-    with pytest.raises(DataError, match=r"no images in <split>/<class>/ or <class>/"):
+    with pytest.raises(DataError, match=r"no images in it, in <class>/ or in <split>/<class>/"):
         opened("image-folder", ".", tmp_path)
     write_images(tmp_path, {"t/a/1.png": (4, 4)})
     (tmp_path / "t/empty").mkdir()
@@ -869,6 +875,52 @@ def test_folders_that_are_not_class_folders_are_explained(tmp_path: Path) -> Non
     write_images(tmp_path, {"cat/1.png": (4, 4)})
     with pytest.raises(DataError, match="images lie both in cat/ and one level deeper in t/"):
         opened("image-folder", ".", tmp_path)
+    write_images(tmp_path, {"lone.png": (4, 4)})
+    with pytest.raises(DataError, match=r"images lie both directly in it \(lone.png\) and in cat/"):
+        opened("image-folder", ".", tmp_path)
+
+
+def test_images_that_lie_together_have_no_labels(tmp_path: Path) -> None:
+    """A flat folder is split by seed; no label and no class is made up, and `classes` has nothing to name."""
+    write_images(tmp_path, {f"{i}.png": (4, 4) for i in range(8)})
+    dataset = opened("image-folder", ".", tmp_path)
+    train, test = dataset.load("train"), dataset.load("test")
+    assert (dataset.classes, train.labels, test.labels, dataset.known_labels("train")) == (None, None, None, None)
+    assert sorted(train.ids + test.ids) == [f"{i}.png" for i in range(8)]
+    assert (len(train), len(test)) == (6, 2)
+    assert opened("image-folder", ".", tmp_path, seed=1).load("test").ids != test.ids
+    with pytest.raises(DataError, match="lies in a class folder; take classes out"):
+        opened("image-folder", ".", tmp_path, classes=10)
+
+
+def test_folders_that_are_called_like_splits_are_no_classes(tmp_path: Path) -> None:
+    """Images directly in Train/ and calib/ are two splits without labels, not the classes 0 and 1."""
+    write_images(tmp_path, {f"{split}/{i}.png": (4, 4) for split in ("Train", "calib") for i in range(2)})
+    dataset = opened("image-folder", ".", tmp_path)
+    assert (dataset.splits, dataset.classes) == (("Train", "calib"), None)
+    assert dataset.load("calib").labels is None
+    assert dataset.load("calib").ids == ("calib/0.png", "calib/1.png")
+    write_images(tmp_path, {"cat/0.png": (4, 4)})
+    assert opened("image-folder", ".", tmp_path).classes == 3
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_channels_go_to_the_model_in_its_order(layout: str, tmp_path: Path) -> None:
+    """`order: bgr` gives what OpenCV reads, mean and std in that order; stored examples stay RGB, as they are shown."""
+    write_images(tmp_path, {"t/a/1.png": (5, 4)})
+    options = {"layout": layout, "scale": 1, "mean": [103.939, 116.779, 123.68], "std": [1, 2, 3]}
+    dataset = opened("image-folder", ".", tmp_path, order="bgr", **options)
+    examples = dataset.load("t")
+    with Image.open(tmp_path / "t/a/1.png") as original:
+        rgb = np.asarray(original)
+    expected = (rgb[:, :, ::-1].astype(np.float32) - np.float32(options["mean"])) / np.float32([1, 2, 3])
+    stored, given = examples.inputs[0][0], dataset.preprocessing(examples.inputs)[0][0]
+    first = layout == "nchw"
+    assert ((stored.transpose(1, 2, 0) if first else stored) == rgb).all()
+    assert ((given.transpose(1, 2, 0) if first else given) == expected).all()
+    plain = opened("image-folder", ".", tmp_path, order="rgb", **options).preprocessing
+    assert plain == opened("image-folder", ".", tmp_path, **options).preprocessing
+    assert plain.digest() != dataset.preprocessing.digest()
 
 
 # --- python -----------------------------------------------------------------------------------------------------

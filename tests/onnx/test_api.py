@@ -294,6 +294,17 @@ def test_images_come_as_the_model_takes_them(images):
     assert np.all(one[:, 2] == 0.5)
 
 
+def test_channels_come_in_the_order_that_is_asked_for(images):
+    """`order: bgr` puts blue first, for a model that takes floats and for one that takes bytes."""
+    taken = wanted(onnx_networks.residual_cnn())
+    for declared, full in ((taken, 1.0), ((replace(taken[0], dtype=np.dtype(np.uint8)),), 255)):
+        source = calibration_data.open_source(str(images), declared, {"order": "bgr"})
+        ((batch,),) = source.batches(1, 6)()
+        assert batch.dtype == declared[0].dtype
+        assert np.all(batch[:, 0] == full)
+        assert sorted({*batch[:, 2].ravel()}) == pytest.approx([n * 50 * full / 255 for n in range(6)])
+
+
 @pytest.mark.parametrize(("split", "count"), [("test", 1), ("test/a", 1), (None, 6)])
 def test_a_split_is_a_folder(images, split, count):
     """Without one the folder train is taken."""
