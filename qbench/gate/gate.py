@@ -67,7 +67,8 @@ _CODES: dict[Effect, int] = {"fail": 1, "invalid": 3, "hold": 4}
 class Gated:
     """The verdicts on a run, and what was judged: ``baseline`` is the file it was held against, None without;
     ``reruns`` the raw observations of artifacts that were run again, by case. ``ref``: the commit that the baseline was
-    built from here (None: it was committed). ``notes``: what a reader must know beside the verdicts."""
+    built from here (None: it was committed). ``notes``: what a reader must know beside the verdicts. ``run`` and
+    ``held``: what the run was, and what it was held against."""
 
     suite: str
     folder: Path
@@ -76,6 +77,8 @@ class Gated:
     reruns: Mapping[str, Rerun | NotRun] = field(default_factory=dict)
     ref: str | None = None
     notes: tuple[str, ...] = ()
+    run: RunInfo | None = None
+    held: RunInfo | None = None
 
     @property
     def exit_code(self) -> int:
@@ -112,8 +115,17 @@ def gate_run(
         verdicts = (report_newest(newest, run, suite.place("matrix")), *verdicts)
     if against is not None and is_same_run(run.info, against.info):
         notes = (*notes, SAME_RUN)
-    name = run.info.suite.name
-    return Gated(suite=name, folder=folder, baseline=baseline, verdicts=verdicts, reruns=reruns, ref=ref, notes=notes)
+    return Gated(
+        suite=run.info.suite.name,
+        folder=folder,
+        baseline=baseline,
+        verdicts=verdicts,
+        reruns=reruns,
+        ref=ref,
+        notes=notes,
+        run=run.info,
+        held=None if against is None else against.info,
+    )
 
 
 def _read(

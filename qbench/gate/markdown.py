@@ -1,8 +1,8 @@
 """Verdicts as Markdown for a pull request's comment or a job's summary; pure.
 
 The first line is a comment that no reader sees, by which a bot finds its own comment and writes over it. Then one
-sentence; the rows that show a change; the rest folded. GitHub takes comments of 65,536 characters: rows beyond
-``MOST_CHARACTERS`` are counted instead.
+sentence; what was run, and where; the rows that show a change; the rest folded. GitHub takes comments of 65,536
+characters: rows beyond ``MOST_CHARACTERS`` are counted instead.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from qbench import formatting
 from qbench.gate.gate import Gated, Verdict
 from qbench.gate.text import count_outcomes, explain, outcome_of, worst_first
+from qbench.machine import fingerprint
+from qbench.record.stored_run import RunInfo
 
 MOST_CHARACTERS = 60_000
 _OPEN_SHARE = 0.7  # of the characters, for the rows that are not folded
@@ -32,6 +34,8 @@ def markdown(gated: Gated) -> str:
     changed = [verdict for verdict in verdicts if is_open(verdict)]
     rest = [verdict for verdict in verdicts if not is_open(verdict)]
     parts = [f"{marker(gated.suite)}\n{_sentence(gated)}"]
+    if gated.run is not None:
+        parts.append(_describe_runs(gated.run, gated.held))
     if gated.notes:
         parts.append("\n".join(f"- {formatting.markdown(_cut(formatting.one_line(note)))}" for note in gated.notes))
     if changed:
@@ -49,6 +53,31 @@ def _sentence(gated: Gated) -> str:
     baseline = gated.baseline and (gated.baseline.name if gated.ref is None else gated.baseline.as_posix())
     against = f"held against `{formatting.code(baseline)}`" if baseline else "without a baseline"
     return f"**qbench gate: {outcome_of(gated.verdicts)}**, {explain(gated)}: {suite}, {against}."
+
+
+def _describe_runs(run: RunInfo, held: RunInfo | None) -> str:
+    """The commit and the machine of the run and of its baseline."""
+    text = f"Run: {_describe_commit(run)}, on {_describe_machine(run)}."
+    if held is None:
+        return text
+    field = fingerprint.comparable(held.environment, run.environment)
+    machine = "the same kind of machine" if field is None else _describe_machine(held)
+    if field not in (None, "cpu"):
+        machine += f" with other {formatting.markdown(str(field).replace('_', ' '))}"
+    return f"{text} Baseline: {_describe_commit(held)}, on {machine}."
+
+
+def _describe_commit(info: RunInfo) -> str:
+    if info.commit is None:
+        return "of no known commit"
+    return f"commit `{formatting.code(info.commit.sha[:9])}`" + (" with changes" if info.commit.changed else "")
+
+
+def _describe_machine(info: RunInfo) -> str:
+    """The CPU and its cores, as far as they are known."""
+    cpu, cores = info.environment.get("cpu"), info.environment.get("cores_allowed")
+    named = "a CPU that is not named" if cpu is None else formatting.markdown(_cut(str(cpu)))
+    return named + ("" if cores is None else f" ({formatting.markdown(str(cores))} core{'s' * (cores != 1)})")
 
 
 def is_open(verdict: Verdict) -> bool:

@@ -6,11 +6,13 @@ import re
 from dataclasses import replace
 
 import pytest
-from made_records import same_as_golden
+from made_records import info, same_as_golden
 from made_verdicts import GATES, HOSTILE, IDENTICAL, SIZE, SLOW, SLOWER_WITHIN, hostile, make_gated
 
 from qbench.foreign_text import CONTROL
 from qbench.gate import markdown
+from qbench.record.commit import Commit
+from qbench.record.stored_run import RunInfo
 
 
 @pytest.mark.parametrize("name", GATES)
@@ -19,6 +21,42 @@ def test_every_outcome_has_its_comment(name: str) -> None:
     comment = markdown.markdown(make_gated(GATES[name][1]))
     assert comment.startswith("<!-- qbench-gate: demo -->\n**qbench gate: ")
     assert same_as_golden(f"gate_markdown_{name}.md", comment)
+
+
+def described(commit: Commit | None, **environment: object) -> RunInfo:
+    """A run of that commit on CPU A with two cores, or on what is given."""
+    return info(commit=commit, environment={"cpu": "CPU A", "cores_allowed": 2, **environment})
+
+
+HEAD, BASE = Commit(sha="1a2b3c4d5e6f" * 3, changed=True), Commit(sha="9" * 40)
+
+
+@pytest.mark.parametrize(
+    ("run", "held", "text"),
+    [
+        (
+            described(HEAD),
+            described(BASE),
+            "Run: commit `1a2b3c4d5` with changes, on CPU A (2 cores). Baseline: commit `999999999`, on the same kind "
+            "of machine.",
+        ),
+        (
+            described(None),
+            described(BASE, cpu="CPU B", cores_allowed=1),
+            "Run: of no known commit, on CPU A (2 cores). Baseline: commit `999999999`, on CPU B (1 core).",
+        ),
+        (
+            described(BASE),
+            described(BASE, isa=["avx2"]),
+            "Run: commit `999999999`, on CPU A (2 cores). Baseline: commit `999999999`, on CPU A (2 cores) with other "
+            "isa.",
+        ),
+        (info(commit=BASE, environment={}), None, "Run: commit `999999999`, on a CPU that is not named."),
+    ],
+)
+def test_commit_and_machine_of_both_sides_are_named(run: RunInfo, held: RunInfo | None, text: str) -> None:
+    """A reader of a pull request sees what was held against what, and whether that was on one kind of machine."""
+    assert text in markdown.markdown(replace(make_gated([SIZE]), run=run, held=held)).split("\n")
 
 
 def test_only_what_changed_is_open() -> None:
