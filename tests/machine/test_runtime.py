@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from qbench.errors import MeasureError
-from qbench.explain.causes import page_faults
+from qbench.explain.causes import machine
 from qbench.machine import fingerprint, runtime
 from qbench.machine.runtime import allocator, mkl_isa, onednn_isa
 from qbench.process.parent import Limits, call
@@ -109,7 +109,7 @@ def count_faults(environment: dict[str, str], *, progress: object) -> int:
 def test_malloc_keeps_its_memory_where_it_is_told() -> None:
     """Read back by what it is for: blocks that are not given back are not cleared again by the kernel."""
     limits = Limits(seconds=60)
-    given_back, kept = (call(count_faults, variables, limits=limits) for variables in ({}, page_faults.KEEPING))
+    given_back, kept = (call(count_faults, variables, limits=limits) for variables in ({}, machine.KEEPING))
     assert given_back > 20 * (kept + 1)
 
 
