@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import warnings
 import zlib
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 # 64 million pixels decode to 192 MB; a larger image is a mistake or an attack on memory.
 MAX_PIXELS = 64_000_000
 DEEP_MODES = ("I", "F")
-ORIENTATION = 0x0112  # the EXIF tag
 MAX_NAMED = 100
 OPTIONS = ("size", "resize", "channels", "layout", "order", *opt.PREPROCESSING)
 ORDERS = ("rgb", "bgr")
@@ -125,7 +125,7 @@ def pixels(image: Image, shape: Shape) -> Array:
         )
     if image.mode.partition(";")[0] in DEEP_MODES:  # Pillow would clip, not scale
         raise DataError(f"more than 8 bits a channel (mode {image.mode}); convert it to 8 bits first")
-    image = _upright(image)
+    _stand_upright(image)
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     image = _cropped(image.convert("RGB" if shape.channels == 3 else "L"), shape)
@@ -133,24 +133,13 @@ def pixels(image: Image, shape: Shape) -> Array:
     return pixels.reshape(image.height, image.width, shape.channels)
 
 
-def _upright(image: Image) -> Image:
-    """The image as its camera held it: EXIF's orientation (tag 0x0112) applied; as it is where EXIF is damaged."""
-    from PIL.Image import Transpose
+def _stand_upright(image: Image) -> None:
+    """Turns an image in place as its camera was held, by EXIF's orientation; leaves it where EXIF is damaged."""
+    from PIL import ImageOps
 
-    turns = {
-        2: Transpose.FLIP_LEFT_RIGHT,
-        3: Transpose.ROTATE_180,
-        4: Transpose.FLIP_TOP_BOTTOM,
-        5: Transpose.TRANSPOSE,
-        6: Transpose.ROTATE_270,
-        7: Transpose.TRANSVERSE,
-        8: Transpose.ROTATE_90,
-    }
-    try:
-        turn = turns.get(image.getexif().get(ORIENTATION, 1))
-    except (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, struct.error):
-        return image
-    return image if turn is None else image.transpose(turn)
+    image.load()
+    with contextlib.suppress(OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, struct.error):
+        ImageOps.exif_transpose(image, in_place=True)
 
 
 def _cropped(image: Image, shape: Shape) -> Image:
