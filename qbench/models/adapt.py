@@ -155,9 +155,27 @@ def _chosen(result: Any, key: str | int) -> Any:
         return result[key]
     if key in outputs:
         return outputs[str(key)]
+    if advice := describe_dicts(result):
+        raise ModelError(f"the network has no output {key!r}; it returns {advice}")
     there = first_names(outputs, SHOWN) if outputs else f"{len(result)} without names, from 0" if _many(result) else ""
     has = f"it returns {there}" if there else f"it returns one {type(result).__name__}; remove `output`"
     raise ModelError(f"the network has no output {key!r}; {has}")
+
+
+def describe_dicts(result: Any) -> str | None:
+    """That a network returns a dict for each example, as detectors do, and what to return in its place; else None."""
+    items = list(result) if _many(result) else []
+    names = outputs_of(items[0]) if items else {}
+    if not names or any(outputs_of(item).keys() != names.keys() for item in items):
+        return None
+    value = f"d[{next(iter(names))!r}]"
+    return (
+        f"a {type(result).__name__} of {len(items)} dicts ({first_names(names, SHOWN)}), one for each example, and "
+        "what is judged is one tensor with a row for each: return that from its forward, every example's part cut or "
+        "filled up to one length, as "
+        f"`torch.stack([torch.cat([{value}, {value}.new_zeros(100, *{value}.shape[1:])])[:100] for d in detections])`, "
+        "or the scores from which detections are chosen"
+    )
 
 
 def _many(result: Any) -> bool:

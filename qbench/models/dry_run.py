@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,22 +177,31 @@ def _call(network: Network, inputs: Inputs) -> Any:
 def _of_torch(network: Network, inputs: Inputs) -> Array:
     import torch
 
-    output = model_call.first(_call(network, inputs))
+    result, batch = _call(network, inputs), len(inputs[0])
+    output = model_call.first(result)
     if not isinstance(output, torch.Tensor):
-        raise ModelError(_no_tensor(output))
-    _require_rows(tuple(output.shape), len(inputs[0]))
+        raise ModelError(_no_tensor(result, batch))
+    _require_rows(tuple(output.shape), batch)
     array: Array = output.numpy()
     return array
 
 
-def _no_tensor(result: Any) -> str:
-    keys = list(adapt.outputs_of(result))
-    if keys:
-        return (
-            f"the network returns a {type(result).__name__} with {', '.join(keys)}; say which of them counts: write "
-            f"`output: {keys[0]}` beside the model's name"
-        )
-    return f"the network returns {type(result).__name__}; expected a tensor, or a tuple that starts with one"
+def _no_tensor(result: Any, batch: int) -> str:
+    """What the network returns in place of a tensor, and what to write: an output that would do, if there is one."""
+    if advice := adapt.describe_dicts(result):
+        return f"the network returns {advice}"
+    named = adapt.outputs_of(result)
+    several = isinstance(result, tuple | list)
+    outputs: Mapping[Any, Any] = named or (dict(enumerate(result)) if several else {})
+    if not outputs:
+        return f"the network returns {type(result).__name__}; expected a tensor, or a tuple that starts with one"
+    returns = f"the network returns a {type(result).__name__} with {', '.join(map(str, outputs))}"
+    if not named:
+        returns = f"the network returns a {type(result).__name__} that starts with a {type(result[0]).__name__}"
+    usable = [key for key, output in outputs.items() if getattr(output, "shape", ())[:1] == (batch,)]
+    if usable:
+        return f"{returns}; say which of them counts: write `output: {usable[0]}` beside the model's name"
+    return f"{returns}; none is a tensor with a row per example: its forward has to return one"
 
 
 def _require_rows(shape: tuple[int, ...], batch: int) -> None:

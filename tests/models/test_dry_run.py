@@ -17,7 +17,7 @@ from qbench.cache import store
 from qbench.data import DataRequest
 from qbench.errors import ModelError
 from qbench.metrics.spec import MetricSpec
-from qbench.models import dry_run
+from qbench.models import adapt, dry_run
 from qbench.models.base import ModelReference, Network
 from qbench.network import prepare_model
 
@@ -180,6 +180,73 @@ def test_an_output_that_is_no_row_per_example_is_refused(output, words):
     with pytest.raises(ModelError, match=words) as raised:
         dry_run.try_outputs(Network(kind="torch", module=Own()), (np.ones((2, 3), np.float32),))
     assert not isinstance(raised.value, dry_run.Misfit)
+
+
+class Detector(torch.nn.Module):
+    """A dict for each image, of as many boxes as it has, as torchvision's detectors give."""
+
+    def forward(self, images):
+        return [{"boxes": image[: 1 + i], "scores": image[: 1 + i, 0]} for i, image in enumerate(images)]
+
+
+IMAGES = (np.ones((3, 5, 4), np.float32),)
+
+
+def test_a_dict_for_each_image_says_what_to_return_and_that_works():
+    """No ``output`` names one of them: the message gives the expression that makes a tensor, and it is judged."""
+    with pytest.raises(ModelError, match=r"a list of 3 dicts \(boxes, scores\), one for each example") as raised:
+        dry_run.try_outputs(Network(kind="torch", module=Detector()), IMAGES)
+    assert "output:" not in str(raised.value)
+    expression = str(raised.value).split("`")[1]
+
+    class Filled(Detector):
+        def forward(self, images):
+            return eval(expression, {"torch": torch, "detections": super().forward(images)})
+
+    assert dry_run.try_outputs(Network(kind="torch", module=Filled()), IMAGES).shape == (3, 100, 4)
+
+
+def test_an_output_of_a_dict_for_each_image_cannot_be_named():
+    """Whoever names one is told the same."""
+    detector = Detector()
+    adapt.adapt_module(detector, ModelReference(name="mine", source="python", output="boxes"))
+    with pytest.raises(ModelError, match=r"no output 'boxes'; it returns a list of 3 dicts .*`torch\.stack"):
+        dry_run.try_outputs(Network(kind="torch", module=detector), IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("result", "output"),
+    [
+        (lambda x: {"loss": None, "aux": x.sum(), "logits": x}, "logits"),
+        (lambda x: ({"features": x}, x), 1),
+        (lambda x: [None, x], 1),
+    ],
+)
+def test_the_output_that_is_advised_is_one_that_fits(result, output):
+    """Neither a loss that is not there nor a total is proposed; with what is written, the network fits."""
+
+    class Own(torch.nn.Module):
+        def forward(self, x):
+            return result(x)
+
+    x, own = (np.ones((2, 3), np.float32),), Own()
+    with pytest.raises(ModelError, match=f"write `output: {output}` beside"):
+        dry_run.try_outputs(Network(kind="torch", module=own), x)
+    adapt.adapt_module(own, ModelReference(name="mine", source="python", output=output))
+    assert dry_run.try_outputs(Network(kind="torch", module=own), x).shape == (2, 3)
+
+
+@pytest.mark.parametrize("result", [lambda x: {"loss": x.sum()}, lambda x: ("text", x.sum()), lambda x: "text"])
+def test_no_output_is_advised_where_none_fits(result):
+    """A total for the whole batch is no answer to any example."""
+
+    class Own(torch.nn.Module):
+        def forward(self, x):
+            return result(x)
+
+    with pytest.raises(ModelError) as raised:
+        dry_run.try_outputs(Network(kind="torch", module=Own()), (np.ones((2, 3), np.float32),))
+    assert "output:" not in str(raised.value)
 
 
 class Two(torch.nn.Module):
