@@ -13,6 +13,11 @@ from qbench.errors import DataError, first_names
 
 NUMERIC = "biuf"
 SHOWN = 5
+FILL_INPUTS = (
+    "fill all up to one, `longest = max(map(len, rows)); np.array([[*row] + [0] * (longest - len(row)) for row in "
+    "rows])` for rows of tokens, with a mask as the next input where the network takes one"
+)
+FILL_LABELS = "give every example as many, or return None in place of the labels, and int8 is compared with fp32"
 # Rows are looked at in blocks of about this many numbers, so that a check needs little memory.
 BLOCK = 1 << 22
 
@@ -61,7 +66,7 @@ def require_split(dataset: Dataset, split: str) -> None:
 
 def read_labels(raw: Any, where: str) -> Array:
     """The labels as int64 or floats, ``(n, 1)`` flattened to ``(n,)``; refuses text and objects."""
-    array = _array(raw, where)
+    array = _array(raw, f"{where}:", FILL_LABELS)
     if array.dtype.kind not in NUMERIC:
         raise DataError(
             f"{where}: labels must be numbers, these are {_kind(array)}; write class names as 0, 1, 2 … "
@@ -74,17 +79,40 @@ def read_labels(raw: Any, where: str) -> Array:
 
 def read_inputs(raw: Any, where: str) -> Array:
     """One input of the model as an array of numbers, first axis = example; refuses text and objects."""
-    array = _array(raw, where)
+    array = _array(raw, f"{where}:", FILL_INPUTS)
     if array.dtype.kind not in NUMERIC:
         raise DataError(f"{where}: inputs must be numbers, these are {_kind(array)}")
     return array
 
 
-def _array(raw: Any, where: str) -> Array:
+def _array(raw: Any, where: str, way_out: str) -> Array:
     try:
-        return np.asarray(raw)
+        array = np.asarray(raw)
     except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, tensors that need a gradient
-        raise DataError(f"{where}: cannot be made an array: {error}") from error
+        if lengths := _differing_lengths(raw):
+            raise DataError(f"{where} {lengths}: {way_out}") from error
+        raise DataError(f"{where} cannot be made an array: {error}") from error
+    if array.dtype.kind == "O" and (lengths := _differing_lengths(raw)):
+        raise DataError(f"{where} {lengths}: {way_out}")
+    return array
+
+
+def _differing_lengths(raw: Any) -> str | None:
+    """Which two examples are of different shapes, or hold rows that are; None where all are of one."""
+    shapes = [_shape_of(example) for example in raw] if np.iterable(raw) else []
+    position = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+    if position is not None:
+        first, later = (list(shapes[i]) for i in (0, position))
+        return f"examples have different lengths: example 0 is {first}, example {position} is {later}"
+    return "the rows of an example have different lengths" if any(None in shape for shape in shapes) else None
+
+
+def _shape_of(example: Any) -> tuple[int | None, ...]:
+    """The shape of an array or of nested lists; None stands for the lengths below an axis where they differ."""
+    if not isinstance(example, list | tuple | np.ndarray) or (isinstance(example, np.ndarray) and example.dtype != "O"):
+        return tuple(getattr(example, "shape", ()))
+    below = {_shape_of(item) for item in example}
+    return (len(example), *(below.pop() if len(below) == 1 else (None,) if below else ()))
 
 
 def _kind(array: Array) -> str:

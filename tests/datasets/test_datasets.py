@@ -986,7 +986,20 @@ def test_the_suite_decides_whether_whole_numbers_stay_whole(tmp_path: Path) -> N
         ),
         ("return 1, 2, 3", r"expected \(inputs, labels\) or a dict with these keys, got a tuple of 3"),
         ("return {'images': 1}", "the dict needs 'inputs' and may have 'labels' and 'ids'; it has images"),
-        ("return [[1], [1, 2]], [0, 1]", "inputs: cannot be made an array"),
+        (
+            "return [[1], [1, 2]], [0, 1]",
+            r"inputs: examples have different lengths: example 0 is \[1\], example 1 is \[2",
+        ),
+        (
+            "return [np.ones((3, 4)), np.ones((3, 5))], None",
+            r"example 0 is \[3, 4\], example 1 is \[3, 5\]: fill all up",
+        ),
+        ("return np.array([[1], [1, 2]], dtype=object), None", r"example 0 is \[1\], example 1 is \[2\]"),
+        ("return [[[1], [1, 2]], [[1], [1, 2]]], None", "inputs: the rows of an example have different lengths: fill"),
+        (
+            "return np.ones((2, 3)), [[1], [1, 2]]",
+            "labels: examples have different lengths.*return None in place of the",
+        ),
         ("return np.array([None]), None", "inputs: inputs must be numbers, these are Python objects"),
         (
             "return {'inputs': {'x': np.zeros(3), 'state': np.zeros(3)}}",
@@ -1004,6 +1017,17 @@ def test_what_a_users_function_can_do_wrong(body: str, expected: str, tmp_path: 
     reference = write_python(tmp_path, f"def load(split):\n    {body}\n")
     with pytest.raises(DataError, match=expected):
         opened("python", reference, tmp_path).load("train")
+
+
+def test_rows_of_different_lengths_are_filled_up_as_the_message_says(tmp_path: Path) -> None:
+    """The expression that it gives makes an array of them."""
+    rows = [[1], [1, 2, 3], [4, 5]]
+    with pytest.raises(DataError) as raised:
+        opened("python", write_python(tmp_path, f"def load(split):\n    return {rows}, None\n"), tmp_path).load("train")
+    longest, _, filled = str(raised.value).split("`")[1].partition("; ")
+    body = f"    rows = {rows}\n    {longest}\n    return {filled}, None\n"
+    examples = opened("python", write_python(tmp_path, f"def load(split):\n{body}"), tmp_path).load("train")
+    assert examples.inputs[0].tolist() == [[1, 0, 0], [1, 2, 3], [4, 5, 0]]
 
 
 @pytest.mark.parametrize(
