@@ -23,7 +23,8 @@ CONTENTS = "evaluate_contents.npy"
 @dataclass(frozen=True, kw_only=True)
 class DataRequest:
     """Which examples a suite wants: ``base`` is the suite's folder; ``train``: the calibration split whole, for QAT.
-    ``calibrate_seeds`` subsets are drawn, of ``calibrate_seed`` and the seeds behind it. Of more than
+    ``calibrate_seeds`` subsets are drawn, of ``calibrate_seed`` and the seeds behind it, and where nobody wrote
+    ``calibrate_samples`` (``calibrate_by_default``) of fewer examples if the split has no more. Of more than
     ``evaluate_at_most`` evaluation examples only so many are drawn."""
 
     loader: str
@@ -38,6 +39,7 @@ class DataRequest:
     evaluate_seed: int
     train: bool
     calibrate_seeds: int = 1
+    calibrate_by_default: bool = False
     allow_overlap: bool = False
     evaluate_at_most: int | None = None
 
@@ -53,6 +55,7 @@ def request_of(spec: DataSpec, base: Path, *, train: bool) -> DataRequest:
         calibrate_samples=spec.calibrate.samples,
         calibrate_seed=spec.calibrate.seed,
         calibrate_seeds=spec.calibrate.seeds,
+        calibrate_by_default="samples" not in spec.calibrate.model_fields_set,
         evaluate_split=spec.evaluate.split,
         evaluate_samples=spec.evaluate.samples,
         evaluate_seed=spec.evaluate.seed,

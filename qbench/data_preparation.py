@@ -74,7 +74,10 @@ def prepare_data(request: DataRequest, root: Path, *, progress: Progress) -> Dat
 def _read_examples(dataset: Dataset, request: DataRequest) -> _Parts:
     seeds = range(request.calibrate_seed, request.calibrate_seed + request.calibrate_seeds)
     train = dataset.sample(request.calibrate_split, None, 0) if request.train else None
-    drawn = {seed: dataset.sample(request.calibrate_split, request.calibrate_samples, seed) for seed in seeds}
+    calibrate = request.calibrate_samples
+    if request.calibrate_by_default:
+        calibrate = max(1, min(calibrate, dataset.count(request.calibrate_split)))
+    drawn = {seed: dataset.sample(request.calibrate_split, calibrate, seed) for seed in seeds}
     labels = dataset.known_labels(request.calibrate_split)
     most, samples, of = request.evaluate_at_most, request.evaluate_samples, None
     if most is not None:
@@ -137,6 +140,11 @@ def _list_notes(request: DataRequest, parts: _Parts) -> tuple[str, ...]:
         notes.append(
             f"{repeated} of {len(parts.evaluate)} evaluation examples repeat an earlier one; intervals count them as "
             "independent, so they are too narrow"
+        )
+    if len(parts.first) < request.calibrate_samples:
+        notes.append(
+            f"calibration takes all {len(parts.first)} examples of '{request.calibrate_split}': by default it takes "
+            f"{request.calibrate_samples}; `data: {{calibrate: {{samples: {len(parts.first)}}}}}` says that it is meant"
         )
     notes += _list_class_notes(request, parts)
     if (drawn := len(parts.calibrate)) < request.calibrate_seeds:

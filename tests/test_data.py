@@ -113,6 +113,30 @@ def test_the_suite_decides_about_overlap_and_seeds(tmp_path):
     assert [(one.allow_overlap, one.calibrate_seeds) for one in made] == [(False, 1), (True, 3)]
 
 
+def test_a_split_of_fewer_than_the_default_calibrates_whole_and_says_so(root, tmp_path):
+    """Nobody asked for 256: all there are are taken, with a note whose key silences it; a number that was written is an
+    error, and a split that has enough gives no note."""
+    text = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: {npz: d.npz}%s}\nmatrix: {}\n"
+    npz(tmp_path)
+
+    def data_of(more):
+        spec = suite.parse(text % more, file="s.yaml").data
+        return prepare(request_of(spec, tmp_path, train=False), root)
+
+    data = data_of("")
+    assert len(data.calibration()[0]) == 40
+    assert data.notes == (
+        "calibration takes all 40 examples of 'train': by default it takes 256; `data: {calibrate: {samples: 40}}` "
+        "says that it is meant",
+    )
+    written = data_of(", calibrate: {samples: 40}")
+    assert (written.notes, written.calibration_digest) == ((), data.calibration_digest)
+    with pytest.raises(DataError, match="256 were asked for, there are 40"):
+        data_of(", calibrate: {samples: 256}")
+    npz(tmp_path, train_inputs=images(300, seed=1))
+    assert data_of("").notes == ()
+
+
 def test_one_split_for_both_is_allowed_only_with_overlap():
     """A suite that says so may calibrate on what it evaluates; else its line is named, with the way out."""
     text = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits, calibrate: {split: test}%s}\nmatrix: {}\n"

@@ -232,7 +232,7 @@ class CalibrateSpec(Section):
     """The examples that static quantization calibrates on; never those of the evaluation."""
 
     split: Text = Field("train", description="A split of the data set.")
-    samples: Count = Field(256, description="How many examples to draw.")
+    samples: Count = Field(256, description="How many examples to draw; left out, a smaller split is taken whole.")
     seed: Seed = Field(0, description="Seed of the draw.")
     seeds: Count = Field(
         1,
