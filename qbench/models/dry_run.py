@@ -191,8 +191,9 @@ def _no_tensor(result: Any, batch: int) -> str:
     if advice := adapt.describe_dicts(result):
         return f"the network returns {advice}"
     named = adapt.outputs_of(result)
-    several = isinstance(result, tuple | list)
-    outputs: Mapping[Any, Any] = named or (dict(enumerate(result)) if several else {})
+    outputs: Mapping[Any, Any] = named
+    if not named and isinstance(result, tuple | list):
+        outputs = dict(enumerate(result))
     if not outputs:
         return f"the network returns {type(result).__name__}; expected a tensor, or a tuple that starts with one"
     returns = f"the network returns a {type(result).__name__} with {', '.join(map(str, outputs))}"
