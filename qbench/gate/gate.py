@@ -4,6 +4,7 @@
     run            the suite's latest run has a case that is ok        a suite's name in place of a run's folder
     run            neither it nor the baseline is a quick look         always
     case           planned cases ran, both have the same cases         always
+    baseline       one artifact has the same figures in both           a baseline
     latency        slowdown against the baseline <= tolerance          a baseline (latency.max_regression)
     … update       the same under another version of the runtime       the same, both artifacts run again
     speed-up       speed-up over the like-for-like fp32 >= promise     latency.min_speedup
@@ -38,7 +39,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from qbench.compare import compare
 from qbench.decide.cases import is_unmeasured
 from qbench.errors import NotComparable
-from qbench.gate import accuracy, accuracy_regression, cold_start, coverage, latency, memory, portability, size
+from qbench.gate import (
+    accuracy,
+    accuracy_regression,
+    baseline_figures,
+    cold_start,
+    coverage,
+    latency,
+    memory,
+    portability,
+    size,
+)
 from qbench.gate.filter_cases import keep_cases
 from qbench.gate.latency import needs_baseline
 from qbench.gate.sequential_test import NotRun, Rerun
@@ -232,11 +243,14 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
     if record.status == "skipped":
         reason = f"skipped: {record.reason}"
         return [_report_gone(evidence, case, reason)] if evidence.base_of(case) else []
+    wrong = baseline_figures.check_figures(evidence, record)
+    apart = [] if wrong is None else [wrong]
     if record.case.mode == "fp32" or is_emulated(record.host):
-        return []
-    new = []
-    if evidence.baseline is not None and evidence.base_of(case) is None:
-        new = [_report_new(evidence, case)]
+        return apart
+    if wrong is not None:
+        evidence = baseline_figures.without_base(evidence, record)
+    elif evidence.baseline is not None and evidence.base_of(case) is None:
+        apart = [_report_new(evidence, case)]
     checks = (
         latency.check_latency,
         latency.check_update,
@@ -255,7 +269,7 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
     able = [check for check in checks if not (is_unmeasured(record) and check in _MEASURED)]
     verdicts = [verdict for check in able if (verdict := check(evidence, record)) is not None]
     verdicts += portability.check_hosts(evidence, record)
-    return [*new, *settle(correct_for_rules(verdicts), evidence, record)]
+    return [*apart, *settle(correct_for_rules(verdicts), evidence, record)]
 
 
 NEW = "not in the baseline"

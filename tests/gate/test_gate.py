@@ -239,6 +239,9 @@ SITUATIONS = {
     "fail_accuracy": Situation("FAIL", [fp32(), int8(accuracy=accuracy(harmful=30, beneficial=2))], ABSOLUTE),
     "fail_case": Situation("FAIL", [fp32(), failed()], ABSOLUTE),
     "fail_over_everything": Situation("FAIL", [fp32(), failed(), int8("net/qat/x86/t1/b1")], ALL_RULES, None),
+    "invalid_baseline_figures": Situation(
+        "INVALID", GOOD, REGRESSION, [fp32(), int8(size_bytes=300_000)], same=True
+    ),
     "invalid_machine": Situation("INVALID", GOOD, REGRESSION, GOOD, held=OTHER_MACHINE),
     "invalid_protocol": Situation("INVALID", [fp32(), int8(speedup=speedup(protocol="sequential"))], REGRESSION, GOOD),
     "invalid_metric": Situation("INVALID", [fp32(), int8(accuracy=replace(accuracy(), metric="f1"))], ABSOLUTE),
