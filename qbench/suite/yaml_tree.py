@@ -22,6 +22,7 @@ MAX_BYTES = 2**20
 MAX_DEPTH = 32
 MAX_NODES = 100_000
 TOO_LARGE = "larger than 1 MiB; a suite is a few lines of YAML"
+TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 KEYS = "suite, models, data and matrix"
 
 Path = tuple[str | int, ...]
@@ -188,6 +189,8 @@ def _syntax(error: yaml.YAMLError, text: str, mark: Callable[[Any], Mark]) -> Pr
     if "\t" in indentation:
         place = _Position(place.line, indentation.index("\t"))
         return mark(place).problem("YAML allows no tab in the indentation; use spaces")
+    if "maximum nesting depth" in said:  # libyaml's own limit, which reads ahead of ours
+        return mark(place).problem(TOO_DEEP)
     return mark(place).problem(f"not valid YAML: {said or error}")
 
 
@@ -219,7 +222,7 @@ class _Reader:
 
     def _node(self, event: Any, *, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise self._stop(event, f"nested deeper than {MAX_DEPTH} levels")
+            raise self._stop(event, TOO_DEEP)
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
         if event.anchor is not None:
