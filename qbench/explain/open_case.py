@@ -138,12 +138,11 @@ def open_case(run: StoredRun, record: Record, suite: Suite, cache: Path, progres
     """The case of a record made ready; raises ``CaseError`` where data, network or a variant cannot be had."""
     limits = Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes)
     cores = measuring_cores(suite, fingerprint.allowed_cores())
-    variants = Variants(suite, load_all_backends(suite), cores=len(cores))
-    key = record.case
-    cell = (key.model, key.mode, key.backend, key.threads, key.batch_size, key.recipe, key.host)
-    case, baseline = variants.case(cell), variants.baseline(cell)
-    assert baseline is not None  # only an fp32 has none
-    fp32_case = variants.case(baseline)
+    variants = Variants(suite, load_all_backends(suite))
+    case = variants.case(record.case)
+    reference = variants.find_fp32(record.case)
+    assert reference is not None  # only an fp32 has none
+    fp32_case = variants.case(reference)
     train = any(other.case.mode == "qat" for other in run.records)
     data: Data = call(
         prepare_data, request_of(suite.data, suite.base, train=train), cache, limits=limits, progress=progress.advance

@@ -145,7 +145,7 @@ def explain_case(
             run=run,
             opened=opened,
             backends=backends,
-            variants=Variants(suite, backends, cores=len(opened.cores)),
+            variants=Variants(suite, backends),
             progress=progress,
             metric=metric,
         )
@@ -229,11 +229,8 @@ def _find_fastest(bench: _Bench) -> Case | None:
     fastest = min(others, key=lambda case: others[case], default=None)
     if fastest is None or fastest == record.case:
         return None
-    key = fastest
     with contextlib.suppress(QbenchError):  # a recipe that the suite has no more
-        return bench.variants.case(
-            (key.model, key.mode, key.backend, key.threads, key.batch_size, key.recipe, key.host)
-        )
+        return bench.variants.case(fastest)
     return None
 
 

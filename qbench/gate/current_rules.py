@@ -6,7 +6,6 @@ the file names is executed. Where it is gone, the rules are those that the run w
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def note_idle_overrides(run: StoredRun, suite: Suite) -> tuple[str, ...]:
         return ()
     plan = run.info.plan
     ids = {*plan.cases, *(skip.id for skip in plan.skipped), *run.by_id}
-    cases = [asdict(key) for case in sorted(ids) if (key := read_case_id(case)) is not None]
+    cases = [key for case in sorted(ids) if (key := read_case_id(case)) is not None]
     return tuple(note_idle(suite.gate, cases, suite.place, of="this run"))
 
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from qbench.gate.accuracy import describe_change
 from qbench.gate.verdict import Evidence, Rule, Verdict
-from qbench.plan.matrix import setting_id
 from qbench.portability.compare_hosts import is_emulated, is_other_file, judge_change
-from qbench.record.schema import NATIVE, Record
+from qbench.record.schema import NATIVE, Record, place_on
 
 KEY = "gate.portability.hosts"
 
@@ -75,7 +74,5 @@ def _judge_bits(evidence: Evidence, rule: Rule, native: Record, there: Record) -
 
 def _find_case(evidence: Evidence, native: Record, host: str) -> Record | None:
     """The case of the same artifact, threads and batch on a host."""
-    key = native.case
-    variant = key.id.removesuffix(setting_id("", key.threads, key.batch_size, key.host))
-    case_id = setting_id(variant, key.threads, key.batch_size, host)
-    return next((record for record in evidence.records if record.case.id == case_id), None)
+    key = place_on(native.case, host)
+    return next((record for record in evidence.records if record.case == key), None)

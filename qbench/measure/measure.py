@@ -28,11 +28,20 @@ from qbench.measure.samples import Samples
 from qbench.measure.unfinished_group import Checkpoint
 from qbench.measure.warm_up import count_left
 from qbench.measure.worker import FIRST_CALLS, INPUTS, WorkerSpec
-from qbench.plan.matrix import setting_id
 from qbench.plan.planner import Case
 from qbench.process.free_memory import count_free_bytes
 from qbench.process.parent import Limits
-from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Memory, Sequential, Speedup, read_case_id
+from qbench.record.schema import (
+    ColdStart,
+    Fastest,
+    Interference,
+    Latency,
+    Memory,
+    Sequential,
+    Speedup,
+    read_case_id,
+    setting_id,
+)
 from qbench.suite import Suite
 
 

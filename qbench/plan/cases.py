@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from qbench.models.base import ModelReference
 from qbench.plan.decision_rule import DecisionRule
-from qbench.plan.matrix import setting_id, variant_id
 from qbench.quant.recipe import Recipe
-from qbench.record.schema import NATIVE, CaseKey
+from qbench.record.schema import NATIVE, CaseKey, make_case_key, setting_id, variant_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,35 +42,35 @@ class Case:
     @property
     def key(self) -> CaseKey:
         """The case as records name it."""
-        return CaseKey(
-            id=self.id,
-            model=self.variant.model.name,
-            mode=self.variant.mode,
-            backend=self.variant.backend,
-            threads=self.threads,
-            batch_size=self.batch_size,
-            recipe=self.variant.recipe.name,
-            host=self.host,
+        variant = self.variant
+        return make_case_key(
+            variant.model.name,
+            variant.mode,
+            variant.backend,
+            self.threads,
+            self.batch_size,
+            variant.recipe.name,
+            self.host,
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedCase:
-    """A case to measure. ``baseline`` is the id of the like-for-like fp32, None for that fp32 itself;
-    ``reference`` says that the plan added the case, as a baseline that nobody asked for. ``twin`` is the id of a QAT
-    case's fp32 twin, where the suite asks for twins."""
+    """A case to measure. ``reference`` is the like-for-like fp32 that it is compared with, None for that fp32 itself;
+    ``added`` says that the plan added the case, as a reference that nobody asked for. ``twin`` is a QAT case's fp32
+    twin, where the suite asks for twins."""
 
     case: Case
-    baseline: str | None
-    reference: bool
-    twin: str | None = None
+    reference: CaseKey | None
+    added: bool = False
+    twin: CaseKey | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skip:
     """A case that cannot exist here, and a reason that a person can act on."""
 
-    case: Case
+    key: CaseKey
     reason: str
 
 

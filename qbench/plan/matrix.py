@@ -4,102 +4,93 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from qbench.errors import UsageError
 from qbench.quant.recipe import DEFAULT
-from qbench.record.schema import NATIVE
+from qbench.record.schema import CaseKey, make_case_key
+from qbench.suite.gate import CASE_KEYS
 from qbench.suite.suite import Suite
 
 # A plan of this size takes about 9 s and 400 MB; a larger one is a slip in the matrix.
 MAX_CELLS = 1_000_000
 
-# (model, mode, backend, threads, batch size, recipe's name, host): the axes of the matrix, in this order.
-Cell = tuple[str, str, str, int, int, str, str]
-_RECIPE = 5
+Axes = dict[str, Sequence[Any]]  # by CASE_KEYS, in their order
 
 
-def case_id(cell: Cell) -> str:
-    """The id of the case that a cell stands for."""
-    model, mode, backend, threads, batch_size, recipe, host = cell
-    return setting_id(variant_id(model, mode, backend, recipe), threads, batch_size, host)
-
-
-def setting_id(variant: str, threads: int, batch_size: int, host: str) -> str:
-    """The id of a case from that of its variant: ``…/t<threads>/b<batch size>``, and ``/<host>`` but for ``native``."""
-    return f"{variant}/t{threads}/b{batch_size}{'' if host == NATIVE else f'/{host}'}"
-
-
-def variant_id(model: str, mode: str, backend: str, recipe: str) -> str:
-    """``model/mode/backend``, ``model/mode@recipe/backend`` for a recipe that is not the default."""
-    return f"{model}/{mode}{'' if recipe == DEFAULT else f'@{recipe}'}/{backend}"
-
-
-def requested(suite: Suite) -> tuple[list[Cell], list[str]]:
+def expand_matrix(suite: Suite) -> tuple[list[CaseKey], list[str]]:
     """The cells of the matrix without the excluded ones, then the included ones; what had no effect, as notes."""
-    matrix = suite.matrix
-    models = tuple(model.name for model in suite.models)
-    recipes = tuple(recipe.name for recipe in suite.recipe)
-    axes = (models, matrix.modes, matrix.backends, matrix.threads, matrix.batch_sizes, recipes, suite.hosts)
-    limits = [tuple(dict(cell).values()) for cell in matrix.exclude]
-    added = [tuple(dict(cell).values()) for cell in matrix.include]
-    most = math.prod(len(axis) for axis in axes)
-    most += sum(math.prod(len(axis) for axis in _restrict_axes(axes, cell)) for cell in added)
-    if most > MAX_CELLS:
-        raise UsageError(f"{suite.place('matrix')}: the matrix has {most:,} cells; qbench plans up to {MAX_CELLS:,}")
+    axes = _read_axes(suite)
+    excluded = [{name: value for name, value in cell if value is not None} for cell in suite.matrix.exclude]
+    included = [dict(cell) for cell in suite.matrix.include]
+    _require_few(suite, [axes, *(_restrict(axes, cell) for cell in included)])
+    of_files = {file.recipe for model in suite.models for file in model.int8}
+    cells = _multiply(axes) | _list_cells_of_files(suite)
     notes = []
-    own_cells = _list_own_cells(suite)
-    own = {cell[_RECIPE] for cell in own_cells}
-    cells: dict[Cell, None] = _multiply(axes) | own_cells
-    for index, limit in enumerate(limits):
+    for index, limit in enumerate(excluded):
         before = len(cells)
-        taken = [cell for cell in own_cells if _matches(cell, limit)]
-        for cell in (*taken, *(_multiply(_restrict_axes(axes, limit)) if limit[_RECIPE] not in own else ())):
-            cells.pop(cell, None)
+        cells = {key: None for key in cells if not _agrees(key, limit)}
         if len(cells) == before:
             notes.append(_note_idle(suite, f"matrix.exclude[{index}]", "takes out no cell"))
-    for index, cell_keys in enumerate(added):
-        if cell_keys[_RECIPE] in own:
+    for index, cell in enumerate(included):
+        if cell["recipe"] in of_files:
             raise UsageError(
                 f"{suite.place(f'matrix.include[{index}].recipe')}: the cells of int8 files of your own are in the "
                 "matrix already, on every backend, number of threads and batch size; take some out with matrix.exclude"
             )
         before = len(cells)
-        cells |= _multiply(_restrict_axes(axes, cell_keys))
+        cells |= _multiply(_restrict(axes, cell))
         if len(cells) == before:
             notes.append(_note_idle(suite, f"matrix.include[{index}]", "adds no cell"))
     return list(cells), notes
 
 
-def _multiply(axes: Iterable[tuple[Any, ...]]) -> dict[Cell, None]:
+def _read_axes(suite: Suite) -> Axes:
+    matrix = suite.matrix
+    models = [model.name for model in suite.models]
+    recipes = [recipe.name for recipe in suite.recipe]
+    values = (models, matrix.modes, matrix.backends, matrix.threads, matrix.batch_sizes, recipes, suite.hosts)
+    return dict(zip(CASE_KEYS, values, strict=True))
+
+
+def _require_few(suite: Suite, products: Sequence[Axes]) -> None:
+    count = sum(math.prod(len(values) for values in axes.values()) for axes in products)
+    if count > MAX_CELLS:
+        raise UsageError(f"{suite.place('matrix')}: the matrix has {count:,} cells; qbench plans up to {MAX_CELLS:,}")
+
+
+def _multiply(axes: Axes) -> dict[CaseKey, None]:
     """Every combination once; fp32 has no recipe, so it stands there once for all of them."""
-    every = itertools.product(*axes)
-    return dict.fromkeys((*cell[:_RECIPE], DEFAULT, cell[-1]) if cell[1] == "fp32" else cell for cell in every)
+    cells: dict[CaseKey, None] = {}
+    for model, mode, backend, threads, batch_size, recipe, host in itertools.product(*axes.values()):
+        named = DEFAULT if mode == "fp32" else recipe
+        cells[make_case_key(model, mode, backend, threads, batch_size, named, host)] = None
+    return cells
 
 
-def _list_own_cells(suite: Suite) -> dict[Cell, None]:
+def _list_cells_of_files(suite: Suite) -> dict[CaseKey, None]:
     """The cells of int8 files that the user brings: whatever modes and recipes the matrix has."""
     matrix = suite.matrix
-    axes = (matrix.backends, matrix.threads, matrix.batch_sizes)
+    settings = [*itertools.product(matrix.backends, matrix.threads, matrix.batch_sizes)]
     return {
-        (model.name, file.mode, *place, file.recipe, host): None
+        make_case_key(model.name, file.mode, backend, threads, batch_size, file.recipe, host): None
         for model in suite.models
         for file in model.int8
-        for place in itertools.product(*axes)
+        for backend, threads, batch_size in settings
         for host in suite.hosts
     }
 
 
-def _matches(cell: Cell, limit: tuple[Any, ...]) -> bool:
+def _agrees(key: CaseKey, limit: dict[str, Any]) -> bool:
     """Whether a cell has every value that an excluded cell gives."""
-    return all(key is None or key == value for key, value in zip(limit, cell, strict=True))
+    return all(getattr(key, name) == value for name, value in limit.items())
 
 
-def _restrict_axes(axes: tuple[tuple[Any, ...], ...], keys: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """The axes, each cut down to the value that a cell of include or exclude gives for it."""
-    return [axis if key is None else (key,) for axis, key in zip(axes, keys, strict=True)]
+def _restrict(axes: Axes, cell: dict[str, Any]) -> Axes:
+    """The axes, each cut down to the value that an included cell gives for it."""
+    return {name: values if cell[name] is None else (cell[name],) for name, values in axes.items()}
 
 
-def _note_idle(suite: Suite, key: str, what: str) -> str:
-    return f"{suite.place(key)}: {key} {what}"
+def _note_idle(suite: Suite, key: str, effect: str) -> str:
+    return f"{suite.place(key)}: {key} {effect}"

@@ -32,17 +32,17 @@ def _list_skipped(skips: Iterable[Skip]) -> Iterator[str]:
     """Each reason once, its cases under it."""
     by_reason: dict[str, list[str]] = {}
     for skip in skips:
-        by_reason.setdefault(skip.reason, []).append(skip.case.id)
+        by_reason.setdefault(skip.reason, []).append(skip.key.id)
     for reason, cases in by_reason.items():
         yield f"  {reason}"
         yield from (f"    {case}" for case in cases)
 
 
 def _describe_role(planned: PlannedCase) -> str:
-    if planned.baseline is not None:
-        twin = "" if planned.twin is None else f"; its fp32 twin is {planned.twin}"
-        return f"against {planned.baseline}{twin}{_describe_target(planned)}"
-    return "baseline, added by the plan" if planned.reference else "baseline"
+    if planned.reference is not None:
+        twin = "" if planned.twin is None else f"; its fp32 twin is {planned.twin.id}"
+        return f"against {planned.reference.id}{twin}{_describe_target(planned)}"
+    return "baseline, added by the plan" if planned.added else "baseline"
 
 
 def _describe_target(planned: PlannedCase) -> str:
@@ -63,14 +63,14 @@ def as_json(plan: Plan) -> str:
         "cases": [
             {
                 **asdict(planned.case.key),
-                "baseline": planned.baseline,
-                "reference": planned.reference,
-                "twin": planned.twin,
+                "baseline": None if planned.reference is None else planned.reference.id,
+                "reference": planned.added,
+                "twin": None if planned.twin is None else planned.twin.id,
                 "recipe": asdict(planned.case.variant.recipe),
             }
             for planned in plan.cases
         ],
-        "skipped": [{**asdict(skip.case.key), "reason": skip.reason} for skip in plan.skipped],
+        "skipped": [{**asdict(skip.key), "reason": skip.reason} for skip in plan.skipped],
         "notes": list(plan.notes),
     }
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"

@@ -17,9 +17,8 @@ from qbench.errors import CaseError, UsageError
 from qbench.evaluate.predictions import load_predictions, predict_cached
 from qbench.hosts.read_back import read_kernels
 from qbench.machine import fingerprint
-from qbench.plan.matrix import setting_id
 from qbench.process.parent import Limits
-from qbench.record.schema import NATIVE, CaseKey, HostFacts, Record
+from qbench.record.schema import NATIVE, HostFacts, Record, place_on
 from qbench.record.stored_run import StoredRun
 
 Array = NDArray[Any]
@@ -55,7 +54,7 @@ def answer_here(
     facts: dict[str, HostFacts] = {}
     for record in _list_artifacts(run):
         progress(f"{record.case.id} here", 0.0)
-        case = _place_here(record.case)
+        case = place_on(record.case, HERE)
         plain = replace(record, case=case, latency=None, speedup=None, speedup_fastest=None, accuracy=None)
         file = find_file(record)
         if file is None:
@@ -83,11 +82,6 @@ def _list_artifacts(run: StoredRun) -> list[Record]:
             batch = record.case.batch_size if record.case.mode == "dynamic" else None
             first.setdefault((record.artifact.sha256, record.case.variant, record.case.model, batch), record)
     return list(first.values())
-
-
-def _place_here(case: CaseKey) -> CaseKey:
-    variant = case.id.removesuffix(setting_id("", case.threads, case.batch_size, case.host))
-    return replace(case, id=setting_id(variant, case.threads, case.batch_size, HERE), host=HERE)
 
 
 def _require_same_examples(run: StoredRun, record: Record, data: Data) -> None:

@@ -74,7 +74,7 @@ class SuiteFile(pytest.File):
             group = pytest_benchmark.group_of(planned.case.key)
             yield self._make_item(planned.case.id, self._case_function(planned.case.id), group)
         for skip in plan.skipped:
-            item = self._make_item(skip.case.id, lambda: None)
+            item = self._make_item(skip.key.id, lambda: None)
             item.add_marker(pytest.mark.skip(reason=skip.reason))
             yield item
         yield self._make_item(GATE, self._gate_function())

@@ -80,6 +80,9 @@ class CaseKey:
     recipe: Line = "default"
     host: Line = NATIVE
 
+    def __hash__(self) -> int:
+        return hash(self.id)  # it says all the others, and a large plan looks its keys up many times
+
     @property
     def is_twin(self) -> bool:
         """Whether it is the fp32 twin of a QAT: nothing is compared with it as its like-for-like fp32."""
@@ -90,6 +93,37 @@ class CaseKey:
         """The variant's name beside its model's: ``static · onednn``, ``static@eager · onednn``."""
         at = "" if self.recipe == "default" else f"@{self.recipe}"
         return f"{self.mode}{at} · {self.backend}"
+
+
+def make_case_key(
+    model: str, mode: str, backend: str, threads: int, batch_size: int, recipe: str = "default", host: str = NATIVE
+) -> CaseKey:
+    """The key of a case, with its id."""
+    return CaseKey(
+        id=setting_id(variant_id(model, mode, backend, recipe), threads, batch_size, host),
+        model=model,
+        mode=mode,
+        backend=backend,
+        threads=threads,
+        batch_size=batch_size,
+        recipe=recipe,
+        host=host,
+    )
+
+
+def variant_id(model: str, mode: str, backend: str, recipe: str) -> str:
+    """``model/mode/backend``, ``model/mode@recipe/backend`` for a recipe that is not the default."""
+    return f"{model}/{mode}{'' if recipe == 'default' else f'@{recipe}'}/{backend}"
+
+
+def setting_id(variant: str, threads: int, batch_size: int, host: str) -> str:
+    """The id of a case from that of its variant: ``…/t<threads>/b<batch size>``, and ``/<host>`` but for ``native``."""
+    return f"{variant}/t{threads}/b{batch_size}{'' if host == NATIVE else f'/{host}'}"
+
+
+def place_on(key: CaseKey, host: str) -> CaseKey:
+    """The case of the same variant, threads and batch size on another host."""
+    return make_case_key(key.model, key.mode, key.backend, key.threads, key.batch_size, key.recipe, host)
 
 
 def read_case_id(case: str) -> CaseKey | None:

@@ -29,10 +29,11 @@ class CaseTracker:
         self._directory = directory
         self._started = started
         self._lock = threading.RLock()
-        self._compared: dict[str | None, list[PlannedCase]] = {}  # by baseline
+        self._compared: dict[str, list[PlannedCase]] = {}  # by reference
         self._of_variant: dict[str, list[Case]] = {}
         for planned in plan.cases:
-            self._compared.setdefault(planned.baseline, []).append(planned)
+            if planned.reference is not None:
+                self._compared.setdefault(planned.reference.id, []).append(planned)
             self._of_variant.setdefault(planned.case.variant.id, []).append(planned.case)
         self._broken: dict[str, tuple[Status, str]] = {}  # case -> status, reason
         # A failed case is tried again: whatever made it fail may have been mended.
@@ -43,14 +44,14 @@ class CaseTracker:
     def record_skips(self) -> None:
         """Records what the plan left out, with its reason."""
         for skip in self._plan.skipped:
-            self._directory.append(Record(case=skip.case.key, status="skipped", stage="plan", reason=skip.reason))
+            self._directory.append(Record(case=skip.key, status="skipped", stage="plan", reason=skip.reason))
 
     def open_cases(self) -> list[PlannedCase]:
-        """The cases that still need work: not done, not broken; and the baselines and twins of such."""
+        """The cases that still need work: not done, not broken; and the references and twins of such."""
         unbroken = [planned for planned in self._plan.cases if planned.case.id not in self._broken]
         undone = [planned for planned in unbroken if planned.case.id not in self.done]
-        needed = {id_ for planned in undone for id_ in (planned.case.id, planned.baseline, planned.twin)}
-        return [planned for planned in unbroken if planned.case.id in needed]
+        needed = {key for planned in undone for key in (planned.case.key, planned.reference, planned.twin)}
+        return [planned for planned in unbroken if planned.case.key in needed]
 
     def list_cases(self, variant: str) -> list[Case]:
         """All cases of a variant, whatever became of them."""
@@ -81,14 +82,15 @@ class CaseTracker:
                         self._directory.append(self._broken_record(case, status, stage, str(error), artifact))
             self._break_dependents({case.id for case in cases}, stage, artifacts)
 
-    def _break_dependents(self, baselines: set[str], stage: str, artifacts: Mapping[str, Artifact]) -> None:
-        """Breaks the contenders of broken baselines: they have nothing to be compared with."""
-        for planned in (planned for baseline in baselines for planned in self._compared.get(baseline, ())):
-            if planned.baseline in self._broken and planned.case.id not in self._broken:
-                status, reason = self._broken[planned.baseline]
-                kind = CaseSkipped if status == "skipped" else CaseError
-                error = kind(f"its baseline {planned.baseline} has no result: {reason}")
-                self.break_cases([planned.case], stage, error, artifacts)
+    def _break_dependents(self, references: set[str], stage: str, artifacts: Mapping[str, Artifact]) -> None:
+        """Breaks the contenders of broken references: they have nothing to be compared with."""
+        for reference in references & self._broken.keys():
+            status, reason = self._broken[reference]
+            kind = CaseSkipped if status == "skipped" else CaseError
+            error = kind(f"its baseline {reference} has no result: {reason}")
+            for planned in self._compared.get(reference, ()):
+                if planned.case.id not in self._broken:
+                    self.break_cases([planned.case], stage, error, artifacts)
 
     def _broken_record(self, case: Case, status: Status, stage: str, reason: str, artifact: Artifact | None) -> Record:
         return Record(

@@ -29,7 +29,7 @@ def warn_of_guessing(context: RunContext, prepared: Prepared, evaluated: Evaluat
     checked: set[str] = set()
     for planned in context.plan.cases:
         name, case = planned.case.variant.model.name, evaluated.get(planned.case.id)
-        if planned.baseline is not None or case is None or case.accuracy is None or name in checked:
+        if planned.reference is not None or case is None or case.accuracy is None or name in checked:
             continue
         checked.add(name)
         if (reason := explain_guessing(case.accuracy, prepared.data)) is not None:
@@ -62,9 +62,9 @@ def _describe_inputs(data: Data) -> str:
 def keep_flip_images(context: RunContext, prepared: Prepared, evaluated: Evaluated) -> None:
     """Writes the run folder's ``flips/``; without images the report still lists every flip."""
     pairs = {
-        (evaluated[planned.case.id].predictions, evaluated[planned.baseline].predictions)
+        (evaluated[planned.case.id].predictions, evaluated[planned.reference.id].predictions)
         for planned in context.plan.cases
-        if planned.baseline is not None and planned.case.id in evaluated and planned.baseline in evaluated
+        if planned.reference is not None and planned.case.id in evaluated and planned.reference.id in evaluated
         if not is_emulated(planned.case)
     }
     if not pairs:

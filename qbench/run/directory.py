@@ -107,7 +107,7 @@ class RunDirectory:
             "versions": fingerprint.versions(VERSIONS),
             "plan": {
                 "cases": [planned.case.id for planned in plan.cases],
-                "skipped": [{"id": skip.case.id, "reason": skip.reason} for skip in plan.skipped],
+                "skipped": [{"id": skip.key.id, "reason": skip.reason} for skip in plan.skipped],
                 "notes": list(plan.notes),
             },
             "metric": _describe_metric(metric),

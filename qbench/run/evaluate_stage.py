@@ -58,14 +58,16 @@ class _Group:
         return self.planned[0].case
 
     @property
-    def baseline(self) -> str | None:
+    def reference(self) -> str | None:
         """The id of the fp32 case that it is compared with."""
-        return self.planned[0].baseline
+        reference = self.planned[0].reference
+        return None if reference is None else reference.id
 
     @property
     def twin(self) -> str | None:
         """The id of its fp32 twin."""
-        return self.planned[0].twin
+        twin = self.planned[0].twin
+        return None if twin is None else twin.id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,7 @@ def _order_groups(groups: Sequence[_Group]) -> tuple[list[_Group], ...]:
     """The baselines, the twins, those that are compared with them, and the emulated, which are compared with those."""
     waves: tuple[list[_Group], ...] = ([], [], [], [])
     for group in groups:
-        wave = 0 if group.baseline is None else 1 if group.first.key.is_twin else 3 if is_emulated(group.first) else 2
+        wave = 0 if group.reference is None else 1 if group.first.key.is_twin else 3 if is_emulated(group.first) else 2
         waves[wave].append(group)
     return waves
 
@@ -176,9 +178,9 @@ def _answer(
 ) -> Accuracy | None:
     """Writes the predictions of a group; their score, None where a few examples are emulated, which are no sample."""
     if is_emulated(group.first):
-        native = baselines.get(str(group.baseline))
+        native = baselines.get(str(group.reference))
         if native is None:
-            raise CaseSkipped(f"its baseline {group.baseline} has no predictions")
+            raise CaseSkipped(f"its baseline {group.reference} has no predictions")
         emulate(context, prepared, artifact, group.first, native.predictions, file, group.name)
         return None
     _predict(context, artifact, prepared.data, group.first, file, group.name)
@@ -247,7 +249,7 @@ def _score(
     context: RunContext, prepared: Prepared, file: Path, group: _Group, baselines: Evaluated, name: str
 ) -> Accuracy:
     """The score of a file of predictions, against those of the baseline where the group has one."""
-    fp32 = baselines.get(group.baseline) if group.baseline is not None else None
+    fp32 = baselines.get(group.reference) if group.reference is not None else None
     with context.occupy_core():
         accuracy = score(
             prepared.metric,

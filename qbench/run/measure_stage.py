@@ -171,7 +171,7 @@ def describe_case(
     return Record(
         case=case.key,
         status="ok",
-        reference=planned.reference,
+        reference=planned.added,
         recipe=describe_recipe(artifact.recipe),
         artifact=artifact.facts(),
         accuracy=evaluation.accuracy,

@@ -20,15 +20,19 @@ def enter_race(planned: Sequence[PlannedCase], records: Sequence[Record], suite:
     predictions. An int8 case that FAILs a limit already is screened and no more."""
     failed = _list_failed(records, suite, folder)
     return [
-        Arm(case=each.case.id, role=_find_role(each, failed), baseline=each.baseline)
-        for each in sorted(planned, key=lambda each: each.baseline is not None)
+        Arm(
+            case=each.case.id,
+            role=_find_role(each, failed),
+            baseline=None if each.reference is None else each.reference.id,
+        )
+        for each in sorted(planned, key=lambda each: each.reference is not None)
     ]
 
 
 def _find_role(planned: PlannedCase, failed: set[str]) -> Role:
-    if planned.baseline is None:
+    if planned.reference is None:
         return "fp32"
-    # An fp32 with a baseline is the twin of a QAT case: for its accuracy, not to be shipped.
+    # An fp32 with a reference is the twin of a QAT case: for its accuracy, not to be shipped.
     is_twin = planned.case.variant.mode == "fp32"
     return "screened_only" if is_twin or planned.case.id in failed else "candidate"
 

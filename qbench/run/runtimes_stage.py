@@ -78,7 +78,7 @@ def _compare(
 
 def _describe_variant(built: Mapping[str, BuiltVariant], evaluated: Evaluated, planned: PlannedCase) -> RuntimeVariant:
     artifact = built[planned.case.variant.id].artifact
-    fp32 = None if planned.baseline is None else evaluated.get(planned.baseline)
+    fp32 = None if planned.reference is None else evaluated.get(planned.reference.id)
     return RuntimeVariant(
         backend=artifact.backend,
         file=artifact.file,

@@ -152,6 +152,10 @@ class GateOverride(Section):
         """The keys of a case that it names, with their values."""
         return {key: value for key in CASE_KEYS if (value := getattr(self, key)) is not None}
 
+    def selects_case(self, case: CaseKey) -> bool:
+        """Whether it is for a case: one that agrees with every key that it names."""
+        return all(getattr(case, key) == value for key, value in self.selects.items())
+
     def given(self) -> Iterator[tuple[str, str, Any]]:
         """Section, key and value of each rule that it gives."""
         yield from _list_given(self)
@@ -197,7 +201,7 @@ def resolve_overrides(gate: GateSpec, case: CaseKey) -> tuple[GateSpec, Mapping[
     """
     keys: dict[str, str] = {}
     for number, override in sorted(enumerate(gate.overrides), key=lambda item: len(item[1].selects)):
-        if any(getattr(case, key) != value for key, value in override.selects.items()):
+        if not override.selects_case(case):
             continue
         for section, key, value in override.given():
             if (section, key, value) == ("accuracy", "margin", None):
@@ -210,16 +214,14 @@ def resolve_overrides(gate: GateSpec, case: CaseKey) -> tuple[GateSpec, Mapping[
     return gate, keys
 
 
-def note_idle_overrides(
-    gate: GateSpec, cases: Iterable[Mapping[str, Any]], place: Callable[[str], str], *, of: str
-) -> list[str]:
-    """A note for each override that none of the cases, given by their keys, agrees with: most likely a slip. ``place``
+def note_idle_overrides(gate: GateSpec, cases: Iterable[CaseKey], place: Callable[[str], str], *, of: str) -> list[str]:
+    """A note for each override that none of the cases agrees with: most likely a slip. ``place``
     turns a key of the suite into file:line; ``of`` says in words whose cases they are."""
     listed = [*cases]
     return [
         f"{place(f'gate.overrides[{number}]')}: gate.overrides[{number}] is for no case of {of}"
         for number, override in enumerate(gate.overrides)
-        if not any(override.selects.items() <= case.items() for case in listed)
+        if not any(override.selects_case(case) for case in listed)
     ]
 
 

@@ -169,7 +169,7 @@ def try_again(run: StoredRun, case: str, changes: Sequence[Counterfactual]) -> l
     suite, cache = suites.read(Path("fresh.yaml")), store.open_cache()
     with store.in_use(cache), tempfile.TemporaryDirectory() as folder:
         opened = open_case(run, run.by_id[case], suite, cache, Silent())
-        variants = Variants(suite, load_all_backends(suite), cores=len(opened.cores))
+        variants = Variants(suite, load_all_backends(suite))
         evaluation = Evaluation(opened, variants, Silent(), Path(folder))
         again = []
         for counterfactual in changes:

@@ -32,9 +32,8 @@ from qbench.plan.cases import Case
 from qbench.plan.variants import Variants
 from qbench.process.parent import call
 from qbench.progress.live import Silent
-from qbench.quant.recipe import DEFAULT
 from qbench.record.locate import find_run
-from qbench.record.schema import NATIVE
+from qbench.record.schema import make_case_key
 from qbench.record.stored_run import read_run
 
 Arm = tuple[Case, Artifact, Change]
@@ -106,7 +105,7 @@ def _list_arms(
         arms[name] = _build_planted(
             planted.take_away(causes), folder / "truth" / "-".join(causes or ("nothing",)), opened
         )
-    variants = Variants(opened.suite, load_all_backends(opened.suite), cores=len(opened.cores))
+    variants = Variants(opened.suite, load_all_backends(opened.suite))
     for kind, name in (("steps", "step"), ("alone", "alone")):
         for number, kept in enumerate(changes[kind]):
             change = base.then(kept)
@@ -117,8 +116,8 @@ def _list_arms(
 
 def _build_planted(planted: Planted, folder: Path, opened: OpenCase) -> Arm:
     suite = suites.read(planted.write(folder), ())
-    variants = Variants(suite, load_all_backends(suite), cores=len(opened.cores))
-    case = variants.case(("net", planted.mode, planted.backend, planted.threads, planted.batch_size, DEFAULT, NATIVE))
+    variants = Variants(suite, load_all_backends(suite))
+    case = variants.case(make_case_key("net", planted.mode, planted.backend, planted.threads, planted.batch_size))
     request = request_of(suite.data, suite.base, train=False)
     data = call(prepare_data, request, opened.cache, limits=opened.limits)
     metric = suite.gate.accuracy.choose_metric(base=suite.base, labelled=True)

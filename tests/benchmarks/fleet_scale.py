@@ -104,7 +104,7 @@ def coordinate(schedule: Schedule, places: int, cases: int) -> None:
     kind = lambda planned: planned.case.variant.id.rpartition("/")[0]  # noqa: E731
     _, seconds = timed(lambda: RunContext.run_parallel(context, "build", plan.cases, work, kind=kind))
     report(f"working in {places:,} threads", seconds, len(plan.cases))
-    baselines = [planned.case for planned in plan.cases if planned.baseline is None]
+    baselines = [planned.case for planned in plan.cases if planned.reference is None]
     _, seconds = timed(lambda: tracker.break_cases(baselines, "build", CaseError("no such layer")))
     report("failing", seconds, directory.append.call_count)
 

@@ -58,7 +58,7 @@ SPLITS = (("train", 60), ("test", 200))
 @pytest.fixture(scope="module")
 def evaluation(opened, tmp_path_factory):
     """The case and its fp32, evaluated."""
-    variants = Variants(opened.suite, load_all_backends(opened.suite), cores=1)
+    variants = Variants(opened.suite, load_all_backends(opened.suite))
     return Evaluation(opened, variants, Silent(), tmp_path_factory.mktemp("evaluated"))
 
 
@@ -83,7 +83,7 @@ def test_a_cause_that_is_there_is_confirmed(opened, evaluation, tmp_path):
     """Ranges that clip: the share is that of the two artifacts' own errors, with limits around it, and the metric,
     which both are given against fp32, rises by as much as the two signals to noise differ."""
     trial = evaluation.try_change(CALIBRATOR)
-    variants = Variants(opened.suite, load_all_backends(opened.suite), cores=1)
+    variants = Variants(opened.suite, load_all_backends(opened.suite))
     changed = opened.build(CALIBRATOR.change.apply(opened.case, variants).variant, Silent())
     outputs = [predict(opened, each, tmp_path / "o.npz") for each in (opened.artifact, changed, opened.fp32)]
     expected = compare_errors(*(square_errors(each, outputs[2]) for each in outputs[:2]))

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.explain.change import Change
-from qbench.hosts.base import NATIVE
 from qbench.plan.planner import load_backends
 from qbench.plan.variants import Variants
 from qbench.quant.recipe import Recipe
+from qbench.record.schema import make_case_key
 from qbench.suite import parse
 
 TEXT = """
@@ -46,12 +46,12 @@ PASTED = {
 def variants():
     """The variants of a suite with two engines and two recipes."""
     suite = parse(TEXT)
-    return Variants(suite, load_backends(suite), cores=2)
+    return Variants(suite, load_backends(suite))
 
 
 def case_of(variants, backend="fbgemm", recipe="default"):
     """A static case of the suite."""
-    return variants.case(("digits-cnn", "static", backend, 1, 1, recipe, NATIVE))
+    return variants.case(make_case_key("digits-cnn", "static", backend, 1, 1, recipe))
 
 
 @given(CHANGES, CHANGES, CHANGES)
@@ -107,16 +107,7 @@ def test_a_suite_with_the_keys_pasted_has_the_case_that_was_tried(variants, chan
     pasted = parse(yaml.safe_dump(paste(change.suite_keys(case, of_recipe), yaml.safe_load(TEXT))))
     changed = change.apply(case, variants)
     variant = changed.variant
-    cell = (
-        "digits-cnn",
-        variant.mode,
-        variant.backend,
-        changed.threads,
-        changed.batch_size,
-        variant.recipe.name,
-        NATIVE,
-    )
-    assert Variants(pasted, load_backends(pasted), cores=2).case(cell) == changed
+    assert Variants(pasted, load_backends(pasted)).case(changed.key) == changed
     assert variant.recipe.name in {choice.name for choice in pasted.recipe}
     assert variant.mode in pasted.matrix.modes
     assert changed.batch_size in pasted.matrix.batch_sizes

@@ -36,7 +36,7 @@ def test_a_class_is_named_by_its_label() -> None:
 def test_without_a_cluster_its_cases_are_skipped(read) -> None:
     """The reason says how to name the cluster."""
     plan = make_plan(read, load_backends(read), cores=2)
-    there = [skip for skip in plan.skipped if skip.case.host == "ray:zen4"]
+    there = [skip for skip in plan.skipped if skip.key.host == "ray:zen4"]
     assert len(there) == 4
     assert all("--on ray://HOST:PORT" in skip.reason for skip in there)
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from qbench.backends.base import Backend, BuildJob, Built, Runner
 from qbench.errors import UsageError
-from qbench.plan.matrix import case_id, requested
-from qbench.plan.planner import Plan, load_backends, make_plan, measuring_cores
+from qbench.plan.matrix import expand_matrix
+from qbench.plan.planner import Plan, PlannedCase, load_backends, make_plan, measuring_cores
 from qbench.quant.recipe import Recipe
 from qbench.record.schema import CaseKey
 from qbench.suite import MODES, Suite, parse, read
@@ -73,6 +73,11 @@ def suite(matrix: str, *, models: str = "[digits-cnn]", more: str = "") -> Suite
     return parse(f"suite: s\nmodels: {models}\ndata: {{dataset: digits}}\nmatrix: {matrix}\n{more}", file="s.yaml")
 
 
+def reference_of(planned: PlannedCase) -> str | None:
+    """The id of the case that a case is compared with."""
+    return None if planned.reference is None else planned.reference.id
+
+
 def ids(plan: Plan) -> list[str]:
     """The ids of the cases, in order."""
     return [planned.case.id for planned in plan.cases]
@@ -81,8 +86,8 @@ def ids(plan: Plan) -> list[str]:
 def test_plan_of_the_quickstart_is_the_golden_one() -> None:
     """What the quickstart runs, skips and says, in full and in order, with the built-in backends' shapes."""
     plan = make_plan(read(HERE.parent / "suites" / "quickstart.yaml"), stands(), cores=2)
-    lines = [f"{planned.case.id}  baseline {planned.baseline or '-'}" for planned in plan.cases]
-    lines += [f"skip {skip.case.id}: {skip.reason}" for skip in plan.skipped]
+    lines = [f"{planned.case.id}  baseline {reference_of(planned) or '-'}" for planned in plan.cases]
+    lines += [f"skip {skip.key.id}: {skip.reason}" for skip in plan.skipped]
     lines += [f"note {note}" for note in plan.notes]
     assert "\n".join(lines) + "\n" == (HERE / "golden" / "plan_quickstart.txt").read_text(encoding="utf-8")
 
@@ -95,8 +100,8 @@ def test_cases_carry_what_later_stages_need() -> None:
         cores=1,
     )
     fp32, static = plan.cases
-    assert (fp32.case.id, fp32.baseline, fp32.reference) == ("digits-cnn/fp32/torch/t1/b1", None, True)
-    assert (static.baseline, static.reference) == (fp32.case.id, False)
+    assert (fp32.case.id, fp32.reference, fp32.added) == ("digits-cnn/fp32/torch/t1/b1", None, True)
+    assert (reference_of(static), static.added) == (fp32.case.id, False)
     assert static.case.variant.id == "digits-cnn/static/onednn"
     assert static.case.variant.recipe == Recipe(flow="onednn-static", skip_layers=("fc",))
     assert fp32.case.variant.recipe == Recipe()
@@ -136,7 +141,7 @@ def _new_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_host_is_an_axis_with_its_own_baseline() -> None:
     """Each case is there once for each host, against the fp32 of that host, and ids of this machine have no suffix."""
     plan = make_plan(suite("{modes: [static], backends: [onednn]}", more="hosts: [native, avx2]"), stands(), cores=1)
-    assert [(planned.case.id, planned.baseline) for planned in plan.cases] == [
+    assert [(planned.case.id, reference_of(planned)) for planned in plan.cases] == [
         ("digits-cnn/fp32/torch/t1/b1", None),
         ("digits-cnn/static/onednn/t1/b1", "digits-cnn/fp32/torch/t1/b1"),
         ("digits-cnn/fp32/torch/t1/b1/avx2", None),
@@ -152,7 +157,7 @@ def test_a_backend_that_cannot_be_limited_is_skipped_there() -> None:
     matrix = "{modes: [fp32, static], backends: [onnxruntime]}"
     plan = make_plan(suite(matrix, more="hosts: [native, avx512]"), stands(), cores=1)
     assert ids(plan) == ["digits-cnn/fp32/onnxruntime/t1/b1", "digits-cnn/static/onnxruntime/t1/b1"]
-    assert {skip.case.id: skip.reason.split(":")[0] for skip in plan.skipped} == {
+    assert {skip.key.id: skip.reason.split(":")[0] for skip in plan.skipped} == {
         "digits-cnn/fp32/onnxruntime/t1/b1/avx512": "not limited",
         "digits-cnn/static/onnxruntime/t1/b1/avx512": "not limited",
     }
@@ -212,7 +217,7 @@ def test_a_mode_that_a_backend_cannot_build_is_a_skip_with_its_reason() -> None:
     """``why_not`` becomes the reason; a mode outside ``modes`` has one even where the backend gives none."""
     x86 = Stand("x86", "torch", INT8, cannot={"static": "no FX here"})
     plan = make_plan(suite("{modes: [static, qat], backends: [x86, onnxruntime]}"), stands(x86=x86), cores=1)
-    assert {skip.case.id: skip.reason for skip in plan.skipped} == {
+    assert {skip.key.id: skip.reason for skip in plan.skipped} == {
         "digits-cnn/static/x86/t1/b1": "no FX here",
         "digits-cnn/qat/onnxruntime/t1/b1": "onnxruntime has no qat mode; it has fp32, dynamic, static",
     }
@@ -261,7 +266,7 @@ def test_filter_keeps_matches_and_the_baselines_they_need() -> None:
     plan = make_plan(
         suite("{backends: [torch, x86, onnxruntime]}"), stands(), cores=1, only="*/static/x86/*, */fp32/onnx*"
     )
-    assert [(planned.case.id, planned.reference) for planned in plan.cases] == [
+    assert [(planned.case.id, planned.added) for planned in plan.cases] == [
         ("digits-cnn/fp32/torch/t1/b1", True),
         ("digits-cnn/static/x86/t1/b1", False),
         ("digits-cnn/fp32/onnxruntime/t1/b1", False),
@@ -285,7 +290,7 @@ def test_more_threads_than_cores_are_skipped_with_the_reason() -> None:
     plan = make_plan(suite("{modes: [fp32, static], backends: [torch, x86], threads: [1, 4, 8]}"), stands(), cores=2)
     assert ids(plan) == ["digits-cnn/fp32/torch/t1/b1", "digits-cnn/static/x86/t1/b1"]
     advice = "take fewer threads, or allow it more (taskset)"
-    assert {skip.case.id: skip.reason for skip in plan.skipped} == {
+    assert {skip.key.id: skip.reason for skip in plan.skipped} == {
         f"digits-cnn/{cell}/t{threads}/b1": f"{threads} threads, but this process may use 2 cores; {advice}"
         for threads in (4, 8)
         for cell in ("fp32/torch", "static/x86")
@@ -341,7 +346,7 @@ def test_include_and_exclude_work_as_in_ci_matrices() -> None:
     - {model: digits-cnn, mode: qat, backend: x86, threads: 2, batch_size: 4}
 """
     plan = make_plan(suite(matrix, models="[digits-cnn, digits-lstm]"), stands(), cores=2)
-    assert [(planned.case.id, planned.reference) for planned in plan.cases] == [
+    assert [(planned.case.id, planned.added) for planned in plan.cases] == [
         ("digits-cnn/fp32/torch/t1/b1", False),
         ("digits-cnn/static/x86/t1/b1", False),
         ("digits-cnn/fp32/onnxruntime/t1/b1", False),
@@ -478,24 +483,24 @@ def test_every_requested_cell_is_a_case_a_skip_or_named_in_a_note(
         event("no match")
         assert only is not None
         return
-    runs, skips = ids(plan), [skip.case.id for skip in plan.skipped]
+    runs, skips = ids(plan), [skip.key.id for skip in plan.skipped]
     assert len({*runs, *skips}) == len(runs) + len(skips)
-    asked, _ = requested(wanted)
+    asked, _ = expand_matrix(wanted)
     for cell in asked:
-        noted = any(re.match(rf"{cell[2]}: [^;]*\b{cell[1]}\b[^;]* no case", note) for note in plan.notes)
-        places = (case_id(cell) in runs) + (case_id(cell) in skips) + noted
+        noted = any(re.match(rf"{cell.backend}: [^;]*\b{cell.mode}\b[^;]* no case", note) for note in plan.notes)
+        places = (cell.id in runs) + (cell.id in skips) + noted
         assert places == 1 or (places == 0 and only is not None)
-    assert set(skips) <= {case_id(cell) for cell in asked}
+    assert set(skips) <= {cell.id for cell in asked}
     for place, planned in enumerate(plan.cases):
-        assert planned.baseline is None or planned.baseline in runs[:place]
-        assert planned.reference <= (planned.baseline is None)
-        assert planned.reference or planned.case.id in {case_id(cell) for cell in asked}
+        assert planned.reference is None or planned.reference.id in runs[:place]
+        assert planned.added <= (planned.reference is None)
+        assert planned.added or planned.case.key in asked
     assert all(skip.reason for skip in plan.skipped)
     assert plan == make_plan(wanted, _answering(said), cores=4, only=only)
 
 
 @given(matrices)
-def test_requested_is_the_product_less_the_excluded_plus_the_included(matrix: dict[str, Any]) -> None:
+def test_the_matrix_is_the_product_less_the_excluded_plus_the_included(matrix: dict[str, Any]) -> None:
     """The cells are those that the definition of include and exclude gives, each once."""
     wanted = parse(f"suite: s\nmodels: [digits-cnn]\ndata: {{dataset: digits}}\nmatrix: {matrix!r}".replace("'", ""))
     axes = [["digits-cnn"], matrix["modes"], matrix["backends"], matrix["threads"], matrix["batch_sizes"]]
@@ -511,6 +516,6 @@ def test_requested_is_the_product_less_the_excluded_plus_the_included(matrix: di
     left = {cell for cell in itertools.product(*axes) if not any(agrees(cell, keys) for keys in matrix["exclude"])}
     for keys in matrix["include"]:
         left |= set(itertools.product(*values(keys)))
-    found, _ = requested(wanted)
-    assert len(found) == len(set(found))
-    assert set(found) == left
+    cells, _ = expand_matrix(wanted)
+    assert len(cells) == len(set(cells))
+    assert {tuple(getattr(cell, name) for name in fields) for cell in cells} == left

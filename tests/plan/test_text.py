@@ -21,14 +21,14 @@ def case(mode: str, backend: str) -> Case:
 PLAN = Plan(
     suite="demo",
     cases=(
-        PlannedCase(case=case("fp32", "torch"), baseline=None, reference=True),
-        PlannedCase(case=case("static", "onednn"), baseline="m/fp32/torch/t1/b1", reference=False),
-        PlannedCase(case=case("fp32", "onnxruntime"), baseline=None, reference=False),
+        PlannedCase(case=case("fp32", "torch"), reference=None, added=True),
+        PlannedCase(case=case("static", "onednn"), reference=case("fp32", "torch").key),
+        PlannedCase(case=case("fp32", "onnxruntime"), reference=None),
     ),
     skipped=(
-        Skip(case=case("qat", "onnxruntime"), reason="no QAT in ONNX yet"),
-        Skip(case=case("static", "inductor"), reason="no C++ compiler; install g++"),
-        Skip(case=case("dynamic", "inductor"), reason="no C++ compiler; install g++"),
+        Skip(key=case("qat", "onnxruntime").key, reason="no QAT in ONNX yet"),
+        Skip(key=case("static", "inductor").key, reason="no C++ compiler; install g++"),
+        Skip(key=case("dynamic", "inductor").key, reason="no C++ compiler; install g++"),
     ),
     notes=("fp32 on fbgemm is no case",),
     decision=DecisionRule(

@@ -60,9 +60,9 @@ def test_a_network_that_does_better_than_guessing_gets_no_warning(accuracy, clas
 def test_each_guessing_network_is_noted_once_and_by_its_fp32_alone():
     """Two runtimes give one note; int8 that guesses where fp32 does not is a matter of the verdict."""
 
-    def case(name, mode, baseline=None):
+    def case(name, mode, reference=None):
         variant = SimpleNamespace(model=SimpleNamespace(name=name))
-        return SimpleNamespace(case=SimpleNamespace(id=f"{name}/{mode}", variant=variant), baseline=baseline)
+        return SimpleNamespace(case=SimpleNamespace(id=f"{name}/{mode}", variant=variant), reference=reference)
 
     notes = []
     cases = [case("a", "fp32"), case("a", "fp32/b"), case("b", "fp32"), case("b", "static", "b/fp32")]
@@ -84,8 +84,8 @@ def keep_images(predictions, notes=None):
     """``keep_flip_images`` for a run of one fp32 and two int8 cases with these files of predictions."""
     backend = SimpleNamespace(backend="x86")
     cases = [
-        SimpleNamespace(case=SimpleNamespace(id=case, host="native", variant=backend), baseline=baseline)
-        for case, baseline in ((FP32, None), (INT8, FP32), (MORE, FP32))
+        SimpleNamespace(case=SimpleNamespace(id=case, host="native", variant=backend), reference=reference)
+        for case, reference in ((FP32, None), (INT8, SimpleNamespace(id=FP32)), (MORE, SimpleNamespace(id=FP32)))
     ]
     context = SimpleNamespace(
         plan=SimpleNamespace(cases=cases),

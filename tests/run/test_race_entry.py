@@ -59,7 +59,7 @@ def test_what_fails_a_limit_is_screened_and_no_more(planned, monkeypatch):
 def test_an_fp32_twin_is_no_candidate(planned, monkeypatch):
     """It is there for its accuracy: it neither leads the int8 nor is their reference."""
     arms = enter(planned, monkeypatch)
-    twins = [each for each in planned if each.case.variant.mode == "fp32" and each.baseline is not None]
+    twins = [each for each in planned if each.case.variant.mode == "fp32" and each.reference is not None]
     assert len(twins) == 1
     assert arms[twins[0].case.id].role == "screened_only"
 

@@ -168,7 +168,7 @@ def test_a_file_becomes_cases_whatever_modes_the_matrix_has():
         for threads in (1, 2)
         for name in ("static@file-v", "dynamic@file-d")
     ]
-    assert {one.baseline for one in own} == {f"digits-cnn/fp32/onnxruntime/t{threads}/b1" for threads in (1, 2)}
+    assert {one.reference.id for one in own} == {f"digits-cnn/fp32/onnxruntime/t{threads}/b1" for threads in (1, 2)}
     recipe = own[0].case.variant.recipe
     assert (recipe.flow, recipe.file, recipe.min_coverage) == ("onnx", "a.onnx", 0.5)
     assert (recipe.calibrator, recipe.per_channel, recipe.symmetric) == (None, None, None)

@@ -190,7 +190,7 @@ def test_what_cannot_run_on_a_kind_of_cpu_is_skipped_with_the_reason():
     """An engine or machine code of x86 is nothing for ARM; fp32 of other runtimes holds no machine code."""
     matrix = "matrix: {modes: [fp32, static], backends: [torch, fbgemm, onednn, qnnpack, inductor]}\n"
     planned = plan(parse(f"{BASE}{matrix}quantize: {{target: [avx2, arm]}}\n"))
-    assert {skip.case.id: skip.reason.split(";")[0] for skip in planned.skipped} == {
+    assert {skip.key.id: skip.reason.split(";")[0] for skip in planned.skipped} == {
         "digits-cnn/static/fbgemm/t1/b1": "the engine fbgemm exists only on x86_64, so nothing it builds runs on ARM",
         "digits-cnn/fp32/inductor/t1/b1": X86_CODE,
         "digits-cnn/static/inductor/t1/b1": X86_CODE,
