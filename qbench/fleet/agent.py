@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from qbench.files.full_disk import is_full, names_full_disk
 from qbench.fleet import nodes, ray_load, transfer
 from qbench.fleet.nodes import NodeFacts
 from qbench.machine import fingerprint
-from qbench.measure.setting import SettingJob, measure_setting
+from qbench.measure.measure import measure_setting, remove_checkpoint
+from qbench.measure.setting import MeasuredSetting, Setting
+from qbench.measure.timed_cores import TimedCores
 from qbench.plan.planner import measuring_cores
 from qbench.process import imports
 from qbench.process.offspring import offspring
@@ -113,16 +116,18 @@ class Agent:
             worker.close()
 
     def measure(self, payload: bytes) -> Answer:
-        """Measures a setting, and what Ray took of the machine meanwhile; the samples that it wrote come along."""
+        """Measures a setting, with what Ray took of the machine meanwhile; the samples that it wrote come along."""
         folder = Path(tempfile.mkdtemp(dir=offspring().folder))
 
-        def run() -> Any:
-            job: SettingJob = transfer.unpack(payload, self._root, {})
-            cores = measuring_cores(job.suite, fingerprint.allowed_cores())
-            timed = cores[-max(case.threads for case in job.cases.values()) :]
+        def run() -> MeasuredSetting:
+            setting: Setting = transfer.unpack(payload, self._root, {})
+            transfer.write_folder(folder / "samples", setting.stored)
+            cores = measuring_cores(setting.suite, fingerprint.allowed_cores())
+            timed = cores[-max(case.threads for case in setting.cases.values()) :]
             with ray_load.keep_off(timed) as load:
-                done = measure_setting(job, folder, root=self._root, cores=cores)
-            return done, load
+                measured = measure_setting(setting, folder, TimedCores.look_at(cores, self._root, setting.limits))
+            remove_checkpoint(setting, folder)
+            return replace(measured, cluster_load=load.cores)
 
         try:
             kind, value, _ = self._answer(run)

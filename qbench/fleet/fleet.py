@@ -6,7 +6,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,10 +15,9 @@ from qbench.errors import CaseError, NodeLost
 from qbench.fleet import engine, nodes, transfer
 from qbench.fleet.agent import Agent, Answer
 from qbench.fleet.nodes import NodeClass, NodeFacts
-from qbench.fleet.ray_load import Load
 from qbench.fleet.schedule import Node, Schedule
 from qbench.hosts.ray_class import PREFIX
-from qbench.measure.setting import SettingDone, SettingJob
+from qbench.measure.setting import MeasuredSetting, Setting
 from qbench.process import child
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits
@@ -30,17 +29,6 @@ _WATCH_SECONDS, _PROGRESS_SECONDS = 5.0, 2.0
 _PLENTY = 1_000
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 Note = Callable[[str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredSetting:
-    """What measuring a setting gave, on which node, and what Ray's own processes took there; ``samples`` are its files
-    by name."""
-
-    done: SettingDone
-    node: NodeFacts
-    load: Load
-    samples: Mapping[str, bytes]
 
 
 @dataclass(kw_only=True)
@@ -108,21 +96,20 @@ class Fleet:
                 ),
             )
 
-    def measure(self, label: str, job: SettingJob) -> MeasuredSetting:
-        """A setting measured on a node of a class, on whose machine nothing else of this run is meanwhile; on another
-        one where a node is lost. Raises ``CaseError`` where none is left."""
-        sent, begun = transfer.pack(job, self.root), 0
+    def measure(self, label: str, setting: Setting) -> tuple[MeasuredSetting, Mapping[str, bytes]]:
+        """A setting measured on a node of a class, on whose machine nothing else of this run is meanwhile, and the
+        files of its samples by name; on another one where a node is lost. Raises ``CaseError`` where none is left."""
+        sent, begun = transfer.pack(setting, self.root), 0
         while True:
             node = self.schedule.take_machine(label)
             try:
                 self.deliver(node.name, sent)
                 begun += 1
-                (done, load), folders = self.call(node.name, "measure", sent.payload)
+                measured, folders = self.call(node.name, "measure", sent.payload)
             except NodeLost as error:
                 self._give_up_after(begun, error)
             else:
-                facts = self._facts[node.name]
-                return MeasuredSetting(done=done, node=facts, load=load, samples=folders["samples"])
+                return replace(measured, node=self._facts[node.name].title), folders["samples"]
             finally:
                 self.schedule.give_machine_back(node)
 

@@ -1,22 +1,19 @@
-"""Stage 5 of a run: a group of artifacts -> samples on disk -> what a record says of latency."""
+"""A setting -> what its records say of latency, with the raw samples on disk: here and on a node alike."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
 import time
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from qbench import registry
-from qbench.build import Artifact
-from qbench.data import Data
 from qbench.errors import CaseError
 from qbench.files.npz_file import BadNpz
 from qbench.files.stored_name import name_of
-from qbench.measure import canary, estimates, samples
+from qbench.measure import estimates, samples
 from qbench.measure.group import Measured, cold_starts, max_known, measure_group
 from qbench.measure.heats import split_heats
 from qbench.measure.pairing import list_minima
@@ -25,117 +22,89 @@ from qbench.measure.protocol import Sequential as SequentialProtocol
 from qbench.measure.race import LEFT, SCREENED, Race
 from qbench.measure.race_rules import MOST_GENERATIONS, Arm, RaceRules, find_fastest
 from qbench.measure.samples import Samples
+from qbench.measure.setting import CaseLatency, MeasuredSetting, Setting
+from qbench.measure.timed_cores import TimedCores
 from qbench.measure.unfinished_group import Checkpoint
 from qbench.measure.warm_up import count_left
 from qbench.measure.worker import FIRST_CALLS, INPUTS, WorkerSpec
-from qbench.plan.planner import Case
 from qbench.process.free_memory import count_free_bytes
-from qbench.process.parent import Limits
-from qbench.record.schema import (
-    ColdStart,
-    Fastest,
-    Interference,
-    Latency,
-    Memory,
-    Sequential,
-    Speedup,
-    read_case_id,
-    setting_id,
-)
-from qbench.suite import Suite
+from qbench.record.schema import Memory, Sequential, read_case_id, setting_id
+
+
+def measure_setting(
+    setting: Setting, folder: Path, cores: TimedCores, *, tell: Tell = lambda text, share: None
+) -> MeasuredSetting:
+    """The latency of each case of a setting that is not done, raced against each other on these cores; what they teach
+    of the cores is kept there. The raw samples lie in ``folder/samples`` then, and beside them what a killed run would
+    go on from, until ``remove_checkpoint``."""
+    started = time.monotonic()
+    (folder / "samples").mkdir(exist_ok=True)
+    latencies = _Measuring(setting=setting, folder=folder, cores=cores, tell=tell).measure_cases()
+    cores.mend_peak()
+    return MeasuredSetting(
+        latencies=latencies, peak=cores.peak, unknown_peak=cores.unknown, seconds=time.monotonic() - started
+    )
+
+
+def remove_checkpoint(setting: Setting, folder: Path) -> None:
+    """Removes what was kept of a setting whose cases are recorded now."""
+    _open_checkpoint(setting, folder).remove()
+
+
+def _open_checkpoint(setting: Setting, folder: Path) -> Checkpoint:
+    return Checkpoint(folder / "samples", [arm.case for arm in setting.arms])
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaseLatency:
-    """What a record says of one case's latency; ``reason`` is set where measuring failed."""
+class _Measuring:
+    """One setting while it is measured."""
 
-    reason: str | None
-    observed: dict[str, Any] | None = None
-    latency: Latency | None = None
-    speedup: Speedup | None = None
-    speedup_fastest: Fastest | None = None
-    sequential: Sequential | None = None
-    interference: Interference | None = None
-    throughput_per_second: float | None = None
-    cold_start: ColdStart | None = None
-    memory: Memory | None = None
-    samples: str | None = None
-
-
-@dataclass(kw_only=True)
-class GroupMeasurer:
-    """Measures the cases of one setting after the other, and keeps their raw samples in the run's folder."""
-
-    suite: Suite
-    data: Data
-    cores: tuple[int, ...]
+    setting: Setting
     folder: Path
-    limits: Limits
-    calm_ns: float | None = None  # what the canary is known to take on this core alone; less as soon as it is seen
-    _checkpoints: list[Checkpoint] = field(default_factory=list)
+    cores: TimedCores
+    tell: Tell
 
-    @property
-    def calm_seconds(self) -> float | None:
-        """What the canary takes on this core alone, by all that is known so far."""
-        return None if self.calm_ns is None else self.calm_ns / 1e9
-
-    def measure(
-        self,
-        arms: Sequence[Arm],
-        cases: Mapping[str, Case],
-        artifacts: Mapping[str, Artifact],
-        *,
-        tell: Tell = lambda text, share: None,
-        done: Container[str] = (),
-    ) -> dict[str, CaseLatency]:
-        """The latency of each arm of a setting (one model, threads, batch, host; all runtimes) that is not ``done``, by
-        case id. ``cases`` and ``artifacts`` are those of the arms, by case id."""
-        specs = {arm.case: self._specify_worker(cases[arm.case], artifacts[arm.case]) for arm in arms}
-        sizes = {case: artifact.size_bytes for case, artifact in artifacts.items()}
-        measured = self._measure_together(arms, specs, sizes, tell)
-        alone = self._measure_alone(list(specs.values()), tell)
+    def measure_cases(self) -> dict[str, CaseLatency]:
+        """The latency of each case that is not done, by id."""
+        arms, suite = self.setting.arms, self.setting.suite
+        specs = {arm.case: self._specify_worker(arm.case) for arm in arms}
+        measured = self._measure_together(specs)
+        alone = self._measure_alone(list(specs.values()))
         timed = {case: result.samples for case, result in measured.items() if result.samples is not None}
-        self.calm_ns = canary.lowest_level(timed.values(), self.calm_ns)
+        self.cores.learn(timed.values())
         fastest = find_fastest_fp32(arms, timed)
         in_final = list_finalists(arms, timed)
-        known = {}
+        latencies = {}
         for arm in arms:
-            if arm.case not in done:
+            if arm.case not in self.setting.done:
                 # A resumed race has lost what its processes said of themselves: one more tells it again.
-                least = self.suite.measure.cold_starts if arm.case in in_final else 1
+                least = suite.measure.cold_starts if arm.case in in_final else 1
                 result = self._with_cold_starts(specs[arm.case], measured[arm.case], least)
-                known[arm.case] = self._store_latency(specs[arm.case], arm, result, timed, fastest, alone)
-        return known
+                latencies[arm.case] = self._store_latency(specs[arm.case], arm, result, timed, fastest, alone)
+        return latencies
 
-    def _measure_together(
-        self,
-        arms: Sequence[Arm],
-        specs: Mapping[str, WorkerSpec],
-        sizes: Mapping[str, int],
-        tell: Tell,
-    ) -> dict[str, Measured]:
+    def _measure_together(self, specs: Mapping[str, WorkerSpec]) -> dict[str, Measured]:
         base, *others = specs.values()
-        checkpoint = Checkpoint(self.folder / "samples", base.case, [spec.case for spec in others])
-        measured = measure_group(
+        checkpoint = _open_checkpoint(self.setting, self.folder)
+        return measure_group(
             base,
             others,
-            protocol=self._choose_protocol(arms, sizes),
-            limits=self.limits,
-            tell=tell,
+            protocol=self._choose_protocol(),
+            limits=self.setting.limits,
+            tell=self.tell,
             earlier=checkpoint.read(),
             keep=checkpoint.write,
         )
-        self._checkpoints.append(checkpoint)
-        return measured
 
-    def _choose_protocol(self, arms: Sequence[Arm], sizes: Mapping[str, int]) -> Protocol:
+    def _choose_protocol(self) -> Protocol:
         """What the suite asks for."""
-        spec, decide = self.suite.measure, self.suite.decide
+        spec, decide, arms = self.setting.suite.measure, self.setting.suite.decide, self.setting.arms
+        sizes = {case: artifact.size_bytes for case, artifact in self.setting.artifacts.items()}
         if spec.protocol == "sequential":
             return SequentialProtocol(warmup=spec.warmup_calls, calls=spec.calls)
         screening = spec.spend == "screening"
         return Race(
-            arms=tuple(arms),
+            arms=arms,
             rules=RaceRules(
                 tie=decide.tie,
                 precision=spec.precision,
@@ -154,41 +123,37 @@ class GroupMeasurer:
             first_process=count_processes(self.folder / "samples", arms[0].case),
         )
 
-    def remove_checkpoints(self) -> None:
-        """Removes what was kept of groups whose cases are recorded now."""
-        while self._checkpoints:
-            self._checkpoints.pop().remove()
-
-    def _measure_alone(self, specs: Sequence[WorkerSpec], tell: Tell) -> dict[str, Measured]:
+    def _measure_alone(self, specs: Sequence[WorkerSpec]) -> dict[str, Measured]:
         """The sequential protocol beside the paired one, where the suite asks for both."""
-        spec = self.suite.measure
+        spec = self.setting.suite.measure
         if spec.protocol != "both":
             return {}
         protocol = SequentialProtocol(warmup=spec.warmup_calls, calls=spec.calls)
-        return measure_group(specs[0], specs[1:], protocol=protocol, limits=self.limits, tell=tell)
+        return measure_group(specs[0], specs[1:], protocol=protocol, limits=self.setting.limits, tell=self.tell)
 
     def _with_cold_starts(self, spec: WorkerSpec, result: Measured, least: int) -> Measured:
         missing = least - len(result.facts)
         if result.samples is None or missing <= 0:
             return result
         try:
-            facts, peak = cold_starts(spec, missing, limits=self.limits)
+            facts, peak = cold_starts(spec, missing, limits=self.setting.limits)
         except CaseError:  # it was measured; fewer cold starts are no reason to lose that
             return result
         peak = max_known((result.peak_rss_bytes, peak))
         return replace(result, facts=(*result.facts, *facts), peak_rss_bytes=peak)
 
-    def _specify_worker(self, case: Case, artifact: Artifact) -> WorkerSpec:
-        count = min(self.data.evaluation_count, INPUTS * case.batch_size)
+    def _specify_worker(self, case_id: str) -> WorkerSpec:
+        case, data = self.setting.cases[case_id], self.setting.data
+        count = min(data.evaluation_count, INPUTS * case.batch_size)
         return WorkerSpec(
-            case=case.id,
+            case=case_id,
             backend=case.variant.backend,
-            file=artifact.file,
+            file=self.setting.artifacts[case_id].file,
             threads=case.threads,
             batch_size=case.batch_size,
             # The last cores: the first one serves interrupts and, where there are two, the coordinator.
-            cores=self.cores[-case.threads :],
-            inputs=self.data.evaluation(0, count),
+            cores=self.cores.numbers[-case.threads :],
+            inputs=data.evaluation(0, count),
             environment=registry.load("host", case.host).environment(),
         )
 
@@ -210,7 +175,7 @@ class GroupMeasurer:
             sequential = self._sequential(spec.case, arm.baseline, alone)
         except OSError as error:
             return CaseLatency(reason=f"its samples cannot be written: {error.strerror or error}", observed=observed)
-        latency = estimates.latency(result.samples, self.calm_ns)
+        latency = estimates.latency(result.samples, self.cores.calm_ns)
         speedup = (
             None if arm.baseline is None else estimates.speedup(result.samples, arm.baseline, timed.get(arm.baseline))
         )
@@ -224,7 +189,7 @@ class GroupMeasurer:
             if fastest is None
             else estimates.over_fastest(result.samples, fastest, timed[fastest]),
             sequential=sequential,
-            interference=estimates.interference(result.samples, self.calm_ns),
+            interference=estimates.interference(result.samples, self.cores.calm_ns),
             throughput_per_second=spec.batch_size / typical if typical else None,
             cold_start=estimates.cold_start(result.facts),
             memory=Memory(loaded_rss_bytes=result.facts[0].loaded_rss_bytes, peak_rss_bytes=result.peak_rss_bytes)
@@ -234,11 +199,11 @@ class GroupMeasurer:
         )
 
     def _sequential(self, case: str, baseline: str | None, alone: Mapping[str, Measured]) -> Sequential | None:
-        own, base = alone.get(case), alone.get(baseline or "")
-        if own is None or own.samples is None:
+        result, base = alone.get(case), alone.get(baseline or "")
+        if result is None or result.samples is None:
             return None
-        samples.save(self.folder / f"samples/{name_of(case)}__sequential.npz", own.samples)
-        return estimates.sequential(own.samples, None if base is None else base.samples)
+        samples.save(self.folder / f"samples/{name_of(case)}__sequential.npz", result.samples)
+        return estimates.sequential(result.samples, None if base is None else base.samples)
 
 
 def find_fastest_fp32(arms: Sequence[Arm], timed: Mapping[str, Samples]) -> str | None:

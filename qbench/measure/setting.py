@@ -1,83 +1,66 @@
-"""The cases of one setting measured on a machine that has no folder of the run: as a value in, as a value out."""
+"""A setting (one model, threads, batch size and host, on all runtimes): what is to be measured, and what was.
+
+Measured here or on a node of a cluster: the same values go in and come out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from qbench.build import Artifact
 from qbench.data import Data
-from qbench.errors import CaseError
-from qbench.machine import peak
 from qbench.machine.peak import Peak
-from qbench.measure.measure import CaseLatency, GroupMeasurer
-from qbench.measure.protocol import Tell
 from qbench.measure.race_rules import Arm
 from qbench.plan.planner import Case
 from qbench.process.parent import Limits
+from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Memory, Sequential, Speedup
 from qbench.suite import Suite
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettingJob:
-    """What is to be measured, by case id; ``done`` are the cases that are recorded already, ``stored`` the samples that
-    an earlier part of the run has, by file name."""
+class Setting:
+    """What is raced, ``cases`` and ``artifacts`` by case id; cases that are ``done`` are recorded already and race so
+    that others have somebody to be held against. ``stored``: for another machine, the samples that an earlier part of
+    the run has, by file name."""
 
     suite: Suite
     data: Data
     arms: tuple[Arm, ...]
     cases: Mapping[str, Case]
     artifacts: Mapping[str, Artifact]
-    done: frozenset[str]
-    stored: Mapping[str, bytes]
     limits: Limits
+    done: Collection[str] = ()
+    stored: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettingDone:
-    """The latency of each case by id, and the peak of the core that they were measured on; ``unknown_peak`` says why
-    that is None."""
+class CaseLatency:
+    """What a record says of one case's latency, by the record's names; ``reason`` is set where measuring failed."""
+
+    reason: str | None
+    observed: dict[str, Any] | None = None
+    latency: Latency | None = None
+    speedup: Speedup | None = None
+    speedup_fastest: Fastest | None = None
+    sequential: Sequential | None = None
+    interference: Interference | None = None
+    throughput_per_second: float | None = None
+    cold_start: ColdStart | None = None
+    memory: Memory | None = None
+    samples: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSetting:
+    """The latency of each case by id; the peak of the core that they were measured on (None where ``unknown_peak`` says
+    why); the seconds that it took. On which ``node`` of a cluster, and what Ray's own processes took of it (None: on
+    this machine)."""
 
     latencies: Mapping[str, CaseLatency]
-    peak: Peak | None
+    peak: Peak | None = None
     unknown_peak: str | None = None
-
-
-def measure_setting(
-    job: SettingJob,
-    folder: Path,
-    *,
-    root: Path,
-    cores: tuple[int, ...],
-    tell: Tell = lambda text, share: None,
-) -> SettingDone:
-    """Measures on these cores; the samples lie in ``folder/samples`` then. ``root`` is this machine's open cache."""
-    (folder / "samples").mkdir(exist_ok=True)
-    for name, content in job.stored.items():
-        (folder / "samples" / Path(name).name).write_bytes(content)
-    core_peak, unknown = _measure_peak(root, job.limits, cores, None)
-    calm = core_peak.canary_seconds if core_peak else None
-    measurer = GroupMeasurer(
-        suite=job.suite,
-        data=job.data,
-        cores=cores,
-        folder=folder,
-        limits=job.limits,
-        calm_ns=calm * 1e9 if calm else None,
-    )
-    latencies = measurer.measure(job.arms, job.cases, job.artifacts, tell=tell, done=job.done)
-    measurer.remove_checkpoints()
-    if core_peak is not None and core_peak.is_shared(measurer.calm_seconds):
-        core_peak = _measure_peak(root, job.limits, cores, measurer.calm_seconds)[0] or core_peak
-    return SettingDone(latencies=latencies, peak=core_peak, unknown_peak=unknown)
-
-
-def _measure_peak(
-    root: Path, limits: Limits, cores: tuple[int, ...], calm_seconds: float | None
-) -> tuple[Peak | None, str | None]:
-    """The peak of a core, or why it is not known."""
-    try:
-        return peak.measure_peak(root, limits=limits, cores=cores, calm_seconds=calm_seconds), None
-    except CaseError as error:
-        return None, str(error)
+    seconds: float = 0.0
+    node: str | None = None
+    cluster_load: float | None = None

@@ -20,8 +20,8 @@ class Checkpoint:
     They serve only the very same group: a resumed run that has another set of cases left starts its group anew.
     """
 
-    def __init__(self, folder: Path, baseline: str, contenders: Sequence[str]) -> None:
-        self._names = {case: f"{i}.npz" for i, case in enumerate((baseline, CONTROL, *contenders))}
+    def __init__(self, folder: Path, cases: Sequence[str]) -> None:
+        self._names = {case: f"{i}.npz" for i, case in enumerate((cases[0], CONTROL, *cases[1:]))}
         group = hashlib.sha256("\n".join(self._names).encode()).hexdigest()
         self._folder = folder / f"partial-{group}"
 

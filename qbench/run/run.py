@@ -23,7 +23,7 @@ from qbench.run.diagnostics import keep_flip_images, keep_layer_numbers, warn_of
 from qbench.run.evaluate_stage import evaluate
 from qbench.run.expected_time import expect_seconds
 from qbench.run.hosts_stage import read_hosts
-from qbench.run.measure_stage import make_record, measure
+from qbench.run.measure_stage import measure
 from qbench.run.metric_choice import recall_metric
 from qbench.run.prepare_stage import prepare
 from qbench.run.runtimes_stage import compare_runtimes
@@ -144,8 +144,8 @@ def _run_stages(context: RunContext, elapsed: dict[str, float]) -> None:
         keep_flip_images(context, prepared, evaluated)
         keep_layer_numbers(context, prepared, built)
     with _timed(elapsed, "measure"):
-        for measured in measure(context, prepared, built, evaluated):
-            context.tracker.record_result(make_record(context, built, evaluated, measured))
+        for record in measure(context, prepared, built, evaluated):
+            context.tracker.record_result(record)
 
 
 @contextlib.contextmanager

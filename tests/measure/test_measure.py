@@ -14,10 +14,18 @@ from qbench import suite
 from qbench.errors import CaseError
 from qbench.measure import measure, samples
 from qbench.measure.group import Measured
-from qbench.measure.measure import GroupMeasurer, count_processes, find_fastest_fp32, list_finalists
+from qbench.measure.measure import (
+    count_processes,
+    find_fastest_fp32,
+    list_finalists,
+    measure_setting,
+    remove_checkpoint,
+)
 from qbench.measure.protocol import Sequential
 from qbench.measure.race_rules import MOST_GENERATIONS, Arm
 from qbench.measure.samples import Samples
+from qbench.measure.setting import Setting
+from qbench.measure.timed_cores import TimedCores
 from qbench.measure.worker import FIRST_CALLS, INPUTS, WorkerFacts
 from qbench.models.base import ModelReference
 from qbench.plan.cases import Case, Variant
@@ -129,20 +137,23 @@ def case_of(name, threads=1):
     return Case(variant=variant, threads=threads, batch_size=2)
 
 
-def measurer_of(folder, more="", cores=(0, 1, 2), examples=100):
-    (folder / "samples").mkdir(exist_ok=True)
+def setting_of(folder, more="", examples=100, cases=None, **options):
+    """The field, or these cases, as a setting of a suite with ``more``."""
     data = SimpleNamespace(evaluation_count=examples, evaluation=lambda start, stop: (np.zeros((stop - start, 3)),))
-    return GroupMeasurer(
-        suite=suite.parse(TEXT.format(more=more)), data=data, cores=cores, folder=folder, limits=Limits(seconds=1)
-    )
+    cases = cases or [case_of(arm.case) for arm in FIELD]
+    roles = {arm.case: arm for arm in FIELD}
+    return Setting(
+        suite=suite.parse(TEXT.format(more=more)), data=data, limits=Limits(seconds=1),
+        arms=tuple(roles.get(case.id, Arm(case=case.id, role="fp32")) for case in cases),
+        cases={case.id: case for case in cases},
+        artifacts={case.id: SimpleNamespace(file=folder / "m", size_bytes=1) for case in cases}, **options,
+    )  # fmt: skip
 
 
 def measure_field(folder, more="", **options):
     """The field's latencies."""
-    measurer = measurer_of(folder, more)
-    cases = {arm.case: case_of(arm.case) for arm in FIELD}
-    artifacts = {arm.case: SimpleNamespace(file=folder / "m", size_bytes=1) for arm in FIELD}
-    return measurer.measure(FIELD, cases, artifacts, **options)
+    cores = TimedCores(numbers=(0, 1, 2), root=folder, limits=Limits())
+    return measure_setting(setting_of(folder, more, **options), folder, cores).latencies
 
 
 def test_who_was_in_to_the_end_is_started_as_often_as_the_suite_asks(tmp_path, monkeypatch):
@@ -234,10 +245,7 @@ def test_a_case_takes_the_last_cores_and_the_first_examples(tmp_path, monkeypatc
     """The first core serves interrupts; a batch is filled with different examples, as far as there are."""
     group, case = Group(monkeypatch), case_of(FP32, threads=2)
     for examples, taken in ((100, 2 * INPUTS), (5, 5)):
-        measurer = measurer_of(tmp_path, examples=examples)
-        measurer.measure(
-            [Arm(case=case.id, role="fp32")], {case.id: case}, {case.id: SimpleNamespace(file=tmp_path, size_bytes=1)}
-        )
+        measure_field(tmp_path, examples=examples, cases=[case])
         spec = group.specs[case.id]
         assert (spec.cores, spec.threads, len(spec.inputs[0])) == ((1, 2), 2, taken)
 
@@ -277,8 +285,7 @@ def test_both_protocols_are_measured_where_both_are_asked_for(tmp_path, monkeypa
 def test_what_is_kept_of_a_setting_goes_once_its_cases_are_recorded(tmp_path, monkeypatch):
     """Until then a killed run goes on from it."""
     Group(monkeypatch)
-    measurer = measurer_of(tmp_path)
-    measurer.measure(FIELD[:1], {FP32: case_of(FP32)}, {FP32: SimpleNamespace(file=tmp_path, size_bytes=1)})
+    measure_field(tmp_path)
     assert len(list((tmp_path / "samples").glob("partial-*"))) == 1
-    measurer.remove_checkpoints()
+    remove_checkpoint(setting_of(tmp_path), tmp_path)
     assert list((tmp_path / "samples").glob("partial-*")) == []

@@ -18,24 +18,24 @@ def known(*cases):
 
 def test_what_is_written_is_read_by_the_same_group(tmp_path):
     """Case names with slashes are no trouble; nothing temporary stays."""
-    group = Checkpoint(tmp_path, "m/fp32/torch/t1/b1", ["m/static/x86/t1/b1"])
+    group = Checkpoint(tmp_path, ["m/fp32/torch/t1/b1", "m/static/x86/t1/b1"])
     assert group.read() == {}
     group.write(known("m/fp32/torch/t1/b1", CONTROL, "m/static/x86/t1/b1"))
-    again = Checkpoint(tmp_path, "m/fp32/torch/t1/b1", ["m/static/x86/t1/b1"]).read()
+    again = Checkpoint(tmp_path, ["m/fp32/torch/t1/b1", "m/static/x86/t1/b1"]).read()
     assert again["m/static/x86/t1/b1"].calls_ns.tolist() == [2, 3]
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_another_group_starts_anew(tmp_path):
     """One case more or less is another schedule."""
-    Checkpoint(tmp_path, "b", ["a"]).write(known("b", CONTROL, "a"))
-    assert Checkpoint(tmp_path, "b", ["a", "c"]).read() == {}
-    assert Checkpoint(tmp_path, "b", []).read() == {}
+    Checkpoint(tmp_path, ["b", "a"]).write(known("b", CONTROL, "a"))
+    assert Checkpoint(tmp_path, ["b", "a", "c"]).read() == {}
+    assert Checkpoint(tmp_path, ["b"]).read() == {}
 
 
 def test_half_a_group_is_none(tmp_path):
     """A missing or damaged file means to start anew."""
-    group = Checkpoint(tmp_path, "b", ["a"])
+    group = Checkpoint(tmp_path, ["b", "a"])
     group.write(known("b", "a"))
     assert group.read() == {}
     for damage in (b"damaged", b""):
@@ -47,7 +47,7 @@ def test_half_a_group_is_none(tmp_path):
 
 def test_no_damage_ends_the_run_that_goes_on(tmp_path):
     """A disk that lost power leaves anything: a file cut off anywhere, a bit that is another."""
-    group = Checkpoint(tmp_path, "b", ["a"])
+    group = Checkpoint(tmp_path, ["b", "a"])
     group.write(known("b", CONTROL, "a"))
     file, rng = next(tmp_path.rglob("*.npz")), np.random.default_rng(0)
     whole = file.read_bytes()
@@ -61,7 +61,7 @@ def test_no_damage_ends_the_run_that_goes_on(tmp_path):
 
 def test_removing_leaves_nothing(tmp_path):
     """After its cases are recorded."""
-    group = Checkpoint(tmp_path, "b", ["a"])
+    group = Checkpoint(tmp_path, ["b", "a"])
     group.write(known("b", CONTROL, "a"))
     group.remove()
     group.remove()

@@ -11,6 +11,7 @@ import pytest
 from qbench import suite
 from qbench.hosts.limited import AVX2
 from qbench.machine import fingerprint
+from qbench.measure.setting import MeasuredSetting
 from qbench.progress.live import Silent
 from qbench.run import build_stage, evaluate_stage, measure_stage, run
 from qbench.run.hosts_stage import read_hosts
@@ -114,12 +115,14 @@ def test_the_facts_say_what_kernels_said(planted):
 def test_what_is_predicted_is_not_measured(planted, monkeypatch):
     """Such cases are recorded without a latency; the others race without them, and fp32 is there for each."""
     raced = []
-    monkeypatch.setattr(measure_stage, "measure_peak", lambda context: None)
+    monkeypatch.setattr("qbench.machine.peak.measure_peak", lambda *args, **options: None)
     monkeypatch.setattr(
-        measure_stage.GroupMeasurer, "measure", lambda self, arms, *rest, **more: raced.extend(arms) or {}
+        measure_stage,
+        "measure_setting",
+        lambda setting, *rest, **more: raced.extend(setting.arms) or MeasuredSetting(latencies={}),
     )
     stages = planted.context, planted.prepared, planted.built, planted.evaluated
-    results = [measure_stage.make_record(*stages[:1], *stages[2:], each) for each in measure_stage.measure(*stages)]
+    results = list(measure_stage.measure(*stages))
     predicted = {case for case, facts in planted.facts.items() if facts.kind == "predicted"}
     assert {record.case.id for record in results} == predicted
     assert all((record.status, record.latency, record.speedup) == ("ok", None, None) for record in results)
