@@ -22,8 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from qbench import formatting
-from qbench.compare import above_peak, compare, int8_share, text
-from qbench.compare.speedup_doubt import find_doubt, room_to_promise
+from qbench.compare import above_peak, compare, int8_share, limits, text
 from qbench.decide import cases
 from qbench.measure import percentiles
 from qbench.record.schema import Record
@@ -129,14 +128,14 @@ def check_limits(
     checks = {}
     for record in records:
         if cases.is_int8(record):
-            limits = _Limits.of(record, gate, decide, place)
-            case_checks = _check_case(record, records, tests.get(record.case.id), metric, limits)
-            checks[record.case.id] = tuple(map(limits.locate, case_checks))
+            of_case = _CaseLimits.of(record, gate, decide, place)
+            case_checks = _check_case(record, records, tests.get(record.case.id), metric, of_case)
+            checks[record.case.id] = tuple(map(of_case.locate, case_checks))
     return checks
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Limits:
+class _CaseLimits:
     """The limits that hold for one case. ``gate`` None: it cannot be read; ``keys``: where an override gives a key."""
 
     gate: GateSpec | None
@@ -145,7 +144,7 @@ class _Limits:
     place: Place | None = None
 
     @classmethod
-    def of(cls, record: Record, gate: GateSpec | None, decide: DecideSpec, place: Place | None) -> _Limits:
+    def of(cls, record: Record, gate: GateSpec | None, decide: DecideSpec, place: Place | None) -> _CaseLimits:
         """Those of a case, overrides put in."""
         if gate is None:
             return cls(gate=None, decide=decide)
@@ -162,13 +161,17 @@ class _Limits:
 
 
 def _check_case(
-    record: Record, records: Sequence[Record], test: NonInferiority | None, metric: MetricInfo | None, limits: _Limits
+    record: Record,
+    records: Sequence[Record],
+    test: NonInferiority | None,
+    metric: MetricInfo | None,
+    of_case: _CaseLimits,
 ) -> Iterator[LimitCheck]:
-    gate, decide = limits.gate, limits.decide
+    gate, decide = of_case.gate, of_case.decide
     yield _check_int8(record)
     yield _check_accuracy(record, test, metric, None if gate is None else gate.accuracy.margin)
     if gate is not None and gate.size.max_ratio is not None:
-        yield _check_size(record, compare.like_for_like(record, records), gate.size.max_ratio)
+        yield _check_size(limits.read_sizes(record, records), gate.size.max_ratio)
     if gate is not None and gate.latency.min_speedup is not None:
         yield _check_speedup(record, gate.latency.min_speedup)
     if decide.max_latency is not None:
@@ -231,16 +234,16 @@ def _scale_interval(interval: Interval, scale: float) -> Interval:
     return Interval(value=interval.value * scale, low=low, high=high)
 
 
-def _check_size(record: Record, fp32: Record | None, budget: float) -> LimitCheck:
+def _check_size(sizes: limits.Sizes | None, budget: float) -> LimitCheck:
     make = functools.partial(
         LimitCheck, limit="size", key="gate.size.max_ratio", value=budget, unit="bytes over fp32's"
     )
-    if record.artifact is None or fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
+    if sizes is None:
         return make(outcome=None, text="has no size to compare with its fp32's")
-    ratio = record.artifact.size_bytes / fp32.artifact.size_bytes
-    places = formatting.places_beside([ratio * 100], budget * 100, 1)
-    shown = f"{formatting.share(ratio, places)} of fp32's bytes, at most {formatting.share(budget, places)}"
-    return make(outcome="PASS" if ratio <= budget else "FAIL", text=shown, measured=Interval(value=ratio))
+    held = limits.hold_size(sizes, budget)
+    places = formatting.places_beside([sizes.ratio * 100], budget * 100, 1)
+    shown = f"{formatting.share(sizes.ratio, places)} of fp32's bytes, at most {formatting.share(budget, places)}"
+    return make(outcome=held.outcome, text=shown, measured=held.measured)
 
 
 def _check_speedup(record: Record, promise: float) -> LimitCheck:
@@ -250,16 +253,10 @@ def _check_speedup(record: Record, promise: float) -> LimitCheck:
     speedup = record.speedup
     if speedup is None:
         return make(outcome=None, text="has no speed-up")
-    interval = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
-    make = functools.partial(make, measured=interval, level=speedup.level)
-    outcome = thresholds.decide(interval, promise, wanted="above")
-    shown = f"{_with_limits_beside(interval, promise)} times as fast as its fp32, promised {promise:g}"
-    if outcome == "INCONCLUSIVE":
-        return make(outcome=outcome, text=shown)
-    doubt = find_doubt(speedup, room_to_promise(speedup.value, promise), "half the distance to the promise")
-    return (
-        make(outcome=outcome, text=shown) if doubt is None else make(outcome="INCONCLUSIVE", text=f"{shown}; {doubt}")
-    )
+    held = limits.hold_speedup(speedup, promise)
+    shown = f"{_with_limits_beside(held.measured, promise)} times as fast as its fp32, promised {promise:g}"
+    said = shown if held.doubt is None else f"{shown}; {held.doubt}"
+    return make(outcome=held.outcome, text=said, measured=held.measured, level=speedup.level)
 
 
 def _check_latency(record: Record, most: float) -> LimitCheck:
@@ -283,7 +280,7 @@ def _check_memory(record: Record, most: float) -> LimitCheck:
     resident = memory.loaded_rss_bytes if memory.peak_rss_bytes is None else memory.peak_rss_bytes
     value, bound = formatting.beside(resident, most, formatting.size)
     shown = f"{value} resident, at most {bound}"
-    outcome: Outcome = "PASS" if resident <= most else "FAIL"
+    outcome = thresholds.decide_number(resident, most)
     return make(outcome=outcome, text=shown, measured=Interval(value=resident))
 
 

@@ -52,9 +52,10 @@ from qbench.gate import (
 )
 from qbench.gate.filter_cases import keep_cases
 from qbench.gate.latency import needs_baseline
+from qbench.gate.outcomes import Effect, Outcome, find_exit_code
 from qbench.gate.sequential_test import NotRun, Rerun
 from qbench.gate.settle import correct_for_rules, settle
-from qbench.gate.verdict import Effect, Evidence, Outcome, Rule, Verdict
+from qbench.gate.verdict import Evidence, Rule, Verdict
 from qbench.gate.whole_run import SAME_RUN, is_same_run, refuse_quick, report_newest
 from qbench.machine import fingerprint
 from qbench.portability.compare_hosts import OutputChange, compare_outputs, is_emulated
@@ -67,11 +68,7 @@ if TYPE_CHECKING:
     from qbench.gate.baseline import Baseline
     from qbench.suite import GateSpec, Suite
 
-__all__ = ["Gated", "Outcome", "Verdict", "exit_code", "gate", "gate_run", "needs_baseline"]
-
-# Worst first: a failure is certain, an invalid verdict says that nothing is known.
-EXIT_CODES: dict[Outcome, int] = {"FAIL": 1, "INVALID": 3, "MISSING": 3, "INCONCLUSIVE": 4, "IMPROVED": 0, "PASS": 0}
-_CODES: dict[Effect, int] = {"fail": 1, "invalid": 3, "hold": 4}
+__all__ = ["Gated", "Verdict", "gate", "gate_run", "needs_baseline"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +91,7 @@ class Gated:
     @property
     def exit_code(self) -> int:
         """0 pass, 1 fail, 3 invalid or missing, 4 inconclusive where that holds a change."""
-        return exit_code(self.verdicts)
+        return find_exit_code({verdict.effect for verdict in self.verdicts})
 
 
 def gate_run(
@@ -226,13 +223,6 @@ def gate(
     if verdicts:
         return tuple(verdicts)
     return (_case_verdict(evidence, info.suite.name, "MISSING", "nothing to judge", "no int8 case was measured"),)
-
-
-def exit_code(verdicts: Sequence[Verdict]) -> int:
-    """The exit code of the worst effect: fail over invalid or missing over what holds over the rest; nothing judged is
-    invalid."""
-    effects = {verdict.effect for verdict in verdicts}
-    return next((code for effect, code in _CODES.items() if effect in effects), 0 if verdicts else _CODES["invalid"])
 
 
 def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qbench import formatting
-from qbench.compare import above_peak, compare
-from qbench.compare.speedup_doubt import find_doubt, room_to_promise
+from qbench.compare import above_peak, compare, limits
+from qbench.compare.speedup_doubt import find_doubt
 from qbench.gate.deciding import advise_live, advise_speedup, advise_stored, describe_budget
 from qbench.gate.sequential_test import (
     ANALYSES,
@@ -214,18 +214,15 @@ def check_speedup(evidence: Evidence, record: Record) -> Verdict | None:
     rule = replace(rule, way="stored")
     if speedup is None:
         return rule.verdict("MISSING", "no speed-up", "latency was not measured")
-    interval = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
+    held = limits.hold_speedup(speedup, promise)
     verdict = rule.compare_interval(
-        interval,
-        f"{formatting.with_limits(interval)} {format_level(speedup.level)}  promised {promise:g}",
+        held.measured,
+        f"{formatting.with_limits(held.measured)} {format_level(speedup.level)}  promised {promise:g}",
         level=speedup.level,
         side="above",
         degrees_of_freedom=speedup.processes - 1 if speedup.processes > 1 else None,
     )
-    if verdict.outcome != "INCONCLUSIVE":
-        room = room_to_promise(speedup.value, promise)
-        verdict = verdict.unless(find_doubt(speedup, room, "half the distance to the promise"))
-    return advise_speedup(verdict, speedup)
+    return advise_speedup(verdict.unless(held.doubt), speedup)
 
 
 def _check_promise(rule: Rule, rerun: Rerun, promise: float) -> Verdict:

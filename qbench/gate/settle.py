@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from qbench.gate import accuracy_regression
 from qbench.gate.deciding import refuse_pairs
-from qbench.gate.verdict import Effect, Evidence, Verdict
+from qbench.gate.outcomes import Effect
+from qbench.gate.verdict import Evidence, Verdict
 from qbench.record.schema import Record
 from qbench.stats import multiple_testing
 from qbench.stats.multiple_testing import FAMILY_ERROR

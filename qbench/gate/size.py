@@ -6,7 +6,7 @@ None means that the rule does not concern the case or was not asked for.
 from __future__ import annotations
 
 from qbench import formatting
-from qbench.compare import compare
+from qbench.compare import limits
 from qbench.gate.verdict import Evidence, Verdict
 from qbench.record.schema import Record
 
@@ -17,12 +17,12 @@ def check_size(evidence: Evidence, record: Record) -> Verdict | None:
     if budget is None:
         return None
     rule = evidence.rule("gate.size.max_ratio", name="size", kind="size", case=record.case.id, threshold=budget)
-    fp32 = compare.like_for_like(record, evidence.records)
-    if record.artifact is None or fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
+    sizes = limits.read_sizes(record, evidence.records)
+    if sizes is None:
         return rule.verdict("MISSING", "no size", "the artifact of the case or of its fp32 was not recorded")
-    own, full = record.artifact.size_bytes, fp32.artifact.size_bytes
-    text = f"{formatting.size(full)} -> {formatting.size(own)}  ratio {own / full:.3f}  budget {budget:g}"
-    return rule.compare_number(own / full, text, f"{own} of {full} bytes")
+    change = f"{formatting.size(sizes.fp32)} -> {formatting.size(sizes.artifact)}"
+    text = f"{change}  ratio {sizes.ratio:.3f}  budget {budget:g}"
+    return rule.compare_number(sizes.ratio, text, f"{sizes.artifact} of {sizes.fp32} bytes")
 
 
 def check_growth(evidence: Evidence, record: Record) -> Verdict | None:

@@ -11,22 +11,13 @@ from typing import Any
 
 from qbench import formatting
 from qbench.formatting import clean
-from qbench.gate.gate import EXIT_CODES, Gated, Outcome, Verdict
+from qbench.gate.gate import Gated, Verdict
+from qbench.gate.outcomes import OUTCOMES, Effect, Outcome, find_worst, rank
 from qbench.gate.sequential_test import NotRun, Rerun
-from qbench.gate.verdict import Effect, advise_improved
+from qbench.gate.verdict import advise_improved
 from qbench.progress.table import align_rows
 
 SCHEMA = 1
-_ORDER = {outcome: rank for rank, outcome in enumerate(EXIT_CODES)}
-_EFFECTS: tuple[Effect, ...] = ("fail", "invalid", "hold", "skip", "note", "pass")  # the worst first
-_MEANING: dict[Outcome, str] = {
-    "FAIL": "a rule is broken",
-    "INVALID": "the run cannot be compared with the baseline",
-    "MISSING": "something that was asked for is not there",
-    "INCONCLUSIVE": "the samples cannot tell",
-    "IMPROVED": "every rule holds, and something is better than in the baseline",
-    "PASS": "every rule holds",
-}
 # What GitHub's runner takes for a command to itself: a line that begins with two colons, blanks aside, or that holds
 # the older form anywhere (actions/runner, ActionCommand.cs).
 _COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)", re.MULTILINE)
@@ -43,7 +34,7 @@ def outcome_of(verdicts: Iterable[Verdict]) -> Outcome:
     if "fail" in by_effect:
         return "FAIL"
     if "invalid" in by_effect:
-        return min(by_effect["invalid"], key=_ORDER.__getitem__)
+        return find_worst(by_effect["invalid"])
     if "hold" in by_effect:
         return "INCONCLUSIVE"
     return "IMPROVED" if any("IMPROVED" in outcomes for outcomes in by_effect.values()) else "PASS"
@@ -51,7 +42,7 @@ def outcome_of(verdicts: Iterable[Verdict]) -> Outcome:
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """The verdicts, first those that weigh most on the exit code, then the worst outcome, else in their own order."""
-    return sorted(verdicts, key=lambda verdict: (_EFFECTS.index(verdict.effect), _ORDER[verdict.outcome]))
+    return sorted(verdicts, key=lambda verdict: rank(verdict.effect, verdict.outcome))
 
 
 def text(gated: Gated) -> str:
@@ -96,7 +87,7 @@ def explain(gated: Gated) -> str:
     """What the outcome means, and how many verdicts there are of each: ``a rule is broken (1 FAIL, 3 PASS)``."""
     outcome = outcome_of(gated.verdicts)
     unsure = outcome == "PASS" and any(verdict.effect in ("note", "skip") for verdict in gated.verdicts)
-    meaning = "no rule is shown to be broken" if unsure else _MEANING[outcome]
+    meaning = "no rule is shown to be broken" if unsure else OUTCOMES[outcome][1]
     if outcome == "IMPROVED":
         meaning += f": {advise_improved(gated.ref)}"
     return f"{meaning} ({count_outcomes(gated.verdicts)})"
@@ -105,7 +96,7 @@ def explain(gated: Gated) -> str:
 def count_outcomes(verdicts: Sequence[Verdict]) -> str:
     """``1 FAIL, 2 INCONCLUSIVE, 9 PASS``; those that the suite lets pass or skips are counted by themselves."""
     counts = Counter((verdict.outcome, _aside(verdict)) for verdict in verdicts)
-    ordered = sorted(counts, key=lambda kind: (_ORDER[kind[0]], kind[1]))
+    ordered = sorted(counts, key=lambda kind: (list(OUTCOMES).index(kind[0]), kind[1]))
     return ", ".join(f"{counts[kind]} {kind[0]}{kind[1]}" for kind in ordered)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from qbench.compare import compare
 from qbench.compare import text as compare_text
 from qbench.gate.identical import differing_host, is_same_file, list_updates
+from qbench.gate.outcomes import OUTCOMES, Effect, Outcome
 from qbench.gate.policy import resolve
 from qbench.gate.sequential_test import NotRun, Rerun
 from qbench.portability.compare_hosts import OutputChange
@@ -25,20 +25,9 @@ if TYPE_CHECKING:
     from qbench.gate.baseline import Baseline
     from qbench.suite import GateSpec
 
-Outcome = Literal["PASS", "IMPROVED", "INCONCLUSIVE", "MISSING", "INVALID", "FAIL"]
 HARM = 0.05
 # What a rule is about; tests of one kind on one case share their error (Holm).
 Kind = Literal["run", "case", "time", "metric", "size", "cold start", "memory", "coverage", "portability"]
-# What a verdict does to the exit code: none of the first three does; hold is 4, invalid 3, fail 1.
-Effect = Literal["pass", "note", "skip", "hold", "invalid", "fail"]
-_EFFECTS: dict[Outcome, Effect] = {
-    "PASS": "pass",
-    "IMPROVED": "pass",
-    "INCONCLUSIVE": "hold",
-    "MISSING": "invalid",
-    "INVALID": "invalid",
-    "FAIL": "fail",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +91,7 @@ class Verdict:
     @property
     def effect(self) -> Effect:
         """What it does to the exit code."""
-        return self.settled or _EFFECTS[self.outcome]
+        return self.settled or OUTCOMES[self.outcome][0]
 
     def unless(self, doubt: str | None) -> Verdict:
         """The verdict, or INCONCLUSIVE for that reason where there is one."""
@@ -252,8 +241,7 @@ class Rule:
         """The verdict on a number without an interval: PASS up to the threshold, else FAIL for ``reason``; IMPROVED
         below ``improved``."""
         assert self.threshold is not None
-        # 136 / 100 is a last digit above 1 + 0.36.
-        if value > self.threshold and not math.isclose(value, self.threshold, rel_tol=1e-12):
+        if thresholds.decide_number(value, self.threshold) == "FAIL":
             verdict = self.verdict("FAIL", text, reason)
         elif improved is not None and value < improved:
             verdict = self.verdict("IMPROVED", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from qbench.stats.interval_type import Interval
@@ -20,6 +21,12 @@ def decide(interval: Interval, threshold: float, *, wanted: Literal["above", "be
     if interval.high < threshold:
         return "FAIL" if wanted == "above" else "PASS"
     return "INCONCLUSIVE"
+
+
+def decide_number(value: float, most: float) -> Outcome:
+    """Whether a number without an interval is at most ``most``, but for its last digit: 136 / 100 is a last digit above
+    1 + 0.36."""
+    return "FAIL" if value > most and not math.isclose(value, most, rel_tol=1e-12) else "PASS"
 
 
 def p_value_beyond(

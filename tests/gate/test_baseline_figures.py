@@ -12,6 +12,7 @@ from made_records import CASE, FP32, accuracy, answers, fp32, info, int8
 from qbench import suite
 from qbench.gate import gate
 from qbench.gate.baseline import Baseline
+from qbench.gate.outcomes import find_exit_code
 from qbench.gate.verdict import Verdict
 from qbench.record.schema import Coverage, HostFacts, Record
 from qbench.record.stored_run import MetricInfo, RunInfo
@@ -125,11 +126,11 @@ def test_a_case_of_such_a_baseline_is_held_against_nothing_of_it() -> None:
     """One verdict says why; the rules that need no baseline are judged, and the gate is INVALID."""
     verdicts = judge(int8(size_bytes=300_000))
     assert [verdict.rule for verdict in verdicts if verdict.case == CASE] == ["baseline", "size", "top1"]
-    assert gate.exit_code(verdicts) == 3
+    assert find_exit_code([verdict.effect for verdict in verdicts]) == 3
 
 
 def test_the_fp32_of_a_baseline_is_looked_at_too() -> None:
     """Stored speed-ups rest on it."""
     verdicts = judge(int8(), fp32s=(fp32(size_bytes=2_000_000), fp32()))
     assert [verdict.case for verdict in verdicts if verdict.rule == "baseline"] == [FP32]
-    assert gate.exit_code(verdicts) == 3
+    assert find_exit_code([verdict.effect for verdict in verdicts]) == 3

@@ -34,6 +34,7 @@ from qbench.gate import gate
 from qbench.gate import text as gate_text
 from qbench.gate.baseline import Baseline, write_baseline
 from qbench.gate.latency import needs_baseline
+from qbench.gate.outcomes import OUTCOMES, find_exit_code, find_worst
 from qbench.gate.sequential_test import NotRun, ProcessPair, Rerun, analyze, analyze_promise, analyze_start
 from qbench.record.schema import ColdStart, Memory, Record, Roofline
 from qbench.record.stored_run import PlanInfo, QuickInfo, RunInfo, SkipInfo, read_run
@@ -359,14 +360,14 @@ def test_every_outcome_has_its_words(name: str) -> None:
     """Each situation gives the outcome it must, in the text of its golden file."""
     situation = SITUATIONS[name]
     gated = situation.gated()
-    worst = min((verdict.outcome for verdict in gated.verdicts), key=list(gate.EXIT_CODES).index)
+    worst = find_worst({verdict.outcome for verdict in gated.verdicts})
     assert worst == situation.outcome
     assert same_as_golden(f"gate_{name}.txt", gate_text.text(gated) + "\n")
 
 
 def test_all_outcomes_are_enumerated() -> None:
     """No outcome is without a situation."""
-    assert {situation.outcome for situation in SITUATIONS.values()} == set(gate.EXIT_CODES)
+    assert {situation.outcome for situation in SITUATIONS.values()} == set(OUTCOMES)
 
 
 def test_the_same_file_on_another_kind_of_host_holds_no_change() -> None:
@@ -397,7 +398,7 @@ def test_a_start_that_an_update_may_have_changed_holds() -> None:
 def test_the_worst_outcome_decides_the_exit_code(outcomes: list[Any], code: int) -> None:
     """Fail over invalid or missing over inconclusive over pass; nothing judged is no pass."""
     plain = gate.Verdict(outcome="PASS", case=CASE, rule="case", place="x:1", text="")
-    assert gate.exit_code([replace(plain, outcome=outcome) for outcome in outcomes]) == code
+    assert find_exit_code([replace(plain, outcome=outcome).effect for outcome in outcomes]) == code
 
 
 @pytest.mark.parametrize(
