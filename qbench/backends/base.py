@@ -159,6 +159,12 @@ class Backend(ABC):
     def libraries(self) -> tuple[str, ...]:
         """The distributions whose versions decide what a build gives (part of the cache key)."""
 
+    def runtime_libraries(self) -> tuple[str, ...]:
+        """Those of ``libraries`` that a process which runs its artifacts imports: another version changes what they
+        take, though their bytes are the same."""
+        imported = {module.partition(".")[0] for module in self.modules}
+        return tuple(name for name in self.libraries() if name.replace("-", "_") in imported)
+
     def toolchain(self) -> str | None:
         """What else decides the bytes of an artifact, as it names itself: a compiler and its version."""
         return None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from qbench.backends.base import Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.torch_quantize import prepare_fp32
-from qbench.backends.torch_runner import TorchScriptRunner, one_example, save, time_nodes, torch_missing
+from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, time_nodes, torch_missing
 from qbench.models.base import NetworkKind
 from qbench.quant.artifacts.node_profile import CallProfile
 
@@ -23,6 +23,7 @@ class TorchScript(Backend):
     name = "torch"
     runtime = "torch"
     modes = ("fp32",)
+    modules = MODULES
 
     def missing(self) -> str | None:
         """Whether torch is there."""

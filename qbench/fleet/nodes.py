@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import qbench
+from qbench.backends.libraries import list_libraries
 from qbench.cache import store
 from qbench.machine import fingerprint
 
-LIBRARIES = (
-    *("qbench", "ray", "torch", "torchao", "onnxruntime", "openvino", "nncf", "onnx", "onnxscript"),
-    *("numpy", "scipy", "scikit-learn", "pydantic"),
-)
+_VALUES = ("ray", "pydantic")  # carry and read what travels
 # What decides which artifact is built and what it answers; the number of cores does not.
 SAME_BUILDS = ("cpu", "arch", "isa", "isa_switches", "os")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -75,7 +73,7 @@ def read_facts(*, name: str, address: str, label: str | None, niceness: int) -> 
         cores=fingerprint.allowed_cores(),
         niceness=niceness,
         fingerprint=fingerprint.fingerprint(),
-        versions=fingerprint.versions(LIBRARIES) | {"python": platform.python_version()},
+        versions=fingerprint.versions((*list_libraries(), *_VALUES)) | {"python": platform.python_version()},
         code=store.source_digest(qbench),
     )
 

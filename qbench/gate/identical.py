@@ -6,12 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from qbench import registry
-from qbench.errors import UsageError
+from qbench.backends.libraries import list_runtime_libraries
 from qbench.record.schema import Record
 
-# What loads and runs artifacts: another version of it changes what they take.
-RUNTIMES = ("torch", "onnxruntime", "openvino")
 # An artifact is built for these; another CPU of the same kind runs it alike, so a ratio of two means something.
 BUILT_FOR = ("arch", "isa", "isa_switches", "os")
 
@@ -25,17 +22,8 @@ def is_same_file(old: Record | None, new: Record) -> bool:
 
 def list_updates(old: Mapping[str, str | None], new: Mapping[str, str | None], backend: str) -> list[str]:
     """What runs the artifacts of a backend, and is here in another version than in the baseline."""
-    return [name for name in list_runtimes(backend) if old.get(name) is not None and old.get(name) != new.get(name)]
-
-
-def list_runtimes(backend: str) -> tuple[str, ...]:
-    """What loads and runs the artifacts of a backend; all there are where it is not installed here."""
-    try:
-        modules = registry.load("backend", backend).modules
-    except UsageError:
-        return RUNTIMES
-    loaded = {module.partition(".")[0] for module in modules}
-    return tuple(name for name in RUNTIMES if name in loaded)
+    known = [name for name in list_runtime_libraries(backend) if old.get(name) is not None]
+    return [name for name in known if old[name] != new.get(name)]
 
 
 def differing_host(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:

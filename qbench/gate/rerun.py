@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench import registry
+from qbench.backends.libraries import list_runtime_libraries
 from qbench.cache import store
 from qbench.compare import compare
 from qbench.data import Data, request_of
@@ -27,7 +28,7 @@ from qbench.data_preparation import prepare_data
 from qbench.decide.cases import is_int8, is_unmeasured
 from qbench.errors import CaseError
 from qbench.gate.baseline import Baseline, artifact_file
-from qbench.gate.identical import differing_host, is_same_file, list_runtimes, list_updates
+from qbench.gate.identical import differing_host, is_same_file, list_updates
 from qbench.gate.live_case import BASELINE, CONTENDER, FP32, LiveCase, LiveRules
 from qbench.gate.policy import resolve
 from qbench.gate.sequential_test import ANALYSES, NotRun, Rerun
@@ -104,7 +105,7 @@ class Rerunner:
         return replace(
             spec,
             environment={**spec.environment, **imports.name_paths(self.baseline_paths)},
-            versions={name: baseline.info.versions.get(name) for name in list_runtimes(spec.backend)},
+            versions={name: baseline.info.versions.get(name) for name in list_runtime_libraries(spec.backend)},
         )
 
     def _has_own_versions(self, run: StoredRun, baseline: Baseline, new: Record) -> bool:

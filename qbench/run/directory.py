@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from qbench.backends.libraries import list_libraries
 from qbench.errors import QbenchError, UsageError
 from qbench.files import atomic, regular_file
 from qbench.files.stored_name import name_of
@@ -34,10 +35,6 @@ from qbench.suite.quick import OVERRIDES
 REPORTS = Path("reports")
 PARTS = ("samples", "predictions")
 _NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")  # of a run's folder
-VERSIONS = (
-    *("qbench", "torch", "torchao", "onnxruntime", "openvino", "nncf", "onnx", "onnxscript"),
-    *("numpy", "scipy", "scikit-learn"),
-)
 
 
 class RunDirectory:
@@ -104,7 +101,7 @@ class RunDirectory:
             "started": started,
             "finished": None,
             "environment": fingerprint.fingerprint(),
-            "versions": fingerprint.versions(VERSIONS),
+            "versions": fingerprint.versions(list_libraries()),
             "plan": {
                 "cases": [planned.case.id for planned in plan.cases],
                 "skipped": [{"id": skip.key.id, "reason": skip.reason} for skip in plan.skipped],
