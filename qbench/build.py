@@ -24,12 +24,12 @@ from qbench.machine import fingerprint
 from qbench.network import Model, load_network
 from qbench.plan.planner import Variant
 from qbench.process.parent import Limits, call
+from qbench.progress.callback import Progress
 from qbench.quant.analysis.quantized_range import Ranges
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.recipe import Recipe
 from qbench.record.schema import ArtifactFacts, Record, TargetFacts
 
-Progress = Callable[[str, float], None]
 SHARED_FILE = "ranges.pt"
 ONE_THREAD = 1  # builds run beside each other, and one thread gives the same bytes every time
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ from qbench.data import CONTENTS, CalibrationSubset, Data, DataRequest
 from qbench.datasets import overlap, validation
 from qbench.datasets.base import Dataset, Examples
 from qbench.errors import DataError, first_names
+from qbench.progress.callback import Progress
 
 Array = NDArray[Any]
-Progress = Callable[[str, float], None]
 WAY_OUT = (
     "take them out of one of the two, evaluate on another split, or set `data: {overlap: allow}` where that is meant"
 )

@@ -7,7 +7,7 @@ draws random weights still gives one network to every variant.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,10 @@ from qbench.models import adapt, batch_dependence, dry_run, float32, trainer
 from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network
 from qbench.models.quantized_module import describe_own_qconfig, why_not_float
+from qbench.progress.callback import Progress
 from qbench.train import train
 
 Array = NDArray[Any]
-Progress = Callable[[str, float], None]
 PROBES = 4  # examples on which a network is tried before anything is built
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qbench.errors import CaseSkipped
 from qbench.models.base import Network, NetworkKind
+from qbench.progress.callback import Progress, tell_nobody
 from qbench.quant.analysis.quantized_range import Ranges
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import CallProfile
@@ -49,7 +50,7 @@ class BuildJob:
     int8_file: Path | None = None
     # Whether the artifact is only to tell where its time goes (``Backend.watched_builds``).
     watched: bool = False
-    progress: Callable[[str, float], None] = field(default=lambda text, share: None)
+    progress: Progress = field(default=tell_nobody)
 
     @property
     def probes(self) -> Inputs:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from qbench.errors import BuildError, EvaluateError, first_names
 from qbench.machine import fingerprint
 from qbench.network import Model, load_network
 from qbench.process.parent import Limits, call
+from qbench.progress.callback import Progress
 from qbench.record.schema import AsCalled
 
 Array = NDArray[Any]
@@ -46,9 +47,7 @@ class Answers:
     decisions: tuple[str, ...]
 
 
-def ask_network(
-    model: Model, data: Data, root: Path, *, limits: Limits, progress: Callable[[str, float], None]
-) -> Answers:
+def ask_network(model: Model, data: Data, root: Path, *, limits: Limits, progress: Progress) -> Answers:
     """The answers of a network of torch's, asked for once and then from the cache ``root``."""
 
     def fill(folder: Path) -> Mapping[str, Any]:
@@ -69,7 +68,7 @@ def ask_network(
     return Answers(positions=positions, outputs=outputs, decisions=tuple(entry.facts["decisions"]))
 
 
-def _ask_here(model: Model, data: Data, *, progress: Callable[[str, float], None]) -> Answers:
+def _ask_here(model: Model, data: Data, *, progress: Progress) -> Answers:
     import torch
 
     from qbench.backends.torch_runner import tensors

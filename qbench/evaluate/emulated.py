@@ -25,10 +25,10 @@ from qbench.hosts.base import Host, KernelView
 from qbench.metrics.validation import read_scores
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits, Worker
+from qbench.progress.callback import Progress
 from qbench.record.schema import EmulatedExamples
 
 Array = NDArray[Any]
-Progress = Callable[[str, float], None]
 Unit = tuple[int, int]  # the positions of the first example that is computed with others and behind the last
 POSITIONS, _FACTS = "positions", "emulated"
 _OUTPUTS = "outputs.npy"

@@ -7,7 +7,7 @@ calibration has found is clipped. One pass of fp32 serves all variants of a netw
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ from qbench.data import Data
 from qbench.datasets import base as dataset_contract
 from qbench.network import Model, load_network
 from qbench.process.parent import Limits, call
+from qbench.progress.callback import Progress
 from qbench.quant.analysis import activation_trace, input_drift, layer_error, onnx_output_range, quantized_range
 from qbench.quant.analysis.quantized_range import InputRange
 
-Progress = Callable[[str, float], None]
 Rows = tuple[Mapping[str, Any], ...]
 _ROWS: TypeAdapter[dict[str, Rows]] = TypeAdapter(dict[str, Rows])
 EXAMPLES, BATCH = 512, 8  # looked at, evenly from the first to the last; a network holds its activations for a batch

@@ -32,12 +32,12 @@ from qbench.hosts.base import NATIVE, Host
 from qbench.machine import fingerprint
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits, Worker, call
+from qbench.progress.callback import Progress
 from qbench.quant import saturation
 from qbench.quant.analysis import input_drift
 from qbench.record.schema import InputFit, SaturatingLayer, Spread
 
 Array = NDArray[Any]
-Progress = Callable[[str, float], None]
 SEEN = 64  # examples of which the values are looked at together
 RANGED = ("static", "qat")  # modes whose activations have a range that was fixed before
 _FIT, _SUMS = "inputs", "sums"

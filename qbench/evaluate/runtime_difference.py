@@ -7,7 +7,7 @@ by much more. Where they do, one of them computes something else; the first laye
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from qbench.build import Artifact
 from qbench.data import Data
 from qbench.evaluate.predictions import load_predictions
 from qbench.process.parent import Limits, call
+from qbench.progress.callback import Progress
 from qbench.quant.sqnr import MOST_DECIBELS, measure_sqnr
 from qbench.record.schema import OtherRuntime, Record
 
@@ -63,9 +64,7 @@ def same_network(first: Artifact, second: Artifact) -> bool:
     return own and (ours, recipe) == (theirs, other_recipe)
 
 
-def difference(
-    first: RuntimeVariant, second: RuntimeVariant, data: Data, *, limits: Limits, progress: Callable[[str, float], None]
-) -> Any:
+def difference(first: RuntimeVariant, second: RuntimeVariant, data: Data, *, limits: Limits, progress: Progress) -> Any:
     """The ``Difference`` of two variants on the evaluation examples; None where rounding explains it.
 
     Raises ``CaseError`` where the process that looks does not end well.
@@ -74,7 +73,7 @@ def difference(
 
 
 def difference_here(
-    first: RuntimeVariant, second: RuntimeVariant, data: Data, *, progress: Callable[[str, float], None]
+    first: RuntimeVariant, second: RuntimeVariant, data: Data, *, progress: Progress
 ) -> Difference | None:
     """``difference`` in this process."""
     progress("compare with another runtime", 0.9)

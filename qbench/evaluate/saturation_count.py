@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -21,11 +21,11 @@ from qbench.data import Data
 from qbench.errors import CaseSkipped, EvaluateError, reraise
 from qbench.hosts.base import Host
 from qbench.process.parent import Limits, call
+from qbench.progress.callback import Progress
 from qbench.quant import saturation
 from qbench.record.schema import SaturatingLayer
 
 Array = NDArray[Any]
-Progress = Callable[[str, float], None]
 EXAMPLES, BATCH = 32, 8  # counted, evenly from the first to the last; run at a time
 SECONDS = 30.0  # after which no further batch is begun
 MISFIT = (

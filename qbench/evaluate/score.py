@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,12 +18,12 @@ from qbench.metrics.base import Metric, values_file
 from qbench.metrics.spec import MetricSpec
 from qbench.metrics.validation import choose_classes, find_no_score
 from qbench.process.parent import Limits, call
+from qbench.progress.callback import Progress
 from qbench.record.schema import Accuracy, Flips
 from qbench.stats import intervals, jackknife
 from qbench.stats.interval_type import LARGEST, Interval
 
 Array = NDArray[Any]
-Progress = Callable[[str, float], None]
 IntervalMethod = Literal["score", "weighted mean", "jackknife", "paired bootstrap"]
 LEVEL = 0.95
 # Fewer changed examples than this are few: of 30, resamples draw their number well enough.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,12 @@ from qbench.evaluate import flips
 from qbench.evaluate.predictions import load_predictions
 from qbench.files import atomic, regular_file
 from qbench.process.parent import Limits, call
+from qbench.progress.callback import Progress
 
 if TYPE_CHECKING:
     from qbench.data import Data
 
 Array = NDArray[Any]
-Progress = Callable[[str, float], None]
 FOLDER = "flips"
 SUFFIXES = {".png": "image/png", ".jpg": "image/jpeg"}
 MOST = 12  # of each kind and variant; all flips are in flips.csv

@@ -19,9 +19,9 @@ from qbench.evaluate.older_cpu import Sums
 from qbench.evaluate.worker import PartOutputs, open_predictor
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits, Worker
+from qbench.progress.callback import Progress
 
 Array = NDArray[Any]
-Progress = Callable[[str, float], None]
 Part = tuple[int, int]  # the positions of its first example and behind its last
 PARTS = 32  # an evaluation has as many; between two of them a process gives its core back where it is waited for
 

@@ -22,6 +22,7 @@ from qbench.process import child
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits
 from qbench.process.place import Place
+from qbench.progress.callback import Progress
 
 ATTEMPTS = 3  # nodes that one piece of work may lose before it is what ends them
 OPEN_SECONDS = 60.0  # within which a node opens its agent
@@ -142,7 +143,7 @@ class Fleet:
             raise value
         return value, folders
 
-    def follow(self, name: str, reference: Any, number: int, progress: Callable[[str, float], None] | None) -> Answer:
+    def follow(self, name: str, reference: Any, number: int, progress: Progress | None) -> Answer:
         """The answer of a node that is awaited; meanwhile it is asked now and then how far it is."""
         with self._losing(name):
             while progress is not None and not self.ray.wait([reference], timeout=_PROGRESS_SECONDS)[0]:
@@ -259,7 +260,7 @@ class Fleet:
         function: Callable[..., Any],
         *args: Any,
         limits: Limits,
-        progress: Callable[[str, float], None] | None = None,
+        progress: Progress | None = None,
         environment: Mapping[str, str] = _NOTHING,
     ) -> Any:
         """What ``parent.call`` does, on a node of a class, one that has had work of that name before if it is free; on
@@ -316,7 +317,7 @@ class FleetWorker:
         self._fleet.deliver(self._node.name, self._session)
         self._number, _ = self._fleet.call(self._node.name, "start", self._session.payload)
 
-    def ask(self, method: str, *args: Any, progress: Callable[[str, float], None] | None = None) -> Any:
+    def ask(self, method: str, *args: Any, progress: Progress | None = None) -> Any:
         """What the session's method returns; unfinished folders of the cache that it was given are filled here."""
         assert self._node is not None
         assert self._number is not None

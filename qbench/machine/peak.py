@@ -22,6 +22,7 @@ from qbench.errors import CaseError, MeasureError
 from qbench.machine import fingerprint
 from qbench.machine.gemm import Call, Kernel, kernels
 from qbench.process import parent
+from qbench.progress.callback import Progress
 
 LIBRARIES = ("torch", "onnxruntime")
 METHOD = 2  # part of the cache's key: raise it when what is measured changes
@@ -29,8 +30,6 @@ METHOD = 2  # part of the cache's key: raise it when what is measured changes
 _WARMUP_CALLS = 2
 _TURNS = 3  # the finalists take turns, since noise comes in spells of tens of milliseconds
 _HOPELESS = 3.0  # a kernel that many times slower than the best of its precision is not tried on larger sizes
-
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)

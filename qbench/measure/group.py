@@ -10,11 +10,12 @@ from typing import Any
 
 from qbench import registry
 from qbench.errors import CaseError
-from qbench.measure.protocol import CONTROL, Earlier, Keep, Protocol, Tell, Watch
+from qbench.measure.protocol import CONTROL, Earlier, Keep, Protocol, Watch
 from qbench.measure.samples import BlockTiming, Samples
 from qbench.measure.worker import LocalWorker, WorkerFacts, WorkerSpec
 from qbench.process import imports
 from qbench.process.parent import Limits, Worker
+from qbench.progress.callback import Progress, tell_nobody
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,7 @@ def measure_group(
     limits: Limits,
     fresh: bool = False,
     watch: Watch = lambda case: None,
-    tell: Tell = lambda text, share: None,
+    tell: Progress = tell_nobody,
     earlier: Earlier = MappingProxyType({}),
     keep: Keep = lambda known: None,
     open_remote: Callable[..., Any] = RemoteWorker,

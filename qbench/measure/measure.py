@@ -17,7 +17,7 @@ from qbench.measure import estimates, samples
 from qbench.measure.group import Measured, cold_starts, max_known, measure_group
 from qbench.measure.heats import split_heats
 from qbench.measure.pairing import list_minima
-from qbench.measure.protocol import Protocol, Tell
+from qbench.measure.protocol import Protocol
 from qbench.measure.protocol import Sequential as SequentialProtocol
 from qbench.measure.race import LEFT, SCREENED, Race
 from qbench.measure.race_rules import MOST_GENERATIONS, Arm, RaceRules, find_fastest
@@ -28,11 +28,12 @@ from qbench.measure.unfinished_group import Checkpoint
 from qbench.measure.warm_up import count_left
 from qbench.measure.worker import FIRST_CALLS, INPUTS, WorkerSpec
 from qbench.process.free_memory import count_free_bytes
+from qbench.progress.callback import Progress, tell_nobody
 from qbench.record.schema import Memory, Sequential, read_case_id, setting_id
 
 
 def measure_setting(
-    setting: Setting, folder: Path, cores: TimedCores, *, tell: Tell = lambda text, share: None
+    setting: Setting, folder: Path, cores: TimedCores, *, tell: Progress = tell_nobody
 ) -> MeasuredSetting:
     """The latency of each case of a setting that is not done, raced against each other on these cores; what they teach
     of the cores is kept there. The raw samples lie in ``folder/samples`` then, and beside them what a killed run would
@@ -62,7 +63,7 @@ class _Measuring:
     setting: Setting
     folder: Path
     cores: TimedCores
-    tell: Tell
+    tell: Progress
 
     def measure_cases(self) -> dict[str, CaseLatency]:
         """The latency of each case that is not done, by id."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from qbench.errors import CaseError
 from qbench.measure.samples import BlockTiming, Samples, canary_rows, counts, shares
+from qbench.progress.callback import Progress, tell_nobody
 
 CONTROL = "control"
 
@@ -37,7 +38,6 @@ class TimedWorker(Interface):
 OpenWorker = Callable[[str], TimedWorker]
 Seconds = Callable[[], float]
 Watch = Callable[[str], None]
-Tell = Callable[[str, float], None]  # what is in hand and what is left; how far that is, 0 to 1
 Outcome = dict[str, "Samples | CaseError"]
 Earlier = Mapping[str, Samples]
 Keep = Callable[[Earlier], None]
@@ -56,7 +56,7 @@ class Protocol(ABC):
         open_worker: OpenWorker,
         watch: Watch,
         *,
-        tell: Tell = lambda text, share: None,
+        tell: Progress = tell_nobody,
         earlier: Earlier = MappingProxyType({}),
         keep: Keep = lambda known: None,
     ) -> Outcome:
@@ -84,7 +84,7 @@ class Sequential(Protocol):
         open_worker: OpenWorker,
         watch: Watch,
         *,
-        tell: Tell = lambda text, share: None,
+        tell: Progress = tell_nobody,
         earlier: Earlier = MappingProxyType({}),
         keep: Keep = lambda known: None,
     ) -> Outcome:

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from qbench.errors import CaseError
 from qbench.measure.generation import Generation, Pace
 from qbench.measure.pairing import Minima, pair_minima
-from qbench.measure.protocol import CONTROL, Earlier, Keep, OpenWorker, Outcome, Protocol, Seconds, Tell, Watch
+from qbench.measure.protocol import CONTROL, Earlier, Keep, OpenWorker, Outcome, Protocol, Seconds, Watch
 from qbench.measure.race_rules import Arm, RaceRules, Standing, judge
 from qbench.measure.remaining import Remaining
 from qbench.measure.samples import Samples
 from qbench.measure.series import Series, join_controls, resume_series, split_controls
+from qbench.progress.callback import Progress, tell_nobody
 
 RACING, SCREENED, LEFT, CUT_SHORT = "racing", "screened", "left", "cut_short"
 DIED = "died: "
@@ -63,7 +64,7 @@ class Race(Protocol):
         open_worker: OpenWorker,
         watch: Watch,
         *,
-        tell: Tell = lambda text, share: None,
+        tell: Progress = tell_nobody,
         earlier: Earlier = MappingProxyType({}),
         keep: Keep = lambda known: None,
     ) -> Outcome:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from qbench.measure.protocol import Seconds, Tell
+from qbench.measure.protocol import Seconds
+from qbench.progress.callback import Progress
 
 # Drawing costs the coordinator time that the workers would notice.
 SAY_SECONDS = 1.0
@@ -18,7 +19,7 @@ class Remaining:
     once a second."""
 
     clock: Seconds
-    tell: Tell
+    tell: Progress
     _began: float | None = None
     _started: float = 0.0
     _first_round: float | None = None

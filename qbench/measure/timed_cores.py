@@ -8,10 +8,11 @@ from pathlib import Path
 
 from qbench.errors import CaseError
 from qbench.machine import peak as peaks
-from qbench.machine.peak import Peak, Progress
+from qbench.machine.peak import Peak
 from qbench.measure import canary
 from qbench.measure.samples import Samples
 from qbench.process.parent import Limits
+from qbench.progress.callback import Progress
 
 
 @dataclass(kw_only=True)

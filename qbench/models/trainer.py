@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from qbench.errors import ModelError
 from qbench.models.base import BuiltIn, Training
 from qbench.models.sharded_gradients import Shards
+from qbench.progress.callback import Progress
 from qbench.quant.pytorch import checkpoint
 from qbench.quant.pytorch.training_state import EpochMeans, TrainingState, one_thread
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-Progress = Callable[[str, float], None]
 Arrays = tuple[NDArray[Any], ...]
 CHECKPOINT_SECONDS = 10.0  # at most so much work is lost with a training that is killed
 _PROGRESS_EVERY = 8  # steps

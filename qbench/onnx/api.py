@@ -6,7 +6,7 @@ import functools
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from qbench.quant.onnx.graph.graph import Graph
     from qbench.quant.onnx.graph.layers import FoundLayer
     from qbench.quant.onnx.sites import Sites
+    from qbench.quant.onnx.weights.weight_steps import StepProgress
 
 __all__ = [
     "FORMS",
@@ -52,8 +53,6 @@ __all__ = [
 ]
 
 RANKING_BATCHES = 4  # on which layers are ranked: more cost time and hardly change the order
-
-Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +144,7 @@ def calibrate(
     record: str | Path,
     *,
     threads: int = 0,
-    progress: Progress = lambda *_: None,
+    progress: StepProgress = lambda *_: None,
 ) -> Calibrated:
     """Feeds the first ``batch_num`` batches to the calibration model and writes every scale to ``record``.
 
@@ -198,7 +197,7 @@ def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
     targets: Iterable[str] = ("onnxruntime",),
     form: str | None = None,
     threads: int = 0,
-    progress: Progress = lambda *_: None,
+    progress: StepProgress = lambda *_: None,
 ) -> Saved:
     """The four steps: deploy models beside ``<prefix>.config.json`` and ``<prefix>.record.txt``.
 

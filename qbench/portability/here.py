@@ -18,6 +18,7 @@ from qbench.evaluate.predictions import load_predictions, predict_cached
 from qbench.hosts.read_back import read_kernels
 from qbench.machine import fingerprint
 from qbench.process.parent import Limits
+from qbench.progress.callback import Progress
 from qbench.record.schema import NATIVE, HostFacts, Record, place_on
 from qbench.record.stored_run import StoredRun
 
@@ -44,7 +45,7 @@ def answer_here(
     *,
     root: Path,
     limits: Limits,
-    progress: Callable[[str, float], None],
+    progress: Progress,
 ) -> AnsweredRun:
     """The run with what its int8 artifacts answer on this machine: ``find_file`` gives the file of a record's, None
     where there is none, ``root`` is the open cache. Raises ``UsageError`` where ``data`` are other examples than the
@@ -117,7 +118,7 @@ def _answer(
     batch_size: int,
     root: Path,
     limits: Limits,
-    progress: Callable[[str, float], None],
+    progress: Progress,
 ) -> dict[str, Array]:
     with tempfile.TemporaryDirectory(prefix="qbench-here-") as folder:
         file = Path(folder) / "predictions.npz"

@@ -23,6 +23,7 @@ from qbench.process.free_memory import count_free_bytes
 from qbench.process.guard import fork_under_guard
 from qbench.process.imports import import_modules
 from qbench.process.pipe import Inbox, pack, receive, send
+from qbench.progress.callback import Progress
 
 _TRACEBACK = 10_000  # characters of it; its end says what happened
 _sending = threading.Lock()
@@ -176,7 +177,7 @@ class Function:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
-    def run(self, args: tuple[Any, ...], *, progress: Callable[[str, float], None]) -> Any:
+    def run(self, args: tuple[Any, ...], *, progress: Progress) -> Any:
         """What the function returns."""
         return self._function(*args, progress=progress)
 

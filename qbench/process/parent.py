@@ -27,6 +27,7 @@ from qbench.process import child, inheritance, pipe, reaper, start
 from qbench.process.free_memory import count_free_bytes
 from qbench.process.guard import NUMBER
 from qbench.process.offspring import offspring
+from qbench.progress.callback import Progress
 
 _CHUNK = 1 << 16
 _LOG_BYTES = 1 << 18  # kept of what a child writes: a fatal error lists every thread and every module
@@ -101,7 +102,7 @@ class Worker:
         self._send(("start", *self._session))
         self._receive(None)
 
-    def ask(self, method: str, *args: Any, progress: Callable[[str, float], None] | None = None) -> Any:
+    def ask(self, method: str, *args: Any, progress: Progress | None = None) -> Any:
         """What the session's method returns; raises ``CaseError`` (or ``CaseSkipped``) with the reason."""
         self._send((method, args))
         return self._receive(progress)
@@ -164,7 +165,7 @@ class Worker:
         finally:
             self._selector.modify(self._connection, selectors.EVENT_READ)
 
-    def _receive(self, progress: Callable[[str, float], None] | None) -> Any:
+    def _receive(self, progress: Progress | None) -> Any:
         """The answer to what was asked; one deadline for all of it, however it comes."""
         deadline = time.monotonic() + self._limits.seconds
         while True:
@@ -307,7 +308,7 @@ def call(
     function: Callable[..., Any],
     *args: Any,
     limits: Limits,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
     cores: tuple[int, ...] | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Any:

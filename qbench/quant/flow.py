@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from qbench.progress.callback import Progress
 from qbench.quant.recipe import Recipe
 from qbench.record.schema import TargetFacts
 
 # A fresh pass over the calibration batches: tuples of input tensors, first axis = example.
 Batches: TypeAlias = Callable[[], Iterator[tuple[Any, ...]]]
-Progress: TypeAlias = Callable[[str, float], None]
 # What decides a shared file beside network and calibration data, and who writes it -> the file.
 Shared: TypeAlias = Callable[[Mapping[str, Any], Callable[[Path], None]], Path]
 

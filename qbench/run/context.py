@@ -18,6 +18,7 @@ from qbench.process.memory_room import UNKNOWN_BYTES, MemoryRoom
 from qbench.process.parent import Limits, end_all, peak_bytes
 from qbench.process.place import Place
 from qbench.process.work_queue import WorkQueue
+from qbench.progress.callback import Progress
 from qbench.run.case_tracker import CaseTracker
 from qbench.run.directory import RunDirectory
 from qbench.suite import Suite
@@ -27,7 +28,7 @@ Result = TypeVar("Result")
 _ENDING_SECONDS = 0.2  # between two checks whether a thread has started another child while an interrupt ends them
 
 
-class Progress(Protocol):
+class RunProgress(Protocol):
     """Who hears how a run goes."""
 
     def stage(self, name: str, total: int | None) -> None:
@@ -64,7 +65,7 @@ class RunContext:
     jobs: int
     here: Place
     memory: MemoryRoom
-    progress: Progress
+    progress: RunProgress
     started: str
     fleet: Fleet | None = None
 
@@ -86,7 +87,7 @@ class RunContext:
             need=lambda: 0 if self.fleet is not None else peak_bytes(function) or UNKNOWN_BYTES,
         )
 
-    def report_under(self, name: str) -> Callable[[str, float], None]:
+    def report_under(self, name: str) -> Progress:
         """A function that reports how far a child is, under the name of what it works at."""
         return lambda text, share: self.progress.advance(f"{name}: {text}", share)
 
@@ -152,7 +153,7 @@ def open_context(
     cache: Path,
     cores: tuple[int, ...],
     jobs: int,
-    progress: Progress,
+    progress: RunProgress,
     fleet: Fleet | None = None,
 ) -> RunContext:
     """The context of a run that starts, or goes on, now."""

@@ -9,11 +9,11 @@ from qbench import registry
 from qbench.decide.cases import group_by_setting, setting_name
 from qbench.machine import fingerprint
 from qbench.measure.measure import measure_setting, remove_checkpoint
-from qbench.measure.protocol import Tell
 from qbench.measure.roofline import roofline
 from qbench.measure.setting import CaseLatency, MeasuredSetting, Setting
 from qbench.measure.timed_cores import TimedCores
 from qbench.plan.planner import Case, PlannedCase
+from qbench.progress.callback import Progress
 from qbench.record.schema import NATIVE, HostFacts, Record, Roofline
 from qbench.run.build_stage import BuiltVariant
 from qbench.run.case_tracker import describe_recipe
@@ -96,7 +96,7 @@ def _is_unmeasured(evaluated: Evaluated, planned: PlannedCase) -> bool:
     return host is not None and host.kind in ("predicted", "emulated")
 
 
-def _tell_both(context: RunContext, done: int, settings: int) -> Tell:
+def _tell_both(context: RunContext, done: int, settings: int) -> Progress:
     """Tells how far the race in hand is, and with it the stage: few settings take long, so that their count alone says
     little."""
 

@@ -18,7 +18,7 @@ from qbench.plan.planner import load_backends, make_plan, measuring_cores
 from qbench.record.schema import Record
 from qbench.run import directory as run_directory
 from qbench.run.build_stage import build_variants
-from qbench.run.context import Progress, RunContext, now, open_context
+from qbench.run.context import RunContext, RunProgress, now, open_context
 from qbench.run.diagnostics import keep_flip_images, keep_layer_numbers, warn_of_guessing
 from qbench.run.evaluate_stage import evaluate
 from qbench.run.expected_time import expect_seconds
@@ -30,7 +30,7 @@ from qbench.run.runtimes_stage import compare_runtimes
 from qbench.run.saturation_stage import name_layers
 from qbench.suite import Suite
 
-__all__ = ["Progress", "RunResult", "run"]
+__all__ = ["RunProgress", "RunResult", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ def run(
     only: str | None,
     resume: Path | None,
     jobs: int | None,
-    progress: Progress,
+    progress: RunProgress,
     on: str | None = None,
 ) -> RunResult:
     """Runs a suite, on the nodes of the cluster ``on`` where one is named; every case ends as a record. After Ctrl-C
@@ -96,7 +96,7 @@ def open_run(
     only: str | None,
     resume: Path | None,
     jobs: int | None,
-    progress: Progress,
+    progress: RunProgress,
     fleet: Fleet | None = None,
 ) -> RunContext:
     """What the stages of a run are given: the suite's plan, the folder with ``run.json``, the cache; raises

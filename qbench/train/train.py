@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,13 +29,13 @@ from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network, Training
 from qbench.models.trainer import Outcome
 from qbench.process.parent import Limits, call
+from qbench.progress.callback import Progress
 from qbench.progress.live import Silent
 from qbench.stats import intervals
 from qbench.stats.interval_type import Interval
 from qbench.suite import Suite
 from qbench.train.training_set import TrainingSet, choose_training_set, open_dataset
 
-Progress = Callable[[str, float], None]
 KIND = "trained"
 # A training tells how far it is and keeps its state, so no stage's limit ends it.
 TRAINING_SECONDS = 14 * 86_400.0

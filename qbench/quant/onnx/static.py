@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from qbench.progress.callback import Progress
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx import graph_process, onnxruntime_session
 from qbench.quant.onnx.calibration import calibrate
@@ -24,7 +25,6 @@ from qbench.quant.onnx.node_names import match_nodes
 from qbench.quant.onnx.sites import Sites
 from qbench.quant.recipe import Recipe
 
-Progress = Callable[[str, float], None]
 _BATCH = 16  # calibration examples of one inference, where the file takes any number
 # Where a calibrated model keeps its record, and what looked wrong on the way to it, one line each.
 _RECORD, _NOTES = "qbench.record", "qbench.notes"

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from qbench.errors import BuildError, first_names
-from qbench.quant.flow import Batches, Converted, Progress
+from qbench.progress.callback import Progress
+from qbench.quant.flow import Batches, Converted
 from qbench.quant.pytorch import drop_observers
 
 _SHOWN = 5  # names in a message

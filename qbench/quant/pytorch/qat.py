@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import BuildError
+from qbench.progress.callback import Progress
 from qbench.quant import layer_selection
-from qbench.quant.flow import Converted, Progress, QuantizeJob, Shared
+from qbench.quant.flow import Converted, QuantizeJob, Shared
 from qbench.quant.pytorch import checkpoint, distillation
 from qbench.quant.pytorch.fake_quant_sites import WEIGHT, LearnedScale, learned_scales, sites
 from qbench.quant.pytorch.trainer import BATCH_SIZE, QatTrainer

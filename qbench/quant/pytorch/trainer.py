@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from qbench.errors import BuildError, first_names, out_of_memory
+from qbench.progress.callback import Progress
 from qbench.quant import model_call
-from qbench.quant.flow import Progress
 from qbench.quant.pytorch.distillation import Aim
 from qbench.quant.pytorch.fake_quant_sites import sites
 from qbench.quant.pytorch.training_state import EpochMeans, TrainingState

@@ -15,7 +15,7 @@ from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.weights import weight_steps
 from qbench.quant.onnx.weights.input_samples import Samples
-from qbench.quant.onnx.weights.weight_steps import Data, Progress
+from qbench.quant.onnx.weights.weight_steps import Data, StepProgress
 from qbench.quant.scale_rules import QParams
 
 __all__ = ["Calibrated", "calibration_model", "run"]
@@ -33,7 +33,7 @@ class Calibrated:
 
 
 def run(
-    file: Path, batches: Batches, record: Path, *, threads: int = 0, progress: Progress = lambda *_: None
+    file: Path, batches: Batches, record: Path, *, threads: int = 0, progress: StepProgress = lambda *_: None
 ) -> Calibrated:
     """Feeds the first ``batch_num`` batches to the calibration model ``file`` and writes ``record`` whole.
 

@@ -9,7 +9,7 @@ its own for this, keeps nearest rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import threadpoolctl
 from numpy.typing import NDArray
 
+from qbench.progress.callback import Progress
 from qbench.quant.affine import HIGH, LOW, fake_quantize
 from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
@@ -72,7 +73,7 @@ def rounded(
     record: Record,
     samples: Samples,
     *,
-    progress: Callable[[str, float], None] = lambda *_: None,
+    progress: Progress = lambda *_: None,
 ) -> Graph:
     """A copy of the graph in which those weights are multiples of their scale (``scale_w`` in the record): quantizing
     them gives the integers that were chosen. ``samples``: of ``sites``, over the calibration data.

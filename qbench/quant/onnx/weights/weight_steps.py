@@ -26,7 +26,7 @@ from qbench.quant.onnx.weights import adaround, balance, balance_error, bias_cor
 from qbench.quant.onnx.weights.input_samples import Samples
 
 Array = NDArray[Any]
-Progress = Callable[[str, int, int], None]  # the step, batches (AdaRound: layers) done, how many there are
+StepProgress = Callable[[str, int, int], None]  # the step, batches (AdaRound: layers) done, how many there are
 
 # A layer is balanced where its error is at most this share of what it is without: a small gain on half of the data is
 # none on other data (EfficientNet-Lite0's classifier: 0.94 there, and 0.6 dB worse on other photos).
@@ -41,7 +41,7 @@ class Data:
 
     batches: Batches
     threads: int
-    progress: Progress
+    progress: StepProgress
 
     def over(self, file: Path, names: Iterable[str], *, batch_num: int, step: str, chunker: Chunker) -> Iterator[Chunk]:
         """One pass: the named outputs of a model file, chunk by chunk."""
