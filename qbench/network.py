@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from qbench import registry
 from qbench.backends.base import Inputs
+from qbench.backends.torch_runner import tensors
 from qbench.cache import store
 from qbench.data import Data, DataRequest
 from qbench.data_preparation import require_not_trained_on
@@ -67,12 +68,14 @@ def prepare_model(
             overlap_note = require_not_trained_on(data, builtin.fitted_on(), name=builtin.name)
             notes = (overlap_note,) if overlap_note else ()
     network, note = _load(reference, trained)
-    _require_float(network, reference.name)
+    _require_float(network, reference)
     notes += tuple(filter(None, [None if network.module is None else describe_own_qconfig(network.module)]))
     reference, network, adapted = _adapt_network(reference, network, data, root)
     notes += tuple(filter(None, (note, adapted)))
     progress("try the network on real examples", 0.9)
     _require_fit(network, data, metric, reference.name)
+    if network.kind == "torch":
+        _require_float(network, reference, data.evaluation(0, 1))
     judged, *unjudged = dry_run.list_outputs(network, data.evaluation(0, 1))
     notes += (_say_first(reference.name, judged, unjudged),) if unjudged else ()
     digest = weights_file.weights_digest(network)
@@ -112,13 +115,17 @@ def _say_first(name: str, judged: str, unjudged: Sequence[str]) -> str:
     )
 
 
-def _require_float(network: Network, name: str) -> None:
-    """Raises ``ModelError`` for a module that is quantized already; of an ONNX file its source has looked."""
-    reason = None if network.module is None else why_not_float(network.module)
+def _require_float(network: Network, reference: ModelReference, example: Inputs = ()) -> None:
+    """Raises ``ModelError`` for a module that is quantized already, or quantizes as it is called with an example; of an
+    ONNX file its source has looked."""
+    if network.module is None:
+        return
+    reason = why_not_float(network.module, tensors(example))
     if reason is not None:
+        beside = "" if network.path is None else f", and this file beside it: `int8: {network.path.name}`"
         raise ModelError(
-            f"{name}: {reason}, so it is no fp32 to compare with; give the float network that it was made from as "
-            "source, and qbench builds the int8 variants (of int8 files of your own qbench takes ONNX files: `int8:`)"
+            f"{reference.name}: {reason}, so it is no fp32 to compare with; give the float network that it was made "
+            f"from as source{beside or ', and qbench builds the int8 variants'}"
         )
 
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from qbench.errors import first_names
-from qbench.quant.onnx.graph.layers import subgraphs
+from qbench.quant.onnx.graph import float_simulation
 
 # Beside every operator whose name holds "quantize" or begins with "QLinear".
 QUANTIZED = {
     "ConvInteger", "MatMulInteger", "QGemm", "QAttention", "MatMulNBits", "MatMulFpQ4", "QOrderedMatMul",
     "AscendQuant", "AscendDequant", "AscendWeightQuant", "AscendAntiQuant", "MatMulIntegerToFloat",
+    "Quant", "IntQuant", "BipolarQuant", "FloatQuant",  # of Brevitas and QONNX
 }  # fmt: skip
 _SHOWN = 3  # nodes that a message names
 
 
 def quantized_nodes(model: Any) -> list[Any]:
-    """The nodes of a model that quantize or compute in integers, also in subgraphs and in its functions."""
-    return [node for graph in (model.graph, *model.functions) for node in _all(graph.node) if _is_quantized(node)]
+    """The nodes of a model that quantize, compute in integers, simulate that in float, or read weights that are stored
+    as integers; also in subgraphs and in its functions."""
+    named = [node for node in float_simulation.all_nodes(model) if _is_quantized(node)]
+    return [*named, *float_simulation.rounding_nodes(model)]
 
 
 def why_not_float(model: Any) -> str | None:
@@ -35,8 +37,14 @@ def ranges_at_run_time(model: Any) -> str | None:
 def why_not_int8(model: Any, file: str, mode: str) -> str | None:
     """Why a model is no int8 contender of a mode (``static``, ``dynamic``) and what to write in the suite, where it is
     called ``file``; None where it is one."""
-    if not quantized_nodes(model):
+    nodes = quantized_nodes(model)
+    if not nodes:
         return "nothing in it is quantized: a float file goes under source, an int8 one under int8"
+    if float_simulation.is_simulation_alone(nodes):
+        return (
+            f"it simulates int8 in float ({first_names([node.name for node in nodes], _SHOWN)}), so nothing of it runs "
+            "in int8; give the file that is deployed (`qbench onnx` and AMCT call it …_deploy_model.onnx)"
+        )
     operator = ranges_at_run_time(model)
     actual = "static" if operator is None else "dynamic"
     if actual == mode:
@@ -48,10 +56,3 @@ def why_not_int8(model: Any, file: str, mode: str) -> str | None:
 def _is_quantized(node: Any) -> bool:
     kind = node.op_type
     return kind in QUANTIZED or "quantize" in kind.lower() or kind.startswith("QLinear")
-
-
-def _all(nodes: Iterable[Any]) -> Iterator[Any]:
-    for node in nodes:
-        yield node
-        for _, inner in subgraphs(node):
-            yield from _all(inner.node)
