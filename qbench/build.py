@@ -146,7 +146,7 @@ def _make_key(variant: Variant, backend: Backend, model: Model, data: Data, watc
     }.get(variant.mode)
     if variant.recipe.file is not None:  # it was calibrated elsewhere; the examples only try it
         data_digest = model.int8_digests[variant.recipe.name]
-    parts = {
+    parts: dict[str, Any] = {
         "model": _model_parts(model),
         "shapes": [[str(array.dtype), list(array.shape[1:])] for array in data.evaluation(0, 1)],
         "data": data_digest,
@@ -158,6 +158,8 @@ def _make_key(variant: Variant, backend: Backend, model: Model, data: Data, watc
         "isa": [fingerprint.isa(), fingerprint.switches()],
         "pipeline": _pipeline_digest(),
     }
+    own = variant.model.own_int8(variant.recipe.name)
+    parts |= {"engine": own.engine} if own is not None and own.engine is not None else {}  # its note says who named it
     return store.key_of({**parts, **_calibrator_parts(variant), **({"watched": True} if watched else {})})
 
 
@@ -225,6 +227,7 @@ def build_here(
         training=data.training() if variant.mode == "qat" or variant.recipe.trains else None,
         folder=folder,
         int8_file=None if own is None else own.path,
+        int8_engine=None if own is None else own.engine,
         checkpoints=place[0] / UNFINISHED / place[1],
         shared=functools.partial(
             _fetch_shared,

@@ -100,7 +100,7 @@ def prepare_model(
         weights_digest=digest,
         code_digest=code,
         notes=notes,
-        int8_digests={own.recipe: weights_file.onnx_digest(own.path) for own in reference.int8},
+        int8_digests={own.recipe: weights_file.int8_digest(own) for own in reference.int8},
         unjudged_outputs=tuple(unjudged),
     )
 
@@ -176,7 +176,10 @@ def _adapt_network(
         return reference, network, None
     int8 = []
     for own in reference.int8:
-        adapted_int8 = _adapt_file(Network(kind="onnx", path=own.path), reference, example, root)
+        own_network = Network(kind="onnx", path=own.path)
+        if own.format == "torchscript":
+            own_network = registry.load("source", own.format)(ModelReference(name=own.file, path=own.path))
+        adapted_int8 = _adapt_file(own_network, reference, example, root)
         int8.append(own if adapted_int8 is None else replace(own, path=adapted_int8[0]))
     plain = replace(reference, path=adapted[0], int8=tuple(int8), inputs={}, output=None, output_axis=0)
     return plain, load_network(plain, None), adapted[1]

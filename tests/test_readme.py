@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -32,7 +33,7 @@ GUIDE = ROOT / "qbench/guide"
 USER = ROOT / "tests/data/user"
 PAGES = [README, *sorted(GUIDE.glob("*.md"))]
 # What a part of a suite in the guide names, beside the files that the pages show: only that it is there counts.
-NAMED_FILES = ("model.pt", "reviews.csv", "tokenizer.json", "photos/train/a/1.jpg")
+NAMED_FILES = ("model.pt", "data.npz", "reviews.csv", "tokenizer.json", "photos/train/a/1.jpg")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,12 +88,15 @@ def model_for_digits(folder):
 
 
 def int8_model(folder):
-    """``mine-int8.onnx``, of which a suite says only that it is int8."""
+    """``mine-int8.onnx`` and ``quantized.pt``, of which a suite says only that they are int8."""
     draft = onnx_networks.Draft()
     scale, zero = draft.constant("scale", np.float32(0.1)), draft.constant("zero", np.uint8(0))
     x = draft.add("QuantizeLinear", ["x", scale, zero], "quantized")
     x = draft.add("DequantizeLinear", [x, scale, zero], "float")
     onnx_networks.save(draft.model({"x": ["batch", 10]}, {x: ["batch", 10]}), folder, "mine-int8")
+    with zipfile.ZipFile(folder / "quantized.pt", "w") as archive:
+        archive.writestr("quantized/constants.pkl", b"")
+        archive.writestr("quantized/code/net.py", "ops.quantized.linear(x)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,8 +46,9 @@ class BuildJob:
     checkpoints: Path | None = None
     # A file that builds of the same network on the same calibration data share: what decides it, and who writes it.
     shared: Shared | None = None
-    # The user's own int8 file, which is the variant: nothing is quantized.
+    # The user's own int8 file, which is the variant: nothing is quantized; and the engine that is named for it.
     int8_file: Path | None = None
+    int8_engine: str | None = None
     # Whether the artifact is only to tell where its time goes (``Backend.watched_builds``).
     watched: bool = False
     progress: Progress = field(default=tell_nobody)
@@ -128,8 +129,8 @@ class Backend(ABC):
     modes: tuple[str, ...]
     # How it makes int8 variants, its own way first; a recipe may ask for another of them.
     flows: tuple[str, ...] = ()
-    # Whether it runs int8 ONNX files that the user brings.
-    int8_files: bool = False
+    # The formats of the int8 files that it runs where the user brings them (``models.base.FileFormat``).
+    int8_formats: tuple[str, ...] = ()
     # What loading an artifact imports: done before a measuring process is pinned, so that several start side by side.
     modules: tuple[str, ...] = ()
 

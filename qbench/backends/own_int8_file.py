@@ -1,10 +1,9 @@
-"""An int8 ONNX file that the user brings, held against the float network it is compared with."""
+"""An int8 file that the user brings, held against the float network it is compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from qbench.backends.base import Array, BuildJob, Inputs
 from qbench.backends.onnx_build import BuildNotes
@@ -24,19 +23,28 @@ def take_own_file(job: BuildJob, source: Path, file: Path) -> BuildNotes:
     own = job.int8_file
     assert own is not None
     try:
-        model = onnx_check.load(own, weights=False)
+        onnx_check.load(own, weights=False)
     except ModelError as error:
         raise BuildError(str(error)) from error
     onnx_file.copy(own, file)
-    _require_mode(job, own, model)
+    require_int8_file(job, own)
     _require_inputs(source, file, own)
-    return BuildNotes(notes=(f"the user's own file, {job.recipe.file}: qbench quantized nothing",))
+    return BuildNotes(notes=(note_own(job),))
 
 
-def _require_mode(job: BuildJob, own: Path, model: Any) -> None:
-    from qbench.quant.onnx.graph.quantized import why_not_int8
+def note_own(job: BuildJob) -> str:
+    """What a record says of such a file."""
+    return f"the user's own file, {job.recipe.file}: qbench quantized nothing"
 
-    reason = why_not_int8(model, job.recipe.file or own.name, job.mode)
+
+def require_int8_file(job: BuildJob, own: Path) -> None:
+    """Raises ``BuildError`` for a file that is not whole, not quantized, or of another mode than the suite says."""
+    from qbench.models.own_int8 import why_not_int8
+
+    try:
+        reason = why_not_int8(own, job.recipe.file or own.name, job.mode)
+    except ModelError as error:
+        raise BuildError(str(error)) from error
     if reason is not None:
         raise BuildError(f"{own}: {reason}")
 
@@ -62,8 +70,6 @@ def _listed(types: dict[str, str | None]) -> str:
 def require_outputs(job: BuildJob, source: Path, file: Path, open_file: Open) -> None:
     """Raises ``BuildError`` where the first output of the user's file for a few examples, opened by ``open_file``, does
     not have the shape of the float network's, or is NaN where that is a number."""
-    import numpy as np
-
     from qbench.quant.artifacts import onnx_file
     from qbench.quant.onnx import onnxruntime_session
 
@@ -81,10 +87,19 @@ def require_outputs(job: BuildJob, source: Path, file: Path, open_file: Open) ->
     if fixed not in (None, len(probes[0])):
         probes = onnx_file.tile_batch(source, job.example)
     expected = onnxruntime_session.run(source, probes)
+    assert job.int8_file is not None
+    require_alike(job.int8_file, outputs, expected)
+
+
+def require_alike(own: Path, outputs: Array, expected: Array) -> None:
+    """Raises ``BuildError`` where the first output of the user's file does not have the shape of the float network's,
+    or is NaN where that is a number."""
+    import numpy as np
+
     if outputs.shape[1:] != expected.shape[1:] or (outputs.ndim, len(outputs)) != (expected.ndim, len(outputs)):
         raise BuildError(
-            f"the first output of {job.int8_file} has the shape {list(outputs.shape)}, that of the float model "
+            f"the first output of {own} has the shape {list(outputs.shape)}, that of the float model "
             f"{list(expected.shape)}: give an int8 file that was made from this very model, with outputs in its order"
         )
     if np.isfinite(expected).all() and not np.isfinite(outputs).all():
-        raise BuildError(f"{job.int8_file} gives NaN or infinity where the float model gives numbers")
+        raise BuildError(f"{own} gives NaN or infinity where the float model gives numbers")

@@ -6,10 +6,12 @@ import platform
 from dataclasses import replace
 from pathlib import Path
 
+from qbench.backends import own_torchscript
 from qbench.backends.base import Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.open_choices import choose_ranges, choose_target, find_without_ranges, make_room_for_sums
 from qbench.backends.torch_quantize import quantize_network
 from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, time_nodes, torch_missing
+from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
 from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.quant.pytorch import torch_ao
@@ -31,6 +33,7 @@ class TorchAO(Backend):
     modes = ("dynamic", "static", "qat")
     modules = MODULES
     flows = ("fx", "eager")
+    int8_formats = ("torchscript",)
 
     def __init__(self, name: str, *, machines: tuple[str, ...] | None) -> None:
         self.name = name
@@ -60,6 +63,8 @@ class TorchAO(Backend):
 
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """Every choice that was left open; the choices by measurement stand at ``_CALIBRATOR``."""
+        if recipe.file is not None:  # the user's own: there is nothing to choose
+            return replace(recipe, embeddings=False)
         if mode == "dynamic":
             # quantize_dynamic's own default is per tensor; recurrent layers have nothing else.
             flow, per_channel = recipe.flow or "eager", bool(recipe.per_channel)
@@ -81,6 +86,10 @@ class TorchAO(Backend):
 
         torch_ao.set_engine(self.name)
         example = one_example(job)
+        if job.int8_file is not None:
+            return own_torchscript.build(job, self.name, example, self._note())
+        if (reason := self.why_not(mode=job.mode, kind=job.network.kind)) is not None:  # beside a file of the user's
+            raise BuildError(reason)
         reference, unseen = torchscript.count_layers(job.network.module, example)
         int8 = quantize_network(job, self.name, example)
         traced = save(int8.converted.module, job, job.folder / FILE)

@@ -67,6 +67,9 @@ class Change:
             mode, backend = self.mode or variant.mode, self.backend or variant.backend
             name = DEFAULT if self._leaves_recipe else variant.recipe.name
             recipe = variants.recipe(mode, backend, name, self.recipe)
+            own = variant.model.own_int8(name)
+            if own is not None and not self.recipe:  # the same file of the user's on another backend
+                recipe = variants.recipe_of_file(mode, backend, own)
             variant = Variant(model=variant.model, mode=mode, backend=backend, recipe=recipe)
         return replace(
             case,

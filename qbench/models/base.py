@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from qbench import installation, registry
@@ -17,6 +17,8 @@ from qbench import installation, registry
 NetworkKind = Literal["torch", "torchscript", "onnx"]
 # How the recipe of an int8 file of the user's own is called, alone or with a name behind it (file-vendor).
 OWN_FILE = "file"
+FileFormat = Literal["onnx", "torchscript"]
+FORMATS: dict[str, FileFormat] = {".onnx": "onnx", ".pt": "torchscript", ".pth": "torchscript"}
 # What each `source:` key loads, so that a plan can be made without loading anything.
 KIND_OF_SOURCE: dict[str, NetworkKind] = {"python": "torch", "onnx": "onnx", "torchscript": "torchscript"}
 
@@ -77,15 +79,27 @@ class BuiltIn:
         return {name: value for name in self.from_data if (value := facts[name]) is not None}
 
 
+def format_of(file: str | PurePath) -> FileFormat | None:
+    """What an int8 file is, by the end of its name; None for any other."""
+    return FORMATS.get(PurePath(file).suffix.lower())
+
+
 @dataclass(frozen=True, kw_only=True)
 class OwnInt8:
-    """An int8 ONNX file of the user's own beside a float network: ``path`` is absolute, ``file`` as the suite has it.
-    Its cases are of that ``mode`` (static, dynamic) and ``recipe``."""
+    """An int8 file of the user's own beside a float network: ``path`` is absolute, ``file`` as the suite has it. Its
+    cases are of that ``mode`` (static, dynamic) and ``recipe``. ``engine``: that of torch which the suite names for a
+    TorchScript file; None where it names none."""
 
     recipe: str
     path: Path
     file: str
     mode: str
+    engine: str | None = None
+
+    @property
+    def format(self) -> FileFormat | None:
+        """What the file is."""
+        return format_of(self.file)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,7 @@ def _list_calls(module: Any, example: tuple[Any, ...]) -> list[str]:
 
     from qbench.quant.operator_mode import OperatorMode
 
-    names = []
+    names: list[str] = []
 
     class Quantizing(OperatorMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -17,7 +17,7 @@ from qbench import registry, user_code
 from qbench.errors import ModelError, first_names, out_of_memory
 from qbench.files import atomic, regular_file
 from qbench.models import trainer
-from qbench.models.base import ModelReference, Network
+from qbench.models.base import ModelReference, Network, OwnInt8
 from qbench.quant.artifacts import onnx_check
 
 if TYPE_CHECKING:
@@ -93,11 +93,14 @@ def weights_digest(network: Network) -> str:
     return sha.hexdigest()
 
 
-def onnx_digest(file: Path) -> str:
-    """The sha256 of an ONNX file with its external data; of the file alone where it is not whole."""
+def int8_digest(own: OwnInt8) -> str:
+    """The sha256 of an int8 file, of ONNX with its external data; of the file alone where it is not whole."""
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+    file = own.path
     try:
+        if own.format == "torchscript":
+            return weights_digest(Network(kind="torchscript", path=file))
         return weights_digest(Network(kind="onnx", path=file))
     except (DecodeError, FileNotFoundError):  # told where it is built
         sha = hashlib.sha256()

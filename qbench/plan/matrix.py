@@ -27,7 +27,7 @@ def expand_matrix(suite: Suite) -> tuple[list[CaseKey], list[str]]:
     _require_few(suite, [axes, *(_restrict(axes, cell) for cell in included)])
     of_files = {file.recipe for model in suite.models for file in model.int8}
     cells = _multiply(axes) | _list_cells_of_files(suite)
-    notes = []
+    notes = _note_chosen_engines(suite)
     for index, limit in enumerate(excluded):
         before = len(cells)
         cells = {key: None for key in cells if not _agrees(key, limit)}
@@ -72,14 +72,28 @@ def _multiply(axes: Axes) -> dict[CaseKey, None]:
 def _list_cells_of_files(suite: Suite) -> dict[CaseKey, None]:
     """The cells of int8 files that the user brings: whatever modes and recipes the matrix has."""
     matrix = suite.matrix
-    settings = [*itertools.product(matrix.backends, matrix.threads, matrix.batch_sizes)]
     return {
         make_case_key(model.name, file.mode, backend, threads, batch_size, file.recipe, host): None
         for model in suite.models
         for file in model.int8
-        for backend, threads, batch_size in settings
+        for backend, threads, batch_size in itertools.product(
+            file.choose_backends(matrix.backends), matrix.threads, matrix.batch_sizes
+        )
         for host in suite.hosts
     }
+
+
+def _note_chosen_engines(suite: Suite) -> list[str]:
+    """A note for each int8 file of the user's whose engine neither the file nor the matrix names."""
+    backends = suite.matrix.backends
+    return [
+        f"{file.file} names no engine, and neither does matrix.backends: it runs on {engine}, which torch takes here; "
+        "`engine:` beside `file:` names another"
+        for model in suite.models
+        for file in model.int8
+        if file.engine is None
+        for engine in set(file.choose_backends(backends)) - set(backends)
+    ]
 
 
 def _agrees(key: CaseKey, limit: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from qbench import registry
 from qbench.hosts.base import Host
+from qbench.models.base import FileFormat
 from qbench.plan.cases import PlannedCase, Variant
 from qbench.quant.recipe import FRAMEWORK_DEFAULT
 from qbench.record.schema import CaseKey
@@ -29,10 +30,10 @@ def note_planned(suite: Suite, planned: Collection[PlannedCase], references: Ite
     ]
 
 
-def note_meaningless(idle: Mapping[tuple[str, str, str], str | None]) -> list[str]:
+def note_meaningless(idle: Mapping[tuple[str, str, str, FileFormat | None], str | None]) -> list[str]:
     """A note for each backend and recipe that give no case, by the reason."""
     modes: dict[tuple[str, str, str], list[str]] = {}
-    for (mode, backend, recipe), reason in idle.items():
+    for (mode, backend, recipe, _), reason in idle.items():
         if reason is not None:
             modes.setdefault((backend, recipe, reason), []).append(mode)
     return [

@@ -7,6 +7,7 @@ meaning, such as fp32 on fbgemm) a word in a note.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from qbench import registry
 from qbench.errors import UsageError
+from qbench.models.base import FileFormat
 from qbench.plan import notes as plan_notes
 from qbench.plan.cases import Case, Plan, PlannedCase, Skip, Variant
 from qbench.plan.decision_rule import make_decision_rule, note_idle_keys
@@ -44,9 +46,12 @@ _NO_NODES: Mapping[str, int] = MappingProxyType({})
 
 
 def load_backends(suite: Suite) -> dict[str, Backend]:
-    """The backends that a suite names and those that their baselines run on; raises ``UsageError``."""
+    """The backends that a suite names, those of the user's int8 files, and those that their baselines run on; raises
+    ``UsageError``."""
     backends: dict[str, Backend] = {}
-    for name in (*suite.matrix.backends, *(cell.backend for cell in suite.matrix.include)):
+    chosen = (file.choose_backends(suite.matrix.backends) for model in suite.models for file in model.int8)
+    included = (cell.backend for cell in suite.matrix.include)
+    for name in dict.fromkeys((*suite.matrix.backends, *included, *itertools.chain(*chosen))):
         for runtime in (name, registry.load("backend", name).runtime):
             backends[runtime] = registry.load("backend", runtime)
     return backends
@@ -102,10 +107,10 @@ def _keep_meaningful(keys: list[CaseKey], variants: Variants, resolver: Resolver
     """The cells that can be cases anywhere, and a note for each backend that has others."""
     meaningful: list[CaseKey] = []
     no_modes: dict[str, dict[str, None]] = {key.backend: {} for key in keys}
-    no_recipes: dict[tuple[str, str, str], str | None] = {}  # why, by mode, backend and recipe
+    no_recipes: dict[tuple[str, str, str, FileFormat | None], str | None] = {}  # why not
     emulated: dict[str, None] = {}
     for key in keys:
-        combination = (key.mode, key.backend, key.recipe)
+        combination = (key.mode, key.backend, key.recipe, variants.find_format(key))
         if not _is_mode_of(variants.backend(key.backend), key.mode):
             no_modes[key.backend][key.mode] = None
             continue

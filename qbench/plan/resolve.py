@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from qbench import registry
 from qbench.hosts.base import NATIVE, Host
-from qbench.models.base import NetworkKind
+from qbench.models.base import FileFormat
 from qbench.plan.cases import PlannedCase, Skip
 from qbench.plan.variants import Variants
 from qbench.record.schema import CaseKey, make_case_key, place_on
@@ -87,17 +87,15 @@ class Resolver:
 
     def _why_not_built(self, key: CaseKey) -> str | None:
         """Why a cell's variant is not built here: its model or backend is missing, or the backend has no such mode."""
-        is_file = self._variants.is_file(key.recipe)
-        return self._ask(("built", key.model, key.mode, key.backend, is_file), lambda: self._ask_built(key, is_file))
+        form = self._variants.find_format(key)
+        return self._ask(("built", key.model, key.mode, key.backend, form), lambda: self._ask_built(key, form))
 
-    def _ask_built(self, key: CaseKey, is_file: bool) -> str | None:
+    def _ask_built(self, key: CaseKey, form: FileFormat | None) -> str | None:
         model, backend = self._variants.models[key.model], self._variants.backend(key.backend)
-        kind: NetworkKind = "onnx" if is_file else model.kind
-        reason = (
-            self._ask(("model", key.model), model.missing)
-            or self._ask(("backend", key.backend), backend.missing)
-            or backend.why_not(mode=key.mode, kind=kind)
-        )
+        missing = self._ask(("model", key.model), model.missing)
+        reason = missing or self._ask(("backend", key.backend), backend.missing)
+        if form != "torchscript":  # which is int8 already, so nothing has to be quantized
+            reason = reason or backend.why_not(mode=key.mode, kind=model.kind if form is None else "onnx")
         if reason is None and key.mode not in backend.modes:
             reason = f"{key.backend} has no {key.mode} mode; it has {', '.join(backend.modes)}"
         return reason
@@ -120,7 +118,7 @@ class Resolver:
         return self._ask(question, lambda: self._ask_target(key))
 
     def _ask_target(self, key: CaseKey) -> str | None:
-        if self._variants.why_no_recipe(key.mode, key.backend, key.recipe) is not None:
+        if self._variants.why_no_recipe(key.mode, key.backend, key.recipe, self._variants.find_format(key)) is not None:
             return None
         for cpu in self._variants.variant(key).recipe.cpus:
             reason = self._variants.backend(key.backend).why_not_for(cpu)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from qbench import registry
 from qbench.errors import UsageError
-from qbench.models.base import OwnInt8
+from qbench.models.base import FileFormat, OwnInt8
 from qbench.plan.cases import Case, Variant
 from qbench.plan.twins import Twins
+from qbench.quant.pytorch.torch_ao import ENGINES
 from qbench.quant.recipe import DEFAULT, Recipe
 from qbench.record.schema import CaseKey, make_case_key
 from qbench.suite import Suite
@@ -20,6 +21,12 @@ from qbench.suite.recipes import RecipeChoice
 
 if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
     from qbench.backends.base import Backend
+
+
+_RUNS: Mapping[FileFormat, str] = {
+    "onnx": "an int8 ONNX file of your own runs on onnxruntime and openvino",
+    "torchscript": f"an int8 TorchScript file of your own runs on the engines of torch: {', '.join(ENGINES)}",
+}
 
 
 class Variants:
@@ -30,7 +37,6 @@ class Variants:
         self.models = {reference.name: reference for reference in suite.references()}
         self._suite = suite
         self._backends = backends
-        self._files = {file.recipe for reference in self.models.values() for file in reference.int8}
         self._choices = {choice.name: choice for choice in suite.recipe}
         self._variants: dict[tuple[str, str, str, str], Variant] = {}
 
@@ -53,7 +59,7 @@ class Variants:
             recipe = (
                 self.recipe(key.mode, key.backend, key.recipe)
                 if file is None
-                else self._recipe_of_file(key.mode, key.backend, file)
+                else self.recipe_of_file(key.mode, key.backend, file)
             )
             self._variants[named] = Variant(model=model, mode=key.mode, backend=key.backend, recipe=recipe)
         return self._variants[named]
@@ -64,9 +70,10 @@ class Variants:
         reference = make_case_key(key.model, "fp32", runtime, key.threads, key.batch_size, host=key.host)
         return None if key == reference else reference
 
-    def is_file(self, recipe: str) -> bool:
-        """Whether a recipe stands for an int8 file that the user brings."""
-        return recipe in self._files
+    def find_format(self, key: CaseKey) -> FileFormat | None:
+        """What the int8 file of the user's is that a case's recipe stands for; None where qbench quantizes."""
+        file = self.models[key.model].own_int8(key.recipe)
+        return None if file is None else file.format
 
     def recipe(self, mode: str, backend: str, name: str, changed: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
         """The recipe of that name as the backend takes it, without open choices; ``changed``: fields that it has in
@@ -86,22 +93,22 @@ class Variants:
             recipe = replace(recipe, min_coverage=least)
         return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
 
-    def _recipe_of_file(self, mode: str, backend: str, file: OwnInt8) -> Recipe:
+    def recipe_of_file(self, mode: str, backend: str, file: OwnInt8) -> Recipe:
         """The recipe of a file that the user brings: of what the suite says of its mode, only the least coverage."""
         least = self._suite.quantize.recipe(mode, backend).min_coverage
         recipe = Recipe(name=file.recipe, file=file.file, min_coverage=least, canonicalize=False, clip_ranges=False)
         return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
 
-    def why_no_recipe(self, mode: str, backend: str, name: str) -> str | None:
+    def why_no_recipe(self, mode: str, backend: str, name: str, form: FileFormat | None = None) -> str | None:
         """Why a recipe has no meaning for a mode on a backend: another flow, or nothing that differs; None if it has.
+        ``form``: what the int8 file is that it stands for, None where qbench quantizes.
 
         Raises ``UsageError`` for a name that the suite's ``recipe`` does not hold.
         """
         if mode == "fp32":
             return None
-        if name in self._files:
-            runs = self.backend(backend).int8_files
-            return None if runs else "an int8 ONNX file of your own runs on onnxruntime and openvino"
+        if form is not None:
+            return None if form in self.backend(backend).int8_formats else _RUNS[form]
         if name not in self._choices:
             have = ", ".join(self._choices)
             place = self._suite.place("matrix.include")

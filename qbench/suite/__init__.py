@@ -12,7 +12,7 @@ The path of a suite file through this room:
     messages            what pydantic finds, in plain words at its place
     cross_checks        what concerns several keys, or the disk
     data_checks         the options of data sets, and the user's Python files
-    int8_file_checks    whether int8 ONNX files of the user's own are int8, and of their mode
+    int8_file_checks    whether int8 files of the user's own are int8, and of their mode
     suite               Suite, parse, read, json_schema
 """
 

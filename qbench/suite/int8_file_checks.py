@@ -1,4 +1,4 @@
-"""Whether the int8 ONNX files that a suite names are int8, and of the mode that it says; told before a build."""
+"""Whether the int8 files that a suite names are int8, and of the mode that it says; told before a build."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path as File
 
 from qbench.errors import ModelError, Problem
 from qbench.files import regular_file
+from qbench.models.base import format_of
 from qbench.suite.cross_checks import int8_paths
 from qbench.suite.yaml_tree import Node, Path, path_text
 
@@ -31,15 +32,13 @@ def _mode(root: Node, path: Path) -> str:
 
 
 def _why_not_int8(text: str, mode: str, base: File) -> str | None:
-    from qbench.quant.artifacts import onnx_check
-    from qbench.quant.onnx.graph.quantized import why_not_int8
+    from qbench.models.own_int8 import why_not_int8
 
     file = regular_file.resolve_path(text, base)
-    if file.suffix.lower() != ".onnx" or regular_file.explain_unusable(file) is not None:
+    if format_of(text) is None or regular_file.explain_unusable(file) is not None:
         return None  # told already
     try:
-        model = onnx_check.load(file, weights=False, valid=False)
+        reason = why_not_int8(file, text, mode)
     except ModelError as error:
         return str(error)
-    reason = why_not_int8(model, text, mode)
     return None if reason is None else f"{file}: {reason}"

@@ -1,15 +1,17 @@
-"""The key ``int8`` of a model: int8 ONNX files of the user's own, contenders beside the float model.
+"""The key ``int8`` of a model: int8 files of the user's own, contenders beside the float model.
 
 int8: mine-int8.onnx
 int8: {file: mine-int8.onnx, mode: dynamic}
 int8: [by-nncf.onnx, {name: vendor, file: other.onnx}]
+int8: {file: mine-int8.pt, engine: fbgemm}
 int8: {nncf: by-nncf.onnx, vendor: {file: other.onnx, mode: dynamic}}
 """
 
 from __future__ import annotations
 
+import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path, PurePath
@@ -18,11 +20,12 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import PlainValidator, WithJsonSchema
 
 from qbench.files import regular_file
-from qbench.models.base import OWN_FILE, OwnInt8
+from qbench.models.base import FORMATS, OWN_FILE, OwnInt8, format_of
+from qbench.quant.pytorch.torch_ao import ENGINES
 from qbench.suite.types import near, shown, wrong
 
 FileMode = Literal["static", "dynamic"]
-KEYS = ("file", "mode", "name")
+KEYS = ("file", "mode", "name", "engine")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,39}")
 _EXAMPLE = "a path, or {file: path, mode: static or dynamic}"
 _SLIP = 0.75  # at least as alike as 'flie' and 'file'; 'profile', 'final' and 'mobile' are less
@@ -32,16 +35,31 @@ At = tuple[str | int, ...]
 @dataclass(frozen=True, kw_only=True)
 class Int8File:
     """One file: ``recipe`` is what its cases are called (``file``, ``file-<name>``), ``mode`` whether it quantizes
-    activations with fixed ranges or as it runs."""
+    activations with fixed ranges or as it runs. ``engine``: that of torch on which a TorchScript file runs."""
 
     recipe: str
     file: str
     mode: FileMode = "static"
+    engine: str | None = None
 
     def under(self, base: Path) -> OwnInt8:
         """What the later stages take, with an absolute path."""
         path = regular_file.resolve_path(self.file, base)
-        return OwnInt8(recipe=self.recipe, path=path, file=self.file, mode=self.mode)
+        return OwnInt8(recipe=self.recipe, path=path, file=self.file, mode=self.mode, engine=self.engine)
+
+    def choose_backends(self, listed: Sequence[str]) -> tuple[str, ...]:
+        """Those on which it is tried, of those that a matrix lists. A TorchScript file runs on the engine that the
+        suite names for it; where neither it nor the matrix names one, on the one that torch itself takes here."""
+        if self.engine is not None:
+            return (self.engine,)
+        if format_of(self.file) == "torchscript" and not set(listed) & set(ENGINES):
+            return (*listed, find_default_engine())
+        return tuple(listed)
+
+
+def find_default_engine() -> str:
+    """The engine on which torch runs a loaded file on this kind of CPU, where a program sets none."""
+    return "x86" if platform.machine() in ("x86_64", "AMD64") else "qnnpack"
 
 
 def _files(value: Any) -> tuple[Int8File, ...]:
@@ -72,7 +90,7 @@ def _items(value: Any) -> Iterator[tuple[Any, str | None, At]]:
 
 def _refuse_misspelt_file(names: dict[Any, Any]) -> None:
     """One path under a key that is almost ``file`` is a slip; a contender of that name is written with its own keys."""
-    paths = [key for key, item in names.items() if isinstance(item, str) and PurePath(item).suffix.lower() == ".onnx"]
+    paths = [key for key, item in names.items() if isinstance(item, str) and format_of(item)]
     if len(paths) != 1:
         return
     key = str(paths[0])
@@ -99,14 +117,30 @@ def _file(item: Any, name: str | None, at: At) -> Int8File:
     path, mode = keys.get("file"), keys.get("mode", "static")
     place: At = at if isinstance(item, str) else (*at, "file")
     if not isinstance(path, str) or not path.strip():
-        raise wrong(f"expected the path of an int8 ONNX file, got {shown(path)}", *place)
-    if PurePath(path).suffix.lower() != ".onnx":
-        raise wrong(f"expected an .onnx file, got {shown(path)}: onnxruntime and openvino run these", *place)
+        raise wrong(f"expected the path of an int8 file, got {shown(path)}", *place)
+    if format_of(path) is None:
+        raise wrong(f"expected a file of ONNX or TorchScript ({', '.join(FORMATS)}), got {shown(path)}", *place)
     if mode not in get_args(FileMode):
         raise wrong(
             f"expected static (fixed ranges, also where they were trained) or dynamic, got {shown(mode)}", *at, "mode"
         )
-    return Int8File(recipe=_recipe(keys.get("name", name), at), file=path, mode=mode)
+    engine = _engine(keys.get("engine"), path, at)
+    return Int8File(recipe=_recipe(keys.get("name", name), at), file=path, mode=mode, engine=engine)
+
+
+def _engine(engine: Any, path: str, at: At) -> str | None:
+    if engine is None:
+        return None
+    if engine not in ENGINES:
+        hint = near(engine, ENGINES) if isinstance(engine, str) else ""
+        raise wrong(
+            f"expected an engine of torch, got {shown(engine)}{hint or ';'} available: {', '.join(ENGINES)}",
+            *at,
+            "engine",
+        )
+    if format_of(path) != "torchscript":
+        raise wrong("only a TorchScript file runs on an engine of torch; remove this key", *at, "engine")
+    return str(engine)
 
 
 def _recipe(name: Any, at: At) -> str:
@@ -127,6 +161,7 @@ _ONE = {
             "properties": {
                 "file": {"type": "string"},
                 "mode": {"enum": list(get_args(FileMode))},
+                "engine": {"enum": list(ENGINES)},
                 "name": {"type": "string"},
             },
             "required": ["file"],

@@ -54,6 +54,16 @@ def case_of(variants, backend="fbgemm", recipe="default"):
     return variants.case(make_case_key("digits-cnn", "static", backend, 1, 1, recipe))
 
 
+def test_another_engine_keeps_the_file_that_was_brought():
+    """It is the same file there; qbench's own recipe is another artifact."""
+    suite = parse(TEXT.replace("models: [digits-cnn]", "models: [{name: digits-cnn, int8: mine.pt}]"))
+    variants = Variants(suite, load_backends(suite))
+    case = case_of(variants, recipe="file")
+    moved = Change(backend="onednn").apply(case, variants).variant
+    assert (moved.backend, moved.recipe.file, moved.recipe.name) == ("onednn", "mine.pt", "file")
+    assert Change(own_recipe=True).apply(case, variants).variant.recipe.file is None
+
+
 @given(CHANGES, CHANGES, CHANGES)
 def test_changes_one_after_the_other_do_not_depend_on_how_they_are_grouped(first, second, third):
     """(a then b) then c is a then (b then c); nothing before or behind changes nothing."""

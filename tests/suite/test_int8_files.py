@@ -46,8 +46,17 @@ def test_a_file_is_named_by_its_stem_or_by_the_suite(written, files):
     [
         ("3", "3:28: models[0].int8: expected a path, or {file: path, mode: static or dynamic}, got 3"),
         ("[]", "models[0].int8: expected at least one file, got an empty list"),
-        ("a.xml", "models[0].int8: expected an .onnx file, got 'a.xml'"),
-        ("{mode: dynamic}", "models[0].int8.file: expected the path of an int8 ONNX file, got nothing"),
+        ("a.bin", "models[0].int8: expected a file of ONNX or TorchScript (.onnx, .pt, .pth), got 'a.bin'"),
+        (
+            "{file: a.pt, engine: fgbemm}",
+            "models[0].int8.engine: expected an engine of torch, got 'fgbemm'; did you mean 'fbgemm'?",
+        ),
+        ("{file: a.pt, engine: [x86]}", "models[0].int8.engine: expected an engine of torch, got a list; available: "),
+        (
+            "{file: a.onnx, engine: x86}",
+            "models[0].int8.engine: only a TorchScript file runs on an engine of torch; remove this key",
+        ),
+        ("{mode: dynamic}", "models[0].int8.file: expected the path of an int8 file, got nothing"),
         (
             "{file: a.onnx, mode: qat}",
             "models[0].int8.mode: expected static (fixed ranges, also where they were trained)",
@@ -57,7 +66,7 @@ def test_a_file_is_named_by_its_stem_or_by_the_suite(written, files):
         ("{no name: a.onnx}", "models[0].int8.no name: expected a short name of letters"),
         (
             "{vendor: {file: [a.onnx]}}",
-            "models[0].int8.vendor.file: expected the path of an int8 ONNX file, got a list",
+            "models[0].int8.vendor.file: expected the path of an int8 file, got a list",
         ),
     ],
 )
@@ -90,6 +99,7 @@ REFUSED_FILES = {
         "it has fixed ranges only: write `int8: {file: fixed.onnx, mode: static}`",
     ),
     "cut.onnx": ("2:35: models[0].int8", "cut.onnx: not a whole ONNX file"),
+    "cut.pt": ("2:35: models[0].int8", "cut.pt: not a TorchScript archive"),
 }
 
 
@@ -100,6 +110,7 @@ def test_a_file_that_is_not_int8_is_refused_before_anything_is_built(written, tm
     onnx_file(tmp_path / "fixed.onnx", ["Relu", "QuantizeLinear"])
     onnx_file(tmp_path / "dynamic.onnx", ["DynamicQuantizeLinear"])
     (tmp_path / "cut.onnx").write_bytes(b"\x08\x08nothing")
+    (tmp_path / "cut.pt").write_bytes(b"nothing")
     file = tmp_path / "s.yaml"
     text = f"suite: s\nmodels: [{{name: digits-cnn, int8: {written}}}]\ndata: {{dataset: digits}}\nmatrix: {{}}\n"
     file.write_text(text)
@@ -173,6 +184,37 @@ def test_a_file_becomes_cases_whatever_modes_the_matrix_has():
     assert (recipe.flow, recipe.file, recipe.min_coverage) == ("onnx", "a.onnx", 0.5)
     assert (recipe.calibrator, recipe.per_channel, recipe.symmetric) == (None, None, None)
     assert any("an int8 ONNX file of your own runs on onnxruntime and openvino" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("written", "backends", "places"),
+    [
+        ("a.pt", "[torch, fbgemm, onednn, onnxruntime]", ["fbgemm", "onednn"]),
+        ("{file: a.pth, engine: qnnpack}", "[torch, fbgemm]", ["qnnpack"]),
+        ("a.pt", "[torch]", ["x86"]),
+        ("a.onnx", "[torch, fbgemm, onnxruntime]", ["onnxruntime"]),
+    ],
+)
+def test_a_torchscript_file_runs_on_the_engines_of_torch(written, backends, places, monkeypatch):
+    """On those of the matrix, on the named one alone, and on torch's own where nobody names one, with a note."""
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    made = plan(suite(written, backends=backends))
+    own = [one for one in made.cases if one.case.variant.recipe.file]
+    assert [one.case.id for one in own] == [f"digits-cnn/static@file/{name}/t1/b1" for name in places]
+    runtime = "onnxruntime" if places == ["onnxruntime"] else "torch"
+    assert {one.reference.id for one in own} == {f"digits-cnn/fp32/{runtime}/t1/b1"}
+    said = "a.pt names no engine, and neither does matrix.backends: it runs on x86, which torch takes here"
+    assert any(note.startswith(said) for note in made.notes) == (places == ["x86"])
+
+
+def test_files_of_two_formats_may_have_one_name():
+    """Each model's file goes where its format runs, though both are called `file`."""
+    read = parse(
+        "suite: s\nmodels: [{name: digits-cnn, int8: a.pt}, {name: digits-lstm, int8: a.onnx}]\n"
+        "data: {dataset: digits}\nmatrix: {modes: [fp32], backends: [fbgemm, onnxruntime]}\n"
+    )
+    ids = [one.case.id for one in plan(read).cases if one.case.variant.recipe.file]
+    assert ids == ["digits-cnn/static@file/fbgemm/t1/b1", "digits-lstm/static@file/onnxruntime/t1/b1"]
 
 
 def test_the_matrix_takes_files_out_and_adds_none():

@@ -16,8 +16,11 @@ class EngineKernels(Cause):
 
     def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
         """The same variant on the other engines."""
-        own = situation.case.variant.backend
-        if own not in (*_ENGINES, "qnnpack") or situation.case.variant.mode == "dynamic":
+        variant = situation.case.variant
+        own, brought = variant.backend, variant.model.own_int8(variant.recipe.name)
+        if own not in (*_ENGINES, "qnnpack") or variant.mode == "dynamic":
+            return ()
+        if brought is not None and brought.engine is not None:  # whoever named it has chosen
             return ()
         others = [name for name in _ENGINES if name != own and name in situation.backends]
         return tuple(self.counterfactual(f"on {name}", Change(backend=name)) for name in others)

@@ -42,6 +42,18 @@ def align_layers(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple
     return (*layers, *(layer for layer in artifact if layer.macs is None and id(layer) not in placed))
 
 
+def name_layers(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The layers of an artifact that somebody else made, under the reference's names where each has its place there;
+    else under its own: it may have been rewritten, and what ran is what counts."""
+    aligned = align_layers(reference, artifact)
+    same = _count_int8(aligned) == _count_int8(artifact)
+    return aligned if same and compute_int8_share(aligned) == compute_int8_share(artifact) else tuple(artifact)
+
+
+def _count_int8(layers: Sequence[Layer]) -> int:
+    return sum(layer.macs or 0 for layer in layers if layer.int8)
+
+
 def _longest_match(macs: Sequence[int | None], artifact: Sequence[Layer]) -> dict[int, Layer]:
     """Position in ``macs`` -> the artifact's layer, for a longest common subsequence by multiply-accumulates."""
     rows, columns = len(macs), len(artifact)

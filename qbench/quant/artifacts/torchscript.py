@@ -182,27 +182,30 @@ _WHOLE = {"linear", "bilinear", "quantized_lstm", "quantized_gru", *_RECURRENT, 
 
 def _quantized(name: str, args: Any, result: Any) -> tuple[int, bool] | None:
     """Operators of the ``quantized`` namespace: the weight's shape is inside the packed parameters."""
-    import torch
-
-    if "fp16" in name or name.endswith(("_prepack", "_unpack")):
+    weight = unpack_weight(name, args[1]) if len(args) > 1 else None
+    if weight is None:
         return None
     if name.startswith("linear"):
-        weight = torch.ops.quantized.linear_unpack(args[1])[0]
         return result.numel() * int(weight.shape[-1]), True
-    if name.startswith("conv"):
-        base = next((kind for kind in _PACKED_CONVOLUTIONS if name.startswith(kind)), None)
-        if base is None:
-            return None
-        try:
-            weight = getattr(torch.ops.quantized, f"{base}_unpack")(args[1])[0]
-        except RuntimeError as error:  # qnnpack's 3-D convolutions
-            raise BuildError(
-                f"the weights of {name} cannot be read back ({model_call.reason(error)}), so no file can hold it; "
-                "name the layer in quantize.*.skip_layers, or use another engine"
-            ) from error
-        elements = args[0].numel() if "transpose" in base else result.numel()
-        return elements * weight[0].numel(), True
-    return None
+    elements = args[0].numel() if "transpose" in name else result.numel()
+    return elements * weight[0].numel(), True
+
+
+def unpack_weight(name: str, packed: Any) -> Any:
+    """The weight that an operator of the ``quantized`` namespace holds in its packed parameters; None for one without.
+    Raises ``BuildError`` where it cannot be read back."""
+    import torch
+
+    base = next((kind for kind in ("linear", *_PACKED_CONVOLUTIONS) if name.startswith(kind)), None)
+    if base is None or "fp16" in name or name.endswith(("_prepack", "_unpack")):
+        return None
+    try:
+        return getattr(torch.ops.quantized, f"{base}_unpack")(packed)[0]
+    except RuntimeError as error:  # qnnpack's 3-D convolutions
+        raise BuildError(
+            f"the weights of {name} cannot be read back ({model_call.reason(error)}), so no file can hold it; "
+            "name the layer in quantize.*.skip_layers, or use another engine"
+        ) from error
 
 
 _PACKED_CONVOLUTIONS = (

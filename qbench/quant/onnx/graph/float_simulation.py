@@ -66,7 +66,7 @@ def _is_simulation(
     is_limited = False
     while (step := _only_reader(step, readers)) is not None and step.op_type in (*_SHIFTS, *_LIMITS):
         is_limited = is_limited or step.op_type in _LIMITS
-    return step is not None and step.op_type in _SCALES and is_limited and _undoes(before, step, constants)
+    return bool(is_limited and step is not None and step.op_type in _SCALES and _undoes(before, step, constants))
 
 
 def _only_reader(node: Any, readers: Mapping[str, list[Any]]) -> Any:
@@ -81,7 +81,7 @@ def _undoes(before: Any, after: Any, constants: Mapping[str, Any]) -> bool:
         return False
     opposite = before.op_type != after.op_type
     if first == second:
-        return opposite
+        return bool(opposite)
     a, b = _array(constants[first]), _array(constants[second])
     if a is None or b is None or a.size != b.size:
         return False

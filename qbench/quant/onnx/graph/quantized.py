@@ -45,7 +45,12 @@ def why_not_int8(model: Any, file: str, mode: str) -> str | None:
             f"it simulates int8 in float ({first_names([node.name for node in nodes], _SHOWN)}), so nothing of it runs "
             "in int8; give the file that is deployed (`qbench onnx` and AMCT call it …_deploy_model.onnx)"
         )
-    operator = ranges_at_run_time(model)
+    return why_other_mode(ranges_at_run_time(model), file, mode)
+
+
+def why_other_mode(operator: str | None, file: str, mode: str) -> str | None:
+    """What to write for an int8 file that is not of a mode; None where it is. ``operator``: the one of the file that
+    chooses the range of an activation as it runs, None where all ranges are fixed."""
     actual = "static" if operator is None else "dynamic"
     if actual == mode:
         return None

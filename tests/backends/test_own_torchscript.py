@@ -1,0 +1,208 @@
+"""An int8 TorchScript file of the user's own: taken as it is, on an engine, held against the float network."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from qbench import registry
+from qbench.backends import own_torchscript
+from qbench.backends.base import BuildJob, Built
+from qbench.errors import BuildError, ModeImpossible
+from qbench.models.base import Network
+from qbench.quant.artifacts import torchscript
+from qbench.quant.pytorch import torch_ao
+from qbench.quant.recipe import Recipe
+
+ENGINES = [name for name in ("fbgemm", "x86", "onednn", "qnnpack") if registry.load("backend", name).missing() is None]
+SCHEMES = {
+    "fbgemm": "activations in 7 bits, weights per channel, as in the default qconfig of fbgemm and x86",
+    "onednn": "activations in 8 bits, weights per channel, as in the default qconfig of onednn",
+    "qnnpack": "activations in 8 bits, weights per tensor, as in the default qconfig of qnnpack",
+}
+
+
+def images(n: int = 16, channels: int = 1) -> np.ndarray:
+    """Images of noise."""
+    return np.random.default_rng(0).random((n, channels, 8, 8)).astype(np.float32)
+
+
+def network(*, channels: int = 1, classes: int = 10) -> nn.Module:
+    """Two convolutions and a linear layer."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(channels, 8, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, classes),
+    ).eval()  # fmt: skip
+
+
+def save(module: nn.Module, file: Path, example: torch.Tensor) -> Path:
+    """The module as a traced file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.trace(module, example).save(str(file))
+    return file
+
+
+def by_the_tutorial(module: nn.Module, file: Path, *, engine: str = "fbgemm") -> Path:
+    """Quantized by torch's FX flow with an engine's default, and saved."""
+    example = torch.from_numpy(images(channels=module[0].in_channels))
+    torch_ao.set_engine(engine)
+    with torch_ao.known_warnings():
+        prepared = torch_ao.prepare_fx(module, torch_ao.get_default_qconfig_mapping(engine), (example,))
+        prepared(example)
+        return save(torch_ao.convert_fx(prepared), file, example[:1])
+
+
+def build(name: str, own: Path, folder: Path, *, mode: str = "static", engine: str | None = None) -> Built:
+    """The file as the artifact of a backend."""
+    backend = registry.load("backend", name)
+    folder.mkdir(exist_ok=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = torch.jit.trace(network(), torch.from_numpy(images(1)))
+    return backend.build(
+        BuildJob(
+            network=Network(kind="torchscript", module=module),
+            mode=mode,
+            recipe=backend.resolve(mode, Recipe(name="file", file=own.name)),
+            calibration=(images(),),
+            training=None,
+            folder=folder,
+            int8_file=own,
+            int8_engine=engine,
+        )
+    )
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_file_of_the_tutorial_is_taken_as_it_is(name: str, tmp_path: Path) -> None:
+    """Its bytes are what is shipped, every layer runs in int8, and the note says on what, and how that is known."""
+    own = by_the_tutorial(network(), tmp_path / "int8.pt")
+    built = build(name, own, tmp_path / "x")
+    assert (tmp_path / "x" / built.file).read_bytes() == own.read_bytes()
+    assert [layer.macs for layer in built.layers] == [64 * 8 * 9, 64 * 8 * 72, 512 * 10]
+    assert all(layer.int8 for layer in built.layers)
+    assert built.fixed_batch is None
+    assert f"run on {name}: the file names none; {SCHEMES['fbgemm']}" in str(built.note)
+    assert str(built.note).startswith("the user's own file, int8.pt: qbench quantized nothing; ")
+    (given,) = built.input_ranges
+    assert given is not None
+    runner = registry.load("backend", name).load(tmp_path / "x" / built.file, threads=1)
+    with runner.context():
+        actual = runner.outputs(runner(runner.prepare((images(),))))
+    expected = network()(torch.from_numpy(images())).detach().numpy()
+    assert np.abs(actual - expected).max() < 0.1 * np.abs(expected).max()
+    assert runner.observed()["engine"] == name
+
+
+@pytest.mark.parametrize("engine", [name for name in SCHEMES if name in ENGINES])
+def test_how_a_file_was_made_shows_in_it(engine: str, tmp_path: Path) -> None:
+    """Bits of activations, and weights per channel or tensor, whichever engine runs it; a named engine is told so."""
+    own = by_the_tutorial(network(), tmp_path / "int8.pt", engine=engine)
+    note = build(ENGINES[0], own, tmp_path / "x", engine=ENGINES[0]).note
+    assert f"run on {ENGINES[0]}, which the suite names; {SCHEMES[engine]}" in str(note)
+
+
+def test_a_dynamic_file_is_of_the_mode_dynamic(tmp_path: Path) -> None:
+    """Convolutions stay float, and are counted so."""
+    with torch_ao.known_warnings():
+        dynamic = torch_ao.quantize_dynamic(network(), {nn.Linear}, torch.qint8)
+    own = save(dynamic, tmp_path / "dyn.pt", torch.from_numpy(images(1)))
+    built = build("onednn", own, tmp_path / "x", mode="dynamic")
+    assert [layer.int8 for layer in built.layers] == [False, False, True]
+    assert "bits" not in str(built.note)
+    with pytest.raises(BuildError, match=r"write `int8: \{file: dyn.pt, mode: dynamic\}`"):
+        build("onednn", own, tmp_path / "y")
+
+
+def test_what_does_not_fit_the_float_network_is_refused(tmp_path: Path) -> None:
+    """Float, another input shape, another number of classes: each says what is wrong, on whichever engine."""
+    example = torch.from_numpy(images(1))
+    with pytest.raises(BuildError, match=r"float.pt: nothing in it is quantized"):
+        build("onednn", save(network(), tmp_path / "float.pt", example), tmp_path / "a")
+    three = by_the_tutorial(network(channels=3), tmp_path / "three.pt")
+    with pytest.raises(BuildError, match=r"three.pt does not take this data \(float32\[1, 1, 8, 8\]\) on onednn"):
+        build("onednn", three, tmp_path / "b")
+    with pytest.raises(BuildError, match=r"seven.pt has the shape \[1, 7\], that of the float model \[1, 10\]"):
+        build("onednn", by_the_tutorial(network(classes=7), tmp_path / "seven.pt"), tmp_path / "c")
+
+
+class Two(nn.Module):
+    """Two outputs in place of one."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = self.inner(x)
+        return y, y + 1
+
+
+def test_more_outputs_than_the_float_network_has_are_refused(tmp_path: Path) -> None:
+    """Which of them is meant is not known."""
+    example = torch.from_numpy(images(1))
+    inner = torchscript.load(by_the_tutorial(network(), tmp_path / "int8.pt"))
+    with pytest.raises(BuildError, match=r"two.pt returns 2 outputs, the float model as the suite calls it one"):
+        build("onednn", save(Two(inner), tmp_path / "two.pt", example), tmp_path / "x")
+
+
+class OneAtATime(nn.Module):
+    """Takes the batch of its example for a number."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x.reshape(1, 1, 8, 8))
+
+
+def test_a_file_that_takes_one_example_has_a_fixed_batch(tmp_path: Path) -> None:
+    """Later stages then give it one example a call."""
+    inner = torchscript.load(by_the_tutorial(network(), tmp_path / "int8.pt"))
+    own = save(OneAtATime(inner), tmp_path / "one.pt", torch.from_numpy(images(1)))
+    assert build("onednn", own, tmp_path / "x").fixed_batch == 1
+
+
+def test_an_engine_that_cannot_run_a_file_names_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the case is skipped; it fails where the suite names that very engine, and where no engine runs it."""
+    own = by_the_tutorial(network(), tmp_path / "int8.pt")
+    run_on = own_torchscript._run_on
+
+    def refuse(engine: str, *rest: Any) -> Any:
+        if engine == "onednn":
+            raise RuntimeError("no kernel for it")
+        return run_on(engine, *rest)
+
+    monkeypatch.setattr(own_torchscript, "_run_on", refuse)
+    with pytest.raises(ModeImpossible, match=r"the engine onednn does not run int8.pt .*no kernel for it.*; \w+ does"):
+        build("onednn", own, tmp_path / "x")
+    with pytest.raises(BuildError, match="does not take this data") as raised:
+        build("onednn", own, tmp_path / "y", engine="onednn")
+    assert not isinstance(raised.value, ModeImpossible)
+
+
+def test_no_engine_quantizes_a_torchscript_network() -> None:
+    """What `explain` tries beside a file of the user's ends with the reason that a plan gives."""
+    backend = registry.load("backend", "onednn")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = torch.jit.trace(network(), torch.from_numpy(images(1)))
+    job = BuildJob(
+        network=Network(kind="torchscript", module=module),
+        mode="static",
+        recipe=backend.resolve("static", Recipe()),
+        calibration=(images(),),
+        training=None,
+        folder=Path("/nowhere"),
+    )
+    with pytest.raises(BuildError, match="torch cannot quantize a TorchScript file; give the model's Python source"):
+        backend.build(job)
