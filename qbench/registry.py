@@ -139,6 +139,23 @@ FAMILIES: dict[str, dict[str, tuple[str, str]]] = {
         "qemu:<CPU>": (r"qemu:([A-Za-z0-9][\w.-]*)", "qbench.hosts.emulated:find_host"),
     },
 }
+# Words that people say for a name and that no spelling leads to, with the names that they may mean.
+ALIASES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("ort", "onnx", "onnx-runtime", "onnx_runtime"), ("onnxruntime",)),
+    **dict.fromkeys(("ov", "vino"), ("openvino",)),
+    **dict.fromkeys(("pytorch", "torchscript", "jit"), ("torch",)),
+    **dict.fromkeys(("mkldnn", "dnnl"), ("onednn",)),
+    **dict.fromkeys(("aoti", "aotinductor", "compile"), ("inductor",)),
+    **dict.fromkeys(("int8", "i8", "ptq", "quantized"), ("static",)),
+    **dict.fromkeys(("float", "float32", "f32", "full"), ("fp32",)),
+    **dict.fromkeys(("acc", "accuracy", "acc1"), ("top1", "accuracy")),
+    **dict.fromkeys(("agreement", "agree"), ("top1_agreement",)),
+    **dict.fromkeys(("snr", "psnr"), ("sqnr",)),
+    **dict.fromkeys(("mse", "l2"), ("rmse",)),
+    **dict.fromkeys(("local", "localhost", "here", "this"), ("native",)),
+    **dict.fromkeys(("images", "folder", "imagefolder"), ("image-folder",)),
+    **dict.fromkeys(("max", "absmax"), ("minmax",)),
+}
 # What a suite may write in place of a name.
 MAPPINGS: dict[str, tuple[str, ...]] = {"metric": ("{python: file.py:function}",)}
 
@@ -204,9 +221,15 @@ def names(kind: str) -> tuple[str, ...]:
 def unknown(kind: str, name: str, available: Iterable[str]) -> str:
     """The message for a name that does not exist: a near match if there is one, and what there is."""
     options = sorted(available)
-    near = difflib.get_close_matches(name, options, n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else ";"
-    return f"no {kind} named '{name}'{hint} available: {', '.join(options)}"
+    return f"no {kind} named '{name}'{suggest(name, options) or ';'} available: {', '.join(options)}"
+
+
+def suggest(name: str, options: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` where the name is another word for one of the options, or close to one, else nothing."""
+    options = list(options)
+    meant = [option for option in ALIASES.get(name.lower(), ()) if option in options]
+    meant = meant or difflib.get_close_matches(name, options, n=1)
+    return f"; did you mean '{meant[0]}'?" if meant else ""
 
 
 def entry(kind: str, name: str) -> Entry:

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from qbench.errors import CaseError, first_names
+from qbench.errors import QbenchError, first_names
 from qbench.files import regular_file
 
 PREFIX = "qbench_user_"
@@ -31,7 +31,7 @@ _FOLDERS: set[Path] = set()
 _MOST_SAID = 500  # characters of a message: a table prints it, and a record keeps it
 
 
-def parse(reference: Any, *, base: Path, error: type[CaseError]) -> tuple[Path, str]:
+def parse(reference: Any, *, base: Path, error: type[QbenchError]) -> tuple[Path, str]:
     """The absolute file and the attribute of ``"file.py:name"``; relative files start at ``base``."""
     file, colon, name = reference.rpartition(":") if isinstance(reference, str) else ("", "", "")
     if not (file and colon and name.isidentifier()):
@@ -39,7 +39,7 @@ def parse(reference: Any, *, base: Path, error: type[CaseError]) -> tuple[Path, 
     return regular_file.resolve_path(file, base), name
 
 
-def attribute(path: Path, name: str, *, error: type[CaseError]) -> Any:
+def attribute(path: Path, name: str, *, error: type[QbenchError]) -> Any:
     """What ``name`` is bound to in the file after importing it; raises ``error`` with what to do."""
     module = _module(path.resolve(), error)
     if name in vars(module):
@@ -51,7 +51,7 @@ def attribute(path: Path, name: str, *, error: type[CaseError]) -> Any:
     raise error(f"{path}: no '{name}' in this file{hint} {has}")
 
 
-def call(function: Callable[..., Any], *args: Any, path: Path, error: type[CaseError], **kwargs: Any) -> Any:
+def call(function: Callable[..., Any], *args: Any, path: Path, error: type[QbenchError], **kwargs: Any) -> Any:
     """What the user's function returns; anything it raises becomes ``error`` with the user's file and line."""
     with _importing_from(path.resolve().parent), _explaining(path.resolve(), error):
         return function(*args, **kwargs)
@@ -90,7 +90,7 @@ def digest(path: Path) -> str:
     return sha.hexdigest()
 
 
-def _module(path: Path, error: type[CaseError]) -> ModuleType:
+def _module(path: Path, error: type[QbenchError]) -> ModuleType:
     try:
         text = regular_file.read_bytes(path)
     except OSError as problem:
@@ -116,7 +116,7 @@ def _module(path: Path, error: type[CaseError]) -> ModuleType:
 
 
 @contextlib.contextmanager
-def _explaining(path: Path, error: type[CaseError]) -> Iterator[None]:
+def _explaining(path: Path, error: type[QbenchError]) -> Iterator[None]:
     try:
         yield
     except (error, MemoryError):  # what limited the memory says it better

@@ -184,12 +184,12 @@ def accuracy(
 def _evaluator(reference: str, tell: Callable[[str], None]) -> Callable[[Path], float]:
     """The person's function, with what it raises as one message and each score as progress."""
     from qbench import user_code
-    from qbench.errors import EvaluateError
+    from qbench.errors import EvaluateError, UsageError
 
-    file, name = user_code.parse(reference, base=Path.cwd(), error=EvaluateError)
-    function = user_code.attribute(file, name, error=EvaluateError)
+    file, name = user_code.parse(reference, base=Path.cwd(), error=UsageError)
+    function = user_code.attribute(file, name, error=UsageError)
     if not callable(function):
-        raise EvaluateError(f"--evaluate {reference}: {name} is {type(function).__name__}, not a function")
+        raise UsageError(f"--evaluate {reference}: {name} is {type(function).__name__}, not a function")
 
     def scored(path: Path) -> float:
         value = user_code.call(function, str(path), path=file, error=EvaluateError)

@@ -138,8 +138,10 @@ def _match_globs(keys: list[CaseKey], only: str) -> list[CaseKey]:
         matches = {key.id for key in keys if match(key.id)}
         if not matches:
             some = ", ".join(key.id for key in keys[:5]) + (", …" if len(keys) > 5 else "") if keys else "none"
+            words = {word for key in keys for word in key.id.split("/")}
+            near = next((hint for part in glob.split("/") if (hint := registry.suggest(part, words - {part}))), ";")
             raise UsageError(
-                f"--filter '{glob}' matches no case; ids are model/mode/backend/t<threads>/b<batch size>"
+                f"--filter '{glob}' matches no case{near} ids are model/mode/backend/t<threads>/b<batch size>"
                 f"{'' if all(key.host == NATIVE for key in keys) else '[/<host>]'}: {some}"
             )
         matched |= matches

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from qbench.errors import Problem
-from qbench.suite.types import near, shown
+from qbench.suite.types import AMOUNT, PERCENT, SECONDS_IN, near, shown
 from qbench.suite.yaml_tree import Node, Path, path_text
 
 # pydantic's error type -> what was expected instead.
@@ -29,6 +29,12 @@ EXPECTED = {
     "string_too_long": "at most {max_length} characters",
     "literal_error": "{expected}",
 }
+
+# The keys of losses and scores, whose unit is that of the metric.
+POINTS = ("margin", "max_regression", "at_least")
+# fmt: off
+TIMES = {**SECONDS_IN, "sec": 1.0, "second": 1.0, "seconds": 1.0, "m": 60.0, "min": 60.0, "minutes": 60.0, "h": 3600.0}
+# fmt: on
 
 
 def problems(error: ValidationError, root: Node, model: type[BaseModel]) -> list[Problem]:
@@ -72,7 +78,19 @@ def what(item: Mapping[str, Any]) -> str:
         hint = near(value, re.findall("'([^']*)'", expected))
     elif kind == "string_type" and isinstance(value, bool | int | float):
         hint = f"; write '{shown(value)}' in quotes if it is meant as text"
+    elif kind in ("float_type", "int_type") and isinstance(value, str):
+        hint = _drop_unit(value, str(item["loc"][-1]))
     return f"expected {expected}, got {shown(value)}{hint}"
+
+
+def _drop_unit(value: str, key: str) -> str:
+    """What to write in place of ``1%`` or ``5s`` where the key has a unit of its own; nothing for any other text."""
+    if match := PERCENT.fullmatch(value):
+        of_points = key in POINTS
+        return f"; write {match[1]}: {'percentage points for a metric in percent' if of_points else 'no % here'}"
+    if key.endswith("seconds") and (match := AMOUNT.fullmatch(value)) and match[2] in TIMES:
+        return f"; write {float(match[1]) * TIMES[match[2]]:g}: the key is in seconds"
+    return ""
 
 
 def _keys(model: type[BaseModel], path: Path) -> tuple[str, ...]:

@@ -152,7 +152,10 @@ def read(path: Path | str, overrides: Sequence[str] = (), *, quick: bool = False
 
 
 def _suggest_suites(path: Path) -> str:
-    """The suites beside a path that is none, as a suggestion."""
+    """The suite that is meant by a path that is none, where only its ending differs; else the suites beside it."""
+    meant = next((file for ending in (".yaml", ".yml") if (file := path.with_suffix(ending)).is_file()), None)
+    if meant is not None and not path.is_dir():
+        return f"; did you mean {meant}?"
     if path.is_dir():
         folder, text = path, "name a file in it"
     else:

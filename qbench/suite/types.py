@@ -6,7 +6,6 @@ into the same kind of sentence.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -74,10 +73,7 @@ def wrong(what: str, *at: str | int) -> PydanticCustomError:
     return PydanticCustomError("qbench", "{what}", {"what": what, "at": at})
 
 
-def near(name: str, options: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` where one of the options is close, else nothing."""
-    matches = difflib.get_close_matches(name, list(options), n=1)
-    return f"; did you mean '{matches[0]}'?" if matches else ""
+near = registry.suggest
 
 
 def near_case(name: str, options: Iterable[str]) -> str:

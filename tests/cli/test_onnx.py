@@ -133,11 +133,16 @@ def test_accuracy_finds_what_has_to_stay_float(onnx_command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("evaluator", "words"),
-    [("mine.py:words", "returned 'good', not a score"), ("mine.py:absent", "no 'absent' in this file; it has")],
+    ("evaluator", "words", "exit_code"),
+    [
+        ("mine.py:words", "returned 'good', not a score", 1),
+        ("mine.py:absent", "no 'absent' in this file; it has", 2),
+        ("nope.py:score", "nope.py: cannot read this Python file: No such file or directory", 2),
+        ("mine.py", "expected 'file.py:function', got 'mine.py'", 2),
+    ],
 )
-def test_an_evaluator_that_gives_no_score_is_one_message(onnx_command, tmp_path, evaluator, words):
-    """What the person's function does wrong is told with its name."""
+def test_an_evaluator_that_gives_no_score_is_one_message(onnx_command, tmp_path, evaluator, words, exit_code):
+    """What the person's function does wrong is told with its name; one that is not there is a wrong option."""
     (tmp_path / "mine.py").write_text(EVALUATOR)
     onnx_command("config", "model.onnx", "-o", "config.json", "--batch-num", 1)
     onnx_command("quantize", "model.onnx", "-c", "config.json")
@@ -145,7 +150,7 @@ def test_an_evaluator_that_gives_no_score_is_one_message(onnx_command, tmp_path,
     code, _, err = onnx_command(
         "accuracy", "calibration.onnx", "--data", "data.npz", "--evaluate", evaluator, "--loss", 1, "-o", "tuned"
     )
-    assert code == 1
+    assert code == exit_code
     assert words in err
 
 

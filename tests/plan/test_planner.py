@@ -280,8 +280,16 @@ def test_filter_keeps_matches_and_the_baselines_they_need() -> None:
 @pytest.mark.parametrize("only", ["nothing*", "*/static/*,DIGITS-CNN*", "", "*,", "*/fp32/x86/*"])
 def test_a_filter_without_a_match_is_a_usage_error_with_examples(only: str) -> None:
     """Each alternative must match some case, in the ids' own case; the error shows ids."""
-    with pytest.raises(UsageError, match=r"matches no case; ids are model/mode.*digits-cnn/fp32/torch/t1/b1"):
+    with pytest.raises(UsageError, match=r"matches no case.* ids are model/mode.*digits-cnn/fp32/torch/t1/b1"):
         make_plan(suite("{modes: [fp32, static], backends: [torch, x86]}"), stands(), cores=1, only=only)
+
+
+@pytest.mark.parametrize(("only", "meant"), [("*/static/ort/*", "onnxruntime"), ("*/statik/x86/*", "static")])
+def test_a_filter_without_a_match_suggests_the_part_that_is_meant(only: str, meant: str) -> None:
+    """A part of the glob that no id has is held against those that there are."""
+    matrix = suite("{modes: [fp32, static], backends: [onnxruntime, x86]}")
+    with pytest.raises(UsageError, match=rf"matches no case; did you mean '{meant}'\? ids are"):
+        make_plan(matrix, stands(), cores=1, only=only)
 
 
 def test_more_threads_than_cores_are_skipped_with_the_reason() -> None:

@@ -289,6 +289,26 @@ def test_problems_of_overrides_name_the_option(override: str, said: str) -> None
     assert problems(SMALL, override)[0].startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("matrix.backends=[ort]", "no backend named 'ort'; did you mean 'onnxruntime'? available: "),
+        ("matrix.modes=[int8]", "expected 'fp32', 'dynamic', 'static' or 'qat', got 'int8'; did you mean 'static'?"),
+        ("gate.accuracy.metric=acc", "no metric named 'acc'; did you mean 'top1'? available: "),
+        ("gate.acc.margin=1", "gate: unknown key 'acc'; did you mean 'accuracy'? available: "),
+        ("gate.accuracy.margin=1%", "got '1%'; write 1: percentage points for a metric in percent"),
+        ("quantize.qat.learning_rate=1%", "expected a number, got '1%'; write 1: no % here"),
+        ("measure.max_seconds=5s", "expected a number, got '5s'; write 5: the key is in seconds"),
+        ("measure.max_seconds=500 ms", "expected a number, got '500 ms'; write 0.5: the key is in seconds"),
+        ("limits.stage_seconds=2 min", "expected a number, got '2 min'; write 120: the key is in seconds"),
+    ],
+)
+def test_another_word_or_a_unit_too_many_is_told_what_to_write(override: str, said: str) -> None:
+    """Words that no spelling leads to (ort, int8, acc) have a suggestion, and so has a number with a unit."""
+    (found,) = problems(SMALL, override)
+    assert said in found
+
+
 def test_an_override_below_an_alias_leaves_the_other_use_alone() -> None:
     """Setting a key of a shared mapping changes it at that path only."""
     text = SMALL + "quantize:\n  static: &s {per_channel: true}\n  dynamic: *s\n"
@@ -405,6 +425,15 @@ def test_a_suite_that_cannot_be_read_names_its_neighbours(tmp_path: Path) -> Non
             read(path)
         assert str(tmp_path / "real.yaml") in str(caught.value)
         assert not isinstance(caught.value, SuiteError)
+
+
+@pytest.mark.parametrize(("there", "asked"), [("s.yaml", "s.yml"), ("s.yml", "s.yaml"), ("s.yaml", "s")])
+def test_a_suite_of_another_ending_is_suggested(tmp_path: Path, there: str, asked: str) -> None:
+    """Where only the ending is wrong, one file is meant, whatever else lies there."""
+    (tmp_path / there).write_text(SMALL, encoding="utf-8")
+    (tmp_path / "other.yaml").write_text(SMALL, encoding="utf-8")
+    with pytest.raises(UsageError, match=rf"did you mean {tmp_path / there}\?$"):
+        read(tmp_path / asked)
 
 
 def test_files_that_are_not_utf8_or_too_large_are_refused(tmp_path: Path) -> None:
