@@ -10,9 +10,8 @@ Options: ``classes``; ``scale``, ``mean``, ``std``; ``to_float: false`` for mode
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +19,13 @@ import numpy as np
 
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples
+from qbench.datasets.npz_keys import DIMENSIONS, LAYOUTS, split_keys
 from qbench.datasets.splits import SPLITS, split_by_share
 from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError
 from qbench.files import npz_file
 
 OPTIONS = ("classes", *opt.PREPROCESSING, "to_float", "stored_layout", "test_share", "seed")
-INPUT = re.compile(r"(?:(?P<split>.+)_)?inputs(?:_(?P<position>\d+))?|x_(?P<keras>.+)")
-LAYOUTS = ("as-is", "nchw", "nhwc", "hw")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Keys:
-    """Which keys of the file hold a split; ``labels`` is None where there are none."""
-
-    inputs: tuple[str, ...]
-    labels: str | None
 
 
 class Npz(Dataset):
@@ -91,33 +81,6 @@ class Npz(Dataset):
             raise DataError(f"{where}: the file is damaged here: {error}") from error
 
 
-def split_keys(names: tuple[str, ...], file: Path) -> dict[str, Keys]:
-    """The keys of each split; a file without splits has the one split ``""``."""
-    keys: dict[str, dict[int, str]] = {}
-    for name in names:
-        match = INPUT.fullmatch(name)
-        if match:
-            split = match["keras"] or match["split"] or ""
-            keys.setdefault(split, {})[int(match["position"] or 0)] = name
-    if not keys:
-        raise DataError(
-            f"{file}: no inputs in it; name the arrays train_inputs, train_labels, test_inputs, test_labels (or "
-            f"x_train, y_train …); it has: {', '.join(names) or 'nothing'}"
-        )
-    if "" in keys and len(keys) > 1:
-        splits = ", ".join(sorted(filter(None, keys)))
-        raise DataError(f"{file}: both 'inputs' and the splits {splits}; rename or remove 'inputs'")
-    return {split: _keys(split, inputs, names, file) for split, inputs in keys.items()}
-
-
-def _keys(split: str, inputs: dict[int, str], names: tuple[str, ...], file: Path) -> Keys:
-    if sorted(inputs) != list(range(len(inputs))):
-        raise DataError(f"{file}: inputs are numbered from 0 without gaps, found {', '.join(inputs.values())}")
-    candidates = (f"{split}_labels", f"y_{split}") if split else ("labels",)
-    labels = next((name for name in candidates if name in names), None)
-    return Keys(inputs=tuple(inputs[i] for i in sorted(inputs)), labels=labels)
-
-
 def _names(file: Path) -> tuple[str, ...]:
     try:
         return npz_file.names(file)
@@ -126,7 +89,7 @@ def _names(file: Path) -> tuple[str, ...]:
 
 
 def _to_channels_first(array: Array, layout: str, where: str) -> Array:
-    dimensions = {"nchw": 4, "nhwc": 4, "hw": 3}.get(layout, array.ndim)
+    dimensions = DIMENSIONS.get(layout, array.ndim)
     if array.ndim != dimensions:
         raise DataError(f"{where}: stored_layout '{layout}' has {dimensions} dimensions, this array {array.shape}")
     if layout == "nhwc":

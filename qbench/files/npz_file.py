@@ -6,6 +6,7 @@ error, a huge shape in all the memory. Here a header must fit the bytes that are
 
 from __future__ import annotations
 
+import ast
 import lzma
 import math
 import struct
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 SUFFIX = ".npy"
 # Deflate makes at most 1,032 bytes of one (zlib's technical notes); a file that claims more is made to fill memory.
 MOST_EXPANSION = 1032
+_LONGEST_HEADER = 1 << 14  # bytes; numpy writes 128
 _SLACK = 1 << 16  # bytes that even an empty file may claim: a header
 # What zipfile, zlib, lzma and numpy raise for a damaged file; NotImplementedError and RecursionError are RuntimeErrors.
 _DAMAGE = (
@@ -49,6 +51,27 @@ def names(file: Path) -> tuple[str, ...]:
     """The names of the arrays in a file, without reading one; raises ``BadNpz``."""
     with _opened(file) as archive:
         return tuple(dict.fromkeys(_keys(archive)))
+
+
+def shapes(file: Path) -> dict[str, tuple[int, ...]]:
+    """The shape that the header of each array names, without numpy and without reading an array; an array whose header
+    is no plain one is left out. Raises ``BadNpz``."""
+    with _opened(file) as archive:
+        found = {key: _shape(archive, entry) for key, entry in _keys(archive).items()}
+        return {key: shape for key, shape in found.items() if shape is not None}
+
+
+def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...] | None:
+    try:
+        with archive.open(entry) as stream:
+            start = stream.read(_LONGEST_HEADER)
+        width = {1: 2, 2: 4}[start[6]]
+        length = int.from_bytes(start[8 : 8 + width], "little")
+        shape = ast.literal_eval(start[8 + width : 8 + width + length].decode("latin-1").strip())["shape"]
+    except _DAMAGE:
+        return None
+    sound = isinstance(shape, tuple) and all(type(side) is int and side >= 0 for side in shape)
+    return shape if sound and start[:6] == b"\x93NUMPY" else None
 
 
 def read(file: Path, only: Collection[str] | None = None) -> dict[str, Array]:

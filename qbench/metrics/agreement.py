@@ -52,7 +52,10 @@ class Top1Agreement(MeanMetric):
         """Why the outputs are not class scores."""
         problem = outputs_problem(outputs) or scores_problem(outputs, None)
         if problem and outputs.ndim > 2:
-            return f"{problem}; for outputs that are no classes choose cosine or sqnr"
+            return (
+                f"{problem}; for outputs that are no classes write `gate: {{accuracy: {{metric: sqnr, at_least: 20}}}}` "
+                "(dB), or choose cosine or sqnr with a margin of its own"
+            )
         return problem
 
     def per_example(self, outputs: Array, reference: Array) -> Array:
