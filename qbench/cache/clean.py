@@ -149,5 +149,5 @@ def _remove(entry: Path) -> None:
             shutil.rmtree(entry)
     except OSError as error:
         raise UsageError(
-            f"{error.filename or entry}: cannot be removed ({error.strerror or error}); mend its permissions"
+            f"{error.filename or entry}: cannot be removed ({error.strerror or error}); change its permissions"
         ) from error

@@ -66,7 +66,7 @@ def open_cache(root: Path | None = None) -> Path:
     except OSError as error:
         raise UsageError(
             f"{root}: the cache cannot be written ({error.strerror}); "
-            "set QBENCH_CACHE to a folder that can, or mend its permissions"
+            "set QBENCH_CACHE to a folder that can, or change its permissions"
         ) from error
     return root
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qbench.cli.completion import complete_run
 from qbench.cli.options import Json
 from qbench.cli.output import find_folder, terminal_width
 from qbench.errors import NotComparable
@@ -18,8 +19,16 @@ if TYPE_CHECKING:
 
 
 def compare(
-    base: Annotated[str, typer.Argument(metavar="BASE", help="A run, or a baseline's .jsonl.", show_default=False)],
-    contender: Annotated[str, typer.Argument(metavar="CONTENDER", help="The run to judge.", show_default=False)],
+    base: Annotated[
+        str,
+        typer.Argument(
+            metavar="BASE", help="A run, or a baseline's .jsonl.", show_default=False, autocompletion=complete_run
+        ),
+    ],
+    contender: Annotated[
+        str,
+        typer.Argument(metavar="CONTENDER", help="The run to judge.", show_default=False, autocompletion=complete_run),
+    ],
     as_json: Json = False,
 ) -> None:
     """Show what changed from one run to another, with intervals."""

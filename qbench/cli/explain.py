@@ -92,7 +92,9 @@ def explain(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Show where the time of an int8 case goes, and what makes it slow, or wrong: each cause taken away and measured.
+    """Show where the time of an int8 case goes, and what makes it slow, or wrong.
+
+    Each cause is taken out and the gain measured.
 
     Variants are built from the suite's file as it stands on this disk, measured beside the case as `qbench run`
     measures, and evaluated on its examples. A cause is named where the case is shown to be better without it.

@@ -69,25 +69,70 @@ def _options(
         raise typer.Exit
 
 
-app.command(epilog="Example: qbench run suites/quickstart.yaml --filter '*/static/*' --set measure.precision=1%")(
-    run.run
+# What the list of commands says of each, in a line of 80 columns.
+_SHORT = {
+    "run": "Build, evaluate and measure every case; write a report.",
+    "plan": "Show what would run, and what is skipped and why.",
+    "train": "Train a built-in model on the suite's data set.",
+    "report": "Write the report of a run again, from its records.",
+    "compare": "Show what changed from one run to another.",
+    "portability": "Show what int8 files answer on every host of a run.",
+    "explain": "Show why an int8 case is slow, or wrong.",
+    "baseline": "Keep a run as the baseline of the gate.",
+    "gate": "Judge a run by its suite's gate, against the baseline.",
+    "export": "Write a run for other tools: csv, parquet, benchmark JSON.",
+    "doctor": "Examine this machine: int8, noise, what is missing.",
+    "list": "List every plug-in, and what is missing to use it.",
+    "schema": "Print the JSON Schema of a suite file, for editors.",
+    "clean": "Empty the cache of built variants and trained weights.",
+}
+app.command(
+    "run",
+    short_help=_SHORT["run"],
+    epilog="Example: qbench run suites/quickstart.yaml --filter '*/static/*' --set measure.precision=1%",
+)(run.run)
+app.command(
+    "plan", short_help=_SHORT["plan"], epilog="Example: qbench plan suites/quickstart.yaml --filter '*/onednn/*'"
+)(plan.plan)
+app.command(
+    "train",
+    short_help=_SHORT["train"],
+    epilog="Example: qbench train suites/fashion-mnist.yaml resnet20 --epochs 10 --seed 1",
+)(train.train)
+app.command(
+    "report",
+    short_help=_SHORT["report"],
+    epilog="Example: qbench report quickstart --compare reports/quickstart/20260101T000000Z-ab12",
+)(report.report)
+app.command(
+    "compare",
+    short_help=_SHORT["compare"],
+    epilog="Example: qbench compare reports/baselines/quickstart.jsonl quickstart",
+)(compare.compare)
+app.command("portability", short_help=_SHORT["portability"], epilog="Example: qbench portability quickstart --json")(
+    portability.portability
 )
-app.command(epilog="Example: qbench plan suites/quickstart.yaml --filter '*/onednn/*'")(plan.plan)
-app.command(epilog="Example: qbench train suites/fashion-mnist.yaml resnet20 --epochs 10 --seed 1")(train.train)
-app.command(epilog="Example: qbench report quickstart --compare reports/quickstart/20260101T000000Z-ab12")(
-    report.report
-)
-app.command(epilog="Example: qbench compare reports/baselines/quickstart.jsonl quickstart")(compare.compare)
-app.command(epilog="Example: qbench portability quickstart --json")(portability.portability)
-app.command(epilog="Example: qbench explain quickstart digits-cnn/dynamic/onnxruntime/t1/b1")(explain.explain)
-app.command(epilog="Example: qbench baseline quickstart")(baseline.baseline)
-app.command(epilog="Example: qbench gate quickstart --markdown gate.md")(gate.gate)
-app.command(epilog="Example: qbench export quickstart --format pytest-benchmark -o times.json")(export.export)
-app.command(epilog="Example: qbench doctor --json, or qbench doctor --control --seconds 600")(doctor.doctor)
-app.command("list", epilog="Example: qbench list --json")(plugins.list_)
-app.command(epilog="Example: qbench schema > suites/schema.json")(schema.schema)
-app.command(epilog="Example: qbench clean --older-than 30 --dry-run")(clean.clean)
-app.add_typer(onnx.app)
+app.command(
+    "explain",
+    short_help=_SHORT["explain"],
+    epilog="Example: qbench explain quickstart digits-cnn/dynamic/onnxruntime/t1/b1",
+)(explain.explain)
+app.command("baseline", short_help=_SHORT["baseline"], epilog="Example: qbench baseline quickstart")(baseline.baseline)
+app.command("gate", short_help=_SHORT["gate"], epilog="Example: qbench gate quickstart --markdown gate.md")(gate.gate)
+app.command(
+    "export",
+    short_help=_SHORT["export"],
+    epilog="Example: qbench export quickstart --format pytest-benchmark -o times.json",
+)(export.export)
+app.command(
+    "doctor",
+    short_help=_SHORT["doctor"],
+    epilog="Example: qbench doctor --json, or qbench doctor --control --seconds 600",
+)(doctor.doctor)
+app.command("list", short_help=_SHORT["list"], epilog="Example: qbench list --json")(plugins.list_)
+app.command("schema", short_help=_SHORT["schema"], epilog="Example: qbench schema > suites/schema.json")(schema.schema)
+app.command("clean", short_help=_SHORT["clean"], epilog="Example: qbench clean --older-than 30 --dry-run")(clean.clean)
+app.add_typer(onnx.app, short_help="Make an ONNX file int8, step by step or all in one go.")
 
 
 def main() -> NoReturn:

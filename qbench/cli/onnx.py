@@ -29,7 +29,10 @@ app = typer.Typer(
 )
 
 
-@app.command(epilog="Example: qbench onnx config model.onnx -o config.json --skip-layers 'head.*'")
+@app.command(
+    short_help="Write config.json: which layers can be int8, and how.",
+    epilog="Example: qbench onnx config model.onnx -o config.json --skip-layers 'head.*'",
+)
 @takes(rules=given.rules)
 def config(
     model: Model,
@@ -46,7 +49,10 @@ def config(
     print(f"wrote {out}; next: qbench onnx quantize {model} -c {out}")
 
 
-@app.command(epilog="Example: qbench onnx quantize model.onnx -c config.json -o calibration.onnx -r record.txt")
+@app.command(
+    short_help="Write the calibration model, and the scales of weights.",
+    epilog="Example: qbench onnx quantize model.onnx -c config.json -o calibration.onnx -r record.txt",
+)
 @takes(data=given.perhaps)
 def quantize(
     model: Model,
@@ -68,7 +74,10 @@ def quantize(
     print(f"wrote {out} and {record}; next: qbench onnx calibrate {out} -r {record} --data DATA")
 
 
-@app.command(epilog="Example: qbench onnx calibrate calibration.onnx --data images/ --set mean=[0.485,0.456,0.406]")
+@app.command(
+    short_help="Run the calibration model on data; complete the record.",
+    epilog="Example: qbench onnx calibrate calibration.onnx --data images/ --set mean=[0.485,0.456,0.406]",
+)
 @takes(data=given.chosen)
 def calibrate(
     calibration: Calibration,
@@ -92,7 +101,10 @@ def calibrate(
     print(f"wrote {record}; next: qbench onnx save {calibration} -r {record} -o PREFIX")
 
 
-@app.command(epilog="Example: qbench onnx save calibration.onnx -r record.txt -o int8/model --target onnxruntime")
+@app.command(
+    short_help="Write the fake-quant model and the deploy models.",
+    epilog="Example: qbench onnx save calibration.onnx -r record.txt -o int8/model --target onnxruntime",
+)
 @takes(data=given.perhaps)
 def save(
     calibration: Calibration,
@@ -148,7 +160,9 @@ def all_(
 
 
 @app.command(
-    epilog="Example: qbench onnx accuracy calibration.onnx --data images/ --evaluate mine.py:score --loss 0.01 -o tuned"
+    short_help="Find the fewest layers that must stay float.",
+    epilog="Example: qbench onnx accuracy calibration.onnx --data images/ --evaluate mine.py:score "
+    "--loss 0.01 -o tuned",
 )
 @takes(data=given.chosen)
 def accuracy(

@@ -8,10 +8,17 @@ from typing import Annotated
 
 import typer
 
-Suite = Annotated[Path, typer.Argument(metavar="SUITE", help="A suite file.", show_default=False)]
+from qbench.cli.completion import complete_run, complete_suite
+
+Suite = Annotated[
+    Path,
+    typer.Argument(metavar="SUITE", help="A suite file.", show_default=False, autocompletion=complete_suite),
+]
 _RUN = "A run's folder, or a suite's name for its latest run with an ok case."
-Run = Annotated[str, typer.Argument(metavar="RUN", help=_RUN, show_default=False)]
-OptionalRun = Annotated[str, typer.Argument(metavar="[RUN]", help=_RUN, show_default=False)]
+Run = Annotated[str, typer.Argument(metavar="RUN", help=_RUN, show_default=False, autocompletion=complete_run)]
+OptionalRun = Annotated[
+    str, typer.Argument(metavar="[RUN]", help=_RUN, show_default=False, autocompletion=complete_run)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Filter = Annotated[

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qbench.cli.answer import print_answer, read_answer
+from qbench.cli.completion import complete_suite
 from qbench.cli.options import Filter, Hosts, Json, Quiet, Set, with_hosts
 from qbench.cli.signals import ending_signals
 from qbench.errors import QbenchError, UsageError
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
 
 def run(
     suite: Annotated[
-        Path | None, typer.Argument(metavar="SUITE", help="A suite file; --resume finds its own.", show_default=False)
+        Path | None,
+        typer.Argument(
+            metavar="SUITE",
+            help="A suite file; --resume finds its own.",
+            show_default=False,
+            autocompletion=complete_suite,
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where runs land, as DIR/<suite>/<time>-<id>/; default: reports.")

@@ -10,11 +10,11 @@ from qbench import formatting
 from qbench.quant.recipe import DYNAMIC_MIN_COVERAGE
 from qbench.record.schema import Record
 
-FP32_IN_EFFECT = "fp32 in effect"
+FP32_IN_EFFECT = "practically fp32"
 
 
 def explain_fp32_in_effect(record: Record) -> str | None:
-    """Why a case is fp32 in effect: ``0.1 % of its multiply-accumulates in int8, below the 1 % of
+    """Why a case is practically fp32: ``0.1 % of its multiply-accumulates in int8, below the 1 % of
     quantize.dynamic.min_coverage``; None where it is int8, is no dynamic variant, or its share is not known.
 
     A record without ``recipe.min_coverage``, as older runs have, is judged by today's default.

@@ -143,7 +143,7 @@ def _check_finite(examples: Examples, where: str) -> None:
         raise DataError(
             f"{where}: {bad.sum()} of {len(bad)} examples have NaN or infinite inputs: "
             f"{_name_examples(examples, np.flatnonzero(bad))}; "
-            "remove them or mend the values"
+            "remove them or correct the values"
         )
 
 

@@ -86,7 +86,7 @@ def is_unmeasured(record: Record) -> bool:
 
 
 def runs_in_int8(record: Record) -> bool:
-    """Whether any multiply-accumulate of the artifact is seen to run in int8, and it is not fp32 in effect."""
+    """Whether any multiply-accumulate of the artifact is seen to run in int8, and it is not practically fp32."""
     coverage = record.artifact.coverage if record.artifact else None
     if coverage is None or int8_share.is_fp32_in_effect(record):
         return False

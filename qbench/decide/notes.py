@@ -201,7 +201,7 @@ def _note_fast_but_wrong(choice: Choice, judged: Judged, bench: Bench) -> Iterat
         checks = judged.checks_of(record)
         broken = [check for check in checks if check.outcome == "FAIL"] or [c for c in checks if c.outcome != "PASS"]
         if broken:
-            word = "wrong" if broken[0].outcome == "FAIL" and broken[0].limit == "accuracy" else "passed over"
+            word = "wrong" if broken[0].outcome == "FAIL" and broken[0].limit == "accuracy" else "not shipped"
             ahead.setdefault(word, []).append(f"{variant(record)} ({broken[0].text})")
     lead = bench.scale.better[0].upper() + bench.scale.better[1:]
     for word, names in ahead.items():

@@ -62,7 +62,7 @@ def _list_points(decision: Decision) -> Iterator[str]:
     if decision.would_change:
         yield f"What would change it: {'; '.join(decision.would_change)}."
     if decision.not_it:
-        yield f"Not it: {'; '.join(reasons.count_reason(reason, cases) for reason, cases in decision.not_it)}."
+        yield f"Not shipped: {'; '.join(reasons.count_reason(reason, cases) for reason, cases in decision.not_it)}."
 
 
 def explain_cap(decision: Decision) -> str:

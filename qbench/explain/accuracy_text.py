@@ -34,7 +34,7 @@ def list_losses(result: AccuracyExplanation, titles: Mapping[str, Cause], metric
         _describe_loss(number, loss, titles, metric) for number, loss in enumerate(result.confirmed, start=1)
     ] or [NO_LOSS if result.unconfirmed else NOT_TRIED]
     if together is not None and len(result.confirmed) > 1:
-        lines.append(f"All of these taken away: {_removed(together)} of the error gone{_effect(together, metric)}.")
+        lines.append(f"Without all of these: {_removed(together)} of the error gone{_effect(together, metric)}.")
     if result.left is not None:
         lines.append(f"Not explained: {formatting.share(max(0.0, result.left))} of the error.")
     if _calibrates_on_evaluated(result):
@@ -102,7 +102,7 @@ def _list_others(result: AccuracyExplanation) -> Iterator[str]:
     if (share := result.tried.draw_share) > 0:
         yield (
             f"Another draw of the calibration examples changes the error by {formatting.share(share)} "
-            f"({len(result.tried.draws)} draws); a cause takes away {OVER_DRAWS:g} times as much and more."
+            f"({len(result.tried.draws)} draws); a cause removes {OVER_DRAWS:g} times as much and more."
         )
     for title, trials in (
         ("Takes error away alone, but no more beside those above, or cannot be built with them", result.hidden),
@@ -126,7 +126,7 @@ def _describe_loss(number: int, loss: ConfirmedLoss, titles: Mapping[str, Cause]
     title = titles[counterfactual.cause].title
     beyond = "" if number == 1 else f"; {formatting.share(loss.share)} beyond those before it"
     return (
-        f"{number}. {title[0].upper()}{title[1:]} ({counterfactual.cause}). Taken away ({counterfactual.text}): "
+        f"{number}. {title[0].upper()}{title[1:]} ({counterfactual.cause}). Without it ({counterfactual.text}): "
         f"{_removed(loss.trial)} of the error gone{_effect(loss.trial, metric)}{beyond}."
     )
 

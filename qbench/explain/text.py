@@ -47,7 +47,7 @@ def list_head(opened: OpenCase, result: Explanation) -> list[str]:
             f"{formatting.duration(result.case_seconds - result.best_seconds)}."
         )
     if result.off_core is not None and result.off_core >= host_share.OFF_CORE:
-        lines.append(f"Mind: {host_share.describe_off_core([result.off_core], 'meanwhile')}.")
+        lines.append(f"Note: {host_share.describe_off_core([result.off_core], 'meanwhile')}.")
     return lines
 
 
@@ -121,7 +121,7 @@ def list_causes(result: Explanation, titles: Mapping[str, Cause]) -> list[str]:
         NOTHING
     ]
     if result.together is not None:
-        lines.append(f"All of these taken away: {_times(result.together)} as fast.")
+        lines.append(f"Without all of these: {_times(result.together)} as fast.")
     if result.unexplained is not None and result.best_seconds < result.case_seconds:
         lines.append(f"Not explained: {formatting.share(max(0.0, result.unexplained))} of the gap.")
     if result.hidden:
@@ -158,7 +158,7 @@ def _describe(cause: Confirmed, titles: Mapping[str, Cause]) -> str:
     title = titles[name].title
     beyond = " once the first ones are gone" if cause.trial.beyond else ""
     return (
-        f"{title[0].upper()}{title[1:]} ({name}). Taken away ({cause.trial.counterfactual.text}): "
+        f"{title[0].upper()}{title[1:]} ({name}). Without it ({cause.trial.counterfactual.text}): "
         f"{_times(cause.trial.gain)} as fast{beyond}{share}."
     )
 

@@ -234,7 +234,7 @@ def _require_complete(run: StoredRun, *, allow_failed: bool) -> None:
     if wrong:
         listed = "\n".join(f"  {join_lines(line)}" for line in wrong)
         raise UsageError(
-            f"{run.folder}: {len(wrong)} of its cases failed or are missing; mend or resume the run, or allow "
+            f"{run.folder}: {len(wrong)} of its cases failed or are missing; fix or resume the run, or allow "
             f"failed cases, which are then not gated:\n{listed}"
         )
 

@@ -104,7 +104,7 @@ def _check_rerun(rule: Rule, rerun: Rerun, record: Record, tolerance: float, ver
         f"live  {_format_times(times.baseline, times.contender)}",
         f"time {format_change(analysis.slowdown)} {format_level(analysis.level, LOOKS)}",
         f"tolerance {tolerance * 100:g} %",
-        f"{analysis.pairs} process pairs, look {analysis.number} of {len(ANALYSES)}",
+        f"{analysis.pairs} process pairs, step {analysis.number} of at most {len(ANALYSES)}",
         f"noise check {format_change(analysis.control)} {format_level(CONTROL_LEVEL)}",
         versions,
     ]
@@ -232,7 +232,7 @@ def _check_promise(rule: Rule, rerun: Rerun, promise: float) -> Verdict:
     parts = [
         f"live  fp32 {_format_times(times.fp32, times.contender)}",
         f"{formatting.with_limits(analysis.slowdown)} {format_level(analysis.level, LOOKS)}  promised {promise:g}",
-        f"{analysis.pairs} process pairs, look {analysis.number} of {len(ANALYSES)}",
+        f"{analysis.pairs} process pairs, step {analysis.number} of at most {len(ANALYSES)}",
     ]
     verdict = rule.compare_interval(
         analysis.slowdown,

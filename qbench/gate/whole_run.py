@@ -35,5 +35,5 @@ def report_newest(newest: Path, run: StoredRun, place: str) -> Verdict:
         "MISSING",
         f"the latest run, {newest.name}, has no case that is ok",
         f"it has {locate.without_ok(newest)} ({newest}); judged is {run.folder.name}, which is older: "
-        f"mend the cause and run the suite again, or judge that run by its folder, {run.folder}",
+        f"fix the cause and run the suite again, or judge that run by its folder, {run.folder}",
     )

@@ -53,8 +53,8 @@ class Top1Agreement(MeanMetric):
         problem = outputs_problem(outputs) or scores_problem(outputs, None)
         if problem and outputs.ndim > 2:
             return (
-                f"{problem}; for outputs that are no classes write `gate: {{accuracy: {{metric: sqnr, at_least: 20}}}}` "
-                "(dB), or choose cosine or sqnr with a margin of its own"
+                f"{problem}; for outputs that are no classes choose cosine or sqnr, say "
+                "`gate: {accuracy: {metric: sqnr, at_least: 20}}` (dB)"
             )
         return problem
 

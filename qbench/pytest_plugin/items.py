@@ -7,6 +7,7 @@ there, its own fixture gets the timed calls of the run, replayed by the timer th
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbench.errors import QbenchError
+from qbench.progress.live import Silent
 from qbench.pytest_plugin.judged import ItemVerdict, JudgedRun, Request, judge_run
 from qbench.record.schema import Record
 from qbench.record.stored_run import read_run
@@ -42,6 +44,30 @@ class Replay:
 
     def __str__(self) -> str:
         return "qbench"
+
+
+class StageLines(Silent):
+    """A line on pytest's terminal for each stage of a run, since a run takes longer than a person waits in silence."""
+
+    def __init__(self, terminal: pytest.TerminalReporter, suite: str) -> None:
+        self._terminal, self._suite, self._stage = terminal, suite, ""
+        self._capture: Any = terminal.config.pluginmanager.get_plugin("capturemanager")
+
+    def stage(self, name: str, total: int | None) -> None:
+        """Says which stage begins, and of how many steps, once."""
+        if name != self._stage:
+            self._stage = name
+            shown = contextlib.nullcontext() if self._capture is None else self._capture.global_and_fixture_disabled()
+            with shown:
+                self._terminal.ensure_newline()
+                self._terminal.write_line(f"qbench {self._suite}: {name}{'' if total is None else f' ({total})'} ...")
+
+
+def show_stages(config: pytest.Config, suite: str) -> Silent:
+    """What shows a run's stages; nothing with ``-q``, and in a worker of xdist, which has no terminal."""
+    terminal: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    quiet = terminal is None or config.get_verbosity() < 0 or hasattr(config, "workerinput")
+    return Silent() if terminal is None or quiet else StageLines(terminal, suite)
 
 
 class CaseItem(pytest.Function):
@@ -142,6 +168,7 @@ class SuiteFile(pytest.File):
             baseline=_path(option("qbench_baseline")),
             stored=option("qbench_stored"),
             session=getattr(self.config, "workerinput", {}).get("testrunuid"),
+            progress=show_stages(self.config, self.suite.suite),
         )
 
 

@@ -10,7 +10,7 @@ import contextlib
 import glob
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from qbench.errors import QbenchError
 from qbench.files import atomic, regular_file
+from qbench.progress.live import Silent
 from qbench.record.locate import REPORTS, committed_baseline
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ _JUDGED = TypeAdapter(JudgedRun)
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What to run: a suite, some of its cases (None: all), where to, and what it is held against. ``session`` is the
-    name of the xdist session that several workers share, None without."""
+    name of the xdist session that several workers share, None without. ``progress`` is told how far the run is."""
 
     suite: Suite
     cases: tuple[str, ...] | None
@@ -65,6 +66,7 @@ class Request:
     baseline: Path | None = None
     stored: bool = False
     session: str | None = None
+    progress: Silent = field(default_factory=Silent)
 
 
 def judge_run(request: Request) -> JudgedRun:
@@ -92,12 +94,11 @@ def _shared(request: Request) -> Iterator[Path]:
 
 
 def _make_run(request: Request) -> JudgedRun:
-    from qbench.progress.live import Silent
     from qbench.run import run as story
 
     only = None if request.cases is None else match_exactly(request.cases)
     try:
-        result = story.run(request.suite, out=request.out, only=only, resume=None, jobs=None, progress=Silent())
+        result = story.run(request.suite, out=request.out, only=only, resume=None, jobs=None, progress=request.progress)
     except QbenchError as error:
         return JudgedRun(folder=None, error=str(error))
     if result.interrupted:
@@ -117,9 +118,8 @@ def _judge(request: Request, folder: Path) -> tuple[ItemVerdict, ...]:
     from qbench.gate import gate as gates
     from qbench.gate import text
     from qbench.gate.rerun import Rerunner
-    from qbench.progress.live import Silent
 
-    rerun: Any = None if request.stored else Rerunner(progress=Silent(), suite_file=Path(request.suite.file))
+    rerun: Any = None if request.stored else Rerunner(progress=request.progress, suite_file=Path(request.suite.file))
     only = None if request.cases is None else match_exactly(request.cases)
     baseline = request.baseline or committed_baseline(request.suite.suite)
     gated = gates.gate_run(folder, baseline, rerun=rerun, only=only, as_run=True)

@@ -192,7 +192,7 @@ def _require_float32(x: ArrayLike) -> Array:
         first = tuple(int(i) for i in np.argwhere(missing)[0])
         raise BuildError(
             f"{int(missing.sum())} of {values.size} values are NaN (the first at index {first}): no integer stands for "
-            "NaN; mend the data or the layer that gave it"
+            "NaN; correct the data or the layer that gave it"
         )
     return values
 

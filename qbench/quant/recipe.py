@@ -9,7 +9,7 @@ FRAMEWORK_DEFAULT = "framework-default"
 FLOWS = ("eager", "fx", "pt2e", "onnx")
 # What of a recipe decides the course of a training.
 TRAINING = ("epochs", "learning_rate", "batch_size", "samples", "seed", "schedule", "distill")
-# A dynamic variant with a smaller share of its work in int8 is fp32 in effect.
+# A dynamic variant with a smaller share of its work in int8 is practically fp32.
 DYNAMIC_MIN_COVERAGE = 0.01
 
 
@@ -27,7 +27,7 @@ class Recipe:
     ``clip_ranges``: the range of a layer ends where a following ReLU6 or Hardtanh cuts it. ``canonicalize``: the
     network is rewritten into an equal one that quantizers match. ``framework_default``: the framework's own recipe,
     untouched. ``min_coverage``: least share of multiply-accumulates in int8; a static or qat variant
-    with less fails, a dynamic one is fp32 in effect. ``embeddings``: dynamic quantization makes
+    with less fails, a dynamic one is practically fp32. ``embeddings``: dynamic quantization makes
     tables of Embedding quint8, too (torch engines). ``file``: the int8 file that the user brought, as the suite names
     it; qbench then quantizes nothing, and the other choices are none.
 

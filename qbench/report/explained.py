@@ -13,7 +13,7 @@ from qbench.record.run_files import Damaged
 from qbench.record.stored_run import StoredRun
 
 NAMED = 4  # overlapping causes of a sentence
-COLUMNS = ("case", "saves", "times as fast", "of the gap", "what makes it slow", "taken away by")
+COLUMNS = ("case", "saves", "times as fast", "of the gap", "what makes it slow", "avoided by")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ def _list_causes(cases: tuple[ExplainedAccuracy, ...], metric: MetricInfo) -> Te
         )
         for case, cause in causes
     )
-    columns = ("case", metric.name, "error gone", "what costs accuracy", "taken away by")
+    columns = ("case", metric.name, "error gone", "what costs accuracy", "avoided by")
     return TextTable(columns=columns, rows=rows, words=(0, 3, 4))
 
 

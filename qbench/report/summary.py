@@ -131,12 +131,12 @@ def _folded(
     if reasons := explained.list_sentences(slow):
         yield list_part([_escape(reason) for reason in reasons], folded="Why not faster")
         if (causes := explained.make_table(slow)).rows:
-            yield table_part(causes, folded="Causes that were taken away")
+            yield table_part(causes, folded="Causes, and what avoids them")
     lost = list_lost(run, judged)
     if lost.sentences:
         yield list_part([_escape(reason) for reason in lost.sentences], folded="Why not right")
         if lost.causes.rows:
-            yield table_part(lost.causes, folded="Causes of lost accuracy that were taken away")
+            yield table_part(lost.causes, folded="Causes of lost accuracy, and what avoids them")
     drawn = calibration_seeds.table(judged)
     if drawn.rows:
         yield table_part(drawn, folded="Spread over calibration seeds")

@@ -120,7 +120,7 @@ class DynamicKeys(ModeKeys):
     embeddings: Yes = Field(False, description="Tables of Embedding as quint8 per row, too (torch engines).")
     min_coverage: ShareOrZero = Field(
         DYNAMIC_MIN_COVERAGE,
-        description="A variant with a smaller share of its multiply-accumulates in int8 is fp32 in effect: built, "
+        description="A variant with a smaller share of its multiply-accumulates in int8 is practically fp32: built, "
         "measured and shown, but nothing to ship as int8.",
     )
 

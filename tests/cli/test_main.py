@@ -384,7 +384,7 @@ def test_a_run_that_failed_wholly_is_not_green_by_an_older_one(
             continue
         assert done.code == 3
         assert f"the latest run, {newer.name}, has no case that is ok" in done.out
-        assert f"it has {said} ({newer}); judged is {older.name}, which is older: mend the cause" in done.out
+        assert f"it has {said} ({newer}); judged is {older.name}, which is older: fix the cause" in done.out
         assert "**qbench gate: MISSING**" in Path("g.md").read_text()
         assert newer.name in Path("g.xml").read_text()
 

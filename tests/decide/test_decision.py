@@ -411,7 +411,7 @@ def test_every_other_case_has_a_counted_reason() -> None:
     assert reasons == {
         "slower than fp32": 2, "no gain shown": 1, "lose more accuracy than the margin": 1, "failed": 1,
     }  # fmt: skip
-    assert "Not it: 2 slower than fp32 (qat · onednn, static · x86); " in text.points(decision)[-1]
+    assert "Not shipped: 2 slower than fp32 (qat · onednn, static · x86); " in text.points(decision)[-1]
     assert "1 loses more accuracy than the margin (qat · x86)" in text.points(decision)[-1]
     assert "Faster, but wrong: qat · x86" in " ".join(decision.notes)
     assert "Failed while being measured, and not part of the decision: qat · qnnpack." in decision.notes
@@ -622,7 +622,7 @@ def test_a_dynamic_case_that_is_fp32_in_effect_is_never_shipped() -> None:
     nearly = measured("net/dynamic/x86/t1/b1", 5.0, coverage=0.001)
     decision = only([fp32(), int8(), nearly])
     assert decision.headline == "Ship static · onednn."
-    assert decision.not_it == (("fp32 in effect", (nearly.case.id,)),)
+    assert decision.not_it == (("practically fp32", (nearly.case.id,)),)
 
 
 def test_a_twin_is_not_the_fp32_to_keep() -> None:

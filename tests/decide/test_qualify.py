@@ -107,7 +107,7 @@ def test_a_dynamic_case_that_is_fp32_in_effect_is_no_candidate() -> None:
     check = next(check for check in checks if check.limit == "int8")
     assert not may_be_shipped(checks)
     assert check.text == (
-        "fp32 in effect: 0.1 % of its multiply-accumulates in int8, below the 1 % of quantize.dynamic.min_coverage"
+        "practically fp32: 0.1 % of its multiply-accumulates in int8, below the 1 % of quantize.dynamic.min_coverage"
     )
 
 

@@ -32,10 +32,10 @@ def test_causes_are_numbered_and_only_later_ones_say_what_they_add():
     lines = explain(trial("scale", 0.6), trial("layers", 0.5, part="a"), steps=(0.6, 0.8))
     assert lines == [
         "Against fp32, on 200 examples: 15.0 dB signal to noise.",
-        "1. Scale is wrong (scale). Taken away (without scale ): 60.0 [58.0, 62.0] % of the error gone.",
-        "2. Layers is wrong (layers). Taken away (without layers a): 50.0 [48.0, 52.0] % of the error gone; "
+        "1. Scale is wrong (scale). Without it (without scale ): 60.0 [58.0, 62.0] % of the error gone.",
+        "2. Layers is wrong (layers). Without it (without layers a): 50.0 [48.0, 52.0] % of the error gone; "
         "20.0 % beyond those before it.",
-        "All of these taken away: 80.0 [78.0, 82.0] % of the error gone.",
+        "Without all of these: 80.0 [78.0, 82.0] % of the error gone.",
         "Not explained: 20.0 % of the error.",
     ]
 

@@ -50,7 +50,7 @@ def test_times_that_other_processes_cut_are_said_to_be_so():
     """Where they had the core for 5 % of the time: calls of milliseconds are cut then, short ones are not."""
     assert len(list_head(SLOW, explain_races([trial("engine", 0.5)], off_core=0.04))) == 2
     assert list_head(SLOW, explain_races([trial("engine", 0.5)], off_core=0.3))[-1].startswith(
-        "Mind: other processes of this machine had the core 30 % of the time meanwhile: calls of milliseconds are cut"
+        "Note: other processes of this machine had the core 30 % of the time meanwhile: calls of milliseconds are cut"
     )
 
 
@@ -58,10 +58,10 @@ def test_causes_are_numbered_with_their_gain_and_share():
     """What shows once the first is gone says so; what gains nothing and what could not be tried stands below."""
     first = [trial("engine", 0.5), trial("batch", 1.01), trial("threads", None)]
     assert list_causes(explain_races(first, [replace(trial("batch", 0.8), beyond=True)]), TITLES) == [
-        "1. Engine is slow (engine). Taken away (without engine): 2.00 [1.92, 2.08] times as fast; 66.7 % of the gap.",
-        "2. Batch is slow (batch). Taken away (without batch): 1.25 [1.20, 1.30] times as fast once the first ones "
+        "1. Engine is slow (engine). Without it (without engine): 2.00 [1.92, 2.08] times as fast; 66.7 % of the gap.",
+        "2. Batch is slow (batch). Without it (without batch): 1.25 [1.20, 1.30] times as fast once the first ones "
         "are gone; 13.3 % of the gap.",
-        "All of these taken away: 2.50 [2.36, 2.65] times as fast.",
+        "Without all of these: 2.50 [2.36, 2.65] times as fast.",
         "Not explained: 20.0 % of the gap.",
         "Not tried: without threads: it cannot be built.",
     ]

@@ -105,6 +105,7 @@ def test_each_case_is_a_test_that_its_gate_judges(project):
     )
     result.assert_outcomes(passed=3, failed=1, skipped=3)
     result.stdout.fnmatch_lines(["*net/dynamic/fake/t1/b1*size*qbench_small.yaml:10*", "*qbench report*reports*small*"])
+    result.stdout.fnmatch_lines(["qbench small: build (* ...", "qbench small: measure* ..."])  # a sign of life
     result.stdout.fnmatch_lines(["SKIPPED*4096*"])
     result.stdout.fnmatch_lines(["*benchmark 'net t1 b1': 3 tests*"])
     assert len([path for path in (project.path / "reports/small").iterdir() if not path.is_symlink()]) == 1

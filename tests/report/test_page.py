@@ -106,7 +106,7 @@ def test_the_table_shows_fp32_in_effect() -> None:
     nearly = int8("net/dynamic/x86/t1/b1", coverage=0.001, latency=latency(0.0005), speedup=speedup(5.0))
     judged = judge_records([fp32(), int8(), nearly], TOP1, Rules())
     cells = next(row.cells for row in table.rows(judged, judged.records, (1e-3, "ms")) if row.record is nearly)
-    assert (str(cells["coverage"]), cells["judged"].text) == ("0.1 % fp32 in effect", "no candidate")
+    assert (str(cells["coverage"]), cells["judged"].text) == ("0.1 % practically fp32", "no candidate")
     assert "below the 1 % of quantize.dynamic.min_coverage" in cells["judged"].hint
 
 

@@ -125,4 +125,4 @@ def test_a_twin_and_what_is_fp32_in_effect_are_called_so() -> None:
     rulings = ruled(fp32(), twin, int8(), nearly)
     assert rulings[twin.case.id].word == "fp32 twin"
     assert rulings[fp32().case.id].word == "fastest fp32"
-    assert (rulings[nearly.case.id].word, rulings[nearly.case.id].candidate) == ("fp32 in effect", False)
+    assert (rulings[nearly.case.id].word, rulings[nearly.case.id].candidate) == ("practically fp32", False)

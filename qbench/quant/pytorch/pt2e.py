@@ -231,7 +231,7 @@ def _weight(recipe: Recipe, training: bool) -> Any:
 def _annotated(prepare: Callable[[Any, Any], Any], graph: torch_export.Exported, quantizer: Any, recipe: Recipe) -> Any:
     ways_out = "name the layer in skip_layers, or use another backend"
     if not recipe.canonicalize:
-        ways_out = "take away canonicalize: false (by default each call gets a module of its own), or " + ways_out
+        ways_out = "remove canonicalize: false (by default each call gets a module of its own), or " + ways_out
     # torchao's matchers assert and raise in many ways on graphs that they were not written for.
     with reraise(
         BuildError,

@@ -257,7 +257,7 @@ def test_a_module_that_is_called_twice_is_explained(canonicalize):
 
     with pytest.raises(BuildError, match=r"cannot annotate this network.*name the layer in skip_layers") as caught:
         static(Shared().eval(), replace(RECIPE, canonicalize=canonicalize))
-    assert ("take away canonicalize: false" in str(caught.value)) is not canonicalize
+    assert ("remove canonicalize: false" in str(caught.value)) is not canonicalize
 
 
 class Twice(nn.Module):

@@ -151,7 +151,7 @@ def _check(declaration: Any, array: Array, sizes: dict[str, tuple[str, int]]) ->
         if first[1] != size:
             raise ValueError(f"{symbol} is {first[1]} in input {first[0]} and {size} in input {name}")
     if kind.kind == "f" and (bad := array.size - int(np.count_nonzero(np.isfinite(array)))):
-        raise ValueError(f"input {name}: {bad} values are NaN or inf; mend the preprocessing")
+        raise ValueError(f"input {name}: {bad} values are NaN or inf; correct the preprocessing")
 
 
 def dtype_of(kind: str) -> np.dtype[Any] | None:

@@ -70,7 +70,7 @@ def with_weights(record: Record, model: CalibrationModel, changed: Graph | None 
         try:
             weight_scale = weight_scales.arq(weight, site.axis)
         except ValueError as error:
-            raise BuildError(f"{site.layer}: {error}; mend the model, or skip this layer") from error
+            raise BuildError(f"{site.layer}: {error}; correct the model, or skip this layer") from error
         completed[site.layer] = replace(scales, scale_w=weight_scale, offset_w=(0,) * len(weight_scale))
     return completed
 

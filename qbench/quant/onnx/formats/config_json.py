@@ -38,8 +38,8 @@ def loads(text: str, name: str) -> Config:
     except (ValueError, RecursionError) as error:
         what = str(error)
         if isinstance(error, json.JSONDecodeError):
-            raise UsageError(f"{name}:{error.lineno}:{error.colno}: not JSON: {error.msg}; mend the file") from error
-        raise UsageError(f"{name}: not JSON: {what}; mend the file") from error
+            raise UsageError(f"{name}:{error.lineno}:{error.colno}: not JSON: {error.msg}; correct the file") from error
+        raise UsageError(f"{name}: not JSON: {what}; correct the file") from error
     reader = _Reader()
     config = reader.config(content)
     refuse(name, reader.problems)

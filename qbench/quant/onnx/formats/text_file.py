@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from qbench.errors import UsageError
@@ -23,9 +24,16 @@ def read(file: Path, what: str, absent: str) -> str:
 
 
 def write(text: str, file: Path) -> None:
-    """Writes a text file whole or not at all, mode 0640."""
+    """Writes a text file whole or not at all, mode 0640 or what the umask leaves of it."""
     with make_workplace(file) as folder:
         part = folder / file.name
         part.write_text(text, encoding="utf-8")
-        part.chmod(MODE)
+        restrict_mode(part)
         part.replace(file)
+
+
+def restrict_mode(file: Path, *others: Path) -> None:
+    """Gives a file that Python has just made, and others beside it, mode 0640 or what the umask left of that."""
+    mode = stat.S_IMODE(file.stat().st_mode) & MODE
+    for path in (file, *others):
+        path.chmod(mode)

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from qbench.errors import ModelError
 from qbench.files.atomic import make_workplace
 from qbench.quant.artifacts import onnx_check
+from qbench.quant.onnx.formats.text_file import restrict_mode
 from qbench.quant.onnx.graph import tensor_proto
 
 Array = NDArray[Any]
-MODE = 0o640
 # protobuf serializes no message above 2 GiB; weights of a larger model lie in a file beside it.
 LARGEST_FILE = 2**31 - 2**24
 EXTERNAL_ABOVE = 1024  # bytes of a tensor that then moves into that file
@@ -224,9 +224,9 @@ class Graph:
         return weights if weights > LARGEST_FILE // 2 else int(self.model.ByteSize())
 
     def save(self, file: Path) -> None:
-        """Writes the file whole or not at all, mode 0640; above 2 GB its weights lie beside it, in a file that is named
-        after what it holds: a file and weights that do not belong together are never found, whenever this is killed.
-        Of weights beside it those go that the file which it replaces was made of."""
+        """Writes the file whole or not at all, mode 0640 or what the umask leaves of it; above 2 GB its weights lie
+        beside it, in a file that is named after what it holds: a file and weights that do not belong together are never
+        found, whenever this is killed. Of weights beside it those go that the file which it replaces was made of."""
         import onnx
 
         former = _list_weights(file)
@@ -236,11 +236,11 @@ class Graph:
                 weights = f"{file.name}.{self._digest()}.data"
                 model = self.copy().model
                 onnx.save(model, str(part), save_as_external_data=True, location=weights, size_threshold=EXTERNAL_ABOVE)
-                (folder / weights).chmod(MODE)
+                restrict_mode(part, folder / weights)
                 (folder / weights).replace(file.with_name(weights))
             else:
                 onnx.save(self.model, str(part))
-            part.chmod(MODE)
+            restrict_mode(part)
             part.replace(file)
         for old in weights_beside(file):
             if old.name in former and old.name != weights:

@@ -297,7 +297,7 @@ def test_a_repeated_layer_is_refused():
 def test_a_text_that_is_no_json_has_its_place():
     """A missing comma, as in the manual's own example, is found by line and column."""
     assert problems('{\n "version": 1\n "batch_num": 2}') == [
-        "c.json:3:2: not JSON: Expecting ',' delimiter; mend the file"
+        "c.json:3:2: not JSON: Expecting ',' delimiter; correct the file"
     ]
 
 

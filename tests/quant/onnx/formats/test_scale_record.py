@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import onnx_networks
 import pytest
@@ -135,11 +137,16 @@ def test_a_text_that_is_no_record_is_refused_with_its_place(text):
         scale_record.loads(text, name="r.txt")
 
 
-def test_files_are_written_whole(tmp_path):
-    """A record is for its owner and group, and nothing is left beside it."""
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o640), (0o077, 0o600)])
+def test_files_are_written_whole(tmp_path, umask, mode):
+    """A record is for its owner and group, by a stricter umask for its owner alone, and nothing is left beside it."""
     file = tmp_path / "new" / "record.txt"
-    scale_record.write({"a": Scales(scale_d=1.0, offset_d=0)}, file)
-    assert file.stat().st_mode & 0o777 == 0o640
+    before = os.umask(umask)
+    try:
+        scale_record.write({"a": Scales(scale_d=1.0, offset_d=0)}, file)
+    finally:
+        os.umask(before)
+    assert file.stat().st_mode & 0o777 == mode
     assert [entry.name for entry in file.parent.iterdir()] == ["record.txt"]
     assert scale_record.read(file) == {"a": Scales(scale_d=1.0, offset_d=0)}
 
