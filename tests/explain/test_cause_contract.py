@@ -6,45 +6,22 @@ import os
 from dataclasses import replace
 
 import pytest
+from made_situations import CALL, ISLAND, LAYERS, SLOW, layer_time, node, situation
 from pydantic import TypeAdapter
 
 from qbench import registry
-from qbench.explain.causes.base import Cause, Situation
+from qbench.explain.causes.base import Cause
 from qbench.explain.change import Change
 from qbench.explain.text import list_environment
-from qbench.explain.where_time_goes import LayerTime, TimeShares
-from qbench.models.base import ModelReference
-from qbench.plan.cases import Case, Variant
+from qbench.explain.where_time_goes import TimeShares
 from qbench.process import imports
 from qbench.quant.artifacts.coverage import Layer
-from qbench.quant.artifacts.node_profile import CallProfile, NodeTime
+from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.quant.recipe import FRAMEWORK_DEFAULT, Recipe
 from qbench.record.explained import Setting
 from qbench.record.schema import InputFit, Spread
 
 CAUSES = registry.names("cause")
-LAYERS = tuple(Layer(name=name, operator="conv", macs=100, int8=True) for name in ("stem", "body", "head"))
-CALL = CallProfile(nodes=(), call_seconds=1e-3, watched_seconds=1e-3)
-
-
-def layer_time(name, int8, fp32):
-    """A layer with its seconds."""
-    return LayerTime(
-        name=name, operator="conv", kind="int8 product", int8_seconds=int8, fp32_seconds=fp32, macs=100,
-        peak_fraction=None,
-    )  # fmt: skip
-
-
-def situation(**changes):
-    """A plain static case, in which no cause but too little work can be at work."""
-    recipe = changes.pop("recipe", Recipe(flow="fx"))
-    variant = Variant(
-        model=ModelReference(name="net"), mode=changes.pop("mode", "static"),
-        backend=changes.pop("backend", "onnxruntime"), recipe=recipe,
-    )  # fmt: skip
-    case = Case(variant=variant, threads=changes.pop("threads", 1), batch_size=1)
-    times = TimeShares(case=CALL, fp32=CALL, layers=(layer_time("stem", 1e-4, 2e-4), layer_time("body", 1e-4, 2e-4)))
-    return Situation(case=case, layers=LAYERS, times=times, **changes)
 
 
 @pytest.mark.parametrize("name", CAUSES)
@@ -70,24 +47,6 @@ def test_what_a_cause_has_set_for_the_process_is_what_a_run_keeps(name):
             TypeAdapter(tuple[Setting, ...]).validate_python(tuple(list_environment(counterfactual.change, case.case)))
 
 
-def node(kind, layer="", seconds=1e-4):
-    """A node of a call."""
-    return NodeTime(layer=layer, operator="node", kind=kind, seconds=seconds)
-
-
-# stem: quantized before and dequantized behind it, then an operator in float, then body and head without conversions.
-ISLAND = TimeShares(
-    case=CallProfile(
-        nodes=(
-            node("conversion"), node("int8 product", "stem"), node("conversion"), node("other"),
-            node("int8 product", "body"), node("int8 product", "head"),
-        ),
-        call_seconds=6e-4, watched_seconds=6e-4,
-    ),
-    fp32=CALL,
-    layers=(layer_time("stem", 1e-4, 2e-4), layer_time("body", 1e-4, 2e-4), layer_time("head", 1e-4, 2e-4)),
-)  # fmt: skip
-SLOW = TimeShares(case=CALL, fp32=CALL, layers=(layer_time("stem", 3e-4, 1e-4), layer_time("body", 1e-4, 2e-4)))
 DARK = Spread(least=0.0, greatest=0.3, mean=0.1, deviation=0.1)
 LIGHT = Spread(least=0.0, greatest=1.0, mean=0.3, deviation=0.3)
 SITUATIONS = {
