@@ -2,8 +2,10 @@
 
 ``python tests/fuzz/mutants.py FOLDER`` draws mutants from every room, tries each in a copy of the repository (never in
 the working tree), and prints by room how many a test killed. Each result is a line of ``FOLDER/results.jsonl``; run
-again, it goes on where it was stopped, and with ``--again`` tries the survivors against the tests of today. A mutant
-that behaves as qbench does is declared in ``FOLDER/equivalent.txt``, a line each: its name and the reason.
+again, it goes on where it was stopped, and with ``--again`` tries the survivors against the tests of today. ``--trace``
+first runs every test file once, which tells which test executes which line, so that a mutant is tried on all that do;
+without it, only those of the files around its module are asked. A mutant that behaves as qbench does is declared in
+``FOLDER/equivalent.txt``, a line each: its name and the reason.
 """
 
 from __future__ import annotations
@@ -23,9 +25,12 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from noticing_tests import Copy
 
 try:
     import coverage  # noqa: F401 - missing, it is missed at once
@@ -42,6 +47,8 @@ def main(words: list[str]) -> int:
     options = _options(words)
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    if options.trace:
+        _in_processes(_trace_all, 1, folder)
     drawn = folder / "sample.jsonl"
     if not drawn.exists():
         _write_sample(drawn, _draw(options))
@@ -62,6 +69,7 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--rooms", help="only of these, with commas between: gate,stats,quant/onnx,build.py")
     parser.add_argument("--since", metavar="REF", help="only on lines that changed since that commit")
     parser.add_argument("--again", action="store_true", help="try the survivors again")
+    parser.add_argument("--trace", action="store_true", help="first run all tests once, to know what each executes")
     parser.add_argument(
         "--limit", type=float, default=900.0, help="after so many seconds no further test file is asked"
     )
@@ -175,6 +183,11 @@ def _equivalent(folder: Path) -> dict[str, str]:
 
 def _try_all(mutants: list[Mutant], folder: Path, jobs: int, limit: float) -> None:
     """Tries them in so many processes, each with a copy of its own."""
+    _in_processes(_try_some, jobs, mutants, folder, limit, jobs)
+
+
+def _in_processes(function: Callable[..., None], jobs: int, *arguments: Any) -> None:
+    """Calls the function so often, with its number behind the arguments, each in a process that has the libraries."""
     # As in tests/conftest.py, before a library reads it; no pool of threads may live where runs are forked from.
     os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
     from noticing_tests import HEAVY
@@ -182,28 +195,56 @@ def _try_all(mutants: list[Mutant], folder: Path, jobs: int, limit: float) -> No
     for name in HEAVY:
         importlib.import_module(name)
     fork = multiprocessing.get_context("fork")
-    workers = [fork.Process(target=_try_some, args=(mutants[i::jobs], folder, i, limit)) for i in range(jobs)]
+    workers = [fork.Process(target=function, args=(*arguments, number)) for number in range(jobs)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
 
 
-def _try_some(mutants: list[Mutant], folder: Path, number: int, limit: float) -> None:
+def _try_some(mutants: list[Mutant], folder: Path, limit: float, jobs: int, number: int) -> None:
+    """All are tried on their own test files before one is tried on others: most are killed there, in seconds."""
+    copy = _make_copy(folder, f"{number}")
+    for mutant in [mutant for mutant in mutants[number::jobs] if not _try_one(mutant, copy, folder, 0.0)]:
+        _try_one(mutant, copy, folder, limit)
+
+
+def _try_one(mutant: Mutant, copy: Copy, folder: Path, limit: float) -> bool:
+    """Writes down what came of it; False, and nothing, where only its own test files were asked and none noticed."""
+    started = time.monotonic()
+    result = {"mutant": mutant.name, "room": room_of(mutant.module), "module": mutant.module, "line": mutant.line}
+    result |= copy.try_mutant(mutant, limit)
+    if not limit and result["outcome"] == "survived":
+        print(f"{'open':8}  {_described(mutant)}", flush=True)
+        return False
+    result |= {"seconds": round(time.monotonic() - started, 1)}
+    with (folder / "results.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(result) + "\n")
+    print(f"{result['outcome']:8}  {_described(mutant)}", flush=True)
+    return True
+
+
+def _trace_all(folder: Path, number: int) -> None:
+    """Traces every test file, those last that take longest; one that does not run is named, and asked no mutant."""
+    copy = _make_copy(folder, "traced")
+    longest = (copy.tree / "tests/conftest.py").read_text(encoding="utf-8")
+    for path in sorted(copy.test_files(), key=lambda path: f'"{path.removeprefix("tests/")}"' in longest):
+        started = time.monotonic()
+        try:
+            copy.trace(path)
+        except RuntimeError as error:
+            print(error, flush=True)
+        print(f"traced in {time.monotonic() - started:5.0f} s  {path}", flush=True)
+
+
+def _make_copy(folder: Path, name: str) -> Copy:
     from noticing_tests import Copy
 
-    tree, maps, temporary = folder / f"tree-{number}", folder / "maps", folder / f"temporary-{number}"
+    tree, maps, temporary = folder / f"tree-{name}", folder / "maps", folder / f"temporary-{name}"
     copy_repository(REPOSITORY, tree)
     for needed in (maps, temporary):
         needed.mkdir(exist_ok=True)
-    copy = Copy(tree, maps, temporary)
-    for mutant in mutants:
-        started = time.monotonic()
-        result = {"mutant": mutant.name, "room": room_of(mutant.module), "module": mutant.module, "line": mutant.line}
-        result |= copy.try_mutant(mutant, limit) | {"seconds": round(time.monotonic() - started, 1)}
-        with (folder / "results.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(result) + "\n")
-        print(f"{result['outcome']:8}  {_described(mutant)}", flush=True)
+    return Copy(tree, maps, temporary)
 
 
 def copy_repository(root: Path, tree: Path) -> None:
@@ -217,8 +258,11 @@ def copy_repository(root: Path, tree: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
     for file in [file for file in tree.rglob("*") if file.is_file()]:
-        if str(file.relative_to(tree)) not in names and file.suffix != ".pyc":
+        inner = file.relative_to(tree)
+        if str(inner) not in names and inner.parts[0] != ".git" and file.suffix != ".pyc":
             file.unlink()
+    for words in (["init", "-q"], ["add", "--all"]):  # tests ask which files are the repository's
+        subprocess.run(["git", *words], cwd=tree, check=True)
     compileall.compile_dir(tree / "qbench", quiet=1)
 
 

@@ -1,11 +1,11 @@
 """Which tests could notice a change of a module, and do they.
 
-A mutant is tried on its module's own test file, then on the files that import the module, those of the modules that
-import it, and those of its room's folder. Of all but the first it takes the tests that execute its lines: such a file
-is first run on the unchanged copy, which tells which of its tests pass, how long they take, and which lines of qbench
-each of them executes; lines that a child process executes count for the whole file. That is stored until the file or
-the module changes. A test that kills a mutant passes without it. Every run is forked from a process that has imported
-the heavy libraries.
+A mutant is tried on its module's own test file, then on every file that is known to execute its lines, then on the
+files that import the module, those of the modules that import it, and those of its room's folder. Of all but the first
+it takes the tests that execute its lines: such a file is first run on the unchanged copy, which tells which of its
+tests pass, how long they take, and which lines of qbench each of them executes; lines that a child process executes
+count for the whole file. That is stored until the file or the module changes. A test that kills a mutant passes without
+it. Every run is forked from a process that has imported the heavy libraries.
 """
 
 from __future__ import annotations
@@ -69,17 +69,23 @@ class Copy:
         self.tree, self._maps, self._temporary = tree, maps, temporary
         self._imports = _imports(tree)
         self._green: dict[tuple[str, str | None], bool] = {}
+        self._read: dict[Path, tuple[int, TestFile]] = {}
+        self._passed: set[tuple[str, str]] = set()
 
     def try_mutant(self, mutant: Mutant, seconds: float = math.inf) -> dict[str, Any]:
         """What came of it: ``killed`` (and by which test, or that it hung), ``survived`` (with how many tests
-        were chosen, beside all of its own file, and the files that no time was left for), or ``gone``."""
+        were chosen, beside all of its own file, and the files that no time was left for), or ``gone``.
+
+        Its own files are always asked, and no file twice."""
         file = self.tree / mutant.module
         moved = mutant.moved_to(file.read_text(encoding="utf-8")) if file.exists() else None
         if moved is None:
             return {"outcome": "gone"}
         tests, end, unasked = 0, time.monotonic() + seconds, []
-        for path, own in self._files(moved.module):
-            if time.monotonic() > end:
+        for path, own in self._files(moved):
+            if (mutant.name, path) in self._passed:
+                continue
+            if not own and time.monotonic() > end:
                 unasked.append(path)
                 continue
             chosen = None
@@ -90,6 +96,7 @@ class Copy:
                 unasked += [] if known.seconds or not known.not_green else [path]
             if chosen != [] and (killer := self._killer(moved, path, chosen)):
                 return {"outcome": "killed", "by": killer}
+            self._passed.add((mutant.name, path))
         return {"outcome": "survived", "tests": tests, "unasked": unasked}
 
     def _killer(self, mutant: Mutant, path: str, chosen: list[str] | None) -> str | None:
@@ -123,22 +130,41 @@ class Copy:
             self._green[path, test] = self._run(path, chosen, OWN_SECONDS)[0] in PASSED
         return self._green[path, test]
 
-    def _files(self, module: str) -> Iterator[tuple[str, bool]]:
+    def _files(self, mutant: Mutant) -> Iterator[tuple[str, bool]]:
         """The test files that could notice, the likeliest first, each with whether it is the module's own."""
-        seen: set[str] = set()
-        for group, own in self._groups(module):
-            for path in sorted(group - seen):
-                yield path, own
+        own = self._own(mutant.module)
+        yield from ((path, True) for path in sorted(own))
+        costs = {path: cost for path in self.test_files() if (cost := self._cost(path, mutant)) is not None}
+        yield from ((path, False) for path in sorted(costs.keys() - own, key=costs.__getitem__))
+        seen = own | costs.keys()
+        for group in self._groups(mutant.module):
+            yield from ((path, False) for path in sorted(group - seen))
             seen |= group
 
-    def _groups(self, module: str) -> Iterator[tuple[set[str], bool]]:
-        yield self._own(module), True
+    def _cost(self, path: str, mutant: Mutant) -> float | None:
+        """The seconds of the tests that execute the change, where the file is stored and has such; else None."""
+        stored = self._stored(path, mutant.module)
+        chosen = stored.choose(mutant, False) if stored else []
+        return sum(stored.seconds[test] for test in chosen) if stored and chosen else None
+
+    def test_files(self) -> list[str]:
+        """Every test file of the copy but the benchmarks."""
+        return [path for path in self._imports if _is_test(path) and not path.startswith("tests/benchmarks/")]
+
+    def trace(self, path: str) -> None:
+        """Stores what the test file does, unless that is known."""
+        if self._stored(path, path) is None:
+            self._make_map(path)
+
+    def _groups(self, module: str) -> Iterator[set[str]]:
         importing = {path for path, imported in self._imports.items() if module in imported}
-        yield {path for path in importing if _is_test(path)}, False
-        yield {path for user in importing if not _is_test(user) for path in self._own(user)}, False
+        yield {path for path in importing if _is_test(path)}
+        yield {path for user in importing if not _is_test(user) for path in self._own(user)}
         folder = Path("tests", *Path(module).parts[1:-1])
+        while not (self.tree / folder).exists():  # the tests of explain/causes lie in explain
+            folder = folder.parent
         if folder != Path("tests"):
-            yield {str(path.relative_to(self.tree)) for path in (self.tree / folder).glob("test_*.py")}, False
+            yield {str(path.relative_to(self.tree)) for path in (self.tree / folder).glob("test_*.py")}
 
     def _own(self, module: str) -> set[str]:
         inner = Path(module).relative_to("qbench") if module.startswith("qbench/") else Path(module)
@@ -161,9 +187,12 @@ class Copy:
         stored = self._maps / f"{_digest(path)}.json"
         if not stored.exists():
             return None
-        read = json.loads(stored.read_text())
-        lines = {name: {int(line): tests for line, tests in by.items()} for name, by in read["lines"].items()}
-        file = TestFile(**read | {"lines": lines, "not_green": tuple(read["not_green"])})
+        written, file = self._read.get(stored, (0, None))
+        if file is None or written != stored.stat().st_mtime_ns:
+            written, read = stored.stat().st_mtime_ns, json.loads(stored.read_text())
+            lines = {name: {int(line): tests for line, tests in by.items()} for name, by in read["lines"].items()}
+            file = TestFile(**read | {"lines": lines, "not_green": tuple(read["not_green"])})
+            self._read[stored] = (written, file)
         digests = {name: _digest((self.tree / name).read_bytes()) for name in (path, module)}
         return file if all(file.digests.get(name, digest) == digest for name, digest in digests.items()) else None
 

@@ -190,6 +190,22 @@ def test_one_output_on_more_than_two_classes_does_not_fit() -> None:
     assert "data set has 10 classes" in str(TOP1.problem(np.array([-1.0, 2.0]), np.array([0, 1]), 10))
 
 
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+def test_one_output_chooses_between_two_classes(shape: tuple[int, ...]) -> None:
+    """A label 2 can never be met, also where the data set does not say how many classes it has."""
+    outputs = np.array([-1.0, 2.0, 3.0]).reshape(shape)
+    assert TOP1.problem(outputs, np.array([0, 1, 1]), None) is None
+    problem = TOP1.problem(outputs, np.array([0, 1, 2]), None)
+    assert problem == "1 labels are outside the model's 2 classes 0 to 1, first: 2"
+
+
+@pytest.mark.parametrize(("low", "high", "refused"), [(0.0, 1.0, True), (-0.01, 1.0, False), (0.0, 1.01, False)])
+def test_one_output_is_refused_where_all_lie_between_0_and_1(low: float, high: float, refused: bool) -> None:
+    """The ends are probabilities, too; one number outside says that they are none."""
+    problem = TOP1.problem(np.array([low, 0.5, high]), np.array([0, 1, 1]), None)
+    assert (problem is not None) is refused
+
+
 @settings(max_examples=25)
 @given(labels=hnp.arrays(np.int64, 30, elements=st.integers(0, 3)), seed=st.integers(0, 99))
 def test_class_scores_equal_scikit_learns_when_all_classes_occur(labels: np.ndarray, seed: int) -> None:

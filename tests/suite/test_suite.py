@@ -566,3 +566,23 @@ def test_a_twin_needs_a_qat(matrix: str, wrong: bool) -> None:
     expected = "s.yaml:6:20: quantize.qat.fp32_twin: a twin is the fp32 network with the training of a qat variant"
     assert [line.startswith(expected) for line in said] == ([True] if wrong else [])
     assert problems(text + "quantize:\n  qat: {fp32_twin: false}\n") == []
+
+
+def test_suites_are_suggested_where_there_are_some(tmp_path: Path) -> None:
+    """A folder without any is no suggestion, nor half of a sentence."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/b.yml").touch()
+    (tmp_path / "full/a.yaml").touch()
+    said = {}
+    for path in ("empty", "empty/x.yaml", "full", "full/x.yaml"):
+        with pytest.raises(UsageError) as raised:
+            read(tmp_path / path)
+        said[path] = str(raised.value)
+    full = f"{tmp_path}/full/a.yaml, {tmp_path}/full/b.yml"
+    assert {path: text.partition(": cannot read the suite: ")[2] for path, text in said.items()} == {
+        "empty": "Is a directory",
+        "empty/x.yaml": "No such file or directory",
+        "full": f"Is a directory; name a file in it: {full}",
+        "full/x.yaml": f"No such file or directory; there are: {full}",
+    }
