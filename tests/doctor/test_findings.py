@@ -333,6 +333,14 @@ def test_text_says_what_is_not_told_and_fits_the_width() -> None:
     assert max(map(len, shown.splitlines())) <= 60
 
 
+@pytest.mark.parametrize("width", [1, 20, 39, 40])
+def test_text_is_no_narrower_than_40_columns(width: int) -> None:
+    """In a narrower terminal the lines are those of one with 40; a column of single words reads no better."""
+    shown = text(GOOD, width=width)
+    assert shown == text(GOOD, width=40)
+    assert 38 <= max(map(len, shown.splitlines())) <= 40 or any(" " not in line[14:] for line in shown.splitlines())
+
+
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [(0.9991, 1.0013, ""), (1.0102, 1.02, "at least 1.02 %"), (0.97, 0.99, "at least 1.00 %")],

@@ -57,3 +57,21 @@ def test_a_table_that_is_wider_than_the_terminal_is_split_into_blocks() -> None:
     """One column less than the aligned lines take is too few."""
     width = max(map(len, align(TABLE).splitlines())) - 1
     assert format_table(TABLE, width) == split_into_blocks(TABLE, width)
+
+
+def test_a_name_is_not_parted_at_its_hyphens() -> None:
+    """``digits-cnn`` is one word, as a row's name and in a cell: what is copied from the terminal is whole."""
+    table = TextTable(columns=("case", "notes"), rows=(("the digits-cnn", "see digits-cnn"),))
+    assert split_into_blocks(table, 20) == "the digits-cnn\n  notes see\n  digits-cnn"
+    long = TextTable(columns=("case",), rows=(("the first digits-cnn",), ("of the run digits-cnn",)))
+    assert split_into_blocks(long, 20) == "the first digits-cnn\nof the run\ndigits-cnn"
+
+
+def test_rows_of_another_length_than_the_titles_are_a_bug() -> None:
+    """A cell would stand below another's title, or be left out."""
+    for rows in ((("a", "1"), ("b",)), (("a", "1", "2"),)):
+        table = TextTable(columns=("case", "p50"), rows=rows)
+        with pytest.raises(ValueError, match="zip"):
+            align(table)
+        with pytest.raises(ValueError, match="zip"):
+            split_into_blocks(table, 20)
