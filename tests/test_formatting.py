@@ -102,3 +102,21 @@ def test_the_digits_of_a_lopsided_interval_follow_its_nearer_limit(low: float, h
     """An estimate beside a limit that is far nearer than half the width does not read as 0."""
     interval = Interval(value=0.0325, low=low, high=high)
     assert formatting.with_limits(interval, signed=True) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, formatting.DASH),
+        (0.0, "0 %"),
+        (1.0, "100 %"),
+        (0.12345, "12.3 %"),
+        (0.5, "50.0 %"),
+        (1e-9, "0.1 %"),
+        (1 - 1e-9, "99.9 %"),
+        (1.25, "125 %"),
+    ],
+)
+def test_a_share_is_all_or_nothing_only_where_it_is(value: float | None, shown: str) -> None:
+    """One digit behind the point in between; what is nearly all is not 100 %, and hardly anything is not 0 %."""
+    assert formatting.share(value) == shown

@@ -191,3 +191,12 @@ def test_lower_is_better_turns_the_change_around() -> None:
     assert accuracy_test is not None
     assert accuracy_test.outcome == "FAIL"
     assert (accuracy_test.delta.low, accuracy_test.delta.high) == (-0.6, -0.4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "freedom"), [(3, 3, 2), (3, 5, 2), (5, 2, 1), (3, 1, 2), (1, 4, 3), (1, 1, None), (0, 1, None)]
+)
+def test_processes_beyond_the_first_are_the_freedom_of_a_change(old: int, new: int, freedom: int | None) -> None:
+    """Of the side that has fewer; a side of one process has none of its own, and its spread is known from elsewhere."""
+    delta = only([int8(speedup=speedup(processes=old))], [int8(speedup=speedup(processes=new))])
+    assert delta.freedom == freedom

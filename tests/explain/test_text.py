@@ -11,10 +11,20 @@ from made_trials import trial, tried
 
 from qbench.explain.change import Change
 from qbench.explain.explanation import Round, choose, explain
-from qbench.explain.text import NOTHING, OPTION, list_causes, list_head, write_option, write_suite_keys
+from qbench.explain.mended import MendedAccuracy
+from qbench.explain.text import (
+    NOTHING,
+    OPTION,
+    describe_accuracy,
+    list_causes,
+    list_head,
+    write_option,
+    write_suite_keys,
+)
 from qbench.process import imports
 from qbench.quant.recipe import DEFAULT
 from qbench.record.explained import IMPORT_ON_ONE
+from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
 RECIPE = SimpleNamespace(name=DEFAULT)
@@ -129,3 +139,22 @@ def test_what_closes_the_same_part_of_the_gap_is_said_with_its_share_alone():
     assert "alone it closes 84.2 % of the gap" in lines[-1]
     beyond = replace(result, hidden=(replace(result.hidden[0], beyond=True),))
     assert "alone" not in list_causes(beyond, titles)[-1]
+
+
+GAIN, LOSS = Interval(value=0.004, low=0.001, high=0.007), Interval(value=-0.01, low=-0.02, high=0.0)
+
+
+@pytest.mark.parametrize(
+    ("case", "fp32", "told"),
+    [
+        (GAIN, LOSS, "Its top1, on 1,000 examples: +0.4 [+0.1, +0.7] points against the case, -1.0 [-2.0, 0.0] points"
+         " against fp32."),
+        (GAIN, None, "Its top1, on 1,000 examples: +0.4 [+0.1, +0.7] points against the case."),
+        (None, LOSS, None),
+    ],
+)  # fmt: skip
+def test_what_a_change_costs_in_accuracy_is_said_of_what_is_known(case, fp32, told):
+    """Against fp32 only where that was compared; nothing where the case itself was not, or the artifact is the same."""
+    accuracy = MendedAccuracy(metric="top1", n=1000, against_case=case, against_fp32=fp32)
+    assert describe_accuracy(accuracy, MetricInfo(name="top1")) == told
+    assert describe_accuracy(None, MetricInfo(name="top1")) is None

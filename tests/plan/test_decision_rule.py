@@ -152,3 +152,27 @@ def test_what_has_no_effect_is_a_note_at_its_place(lines: list[str], told: str) 
 def test_a_sensible_suite_gets_no_note(lines: list[str]) -> None:
     """A default that happens to be idle is nobody's slip."""
     assert note_idle_keys(suite(*lines), memory_bytes=8 * 10**9) == []
+
+
+@pytest.mark.parametrize(
+    ("exactly", "less"),
+    [
+        (["decide: {max_latency: 10 s}", "limits: {stage_seconds: 10.0}"], ["decide: {max_latency: 9.9 s}"]),
+        (["decide: {max_memory: 1 GB}", "limits: {memory_bytes: 1000000000}"], ["decide: {max_memory: 999 MB}"]),
+        (["decide: {max_memory: 8 GB}"], ["decide: {max_memory: 7.99 GB}"]),
+        (["gate: {size: {max_ratio: 100%}}"], ["gate: {size: {max_ratio: 99%}}"]),
+        (["gate: {latency: {min_speedup: 1}}"], ["gate: {latency: {min_speedup: 1.01}}"]),
+        (["gate: {accuracy: {margin: 100}}"], ["gate: {accuracy: {margin: 99}}"]),
+    ],
+)
+def test_a_limit_has_no_effect_from_the_value_on_that_holds_anyway(exactly: list[str], less: list[str]) -> None:
+    """That value itself rules nothing out; a little less may."""
+    assert len(note_idle_keys(suite(*exactly), memory_bytes=8 * 10**9)) == 1
+    assert note_idle_keys(suite(*less, *exactly[1:]), memory_bytes=8 * 10**9) == []
+
+
+def test_memory_is_not_held_against_a_machine_that_does_not_tell() -> None:
+    """Nor is a limit that the suite sets itself named twice."""
+    assert note_idle_keys(suite("decide: {max_memory: 16 GB}"), memory_bytes=None) == []
+    both = suite("decide: {max_memory: 16 GB}", "limits: {memory_bytes: 9000000000}")
+    assert len(note_idle_keys(both, memory_bytes=8 * 10**9)) == 1

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench.report.plots.labels import Wanted, meet, place_labels
+from qbench.report.plots.labels import Wanted, _find_crowds, meet, place_labels
 
 AREA = (0.0, 0.0, 286.0, 250.0)
 PLACES = st.lists(st.tuples(st.floats(0, 286), st.floats(0, 250)), min_size=1, max_size=15)
@@ -44,3 +44,27 @@ def test_a_label_without_room_is_left_out() -> None:
     wanted = [Wanted(x=50.0, y=10.0, width=95, height=12) for _ in range(4)]
     placed = place_labels(wanted, [box_of(50, 10)], (0.0, 0.0, 100.0, 40.0))
     assert None in placed
+
+
+def test_points_in_a_row_or_a_column_are_no_crowd() -> None:
+    """Close are points that are near in both directions; such a label stands beside its point, without a line."""
+    for places in (
+        [(20.0, 100.0), (120.0, 100.0), (220.0, 100.0)],
+        [(140.0, 30.0), (140.0, 110.0), (140.0, 190.0)],
+    ):
+        assert _find_crowds([Wanted(x=x, y=y, width=40, height=12) for x, y in places]) == []
+    near = [(100.0, 100.0), (114.0, 86.0), (128.0, 100.0), (200.0, 100.0)]
+    wanted = [Wanted(x=x, y=y, width=40, height=12) for x, y in near]
+    assert _find_crowds(wanted) == [[0, 2, 1]]
+    assert _find_crowds(wanted[:2]) == []
+
+
+def test_the_labels_of_a_crowd_stand_in_a_column_about_its_middle() -> None:
+    """As far above the points as below, the topmost point's label first, so that lines do not cross."""
+    places = [(100.0, 100.0), (100.0, 104.0), (100.0, 108.0)]
+    placed = place_labels([Wanted(x=x, y=y, width=40, height=12) for x, y in places], [], AREA)
+    boxes = [label.box for label in placed if label is not None]
+    assert len({box[0] for box in boxes}) == 1
+    assert [box[1] for box in boxes] == sorted(box[1] for box in boxes)
+    lowest, highest = min(box[1] for box in boxes), max(box[3] for box in boxes)
+    assert abs((lowest + highest) / 2 - 104.0) <= 2.0
