@@ -69,7 +69,7 @@ def test_the_name_of_the_other_project_is_recognized(command: str, foreign: bool
 def test_the_distribution_has_a_name_of_its_own() -> None:
     """The one that qbench asks its metadata by; the import and the command stay `qbench`."""
     assert PROJECT["name"] == installation.NAME != "qbench"
-    assert PROJECT["scripts"] == {"qbench": "qbench.cli.main:main"}
+    assert PROJECT["scripts"] == {"qbench": "qbench.__main__:main"}
 
 
 def test_the_version_stands_once() -> None:

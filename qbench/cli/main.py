@@ -7,6 +7,7 @@ Results go to stdout, progress and errors to stderr.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -141,7 +142,9 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end a run
-    with guarded_streams(), plain_output(), ending_signals.interrupting():
+    code: int | str | None = INTERRUPTED
+    # One that comes while a message is printed, or as a command ends, interrupts outside of what takes it in there.
+    with guarded_streams(), plain_output(), contextlib.suppress(KeyboardInterrupt), ending_signals.interrupting():
         code = _run_command()
     sys.exit(ending_signals.exit_code if code == INTERRUPTED else code)
 

@@ -185,6 +185,53 @@ def test_sigterm_is_143() -> None:
     assert "Traceback" not in done.stderr
 
 
+AT_A_MOMENT = """
+import atexit, signal, sys, threading
+from qbench import __main__, errors
+from qbench.doctor import plugin_list
+
+interrupt = lambda *_, **__: signal.raise_signal(signal.SIGINT)
+
+class Importing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            interrupt()
+
+class Wrong(errors.UsageError):
+    def __str__(self):
+        interrupt()
+        return "mend it"
+
+def refuse(*_, **__):
+    raise Wrong
+
+def begin(moment):
+    if moment == "while it is imported":
+        sys.meta_path.insert(0, Importing())
+    elif moment == "in its message":
+        plugin_list.listing = refuse
+    elif moment == "as its threads end":
+        threading._register_atexit(interrupt)
+    else:
+        atexit.register(interrupt)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+begin(sys.argv[1])
+sys.argv = ["qbench", "list"]
+__main__.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "code"),
+    [("while it is imported", -2), ("in its message", 130), ("as its threads end", -2), ("after it has ended", -2)],
+)
+def test_ctrl_c_before_and_after_a_command_shows_nothing_of_python(moment: str, code: int) -> None:
+    """There is nothing to end then; a shell says 130 of both ways to end, and no traceback is on the terminal."""
+    done = subprocess.run([sys.executable, "-c", AT_A_MOMENT, moment], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
 # --- plan, list, schema, doctor, clean -------------------------------------------------------------------------
 
 
