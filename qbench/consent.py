@@ -142,7 +142,7 @@ def _list_written(suite: Suite) -> Iterator[tuple[Part, str, Any, list[Path]]]:
 
 def _find_python(base: Path, target: str) -> list[Path]:
     """The sources of ``file.py:function``."""
-    return list(user_code.read_sources(base / Path(target.rpartition(":")[0]).expanduser()))
+    return list(user_code.read_sources(base / regular_file.expand_home(target.rpartition(":")[0])))
 
 
 def _digest(base: Path, part: Part, written: Any, files: Collection[Path]) -> str:

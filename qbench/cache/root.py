@@ -40,10 +40,13 @@ _ENTRY = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}-[a-z0-9_]+")
 
 
 def cache_folder() -> Path:
-    """Where the cache lies; it need not exist yet. Raises ``UsageError`` where the user has no home folder."""
+    """Where the cache lies; it need not exist yet. Raises ``UsageError`` where a user has no home folder."""
     variable = os.environ.get("QBENCH_CACHE")
     if variable:
-        return Path(variable).expanduser().absolute()
+        folder = regular_file.expand_home(variable)
+        if variable.startswith("~") and str(folder).startswith("~"):
+            raise UsageError(f"QBENCH_CACHE={variable}: no home of that user is known; name a folder of your own")
+        return folder.absolute()
     import platformdirs
 
     folder = platformdirs.user_cache_path("qbench")

@@ -18,6 +18,7 @@ from typing import Any
 from qbench.cache import root as cache_root
 from qbench.cache import store
 from qbench.errors import DataError
+from qbench.files import regular_file
 
 VARIABLE = "QBENCH_DATA"
 CHUNK = 1 << 20
@@ -37,8 +38,8 @@ class Remote:
 def search_folders(dataset: str, system: Iterable[str] = ()) -> list[Path]:
     """Where copies of a data set are looked for, first to last: ``$QBENCH_DATA/<dataset>``, ``$QBENCH_DATA``, then
     the system's folders. Only those that exist."""
-    own = os.environ.get(VARIABLE)
-    candidates = [Path(own).expanduser() / dataset, Path(own).expanduser()] if own else []
+    own = [regular_file.expand_home(folder)] if (folder := os.environ.get(VARIABLE)) else []
+    candidates = [*(folder / dataset for folder in own), *own]
     return [folder for folder in (*candidates, *map(Path, system)) if folder.is_dir()]
 
 

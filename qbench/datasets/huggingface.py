@@ -28,6 +28,7 @@ from qbench.datasets.image import Shape, pixels, read_preprocessing, shape_of
 from qbench.datasets.splits import SPLITS
 from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError, out_of_memory
+from qbench.files import regular_file
 
 NAME = "huggingface"
 COLUMNS = ("text", "image", "inputs")
@@ -222,7 +223,7 @@ def _open(value: str, options: Mapping[str, Any], base: Path) -> Mapping[str, An
     """Split -> table, as the library has them."""
     library = _library()
     library.disable_progress_bars()
-    place = base / Path(value).expanduser()
+    place = base / regular_file.expand_home(value)
     try:
         if any((place / name).is_file() for name in SAVED):
             tables = library.load_from_disk(str(place))

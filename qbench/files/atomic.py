@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ def make_workplace(beside: Path) -> Iterator[Path]:
 def _make_workplace(beside: Path) -> Iterator[Path]:
     import filelock
 
-    folder = Path(tempfile.mkdtemp(prefix=f".{beside.name[:100]}-", dir=beside.parent))
+    folder = _make_hidden_folder(beside)
     lock = filelock.FileLock(folder / _LOCK)
     try:
         _mark(folder)
@@ -74,6 +75,16 @@ def _make_workplace(beside: Path) -> Iterator[Path]:
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_hidden_folder(beside: Path) -> Path:
+    """Raises ``OSError`` of the file that is to be written, not of a name that nobody gave."""
+    try:
+        return Path(tempfile.mkdtemp(prefix=f".{beside.name[:100]}-", dir=beside.parent))
+    except OSError as error:
+        nothing_new = error.errno == errno.ENOENT and beside.parent.is_dir()  # so /proc and /dev/fd say it
+        number = errno.EROFS if nothing_new else error.errno or errno.EIO
+        raise OSError(number, os.strerror(number), str(beside)) from error
 
 
 def make_folder(folder: Path) -> Path:

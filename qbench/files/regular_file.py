@@ -92,10 +92,15 @@ def require_replaceable(path: Path) -> None:
     require_regular(path, status)
 
 
+def expand_home(name: str | Path) -> Path:
+    """The path with the home folder in place of ``~``; as it is where no such user is known."""
+    return Path(os.path.expanduser(name))  # noqa: PTH111  # pathlib's raises RuntimeError
+
+
 def resolve_path(name: str | Path, base: Path) -> Path:
     """The absolute path that a name leads to, a relative one from ``base``; raises nothing where it leads nowhere: not
     for a link to itself, a NUL byte, a name that is too long, or the home of an unknown user."""
-    whole = os.path.join(base, os.path.expanduser(name))  # noqa: PTH111, PTH118  # pathlib's raise RuntimeError
+    whole = base / expand_home(name)
     try:
         return Path(os.path.realpath(whole))
     except ValueError:

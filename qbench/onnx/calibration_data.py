@@ -162,7 +162,7 @@ def _of_calibration(file: Path) -> tuple[Wanted, int]:
 
 def open_source(where: str, wanted: tuple[Input, ...], options: Mapping[str, Any], split: str | None = None) -> Source:
     """The data that ``where`` names. Raises ``DataError`` with what to do where it is not there or does not fit."""
-    path = Path(where).expanduser()
+    path = regular_file.expand_home(where)
     if path.is_dir():
         return _images(path, wanted, dict(options), split)
     if path.suffix == ".npz":

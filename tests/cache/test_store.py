@@ -286,6 +286,16 @@ def test_the_variable_wins(monkeypatch, tmp_path):
     assert store.cache_folder().name == "qbench"
 
 
+def test_the_home_folder_of_an_unknown_user_is_no_folder_here(monkeypatch, tmp_path):
+    """Native code would lie in the folder that one works in; one that has such a name is meant by its path."""
+    monkeypatch.setenv("QBENCH_CACHE", "~nobody-of-that-name/x")
+    with pytest.raises(UsageError, match="QBENCH_CACHE=~nobody-of-that-name/x: no home .* name a folder"):
+        store.cache_folder()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QBENCH_CACHE", "./~nobody-of-that-name/x")
+    assert store.cache_folder() == tmp_path / "~nobody-of-that-name" / "x"
+
+
 def test_without_a_home_folder_the_variable_is_asked_for(monkeypatch):
     """The user's cache folder would lie below the folder that one works in, with anybody's native code."""
     monkeypatch.delenv("QBENCH_CACHE")

@@ -129,5 +129,7 @@ def test_own_copies_come_before_those_of_the_system(tmp_path, monkeypatch):
     system = (str(tmp_path / "system"), str(tmp_path / "absent"))
     monkeypatch.delenv("QBENCH_DATA", raising=False)
     assert fetch.search_folders("toys", system) == [tmp_path / "system"]
+    monkeypatch.setenv("QBENCH_DATA", "~nobody-of-that-name/x")
+    assert fetch.search_folders("toys", system) == [tmp_path / "system"]
     monkeypatch.setenv("QBENCH_DATA", str(tmp_path / "mine"))
     assert fetch.search_folders("toys", system) == [tmp_path / "mine" / "toys", tmp_path / "mine", tmp_path / "system"]

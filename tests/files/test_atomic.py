@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,12 @@ def test_only_the_very_folder_that_was_marked_is_removed(tmp_path: Path) -> None
     assert all((tmp_path / name).exists() for name in names[:-1])
     atomic.remove_marked(marked)
     assert not marked.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="a folder that takes no file, whoever asks")
+@pytest.mark.parametrize("make", [atomic.replace_file, atomic.replace_folder, atomic.make_workplace])
+def test_a_folder_that_takes_no_file_is_said_of_the_file_that_was_named(make: Any) -> None:
+    """Not of a hidden name that nobody gave; and the folder is there, whatever the system says."""
+    file = Path("/proc/self/fd/new.json")
+    with pytest.raises(OSError, match=r"Read-only file system: '/proc/self/fd/new.json'"), make(file):
+        raise AssertionError

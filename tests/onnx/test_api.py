@@ -384,6 +384,7 @@ def test_batches_follow_from_what_there_is(examples, number, size, fixed, expect
         ("nowhere", {}, r"--data nowhere: no such folder; give a folder of images, an .npz file, .* \(.*digits"),
         ("nowhere.npz", {}, "no such file"),
         ("{images}/test/b", {}, "no such folder"),
+        ("~nobody-of-that-name/x", {}, "--data ~nobody-of-that-name/x: no such folder"),
         ("{images}", {"sizes": 3}, "no option 'sizes'; did you mean 'size'?"),
         ("{images}", {"size": [1, 2, 3]}, "size: expected a whole number or \\[height, width\\]"),
     ],
