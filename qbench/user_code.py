@@ -17,7 +17,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -149,7 +149,7 @@ def _line_of(problem: BaseException, path: Path) -> str:
 
 @contextlib.contextmanager
 def _importing_from(folder: Path) -> Iterator[None]:
-    _FOLDERS.add(folder)
+    _add_folder(folder)
     _forget_namesakes(folder)
     importlib.invalidate_caches()
     sys.path.insert(0, str(folder))
@@ -159,6 +159,39 @@ def _importing_from(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
         if str(folder) not in sys.path:
             sys.path.append(str(folder))  # for imports inside functions that run later, such as forward()
+
+
+class _TextLoader(importlib.machinery.SourceFileLoader):
+    """Compiles a module's text: a bytecode file in ``__pycache__`` is trusted by size and second, and could be other
+    code than the text that was noted."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        """Without these importlib neither reads nor writes bytecode."""
+        raise OSError(f"{path}: its bytecode is not used")
+
+
+_LOADERS: tuple[tuple[type[Any], list[str]], ...] = (
+    (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+    (_TextLoader, importlib.machinery.SOURCE_SUFFIXES),
+    (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
+)
+
+
+def _add_folder(folder: Path) -> None:
+    """From now on modules from this folder and below are loaded as text."""
+    if _find_own not in sys.path_hooks:
+        sys.path_hooks.insert(0, _find_own)
+    if folder not in _FOLDERS:
+        _FOLDERS.add(folder)
+        for place in [place for place in sys.path_importer_cache if Path(place).resolve().is_relative_to(folder)]:
+            del sys.path_importer_cache[place]
+
+
+def _find_own(place: str) -> importlib.machinery.FileFinder:
+    """What finds modules in a place on the import path; raises ``ImportError`` for one that is no user's folder."""
+    if not any(_is_own(Path(place).resolve() / "x.py", folder) for folder in _FOLDERS):
+        raise ImportError(place)
+    return importlib.machinery.FileFinder(place, *_LOADERS)
 
 
 def _forget_namesakes(folder: Path) -> None:

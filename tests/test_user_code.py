@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import py_compile
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,6 +178,36 @@ def test_sources_that_are_read_do_not_depend_on_the_process(tmp_path: Path) -> N
     user_code.attribute(net, "build", error=ModelError)
     assert user_code.read_sources(net) == (net,)
     assert user_code.local_sources(net) == tuple(sorted([net, tmp_path / f"{name}.py"]))
+
+
+@pytest.mark.parametrize("name", ["helper", "pack", "pack.deep"])
+def test_bytecode_beside_the_text_is_not_used(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be anybody's: Python believes it where it names size and second of the text. None is left behind."""
+    place = name.replace(".", "/") if name != "pack" else "pack/__init__"
+    write(tmp_path, "pack/__init__.py", "")
+    source = write(tmp_path, f"{place}.py", "value = 'text'\n")
+    forged = write(tmp_path, "forged.py", "value = 'evil'\n")
+    os.utime(forged, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns))
+    planted = py_compile.compile(str(forged), cfile=importlib.util.cache_from_source(str(source)))
+    assert py_compile.compile(str(forged)) is not None
+    net = write(tmp_path, "net.py", f"from {name} import value\nfrom forged import value as other\n")
+    files = {file for file in tmp_path.rglob("*") if file.is_file()}
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    assert user_code.attribute(net, "value", error=ModelError) == "text"
+    assert user_code.attribute(net, "other", error=ModelError) == "evil"  # its own text says so
+    assert {file for file in tmp_path.rglob("*") if file.is_file()} == files
+    assert Path(str(planted)) in files
+
+
+def test_a_library_inside_the_folder_keeps_its_bytecode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment often lies in a project: compiling torch again would take half a minute."""
+    library = tmp_path / ".venv" / "lib" / "site-packages"
+    write(library, f"in_{tmp_path.name}.py", "")
+    net = write(tmp_path, "net.py", f"import sys\nsys.path.append({str(library)!r})\nimport in_{tmp_path.name}\n")
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    with pytest.raises(ModelError, match="no 'build'"):
+        user_code.attribute(net, "build", error=ModelError)
+    assert [file.name.partition(".")[0] for file in library.glob("__pycache__/*")] == [f"in_{tmp_path.name}"]
 
 
 def test_digest_changes_with_a_dependency_and_not_with_the_place(tmp_path: Path) -> None:
