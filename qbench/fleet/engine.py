@@ -22,7 +22,8 @@ from qbench import installation
 from qbench.errors import NodeLost, UsageError, reraise
 from qbench.fleet.reach import CLIENT, explain_unreachable
 from qbench.machine import fingerprint
-from qbench.process import imports, inheritance
+from qbench.process import imports, inheritance, reaper
+from qbench.process.offspring import offspring
 
 RESOURCE = "qbench"  # a node that offers one of it works for qbench, for one run at a time
 LABEL = "qbench-class"
@@ -184,8 +185,9 @@ def _start_here(count: int, cache: Path) -> Iterator[str]:
     cores = fingerprint.allowed_cores()
     if not share_cores(cores, 0, count):
         raise UsageError(f"--on {LOCAL}:{count}: this process may use {len(cores)} cores, and each node needs one")
-    folder, whole = _make_folder(), imports.name_own_cores()
-    saved = _set({**_VARIABLES, **_make_token(), "RAY_TMPDIR": str(folder)})
+    folder, whole, ours = _make_folder(), imports.name_own_cores(), offspring()
+    ours.remove_at_the_end(folder)  # Ray ends this process itself where the head of its cluster is gone
+    saved = _set({**_VARIABLES, **_make_token(), "RAY_TMPDIR": str(folder), reaper.MARK: ours.mark})
     options = {"node_ip_address": "127.0.0.1", "include_dashboard": False, "object_store_memory": _STORE_BYTES}
     cluster: Any = None
     try:

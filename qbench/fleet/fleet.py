@@ -196,7 +196,10 @@ class Fleet:
                 described = agent.describe.remote(node.name, node.address, node.label)
                 facts = self.ray.get(described, timeout=OPEN_SECONDS)
             except self.ray.exceptions.GetTimeoutError:
-                refused.append(f"node {node.address} ({node.name[:8]}): another run of qbench holds it")
+                refused.append(
+                    f"node {node.address} ({node.name[:8]}): no answer within {OPEN_SECONDS:g} s; another run of "
+                    "qbench holds it, or processes of Ray were ended there"
+                )
             except self.ray.exceptions.RayError as error:
                 failed = f"node {node.address} ({node.name[:8]}): qbench does not start there ({_cause(error)})"
                 died = isinstance(error, self.ray.exceptions.ActorUnschedulableError)

@@ -41,6 +41,11 @@ class Offspring:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # a child may have removed it, too
         return Path(tempfile.mkdtemp(prefix="", dir=self.folder))
 
+    def remove_at_the_end(self, folder: Path) -> None:
+        """Has a folder that this process made elsewhere removed, however it ends."""
+        if self.reaper is not None and self.reaper.stdin is not None:
+            os.write(self.reaper.stdin.fileno(), os.fsencode(folder) + reaper.SEPARATOR)
+
     def end(self) -> None:
         """Ends everything and waits until it is gone."""
         if self.reaper is None or os.getpid() != self.owner:

@@ -1,8 +1,9 @@
 """The process that ends what a qbench leaves behind, however that one ended: its children and their files.
 
 It is started as a script with nothing but Python's own library. When its standard input ends, qbench is gone, for
-whatever reason; one that ends by itself says so before. Guards end by themselves then, with all below them (see
-``guard``): this process asks the rest to, kills what does not, and removes their files.
+whatever reason; one that ends by itself says so before. Until then it names the folders that it has elsewhere. Guards
+end by themselves, with all below them (see ``guard``): this process asks the rest to, kills what does not, and removes
+their files.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-ENDING = b"ending"
+ENDING, SEPARATOR = b"ending", b"\0"
 MARK = "QBENCH_PROCESS"  # in the environment of every process below one qbench
 _PROC = Path("/proc")
 # SIGTERM so often, with which a guard ends all below it, before SIGKILL, with which it could not.
@@ -28,10 +29,10 @@ _TRACKER = b"multiprocessing.resource_tracker"
 
 def main(messages: BinaryIO, folder: Path, mark: str) -> None:
     """Waits until ``messages`` ends, then ends every process with the mark, and removes the folder of a qbench that was
-    killed."""
+    killed, with those that it has named."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the end of qbench is its only end
         signal.signal(getattr(signal, name), signal.SIG_IGN)
-    by_itself = messages.read() == ENDING
+    *named, last = messages.read().split(SEPARATOR)
     for look in range(_SWEEPS):
         alive = list(marked(f"{MARK}={mark}".encode()))
         if not alive:
@@ -39,8 +40,10 @@ def main(messages: BinaryIO, folder: Path, mark: str) -> None:
         for pid in alive:
             kill(pid, signal.SIGTERM if look < _KIND_SWEEPS else signal.SIGKILL)
         time.sleep(_BETWEEN_SECONDS)
-    if not by_itself:  # else multiprocessing, whose folder it then is, removes it
-        shutil.rmtree(folder, ignore_errors=True)
+    if last != ENDING:  # else multiprocessing, whose folder it then is, removes it
+        named.append(os.fsencode(folder))
+    for each in named:
+        shutil.rmtree(os.fsdecode(each), ignore_errors=True)
 
 
 def kill_group(group: int) -> None:

@@ -251,17 +251,19 @@ def test_only_work_that_had_begun_counts_as_what_ended_a_node():
 
 def test_a_node_that_died_as_it_was_listed_is_left_out(monkeypatch):
     """Ray cannot place the agent on it any more: it is noted, and the run goes on without it. A node on which qbench
-    does not start is refused."""
-    listed = [engine.FoundNode(name=name, address="127.0.0.1", label=None) for name in ("dead", "broken")]
+    does not start, or does not answer, is refused."""
+    listed = [engine.FoundNode(name=name, address="127.0.0.1", label=None) for name in ("dead", "broken", "silent")]
     errors = {"dead": Unschedulable("the node does not exist any more"), "broken": RayFault("no module qbench")}
+    errors["silent"] = TimeoutError()
     monkeypatch.setattr(engine, "list_nodes", lambda ray: listed)
     monkeypatch.setattr(engine, "open_agent", lambda ray, node, agent: FailingAgent(errors[node.name]))
     monkeypatch.setattr(engine, "end_agent", lambda ray, agent: None)
     exceptions = SimpleNamespace(RayError=RayFault, ActorUnschedulableError=Unschedulable, GetTimeoutError=TimeoutError)
     notes = []
     fleet = Fleet(ray=SimpleNamespace(exceptions=exceptions, get=raise_it), root=Path(), own=None, note=notes.append)
-    (refused,) = fleet.admit_nodes()
-    assert "no module qbench" in refused
+    broken, silent = fleet.admit_nodes()
+    assert "no module qbench" in broken
+    assert "(silent): no answer within 60 s; another run of qbench holds it, or processes of Ray were ended" in silent
     assert [("dead" in note, "does not exist" in note) for note in notes] == [(True, True)]
 
 

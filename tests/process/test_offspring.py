@@ -42,6 +42,22 @@ def _be_killed(told: Connection) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups here")
+def test_a_folder_elsewhere_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    """The reaper hears of it before it is used."""
+    own, elsewhere = tmp_path / "own", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    reaper = offspring._start(own, "a mark of no process")
+    assert reaper is not None
+    ours = offspring.Offspring(folder=own, shares=True, mark="", reaper=reaper, owner=os.getpid())
+    with reaper:
+        ours.remove_at_the_end(elsewhere)
+        assert reaper.stdin is not None
+        reaper.stdin.close()
+        select.select([reaper.stdout], [], [])
+    assert not elsewhere.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups here")
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_a_process_removes_no_folder_of_the_one_that_started_it(method: str) -> None:
     """A user's own process of multiprocessing has the temporary folder of its parent, which goes on using it; one

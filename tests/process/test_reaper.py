@@ -39,6 +39,16 @@ def test_the_files_of_a_killed_qbench_are_removed(signals: list[tuple[int, int]]
     assert not folder.exists()
 
 
+def test_named_folders_go_however_qbench_ends(signals: list[tuple[int, int]], tmp_path: Path) -> None:
+    """They lie elsewhere, as those of a cluster on this machine do, and nobody else removes them."""
+    folders = [tmp_path / name for name in ("one", "two", "own", "of others")]
+    for folder in folders:
+        folder.mkdir()
+    messages = b"".join(bytes(folder) + reaper.SEPARATOR for folder in folders[:2])
+    reaper.main(io.BytesIO(messages + reaper.ENDING), folders[2], "mark")
+    assert set(tmp_path.iterdir()) == set(folders[2:])
+
+
 def test_no_number_stands_for_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """killpg(0) kills the caller's own group, killpg(1) whatever there is."""
     killed: list[int] = []
