@@ -224,6 +224,37 @@ def test_a_float_kernel_that_writes_int8_is_no_int8_layer(tmp_path):
     assert layer.int8 == layer.operator.lower().endswith("_i8")
 
 
+def products(file, *, batch, width=64, layers=2):
+    """Matrix products with a Relu between them."""
+    draft, x = Draft(), "x"
+    for i in range(layers):
+        x = draft.linear(x, f"layer{i}", width, width)
+        x = draft.add("Relu", [x], f"relu{i}") if i < layers - 1 else x
+    onnx.save(draft.model({"x": [batch, width]}, {x: [batch, width]}), file)
+    return file
+
+
+@pytest.mark.parametrize(("batch", "default"), [(1, False), (1, True), (3, False), ("n", False)])
+def test_products_of_a_fixed_batch_are_int8_in_the_one_kernel_that_openvino_writes_for_them(tmp_path, batch, default):
+    """Such a kernel has the name of a float one; that it reads matrices of bytes tells. fp32 is none of that."""
+    source = products(tmp_path / "m.onnx", batch=batch)
+    x = np.random.default_rng(0).standard_normal((32, 64), dtype=np.float32)
+    built = build("static", source, tmp_path / "x", (x,), framework_default=default)
+    assert [(layer.macs, layer.int8) for layer in built.layers] == [(64 * 64, True)] * 2
+    size = 1 if batch == "n" else batch
+    timed = BACKEND.time_nodes(tmp_path / "x" / built.file, (x[:size],), threads=1, calls=2)
+    assert {node.kind for node in timed.nodes} <= {"int8 product", "conversion"}
+    assert not any(executed.layer.int8 for executed in BACKEND.execute(source, (x[:size],)))
+
+
+def test_a_product_that_stays_float_beside_joined_ones_is_not_counted(tmp_path):
+    """Of three products the one that the recipe skips."""
+    source = products(tmp_path / "m.onnx", batch=1, layers=3)
+    x = np.random.default_rng(0).standard_normal((32, 64), dtype=np.float32)
+    built = build("static", source, tmp_path / "x", (x,), skip_layers=("layer1",))
+    assert sum(layer.int8 for layer in built.layers) == 2
+
+
 def test_a_fixed_batch_is_filled(tmp_path):
     """Calibrated in whole batches; layers count for one example."""
     built = build("static", network(tmp_path / "m.onnx", batch=3), tmp_path / "x", framework_default=True)

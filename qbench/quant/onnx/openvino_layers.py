@@ -16,6 +16,7 @@ from qbench.quant.onnx.onnxruntime_layers import Executed
 _LAYERS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell"}
 # What only changes the form of values: between float and int8, and between layouts in memory.
 _CONVERSIONS = {"Reorder", "FakeQuantize", "Convert", "Quantize", "Dequantize"}
+_JOINED = "Subgraph"  # several nodes that OpenVINO has written one kernel for
 _NOT_RUN = "not_executed"
 _INT8 = ("_i8", "_u8")  # how the names of its int8 kernels end
 # What OpenVINO hangs on the name of a node of which it makes several.
@@ -28,7 +29,8 @@ def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
     """The nodes that multiplied and accumulated in one inference, in order; multiply-accumulates at batch size 1.
 
     int8 is what the kernel's name says: ``runtimePrecision`` alone is that of the tensors, and a float kernel may
-    write int8 (seen on a transposed convolution: i8, run by brgconv_avx2_f32). ``inputs`` are a batch of the size that
+    write int8 (seen on a transposed convolution: i8, run by brgconv_avx2_f32). A kernel of several nodes has one name
+    for all of them: there int8 is each product that reads a matrix of bytes. ``inputs`` are a batch of the size that
     the file takes.
     """
     compiled = openvino_model.compile_file(file, profile=True)
@@ -44,9 +46,38 @@ def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
                 macs=_multiply_accumulates(info["layerType"], node) // len(inputs[0]),
                 int8=kernel.lower().endswith(_INT8),
             )
-            names = [node.get_friendly_name(), *info["originalLayersNames"].split(",")]
-            layers.append(Executed(names=frozenset(map(_whole, names)), layer=layer))
+            layers.append(Executed(names=_names(node, info), layer=layer))
+        for name, shape in _matrices_of_bytes(node):
+            macs = math.prod(shape) * _shape(node.get_output_partial_shape(0))[0] // len(inputs[0])
+            layer = Layer(name=name, operator=f"{_JOINED} {info['primitiveType']}", macs=macs, int8=True)
+            layers.append(Executed(names=_names(node, info), layer=layer))
     return tuple(layers)
+
+
+def _names(node: Any, info: dict[str, str]) -> frozenset[str]:
+    """The nodes of the file that an executed node is made of, as far as it tells."""
+    return frozenset(map(_whole, [node.get_friendly_name(), *info["originalLayersNames"].split(",")]))
+
+
+def _matrices_of_bytes(node: Any) -> list[tuple[str, Shape]]:
+    """The int8 matrices that a kernel of several nodes reads beside an activation, by name; none of any other node.
+
+    Where the batch size is fixed, OpenVINO 2026.4 joins matrix products of up to 256 columns, with all between them,
+    into one such kernel, and only a product whose second operand is a constant as it stands: bytes are multiplied as
+    bytes. Its answers are bit for bit those of the int8 kernels that it takes for any batch size.
+    """
+    if _text(node.get_rt_info()["layerType"]) != _JOINED:
+        return []
+    sources = [value.get_source_output().get_node() for value in node.inputs()]
+    constant = [_text(source.get_rt_info()["layerType"]) == "Const" for source in sources]
+    if all(constant):
+        return []
+    shapes = [_shape(value.get_partial_shape()) for value in node.inputs()]
+    return [
+        (source.get_friendly_name(), shape)
+        for source, shape, fixed in zip(sources, shapes, constant, strict=True)
+        if fixed and len(shape) == 2 and _text(source.get_rt_info()["runtimePrecision"]) in ("i8", "u8")
+    ]
 
 
 def time_nodes(file: Path, inputs: tuple[Any, ...], *, threads: int, calls: int) -> CallProfile:
@@ -55,6 +86,8 @@ def time_nodes(file: Path, inputs: tuple[Any, ...], *, threads: int, calls: int)
     bare = time_calls(lambda: bare_request.infer(list(inputs)), calls)
     compiled = openvino_model.compile_file(file, threads=threads, profile=True)
     request = compiled.create_infer_request()
+    nodes = compiled.get_runtime_model().get_ordered_ops()
+    joined = {node.get_friendly_name() for node in nodes if _matrices_of_bytes(node)}
     watched, durations = [], []
     for _ in range(WARMUP_CALLS + calls):
         before = time.perf_counter()
@@ -67,7 +100,7 @@ def time_nodes(file: Path, inputs: tuple[Any, ...], *, threads: int, calls: int)
             NodeTime(
                 layer=_whole(name),
                 operator=f"{watched[-1][name].node_type} {watched[-1][name].exec_type}",
-                kind=_kind(watched[-1][name]),
+                kind="int8 product" if name in joined else _kind(watched[-1][name]),
                 seconds=value,
             )
             for name, value in median_of_calls(seconds[WARMUP_CALLS:]).items()
@@ -83,7 +116,7 @@ def _has_run(info: Any) -> bool:
 
 
 def _kind(info: Any) -> Kind:
-    if info.node_type in _LAYERS:
+    if info.node_type.startswith(tuple(_LAYERS)):  # an int8 product is a "FullyConnectedQuantizedLegacy"
         return "int8 product" if info.exec_type.lower().endswith(_INT8) else "float product"
     return "conversion" if info.node_type in _CONVERSIONS else "other"
 
