@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Operators that may hold one scale for each output channel by default: AMCT quantizes the others as one tensor.
 CHANNEL_WISE = ("Conv", "ConvTranspose")
+SKIPPED = "skipped by the configuration"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,5 +185,5 @@ def _floats(config: Config, by_name: Mapping[str, FoundLayer]) -> Mapping[str, s
         elif found_layer.kind == "layer" and layer is None:
             floats[name] = "not in the configuration"
         elif found_layer.kind == "layer" and layer is not None and not layer.quant_enable:
-            floats[name] = "skipped by the configuration"
+            floats[name] = SKIPPED
     return floats

@@ -22,12 +22,14 @@ from qbench.quant.onnx.graph import prepare
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import inner_layers, inner_nodes, layers
 from qbench.quant.onnx.node_names import match_nodes
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.sites import SKIPPED, Sites
 from qbench.quant.recipe import Recipe
 
 _BATCH = 16  # calibration examples of one inference, where the file takes any number
 # Where a calibrated model keeps its record, and what looked wrong on the way to it, one line each.
 _RECORD, _NOTES = "qbench.record", "qbench.notes"
+# A suite has no configuration; a calibrated model tells no more of which key of the recipe it was.
+_BY_RECIPE = "skipped by the recipe (skip_layers, first_layer_float or last_layer_float)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,8 @@ def read(file: Path) -> Scaled:
     """What ``scaled`` wrote."""
     model = CalibrationModel.read(file)
     graph = model.graph()
-    reasons = labelled(graph, model.sites.floats)
+    floats = {name: _BY_RECIPE if why == SKIPPED else why for name, why in model.sites.floats.items()}
+    reasons = labelled(graph, floats)
     properties = metadata(graph)
     return Scaled(
         graph=graph,

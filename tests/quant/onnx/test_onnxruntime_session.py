@@ -173,7 +173,8 @@ def test_skipped_layers_stay_float_by_their_torch_name(exported, tmp_path):
     """skip_layers takes the module's name, which the exporter keeps in the weight's name."""
     file = tmp_path / "static.onnx"
     scaled = static(exported["cnn"], file, Recipe(per_channel=True, skip_layers=("head",)), images())
-    assert scaled.float_reasons == {"head": "skipped by the configuration"}
+    reason = "skipped by the recipe (skip_layers, first_layer_float or last_layer_float)"
+    assert scaled.float_reasons == {"head": reason}, "a suite has no configuration"
     assert floats(exported["cnn"], file) == ["head"]
 
 

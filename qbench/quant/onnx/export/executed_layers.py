@@ -28,7 +28,8 @@ ON_BYTES = (
     "Softmax", "Resize", "Split", *deploy_onnxruntime.KEEP_VALUES,
 )  # fmt: skip
 Place = tuple[str, int]  # a node and the position of one of its inputs
-_ROUNDS = 4  # how often what is left float may make something else float
+_ROUNDS = 6  # how often what is set apart or left float may make something else float
+_PRODUCTS = ("Gemm", "MatMul")  # their kernels give floats from bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,36 +43,45 @@ class Settled:
 
 
 def settled(
-    graph: Graph, sites: Sites, fitted: Fitted, left_float: Mapping[str, str] = MappingProxyType({})
+    graph: Graph,
+    sites: Sites,
+    fitted: Fitted,
+    left_float: Mapping[str, str] = MappingProxyType({}),
+    *,
+    way_out: str = "",
 ) -> Settled:
     """The deploy model of a prepared graph in which exactly that is quantized which this machine's ONNX Runtime runs in
     int8, but for the layers ``left_float`` (with the reason). A form that another kind of CPU executes is written as
-    planned.
+    planned. ``way_out``: what to say where a reader that is not quantized makes a layer float.
 
     Raises ``BuildError`` for a model that does not load, and as ``deploy`` does.
     """
     floats = dict(left_float)
     sites = without(graph, sites, floats) if floats else sites
-    deployed = _deployed(graph, sites, fitted)
+    deployed, apart = _deployed(graph, sites, fitted, ()), set[str]()
     for _ in range(_ROUNDS if runs_here(fitted.form) else 0):
-        new = {name: why for name, why in _floats(graph, deployed, sites) if name not in floats}
-        floats |= new
+        new = {name: why for name, why in _floats(graph, deployed, sites, way_out) if name not in floats}
         weighted = {site.layer for site in sites.weights} & new.keys()
+        joined = {name for name in weighted - apart if graph.node(name).op_type in _PRODUCTS}
+        floats |= {name: why for name, why in new.items() if name not in joined}
         if not weighted:
             break
-        sites = without(graph, sites, weighted)
-        deployed = _deployed(graph, sites, fitted)
+        sites = without(graph, sites, weighted - joined) if weighted - joined else sites
+        apart = (apart - weighted) | joined
+        deployed = _deployed(graph, sites, fitted, apart)
     prevent_fusion.keep_apart(deployed)
     return Settled(graph=deployed, sites=replace(sites, floats={**sites.floats, **floats}), floats=floats)
 
 
-def _deployed(graph: Graph, sites: Sites, fitted: Fitted) -> Graph:
-    """The deploy model with everything planned in it, layers written as those that have kernels."""
+def _deployed(graph: Graph, sites: Sites, fitted: Fitted, apart: Collection[str]) -> Graph:
+    """The deploy model with everything planned in it, layers written as those that have kernels; ``apart``: products
+    that the runtime would join with what reads them."""
     pooled = graph.copy()
     global_pool.as_pools(pooled)
     deployed = deploy_onnxruntime.deploy(pooled, sites, fitted.record, form=fitted.form)
     upsampling.as_convolutions(deployed)
     keep_float.keep_float(deployed)
+    keep_float.set_apart(deployed, apart)
     return deployed
 
 
@@ -139,7 +149,7 @@ def _needs_bytes(graph: Graph, key: str, name: str) -> bool:
     return key == name or graph.node(name).op_type in ON_BYTES
 
 
-def _floats(graph: Graph, deploy: Graph, sites: Sites) -> Iterator[tuple[str, str]]:
+def _floats(graph: Graph, deploy: Graph, sites: Sites, way_out: str) -> Iterator[tuple[str, str]]:
     """The layers of the sites that the runtime runs in float, and why."""
     from qbench.quant.onnx import onnxruntime_layers
 
@@ -156,7 +166,7 @@ def _floats(graph: Graph, deploy: Graph, sites: Sites) -> Iterator[tuple[str, st
         if on_bytes is None:
             on_bytes = any(_on_bytes(kind) for kind in kinds.get(name, ()))
         if not on_bytes:
-            yield name, _reason(graph, graph.node(name))
+            yield name, _reason(graph, graph.node(name), way_out)
 
 
 def _weight_is_read(optimized: Graph, deploy: Graph, node: Any) -> bool | None:
@@ -170,14 +180,14 @@ def _on_bytes(kind: str) -> bool:
     return kind.startswith(("QLinear", "QGemm")) or "Integer" in kind
 
 
-def _reason(graph: Graph, node: Any) -> str:
+def _reason(graph: Graph, node: Any, way_out: str) -> str:
     if node.op_type in _NO_KERNEL:
         return f"ONNX Runtime has no int8 kernel for {node.op_type}"
     if graph.is_output(node.output[0]):
         return "ONNX Runtime runs it in float: what the graph gives is not quantized"
     readers = {reader.name for tensor in _gives(graph, node) for reader, _ in graph.readers(tensor)}
     names = ", ".join(sorted(name for name in readers if graph.node(name).op_type not in ("Relu", "Clip"))[:3])
-    return f"ONNX Runtime runs it in float: what {names} reads of it is not quantized; tensor_quantize can name that"
+    return f"ONNX Runtime runs it in float: what {names} reads of it is not quantized{way_out}"
 
 
 def _optimized(deploy: Graph) -> Graph:

@@ -112,7 +112,7 @@ def out_of_int32(values: Array, layer: str) -> None:
     if wrong.size:
         raise BuildError(
             f"{layer}: its bias is {values[wrong[0]]:.4g} steps of scale_d * scale_w in channel {wrong[0]}, which "
-            "int32 does not hold; skip this layer (skip_layers, or quant_enable: false)"
+            "int32 does not hold; skip this layer (skip_layers)"
         )
 
 

@@ -56,9 +56,8 @@ def test_an_output_that_is_not_quantized_leaves_its_layer_whole_in_float() -> No
     )
     settled_graph = settled(without)
     assert settled_graph.floats == {
-        "three": "ONNX Runtime runs it in float: what graph_output_y reads of it is not quantized; tensor_quantize can "
-        "name that"
-    }
+        "three": "ONNX Runtime runs it in float: what graph_output_y reads of it is not quantized"
+    }, "without keys of a configuration, which a suite does not have"
     assert settled_graph.sites.floats["three"] == settled_graph.floats["three"]
     (conv,) = (node for node in executed(settled_graph.graph) if node.op_type in ("Conv", "FusedConv"))
     assert conv.name == "y_nchwc" or conv.name.startswith("three"), "named after its output in blocked layout"
@@ -66,6 +65,37 @@ def test_an_output_that_is_not_quantized_leaves_its_layer_whole_in_float() -> No
         settled_graph.graph.constant(settled_graph.graph.node("three").input[1]), planned.graph.constant("three.weight")
     )
     assert [node.op_type for node in executed(settled_graph.graph)].count("QLinearConv") == 2
+
+
+@pytest.mark.parametrize("behind", ["Relu", "Clip", ""])
+@pytest.mark.parametrize("tail", ["joined", "added", "added to itself", "given to the caller"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_product_that_floats_read_runs_in_int8(bias: bool, tail: str, behind: str) -> None:
+    """Whatever the runtime would join with it: a Relu, a Clip, the Add of a residual. Values are those of floats."""
+    draft = Draft()
+    if bias:
+        x = draft.linear("x", "one", 16, 16)
+    else:
+        x = draft.add("MatMul", ["x", draft.weight("one.weight", 16, 16)], "one")
+    if behind:
+        ends = [draft.constant("low", np.float32(0)), draft.constant("high", np.float32(6))]
+        x = draft.add(behind, [x, *(ends if behind == "Clip" else [])], "behind")
+    outputs = {x: ["batch", 16]} if tail == "given to the caller" else {}
+    if tail == "joined":
+        x = draft.add("Concat", [x, "x"], "join", axis=1)
+    elif tail == "added":
+        x = draft.add("Add", [x, "x"], "add")
+    elif tail == "added to itself":
+        x = draft.add("Add", [draft.linear(x, "between", 16, 16), x], "add")
+    x = draft.linear(x, "last", 32 if tail == "joined" else 16, 4)
+    planned = of(draft.model({"x": ["batch", 16]}, {**outputs, x: ["batch", 4]}))
+    settled_graph = settled(planned)
+    assert settled_graph.floats == {}
+    kinds = {node.op_type for node in executed(settled_graph.graph)}
+    assert not kinds & {"Gemm", "FusedGemm", "MatMul"}
+    simulated = fake_quant(planned.graph, settled_graph.sites, planned.record)
+    for expected, given in zip(run(simulated, planned.feed), run(settled_graph.graph, planned.feed), strict=True):
+        assert np.abs(given - expected).max() <= 0.02 * np.abs(expected).max()
 
 
 def test_a_transposed_convolution_is_float() -> None:
