@@ -1,6 +1,7 @@
 """A function of the user's own: ``{python: file.py:load, args: {...}}``.
 
-``load(split, **args)`` returns ``(inputs, labels)`` or a dict with ``inputs``, ``labels`` and perhaps ``ids``.
+``load(split, **args)`` returns ``(inputs, labels)`` or a dict with ``inputs``, ``labels`` and perhaps ``ids``, or
+batches of these: a DataLoader, a generator, a list (``batches``).
 A tuple as inputs means one array per model input; labels may be None. The function may carry attributes:
 ``load.splits = ("train", "val")`` (default train and test), ``load.classes = 10`` and
 ``load.preprocessing = {"scale": "1/255", "mean": [...], "std": [...], "to_float": True}``; the options
@@ -9,7 +10,7 @@ A tuple as inputs means one array per model input; labels may be None. The funct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from qbench import user_code
+from qbench.datasets import batches
 from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Examples, Preprocessing
 from qbench.datasets.splits import SPLITS
@@ -44,9 +46,13 @@ class PythonData(Dataset):
     def load(self, split: str) -> Examples:
         """What the function returns for the split; ids are ``<split>[<position>]`` unless it gives some."""
         require_split(self, split)
-        result = user_code.call(self.function, split, path=self.file, error=DataError, **self.args)
         where = f"{self.name}: split '{split}'"
-        inputs, labels, ids = _split_result(result, where)
+
+        def read() -> Any:  # batches run the user's code as they are read
+            result = self.function(split, **self.args)
+            return batches.join(result, where) if batches.are_batches(result) else result
+
+        inputs, labels, ids = _split_result(user_code.call(read, path=self.file, error=DataError), where)
         if isinstance(inputs, Mapping):
             names = ", ".join(map(str, inputs)) or "nothing"
             raise DataError(
@@ -81,7 +87,8 @@ def _split_result(result: Any, where: str) -> tuple[Any, Any, Any]:
         return result["inputs"], result.get("labels"), result.get("ids")
     if isinstance(result, tuple) and len(result) == 2:
         return result[0], result[1], None
-    raise DataError(f"{where}: expected (inputs, labels) or a dict with these keys, got {_describe_result(result)}")
+    got = _describe_result(result)
+    raise DataError(f"{where}: expected (inputs, labels), a dict with these keys, or batches of them, got {got}")
 
 
 def _describe_result(result: Any) -> str:
@@ -92,16 +99,6 @@ def _describe_result(result: Any) -> str:
     name = type(result).__name__
     if hasattr(result, "__array__"):
         return f"one {name}: return it with its labels, `return inputs, labels`, or `return inputs, None` without any"
-    if hasattr(result, "dataset") and hasattr(result, "batch_size"):
-        return (
-            f"a {name}: return whole arrays, `pairs = list(loader); return np.concatenate([x.numpy() for x, _ in pairs]"
-            "), np.concatenate([y.numpy() for _, y in pairs])`"
-        )
-    if isinstance(result, Iterator):
-        return (
-            f"a {name} (is there a `yield`?): return whole arrays, `pairs = list(examples); return np.stack([x for "
-            "x, _ in pairs]), np.array([y for _, y in pairs])`"
-        )
     if hasattr(result, "__getitem__") and hasattr(result, "__len__") and not isinstance(result, str | bytes):
         return f"a {name}: return whole arrays, `return np.stack([x for x, _ in data]), np.array([y for _, y in data])`"
     return "nothing (is a `return` missing?)" if result is None else name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.util
+import multiprocessing
 import re
 import shutil
 import struct
@@ -973,18 +974,32 @@ def test_the_suite_decides_whether_whole_numbers_stay_whole(tmp_path: Path) -> N
     ("body", "expected"),
     [
         ("return 1 / 0", r"mine\.py:3: ZeroDivisionError: division by zero"),
-        ("return [1]", r"expected \(inputs, labels\) or a dict with these keys, got a list: return whole arrays"),
+        ("return [1]", r"batch 0 of the list: expected \(inputs, labels\), inputs alone, or a dict of .*, got int"),
         ("return np.ones((2, 3))", r"got one ndarray: .* `return inputs, labels`, or `return inputs, None`"),
         (
             "yield np.ones(3), 1",
-            r"got a generator \(is there a `yield`\?\): return whole arrays, `pairs = list\(examples\)",
+            r"batch 0 is a single example \(generator\): give batches, .* return whole arrays, `return np\.stack",
         ),
         ("pass", r"got nothing \(is a `return` missing\?\)"),
         (
-            "class DataLoader: dataset, batch_size = 1, 2\n    return DataLoader()",
-            r"got a DataLoader: return whole arrays, `pairs = list\(loader\)",
+            "class Dataset: __getitem__, __len__ = 1, 2\n    return Dataset()",
+            r"got a Dataset: return whole arrays, `return np\.stack\(\[x for",
         ),
-        ("return 1, 2, 3", r"expected \(inputs, labels\) or a dict with these keys, got a tuple of 3"),
+        ("return [np.ones((2, 3)), np.ones(2)]", "a list of two arrays: return a tuple, `return inputs, labels`"),
+        ("return iter(())", "the tuple_iterator gave no batch; is its data empty, or was it read before?"),
+        ("yield np.ones((2, 3)), np.ones(3)", r"batch 0: inputs and labels .* different numbers of examples"),
+        (
+            "yield np.ones((2, 3)), [0, 1]; yield np.ones((2, 4)), [0, 1]",
+            r"batch 1 has inputs \[4\], labels \[\]; give",
+        ),
+        ("yield np.ones((2, 3)), [0, 1]; yield np.ones((2, 3))", r"batch 1 has inputs \[3\], no labels; give"),
+        ("yield 1, 2, 3", r"got tuple of 3; several inputs go into a tuple of their own, \(first, second\), labels"),
+        ("yield {'input_ids': [1]}", r"batch 0: expected .*, got a dict of input_ids"),
+        ("yield np.ones((2, 3)), [0, 1]; 1 / 0", r"mine\.py:3: ZeroDivisionError: division by zero"),
+        (
+            "return 1, 2, 3",
+            r"expected \(inputs, labels\), a dict with these keys, or batches of them, got a tuple of 3",
+        ),
         ("return {'images': 1}", "the dict needs 'inputs' and may have 'labels' and 'ids'; it has images"),
         (
             "return [[1], [1, 2]], [0, 1]",
@@ -1017,6 +1032,44 @@ def test_what_a_users_function_can_do_wrong(body: str, expected: str, tmp_path: 
     reference = write_python(tmp_path, f"def load(split):\n    {body}\n")
     with pytest.raises(DataError, match=expected):
         opened("python", reference, tmp_path).load("train")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=4)",
+        "for i in range(0, 10, 3): yield x[i : i + 3].numpy(), y[i : i + 3].tolist()",
+        "return [(x[:9], y[:9]), [x[9:], y[9:]]]",
+        "return [{'inputs': x, 'labels': y}]",
+    ],
+)
+def test_batches_are_a_data_set(body: str, tmp_path: Path) -> None:
+    """A DataLoader, a generator and a list of batches are the whole arrays that they are made of, the short last batch
+    included."""
+    head = "import torch\ndef load(split):\n    x, y = torch.arange(20.0).reshape(10, 2), torch.arange(10)\n"
+    examples = opened("python", write_python(tmp_path, f"{head}    {body}\n"), tmp_path).load("train")
+    assert examples.inputs[0].tolist() == np.arange(20.0).reshape(10, 2).tolist()
+    assert examples.labels is not None
+    assert examples.labels.tolist() == list(range(10))
+    assert len(examples.ids) == 10
+
+
+def test_a_loader_that_shuffles_gives_one_order_and_several_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every process reads the same examples in the same order, so that the cache answers; a collated tuple of inputs is
+    one array each."""
+    text = """
+        import torch
+        def load(split):
+            data = [((torch.tensor([i]), torch.tensor([-i, i])), i) for i in range(20)]
+            return torch.utils.data.DataLoader(data, batch_size=8, shuffle=True, num_workers=2, timeout=9)
+        """
+    monkeypatch.setitem(vars(multiprocessing.current_process())["_config"], "daemon", True)  # as where data is prepared
+    first, again = (opened("python", write_python(tmp_path, text), tmp_path).load("train") for _ in range(2))
+    assert [array.shape for array in first.inputs] == [(20, 1), (20, 2)]
+    assert first.digest() == again.digest()
+    assert first.inputs[0][:, 0].tolist() == first.labels.tolist() != list(range(20))  # type: ignore[union-attr]
 
 
 def test_rows_of_different_lengths_are_filled_up_as_the_message_says(tmp_path: Path) -> None:
