@@ -27,7 +27,7 @@ from qbench.process.parent import Limits, call
 from qbench.progress.callback import Progress
 from qbench.quant.analysis.quantized_range import Ranges
 from qbench.quant.artifacts.coverage import Layer
-from qbench.quant.recipe import Recipe
+from qbench.quant.recipe import Recipe, key_parts
 from qbench.record.schema import ArtifactFacts, Record, TargetFacts
 
 SHARED_FILE = "ranges.pt"
@@ -150,7 +150,7 @@ def _make_key(variant: Variant, backend: Backend, model: Model, data: Data, watc
         "model": _model_parts(model),
         "shapes": [[str(array.dtype), list(array.shape[1:])] for array in data.evaluation(0, 1)],
         "data": data_digest,
-        "recipe": {**asdict(variant.recipe), "name": None, "min_coverage": _failing_coverage(variant)},
+        "recipe": {**key_parts(variant.recipe), "name": None, "min_coverage": _failing_coverage(variant)},
         "mode": variant.mode,
         "backend": variant.backend,
         "versions": fingerprint.versions(backend.libraries()),

@@ -129,6 +129,8 @@ class Backend(ABC):
     modes: tuple[str, ...]
     # How it makes int8 variants, its own way first; a recipe may ask for another of them.
     flows: tuple[str, ...] = ()
+    # Whether its flows read a qconfig that the network's author gave it (``Recipe.qconfig``).
+    own_qconfig: bool = False
     # The formats of the int8 files that it runs where the user brings them (``models.base.FileFormat``).
     int8_formats: tuple[str, ...] = ()
     # What loading an artifact imports: done before a measuring process is pinned, so that several start side by side.

@@ -9,12 +9,13 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.backends.base import BuildJob
 from qbench.machine import fingerprint
+from qbench.quant.recipe import key_parts
 from qbench.record.schema import TargetFacts
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _scaled_file(job: BuildJob, parts: Mapping[str, Any], make: Callable[[Path],
     own = {"name": None, "target": None, "narrow_weights": None}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / FILE
-        fetch_shared(job, {**parts, "recipe": {**asdict(job.recipe), **own}}, make, file)
+        fetch_shared(job, {**parts, "recipe": {**key_parts(job.recipe), **own}}, make, file)
         yield file
 
 
@@ -143,13 +144,14 @@ def _train(job: BuildJob, target: Path) -> None:
     from qbench.quant.flow import QuantizeJob
     from qbench.quant.onnx import qat as onnx_qat
     from qbench.quant.onnx.graph.graph import Graph
-    from qbench.quant.pytorch import fx, qat, torch_ao
+    from qbench.quant.pytorch import fx, own_qconfig, qat, torch_ao
 
     inputs, labels = training_tensors(job)
     example = tensors(job.example)
     torch_ao.set_engine(onnx_qat.ENGINE)
-    form = canonical.canonicalize(job.network.module, example, training=True) if job.recipe.canonicalize else None
-    module, first = form.module if form else job.network.module, tuple(tensor[:1] for tensor in inputs)
+    bare, _ = own_qconfig.take(job.network.module)
+    form = canonical.canonicalize(bare, example, training=True) if job.recipe.canonicalize else None
+    module, first = form.module if form else bare, tuple(tensor[:1] for tensor in inputs)
     quantize_job = QuantizeJob(module, onnx_qat.ENGINE, job.recipe, first, job.progress, job.shared)
     fitted = qat.fit(fx, quantize_job, inputs, labels, checkpoints=job.checkpoints)
     job.progress("export what was learned", 0.85)

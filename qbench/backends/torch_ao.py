@@ -33,6 +33,7 @@ class TorchAO(Backend):
     modes = ("dynamic", "static", "qat")
     modules = MODULES
     flows = ("fx", "eager")
+    own_qconfig = True
     int8_formats = ("torchscript",)
 
     def __init__(self, name: str, *, machines: tuple[str, ...] | None) -> None:
@@ -67,11 +68,13 @@ class TorchAO(Backend):
             return replace(recipe, embeddings=False)
         if mode == "dynamic":
             # quantize_dynamic's own default is per tensor; recurrent layers have nothing else.
-            flow, per_channel = recipe.flow or "eager", bool(recipe.per_channel)
+            flow, per_channel = recipe.flow or "eager", bool(recipe.per_channel) and recipe.qconfig is None
             return choose_target(find_without_ranges(replace(recipe, flow=flow, per_channel=per_channel)), mode)
         flow = recipe.flow or "fx"
         if recipe.framework_default:
             return choose_target(replace(find_without_ranges(recipe), flow=flow, per_channel=None), mode)
+        if recipe.qconfig is not None:
+            return replace(find_without_ranges(recipe), flow=flow, per_channel=None, target=())
         return choose_target(replace(choose_ranges(make_room_for_sums(recipe), mode, _CALIBRATOR), flow=flow), mode)
 
     def libraries(self) -> tuple[str, ...]:

@@ -47,10 +47,26 @@ def read_calibration_batches(job: BuildJob, size: int = _BATCH, most: int | None
 
 def quantize_network(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Quantized:
     """The job's network as its mode and recipe say; raises ``BuildError``."""
+    from qbench.quant.pytorch import own_qconfig
+
     flow: Any = importlib.import_module(f"qbench.quant.pytorch.{job.recipe.flow}")
+    bare, own = own_qconfig.take(job.network.module)
+    if job.recipe.qconfig is not None:
+        own = own_qconfig.read(bare, own, job.mode, engine)
+        job = replace(job, recipe=replace(job.recipe, reduce_range=own_qconfig.seven_bits(own)))
+    job = replace(job, network=replace(job.network, module=bare))
     canonical_form = _canonical(job, example, training=job.mode == "qat")
     job = replace(job, recipe=_without_folded(job, canonical_form.converted.module))
-    converted = _converted(job, flow, engine, canonical_form.converted.module, example)
+    quantize_job = QuantizeJob(
+        canonical_form.converted.module,
+        engine,
+        job.recipe,
+        example,
+        job.progress,
+        job.shared,
+        None if job.recipe.qconfig is None else own,
+    )
+    converted = _converted(job, flow, quantize_job)
     job.progress("compare layers", 0.9)
     numbers, unknown = _layer_numbers(job, converted.module)
     notes = (*canonical_form.converted.notes, *converted.notes, *unknown)
@@ -121,10 +137,9 @@ def _canonical(job: BuildJob, example: tuple[Any, ...], *, training: bool) -> Qu
     )
 
 
-def _converted(job: BuildJob, flow: Any, engine: str, module: Any, example: tuple[Any, ...]) -> Converted:
+def _converted(job: BuildJob, flow: Any, quantize_job: QuantizeJob) -> Converted:
     if job.mode == "qat":
-        return _trained(job, flow, engine, module)
-    quantize_job = QuantizeJob(module, engine, job.recipe, example, job.progress, job.shared)
+        return _trained(job, flow, quantize_job)
     converted: Converted
     if job.mode == "dynamic":
         job.progress("quantize", 0.3)
@@ -134,11 +149,10 @@ def _converted(job: BuildJob, flow: Any, engine: str, module: Any, example: tupl
     return converted
 
 
-def _trained(job: BuildJob, flow: Any, engine: str, module: Any) -> Converted:
+def _trained(job: BuildJob, flow: Any, quantize_job: QuantizeJob) -> Converted:
     from qbench.quant.pytorch import qat
 
     inputs, labels = training_tensors(job)
-    first = tuple(tensor[:1] for tensor in inputs)
-    quantize_job = QuantizeJob(module, engine, job.recipe, first, job.progress, job.shared)
+    quantize_job = replace(quantize_job, example=tuple(tensor[:1] for tensor in inputs))
     trained = qat.train(flow, quantize_job, inputs, labels, checkpoints=job.checkpoints)
     return replace(trained.converted, notes=(f"trained on {trained.loss}", *trained.converted.notes, *trained.notes))

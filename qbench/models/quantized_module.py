@@ -32,15 +32,17 @@ def why_not_float(module: Any, example: tuple[Any, ...] = ()) -> str | None:
 
 
 def describe_own_qconfig(module: Any) -> str | None:
-    """Which layers have a ``qconfig`` of their author's, which no recipe reads; None where none has."""
+    """Which layers have a ``qconfig`` of their author's, which one recipe alone reads; None where none has."""
     layers = [
-        name or "the network" for name, part in module.named_modules() if getattr(part, "qconfig", None) is not None
+        name or "the network"
+        for name, part in module.named_modules()
+        if any(getattr(part, attribute, None) is not None for attribute in ("qconfig", "qconfig_mapping"))
     ]
     if not layers:
         return None
     return (
-        f"the qconfig that the code gives {first_names(layers, _SHOWN)} is not used: the recipes of the suite say how "
-        "each variant becomes int8"
+        f"the qconfig that the code gives {first_names(layers, _SHOWN)} is used by `recipe: {{qconfig: own}}` alone "
+        "(torch engines, flows fx and eager); other recipes say themselves how a variant becomes int8"
     )
 
 

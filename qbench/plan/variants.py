@@ -113,6 +113,11 @@ class Variants:
             have = ", ".join(self._choices)
             place = self._suite.place("matrix.include")
             raise UsageError(f"{place}: matrix.include: no recipe named '{name}'; there are {have}")
+        if self._choices[name].own_qconfig and not self.backend(backend).own_qconfig:
+            return (
+                "it cannot read the network's own qconfig, which is torch.ao's; fbgemm, x86, onednn and qnnpack can; "
+                "add the recipe default for it"
+            )
         flow, flows = self._choices[name].flow, self.backend(backend).flows
         if flow is not None and flow not in flows:
             return f"its flow is {' or '.join(flows) or 'its own'}"

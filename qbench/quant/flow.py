@@ -25,7 +25,8 @@ def ignore_progress(text: str, share: float) -> None:
 class QuantizeJob:
     """What a flow quantizes, and how: ``module`` is an fp32 network in eval mode (for ``convert_qat`` the trained
     fake-quantized one), which is copied; ``example`` a batch of 1, a tensor per input; ``progress`` gets a text and the
-    share done. With ``shared``, what a build of the same network found on the same data is taken over."""
+    share done. With ``shared``, what a build of the same network found on the same data is taken over. ``own``: the
+    qconfigs of the network's author (``own_qconfig.OwnQConfigs``), where the recipe takes them."""
 
     module: Any
     engine: str
@@ -33,6 +34,7 @@ class QuantizeJob:
     example: tuple[Any, ...]
     progress: Progress = ignore_progress
     shared: Shared | None = None
+    own: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 DEFAULT = "default"
 FRAMEWORK_DEFAULT = "framework-default"
 FLOWS = ("eager", "fx", "pt2e", "onnx")
 # What of a recipe decides the course of a training.
 TRAINING = ("epochs", "learning_rate", "batch_size", "samples", "seed", "schedule", "distill")
+# Fields that came later: where a recipe leaves them open, its key is what it was before.
+_LATER = ("qconfig",)
 # A dynamic variant with a smaller share of its work in int8 is practically fp32.
 DYNAMIC_MIN_COVERAGE = 0.01
 
@@ -26,7 +29,8 @@ class Recipe:
     stay float where asked (``first_layer_float`` None: where ONNX Runtime is faster so).
     ``clip_ranges``: the range of a layer ends where a following ReLU6 or Hardtanh cuts it. ``canonicalize``: the
     network is rewritten into an equal one that quantizers match. ``framework_default``: the framework's own recipe,
-    untouched. ``min_coverage``: least share of multiply-accumulates in int8; a static or qat variant
+    untouched. ``qconfig``: ``own`` takes observers and bits from the network's own qconfig (torch engines).
+    ``min_coverage``: least share of multiply-accumulates in int8; a static or qat variant
     with less fails, a dynamic one is practically fp32. ``embeddings``: dynamic quantization makes
     tables of Embedding quint8, too (torch engines). ``file``: the int8 file that the user brought, as the suite names
     it; qbench then quantizes nothing, and the other choices are none.
@@ -51,6 +55,7 @@ class Recipe:
     clip_ranges: bool = True
     canonicalize: bool = True
     framework_default: bool = False
+    qconfig: str | None = None
     min_coverage: float | None = None
     embeddings: bool = False
     file: str | None = None
@@ -71,3 +76,8 @@ class Recipe:
     def trains(self) -> bool:
         """Whether a network is trained by it."""
         return self.epochs is not None
+
+
+def key_parts(recipe: Recipe) -> dict[str, Any]:
+    """What a recipe says, as the keys of the cache take it."""
+    return {name: value for name, value in asdict(recipe).items() if name not in _LATER or value not in (None, ())}

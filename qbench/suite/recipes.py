@@ -28,6 +28,11 @@ Flow = Literal["eager", "fx", "pt2e", "onnx"]  # quant.recipe.FLOWS
 NAMED = (DEFAULT, FRAMEWORK_DEFAULT)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
 _LISTS = ("skip_layers", "target")  # keys whose one value may be a list
+# What the network's own qconfig says in their place.
+_SAID_BY_QCONFIG = (
+    *("calibrator", "percentile", "per_channel", "symmetric", "reduce_range", "narrow_weights", "target"),
+    *("clip_ranges", "embeddings"),
+)
 Percentile = Annotated[Positive, Field(gt=50, le=100)]
 
 
@@ -49,6 +54,9 @@ class RecipeKeys(Section):
     clip_ranges: Yes | None = Field(None, description="A ReLU6 or Hardtanh cuts the range of the layer before it.")
     canonicalize: Yes | None = Field(None, description="Rewrite the network into an equal one that quantizers match.")
     min_coverage: Share | None = Field(None, description="Least share of multiply-accumulates in int8 (static, qat).")
+    qconfig: Literal["own"] | None = Field(
+        None, description="own: bits and observers are those of the network's own qconfig (torch engines)."
+    )
     embeddings: Yes | None = Field(None, description="dynamic on torch engines: tables of Embedding as quint8.")
 
 
@@ -72,6 +80,11 @@ class RecipeChoice:
         """The flow that it asks for, if any."""
         flow: str | None = dict(self.keys).get("flow")
         return flow
+
+    @property
+    def own_qconfig(self) -> bool:
+        """Whether it takes the network's own qconfig."""
+        return dict(self.keys).get("qconfig") is not None
 
 
 def _read_choices(value: Any, info: ValidationInfo) -> tuple[RecipeChoice, ...]:
@@ -98,6 +111,8 @@ def _expand_item(item: Any, at: tuple[str | int, ...], registered: Names) -> lis
     if not isinstance(item, dict) or not item:
         raise wrong(f"expected a recipe's name or its keys (key: value), got {shown(item)}", *at)
     axes = [_read_axis(key, value, at, registered) for key, value in item.items() if key != "name"]
+    if item.get("qconfig") is not None and (idle := next((key for key in item if key in _SAID_BY_QCONFIG), None)):
+        raise wrong("the network's own qconfig says this (qconfig: own); remove one of the two", *at, idle)
     name = item.get("name")
     if name is not None and (not isinstance(name, str) or not NAME.fullmatch(name) or name in NAMED):
         raise wrong(f"expected a short name of letters, digits, '.', '_', '+' and '-', got {shown(name)}", *at, "name")
@@ -143,6 +158,8 @@ def _name_choice(name: Any, keys: tuple[tuple[str, Any], ...], varies: list[bool
 
 def _describe_value(key: str, value: Any) -> str:
     """What a recipe's name says of a key's value."""
+    if key == "qconfig":
+        return f"{value}-{key}"
     if isinstance(value, bool):
         return key if value else f"no-{key}"
     if key == "target":

@@ -136,4 +136,6 @@ def test_a_qconfig_of_the_author_is_told_of() -> None:
     module = perceptron()
     assert describe_own_qconfig(module) is None
     module.qconfig = object()
-    assert str(describe_own_qconfig(module)).startswith("the qconfig that the code gives the network is not used")
+    assert str(describe_own_qconfig(module)).startswith(
+        "the qconfig that the code gives the network is used by `recipe: {qconfig: own}` alone"
+    )

@@ -77,6 +77,22 @@ def test_a_recipe_sets_only_its_own_keys():
     )
 
 
+def test_a_networks_own_qconfig_is_for_the_torch_engines():
+    """Elsewhere the recipe is no case, and a note says why and what to do; the ranges of `quantize` do not mix in."""
+    read = suite("[default, {qconfig: own, name: own-qconfig, flow: [fx]}]", modes="[static]", backends="[x86, inductor, onnxruntime]")
+    made = plan(read)
+    own = [case.case for case in made.cases if case.case.variant.recipe.qconfig]
+    assert [(case.id, case.variant.recipe.calibrator) for case in own] == [
+        ("digits-cnn/static@own-qconfig/x86/t1/b1", None)
+    ]
+    said = " ".join(made.notes)
+    for backend in ("inductor", "onnxruntime"):
+        assert (
+            f"{backend}: static with the recipe own-qconfig is no case: it cannot read the network's own qconfig"
+            in said
+        )
+
+
 def test_framework_default_rewrites_and_clips_nothing():
     """The framework's own recipe is taken as the framework has it."""
     found = suite("framework-default").recipe[0].over(Recipe())
@@ -101,6 +117,8 @@ def test_framework_default_rewrites_and_clips_nothing():
         ("{flow: []}", "recipe.flow", "at least one value"),
         ("3", "recipe", "a recipe's name or its keys"),
         ("{flow: null}", "recipe.flow", "leave the key out"),
+        ("{qconfig: mine}", "5:19: recipe.qconfig: expected 'own', got 'mine'", ""),
+        ("{qconfig: own, calibrator: mse}", "5:36: recipe.calibrator", "own qconfig says this (qconfig: own); remove"),
     ],
 )
 def test_what_is_no_recipe_is_refused_at_its_place(recipe, place, said):

@@ -11,7 +11,7 @@ from torch import nn
 from qbench.errors import BuildError, ModeImpossible
 from qbench.quant import layer_selection
 from qbench.quant.flow import Converted, QuantizeJob
-from qbench.quant.pytorch import torch_ao
+from qbench.quant.pytorch import own_qconfig, torch_ao
 
 _NO_KERNEL = "dynamic quantization covers Linear, LSTM and GRU layers only"
 _MAX_NORM = "an int8 table cannot be renormalised (max_norm) as it is read"
@@ -49,11 +49,9 @@ def configurations(job: QuantizeJob) -> dict[str, Any]:
     Raises ``BuildError`` where no layer is left.
     """
     module, recipe = job.module, job.recipe
-    float_layers = layer_selection.float_by_recipe(module, recipe, job.example)
+    float_layers = own_qconfig.kept_float(job)
     configs = {
-        name: torch_ao.per_channel_dynamic_qconfig
-        if recipe.per_channel and type(part) is nn.Linear
-        else torch_ao.default_dynamic_qconfig
+        name: _choose(job, name, part)
         for name, part in module.named_modules()
         if type(part) in covered() and layer_selection.below(name, float_layers) is None
     }
@@ -70,10 +68,18 @@ def configurations(job: QuantizeJob) -> dict[str, Any]:
     return configs
 
 
+def _choose(job: QuantizeJob, name: str, part: Any) -> Any:
+    """The QConfig of a covered layer."""
+    if job.own is not None:
+        return job.own.of(name, type(part))
+    per_channel = job.recipe.per_channel and type(part) is nn.Linear
+    return torch_ao.per_channel_dynamic_qconfig if per_channel else torch_ao.default_dynamic_qconfig
+
+
 def float_reasons(job: QuantizeJob) -> dict[str, str]:
     """Layer with weights to multiply, or table that the recipe wants as int8 -> why it stays float."""
     module, recipe = job.module, job.recipe
-    float_layers = layer_selection.float_by_recipe(module, recipe, job.example)
+    float_layers = own_qconfig.kept_float(job)
     reasons: dict[str, str] = {}
     for name, part in module.named_modules():
         if isinstance(part, layer_selection.multiplying()):

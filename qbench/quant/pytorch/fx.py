@@ -20,6 +20,7 @@ from qbench.quant.pytorch import (
     exact_integers,
     int8_padding,
     kernel_probe,
+    own_qconfig,
     qconfig,
     shared_layers,
     torch_ao,
@@ -89,7 +90,7 @@ def prepare_qat(job: QuantizeJob) -> Any:
     prepared.meta[_KEPT] = float_layers
     if not any(_fakes_weights(part) for part in prepared.modules()):
         trains = "FX trains Linear, Conv1d, Conv2d and Conv3d with fake quantization"
-        skipped = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+        skipped = own_qconfig.kept_float(job)
         raise nothing_faked(job.module, bool(skipped), trains)
     return prepared
 
@@ -105,19 +106,22 @@ def convert_qat(job: QuantizeJob) -> Converted:
 def kept_float(job: QuantizeJob) -> dict[str, str]:
     """Submodule name -> why it stays float: the recipe says so, or the engine's kernel for it is wrong on this CPU.
     The framework's default takes no notice of kernels."""
-    float_layers = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+    float_layers = own_qconfig.kept_float(job)
     if not job.recipe.framework_default:
         float_layers |= kernel_probe.wrong_kernels(job.module, frozenset(float_layers))
     return float_layers
 
 
-def mapping(module: Any, engine: str, recipe: Recipe, float_layers: Mapping[str, str], *, training: bool) -> Any:
-    """torch's QConfigMapping for the recipe: the engine's default one where it asks for the framework's default, else
-    the recipe's own observers in its places; ``float_layers`` names the submodules that stay float."""
+def mapping(
+    module: Any, engine: str, recipe: Recipe, float_layers: Mapping[str, str], *, training: bool, own: Any = None
+) -> Any:
+    """torch's QConfigMapping for the recipe: that of the network's author (``own``), the engine's default one where it
+    asks for the framework's default, else the recipe's own observers in its places; ``float_layers`` names the
+    submodules that stay float."""
     make = torch_ao.get_default_qat_qconfig_mapping if training else torch_ao.get_default_qconfig_mapping
     with torch_ao.known_warnings():
-        configured = make(engine)
-    if not recipe.framework_default:
+        configured = make(engine) if own is None else copy.deepcopy(own.mapping)
+    if not recipe.framework_default and own is None:
         _own(configured, engine, recipe, training=training)
         qconfig.keep_residuals(configured, module)
     closed = [name for name, part in module.named_modules() if name and _is_closed(part)]
@@ -177,11 +181,11 @@ def _prepared(prepare: str, module: Any, job: QuantizeJob, float_layers: dict[st
     engine, recipe = job.engine, job.recipe
     if not recipe.framework_default:
         _own_prelu(module, float_layers)
-    qconfigs = mapping(module, engine, recipe, float_layers, training=module.training)
+    qconfigs = mapping(module, engine, recipe, float_layers, training=module.training, own=job.own)
     prepared = _traced(getattr(torch_ao, prepare), module, qconfigs, job.example)
     drop_observers.drop(prepared, job.example, infinite=False)
     shared = shared_layers.share(prepared)
-    if not recipe.framework_default:
+    if not recipe.framework_default and job.own is None:
         qconfig.unfixed(prepared, engine, recipe, training=module.training)
     if recipe.clip_ranges and not recipe.framework_default:
         clamp_fusion.fold(prepared, shared)

@@ -104,7 +104,7 @@ def fit(
         getattr(flow, "require_trainable", require_trainable)(prepared)
         flow.qat_modes(prepared, True)
         trainer = QatTrainer(prepared, flow, recipe, inputs, aim)
-        if not recipe.framework_default:
+        if not recipe.framework_default and job.own is None:
             set_averaging(prepared, trainer.total)
         if checkpoints is None and job.shared is None:
             _run_epochs(trainer, None, {}, job.progress)

@@ -44,6 +44,7 @@ _NAMES = {
         "prepare_qat_fx",
     ),
     "torch.ao.quantization.fx.tracer": ("QuantizationTracer",),
+    "torch.ao.quantization.fx.qconfig_mapping_utils": ("_maybe_adjust_qconfig_for_module_type_or_name",),
     "torch.ao.nn.intrinsic.qat": ("freeze_bn_stats", "update_bn_stats"),
     "torch.ao.nn.quantized": ("FloatFunctional", "QFunctional"),
 }  # fmt: skip

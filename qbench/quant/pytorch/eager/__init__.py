@@ -16,7 +16,7 @@ from qbench.errors import BuildError
 from qbench.quant import layer_selection, model_call
 from qbench.quant.canonical import attention
 from qbench.quant.flow import Batches, Converted, QuantizeJob
-from qbench.quant.pytorch import calibration, exact_integers, torch_ao
+from qbench.quant.pytorch import calibration, exact_integers, own_qconfig, torch_ao
 from qbench.quant.pytorch.dynamic import by_module
 from qbench.quant.pytorch.eager import (
     fusion_patterns,
@@ -55,7 +55,7 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
         converted, wrong = _converted(prepared, job, few)
         return converted, _by_own_name(job.module, wrong)
 
-    float_layers = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+    float_layers = own_qconfig.kept_float(job)
     return calibration.leave_out_wrong(convert, float_layers)
 
 
@@ -67,7 +67,7 @@ def dynamic(job: QuantizeJob) -> Converted:
 def prepare_qat(job: QuantizeJob) -> Any:
     """A training-mode module with fake quantization; raises ``BuildError`` where none was inserted on any weight."""
     torch_ao.require_engine(job.engine)
-    float_layers = layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+    float_layers = own_qconfig.kept_float(job)
     prepared = _prepared(job, None, float_layers, training=True)
     if not any(hasattr(part, "weight_fake_quant") for part in prepared.modules()):
         trains = "eager mode trains Linear, Conv2d and Conv3d (Conv1d with a BatchNorm) with fake quantization"
@@ -112,9 +112,9 @@ def _prepared(job: QuantizeJob, batches: Batches | None, kept: dict[str, str], *
     engine, recipe, example = job.engine, job.recipe, job.example
     model_call.of_one_example(job.module, example)
     work = _Work(
-        own=_own(job.module, example),
+        own=qconfigs.mark_own(_own(job.module, example), job.own),
         kept=kept,
-        qconfig=qconfigs.of_layers(engine, recipe, training=training),
+        qconfig=qconfigs.of_layers(engine, recipe, training=training, own=job.own),
         cheap=qconfigs.of_layers(engine, qconfigs.cheap(recipe), training=False),
         clip=qconfigs.clip(recipe),
         reduced=bool(recipe.reduce_range),

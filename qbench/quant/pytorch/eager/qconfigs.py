@@ -10,10 +10,23 @@ from qbench.quant.pytorch import qconfig, torch_ao
 from qbench.quant.pytorch.eager import fusion_patterns, insert_stubs
 from qbench.quant.recipe import Recipe
 
+_OWN = "qbench_own_qconfig"  # what a layer and its copies have from the network's author
 
-def of_layers(engine: str, recipe: Recipe, *, training: bool) -> insert_stubs.Qconfig:
-    """Layer -> its quantization; activations that end at ``ends`` where the recipe clips."""
+
+def mark_own(module: Any, own: Any) -> Any:
+    """The network, whose layers carry what its author said (``own_qconfig.OwnQConfigs``; None: nothing)."""
+    for name, part in module.named_modules() if own is not None else ():
+        setattr(part, _OWN, own.of(name, type(part)))
+    return module
+
+
+def of_layers(engine: str, recipe: Recipe, *, training: bool, own: Any = None) -> insert_stubs.Qconfig:
+    """Layer -> its quantization; activations that end at ``ends`` where the recipe clips. With ``own`` it is that which
+    ``mark_own`` put there; what qbench puts in has none, and takes that which stands for the network."""
     from torch import nn
+
+    if own is not None:
+        return lambda part, _: getattr(part, _OWN, own.between)
 
     def of(part: Any, ends: tuple[float, float] | None) -> Any:
         own = qconfig.qconfig(engine, recipe, training=training, layer=type(part))

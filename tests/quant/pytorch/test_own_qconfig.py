@@ -1,0 +1,163 @@
+"""A network's own qconfig: honoured by the recipe that takes it, read by no other, refused in one sentence."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+import torch
+from networks import lstm, perceptron, residual_cnn
+from torch import nn
+from torch.ao import quantization as tq
+
+from qbench import registry
+from qbench.backends import torch_quantize
+from qbench.backends.base import BuildJob
+from qbench.errors import BuildError, ModeImpossible
+from qbench.models.base import Network
+from qbench.quant.pytorch import own_qconfig, torch_ao
+from qbench.quant.recipe import Recipe
+
+ENGINE = next(engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines)
+ACTIVATION = {"dtype": torch.quint8, "quant_min": 0, "quant_max": 15}
+WEIGHT = {"dtype": torch.qint8, "quant_min": -8, "quant_max": 7, "qscheme": torch.per_tensor_symmetric}
+FOUR_BITS = {
+    "static": tq.QConfig(
+        activation=tq.MinMaxObserver.with_args(**ACTIVATION), weight=tq.MinMaxObserver.with_args(**WEIGHT)
+    ),
+    "dynamic": tq.QConfig(
+        activation=tq.default_dynamic_qconfig.activation, weight=tq.MinMaxObserver.with_args(**WEIGHT)
+    ),
+    "qat": tq.QConfig(
+        activation=tq.FakeQuantize.with_args(observer=tq.MovingAverageMinMaxObserver, **ACTIVATION),
+        weight=tq.FakeQuantize.with_args(observer=tq.MovingAverageMinMaxObserver, **WEIGHT),
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _engine():
+    before = torch.backends.quantized.engine
+    torch_ao.set_engine(ENGINE)
+    yield
+    torch.backends.quantized.engine = before
+
+
+def images(n=64):
+    return (np.random.default_rng(0).random((n, 1, 8, 8), dtype=np.float32),)
+
+
+def quantized(module, mode, *, flow=None, qconfig="own", folder=None):
+    backend = registry.load("backend", ENGINE)
+    asked = Recipe(flow=flow, qconfig=qconfig, epochs=1, learning_rate=1e-3, batch_size=32, seed=0)
+    job = BuildJob(
+        network=Network(kind="torch", module=module),
+        mode=mode,
+        recipe=backend.resolve(mode, asked),
+        calibration=images(),
+        training=(images(), np.arange(64) % 10) if mode == "qat" else None,
+        folder=folder,
+    )
+    example = tuple(torch.from_numpy(array[:1]) for array in images())
+    return torch_quantize.quantize_network(job, ENGINE, example).converted
+
+
+def outputs(module):
+    with torch.no_grad():
+        return module(*map(torch.from_numpy, images()))
+
+
+def error(module, converted):
+    """The distance of the int8 network's outputs from fp32, as a share."""
+    wanted = outputs(module)
+    return float((outputs(converted.module) - wanted).norm() / wanted.norm())
+
+
+def with_qconfig(module, config, at=""):
+    module.get_submodule(at).qconfig = config
+    return module
+
+
+@pytest.mark.parametrize("flow", ["fx", "eager"])
+@pytest.mark.parametrize(("mode", "make"), [("static", residual_cnn), ("dynamic", perceptron), ("qat", residual_cnn)])
+def test_four_bits_give_other_answers(mode, make, flow):
+    """A 4-bit qconfig is further from fp32 than 8 bits are, and the network that was given keeps it."""
+    module = with_qconfig(make(), FOUR_BITS[mode])
+    eight = error(make(), quantized(make(), mode, flow=flow, qconfig=None))
+    four = error(module, quantized(module, mode, flow=flow))
+    assert four > 2 * eight > 0
+    assert module.qconfig is FOUR_BITS[mode]
+
+
+@pytest.mark.parametrize("flow", ["fx", "eager"])
+@pytest.mark.parametrize(("mode", "make"), [("static", residual_cnn), ("dynamic", perceptron), ("qat", residual_cnn)])
+def test_no_other_recipe_reads_it(mode, make, flow):
+    """torch's converters read the attribute of a layer whatever they are told (QAT of fx, dynamic of eager): the
+    default recipe gives the very same with it as without."""
+    plain, module = make(), make()
+    for part in module.modules():
+        part.qconfig = FOUR_BITS[mode]
+    plain, given = (quantized(network, mode, flow=flow, qconfig=None) for network in (plain, module))
+    assert torch.equal(outputs(plain.module), outputs(given.module))
+
+
+@pytest.mark.parametrize("flow", ["fx", "eager"])
+def test_a_layer_whose_qconfig_is_none_stays_float(flow):
+    """Its reason says so; the layers around it are int8."""
+    module = with_qconfig(perceptron(), tq.get_default_qconfig(ENGINE))
+    last = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)][-1]
+    converted = quantized(with_qconfig(module, None, last), "static", flow=flow)
+    assert converted.float_reasons == {last: own_qconfig.FLOAT}
+    assert "quantized" in str(type(list(converted.module.modules())[1]))
+
+
+@pytest.mark.parametrize("flow", ["fx", "eager"])
+@pytest.mark.parametrize("attribute", ["qconfig", "qconfig_mapping"])
+def test_a_mapping_is_honoured(flow, attribute):
+    """By type and by name, under either attribute."""
+    module = perceptron()
+    last = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)][-1]
+    eight = error(module, quantized(module, "static", flow=flow, qconfig=None))
+    mapping = tq.QConfigMapping().set_global(FOUR_BITS["static"]).set_module_name(last, None)
+    setattr(module, attribute, mapping)
+    converted = quantized(module, "static", flow=flow)
+    assert list(converted.float_reasons) == [last]
+    assert error(perceptron(), converted) > eight
+
+
+def of(activation, weight):
+    return types.SimpleNamespace(activation=activation, weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("config", "mode", "kind", "said"),
+    [
+        (None, "static", ModeImpossible, "no layer of this network has a qconfig for the recipe `qconfig: own`; set"),
+        (of(tq.MinMaxObserver(), tq.MinMaxObserver), "static", BuildError, r"holds an observer itself, .* `MinMaxObs"),
+        ("int8", "static", BuildError, r"a qconfig is str, not a QConfig\(activation=…, weight=…\)"),
+        (of(lambda: 1 / 0, tq.MinMaxObserver), "static", BuildError, "makes no observer: ZeroDivisionError"),
+        (FOUR_BITS["qat"], "static", ModeImpossible, r"static cannot take the qconfig of .*: it is one of qat \(f"),
+        (FOUR_BITS["static"], "qat", ModeImpossible, r"one of static .* make it by .*get_default_qat_"),
+        (FOUR_BITS["static"], "dynamic", ModeImpossible, r"one of static \(obs.*\); make it by .*dynamic_"),
+        (tq.float16_dynamic_qconfig, "dynamic", BuildError, r"cannot run the .*: its activations are float16"),
+        (
+            of(tq.MinMaxObserver.with_args(dtype=torch.qint8), FOUR_BITS["static"].weight),
+            "static", BuildError, f"{ENGINE} cannot run the qconfig of first, second: its activations are qint8, and",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_message(config, mode, kind, said):
+    """Of all layers at once, with what to write instead."""
+    with pytest.raises(BuildError, match=said) as raised:
+        quantized(with_qconfig(perceptron(), config), mode)
+    assert type(raised.value) is kind
+
+
+def test_recurrent_layers_are_dynamic_by_their_own():
+    """A qconfig on a submodule alone leaves the others float."""
+    module = lstm()
+    name = next(name for name, part in module.named_modules() if isinstance(part, nn.LSTM))
+    converted = quantized(with_qconfig(module, tq.default_dynamic_qconfig, name), "dynamic")
+    assert "DynamicQuantizedLSTM" in repr(converted.module)
+    assert set(converted.float_reasons.values()) == {own_qconfig.FLOAT}
