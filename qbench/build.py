@@ -25,6 +25,7 @@ from qbench.network import Model, load_network
 from qbench.plan.planner import Variant
 from qbench.process.parent import Limits, call
 from qbench.progress.callback import Progress
+from qbench.quant import training_code
 from qbench.quant.analysis.quantized_range import Ranges
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.recipe import Recipe, key_parts
@@ -160,7 +161,14 @@ def _make_key(variant: Variant, backend: Backend, model: Model, data: Data, watc
     }
     own = variant.model.own_int8(variant.recipe.name)
     parts |= {"engine": own.engine} if own is not None and own.engine is not None else {}  # its note says who named it
+    code = training_code.digests(variant.recipe, _base(data)) if variant.mode in ("qat", "fp32") else {}
+    parts |= {"training code": code} if code else {}
     return store.key_of({**parts, **_calibrator_parts(variant), **({"watched": True} if watched else {})})
+
+
+def _base(data: Data) -> Path | None:
+    """The suite's folder, at which the paths of the user's files start."""
+    return None if data.request is None else data.request.base
 
 
 def _failing_coverage(variant: Variant) -> float | None:
@@ -229,6 +237,7 @@ def build_here(
         int8_file=None if own is None else own.path,
         int8_engine=None if own is None else own.engine,
         checkpoints=place[0] / UNFINISHED / place[1],
+        base=_base(data),
         shared=functools.partial(
             _fetch_shared,
             place[0],

@@ -4,8 +4,9 @@ A run's folder is data and may come from anybody, together with the suite that i
 they lie proves nothing. ``qbench run`` notes what a suite made it execute in the user's own folder for state. What
 starts from a run's folder executes only what stands there, or in a suite that the person names.
 
-Noted are, of each suite, where it lies, and digests: each over its folder, what it says of a model, the data set or the
-score, and the files that this leads to, which are Python with what it imports from beside it, ONNX and TorchScript.
+Noted are, of each suite, where it lies, and digests: each over its folder, what it says of a model, a training, the
+data set or the score, and the files that this leads to, which are Python with what it imports from beside it, ONNX and
+TorchScript.
 What is built in is qbench's own code, and a plug-in is what the user installed; neither needs a note.
 """
 
@@ -24,6 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from qbench import user_code
 from qbench.cache.manifest import file_digest
 from qbench.files import atomic, regular_file
+from qbench.quant import training_code
 from qbench.record.stored_run import SuiteInfo
 from qbench.suite import Suite
 
@@ -130,6 +132,7 @@ def _list_written(suite: Suite) -> Iterator[tuple[Part, str, Any, list[Path]]]:
         written = model.model_dump(mode="json", exclude_defaults=True, exclude={"name", "int8"})
         written |= {"int8": [asdict(file) for file in model.int8]} if model.int8 else {}
         yield "models", f"model {model.name}", written, [*code, *(file.path for file in reference.int8)]
+    yield from _list_training_code(suite)
     dataset = suite.data.dataset
     if isinstance(dataset, dict):
         python = suite.data.loader == "python"
@@ -138,6 +141,16 @@ def _list_written(suite: Suite) -> Iterator[tuple[Part, str, Any, list[Path]]]:
     if keys is not None:
         written = keys.model_dump(mode="json", exclude_defaults=True)
         yield "metric", "score", written, _find_python(suite.base, keys.python)
+
+
+def _list_training_code(suite: Suite) -> Iterator[tuple[Part, str, Any, list[Path]]]:
+    """The losses and loops of the user's own that QAT calls."""
+    qat = suite.quantize.qat
+    for kind in training_code.KINDS:
+        named = dict.fromkeys(getattr(keys, kind) for keys in (qat, *qat.backends.values()))
+        for text in named:
+            if training_code.is_python(text):
+                yield "models", f"QAT {kind}", {"python": text}, _find_python(suite.base, text)
 
 
 def _find_python(base: Path, target: str) -> list[Path]:

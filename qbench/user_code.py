@@ -80,10 +80,11 @@ def read_sources(path: Path) -> tuple[Path, ...]:
     return tuple(sorted(sources))
 
 
-def digest(path: Path) -> str:
-    """The sha256, as 64 hex digits, of the names (relative to the file) and texts of ``local_sources``."""
+def digest(path: Path, sources: tuple[Path, ...] | None = None) -> str:
+    """The sha256, as 64 hex digits, of the names (relative to the file) and texts of ``local_sources``, or of those
+    that are given."""
     sha = hashlib.sha256()
-    for source in local_sources(path):
+    for source in local_sources(path) if sources is None else sources:
         text = regular_file.read_bytes(source)
         sha.update(f"{Path(os.path.relpath(source, path.resolve().parent)).as_posix()}\0{len(text)}\0".encode())
         sha.update(text)

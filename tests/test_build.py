@@ -190,6 +190,26 @@ def test_a_twins_training_is_in_its_key(root, data):
     assert key(replace(twin, name="twin-fbgemm")) == key(twin)
 
 
+def test_the_code_of_a_training_is_in_its_key(root, data, tmp_path):
+    """A changed loss makes another artifact, and so do another optimizer and another key of it; the same text, and what
+    the mode does not train, does not. The file is found from the suite's folder."""
+    known, backend = model(root, data), stage.registry.load("backend", "onednn")
+    here = replace(data, request=replace(data.request, base=tmp_path))
+    file = tmp_path / "losses.py"
+
+    def key(mode="qat", text="def own(a, b): ...", **changes):
+        file.write_text(text)
+        variant = Variant(model=known.reference, mode=mode, backend="onednn", recipe=replace(RECIPE, **changes))
+        return stage._make_key(variant, backend, known, here)
+
+    own = {"loss": "losses.py:own"}
+    momentum = {"optimizer": "sgd", "optimizer_keys": (("momentum", 0.9),)}
+    keys = [key(), key(**own), key(text="def own(a, b): return 1", **own), key(optimizer="sgd"), key(**momentum)]
+    assert len({*keys, key(train="losses.py:own")}) == 6
+    assert key(**own) == keys[1]
+    assert key("static", "1") == key("static", "2")
+
+
 def test_rewrites_and_layer_numbers_are_kept(root, data):
     """What the network was rewritten into before, and how far each layer is from fp32, are facts of the artifact."""
     artifact = make(root, data, "static", "onednn")

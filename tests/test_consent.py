@@ -24,6 +24,7 @@ models:
   - digits-cnn
 data: {dataset: {python: "data.py:load"}}
 matrix: {modes: [fp32, static]}
+quantize: {qat: {loss: {python: "loss.py:loss"}, backends: {x86: {train: {python: "loop.py:train"}, loss: null}}}}
 gate: {accuracy: {metric: {python: "score.py:score", percent: true}}}
 """
 BUILT_IN = "suite: mine\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
@@ -44,6 +45,8 @@ def project(tmp_path: Path) -> Path:
     (folder / "net.py").write_text("import layers\ndef build(width=1): ...\n")
     (folder / "layers.py").write_text("")
     (folder / "data.py").write_text("def load(split): ...\n")
+    (folder / "loss.py").write_text("def loss(a, b): ...\n")
+    (folder / "loop.py").write_text("def train(a, b, c): ...\n")
     (folder / "score.py").write_text("def score(a, b): ...\n")
     for name in ("file.onnx", "int8.onnx", "net.pt"):
         (folder / name).write_text("")
@@ -66,6 +69,8 @@ def test_all_that_is_not_built_in_needs_consent_once(project: Path) -> None:
     assert [source.text for source in consent.list_sources(read(project))] == [
         "model net: python: net.py:build",
         "model file: onnx: file.onnx",
+        "QAT loss: python: loss.py:loss",
+        "QAT train: python: loop.py:train",
         "data set: python: data.py:load",
         "score: python: score.py:score",
     ]
@@ -88,6 +93,8 @@ def test_all_that_is_not_built_in_needs_consent_once(project: Path) -> None:
         (("int8.onnx", "other"), "model file"),
         (("data.py", "# other\n"), "data set"),
         (("score.py", "# other\n"), "score"),
+        (("loss.py", "# other\n"), "QAT loss"),
+        (("loop.py", "# other\n"), "QAT train"),
         (("mine.yaml", TEXT.replace("width: 3", "width: 4")), "model net"),
         (("mine.yaml", TEXT.replace("data.py:load", "net.py:build")), "data set"),
     ],

@@ -19,7 +19,7 @@ NAMED = re.compile(r"(?<![\w/.<{}*:~$-])((?:[\w.-]+/)*[\w-]+\.(?:md|py|ya?ml))(?
 OF_RUNS = {"summary.md", "gate.md", "gate/gate.md", "comment.md"}
 OF_READERS = {
     *("file.py", "net.py", "utils.py", "my_metric.py", "metrics/my.py", "suite.yaml", "suites/mine.yaml"),
-    *("metric.yaml", "recipes.yaml", "qbench-cluster.yaml"),
+    *("metric.yaml", "recipes.yaml", "qbench-cluster.yaml", "losses.py", "loop.py"),
 }
 OF_OTHERS = {"multiprocessing.py", "references/classification/train_quantization.py"}
 

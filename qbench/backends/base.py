@@ -44,6 +44,8 @@ class BuildJob:
     folder: Path
     # Where an unfinished build of this very variant keeps what it can go on from (QAT: a checkpoint an epoch).
     checkpoints: Path | None = None
+    # The folder at which the paths of the user's own Python files in the recipe start.
+    base: Path | None = None
     # A file that builds of the same network on the same calibration data share: what decides it, and who writes it.
     shared: Shared | None = None
     # The user's own int8 file, which is the variant: nothing is quantized; and the engine that is named for it.

@@ -25,7 +25,7 @@ def trained(job: BuildJob) -> tuple[BuildJob, str]:
         job.progress("canonicalize", 0.05)
         module = canonical.canonicalize(module, tensors(job.example), training=True).module
     first = tuple(tensor[:1] for tensor in inputs)
-    quantize_job = QuantizeJob(module, "", recipe, first, job.progress, job.shared)
+    quantize_job = QuantizeJob(module, "", recipe, first, job.progress, job.shared, base=job.base)
     fitted = qat.fit(fp32_twin, quantize_job, inputs, labels, checkpoints=job.checkpoints)
     weights = checkpoint.weights_digest(fitted.prepared)
     built = replace(

@@ -115,10 +115,12 @@ def _calibrate(job: BuildJob, source: Path) -> Scaled:
 
 
 def _learn(job: BuildJob) -> tuple[Scaled, BuildNotes]:
+    from qbench.quant import training_code
     from qbench.quant.onnx import qat as onnx_qat
     from qbench.quant.onnx.graph.graph import Graph
 
     parts = {"what": "trained ONNX file", "versions": fingerprint.versions(EXPORTS), "training": _digest(*_given(job))}
+    parts |= training_code.digests(job.recipe, job.base)
     with _scaled_file(job, parts, functools.partial(_train, job)) as file:
         graph = Graph.load(file)
     facts = json.loads(next(prop.value for prop in graph.model.metadata_props if prop.key == _TRAINING))
@@ -152,7 +154,7 @@ def _train(job: BuildJob, target: Path) -> None:
     bare, _ = own_qconfig.take(job.network.module)
     form = canonical.canonicalize(bare, example, training=True) if job.recipe.canonicalize else None
     module, first = form.module if form else bare, tuple(tensor[:1] for tensor in inputs)
-    quantize_job = QuantizeJob(module, onnx_qat.ENGINE, job.recipe, first, job.progress, job.shared)
+    quantize_job = QuantizeJob(module, onnx_qat.ENGINE, job.recipe, first, job.progress, job.shared, base=job.base)
     fitted = qat.fit(fx, quantize_job, inputs, labels, checkpoints=job.checkpoints)
     job.progress("export what was learned", 0.85)
     facts = {

@@ -64,7 +64,8 @@ def quantize_network(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Qu
         example,
         job.progress,
         job.shared,
-        None if job.recipe.qconfig is None else own,
+        own=None if job.recipe.qconfig is None else own,
+        base=job.base,
     )
     converted = _converted(job, flow, quantize_job)
     job.progress("compare layers", 0.9)

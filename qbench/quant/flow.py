@@ -26,7 +26,8 @@ class QuantizeJob:
     """What a flow quantizes, and how: ``module`` is an fp32 network in eval mode (for ``convert_qat`` the trained
     fake-quantized one), which is copied; ``example`` a batch of 1, a tensor per input; ``progress`` gets a text and the
     share done. With ``shared``, what a build of the same network found on the same data is taken over. ``own``: the
-    qconfigs of the network's author (``own_qconfig.OwnQConfigs``), where the recipe takes them."""
+    qconfigs of the network's author (``own_qconfig.OwnQConfigs``), where the recipe takes them; ``base``: the folder
+    at which the paths of the recipe's own Python files start."""
 
     module: Any
     engine: str
@@ -35,6 +36,7 @@ class QuantizeJob:
     progress: Progress = ignore_progress
     shared: Shared | None = None
     own: Any = None
+    base: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,12 @@ DEFAULT = "default"
 FRAMEWORK_DEFAULT = "framework-default"
 FLOWS = ("eager", "fx", "pt2e", "onnx")
 # What of a recipe decides the course of a training.
-TRAINING = ("epochs", "learning_rate", "batch_size", "samples", "seed", "schedule", "distill")
+TRAINING = (
+    *("epochs", "learning_rate", "batch_size", "samples", "seed", "schedule", "distill"),
+    *("schedule_keys", "optimizer", "optimizer_keys", "loss", "train"),
+)
 # Fields that came later: where a recipe leaves them open, its key is what it was before.
-_LATER = ("qconfig",)
+_LATER = ("qconfig", "schedule_keys", "optimizer", "optimizer_keys", "loss", "train")
 # A dynamic variant with a smaller share of its work in int8 is practically fp32.
 DYNAMIC_MIN_COVERAGE = 0.01
 
@@ -36,8 +39,10 @@ class Recipe:
     it; qbench then quantizes nothing, and the other choices are none.
 
     QAT, and the training of its fp32 twin (mode fp32): ``epochs``, ``learning_rate``, ``batch_size``, ``samples`` (the
-    most examples to train on), ``seed``, ``schedule`` (``cosine`` or ``constant``), ``distill`` (the share of the loss
-    that is the distance to the fp32 network's outputs, 0 to 1).
+    most examples to train on), ``seed``, ``schedule`` (``constant``, ``cosine``, ``linear`` or ``step``), ``distill``
+    (the share of the loss that is the distance to the fp32 network's outputs, 0 to 1), ``optimizer`` (``sgd``, ``adam``
+    or ``adamw``), ``loss`` (a name, or the user's ``file.py:function``), each with its keys; ``train`` is a loop of the
+    user's own in the place of these (``file.py:function``).
     """
 
     name: str = DEFAULT
@@ -66,6 +71,11 @@ class Recipe:
     seed: int | None = None
     schedule: str | None = None
     distill: float | None = None
+    schedule_keys: tuple[tuple[str, Any], ...] = ()
+    optimizer: str | None = None
+    optimizer_keys: tuple[tuple[str, Any], ...] = ()
+    loss: str | None = None
+    train: str | None = None
 
     @property
     def cpus(self) -> tuple[str, ...]:
@@ -81,3 +91,9 @@ class Recipe:
 def key_parts(recipe: Recipe) -> dict[str, Any]:
     """What a recipe says, as the keys of the cache take it."""
     return {name: value for name, value in asdict(recipe).items() if name not in _LATER or value not in (None, ())}
+
+
+def training_of(recipe: Recipe) -> dict[str, Any]:
+    """What of a recipe decides the course of a training, in one order; of ``_LATER`` only what is set."""
+    said = key_parts(recipe)
+    return {name: said[name] for name in TRAINING if name in said}

@@ -107,6 +107,7 @@ class CaseTracker:
 def describe_recipe(recipe: Recipe) -> dict[str, Any]:
     """A recipe as a record shows it: without the choices that it does not have; fp32 has none but its twin's."""
     choices = {key: value for key, value in asdict(recipe).items() if value not in (None, ()) and key != "name"}
+    choices |= {key: dict(choices[key]) for key in ("optimizer_keys", "schedule_keys") if key in choices}
     if recipe.flow is None and recipe.file is None:
         return {key: value for key, value in choices.items() if recipe.trains and key in TRAINING}
     return choices

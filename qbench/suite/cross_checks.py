@@ -8,6 +8,7 @@ from typing import Any
 
 from qbench.errors import Problem
 from qbench.files import regular_file
+from qbench.suite import data_checks
 from qbench.suite.models_and_data import PATH_LOADERS, SOURCES, CalibrateSpec, EvaluateSpec
 from qbench.suite.types import near
 from qbench.suite.yaml_tree import Node, Path, path_text
@@ -159,3 +160,4 @@ def _file_keys(root: Node) -> Iterator[tuple[Path, bool]]:
             yield ("models", index, "source", key), key == "python"
     for loader in PATH_LOADERS:
         yield ("data", "dataset", loader), loader == "python"
+    yield from ((path, True) for path, _ in data_checks.list_training_code(root))

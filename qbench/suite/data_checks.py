@@ -12,7 +12,7 @@ from qbench.errors import Problem
 from qbench.files import regular_file
 from qbench.suite.models_and_data import CalibrateSpec, EvaluateSpec
 from qbench.suite.types import near
-from qbench.suite.user_code import Source, problem_of_name, problems_of_arguments, read_source
+from qbench.suite.user_code import Signature, Source, problem_of_name, problems_of_arguments, read_source
 from qbench.suite.yaml_tree import Mark, Node, Path, path_text
 
 DATASET: Path = ("data", "dataset")
@@ -83,6 +83,27 @@ def _list_python_keys(root: Node) -> Iterator[tuple[Path, int]]:
         yield ("models", index, "source", "python"), 0
     yield (*DATASET, "python"), 1
     yield ("gate", "accuracy", "metric", "python"), 2
+    yield from list_training_code(root)
+
+
+def list_training_code(root: Node) -> Iterator[tuple[Path, int]]:
+    """The keys that name a function of a training, and how many arguments qbench gives it."""
+    qat: Path = ("quantize", "qat")
+    backends = root.at((*qat, "backends"))
+    names = backends.value if backends is not None and isinstance(backends.value, dict) else {}
+    for place in (qat, *((*qat, "backends", str(name)) for name in names)):
+        yield (*place, "loss", "python"), 2
+        yield (*place, "train", "python"), 3
+
+
+def _check_call(signature: Signature, name: str, before: int) -> str | None:
+    """Why a function cannot be called with so many arguments by their order; None where it can."""
+    needed = [parameter for parameter in signature.names[before:] if parameter in signature.needed]
+    if needed:
+        return f"qbench calls {name} with {before} arguments; give {', '.join(needed)} a default"
+    if len(signature.names) < before and not signature.open:
+        return f"qbench calls {name} with {before} arguments, and it takes {len(signature.names)}"
+    return None
 
 
 def _check_code(root: Node, path: Path, base: File, before: int) -> Iterator[Problem]:
@@ -98,6 +119,10 @@ def _check_code(root: Node, path: Path, base: File, before: int) -> Iterator[Pro
     what = problem_of_name(source, name, file)
     if what is not None:
         yield node.mark.problem(what, path_text(path))
+    elif source.names is not None and name in source.functions and path[:2] == ("quantize", "qat"):
+        what = _check_call(source.functions[name], name, before)
+        if what is not None:
+            yield node.mark.problem(what, path_text(path))
     elif source.names is not None and name in source.functions:
         given = _find_arguments(root, (*path[:-1], "args"))
         if given is not None:

@@ -5,15 +5,17 @@ Docstrings and descriptions go to the JSON Schema that editors read.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from qbench import registry
 from qbench.quant.recipe import DYNAMIC_MIN_COVERAGE, Recipe
 from qbench.quant.target import without_native
+from qbench.suite import training
 from qbench.suite.recipes import Flow, Percentile
 from qbench.suite.targets import Target
+from qbench.suite.training import Loss, Optimizer, OwnLoop, Schedule
 from qbench.suite.types import (
     BackendName,
     Bytes,
@@ -162,12 +164,31 @@ class QatKeys(RangeKeys):
     batch_size: Count = Field(64, description="Examples of one training step.")
     samples: Count | None = Field(None, description="Most examples to train on, drawn by the seed; null: all.")
     seed: Seed = Field(0, description="Seed of the order of examples.")
-    schedule: Literal["cosine", "constant"] = Field("cosine", description="How the learning rate goes.")
+    optimizer: Optimizer | None = Field(
+        None, description="sgd, adam or adamw, or `{name: sgd, lr: 0.05, momentum: 0.9}` with its keys; null: adam."
+    )
+    schedule: Schedule = Field(
+        "cosine",
+        description="How the learning rate goes: constant, cosine, linear, or `{name: step, every: 2, gamma: 0.1}`.",
+    )
+    loss: Loss | None = Field(
+        None, description="By name, or `{python: file.py:function}`; null: the one that fits outputs and labels."
+    )
+    train: OwnLoop | None = Field(
+        None,
+        description="`{python: file.py:train}`: a training loop of your own, train(model, batches, settings), which "
+        "returns the model.",
+    )
     distill: ShareToOne | None = Field(
         None,
         description="Share of the loss that is the distance to the fp32 network's outputs, 0 to 1; null: 0, or 1 where "
         "the data has no labels.",
     )
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> QatKeys:
+        training.check_section(self)
+        return self
 
 
 class DynamicRecipe(DynamicKeys):
@@ -192,6 +213,16 @@ class QatRecipe(QatKeys):
     )
     backends: dict[BackendName, QatKeys] = Field({}, description="Other values for single backends.")
 
+    @model_validator(mode="after")
+    def _schedules_fit(self) -> QatRecipe:
+        training.check_schedule(self.schedule, self.epochs)
+        for name, keys in self.backends.items():
+            given = keys.model_fields_set
+            if given & {"schedule", "epochs"}:
+                schedule, epochs = ((keys if key in given else self) for key in ("schedule", "epochs"))
+                training.check_schedule(schedule.schedule, epochs.epochs, "backends", name)
+        return self
+
 
 class Quantize(Section):
     """How a model becomes int8, by mode; every key has a good default."""
@@ -215,11 +246,18 @@ class Quantize(Section):
         if mode == "fp32":
             return Recipe(canonicalize=self.canonicalize, target=without_native(self.target or ()))
         keys: DynamicRecipe | StaticRecipe | QatRecipe = getattr(self, mode)
-        values = keys.model_dump(exclude={"backends", "fp32_twin"}) | {"canonicalize": self.canonicalize}
+        values = _read_values(keys, only_set=False) | {"canonicalize": self.canonicalize}
         if (override := keys.backends.get(backend)) is not None:
-            values |= override.model_dump(exclude_unset=True)
+            values |= _read_values(override, only_set=True)
+        values = training.without_idle(values)
         target = self.target if values["target"] is None else values["target"]
         return Recipe(**{**values, "target": None if target is None else without_native(target)})
+
+
+def _read_values(keys: ModeKeys, *, only_set: bool) -> dict[str, Any]:
+    """What a section says of a recipe; ``only_set``: what is given there."""
+    values = keys.model_dump(exclude={"backends", "fp32_twin", *training.NAMED}, exclude_unset=only_set)
+    return values | (training.read_recipe(keys, only_set=only_set) if isinstance(keys, QatKeys) else {})
 
 
 class MeasureSpec(Section):

@@ -79,7 +79,11 @@ def test_a_recipe_sets_only_its_own_keys():
 
 def test_a_networks_own_qconfig_is_for_the_torch_engines():
     """Elsewhere the recipe is no case, and a note says why and what to do; the ranges of `quantize` do not mix in."""
-    read = suite("[default, {qconfig: own, name: own-qconfig, flow: [fx]}]", modes="[static]", backends="[x86, inductor, onnxruntime]")
+    read = suite(
+        "[default, {qconfig: own, name: own-qconfig, flow: [fx]}]",
+        modes="[static]",
+        backends="[x86, inductor, onnxruntime]",
+    )
     made = plan(read)
     own = [case.case for case in made.cases if case.case.variant.recipe.qconfig]
     assert [(case.id, case.variant.recipe.calibrator) for case in own] == [

@@ -12,7 +12,7 @@ from typing import Any
 
 from qbench.errors import BuildError, out_of_memory
 from qbench.files import atomic
-from qbench.quant.recipe import TRAINING, Recipe
+from qbench.quant.recipe import Recipe, training_of
 
 FILE = "qat.pt"
 _NO_SETTINGS = ("_code", "training")  # the code of a graph stands beside them
@@ -32,7 +32,7 @@ def identity(
         "torch": str(torch.__version__),
         "flow": flow,
         # The rest of a recipe shows in the network that was prepared.
-        "recipe": repr({key: getattr(recipe, key) for key in TRAINING}),
+        "recipe": repr(training_of(recipe)),
         "weights": weights_digest(module),
         "network": _digest(_tensors(prepared), _structure(prepared)),
         "examples": _digest([*inputs, *([] if labels is None else [labels])]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,25 +30,41 @@ class Aim:
         return distance if self.distill == 1 else f"{self.loss.name} and {distance}"
 
     def of(self, outputs: Any, index: Any) -> Any:
-        """The mean over the examples of ``index``, as a tensor to differentiate."""
-        labels = self.loss.of(outputs, self.loss.targets[index]) if self.distill < 1 else 0.0
+        """The mean over the examples of ``index``, as a tensor to differentiate; ``outputs`` is what the network
+        returned for them."""
+        first = model_call.first(outputs)
+        labels: Any = 0.0
+        if self.distill < 1:
+            labels = self.loss.of(outputs if self.loss.whole else first, self.loss.targets[index])
         if not self.distill:
             return labels
-        return (1 - self.distill) * labels + self.distill * self.loss.distance(outputs, self.teacher[index])
+        return (1 - self.distill) * labels + self.distill * self.loss.distance(first, self.teacher[index])
 
     def right(self, outputs: Any, index: Any) -> int | None:
         """How many predictions are right; None where the task has no right and wrong."""
-        return self.loss.right(outputs, self.loss.targets[index]) if self.loss.right else None
+        first = model_call.first(outputs).detach()
+        return self.loss.right(first, self.loss.targets[index]) if self.loss.right else None
 
 
-def aim(module: Any, share: float, inputs: tuple[Any, ...], labels: Any, size: int) -> Aim:
+def aim(
+    module: Any,
+    share: float,
+    inputs: tuple[Any, ...],
+    labels: Any,
+    size: int,
+    named: Callable[[Any, Any], loss.Loss] | None = None,
+) -> Aim:
     """The aim for a network in eval mode and its training examples; the teacher's outputs are made in batches of
     ``size`` and all kept. With a share of 1 any outputs will do: where labels fit none, they are not looked at,
-    and where there are none (None) they are not missed."""
+    and where there are none (None) they are not missed. ``named(outputs, labels)``: the loss that the recipe names."""
     import torch
 
     with torch.inference_mode():
-        outputs = model_call.first(module(*(tensor[:PROBES] for tensor in inputs)))
+        returned = module(*(tensor[:PROBES] for tensor in inputs))
+    outputs = model_call.first(returned)
+    if named is not None and labels is not None:
+        teacher = _outputs(module, inputs, size) if share else None
+        return Aim(loss=named(returned, labels), distill=share, teacher=teacher)
     try:
         chosen = loss.imitate(outputs) if labels is None else loss.choose(outputs, labels)
     except BuildError:

@@ -15,6 +15,8 @@ from qbench.errors import BuildError
 CLASSES = "cross_entropy"
 BINARY = "binary_cross_entropy_with_logits"
 NUMBERS = "mse_loss"
+# What a recipe calls the losses of quantities -> torch's function.
+NUMBER_LOSSES = {"mse": NUMBERS, "l1": "l1_loss", "smooth_l1": "smooth_l1_loss", "huber": "huber_loss"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,8 @@ class Loss:
 
     ``distance(outputs, teacher)`` is how far the outputs are from another network's, 0 where they say the same: the
     Kullback-Leibler divergence of the probabilities, or the mean squared error of quantities.
-    ``right(outputs, targets)`` counts right predictions; None where there is no right and wrong.
+    ``right(outputs, targets)`` counts right predictions; None where there is no right and wrong. ``whole``: ``of``
+    takes all that the network returns, and not its first output alone.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Loss:
     of: Callable[[Any, Any], Any]
     distance: Callable[[Any, Any], Any]
     right: Callable[[Any, Any], int] | None = None
+    whole: bool = False
 
 
 def choose(outputs: Any, labels: Any) -> Loss:
@@ -53,6 +57,52 @@ def choose(outputs: Any, labels: Any) -> Loss:
             "fp32 network and needs no labels"
         )
     return chosen
+
+
+def named(name: str, outputs: Any, labels: Any) -> Loss:
+    """The loss that a recipe names, for the first output of a few examples and for all labels; raises ``BuildError``
+    where the two do not fit it."""
+    from torch.nn import functional
+
+    _require_trainable(outputs)
+    if name == CLASSES:
+        chosen = None if labels.is_floating_point() else _classes(outputs, labels)
+        wants = "whole class numbers (n,) with outputs (n, classes), or one for each place of (n, classes, …)"
+    elif labels[0].numel() != outputs[0].numel():
+        chosen, wants = None, "as many labels as outputs for each example"
+    elif name == "binary_cross_entropy":
+        between = bool(((labels >= 0) & (labels <= 1)).all())
+        chosen, wants = (
+            _binary(labels.to(outputs.dtype)) if between else None,
+            "labels from 0 to 1, one for each output",
+        )
+    else:
+        of = getattr(functional, NUMBER_LOSSES[name])
+        targets = labels.to(outputs.dtype)
+        return Loss(
+            name=name,
+            targets=targets,
+            of=lambda outputs, wanted: of(outputs.reshape(wanted.shape), wanted),
+            distance=_squares,
+        )
+    if chosen is None:
+        raise BuildError(
+            f"QAT cannot train on the loss {name}: it takes {wants}, and these are {_type(labels)} labels of shape "
+            f"{_shape(labels)} and outputs of shape {_shape(outputs)}; name another loss, or leave the key out"
+        )
+    return chosen
+
+
+def _classes(outputs: Any, labels: Any) -> Loss | None:
+    """Cross-entropy, also of a class for each place (segmentation)."""
+    from torch.nn.functional import cross_entropy
+
+    if outputs.dim() <= 2:
+        return _whole(outputs, labels) if outputs.dim() == 2 and outputs[0].numel() > 1 else None
+    if labels.shape[1:] != outputs.shape[2:]:
+        return None
+    _require_classes(labels, outputs.shape[1])
+    return Loss(name=CLASSES, targets=labels.long(), of=cross_entropy, distance=_class_divergence)
 
 
 def imitate(outputs: Any) -> Loss:
@@ -83,11 +133,7 @@ def _whole(outputs: Any, labels: Any) -> Loss | None:
         return _binary(labels.to(outputs.dtype))
     if outputs.dim() != 2:
         return None
-    if low < 0 or high >= outputs.shape[1]:
-        raise BuildError(
-            f"QAT cannot train: labels from {low} to {high}, but the network has {outputs.shape[1]} outputs; classes "
-            f"are numbered 0 to {outputs.shape[1] - 1}"
-        )
+    _require_classes(labels, outputs.shape[1])
     return Loss(
         name=CLASSES,
         targets=labels.long(),
@@ -95,6 +141,15 @@ def _whole(outputs: Any, labels: Any) -> Loss | None:
         distance=_class_divergence,
         right=lambda outputs, wanted: int((outputs.argmax(dim=1) == wanted).sum()),
     )
+
+
+def _require_classes(labels: Any, classes: int) -> None:
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise BuildError(
+            f"QAT cannot train: labels from {low} to {high}, but the network has {classes} outputs; classes are "
+            f"numbered 0 to {classes - 1}"
+        )
 
 
 def _binary(targets: Any) -> Loss:

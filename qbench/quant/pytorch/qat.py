@@ -11,10 +11,11 @@ from typing import Any
 
 from qbench.errors import BuildError
 from qbench.progress.callback import Progress
-from qbench.quant import layer_selection
+from qbench.quant import layer_selection, model_call, training_code
 from qbench.quant.flow import Converted, QuantizeJob, Shared
-from qbench.quant.pytorch import checkpoint, distillation
+from qbench.quant.pytorch import checkpoint, distillation, loss, own_loss
 from qbench.quant.pytorch.fake_quant_sites import WEIGHT, LearnedScale, learned_scales, sites
+from qbench.quant.pytorch.own_training import OwnTraining, TrainingBatches
 from qbench.quant.pytorch.trainer import BATCH_SIZE, QatTrainer
 from qbench.quant.pytorch.training_state import one_thread
 from qbench.quant.recipe import Recipe
@@ -77,10 +78,12 @@ def fit(
     ``fp32_twin`` the network itself after the same training.
 
     ``inputs`` and ``labels`` are tensors (first axis = example), the job's example is one of them; of several outputs
-    the first is trained. Adam, on the loss that fits outputs and labels (``loss.choose``), of which
-    ``recipe.distill`` is the share that is the distance to the outputs of the fp32 network; all of it without labels
-    (None). Seeded, on one thread. Of 1,000 examples and more one in 20, at most 512, is held out: not trained on, and
-    predicted after each epoch. After each epoch the whole state goes into the folder ``checkpoints``; a training that
+    the first is trained. By the recipe's optimizer, on the loss that it names or that fits outputs and labels
+    (``loss.choose``), of which ``recipe.distill`` is the share that is the distance to the outputs of the fp32 network;
+    all of it without labels (None). Seeded, on one thread. Of 1,000 examples and more one in 20, at most 512, is held
+    out: not trained on, and predicted after each epoch. ``recipe.train`` is a loop of the user's own in place of all
+    that (``own_training``).
+    After each epoch the whole state goes into the folder ``checkpoints``; a training that
     finds one there goes on, and ends with the same weights, bit for bit, as one that was never interrupted. With
     ``job.shared`` engines on which the network is prepared alike train it once. ``job.progress`` gets loss and accuracy
     on the training examples, and those of the network in eval mode on what is held out.
@@ -97,29 +100,60 @@ def fit(
         raise BuildError("QAT needs training examples, and there are none")
     with one_thread(), torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(recipe.seed or 0)
-        aim = distillation.aim(job.module, recipe.distill or 0.0, inputs, labels, recipe.batch_size or BATCH_SIZE)
+        aim = None if recipe.train is not None else _aim(job, inputs, labels)
         prepared = flow.prepare_qat(job)
         if hasattr(flow, "leave_masks"):
             flow.leave_masks(prepared, tuple(tensor[:EXAMPLES] for tensor in inputs))
         getattr(flow, "require_trainable", require_trainable)(prepared)
         flow.qat_modes(prepared, True)
-        trainer = QatTrainer(prepared, flow, recipe, inputs, aim)
+        trainer = _trainer(prepared, flow, job, inputs, labels, aim)
         if not recipe.framework_default and job.own is None:
             set_averaging(prepared, trainer.total)
         if checkpoints is None and job.shared is None:
             _run_epochs(trainer, None, {}, job.progress)
         else:
             whose = checkpoint.identity(job.module, prepared, flow.__name__, recipe, inputs, labels)
+            whose |= training_code.digests(recipe, job.base)
             if job.shared is None:
                 _run_epochs(trainer, checkpoints, whose, job.progress)
             else:
                 _run_shared(trainer, checkpoints, whose, job.progress, job.shared)
     trainer.finish()
-    return Fitted(prepared=prepared, loss=aim.name, notes=trainer.notes())
+    name = f"the loss of {recipe.train}" if aim is None else aim.name
+    return Fitted(prepared=prepared, loss=name, notes=trainer.notes())
+
+
+def _aim(job: QuantizeJob, inputs: tuple[Any, ...], labels: Any) -> distillation.Aim:
+    """What is lowered: the loss that the recipe names, or the one that fits."""
+    text, recipe = job.recipe.loss, job.recipe
+
+    def choose(outputs: Any, labels: Any) -> loss.Loss:
+        assert text is not None  # it is asked for a loss that is named
+        if training_code.is_python(text):
+            return own_loss.choose(text, job.base, outputs, labels)
+        return loss.named(text, model_call.first(outputs), labels)
+
+    size = recipe.batch_size or BATCH_SIZE
+    return distillation.aim(job.module, recipe.distill or 0.0, inputs, labels, size, choose if text else None)
+
+
+def _trainer(
+    prepared: Any, flow: Any, job: QuantizeJob, inputs: tuple[Any, ...], labels: Any, aim: distillation.Aim | None
+) -> QatTrainer | OwnTraining:
+    if aim is not None:
+        return QatTrainer(prepared, flow, job.recipe, inputs, aim)
+    return OwnTraining(prepared, flow, job.recipe, TrainingBatches(inputs, labels, job.recipe), job.base)
 
 
 def _with_distillation(recipe: Recipe, *, labelled: bool) -> Recipe:
     """The recipe with the share of distillation: of its own, else none where there are labels and all where not."""
+    if recipe.train is not None:
+        return recipe
+    if not labelled and recipe.loss is not None:
+        raise BuildError(
+            f"QAT with the loss {recipe.loss} needs labelled training examples, and this data set's calibration split "
+            "has none; leave loss out: training then follows the fp32 network's outputs"
+        )
     if not labelled and recipe.distill is not None and recipe.distill < 1:
         raise BuildError(
             f"QAT with distill: {recipe.distill:g} needs labelled training examples, and this data set's calibration "
@@ -128,7 +162,9 @@ def _with_distillation(recipe: Recipe, *, labelled: bool) -> Recipe:
     return recipe if recipe.distill is not None else replace(recipe, distill=0.0 if labelled else 1.0)
 
 
-def _run_epochs(trainer: QatTrainer, checkpoints: Path | None, whose: Mapping[str, str], progress: Progress) -> None:
+def _run_epochs(
+    trainer: QatTrainer | OwnTraining, checkpoints: Path | None, whose: Mapping[str, str], progress: Progress
+) -> None:
     """All epochs that are left, each followed by a checkpoint."""
     if checkpoints is not None:
         trainer.resume(checkpoint.load(checkpoints, whose))
@@ -139,7 +175,11 @@ def _run_epochs(trainer: QatTrainer, checkpoints: Path | None, whose: Mapping[st
 
 
 def _run_shared(
-    trainer: QatTrainer, checkpoints: Path | None, whose: Mapping[str, str], progress: Progress, shared: Shared
+    trainer: QatTrainer | OwnTraining,
+    checkpoints: Path | None,
+    whose: Mapping[str, str],
+    progress: Progress,
+    shared: Shared,
 ) -> None:
     """The training at its end: run here, or as another engine ran it. A run that is killed may go on in the build of
     another engine, so its checkpoints lie beside those of the builds, under the name of the training."""

@@ -8,6 +8,7 @@ from typing import Any
 from qbench.errors import BuildError, first_names, out_of_memory
 from qbench.progress.callback import Progress
 from qbench.quant import model_call
+from qbench.quant.pytorch import optimizers
 from qbench.quant.pytorch.distillation import Aim
 from qbench.quant.pytorch.fake_quant_sites import sites
 from qbench.quant.pytorch.training_state import EpochMeans, TrainingState
@@ -18,8 +19,7 @@ from qbench.quant.recipe import Recipe
 OBSERVERS_FROZEN = 0.8
 BATCH_NORM_FROZEN = 0.9
 
-EPOCHS, BATCH_SIZE, LEARNING_RATE = 1, 64, 1e-3  # where a recipe leaves them open
-_FIRST_MOMENT = 0.9  # Adam's own constant: the first step is 1 / (1 - 0.9) times the rate long
+EPOCHS, BATCH_SIZE = 1, 64  # where a recipe leaves them open
 
 # Of 1,000 examples and more one in 20, at most 512, is not trained on but predicted after each epoch.
 _HELD_OUT, _HELD_OUT_FROM, _HELD_OUT_MOST = 20, 1000, 512
@@ -41,9 +41,8 @@ class QatTrainer:
         self._available = len(inputs[0])
         self._batches = count_batches(len(self._examples), self._size)
         self.total = self.epochs * self._batches
-        self._rate, self._schedule_name = recipe.learning_rate or LEARNING_RATE, recipe.schedule or "cosine"
-        _require_holdable(self._rate)
-        optimizer = torch.optim.Adam(prepared.parameters(), lr=self._rate)
+        self._recipe = recipe
+        optimizer = optimizers.make(recipe, prepared.parameters())
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._share_of_rate)
         order = torch.Generator().manual_seed(recipe.seed or 0)
         self._state = TrainingState(network=prepared, optimizer=optimizer, schedule=schedule, order=order)
@@ -55,9 +54,7 @@ class QatTrainer:
         ]
 
     def _share_of_rate(self, step: int) -> float:
-        if self._schedule_name == "constant":
-            return 1.0
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, step / self.total)))
+        return optimizers.share_of_rate(self._recipe, step, self.epochs, self.total)
 
     def run_epoch(self, progress: Progress) -> None:
         """One pass over all examples in a new order."""
@@ -106,11 +103,11 @@ class QatTrainer:
         self._state.optimizer.step()
         self._state.schedule.step()
         self.step += 1
-        return value, self._aim.right(outputs.detach(), index)
+        return value, self._aim.right(outputs, index)
 
     def _forward(self, batch: tuple[Any, ...]) -> Any:
         try:
-            return model_call.first(self._prepared(*batch))
+            return self._prepared(*batch)
         except Exception as error:  # whatever the user's forward raises in train mode
             if out_of_memory(error):
                 raise
@@ -137,6 +134,11 @@ class QatTrainer:
         self._flow.qat_modes(self._prepared, False)
 
     def _require_finite(self, finite: bool, value: float) -> None:
+        if not finite and self.step == 0 and self._aim.loss.whole:
+            raise BuildError(
+                f"{self._title} cannot begin: the loss {self._aim.loss.name} is {value} on the first batch, before any "
+                "step; it must be a finite number: look for a logarithm of 0 or a division by 0, or check the data"
+            )
         if not finite and self.step == 0:
             raise BuildError(
                 f"{self._title} cannot begin: the loss of the first batch is {value} before any step; the fp32 network "
@@ -144,9 +146,10 @@ class QatTrainer:
                 "data"
             )
         if not finite:
+            mend = f", or mend the loss {self._aim.loss.name}" if self._aim.loss.whole else ""
             raise BuildError(
                 f"{self._title} diverged: the loss is {value} in epoch {min(self.epoch + 1, self.epochs)}; lower "
-                f"learning_rate (it is {self._rate:g})"
+                f"learning_rate (it is {optimizers.rate(self._recipe):g}){mend}"
             )
 
     def state(self) -> dict[str, Any]:
@@ -165,8 +168,8 @@ class QatTrainer:
         """How it was trained and where it ended, as a reader of the record wants it."""
         blind = sorted({site.name for site in sites(self._prepared) if not site.observed})
         trained = (
-            f"{self._title}: Adam, {self._schedule_name} from {self._rate:g}, {self.epochs} x {self._batches} steps, "
-            f"last epoch: {self._last}{self._held}"
+            f"{self._title}: {optimizers.describe(self._recipe)}, {self.epochs} x {self._batches} steps, last epoch: "
+            f"{self._last}{self._held}"
         )
         if len(self._examples) + len(self._held_out) < self._available:
             trained += f"; trained on {len(self._examples)} of {self._available} examples"
@@ -194,19 +197,16 @@ def split_examples(examples: int, seed: int, most: int | None = None) -> tuple[A
     return kept.sort().values, order[:out].sort().values
 
 
+def draw_examples(examples: int, seed: int, most: int | None) -> Any:
+    """The numbers of all examples, or of ``most`` that the seed draws, ascending."""
+    import torch
+
+    order = torch.randperm(examples, generator=torch.Generator().manual_seed(seed))
+    return order[:most].sort().values
+
+
 def count_batches(examples: int, size: int) -> int:
     """The number of nearly equal batches of at most ``size``, none of a single example (BatchNorm cannot train on it)
     unless ``size`` is 1 or there is no other."""
     count = math.ceil(examples / size)
     return max(1, examples // 2) if size > 1 and examples // count < 2 else count
-
-
-def _require_holdable(rate: float) -> None:
-    import torch
-
-    longest = torch.finfo(torch.float32).max * (1 - _FIRST_MOMENT)
-    if not rate < longest:
-        raise BuildError(
-            f"learning_rate is {rate:g}, with which Adam's first step is longer than a 32-bit number can be; lower it "
-            f"(QAT's own is {LEARNING_RATE:g})"
-        )

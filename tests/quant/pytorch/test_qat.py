@@ -800,15 +800,19 @@ def test_a_batch_too_small_for_batch_norm_is_explained():
         qat.fit(fx, QuantizeJob(module, ENGINE, changed(batch_size=1), (x[:1],)), (x,), y)
 
 
-def test_another_failure_in_train_mode_is_not_blamed_on_the_batch(monkeypatch):
+def test_another_failure_in_train_mode_is_not_blamed_on_the_batch():
     """What the network itself says is the reason; BatchNorm has nothing to do with it."""
 
-    def fail(outputs):
+    def fail(*_):
         raise ValueError("no such token")
 
-    monkeypatch.setattr(trainer, "model_call", types.SimpleNamespace(first=fail, reason=trainer.model_call.reason))
+    def prepare(job):
+        prepared = fx.prepare_qat(job)
+        prepared.register_forward_pre_hook(fail)
+        return prepared
+
     with pytest.raises(BuildError, match=r"on a batch of \d+ \(ValueError: no such token at test_qat.py:\d+\)$"):
-        fit(perceptron())
+        fit(perceptron(), spying(prepare_qat=prepare))
 
 
 # ---- learned scales --------------------------------------------------------------------------------------------------
