@@ -176,6 +176,9 @@ def _adapt_network(
         return reference, network, None
     int8 = []
     for own in reference.int8:
+        if own.format == "openvino":  # it is taken as it is
+            int8.append(own)
+            continue
         own_network = Network(kind="onnx", path=own.path)
         if own.format == "torchscript":
             own_network = registry.load("source", own.format)(ModelReference(name=own.file, path=own.path))

@@ -32,7 +32,7 @@ class OnnxBackend(Backend):
     """A runtime of ONNX files. It needs ``packages``, which an ``extra`` of qbench brings, or qbench itself."""
 
     flows = ("onnx",)
-    int8_formats = ("onnx",)
+    int8_formats: tuple[str, ...] = ("onnx",)
     packages: tuple[str, ...]
     extra: str | None = None
 

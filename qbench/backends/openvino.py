@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.backends.base import Array, BuildJob, Inputs, Runner
+from qbench.backends.base import Array, BuildJob, Built, Inputs, Runner
 from qbench.backends.onnx_backend import OnnxBackend
-from qbench.backends.onnx_build import BuildNotes
+from qbench.backends.onnx_build import BuildNotes, fp32_file
 from qbench.errors import MeasureError
-from qbench.models.base import NetworkKind
+from qbench.models.base import NetworkKind, format_of
 
 if TYPE_CHECKING:
     from qbench.quant.artifacts.node_profile import CallProfile
@@ -30,6 +30,7 @@ class OpenVino(OnnxBackend):
     runtime = "openvino"
     modes = ("fp32", "static", "qat")
     modules = ("openvino", "qbench.quant.artifacts.openvino_model")
+    int8_formats = ("onnx", "openvino")
     packages = ("openvino", "nncf", "onnx", "onnxruntime")
     extra = "openvino"
 
@@ -47,6 +48,16 @@ class OpenVino(OnnxBackend):
         from qbench.quant.onnx import openvino_operators
 
         openvino_operators.require_transforms(source)
+
+    def build(self, job: BuildJob) -> Built:
+        """As every ONNX backend; an int8 file of the user's may be in OpenVINO's own form."""
+        if job.int8_file is None or format_of(job.recipe.file or "") != "openvino":
+            return super().build(job)
+        from qbench.backends import own_openvino
+
+        with fp32_file(job) as source:
+            self.require_known(source)
+            return own_openvino.build(job, source, job.folder / NNCF_FILE, self.open_file)
 
     def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, BuildNotes]:
         """As every ONNX backend; NNCF makes the framework's default, in OpenVINO's own form."""

@@ -46,7 +46,7 @@ def build(job: BuildJob, engine: str, example: tuple[Any, ...], note: str | None
     return Built(
         format="torchscript",
         file=FILE,
-        layers=coverage.name_layers(reference, layers),
+        layers=coverage.name_layers(coverage.align_layers(reference, layers), layers),
         uncounted=unseen or uncounted,
         fixed_batch=_find_fixed_batch(job, loaded),
         note="; ".join(text for text in notes if text),

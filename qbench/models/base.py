@@ -17,8 +17,8 @@ from qbench import installation, registry
 NetworkKind = Literal["torch", "torchscript", "onnx"]
 # How the recipe of an int8 file of the user's own is called, alone or with a name behind it (file-vendor).
 OWN_FILE = "file"
-FileFormat = Literal["onnx", "torchscript"]
-FORMATS: dict[str, FileFormat] = {".onnx": "onnx", ".pt": "torchscript", ".pth": "torchscript"}
+FileFormat = Literal["onnx", "torchscript", "openvino"]
+FORMATS: dict[str, FileFormat] = {".onnx": "onnx", ".pt": "torchscript", ".pth": "torchscript", ".xml": "openvino"}
 # What each `source:` key loads, so that a plan can be made without loading anything.
 KIND_OF_SOURCE: dict[str, NetworkKind] = {"python": "torch", "onnx": "onnx", "torchscript": "torchscript"}
 

@@ -6,11 +6,16 @@ from pathlib import Path
 
 from qbench.errors import first_names
 from qbench.models.base import format_of
-from qbench.quant.artifacts import onnx_check, torchscript_archive
+from qbench.quant.artifacts import onnx_check, openvino_ir, torchscript_archive
 from qbench.quant.onnx.graph import quantized
 
 _SHOWN = 3  # operators in a message
 _FLOAT = "nothing in it is quantized: a float file goes under source, an int8 one under int8"
+
+_WEIGHTS_ALONE = (
+    "only its weights are stored in bytes, so nothing of it runs in int8; quantize it with nncf.quantize, which also "
+    "finds the ranges of activations"
+)
 
 
 def why_not_int8(file: Path, name: str, mode: str) -> str | None:
@@ -25,4 +30,8 @@ def why_not_int8(file: Path, name: str, mode: str) -> str | None:
             )
         at_run_time = torchscript_archive.find_range_at_run_time(operators)
         return quantized.why_other_mode(at_run_time, name, mode) if operators else _FLOAT
+    if format_of(name) == "openvino":
+        if openvino_ir.list_quantized(file):
+            return quantized.why_other_mode(None, name, mode)
+        return _WEIGHTS_ALONE if openvino_ir.has_compressed_weights(file) else _FLOAT
     return quantized.why_not_int8(onnx_check.load(file, weights=False, valid=False), name, mode)

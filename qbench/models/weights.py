@@ -18,7 +18,7 @@ from qbench.errors import ModelError, first_names, out_of_memory
 from qbench.files import atomic, regular_file
 from qbench.models import trainer
 from qbench.models.base import ModelReference, Network, OwnInt8
-from qbench.quant.artifacts import onnx_check
+from qbench.quant.artifacts import onnx_check, openvino_ir
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -101,6 +101,11 @@ def int8_digest(own: OwnInt8) -> str:
     try:
         if own.format == "torchscript":
             return weights_digest(Network(kind="torchscript", path=file))
+        if own.format == "openvino":
+            sha = hashlib.sha256()
+            for part in (file, openvino_ir.find_weights(file)):
+                _add_file(sha, part)
+            return sha.hexdigest()
         return weights_digest(Network(kind="onnx", path=file))
     except (DecodeError, FileNotFoundError):  # told where it is built
         sha = hashlib.sha256()

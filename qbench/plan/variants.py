@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
 _RUNS: Mapping[FileFormat, str] = {
     "onnx": "an int8 ONNX file of your own runs on onnxruntime and openvino",
     "torchscript": f"an int8 TorchScript file of your own runs on the engines of torch: {', '.join(ENGINES)}",
+    "openvino": "an int8 file in OpenVINO's own form runs on openvino",
 }
 
 

@@ -119,7 +119,7 @@ def _file(item: Any, name: str | None, at: At) -> Int8File:
     if not isinstance(path, str) or not path.strip():
         raise wrong(f"expected the path of an int8 file, got {shown(path)}", *place)
     if format_of(path) is None:
-        raise wrong(f"expected a file of ONNX or TorchScript ({', '.join(FORMATS)}), got {shown(path)}", *place)
+        raise wrong(f"expected ONNX, TorchScript or OpenVINO ({', '.join(FORMATS)}), got {shown(path)}", *place)
     if mode not in get_args(FileMode):
         raise wrong(
             f"expected static (fixed ranges, also where they were trained) or dynamic, got {shown(mode)}", *at, "mode"

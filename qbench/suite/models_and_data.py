@@ -161,9 +161,9 @@ class ModelSpec(Section):
     )
     int8: Int8Files = Field(
         (),
-        description="Your own int8 file (or several), ONNX or TorchScript, compared with this model as a variant of "
-        "its own: a path, `{file: path, mode: dynamic}`, `{file: path, engine: fbgemm}`, a list of these, or a mapping "
-        "of names to them.",
+        description="Your own int8 file (or several), ONNX, TorchScript or OpenVINO, compared with this model as a "
+        "variant of its own: a path, `{file: path, mode: dynamic}`, `{file: path, engine: fbgemm}`, a list of these, "
+        "or a mapping of names to them.",
     )
     inputs: dict[str, InputSpec] = Field(
         {},

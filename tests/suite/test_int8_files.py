@@ -46,7 +46,10 @@ def test_a_file_is_named_by_its_stem_or_by_the_suite(written, files):
     [
         ("3", "3:28: models[0].int8: expected a path, or {file: path, mode: static or dynamic}, got 3"),
         ("[]", "models[0].int8: expected at least one file, got an empty list"),
-        ("a.bin", "models[0].int8: expected a file of ONNX or TorchScript (.onnx, .pt, .pth), got 'a.bin'"),
+        (
+            "a.bin",
+            "models[0].int8: expected ONNX, TorchScript or OpenVINO (.onnx, .pt, .pth, .xml), got 'a.bin'",
+        ),
         (
             "{file: a.pt, engine: fgbemm}",
             "models[0].int8.engine: expected an engine of torch, got 'fgbemm'; did you mean 'fbgemm'?",
@@ -193,15 +196,16 @@ def test_a_file_becomes_cases_whatever_modes_the_matrix_has():
         ("{file: a.pth, engine: qnnpack}", "[torch, fbgemm]", ["qnnpack"]),
         ("a.pt", "[torch]", ["x86"]),
         ("a.onnx", "[torch, fbgemm, onnxruntime]", ["onnxruntime"]),
+        ("a.xml", "[torch, onnxruntime, openvino]", ["openvino"]),
     ],
 )
-def test_a_torchscript_file_runs_on_the_engines_of_torch(written, backends, places, monkeypatch):
-    """On those of the matrix, on the named one alone, and on torch's own where nobody names one, with a note."""
+def test_a_file_runs_where_its_format_does(written, backends, places, monkeypatch):
+    """TorchScript on the engines of the matrix, on the named one alone, on torch's own where nobody names one."""
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     made = plan(suite(written, backends=backends))
     own = [one for one in made.cases if one.case.variant.recipe.file]
     assert [one.case.id for one in own] == [f"digits-cnn/static@file/{name}/t1/b1" for name in places]
-    runtime = "onnxruntime" if places == ["onnxruntime"] else "torch"
+    runtime = places[0] if places[0] in ("onnxruntime", "openvino") else "torch"
     assert {one.reference.id for one in own} == {f"digits-cnn/fp32/{runtime}/t1/b1"}
     said = "a.pt names no engine, and neither does matrix.backends: it runs on x86, which torch takes here"
     assert any(note.startswith(said) for note in made.notes) == (places == ["x86"])

@@ -42,12 +42,11 @@ def align_layers(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple
     return (*layers, *(layer for layer in artifact if layer.macs is None and id(layer) not in placed))
 
 
-def name_layers(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple[Layer, ...]:
-    """The layers of an artifact that somebody else made, under the reference's names where each has its place there;
-    else under its own: it may have been rewritten, and what ran is what counts."""
-    aligned = align_layers(reference, artifact)
+def name_layers(aligned: Sequence[Layer], artifact: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The layers of an artifact that somebody else made: ``aligned``, under the reference's names, where each has its
+    place there; else under its own: it may have been rewritten, and what ran is what counts."""
     same = _count_int8(aligned) == _count_int8(artifact)
-    return aligned if same and compute_int8_share(aligned) == compute_int8_share(artifact) else tuple(artifact)
+    return tuple(aligned if same and compute_int8_share(aligned) == compute_int8_share(artifact) else artifact)
 
 
 def _count_int8(layers: Sequence[Layer]) -> int:

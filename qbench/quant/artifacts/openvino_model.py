@@ -114,9 +114,14 @@ def quantize(fp32: Path, file: Path, calibration: tuple[Array, ...]) -> None:
             model = openvino.Core().read_model(str(fp32))
             int8_model = nncf.quantize(model, nncf.Dataset(onnx_file.Batches(fp32, calibration)))
             openvino.save_model(int8_model, str(Path(folder) / GRAPH))
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as pair:
-            for name in (GRAPH, WEIGHTS):
-                pair.writestr(zipfile.ZipInfo(name, _EPOCH), (Path(folder) / name).read_bytes())
+        pack(Path(folder) / GRAPH, Path(folder) / WEIGHTS, file)
+
+
+def pack(graph: Path, weights: Path, file: Path) -> None:
+    """Stores the two files of OpenVINO's own form in one, the same bytes whenever it is made."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as pair:
+        for name, part in ((GRAPH, graph), (WEIGHTS, weights)):
+            pair.writestr(zipfile.ZipInfo(name, _EPOCH), part.read_bytes())
 
 
 @contextlib.contextmanager

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_records import int8
 
-from qbench.quant.artifacts.coverage import Layer, align_layers, compute_int8_share, explain_unknown, warnings
+from qbench.quant.artifacts.coverage import (
+    Layer,
+    align_layers,
+    compute_int8_share,
+    explain_unknown,
+    name_layers,
+    warnings,
+)
 from qbench.record.schema import Coverage
 
 
@@ -83,3 +90,13 @@ def test_unknown_coverage_is_a_warning_with_its_cases():
     changed = [replace(record, artifact=replace(record.artifact, coverage=unknown)) for record in records]
     (message,) = warnings(changed)
     assert message.endswith(f"how much b (MoE) multiplies is not known ({', '.join(cases)})")
+
+
+def test_layers_of_a_foreign_artifact_have_the_networks_names_where_all_fit():
+    """Where it was rewritten, so that some find no place, what ran is told under its own names: nothing is lost."""
+    reference = [Layer(name=name, operator="conv", macs=macs, int8=False) for name, macs in (("a", 10), ("b", 20))]
+    same = [Layer(name=f"q{macs}", operator="qconv", macs=macs, int8=True) for macs in (10, 20)]
+    named = name_layers(align_layers(reference, same), same)
+    assert [(layer.name, layer.int8) for layer in named] == [("a", True), ("b", True)]
+    other = [Layer(name="q30", operator="qconv", macs=30, int8=True)]
+    assert name_layers(align_layers(reference, other), other) == tuple(other)

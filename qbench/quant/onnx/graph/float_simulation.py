@@ -79,7 +79,7 @@ def _undoes(before: Any, after: Any, constants: Mapping[str, Any]) -> bool:
     first, second = (next((name for name in node.input if name in constants), None) for node in (before, after))
     if first is None or second is None:
         return False
-    opposite = before.op_type != after.op_type
+    opposite = bool(before.op_type != after.op_type)
     if first == second:
         return bool(opposite)
     a, b = _array(constants[first]), _array(constants[second])
