@@ -20,6 +20,7 @@ USED_BY_OTHERS = {
     "persistent_load": "pickle calls it while it reads",
     "create_args_for_root": "torch.fx's tracer calls it",
     "is_leaf_module": "torch.fx's tracer calls it",
+    "path_stats": "importlib asks a loader",
     "get_next": "ONNX Runtime's quantizer calls it of a data reader",
     "_should_skip_dynamo": "torch asks a dispatch mode",
     "_non_linear_param_search": "torch's histogram observer calls it",

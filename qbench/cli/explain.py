@@ -143,7 +143,7 @@ def _list_questions(
 
 def _list_inaccurate(stored: StoredRun) -> list[str]:
     """The ids of the cases whose accuracy fails or is open and that are not explained yet, the worst first."""
-    from qbench.explain.inaccurate_cases import list_inaccurate_cases
+    from qbench.explain.to_explain import list_inaccurate_cases
     from qbench.record.explained_accuracy import read_accuracy
     from qbench.report.build import judge
 
@@ -153,13 +153,13 @@ def _list_inaccurate(stored: StoredRun) -> list[str]:
 
 def _list_slow(stored: StoredRun, suite: Path | None, below: float | None) -> list[str]:
     """The ids of the slow cases that are not explained yet, those that lose most first."""
-    from qbench.explain.slow_cases import LEAST_SPEEDUP, list_slow_cases
-    from qbench.explain.trusted import read_suite
+    from qbench.explain.open_case import read_suite
+    from qbench.explain.to_explain import LEAST_SPEEDUP, list_slow_cases
     from qbench.record.explained import read_explained
 
     least = below or read_suite(stored, suite).gate.latency.min_speedup or LEAST_SPEEDUP
     known = [explained.case for explained in read_explained(stored.folder)]
-    return [slow.case for slow in list_slow_cases(stored.records, least, known)]
+    return list_slow_cases(stored.records, least, known)
 
 
 @dataclass(kw_only=True)
@@ -249,9 +249,9 @@ def _show_losses(
     if explained.time is not None:
         print()
     print(f"{explained.opened.case.id}, accuracy")
-    _print_lines(list_losses(result, titles, explained.metric), width)
+    _print_lines(list_losses(result, titles, explained.opened.metric_info), width)
     if result.layers:
-        print(f"\n{format_table(make_layer_table(result, explained.metric), width)}")
+        print(f"\n{format_table(make_layer_table(result, explained.opened.metric_info), width)}")
     if explained.loses_little:
         margin = explained.opened.suite.gate.accuracy.margin
         _print_lines([f"It is shown to lose no more than the margin of {margin:g}: nothing needs to be done."], width)

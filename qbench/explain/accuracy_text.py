@@ -61,7 +61,7 @@ def to_stored(explained: Explained, result: AccuracyExplanation, titles: Mapping
     losses, together = result.confirmed, result.together
     return ExplainedAccuracy(
         case=explained.opened.case.id,
-        metric=explained.metric.name,
+        metric=explained.opened.metric_info.name,
         n=result.tried.n,
         sqnr_db=result.tried.sqnr_db,
         against_fp32=result.tried.against_fp32,

@@ -24,9 +24,7 @@ from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
 from qbench.explain.open_case import OpenCase, why_not_built
 from qbench.explain.output_error import LEAST_EXAMPLES, RemovedShare, compare_errors, signal_to_noise_db, square_errors
-from qbench.plan.variants import Variants
-from qbench.process.parent import call
-from qbench.progress.live import Silent
+from qbench.record.schema import Accuracy
 from qbench.stats.interval_type import Interval
 
 DRAWS = 3  # of the calibration examples, beside the case's own
@@ -66,17 +64,13 @@ class AccuracyTried:
 class Evaluation:
     """The predictions of a case, of its fp32 and of changed cases, each made once and kept in a folder of its own."""
 
-    def __init__(self, opened: OpenCase, variants: Variants, progress: Silent, folder: Path) -> None:
-        self._opened, self._variants, self._progress, self._folder = opened, variants, progress, folder
+    def __init__(self, opened: OpenCase, folder: Path, batch_size: int | None = None) -> None:
+        self._opened, self._folder, self._batch_size = opened, folder, batch_size or opened.case.batch_size
         self._count = 0
-        self._metric = opened.suite.gate.accuracy.choose_metric(
-            base=opened.suite.base, labelled=opened.data.evaluation_labels() is not None
-        )
         self._fp32 = self._predict(opened.fp32)
         self._case = self._predict(opened.artifact)
-        outputs = load_predictions(self._fp32)["outputs"]
-        self._outputs = outputs
-        self._errors = square_errors(load_predictions(self._case)["outputs"], outputs)
+        self._outputs = load_predictions(self._fp32)["outputs"]
+        self._errors = square_errors(load_predictions(self._case)["outputs"], self._outputs)
 
     def _predict(self, artifact: Artifact) -> Path:
         self._count += 1
@@ -84,29 +78,34 @@ class Evaluation:
         predict_cached(
             artifact,
             self._opened.data,
-            self._opened.case.batch_size,
+            self._batch_size,
             file,
             host=self._opened.case.host,
             root=self._opened.cache,
             limits=self._opened.limits,
-            progress=self._progress.advance,
+            progress=self._opened.progress.advance,
         )
         return file
 
+    def score_artifact(self, artifact: Artifact) -> tuple[Accuracy, Accuracy]:
+        """The scores of another artifact against the case and against fp32."""
+        file = self._predict(artifact)
+        return self._score(file, self._case, self._fp32), self._score(file, self._fp32)
+
     def try_change(self, counterfactual: Counterfactual) -> AccuracyTrial:
         """What a counterfactual gives."""
-        case = counterfactual.change.apply(self._opened.case, self._variants)
+        case = self._opened.apply(counterfactual.change)
         if (reason := why_not_built(counterfactual.change, case)) is not None:
             return AccuracyTrial(counterfactual=counterfactual, reason=reason)
         try:
             data, used = self._calibrate(counterfactual.change)
-            artifact = self._opened.build(case.variant, self._progress, data)
+            artifact = self._opened.build(case.variant, data)
             if artifact.sha256 == self._opened.artifact.sha256:
                 return AccuracyTrial(counterfactual=counterfactual, reason="it gives the same artifact, byte by byte")
             file = self._predict(artifact)
             if used.any() and len(used) - int(used.sum()) < LEAST_EXAMPLES:
                 raise CaseSkipped("it calibrates on nearly all that is evaluated")
-            change = self._score(*(self._leave_out(each, used) for each in (file, self._case, self._fp32)))
+            change = self._score(*(self._leave_out(each, used) for each in (file, self._case, self._fp32))).delta
         except (CaseError, CaseSkipped) as error:
             return AccuracyTrial(counterfactual=counterfactual, reason=str(error))
         errors = square_errors(load_predictions(file)["outputs"], self._outputs)
@@ -130,13 +129,7 @@ class Evaluation:
         """The data with another calibration set."""
         assert self._opened.data.request is not None
         request = replace(self._opened.data.request, calibrate_seeds=1, **fields)
-        data: Data = call(
-            prepare_data,
-            request,
-            self._opened.cache,
-            limits=self._opened.limits,
-            progress=self._progress.advance,
-        )
+        data: Data = self._opened.call_child(prepare_data, request, self._opened.cache)
         return data
 
     def try_draws(self) -> tuple[float, ...]:
@@ -149,7 +142,7 @@ class Evaluation:
         first = request.calibrate_seed + request.calibrate_seeds
         for seed in range(first, first + DRAWS):
             with contextlib.suppress(CaseError):
-                artifact = opened.build(variant, self._progress, self._prepare(calibrate_seed=seed))
+                artifact = opened.build(variant, self._prepare(calibrate_seed=seed))
                 if artifact.sha256 == opened.artifact.sha256:
                     continue
                 errors = square_errors(load_predictions(self._predict(artifact))["outputs"], self._outputs)
@@ -171,21 +164,21 @@ class Evaluation:
         return AccuracyTried(
             n=len(self._errors),
             sqnr_db=signal_to_noise_db(self._errors, self._outputs),
-            against_fp32=self._score(self._case, self._fp32),
+            against_fp32=self._score(self._case, self._fp32).delta,
             trials=tuple(trials),
             draws=self.try_draws() if any(trial.share is not None for trial in trials) else (),
         )
 
-    def _score(self, file: Path, against: Path, fp32: Path | None = None) -> Interval | None:
+    def _score(self, file: Path, against: Path, fp32: Path | None = None) -> Accuracy:
         return score(
-            self._metric,
+            self._opened.metric,
             file,
             against,
             self._opened.data.classes,
             fp32=fp32,
             limits=self._opened.limits,
-            progress=self._progress.advance,
-        ).delta
+            progress=self._opened.progress.advance,
+        )
 
 
 def offer_calibration(opened: OpenCase) -> tuple[str, int] | None:

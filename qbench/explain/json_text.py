@@ -8,8 +8,8 @@ from typing import Any
 
 from qbench.explain.accuracy_explanation import AccuracyExplanation
 from qbench.explain.accuracy_trials import AccuracyTrial
+from qbench.explain.advice import MendedAccuracy
 from qbench.explain.causes.base import Counterfactual
-from qbench.explain.mended import MendedAccuracy
 from qbench.explain.open_case import OpenCase
 from qbench.explain.story import Explained, TimeExplained
 from qbench.explain.text import list_environment, write_option, write_suite_keys

@@ -1,33 +1,42 @@
 """A case of a run made ready to be explained: its artifact and its fp32's, real examples, the network that they come
-from."""
+from, and the suite that both are built from, where it can be trusted: a run's folder can come from anybody."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbench import registry
+from qbench import consent, registry
+from qbench import suite as suites
 from qbench.backends.base import Backend
 from qbench.build import Artifact, build
-from qbench.compare.compare import like_for_like
+from qbench.compare.compare import like_for_like, oriented
 from qbench.data import Data, request_of
 from qbench.data_preparation import prepare_data
-from qbench.errors import UsageError, first_names
+from qbench.decide import cases
+from qbench.errors import SuiteError, UsageError, first_names
 from qbench.explain.change import Change
 from qbench.hosts.base import Host
 from qbench.machine import fingerprint
 from qbench.measure.worker import INPUTS, WorkerSpec
+from qbench.metrics.spec import MetricSpec
 from qbench.network import Model, prepare_model
 from qbench.plan.cases import Case, Variant
 from qbench.plan.planner import load_backends, measuring_cores
 from qbench.plan.variants import Variants
 from qbench.process.parent import Limits, call
 from qbench.progress.live import Silent
-from qbench.record.schema import NATIVE, Record
-from qbench.record.stored_run import StoredRun
+from qbench.record.schema import NATIVE, CaseKey, Record
+from qbench.record.stored_run import RUN, MetricInfo, StoredRun
+from qbench.stats import noninferiority
+from qbench.stats.interval_type import Interval
+from qbench.stats.thresholds import Outcome
 from qbench.suite import Suite
+
+# What artifacts and examples come from.
+_DECIDES = ("suite", "models", "data", "quantize", "recipe")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +44,11 @@ class OpenCase:
     """What a case is explained from. ``artifact`` and ``fp32`` were built from the suite (or lay in the cache);
     ``notes`` say where they are not the run's, byte by byte. ``fp32_case`` is the like-for-like fp32."""
 
+    run: StoredRun
     suite: Suite
+    backends: Mapping[str, Backend]
+    variants: Variants
+    progress: Silent
     data: Data
     model: Model
     cache: Path
@@ -55,8 +68,7 @@ class OpenCase:
     @property
     def record_seconds(self) -> float | None:
         """About what a call takes, by the run."""
-        latency = self.record.latency
-        return None if latency is None else latency.p50_seconds or latency.mean_seconds
+        return cases.p50(self.record)
 
     @property
     def recipe_keys(self) -> dict[str, Any]:
@@ -69,7 +81,45 @@ class OpenCase:
         """The names of the suite's recipes."""
         return tuple(choice.name for choice in self.suite.recipe)
 
-    def build(self, variant: Variant, progress: Silent, data: Data | None = None, *, watched: bool = False) -> Artifact:
+    @property
+    def metric(self) -> MetricSpec:
+        """The suite's metric."""
+        return self.suite.gate.accuracy.choose_metric(
+            base=self.suite.base, labelled=self.data.evaluation_labels() is not None
+        )
+
+    @property
+    def metric_info(self) -> MetricInfo:
+        """What the run says of its metric."""
+        return self.run.info.metric or MetricInfo(name=self.metric.name)
+
+    def assess_loss(self, delta: Interval | None) -> Outcome | None:
+        """Whether a change of the run's metric against fp32 keeps to the suite's margin; None where either is not
+        known."""
+        margin, metric = self.suite.gate.accuracy.margin, self.metric_info
+        if delta is None or margin is None:
+            return None
+        return noninferiority.assess_interval(oriented(delta, metric.sign), margin / metric.scale).outcome
+
+    def apply(self, change: Change) -> Case:
+        """The case with a change."""
+        return change.apply(self.case, self.variants)
+
+    def case_of(self, key: CaseKey) -> Case:
+        """Another case of the run; raises ``UsageError`` where the suite has none such any more."""
+        return self.variants.case(key)
+
+    def call_child(self, function: Callable[..., Any], *arguments: object, cores: int | None = None) -> Any:
+        """A function's answer from a child, on the last ``cores`` of those where cases are measured."""
+        return call(
+            function,
+            *arguments,
+            limits=self.limits,
+            cores=None if cores is None else self.cores[-cores:],
+            progress=self.progress.advance,
+        )
+
+    def build(self, variant: Variant, data: Data | None = None, *, watched: bool = False) -> Artifact:
         """Another variant of the same network, from the cache or built now; ``data``: other calibration examples;
         ``watched``: only to tell where its time goes."""
         return build(
@@ -78,7 +128,7 @@ class OpenCase:
             data=data or self.data,
             root=self.cache,
             limits=self.limits,
-            progress=lambda text, share: progress.advance(f"{variant.id}: {text}", share),
+            progress=lambda text, share: self.progress.advance(f"{variant.id}: {text}", share),
             train_qat=False,
             watched=watched,
         )
@@ -138,7 +188,8 @@ def open_case(run: StoredRun, record: Record, suite: Suite, cache: Path, progres
     """The case of a record made ready; raises ``CaseError`` where data, network or a variant cannot be had."""
     limits = Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes)
     cores = measuring_cores(suite, fingerprint.allowed_cores())
-    variants = Variants(suite, load_all_backends(suite))
+    backends = load_all_backends(suite)
+    variants = Variants(suite, backends)
     case = variants.case(record.case)
     reference = variants.find_fp32(record.case)
     assert reference is not None  # only an fp32 has none
@@ -157,7 +208,11 @@ def open_case(run: StoredRun, record: Record, suite: Suite, cache: Path, progres
     ]
     stored = {record.case.id: record, fp32_case.id: like_for_like(record, run.records)}
     return OpenCase(
+        run=run,
         suite=suite,
+        backends=backends,
+        variants=variants,
+        progress=progress,
         data=data,
         model=model,
         cache=cache,
@@ -184,3 +239,49 @@ def why_not_built(change: Change, case: Case) -> str | None:
     if change.rebuilds and case.variant.mode == "qat":
         return "it would have to be trained anew: try it as a recipe of the suite"
     return None
+
+
+def read_suite(run: StoredRun, explicit: Path | None = None) -> Suite:
+    """The suite of a run from its file on this disk (``explicit``: where the user says), as the run had it.
+
+    Its models and data may be Python, which is run: raises ``UsageError`` where the file is not there, leads to code
+    that this user neither names nor ran here, or says something else now of what artifacts come from.
+    """
+    info = run.info.suite
+    file = explicit or consent.find_suite(run.folder, info)
+    if not file.is_file():
+        searched = "" if file.is_absolute() else f" below {Path.cwd()}"
+        raise UsageError(
+            f"to try causes, variants are built from the suite, and {file} is not there{searched}; name it with --suite"
+        )
+    stored = _parse_stored(run)
+    current = suites.read(file, info.overrides)
+    refused = consent.why_refused(current, named=None if explicit is None else suites.read(explicit))
+    if refused is not None and explicit is not None:
+        raise UsageError(
+            f"{run.folder}: with the --set of the run ({'; '.join(info.overrides)}), {refused}; write that into the "
+            "suite and run it again"
+        )
+    if refused is not None:
+        raise UsageError(
+            f"to try causes, variants are built from the suite, and {refused}; if you trust that, name the suite: "
+            f"--suite {file}"
+        )
+    changed = [name for name in stored.list_changes(current) if name in _DECIDES]
+    if changed:
+        raise UsageError(
+            f"{file}: since the run, {', '.join(changed)} changed, so what is built now is not what was measured; run "
+            "the suite again"
+        )
+    return current
+
+
+def _parse_stored(run: StoredRun) -> Suite:
+    """The suite as the run holds it; raises ``UsageError`` about the run's own file where that is no suite."""
+    info = run.info.suite
+    try:
+        return suites.parse(info.text, file=info.file, overrides=info.overrides, stored=True)
+    except SuiteError as error:
+        texts = "; ".join(problem.what for problem in error.problems)
+        reason = f"its copy of {info.file} is no suite: {texts}"
+        raise UsageError(f"{run.folder / RUN}: {reason}; run the suite again") from error

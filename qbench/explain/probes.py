@@ -12,10 +12,12 @@ from qbench.backends.base import Backend, Inputs
 from qbench.errors import CaseError
 from qbench.explain.open_case import OpenCase
 from qbench.machine import bandwidth, denormals
-from qbench.process.parent import call
+from qbench.models.base import ModelReference
+from qbench.network import load_network
 
 _TURNS, _WARMUP_CALLS = 15, 5
 _MOST_SECONDS = 3.0
+_FIXING_FLOWS = ("fx", "eager")  # those of torch's engines
 
 
 def find_reading_seconds(opened: OpenCase) -> float | None:
@@ -29,14 +31,13 @@ def find_reading_seconds(opened: OpenCase) -> float | None:
 def find_flushing_gain(opened: OpenCase) -> float | None:
     """How many times as fast calls are with denormals taken as zero; None where that cannot be set here."""
     with contextlib.suppress(CaseError):
-        gain: float = call(
+        gain: float = opened.call_child(
             time_flushing_here,
             opened.case.variant.backend,
             opened.artifact.file,
             opened.data.evaluation(0, min(opened.case.batch_size, opened.data.evaluation_count)),
             opened.case.threads,
-            limits=opened.limits,
-            cores=opened.cores[-opened.case.threads :],
+            cores=opened.case.threads,
         )
         return gain
     return None
@@ -60,3 +61,34 @@ def time_flushing_here(backend: str, file: Path, inputs: Inputs, threads: int, *
                 seconds[flushed].append(time.perf_counter() - before)
     denormals.flush(False)
     return statistics.median(seconds[False]) / statistics.median(seconds[True])
+
+
+def find_fixed_ranges(opened: OpenCase) -> tuple[str, ...]:
+    """The names of a case's sigmoid, tanh and softmax modules, whose int8 output range torch's engines fix; none where
+    its flow calibrates their ranges. Calls count where the network is rewritten first, which makes modules of them."""
+    recipe = opened.case.variant.recipe
+    if recipe.flow not in _FIXING_FLOWS:
+        return ()
+    examples = opened.data.evaluation(0, 2) if recipe.canonicalize else None
+    names: tuple[str, ...] = opened.call_child(
+        list_fixed_ranges, opened.model.reference, opened.model.weights, examples
+    )
+    return names
+
+
+def list_fixed_ranges(
+    reference: ModelReference, weights: Path | None, examples: Inputs | None, *, progress: object
+) -> tuple[str, ...]:
+    """The names of a network's modules of these kinds, in this process, which is a child; of the network rewritten for
+    quantizers where there are ``examples`` to prove that on."""
+    from torch import nn
+
+    from qbench.backends.torch_runner import tensors
+    from qbench.quant import canonical
+    from qbench.quant.pytorch.eager import operator_support
+
+    module = load_network(reference, weights).module
+    if examples is not None:
+        module = canonical.canonicalize(module, tensors(examples)).module
+    kinds = (*operator_support.fixed(), nn.Softmax)
+    return tuple(name for name, part in module.named_modules() if name and isinstance(part, kinds))

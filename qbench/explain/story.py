@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qbench import registry
-from qbench.backends.base import Backend
 from qbench.cache import store
+from qbench.decide import cases
 from qbench.errors import CaseError, CaseSkipped, QbenchError
 from qbench.explain import probes
 from qbench.explain.accuracy_explanation import (
@@ -25,24 +25,20 @@ from qbench.explain.accuracy_explanation import (
     pair_layers,
 )
 from qbench.explain.accuracy_trials import AccuracyTrial, AccuracyTried, Evaluation, offer_calibration
-from qbench.explain.alternative import Alternative, find_alternative
+from qbench.explain.advice import Alternative, MendedAccuracy, evaluate_mended, find_alternative
 from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation, put_in_float
 from qbench.explain.change import Change
 from qbench.explain.explanation import Explanation, Round, chain, choose, explain, goes_on
-from qbench.explain.fixed_ranges import find_fixed_ranges
-from qbench.explain.mended import MendedAccuracy, assess_loss, evaluate_mended
 from qbench.explain.not_covered import NotCovered, find_not_covered
-from qbench.explain.open_case import OpenCase, find_record, load_all_backends, open_case
+from qbench.explain.open_case import OpenCase, find_record, open_case, read_suite
 from qbench.explain.trials import Tried, try_changes
-from qbench.explain.trusted import read_suite
 from qbench.explain.where_time_goes import TimeShares, profile_case
 from qbench.machine import fingerprint
 from qbench.machine.peak import Peak, measure_peak
 from qbench.plan.cases import Case
-from qbench.plan.variants import Variants
 from qbench.progress.live import Silent
-from qbench.record.schema import NATIVE, Record
-from qbench.record.stored_run import MetricInfo, StoredRun
+from qbench.record.schema import NATIVE
+from qbench.record.stored_run import StoredRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,58 +58,44 @@ class TimeExplained:
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """All that was asked of a case; ``metric`` is the run's."""
+    """All that was asked of a case."""
 
     opened: OpenCase
     time: TimeExplained | None
     losses: AccuracyExplanation | None
-    metric: MetricInfo
 
     @property
     def loses_little(self) -> bool:
         """Whether the case is shown to lose no more than the suite's margin against fp32."""
         delta = None if self.losses is None else self.losses.tried.against_fp32
-        return assess_loss(delta, self.opened, self.metric) == "PASS"
+        return self.opened.assess_loss(delta) == "PASS"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Bench:
-    """What both halves of an explanation are given."""
+def describe(opened: OpenCase, times: TimeShares | None = None) -> Situation:
+    """What causes are judged from."""
+    backend = opened.backends[opened.case.variant.backend]
+    return Situation(
+        case=opened.case,
+        layers=opened.artifact.layers,
+        times=times,
+        hiding_variables=fingerprint.switches(),
+        faults_per_call=_count_faults(opened),
+        backends=tuple(name for name, backend in opened.backends.items() if backend.missing() is None),
+        layer_numbers=opened.artifact.layer_numbers,
+        machine_code=backend.machine_code,
+        call_seconds=opened.record_seconds,
+        amx_tiles=(opened.record.observed or {}).get("amx_tiles"),
+        timed_core=opened.cores[-1],
+        pinned=fingerprint.pinned_core() is not None,
+    )
 
-    run: StoredRun
-    opened: OpenCase
-    backends: Mapping[str, Backend]
-    variants: Variants
-    progress: Silent
-    metric: MetricInfo
 
-    def describe(self, times: TimeShares | None = None) -> Situation:
-        """What causes are judged from."""
-        case = self.opened.case
-        return Situation(
-            case=case,
-            layers=self.opened.artifact.layers,
-            times=times,
-            hiding_variables=fingerprint.switches(),
-            faults_per_call=_count_faults(self.run, self.opened.record),
-            backends=tuple(name for name, backend in self.backends.items() if backend.missing() is None),
-            layer_numbers=self.opened.artifact.layer_numbers,
-            machine_code=self.backends[case.variant.backend].machine_code,
-            call_seconds=self.opened.record_seconds,
-            amx_tiles=(self.opened.record.observed or {}).get("amx_tiles"),
-            timed_core=self.opened.cores[-1],
-            pinned=fingerprint.pinned_core() is not None,
-        )
-
-    def propose(self, concern: Concern, situation: Situation) -> tuple[Counterfactual, ...]:
-        """What every registered cause that concerns this proposes to try."""
-        causes: list[Cause] = [registry.load("cause", name) for name in registry.names("cause")]
-        return tuple(
-            counterfactual
-            for cause in causes
-            if concern in cause.concerns
-            for counterfactual in cause.propose(situation)
-        )
+def propose(concern: Concern, situation: Situation) -> tuple[Counterfactual, ...]:
+    """What every registered cause that concerns this proposes to try."""
+    causes: list[Cause] = [registry.load("cause", name) for name in registry.names("cause")]
+    return tuple(
+        counterfactual for cause in causes if concern in cause.concerns for counterfactual in cause.propose(situation)
+    )
 
 
 def explain_case(
@@ -137,65 +119,54 @@ def explain_case(
     with store.in_use(cache):
         progress.stage("explain", None)
         opened = open_case(run, record, suite, cache, progress)
-        backends = load_all_backends(suite)
-        labelled = opened.data.evaluation_labels() is not None
-        name = suite.gate.accuracy.choose_metric(base=suite.base, labelled=labelled).name
-        metric = run.info.metric or MetricInfo(name=name)
-        bench = _Bench(
-            run=run,
-            opened=opened,
-            backends=backends,
-            variants=Variants(suite, backends),
-            progress=progress,
-            metric=metric,
-        )
-        time_explained = _explain_time(bench, max_seconds) if "time" in concerns else None
-        losses = _explain_losses(bench) if "accuracy" in concerns else None
-    return Explained(opened=opened, time=time_explained, losses=losses, metric=metric)
+        time_explained = _explain_time(opened, max_seconds) if "time" in concerns else None
+        losses = _explain_losses(opened) if "accuracy" in concerns else None
+    return Explained(opened=opened, time=time_explained, losses=losses)
 
 
-def _explain_time(bench: _Bench, max_seconds: float) -> TimeExplained:
-    opened, variants, progress = bench.opened, bench.variants, bench.progress
+def _explain_time(opened: OpenCase, max_seconds: float) -> TimeExplained:
     peak = _measure_peak(opened)
-    times, no_times = _profile(opened, peak, progress)
+    times, no_times = _profile(opened, peak)
     situation = replace(
-        bench.describe(times),
+        describe(opened, times),
         reading_seconds=probes.find_reading_seconds(opened),
         flushing_gain=probes.find_flushing_gain(opened),
     )
-    rounds = _try_in_rounds(bench, situation, max_seconds)
+    rounds = _try_in_rounds(opened, situation, max_seconds)
     explanation = explain(rounds, _find_bests(rounds[0].tried, opened, peak))
     change = explanation.change
-    accuracy = None if change is None else evaluate_mended(opened, change, variants, progress)
+    accuracy = None if change is None else evaluate_mended(opened, change)
     return TimeExplained(
         times=times,
         no_times=no_times,
         explanation=explanation,
         accuracy=accuracy,
         not_covered=find_not_covered(opened.artifact, opened.fp32, times),
-        alternative=find_alternative(opened, explanation, accuracy, bench.metric, variants, progress),
+        alternative=find_alternative(opened, explanation, accuracy),
     )
 
 
-def _try_in_rounds(bench: _Bench, situation: Situation, max_seconds: float) -> list[Round]:
+def _try_in_rounds(opened: OpenCase, situation: Situation, max_seconds: float) -> list[Round]:
     """Races of all that may be at work, each without the cause that the one before it has shown to cost most."""
-    opened, rounds, base = bench.opened, list[Round](), Change()
+    rounds, base = list[Round](), Change()
     proposals: tuple[Counterfactual, ...] = ()
-    rival = _find_fastest(bench)
+    rival = _find_fastest(opened)
     while True:
-        here = base.apply(opened.case, bench.variants)
+        here = opened.apply(base)
         if rounds:
-            left = tuple(text for text in situation.hiding_variables if text.partition("=")[0] not in base.environment)
-            situation = replace(situation, case=here, times=None, hiding_variables=left, call_seconds=None)
+            hiding = tuple(
+                text for text in situation.hiding_variables if text.partition("=")[0] not in base.environment
+            )
+            situation = replace(situation, case=here, times=None, hiding_variables=hiding, call_seconds=None)
         gone = {each.chosen.counterfactual.key for each in rounds if each.chosen is not None}
         # What a profile proposed stays: there is none of the changed case.
-        known = {(each.cause, each.text): each for each in (*bench.propose("time", situation), *proposals)}
-        proposals = tuple(each for each in known.values() if each.key not in gone and _changes(base, each, bench, here))
+        proposed = {(each.cause, each.text): each for each in (*propose("time", situation), *proposals)}
+        proposals = tuple(
+            each for each in proposed.values() if each.key not in gone and _changes(base, each, opened, here)
+        )
         if rounds and not proposals:
             return rounds
-        tried = try_changes(
-            opened, proposals, bench.variants, bench.progress, max_seconds=max_seconds, base=base, rival=rival
-        )
+        tried = try_changes(opened, proposals, max_seconds=max_seconds, base=base, rival=rival)
         chosen = choose(tried, rounds)
         rounds.append(Round(tried=tried, chosen=chosen))
         if chosen is None or not goes_on(rounds):
@@ -203,49 +174,48 @@ def _try_in_rounds(bench: _Bench, situation: Situation, max_seconds: float) -> l
         base, rival = base.then(chosen.counterfactual.change), None
 
 
-def _changes(base: Change, counterfactual: Counterfactual, bench: _Bench, here: Case) -> bool:
+def _changes(base: Change, counterfactual: Counterfactual, opened: OpenCase, here: Case) -> bool:
     """Whether a change differs from the case as it is: a backend may resolve a choice as it was, whatever is asked."""
     if base.batch_size and counterfactual.change.batch_size:
         return False  # one more step would tell of another size only
-    if counterfactual.change.takes_back(base, bench.opened.case.variant.recipe):
+    if counterfactual.change.takes_back(base, opened.case.variant.recipe):
         return False  # layers that were just put in float are not kept there by the suite
     change = base.then(counterfactual.change)
     if change.environment != base.environment or change.flush_denormals != base.flush_denormals or change.calibrate:
         return True
-    return change.apply(bench.opened.case, bench.variants) != here
+    return opened.apply(change) != here
 
 
-def _find_fastest(bench: _Bench) -> Case | None:
+def _find_fastest(opened: OpenCase) -> Case | None:
     """The fastest case of the run at the same threads and batch size, where it is another one that can be built."""
-    record = bench.opened.record
+    key = opened.record.case
     others = {
-        other.case: seconds
-        for other in bench.run.records
-        if other.case.model == record.case.model
-        and other.case.host == NATIVE
-        and (other.case.threads, other.case.batch_size) == (record.case.threads, record.case.batch_size)
-        and (seconds := _seconds(other)) is not None
+        record.case: seconds
+        for record in opened.run.records
+        if (record.case.model, record.case.host) == (key.model, NATIVE)
+        and (record.case.threads, record.case.batch_size) == (key.threads, key.batch_size)
+        and (seconds := cases.p50(record)) is not None
     }
     fastest = min(others, key=lambda case: others[case], default=None)
-    if fastest is None or fastest == record.case:
+    if fastest is None or fastest == key:
         return None
     with contextlib.suppress(QbenchError):  # a recipe that the suite has no more
-        return bench.variants.case(fastest)
+        return opened.case_of(fastest)
     return None
 
 
-def _explain_losses(bench: _Bench) -> AccuracyExplanation:
+def _explain_losses(opened: OpenCase) -> AccuracyExplanation:
     """What each change does to the outputs, and those that help, one after the other."""
-    accuracy = bench.opened.record.accuracy
+    accuracy = opened.record.accuracy
     situation = replace(
-        bench.describe(),
+        describe(opened),
         inputs=() if accuracy is None else accuracy.inputs or (),
-        evaluation=offer_calibration(bench.opened),
-        fixed_ranges=find_fixed_ranges(bench.opened, bench.progress),
+        evaluation=offer_calibration(opened),
+        fixed_ranges=probes.find_fixed_ranges(opened),
     )
-    proposals = bench.propose("accuracy", situation)
+    proposals = propose("accuracy", situation)
     with tempfile.TemporaryDirectory() as folder:
-        evaluation = Evaluation(bench.opened, bench.variants, bench.progress, Path(folder))
+        evaluation = Evaluation(opened, Path(folder))
         tried = evaluation.conclude([evaluation.try_change(counterfactual) for counterfactual in proposals])
         confirmed, steps = confirm_losses(tried)[:MOST_STEPS], list[AccuracyTrial]()
         while confirmed:
@@ -281,16 +251,16 @@ def _measure_peak(opened: OpenCase) -> Peak | None:
     return None
 
 
-def _profile(opened: OpenCase, peak: Peak | None, progress: Silent) -> tuple[TimeShares | None, str | None]:
+def _profile(opened: OpenCase, peak: Peak | None) -> tuple[TimeShares | None, str | None]:
     try:
-        return profile_case(opened, peak, progress), None
+        return profile_case(opened, peak), None
     except (CaseSkipped, CaseError) as error:
         return None, str(error)
 
 
-def _count_faults(run: StoredRun, record: Record) -> float | None:
+def _count_faults(opened: OpenCase) -> float | None:
     """Page faults of a call, by the run's samples; None where they are gone, or the system did not count."""
-    stored = run.samples(record)
+    stored = opened.run.samples(opened.record)
     faults, calls = stored.get("faults", ()), stored.get("calls_ns", ())
     return float(sum(faults)) / len(calls) if len(faults) and len(calls) else None
 
@@ -305,10 +275,3 @@ def _find_bests(tried: Tried, opened: OpenCase, peak: Peak | None) -> list[tuple
         name = f"fp32 in {peak.ratio:.1f} times less, which is what int8 arithmetic gains on this core"
         bests.append((tried.fp32_seconds / peak.ratio, name))
     return bests
-
-
-def _seconds(record: Record) -> float | None:
-    """The median seconds for one example; None where it has no latency."""
-    latency = record.latency
-    typical = None if latency is None else latency.p50_seconds or latency.mean_seconds
-    return None if typical is None else typical / record.case.batch_size

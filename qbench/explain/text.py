@@ -8,10 +8,10 @@ from typing import Any
 from qbench import formatting
 from qbench.compare import host_share
 from qbench.errors import first_names
+from qbench.explain.advice import MendedAccuracy
 from qbench.explain.causes.base import Cause
 from qbench.explain.change import Change
 from qbench.explain.explanation import Confirmed, Explanation
-from qbench.explain.mended import MendedAccuracy, assess_loss
 from qbench.explain.not_covered import NotCovered
 from qbench.explain.open_case import OpenCase
 from qbench.explain.story import Explained, TimeExplained
@@ -253,9 +253,9 @@ def _write_variable(name: str, value: str) -> str:
 
 def describe_costs(explained: Explained, result: TimeExplained) -> list[str]:
     """What the advised change costs in accuracy, and what else gains where that is too much."""
-    opened, metric, accuracy = explained.opened, explained.metric, result.accuracy
+    opened, metric, accuracy = explained.opened, explained.opened.metric_info, result.accuracy
     lines = [describe_accuracy(accuracy, metric)]
-    if accuracy is not None and assess_loss(accuracy.against_fp32, opened, metric) == "FAIL":
+    if accuracy is not None and opened.assess_loss(accuracy.against_fp32) == "FAIL":
         lines.append(f"That loses more than the margin of {opened.suite.gate.accuracy.margin:g}.")
     if (other := result.alternative) is not None:
         beginning = "For single requests" if other.single else "Not shown to"

@@ -20,8 +20,6 @@ from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.samples import Samples
 from qbench.plan.cases import Case
-from qbench.plan.variants import Variants
-from qbench.progress.live import Silent
 from qbench.stats.interval_type import Interval
 
 ORIGINAL, FP32, RIVAL = "original", "fp32", "rival"
@@ -86,8 +84,6 @@ class Tried:
 def try_changes(
     opened: OpenCase,
     counterfactuals: Sequence[Counterfactual],
-    variants: Variants,
-    progress: Silent,
     *,
     max_seconds: float,
     base: Change | None = None,
@@ -97,8 +93,8 @@ def try_changes(
     cannot be measured. ``max_seconds`` of measuring for each of them. ``base``: a change that the case and all
     counterfactuals have already. ``rival``: another case to be measured beside it, where it can be built."""
     base = base or Change()
-    own_case = base.apply(opened.case, variants)
-    own_artifact = opened.build(own_case.variant, progress) if base.rebuilds else opened.artifact
+    own_case = opened.apply(base)
+    own_artifact = opened.build(own_case.variant) if base.rebuilds else opened.artifact
     built: dict[str, tuple[Case, Artifact, Change]] = {
         ORIGINAL: (own_case, own_artifact, base),
         FP32: (opened.fp32_case, opened.fp32, Change()),
@@ -108,14 +104,14 @@ def try_changes(
     for number, counterfactual in enumerate(counterfactuals):
         name = f"{counterfactual.cause}-{number}"
         change = base.then(counterfactual.change)
-        case = cases[name] = change.apply(opened.case, variants)
-        reason = _build(opened, name, case, change, built, progress)
+        case = cases[name] = opened.apply(change)
+        reason = _build(opened, name, case, change, built)
         if reason is not None:
             reasons[name] = reason
     if rival is not None:
         with contextlib.suppress(CaseError, CaseSkipped):
-            built[RIVAL] = (rival, opened.build(rival.variant, progress), Change())
-    samples, errors = race_artifacts(opened, built, progress, max_seconds)
+            built[RIVAL] = (rival, opened.build(rival.variant), Change())
+    samples, errors = race_artifacts(opened, built, max_seconds)
     if ORIGINAL not in samples:
         raise CaseError(f"the case could not be measured: {errors.get(ORIGINAL, 'it has no samples')}")
     reasons |= errors
@@ -146,7 +142,6 @@ def _build(
     case: Case,
     change: Change,
     built: dict[str, tuple[Case, Artifact, Change]],
-    progress: Silent,
 ) -> str | None:
     """Adds the artifact of a counterfactual to ``built``; the reason where there is none, or nothing that differs."""
     if case.threads > len(opened.cores):
@@ -154,7 +149,7 @@ def _build(
     if (reason := why_not_built(change, case)) is not None:
         return reason
     try:
-        artifact = opened.build(case.variant, progress) if change.rebuilds else opened.artifact
+        artifact = opened.build(case.variant) if change.rebuilds else opened.artifact
     except (CaseError, CaseSkipped) as error:
         return str(error)
     if artifact.fixed_batch not in (None, case.batch_size):
@@ -174,7 +169,6 @@ def _build(
 def race_artifacts(
     opened: OpenCase,
     built: Mapping[str, tuple[Case, Artifact, Change]],
-    progress: Silent,
     max_seconds: float,
 ) -> tuple[dict[str, Samples], dict[str, str]]:
     """The samples of each artifact, called as its case and change say, and the errors of those that have none."""
@@ -205,7 +199,7 @@ def race_artifacts(
         [spec for name, spec in specs.items() if name != FP32],
         protocol=Race(arms=arms, rules=rules, clock=time.monotonic, seed=opened.suite.measure.seed),
         limits=opened.limits,
-        tell=progress.advance,
+        tell=opened.progress.advance,
     )
     samples = {name: result.samples for name, result in measured.items() if result.samples is not None}
     return samples, {name: str(result.error) for name, result in measured.items() if result.error is not None}

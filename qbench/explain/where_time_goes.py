@@ -13,8 +13,6 @@ from qbench.build import Artifact
 from qbench.explain.open_case import OpenCase
 from qbench.machine.peak import Peak, fraction
 from qbench.plan.cases import Case
-from qbench.process.parent import call
-from qbench.progress.live import Silent
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import KINDS, CallProfile, Kind
 
@@ -59,13 +57,13 @@ class TimeShares:
         return [(kind, own.get(kind, 0.0), fp32.get(kind, 0.0)) for kind in KINDS if kind in own or kind in fp32]
 
 
-def profile_case(opened: OpenCase, peak: Peak | None, progress: Silent) -> TimeShares:
+def profile_case(opened: OpenCase, peak: Peak | None) -> TimeShares:
     """The profiles of the case and of its fp32, each in a process of its own on the cores where cases are measured.
 
     Raises ``CaseSkipped`` where the runtime does not tell, ``CaseError`` where a process ends early.
     """
-    own = _profile(opened, opened.case, opened.artifact, progress)
-    fp32 = _profile(opened, opened.fp32_case, opened.fp32, progress)
+    own = _profile(opened, opened.case, opened.artifact)
+    fp32 = _profile(opened, opened.fp32_case, opened.fp32)
     macs = count_macs(opened.artifact.layers, opened.case.batch_size)
     return TimeShares(case=own, fp32=fp32, layers=_list_layers(own, fp32, macs, peak, opened.case.threads))
 
@@ -80,21 +78,20 @@ def count_macs(layers: Sequence[Layer], batch_size: int) -> dict[str, int | None
     return macs
 
 
-def _profile(opened: OpenCase, case: Case, artifact: Artifact, progress: Silent) -> CallProfile:
+def _profile(opened: OpenCase, case: Case, artifact: Artifact) -> CallProfile:
     backend: Backend = registry.load("backend", case.variant.backend)
     if backend.watched_builds:
-        artifact = opened.build(case.variant, progress, watched=True)
+        artifact = opened.build(case.variant, watched=True)
     seconds = opened.record_seconds
     most = CALLS if not seconds else int(min(CALLS, _MOST_SECONDS / seconds))
-    profile: CallProfile = call(
+    profile: CallProfile = opened.call_child(
         time_nodes_here,
         case.variant.backend,
         artifact.file,
         opened.data.evaluation(0, min(case.batch_size, opened.data.evaluation_count)),
         case.threads,
         max(_LEAST_CALLS, min(CALLS, most)),
-        limits=opened.limits,
-        cores=opened.cores[-case.threads :],
+        cores=case.threads,
     )
     return name_layers(profile.fit_into_call(), artifact.layers)
 

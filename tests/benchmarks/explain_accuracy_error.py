@@ -31,8 +31,7 @@ from qbench.explain import json_text, story
 from qbench.explain.accuracy_trials import Evaluation
 from qbench.explain.causes.base import Cause, Counterfactual, Situation
 from qbench.explain.change import Change
-from qbench.explain.open_case import load_all_backends, open_case
-from qbench.plan.variants import Variants
+from qbench.explain.open_case import open_case
 from qbench.progress.live import Silent
 from qbench.record.locate import find_run
 from qbench.record.stored_run import StoredRun, read_run
@@ -169,8 +168,7 @@ def try_again(run: StoredRun, case: str, changes: Sequence[Counterfactual]) -> l
     suite, cache = suites.read(Path("fresh.yaml")), store.open_cache()
     with store.in_use(cache), tempfile.TemporaryDirectory() as folder:
         opened = open_case(run, run.by_id[case], suite, cache, Silent())
-        variants = Variants(suite, load_all_backends(suite))
-        evaluation = Evaluation(opened, variants, Silent(), Path(folder))
+        evaluation = Evaluation(opened, Path(folder))
         again = []
         for counterfactual in changes:
             change = counterfactual.change

@@ -105,12 +105,11 @@ def _list_arms(
         arms[name] = _build_planted(
             planted.take_away(causes), folder / "truth" / "-".join(causes or ("nothing",)), opened
         )
-    variants = Variants(opened.suite, load_all_backends(opened.suite))
     for kind, name in (("steps", "step"), ("alone", "alone")):
         for number, kept in enumerate(changes[kind]):
             change = base.then(kept)
-            case = change.apply(opened.case, variants)
-            arms[f"{name}{number}"] = (case, opened.build(case.variant, Silent()), change)
+            case = opened.apply(change)
+            arms[f"{name}{number}"] = (case, opened.build(case.variant), change)
     return arms
 
 
@@ -142,7 +141,7 @@ def _race_distinct(opened: OpenCase, arms: Mapping[str, Arm], seconds: float) ->
         for name, (case, artifact, change) in arms.items()
     }  # fmt: skip
     distinct = {name: arms[name] for name in dict.fromkeys((*same.values(), FP32))}
-    samples, errors = race_artifacts(opened, distinct, Silent(), seconds)
+    samples, errors = race_artifacts(opened, distinct, seconds)
     if errors:
         raise SystemExit(f"{opened.case.id}: {errors}")
     return {name: samples[other] for name, other in same.items()}

@@ -16,9 +16,8 @@ from qbench.explain.accuracy_explanation import confirm_losses
 from qbench.explain.accuracy_trials import DRAWS, Evaluation, offer_calibration
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
-from qbench.explain.open_case import load_all_backends, open_case
+from qbench.explain.open_case import open_case
 from qbench.explain.output_error import compare_errors, square_errors
-from qbench.plan.variants import Variants
 from qbench.progress.live import Silent
 from qbench.record.stored_run import read_run
 from qbench.suite import suite as suites
@@ -58,8 +57,7 @@ SPLITS = (("train", 60), ("test", 200))
 @pytest.fixture(scope="module")
 def evaluation(opened, tmp_path_factory):
     """The case and its fp32, evaluated."""
-    variants = Variants(opened.suite, load_all_backends(opened.suite))
-    return Evaluation(opened, variants, Silent(), tmp_path_factory.mktemp("evaluated"))
+    return Evaluation(opened, tmp_path_factory.mktemp("evaluated"))
 
 
 def predict(opened, artifact, file: Path):
@@ -83,8 +81,7 @@ def test_a_cause_that_is_there_is_confirmed(opened, evaluation, tmp_path):
     """Ranges that clip: the share is that of the two artifacts' own errors, with limits around it, and the metric,
     which both are given against fp32, rises by as much as the two signals to noise differ."""
     trial = evaluation.try_change(CALIBRATOR)
-    variants = Variants(opened.suite, load_all_backends(opened.suite))
-    changed = opened.build(CALIBRATOR.change.apply(opened.case, variants).variant, Silent())
+    changed = opened.build(opened.apply(CALIBRATOR.change).variant)
     outputs = [predict(opened, each, tmp_path / "o.npz") for each in (opened.artifact, changed, opened.fp32)]
     expected = compare_errors(*(square_errors(each, outputs[2]) for each in outputs[:2]))
     assert trial.share == expected

@@ -12,8 +12,7 @@ from made_runs import run_folder
 from qbench import consent
 from qbench import suite as suites
 from qbench.errors import UsageError
-from qbench.explain.open_case import find_record, why_not_explained
-from qbench.explain.trusted import read_suite
+from qbench.explain.open_case import find_record, read_suite, why_not_explained
 from qbench.record.schema import read_case_id
 from qbench.record.stored_run import SuiteInfo, read_run
 

@@ -44,5 +44,5 @@ def test_a_file_of_another_batch_size_is_not_raced():
     file = SimpleNamespace(fixed_batch=4, sha256="of the file")
     opened = SimpleNamespace(cores=(0,), artifact=file)
     case = SimpleNamespace(threads=1, batch_size=8, variant=SimpleNamespace(backend="fake"))
-    reason = _build(opened, "batch-0", case, Change(), {}, SimpleNamespace())
+    reason = _build(opened, "batch-0", case, Change(), {})
     assert reason == "the file takes batches of 4 only"

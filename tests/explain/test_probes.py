@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qbench.explain.fixed_ranges import list_fixed_ranges
+from qbench.explain.probes import list_fixed_ranges
 from qbench.models.base import ModelReference
 
 NETWORK = """

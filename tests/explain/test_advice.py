@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from made_trials import trial
 
-from qbench.explain.alternative import Alternative, find_alternative, list_alternatives
+from qbench.explain.advice import Alternative, find_alternative, list_alternatives
 from qbench.explain.change import Change
-from qbench.explain.mended import assess_loss
+from qbench.explain.open_case import OpenCase
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
@@ -52,7 +52,7 @@ def test_something_else_is_offered_where_all_was_measured_with_more_examples_a_c
         confirmed=(SimpleNamespace(trial=trial("first", 0.3, change=first)),), alone=(cores,), change=first
     )
     opened = SimpleNamespace(case=SimpleNamespace(variant=SimpleNamespace(mode="static")))
-    offered = find_alternative(opened, explained, None, MetricInfo(name="top1"), None, None)
+    offered = find_alternative(opened, explained, None)
     assert offered == (Alternative(trial=cores, accuracy=None, single=True) if single else None)
 
 
@@ -62,8 +62,10 @@ def test_something_else_is_offered_where_all_was_measured_with_more_examples_a_c
 )
 def test_a_loss_is_held_against_the_margin_of_the_suite(low, high, outcome):
     """In the metric's own scale: one point of a hundred."""
-    metric = MetricInfo(name="top1")
-    opened = SimpleNamespace(suite=SimpleNamespace(gate=SimpleNamespace(accuracy=SimpleNamespace(margin=1.0))))
+    accuracy = SimpleNamespace(margin=1.0)
+    opened = SimpleNamespace(
+        suite=SimpleNamespace(gate=SimpleNamespace(accuracy=accuracy)), metric_info=MetricInfo(name="top1")
+    )
     delta = Interval(value=(low + high) / 2, low=low, high=high)
-    assert assess_loss(delta, opened, metric) == outcome
-    assert assess_loss(None, opened, metric) is None
+    assert OpenCase.assess_loss(opened, delta) == outcome
+    assert OpenCase.assess_loss(opened, None) is None

@@ -1,0 +1,70 @@
+"""Which cases of a run are slow, and which are not shown to be accurate enough."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from made_records import accuracy, failed, fp32, int8
+
+from qbench.decide.judged import Rules, judge
+from qbench.explain.to_explain import list_inaccurate_cases, list_slow_cases
+from qbench.record.stored_run import MetricInfo
+
+FP32 = "net/fp32/torch/t1/b1"
+
+
+def record(case, speedup, seconds):
+    """An int8 case that is so many times as fast as fp32."""
+    plain = int8(case)
+    return replace(
+        plain,
+        speedup=replace(plain.speedup, value=speedup, low=speedup, high=speedup),
+        latency=replace(plain.latency, p50_seconds=seconds, p50_low=seconds, p50_high=seconds),
+    )
+
+
+def test_cases_below_the_expected_speedup_are_slow_and_those_that_lose_most_come_first():
+    """A slow case of a few microseconds loses less than a better one of milliseconds; fp32 and failures are none."""
+    records = [
+        fp32(FP32), failed("net/static/x86/t1/b1"),
+        record("net/static/onednn/t1/b1", 2.5, 1e-3),
+        record("net/static/fbgemm/t1/b1", 0.5, 1e-5),
+        record("net/dynamic/fbgemm/t1/b1", 1.5, 1e-3),
+    ]  # fmt: skip
+    assert list_slow_cases(records, 2.0) == ["net/dynamic/fbgemm/t1/b1", "net/static/fbgemm/t1/b1"]
+
+
+def test_slow_cases_that_are_explained_are_left_out():
+    """So the same command goes on where it stopped; an example of a batch counts, not the batch."""
+    one, eight = record("net/static/onednn/t1/b1", 1.0, 1e-3), record("net/static/onednn/t1/b8", 1.0, 4e-3)
+    assert list_slow_cases([one, eight], 2.0, explained=[one.case.id]) == [eight.case.id]
+    assert list_slow_cases([one, eight], 2.0) == [one.case.id, eight.case.id]
+
+
+FINE, OPEN = "net/static/fine/t1/b1", "net/static/open/t1/b1"
+WORSE, WORST = "net/static/worse/t1/b1", "net/static/worst/t1/b1"
+RECORDS = [
+    fp32(FP32),
+    failed("net/static/broken/t1/b1"),
+    int8(FINE, accuracy=accuracy()),
+    int8(OPEN, accuracy=accuracy(harmful=10)),
+    int8(WORSE, accuracy=accuracy(harmful=50)),
+    int8(WORST, accuracy=accuracy(harmful=90)),
+]
+
+
+def test_what_fails_comes_before_what_is_open_and_what_passes_is_none():
+    """With a margin of one point; of each kind those that lose most first."""
+    judged = judge(RECORDS, MetricInfo(name="top1"), Rules())
+    assert list_inaccurate_cases(judged) == [WORST, WORSE, OPEN]
+
+
+def test_inaccurate_cases_that_are_explained_are_left_out():
+    """So the same command goes on where it stopped."""
+    judged = judge(RECORDS, MetricInfo(name="top1"), Rules())
+    assert list_inaccurate_cases(judged, [WORST]) == [WORSE, OPEN]
+
+
+def test_without_rules_no_case_is_known_to_be_wrong():
+    """A suite that cannot be read has no margin."""
+    assert list_inaccurate_cases(judge(RECORDS, MetricInfo(name="top1"), None)) == []
