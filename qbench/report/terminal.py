@@ -78,13 +78,13 @@ def _explain(judged: Judged) -> str:
     shown = f"{title}: {shown.rstrip(', ')}{accuracy_limit(judged, judged.records)}"
     return (
         f"{_explain_brackets(judged, title)} The time is the median call (p50); times fp32: how many times as fast "
-        f"as the fastest fp32; {shown}; size: of fp32's.{_explain_coarse(judged)}"
+        f"as the fastest fp32; {shown}; size: of fp32's.{_explain_coarse(judged)}{_list_means(judged)}"
     )
 
 
 def _explain_marks(judged: Judged) -> str:
     """What brackets and marks mean, where the titles say the rest."""
-    return f"{_explain_brackets(judged, 'the accuracy change')}{_explain_coarse(judged)}"
+    return f"{_explain_brackets(judged, 'the accuracy change')}{_explain_coarse(judged)}{_list_means(judged)}"
 
 
 def _explain_brackets(judged: Judged, change: str) -> str:
@@ -95,6 +95,18 @@ def _explain_brackets(judged: Judged, change: str) -> str:
 
 def _explain_coarse(judged: Judged) -> str:
     return f" {COARSE_MEANS}." if any(map(is_coarse, judged.records)) else ""
+
+
+def _list_means(judged: Judged) -> str:
+    """The mean of the calls of each case, where protocol sequential measured them: it is the literature's figure."""
+    speedups = {record.case.id: record.speedup for record in judged.records if record.speedup}
+    plain = {case: known.baseline for case, known in speedups.items() if known.protocol == "sequential"}
+    means = [
+        f"{record.case.id} {formatting.duration(record.latency.mean_seconds)}"
+        for record in judged.records
+        if record.case.id in {*plain, *plain.values()} and record.latency and record.latency.mean_seconds
+    ]
+    return f" Means by protocol sequential, without limits: {', '.join(means)}." if means else ""
 
 
 def _title_change(judged: Judged) -> str:

@@ -215,3 +215,13 @@ def test_a_size_that_breaks_its_limit_does_not_read_like_it() -> None:
     gate = GateSpec.model_validate({"size": {"max_ratio": 0.26}})
     run = judge_records([fp32(), int8(size_bytes=260_400)], TOP1, Rules(gate=gate))
     assert "26.04 %" in drawn(run)
+
+
+def test_the_sequential_protocol_shows_its_means():
+    """The literature's figure is the mean; the paired protocol shows none."""
+    plain = speedup(1.8, protocol="sequential", low=None, high=None)
+    sequential = int8(speedup=plain, latency=replace(latency(0.001), mean_seconds=0.001234))
+    printed = " ".join(drawn(judged(fp32(), sequential)).split())
+    assert "Means by protocol sequential, without limits: " in printed
+    assert f"{sequential.case.id} 1.23 ms" in printed
+    assert "Means by" not in drawn(judged(fp32(), int8()))
