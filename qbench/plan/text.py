@@ -13,13 +13,16 @@ from qbench.plan.planner import Plan, PlannedCase, Skip
 from qbench.quant.target import name_cpus
 
 SCHEMA = 1
+_LATER = "; more may be skipped by what tracing and building find"
 
 
 def text(plan: Plan) -> str:
     """What decides, one line per case in the order of the run, the skipped by reason, then the notes; no trailing
     newline."""
     width = max((len(planned.case.id) for planned in plan.cases), default=0)
-    lines = [f"{plan.suite}: {_count(len(plan.cases), 'case')}, {len(plan.skipped)} skipped"]
+    lines = [
+        f"{plan.suite}: {_count(len(plan.cases), 'case')}, {len(plan.skipped)} skipped{_LATER if plan.cases else ''}"
+    ]
     lines += [] if plan.decision is None else decision_rule.describe(plan.decision)
     lines += [f"  {planned.case.id:<{width}}  {_describe_role(planned)}" for planned in plan.cases]
     if plan.skipped:

@@ -46,7 +46,7 @@ def test_text_shows_every_case_skip_and_note() -> None:
     """What decides, each case with what it is compared with, each reason once with its cases, then the notes."""
     assert text(PLAN) == "\n".join(
         (
-            "demo: 3 cases, 3 skipped",
+            "demo: 3 cases, 3 skipped; more may be skipped by what tracing and building find",
             "decide: the shortest latency; within 3 % of it by accuracy, size",
             "limits: top1 at most 1 point worse than fp32",
             "  m/fp32/torch/t1/b1        baseline, added by the plan",
