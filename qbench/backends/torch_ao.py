@@ -116,7 +116,7 @@ class TorchAO(Backend):
 
     def _note(self) -> str | None:
         if self.name == "qnnpack" and platform.machine() in _X86:
-            return "qnnpack is made for ARM: on x86 it works but is slow"
+            return "qnnpack is made for ARM: on x86 it works, for most networks more slowly than the other engines"
         return None
 
     def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:

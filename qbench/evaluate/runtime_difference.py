@@ -130,22 +130,33 @@ def _tensor(variant: RuntimeVariant, tensor: str, inputs: Inputs) -> Array:
 def warnings(records: Iterable[Record]) -> tuple[str, ...]:
     """One sentence for each two variants whose outputs differ by more than rounding explains."""
     sentences: dict[frozenset[str], str] = {}
+    records = tuple(records)
+    digests = {record.case.id: record.artifact.sha256 for record in records if record.artifact}
     for record in records:
         other = record.accuracy.other_runtime if record.accuracy else None
         if other is not None:
             own = f"{record.case.model}/{record.case.variant}"
-            sentences.setdefault(frozenset((record.case.id, other.case)), _words(own, other))
+            digest = digests.get(record.case.id)
+            one_file = digest is not None and digest == digests.get(other.case)
+            sentences.setdefault(frozenset((record.case.id, other.case)), _words(own, other, one_file))
     return tuple(dict.fromkeys(sentences.values()))
 
 
-def _words(variant: str, other: OtherRuntime) -> str:
+def _words(variant: str, other: OtherRuntime, one_file: bool) -> str:
     where = f"; the first layer that differs is {other.layer}" if other.layer else ""
     better = f"{other.better_db:.1f} dB of fp32"
     best = f", where the better of them keeps {better}" if other.better_db < MOST_DECIBELS else ""
+    what = "are one file" if one_file else "are made of one network by one recipe"
+    why = "One of the two runtimes computes something else"
+    if not one_file:  # one recipe is not one set of weights: fbgemm and x86 add products in 16 bits on some CPUs
+        why = (
+            "Either one of the two runtimes computes something else, or one of them stores coarser numbers (narrower "
+            "weights, or 7 bits for activations, where products are added in 16 bits)"
+        )
     return (
-        f"{variant} and {other.case} are the same network, and their outputs differ by more than rounding explains: "
-        f"{other.between_db:.1f} dB{best}{where}. One of the two runtimes computes something else: ship the one whose "
-        "score holds, or keep that layer float (skip_layers)"
+        f"{variant} and {other.case} {what}, and their outputs differ by more than rounding explains: "
+        f"{other.between_db:.1f} dB{best}{where}. {why}: ship the one whose score holds, or keep that layer float "
+        "(skip_layers)"
     )
 
 

@@ -48,3 +48,8 @@ def __getattr__(name: str) -> Any:
     from qbench.quant import affine, scale_rules
 
     return getattr(affine if hasattr(affine, name) else scale_rules, name)
+
+
+def __dir__() -> list[str]:
+    """The public names beside what is loaded already."""
+    return sorted({*globals(), *__all__})

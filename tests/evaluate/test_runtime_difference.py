@@ -195,6 +195,21 @@ def test_two_cases_are_one_warning_and_the_record_holds_it():
         records.append(int8(name, accuracy=replace(accuracy(), other_runtime=other_runtime)))
     assert warnings([int8()]) == ()
     (message,) = warnings(records)
-    assert "net/static · onnxruntime and net/static/openvino/t1/b1 are the same network" in message
+    assert "net/static · onnxruntime and net/static/openvino/t1/b1 are one file" in message
     assert "1.8 dB, where the better of them keeps 32.4 dB of fp32; the first layer that differs is patch." in message
     assert from_line(to_line(records[0])) == records[0]
+
+
+def test_variants_of_one_recipe_are_not_called_one_file():
+    """Engines store other numbers of one recipe: fbgemm narrows weights, qnnpack does not."""
+    own, other = "net/static/fbgemm/t1/b1", "net/static/qnnpack/t1/b1"
+    records = []
+    for name, beside in ((own, other), (other, own)):
+        other_runtime = OtherRuntime(case=beside, between_db=1.8, better_db=32.4, layer="patch")
+        record = int8(name, accuracy=replace(accuracy(), other_runtime=other_runtime))
+        records.append(
+            replace(record, artifact=replace(record.artifact, sha256=name.encode().hex()[:64].ljust(64, "0")))
+        )
+    (message,) = warnings(records)
+    assert "are made of one network by one recipe" in message
+    assert "or one of them stores coarser numbers" in message

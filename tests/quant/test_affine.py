@@ -319,3 +319,8 @@ def test_the_example_of_the_package_is_true():
 
     assert doctest.testmod(qbench.quant).attempted == 3
     assert doctest.testmod(qbench.quant).failed == 0
+
+
+def test_the_public_names_are_listed():
+    """Before one of them has been asked for, too: they are found by completion."""
+    assert set(qbench.quant.__all__) <= set(dir(qbench.quant))

@@ -136,7 +136,8 @@ def _gemm(node: Any) -> str | None:
     defaults = {"transA": 0, "alpha": 1.0, "beta": 1.0}
     has = {name: attribute(node, name, default) for name, default in defaults.items()}
     wrong = [f"{name} = {value:g}" for name, value in has.items() if value != defaults[name]]
-    return f"{', '.join(wrong)}: only transA = 0, alpha = beta = 1 is quantized" if wrong else None
+    rule = "only transA = 0 is quantized, and alpha or beta beside 1 where they can be taken into constants"
+    return f"{', '.join(wrong)}: {rule}" if wrong else None
 
 
 def _bias(graph: Graph, node: Any) -> str | None:
