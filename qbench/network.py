@@ -70,13 +70,14 @@ def prepare_model(
     network, note = _load(reference, trained)
     _require_float(network, reference)
     notes += tuple(filter(None, [None if network.module is None else describe_own_qconfig(network.module)]))
+    as_returned = _keep_outputs(reference, trained, data, root)
     reference, network, adapted = _adapt_network(reference, network, data, root)
     notes += tuple(filter(None, (note, adapted)))
     progress("try the network on real examples", 0.9)
     _require_fit(network, data, metric, reference.name)
     if network.kind == "torch":
         _require_float(network, reference, data.evaluation(0, 1))
-    judged, *unjudged = dry_run.list_outputs(network, data.evaluation(0, 1))
+    judged, *unjudged = dry_run.list_outputs(as_returned or network, data.evaluation(0, 1))
     notes += (_say_first(reference.name, judged, unjudged),) if unjudged else ()
     digest = weights_file.weights_digest(network)
     file = None
@@ -103,6 +104,15 @@ def prepare_model(
         int8_digests={own.recipe: weights_file.int8_digest(own) for own in reference.int8},
         unjudged_outputs=tuple(unjudged),
     )
+
+
+def _keep_outputs(reference: ModelReference, trained: Path | None, data: Data, root: Path) -> Network | None:
+    """The network with all that it returns, where the suite says how an output lies and not which: the adapted one has
+    the first alone."""
+    if reference.output is not None or not reference.output_axis:
+        return None
+    whole = replace(reference, output_axis=0)
+    return _adapt_network(whole, _load(whole, trained)[0], data, root)[1]
 
 
 def _say_first(name: str, judged: str, unjudged: Sequence[str]) -> str:

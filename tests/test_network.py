@@ -186,6 +186,25 @@ def test_outputs_that_nobody_judges_are_told(root, tmp_path, output, unjudged):
     assert [note.startswith(said) for note in model.notes] == [True] * len(unjudged)
 
 
+def test_an_axis_without_a_name_does_not_hide_the_other_outputs(root, tmp_path):
+    """`output: {axis: 1}` takes the first output, and the rest is told as where nothing is said."""
+    source = tmp_path / "mine.py"
+    source.write_text(
+        "import torch\n"
+        "class Two(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.head = torch.nn.Linear(64, 10)\n"
+        "    def forward(self, x):\n"
+        "        y = self.head(torch.flatten(x, 1)).transpose(0, 1)\n"
+        "        return y, y + 1\n"
+    )
+    reference = network("Two", path=source, output_axis=1)
+    model = fp32_network.prepare_model(reference, prepare(root), TOP1, root, progress=ignore)
+    assert model.unjudged_outputs == ("1",)
+    assert any(note.startswith("mine: it returns 2 outputs (0, 1, counted from 0)") for note in model.notes)
+
+
 def test_a_built_in_is_trained_once(root):
     """The second preparation finds the weights and reports no training."""
     data = prepare(root)
