@@ -36,8 +36,8 @@ USED_BY_OTHERS = {
     "predict_outputs": "a script of the guide (hosts.md)",
     "write_guide": "makes the guide's list of columns, which its test keeps up to date",
 }
-# Who is called by a decorator's library, whatever its name.
-CALLED_BY_DECORATOR = {"model_validator", "field_validator", "field_serializer"}
+# Who is called by what its decorator adds it to, whatever its name: pydantic, the columns of the table of cases.
+CALLED_BY_DECORATOR = {"model_validator", "field_validator", "field_serializer", "_column"}
 # Dunder methods, and what pydantic reads of a class.
 READ_BY_PYTHON = re.compile(r"__\w+__|model_config|schema_")
 

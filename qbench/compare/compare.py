@@ -66,7 +66,7 @@ def _delta(case: str, base: Record | None, contender: Record | None, incomparabl
     plain = Delta(case=case, change=change, base=base, contender=contender)
     if base is None or contender is None or change != "compared":
         return plain
-    sized = replace(plain, size_ratio=_size_ratio(base, contender))
+    sized = replace(plain, size_ratio=size_ratio(base, contender))
     return _with_accuracy(_with_latency(sized, base, contender, incomparable), base, contender)
 
 
@@ -82,8 +82,9 @@ def _change(base: Record | None, contender: Record | None) -> Change:
     return "now failed" if contender.status == "failed" else "now skipped"
 
 
-def _size_ratio(base: Record, contender: Record) -> float | None:
-    if base.artifact is None or contender.artifact is None or base.artifact.size_bytes == 0:
+def size_ratio(base: Record | None, contender: Record) -> float | None:
+    """Bytes of the contender over those of the base; None where one has no artifact."""
+    if base is None or base.artifact is None or contender.artifact is None or base.artifact.size_bytes == 0:
         return None
     return contender.artifact.size_bytes / base.artifact.size_bytes
 

@@ -2,9 +2,9 @@
 
 build               a run's folder -> report.html, summary.md, results.csv, flips.csv, classes.csv
 frame               a run -> tidy DataFrames of its cases, calls and layers
-columns             what each column of the cases means
-table               records -> the cells that a reader sees
-cells               what stands in each cell of a row
+columns             what each stored column of a case means, and how it is written
+case_columns        the columns of the table of cases: title, meaning, and the cell of a case
+cells               how a figure is written in a cell
 ruling              what the decisions say of each case, in a few words
 names               variants and backends as a reader calls them
 recipes             how a variant was made, by what differs from the default

@@ -13,14 +13,13 @@ from qbench.decide.judged import Judged
 from qbench.decide.tested_change import holds_against_fp32
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
-from qbench.report.cells import accuracy_limit
+from qbench.report.case_columns import list_columns
+from qbench.report.cells import REFERENCE, accuracy_limit, interval_cell, latency_unit, time_of
 from qbench.report.names import variant_name
 from qbench.report.ruling import Ruling, Rulings, rank
-from qbench.report.table import latency_unit
-from qbench.stats.interval_type import Interval
 
 FASTEST = "fastest fp32"
-SHOWN = 8  # of each, fp32 and candidates, that a reader sees without unfolding
+OPEN_CASES = 8  # of each, fp32 and candidates, that a reader sees without unfolding
 _ACCURACY = {"PASS": "accuracy OK", "INCONCLUSIVE": "accuracy open", "FAIL": "loses too much"}
 
 
@@ -41,21 +40,21 @@ def candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Candidat
     fp32 = [record for record in measured if record.case.mode == "fp32"]
     fp32.sort(key=lambda record: cases.p50(record) or float("inf"))
     hopes = [record for record in measured if record.case.mode != "fp32" and rulings[record.case.id].candidate]
-    shown = [*fp32[:SHOWN], *hopes[:SHOWN]]
-    kept = {record.case.id for record in shown}
-    rest = [record for record in measured if record.case.id not in kept]
-    draw = _Rows(judged=judged, records=records, rulings=rulings, unit=latency_unit(records))
+    open_cases = [*fp32[:OPEN_CASES], *hopes[:OPEN_CASES]]
+    open_ids = {record.case.id for record in open_cases}
+    rest = [record for record in measured if record.case.id not in open_ids]
+    setting = _Setting(judged=judged, records=records, rulings=rulings, unit=latency_unit(records))
     pick = decision.pick if decision.verdict in ("ship", "either") else None
     return Candidates(
-        shown=draw.table(shown, "verdict"),
-        rest=draw.table(rest, "why not"),
-        bold=next((place for place, record in enumerate(shown) if record is pick), None),
+        shown=setting.table(open_cases, "verdict"),
+        rest=setting.table(rest, "why not"),
+        bold=next((index for index, record in enumerate(open_cases) if record is pick), None),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Rows:
-    """Draws rows of one setting: its records, what is said of them, the unit of its times."""
+class _Setting:
+    """Draws the cases of one setting: its records, what is said of them, the unit of its times."""
 
     judged: Judged
     records: Sequence[Record]
@@ -64,8 +63,10 @@ class _Rows:
 
     def table(self, records: Sequence[Record], last: str) -> TextTable:
         """``last``: the title of the column of words."""
-        titles = f"time, {self.unit[1]}", "times the best fp32", self._title_accuracy(), "size", last
-        return TextTable(columns=("variant", *titles), rows=tuple(map(self._row, records)), words=(0, 5))
+        titles = {column.key: column.title for column in list_columns(self.judged, self.unit[1])}
+        titles["accuracy"] = self._title_accuracy()
+        columns = ("variant", *(titles[key] for key in ("p50", "best", "accuracy", "size")), last)
+        return TextTable(columns=columns, rows=tuple(map(self._row, records)), words=(0, 5))
 
     def _title_accuracy(self) -> str:
         metric = self.judged.metric
@@ -79,48 +80,30 @@ class _Rows:
     def _row(self, record: Record) -> tuple[str, ...]:
         return (
             variant_name(record),
-            self._time(record),
+            formatting.number(time_of(record), scale=1 / self.unit[0]),
             _ratio(self.rulings[record.case.id]),
             tested_change.write_shown(self.judged, record),
             _size(record, self.records),
             self._verdict(record),
         )
 
-    def _time(self, record: Record) -> str:
-        seconds = cases.p50(record)
-        if seconds is None or record.latency is None:
-            return formatting.DASH
-        p50 = Interval(value=seconds, low=record.latency.p50_low, high=record.latency.p50_high)
-        return formatting.number(p50, scale=1 / self.unit[0])
-
-    def _has_several_limits(self) -> bool:
-        return len(self.judged.margins_of(self.records)) > 1
-
     def _verdict(self, record: Record) -> str:
         ruling, outcome = self.rulings[record.case.id], self.judged.outcome(record)
-        said = [f"{ruling.symbol} {ruling.word}".strip()]
-        if ruling.candidate and outcome is not None and "accuracy" not in ruling.word:
-            own = accuracy_limit(self.judged, [record]) if self._has_several_limits() else ""
-            said.append(f"{_ACCURACY[outcome]}{own}")
-        return ", ".join(said)
+        words = f"{ruling.symbol} {ruling.word}".strip()
+        if not ruling.candidate or outcome is None or "accuracy" in ruling.word:
+            return words
+        several = len(self.judged.margins_of(self.records)) > 1
+        return f"{words}, {_ACCURACY[outcome]}{accuracy_limit(self.judged, [record]) if several else ''}"
 
 
 def _ratio(ruling: Ruling) -> str:
     ratio = ruling.over_fp32
-    if ruling.word == FASTEST or (ratio is not None and ruling.word == "keep" and ratio.low is None):
-        return "1 (reference)"
-    if ratio is None:
-        return formatting.DASH
-    if ratio.low is None or ratio.high is None:
-        return f"{ratio.value:.2f}"
-    return f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+    is_reference = ruling.word == FASTEST or (ratio is not None and ruling.word == "keep" and ratio.low is None)
+    return str(REFERENCE if is_reference else interval_cell(ratio))
 
 
 def _size(record: Record, records: Sequence[Record]) -> str:
-    if record.artifact is None:
-        return formatting.DASH
-    own = record.artifact.size_bytes
+    size = formatting.size(record.artifact.size_bytes if record.artifact else None)
     fp32 = compare.like_for_like(record, records) if cases.is_int8(record) else None
-    if fp32 is None or fp32.artifact is None:
-        return formatting.size(own)
-    return f"{formatting.size(own)} ({formatting.share(own / fp32.artifact.size_bytes, 0)} of fp32)"
+    ratio = compare.size_ratio(fp32, record)
+    return size if ratio is None else f"{size} ({formatting.share(ratio, 0)} of fp32)"

@@ -18,11 +18,20 @@ from qbench.decide.tested_change import holds_against_fp32
 from qbench.record.schema import Record
 from qbench.record.stored_run import QUICK, RunInfo
 from qbench.report import palette
-from qbench.report.cells import RATIO_DIGITS, Cell, Tone, accuracy_limit, count_digits, count_flips, draw_cells
+from qbench.report.case_columns import CaseRow
+from qbench.report.cells import (
+    RATIO_DIGITS,
+    Cell,
+    Tone,
+    accuracy_limit,
+    count_digits,
+    count_flips,
+    interval_cell,
+    latency_unit,
+)
 from qbench.report.names import backend_name, in_words, setting_words, variant_name
 from qbench.report.palette import Sign
 from qbench.report.ruling import Rulings
-from qbench.report.table import latency_unit
 from qbench.stats.interval_type import Interval
 
 
@@ -126,7 +135,8 @@ def _candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Iterato
 
 def _tiles(record: Record, decision: Decision, judged: Judged, rulings: Rulings) -> Iterator[Tile]:
     unit = latency_unit([record])
-    cells = draw_cells(judged, record, None, unit[0], count_digits(judged, [record], unit[0]))
+    digits = count_digits(judged, [record], unit[0])
+    cells = CaseRow(judged=judged, record=record, best=None, unit=unit[0], digits=digits).cells
     if decision.objective in ("cold_start", "memory"):
         scale = Scale(objective=decision.objective, times=PairedTimes(records={}, read=lambda record: {}))
         value = scale.show(record).removesuffix(" to load and call once").removesuffix(" resident")
@@ -146,14 +156,8 @@ def _ratio_tile(over: Interval | None, decision: Decision) -> Tile:
     lines: tuple[str, ...] = ()
     if fp32 is not None and fp32.latency is not None:
         lines = (f"best fp32: {formatting.duration(cases.p50(fp32))}", f"on {backend_name(fp32.case.backend)}")
-    label = "times the best fp32"
-    if over is None:
-        return Tile(label=label, value=formatting.DASH, lines=lines)
-    limits = ""
-    if over.low is not None and over.high is not None:
-        limits = f"[{formatting.fixed(over.low, RATIO_DIGITS)}, {formatting.fixed(over.high, RATIO_DIGITS)}]"
-    value = formatting.fixed(over.value, RATIO_DIGITS)
-    return Tile(label=label, value=value, unit="×", limits=limits, lines=lines)  # noqa: RUF001 (times)
+    cell, unit = interval_cell(over), "" if over is None else "×"  # noqa: RUF001 (times)
+    return Tile(label="times the best fp32", value=cell.text, unit=unit, limits=cell.limits, lines=lines)
 
 
 def _accuracy_tile(record: Record, judged: Judged, cells: dict[str, Cell]) -> Tile:
@@ -182,12 +186,11 @@ def _size_tile(record: Record, judged: Judged) -> Tile:
     fp32 = compare.like_for_like(record, judged.records)
     if record.artifact is None:
         return Tile(label="size against fp32", value=formatting.DASH)
-    own = formatting.size(record.artifact.size_bytes)
-    if fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
-        return Tile(label="size", value=own)
-    ratio = record.artifact.size_bytes / fp32.artifact.size_bytes
+    size, ratio = formatting.size(record.artifact.size_bytes), compare.size_ratio(fp32, record)
+    if ratio is None or fp32 is None or fp32.artifact is None:
+        return Tile(label="size", value=size)
     whole = f"fp32: {formatting.size(fp32.artifact.size_bytes)}"
-    return Tile(label="size against fp32", value=formatting.share(ratio, 0), lines=(own, whole))
+    return Tile(label="size against fp32", value=formatting.share(ratio, 0), lines=(size, whole))
 
 
 def _rows(decision: Decision) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -10,11 +10,11 @@ from qbench.decide import cases
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
 from qbench.record.schema import Record
-from qbench.report import palette, table
-from qbench.report.cells import Cell, accuracy_limit, count_digits
+from qbench.report import case_columns, palette
+from qbench.report.case_columns import CaseColumn, CaseRow
+from qbench.report.cells import Cell, accuracy_limit, count_digits, latency_unit
 from qbench.report.recipes import describe_recipe
 from qbench.report.ruling import FP32, Ruling, Rulings, rank
-from qbench.report.table import Column, Row
 from qbench.stats.thresholds import Outcome
 
 # Left to right as a decider asks; what a cell holds besides stands under its text.
@@ -33,6 +33,17 @@ ORDER = (
     "p90",
 )
 KEPT = ("p50", "best", "delta", "size")  # also where no case has a value
+# What an unfolded row calls the hints of its cells.
+_UNFOLDED = {
+    "time": "p50",
+    "compared": "speedup",
+    "noise check": "control",
+    "accuracy": "accuracy",
+    "limit": "judged",
+    "changed answers": "flips",
+    "in int8": "coverage",
+    "size": "size",
+}
 MANY = 30  # rows; from there on the table scrolls within itself
 
 
@@ -53,11 +64,8 @@ class Line:
     @property
     def accuracy_sign(self) -> str:
         """``✓ OK``: whether its accuracy holds the limit; empty where it was not judged."""
-        return (
-            ""
-            if self.outcome is None
-            else f"{palette.VERDICTS[self.outcome].symbol} {palette.VERDICTS[self.outcome].word}"
-        )
+        sign = None if self.outcome is None else palette.VERDICTS[self.outcome]
+        return "" if sign is None else f"{sign.symbol} {sign.word}"
 
     @property
     def findable(self) -> str:
@@ -71,7 +79,7 @@ class CaseTable:
     be narrowed to, by name."""
 
     keys: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[CaseColumn, ...]
     lines: tuple[Line, ...]
     choices: Mapping[str, tuple[str, ...]]
     many: bool
@@ -85,19 +93,16 @@ class CaseTable:
 def case_table(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) -> CaseTable:
     """All measured cases, setting by setting: what is shipped first, then the other candidates, fp32, the rest."""
     measured = [record for record in judged.records if record.status == "ok"]
-    unit = table.latency_unit(measured)
+    unit = latency_unit(measured)
     digits = count_digits(judged, measured, unit[0])
     lines: list[Line] = []
     for decision in decisions:
         records = cases.of_setting(decision.setting, measured)
-        rows = {row.record.case.id: row for row in table.rows(judged, records, unit, digits)}
-        lines += [
-            _line(rows[record.case.id], rulings[record.case.id], judged) for record in rank(judged, records, rulings)
-        ]
-    known = {column.key: column for column in table.columns(judged, unit[1])}
-    limited = f"{known['delta'].title}{accuracy_limit(judged, measured)}"
-    known["delta"] = replace(known["delta"], title=limited)
-    columns = tuple(known[key] for key in ORDER if key in known and (key in KEPT or _is_filled(key, lines)))
+        rows = {row.record.case.id: row for row in case_columns.list_rows(judged, records, unit[0], digits)}
+        lines += [_line(rows[record.case.id], rulings[record.case.id]) for record in rank(judged, records, rulings)]
+    by_key = {column.key: column for column in case_columns.list_columns(judged, unit[1])}
+    by_key["delta"] = replace(by_key["delta"], title=f"{by_key['delta'].title}{accuracy_limit(judged, measured)}")
+    columns = tuple(by_key[key] for key in ORDER if key in by_key and (key in KEPT or _is_filled(key, lines)))
     return CaseTable(
         keys=tuple(key for key in ("model", "threads", "batch_size", "host") if _differs(key, measured)),
         columns=columns,
@@ -116,49 +121,33 @@ def _is_filled(key: str, lines: Sequence[Line]) -> bool:
 
 
 def _choices(lines: Sequence[Line]) -> dict[str, tuple[str, ...]]:
-    cases_ = [line.record.case for line in lines]
-    named = {
-        "model": [case.model for case in cases_],
-        "mode": [case.mode for case in cases_],
-        "backend": [case.backend for case in cases_],
-        "verdict": [line.ruling.word for line in lines],
-    }
+    named = {key: [getattr(line.record.case, key) for line in lines] for key in ("model", "mode", "backend")}
+    named["verdict"] = [line.ruling.word for line in lines]
     distinct = {name: tuple(dict.fromkeys(values)) for name, values in named.items()}
     return {name: values for name, values in distinct.items() if len(values) > 1}
 
 
-def _line(row: Row, ruling: Ruling, judged: Judged) -> Line:
-    case = row.record.case
+def _line(row: CaseRow, ruling: Ruling) -> Line:
+    record, cells = row.record, row.cells
     shipped = ruling.picked or ruling.word == "keep"
     return Line(
-        record=row.record,
-        color=palette.variable_of(case.backend),
-        marker=palette.SYMBOLS[palette.marker_of(case.mode)],
+        record=record,
+        color=palette.variable_of(record.case.backend),
+        marker=palette.SYMBOLS[palette.marker_of(record.case.mode)],
         ruling=ruling,
         group="picked" if shipped else "fp32" if ruling.word in FP32 else "" if ruling.candidate else "out",
-        cells=row.cells,
-        facts=tuple(_facts(row)),
-        outcome=judged.outcome(row.record),
+        cells=cells,
+        facts=tuple(_facts(record, cells)),
+        outcome=row.judged.outcome(record),
     )
 
 
-def _facts(row: Row) -> Iterator[tuple[str, str]]:
+def _facts(record: Record, cells: Mapping[str, Cell]) -> Iterator[tuple[str, str]]:
     """What hangs on single cells, so that no mouse is needed to read it."""
-    record, cells = row.record, row.cells
     yield "case", record.case.id
     if recipe := describe_recipe(record):
         yield "recipe", recipe
-    named = {
-        "time": "p50",
-        "compared": "speedup",
-        "noise check": "control",
-        "accuracy": "accuracy",
-        "limit": "judged",
-        "changed answers": "flips",
-        "in int8": "coverage",
-        "size": "size",
-    }
-    for name, key in named.items():
+    for name, key in _UNFOLDED.items():
         if hint := cells[key].hint:
             yield name, hint
     if record.throughput_per_second is not None:

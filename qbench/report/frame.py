@@ -145,9 +145,7 @@ def _derive(record: Record, judged: Judged, best: Record | None) -> dict[str, An
         "case.setting": settings_of.setting_name(setting_of(record)),
         **dict(zip(_limits("over_best_fp32"), _over_best(record, best), strict=True)),
     }
-    fp32 = compare.like_for_like(record, judged.records)
-    if record.artifact is not None and fp32 is not None and fp32.artifact is not None:
-        row["size_over_fp32"] = record.artifact.size_bytes / fp32.artifact.size_bytes
+    row["size_over_fp32"] = compare.size_ratio(compare.like_for_like(record, judged.records), record)
     metric, test = judged.metric, judged.tests.get(record.case.id)
     if metric is not None and record.accuracy is not None:
         row |= {"metric.scale": metric.scale, "metric.unit": metric.unit}

@@ -27,8 +27,18 @@ from qbench.decide.tested_change import (
 from qbench.foreign_text import join_lines
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
-from qbench.report import table, text
-from qbench.report.cells import COARSE, COARSE_MEANS, REFERENCE, accuracy_limit
+from qbench.report import case_columns
+from qbench.report.cells import (
+    COARSE,
+    COARSE_MEANS,
+    RATIO_DIGITS,
+    REFERENCE,
+    accuracy_limit,
+    interval_cell,
+    latency_unit,
+    time_of,
+    unit_of,
+)
 from qbench.report.ruling import Rulings, rank
 from qbench.stats.interval_type import Interval
 
@@ -46,9 +56,9 @@ def draw(judged: Judged, rulings: Rulings, *, width: int | None, wide: bool = Fa
     ``width`` in columns of the terminal; None where there is none, and nothing must be left out. ``wide``: every
     column of the report.
     """
-    parts = _wide(judged, rulings, width) if wide else _narrow(judged, rulings, width)
+    tables = _wide(judged, rulings, width) if wide else _narrow(judged, rulings, width)
     explained = _explain_marks(judged) if wide else _explain(judged)
-    return "\n\n".join([*parts, *([wrap(explained, width)] if parts else [])])
+    return "\n\n".join([*tables, *([wrap(explained, width)] if tables else [])])
 
 
 def wrap(line: str, width: int | None) -> str:
@@ -72,13 +82,13 @@ def _explain(judged: Judged) -> str:
     """What the columns mean."""
     metric, title = judged.metric, _title_change(judged)
     if metric is not None and holds_against_fp32(judged):
-        shown = f"its score, {'%' if metric.percent else metric.own_unit}"
+        change = f"its score, {'%' if metric.percent else metric.own_unit}"
     else:
-        shown = f"its change, {'' if metric is None else metric.unit}"
-    shown = f"{title}: {shown.rstrip(', ')}{accuracy_limit(judged, judged.records)}"
+        change = f"its change, {'' if metric is None else metric.unit}"
+    change = f"{title}: {change.rstrip(', ')}{accuracy_limit(judged, judged.records)}"
     return (
         f"{_explain_brackets(judged, title)} The time is the median call (p50); times fp32: how many times as fast "
-        f"as the fastest fp32; {shown}; size: of fp32's.{_explain_coarse(judged)}{_list_means(judged)}"
+        f"as the fastest fp32; {change}; size: of fp32's.{_explain_coarse(judged)}{_list_means(judged)}"
     )
 
 
@@ -89,8 +99,8 @@ def _explain_marks(judged: Judged) -> str:
 
 def _explain_brackets(judged: Judged, change: str) -> str:
     levels = describe_levels(judged, judged.records)
-    other = "" if levels == "95 % limits" else f", of {change} {levels.replace(' limits', '')}"
-    return f"In brackets 95 % limits{other}."
+    tested = "" if levels == "95 % limits" else f", of {change} {levels.replace(' limits', '')}"
+    return f"In brackets 95 % limits{tested}."
 
 
 def _explain_coarse(judged: Judged) -> str:
@@ -116,24 +126,34 @@ def _title_change(judged: Judged) -> str:
 
 def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
     """Each setting with every column that has a value in it."""
-    parts = []
+    tables = []
     for setting, records in _measured(judged):
-        unit = table.latency_unit(records)
-        cells = {row.record.case.id: row.cells for row in table.rows(judged, records, unit)}
+        size, unit = latency_unit(records)
+        cells = {row.record.case.id: row.cells for row in case_columns.list_rows(judged, records, size)}
         filled = {key for of_case in cells.values() for key, cell in of_case.items() if cell.text != formatting.DASH}
-        columns = [column for column in table.columns(judged, unit[1]) if column.key in filled]
-        lines = tuple(
-            (
-                cases.variant(record),
-                *(formatting.clean(str(cells[record.case.id][column.key])) for column in columns),
-                rulings[record.case.id].word,
-            )
+        columns = [column for column in case_columns.list_columns(judged, unit) if column.key in filled]
+        lines = [
+            [formatting.clean(str(cells[record.case.id][column.key])) for column in columns]
             for record in rank(judged, records, rulings)
-        )
-        titles = ("variant", *(column.title for column in columns), "verdict")
-        content = TextTable(columns=titles, rows=lines, words=(0, len(titles) - 1))
-        parts.append(f"{_heading(setting)}\n{format_table(content, width)}")
-    return parts
+        ]
+        content = _table(judged, records, rulings, [column.title for column in columns], lines)
+        tables.append(f"{_heading(setting)}\n{format_table(content, width)}")
+    return tables
+
+
+def _table(
+    judged: Judged,
+    records: Sequence[Record],
+    rulings: Rulings,
+    titles: Sequence[str],
+    lines: Sequence[Sequence[str]],
+) -> TextTable:
+    """The lines of ranked cases, each between its variant and its verdict."""
+    rows = tuple(
+        (formatting.clean(cases.variant(record)), *cells, rulings[record.case.id].word)
+        for record, cells in zip(rank(judged, records, rulings), lines, strict=True)
+    )
+    return TextTable(columns=("variant", *titles, "verdict"), rows=rows, words=(0, len(titles) + 1))
 
 
 def _narrow(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
@@ -152,7 +172,7 @@ def _narrow(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
 
 
 def _heading(setting: Setting) -> str:
-    return formatting.clean(text.setting_name(setting))
+    return formatting.clean(cases.setting_name(setting))
 
 
 def _measured(judged: Judged) -> list[tuple[Setting, list[Record]]]:
@@ -178,65 +198,51 @@ class _Figures:
 
 def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, limited: Sequence[str]) -> TextTable:
     figures = [_read(judged, record, rulings) for record in rank(judged, records, rulings)]
-    unit, unit_name = table.latency_unit(records)
-    p50 = _column([row.p50 for row in figures], 1 / unit, _decimals_of_times(figures, unit), "p50" in limited)
-    ratio = _column([row.ratio for row in figures], 1.0, 2, "ratio" in limited)
-    ratio = _mark_reference(_mark_coarse(ratio, figures), figures)
-    scale = judged.metric.scale if judged.metric else 1.0
-    signed = not holds_against_fp32(judged)
-    changes = [None if row.change is None else row.change.interval for row in figures]
-    places, places_of_sizes = _decimals_of_changes(judged, figures), _decimals_of_sizes(judged, figures)
-    minimized = _list_minimized(judged, figures)
-    change = _column(changes, scale, places, "change" in limited, signed=signed)
-    lines = tuple(
-        (
-            formatting.clean(cases.variant(row.record)),
-            *cells,
-            formatting.DASH if row.size is None else formatting.share(row.size, places_of_sizes),
-            rulings[row.record.case.id].word,
-        )
-        for row, *cells in zip(figures, *minimized.columns, p50, ratio, change, strict=True)
+    unit, unit_name = latency_unit(records)
+    ratio = _column([row.ratio for row in figures], 1.0, RATIO_DIGITS, "ratio" in limited)
+    sizes = _decimals_of_sizes(judged, figures)
+    change = _column(
+        [None if row.change is None else row.change.interval for row in figures],
+        judged.metric.scale if judged.metric else 1.0,
+        _decimals_of_changes(judged, figures),
+        "change" in limited,
+        signed=not holds_against_fp32(judged),
     )
-    titles = ("variant", *minimized.titles, unit_name, "times fp32", _title_change(judged), "size", "verdict")
-    return TextTable(columns=titles, rows=lines, words=(0, len(titles) - 1))
+    columns = [
+        *_minimized(judged, figures),
+        (
+            unit_name,
+            _column([row.p50 for row in figures], 1 / unit, _decimals_of_times(figures, unit), "p50" in limited),
+        ),
+        ("times fp32", _mark_reference(_mark_coarse(ratio, figures), figures)),
+        (_title_change(judged), change),
+        ("size", [formatting.share(row.size, sizes) for row in figures]),
+    ]
+    titles, cells = zip(*columns, strict=True)
+    return _table(judged, records, rulings, titles, list(zip(*cells, strict=True)))
 
 
 def _read(judged: Judged, record: Record, rulings: Rulings) -> _Figures:
-    fp32 = compare.like_for_like(record, judged.records)
-    latency, seconds = record.latency, cases.p50(record)
-    limits = (None, None) if latency is None or latency.p50_seconds is None else (latency.p50_low, latency.p50_high)
-    size = None
-    if record.artifact is not None and fp32 is not None and fp32.artifact is not None:
-        size = record.artifact.size_bytes / fp32.artifact.size_bytes
     return _Figures(
         record=record,
-        p50=None if seconds is None else Interval(value=seconds, low=limits[0], high=limits[1]),
+        p50=time_of(record),
         ratio=rulings[record.case.id].over_fp32,
         change=shown_of(judged, record),
-        size=size,
+        size=compare.size_ratio(compare.like_for_like(record, judged.records), record),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Minimized:
-    """The column of what the decision minimizes, where no other column has it: a title and its cells, or none."""
-
-    titles: tuple[str, ...] = ()
-    columns: tuple[list[str], ...] = ()
-
-
-def _list_minimized(judged: Judged, figures: Sequence[_Figures]) -> _Minimized:
+def _minimized(judged: Judged, figures: Sequence[_Figures]) -> list[tuple[str, list[str]]]:
+    """The column of what the decision minimizes with its title; none where another column has it or no case has one."""
     objective = judged.decide.minimize
-    if objective == "latency":
-        return _Minimized()
     values = [VALUES[objective](row.record) for row in figures]
-    known = [value for value in values if value is not None]
-    if not known:
-        return _Minimized()
-    unit, name = table.unit_of(objective, known)
-    places = formatting.decimals(Interval(value=min(known)), 1 / unit)
+    measured = [value for value in values if value is not None]
+    if objective == "latency" or not measured:
+        return []
+    unit, name = unit_of(objective, measured)
+    places = formatting.decimals(Interval(value=min(measured)), 1 / unit)
     cells = [formatting.DASH if value is None else formatting.fixed(value / unit, places) for value in values]
-    return _Minimized(titles=(f"{table.MINIMIZED[objective]}, {name}",), columns=(cells,))
+    return [(f"{case_columns.MINIMIZED[objective]}, {name}", cells)]
 
 
 def _decimals_of_sizes(judged: Judged, figures: Sequence[_Figures]) -> int:
@@ -262,8 +268,8 @@ def _decimals_of_changes(judged: Judged, figures: Sequence[_Figures]) -> int:
     if metric is None:
         return 2
     changes = [row.change for row in figures]
-    known = [each.interval for each in changes if each is not None and each.interval.low != each.interval.high]
-    narrow = max((formatting.decimals(interval, metric.scale) for interval in known), default=1)
+    limited = [each.interval for each in changes if each is not None and each.interval.low != each.interval.high]
+    narrow = max((formatting.decimals(interval, metric.scale) for interval in limited), default=1)
     return count_decimals(changes, metric.scale, 2 if metric.percent else narrow)
 
 
@@ -272,17 +278,11 @@ def _column(
 ) -> list[str]:
     """The cells of a column, all with so many decimals; limits that some have keep their place in those that have
     none."""
-    texts = [
-        formatting.DASH if value is None else formatting.fixed(value.value * scale, places, signed=signed)
-        for value in values
-    ]
-    if not limited:
-        return texts
-    limits = [_limits(value, scale, places, signed) for value in values]
-    widest = max(map(len, limits), default=0)
-    return [
-        f"{number} {limit.ljust(widest)}" if widest else number for number, limit in zip(texts, limits, strict=True)
-    ]
+    cells = [interval_cell(value, places, scale=scale, signed=signed) for value in values]
+    widest = max((len(cell.limits) for cell in cells), default=0)
+    if not limited or not widest:
+        return [cell.text for cell in cells]
+    return [f"{cell.text} {cell.limits.ljust(widest)}" for cell in cells]
 
 
 def _mark_reference(cells: Sequence[str], figures: Sequence[_Figures]) -> list[str]:
@@ -292,8 +292,8 @@ def _mark_reference(cells: Sequence[str], figures: Sequence[_Figures]) -> list[s
     start = min((cell.index("[") for cell in cells if "[" in cell), default=0)
     text = REFERENCE.text if not start else f"{REFERENCE.text} {REFERENCE.limits}"
     text = text.rjust(start + len(text) - 2) if start else text
-    own = [row.record.case.mode == "fp32" and row.ratio == Interval(value=1.0) for row in figures]
-    return [text.ljust(width) if is_own else cell for cell, is_own in zip(cells, own, strict=True)]
+    is_reference = [row.record.case.mode == "fp32" and row.ratio == Interval(value=1.0) for row in figures]
+    return [text.ljust(width) if marked else cell for cell, marked in zip(cells, is_reference, strict=True)]
 
 
 def _mark_coarse(cells: Sequence[str], figures: Sequence[_Figures]) -> list[str]:
@@ -308,10 +308,3 @@ def _mark_coarse(cells: Sequence[str], figures: Sequence[_Figures]) -> list[str]
         COARSE if marked else cell[len(number) :] for cell, number, marked in zip(cells, numbers, coarse, strict=True)
     ]
     return [f"{number.rjust(start)}{rest}".ljust(width) for number, rest in zip(numbers, behind, strict=True)]
-
-
-def _limits(value: Interval | None, scale: float, places: int, signed: bool) -> str:
-    if value is None or value.low is None or value.high is None:
-        return ""
-    low, high = (formatting.fixed(limit * scale, places, signed=signed) for limit in (value.low, value.high))
-    return f"[{low}, {high}]"

@@ -17,7 +17,8 @@ from qbench.decide.judged import Judged, Rules, judge
 from qbench.decide.tested_change import change_of, describe_levels, shown_of, write_shown
 from qbench.record.schema import Accuracy, Record
 from qbench.record.stored_run import MetricInfo
-from qbench.report.cells import count_digits, draw_cells
+from qbench.report.case_columns import CaseRow
+from qbench.report.cells import count_digits
 from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
 
@@ -60,8 +61,9 @@ def assert_agrees(run: Judged, record: Record) -> None:
 
 
 def _cell(run: Judged, record: Record) -> str:
-    cells = draw_cells(run, record, None, 1e-3, count_digits(run, [record], 1e-3))
-    return str(cells["accuracy" if run.metric and run.metric.against == "fp32" else "delta"])
+    digits = count_digits(run, [record], 1e-3)
+    row = CaseRow(judged=run, record=record, best=None, unit=1e-3, digits=digits)
+    return str(row.cells["accuracy" if run.metric and run.metric.against == "fp32" else "delta"])
 
 
 @given(harmful=st.integers(0, 30), beneficial=st.integers(0, 30), margin=st.sampled_from([0.0, 0.5, 1.0, 2.5]))
