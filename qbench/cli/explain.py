@@ -18,8 +18,9 @@ from qbench.cli.output import find_folder, terminal_width
 from qbench.errors import CaseError, CaseSkipped, UsageError, first_names
 
 if TYPE_CHECKING:
-    from qbench.explain.accuracy_explanation import AccuracyExplanation
     from qbench.explain.causes.base import Cause, Concern
+    from qbench.explain.error_trials import Evaluated
+    from qbench.explain.explanation import Explanation
     from qbench.explain.story import Explained, TimeExplained
     from qbench.record.stored_run import StoredRun
 
@@ -144,22 +145,22 @@ def _list_questions(
 def _list_inaccurate(stored: StoredRun) -> list[str]:
     """The ids of the cases whose accuracy fails or is open and that are not explained yet, the worst first."""
     from qbench.explain.to_explain import list_inaccurate_cases
-    from qbench.record.explained_accuracy import read_accuracy
+    from qbench.record.explained import ErrorFigures, read_explained
     from qbench.report.build import judge
 
-    known = [explained.case for explained in read_accuracy(stored.folder)]
-    return list_inaccurate_cases(judge(stored), known)
+    explained = [case.case for case in read_explained(stored.folder, ErrorFigures)]
+    return list_inaccurate_cases(judge(stored), explained)
 
 
 def _list_slow(stored: StoredRun, suite: Path | None, below: float | None) -> list[str]:
     """The ids of the slow cases that are not explained yet, those that lose most first."""
     from qbench.explain.open_case import read_suite
     from qbench.explain.to_explain import LEAST_SPEEDUP, list_slow_cases
-    from qbench.record.explained import read_explained
+    from qbench.record.explained import TimeFigures, read_explained
 
     least = below or read_suite(stored, suite).gate.latency.min_speedup or LEAST_SPEEDUP
-    known = [explained.case for explained in read_explained(stored.folder)]
-    return list_slow_cases(stored.records, least, known)
+    explained = [case.case for case in read_explained(stored.folder, TimeFigures)]
+    return list_slow_cases(stored.records, least, explained)
 
 
 @dataclass(kw_only=True)
@@ -174,9 +175,8 @@ class _Shown:
     def show(self, explained: Explained) -> None:
         """Prints one, and keeps what it says."""
         from qbench import registry
-        from qbench.explain import accuracy_text, json_text, text
+        from qbench.explain import json_text
         from qbench.record.explained import keep_explained
-        from qbench.record.explained_accuracy import keep_accuracy
 
         titles = {name: registry.load("cause", name) for name in registry.names("cause")}
         if self.as_json:
@@ -186,9 +186,9 @@ class _Shown:
                 print()
             _show(explained, titles, terminal_width())
         if explained.time is not None:
-            keep_explained(self.folder, text.to_stored(explained, explained.time, titles))
+            keep_explained(self.folder, json_text.store_time(explained.opened, explained.time, titles))
         if explained.losses is not None:
-            keep_accuracy(self.folder, accuracy_text.to_stored(explained, explained.losses, titles))
+            keep_explained(self.folder, json_text.store_error(explained.opened, explained.losses, titles))
 
     def finish(self, asked: Sequence[_Question]) -> None:
         """The report built again, and to stderr what was and what was not explained."""
@@ -216,47 +216,52 @@ def _show(explained: Explained, titles: Mapping[str, Cause], width: int | None) 
 
 
 def _show_time(explained: Explained, result: TimeExplained, titles: Mapping[str, Cause], width: int | None) -> None:
-    from qbench.explain import text
+    from qbench.explain import tables, text
+    from qbench.explain.suite_text import list_environment, write_suite_keys
     from qbench.progress.table import format_table
 
-    single, opened = result.explanation.single, explained.opened
-    _print_lines(text.list_head(explained.opened, result.explanation), width)
+    explanation, opened = result.explanation, explained.opened
+    _print_lines(text.list_time_head(opened, explanation), width)
     if result.times is None:
         _print_lines(["", f"Where its time goes is not known: {result.no_times}."], width)
     else:
-        print(f"\n{format_table(text.make_kind_table(result.times), width)}")
+        print(f"\n{format_table(tables.make_kind_table(result.times), width)}")
         _print_lines([text.describe_watching(result.times)], width)
-        print(f"\n{format_table(text.make_layer_table(result.times), width)}")
+        print(f"\n{format_table(tables.make_time_table(result.times), width)}")
     print()
-    _print_lines(text.list_causes(result.explanation, titles), width)
+    _print_lines(text.list_causes(explanation, titles, text.TIME, opened.metric_info), width)
+    _print_lines(text.list_other_times(explanation), width)
     if (uncovered := text.describe_not_covered(result.not_covered)) is not None:
         _print_lines([uncovered], width)
-    keys = text.write_suite_keys(single, opened, result.explanation.change)
-    _show_keys(keys, text.list_environment(single, opened.case))
-    _print_lines(text.describe_costs(explained, result), width)
+    keys = write_suite_keys(explanation.single, opened, explanation.change)
+    _show_keys(keys, list_environment(explanation.single, opened.case))
+    _print_lines(text.list_costs(opened, result), width)
     if result.alternative is not None:
-        other = result.alternative.trial.counterfactual.change
-        _show_keys(text.write_suite_keys(other, opened), text.list_environment(other, opened.case))
+        change = result.alternative.trial.counterfactual.change
+        _show_keys(write_suite_keys(change, opened), list_environment(change, opened.case))
 
 
 def _show_losses(
-    explained: Explained, result: AccuracyExplanation, titles: Mapping[str, Cause], width: int | None
+    explained: Explained, explanation: Explanation[Evaluated], titles: Mapping[str, Cause], width: int | None
 ) -> None:
-    from qbench.explain import text
-    from qbench.explain.accuracy_text import list_losses, make_layer_table
+    from qbench.explain import tables, text
+    from qbench.explain.suite_text import write_suite_keys
     from qbench.progress.table import format_table
 
+    opened, metric = explained.opened, explained.opened.metric_info
     if explained.time is not None:
         print()
-    print(f"{explained.opened.case.id}, accuracy")
-    _print_lines(list_losses(result, titles, explained.opened.metric_info), width)
-    if result.layers:
-        print(f"\n{format_table(make_layer_table(result, explained.opened.metric_info), width)}")
+    print(f"{opened.case.id}, accuracy")
+    _print_lines([text.describe_error_head(explanation.tried, metric)], width)
+    _print_lines(text.list_causes(explanation, titles, text.ERROR, metric), width)
+    _print_lines(text.list_other_errors(explanation), width)
+    if explanation.layers:
+        print(f"\n{format_table(tables.make_error_table(explanation, metric), width)}")
     if explained.loses_little:
-        margin = explained.opened.suite.gate.accuracy.margin
+        margin = opened.suite.gate.accuracy.margin
         _print_lines([f"It is shown to lose no more than the margin of {margin:g}: nothing needs to be done."], width)
     else:
-        _show_keys(text.write_suite_keys(result.change, explained.opened), [])
+        _show_keys(write_suite_keys(explanation.change, opened), [])
 
 
 def _show_keys(keys: str | None, variables: Sequence[str]) -> None:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qbench.errors import CaseError
-from qbench.explain.accuracy_trials import Evaluation
 from qbench.explain.change import Change
+from qbench.explain.error_trials import Evaluation
 from qbench.explain.explanation import Explanation
 from qbench.explain.open_case import OpenCase
-from qbench.explain.trials import Trial
+from qbench.explain.time_trials import Raced
+from qbench.explain.trial import Trial
 from qbench.stats.interval_type import Interval
 
 MOST = 3  # that are evaluated
@@ -60,7 +61,9 @@ def evaluate_mended(opened: OpenCase, change: Change) -> MendedAccuracy | None:
     )
 
 
-def find_alternative(opened: OpenCase, explanation: Explanation, mended: MendedAccuracy | None) -> Alternative | None:
+def find_alternative(
+    opened: OpenCase, explanation: Explanation[Raced], mended: MendedAccuracy | None
+) -> Alternative | None:
     """The change that gains most of those that keep to the suite's margin; None where the advised one, ``mended``, is
     not shown to break it and is for single requests, too, and where none keeps to it."""
     first = explanation.confirmed[0].trial.counterfactual.change if explanation.confirmed else Change()
@@ -77,7 +80,7 @@ def find_alternative(opened: OpenCase, explanation: Explanation, mended: MendedA
     return None
 
 
-def list_alternatives(explanation: Explanation, *, single: bool = False) -> list[Trial]:
+def list_alternatives(explanation: Explanation[Raced], *, single: bool = False) -> list[Trial]:
     """The changes to the case itself that are shown to gain, other than the advised one, the largest gain first: those
     that take another artifact, or, for ``single`` requests, all but more examples a call."""
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,25 +13,31 @@ from qbench.cache import store
 from qbench.decide import cases
 from qbench.errors import CaseError, CaseSkipped, QbenchError
 from qbench.explain import probes
-from qbench.explain.accuracy_explanation import (
+from qbench.explain.advice import Alternative, MendedAccuracy, evaluate_mended, find_alternative
+from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation, put_in_float
+from qbench.explain.change import Change
+from qbench.explain.error_trials import Evaluated, Evaluation, offer_calibration
+from qbench.explain.explanation import (
     MOST_STEPS,
-    AccuracyExplanation,
+    Explanation,
+    Goal,
     LayerLoss,
-    confirm_losses,
+    Round,
+    chain,
+    choose,
+    confirm,
     drop_idle_loss,
-    explain_losses,
+    explain_error,
+    explain_time,
+    goes_on,
     is_all_gone,
     list_layers,
     pair_layers,
 )
-from qbench.explain.accuracy_trials import AccuracyTrial, AccuracyTried, Evaluation, offer_calibration
-from qbench.explain.advice import Alternative, MendedAccuracy, evaluate_mended, find_alternative
-from qbench.explain.causes.base import Cause, Concern, Counterfactual, Situation, put_in_float
-from qbench.explain.change import Change
-from qbench.explain.explanation import Explanation, Round, chain, choose, explain, goes_on
 from qbench.explain.not_covered import NotCovered, find_not_covered
 from qbench.explain.open_case import OpenCase, find_record, open_case, read_suite
-from qbench.explain.trials import Tried, try_changes
+from qbench.explain.time_trials import Raced, try_changes
+from qbench.explain.trial import Trial
 from qbench.explain.where_time_goes import TimeShares, profile_case
 from qbench.machine import fingerprint
 from qbench.machine.peak import Peak, measure_peak
@@ -50,7 +56,7 @@ class TimeExplained:
 
     times: TimeShares | None
     no_times: str | None
-    explanation: Explanation
+    explanation: Explanation[Raced]
     accuracy: MendedAccuracy | None
     not_covered: NotCovered | None = None
     alternative: Alternative | None = None
@@ -62,7 +68,7 @@ class Explained:
 
     opened: OpenCase
     time: TimeExplained | None
-    losses: AccuracyExplanation | None
+    losses: Explanation[Evaluated] | None
 
     @property
     def loses_little(self) -> bool:
@@ -133,7 +139,7 @@ def _explain_time(opened: OpenCase, max_seconds: float) -> TimeExplained:
         flushing_gain=probes.find_flushing_gain(opened),
     )
     rounds = _try_in_rounds(opened, situation, max_seconds)
-    explanation = explain(rounds, _find_bests(rounds[0].tried, opened, peak))
+    explanation = explain_time(rounds, _find_goals(rounds[0].tried, peak))
     change = explanation.change
     accuracy = None if change is None else evaluate_mended(opened, change)
     return TimeExplained(
@@ -204,7 +210,7 @@ def _find_fastest(opened: OpenCase) -> Case | None:
     return None
 
 
-def _explain_losses(opened: OpenCase) -> AccuracyExplanation:
+def _explain_losses(opened: OpenCase) -> Explanation[Evaluated]:
     """What each change does to the outputs, and those that help, one after the other."""
     accuracy = opened.record.accuracy
     situation = replace(
@@ -217,30 +223,26 @@ def _explain_losses(opened: OpenCase) -> AccuracyExplanation:
     with tempfile.TemporaryDirectory() as folder:
         evaluation = Evaluation(opened, Path(folder))
         tried = evaluation.conclude([evaluation.try_change(counterfactual) for counterfactual in proposals])
-        confirmed, steps = confirm_losses(tried)[:MOST_STEPS], list[AccuracyTrial]()
+        confirmed, steps = confirm(tried)[:MOST_STEPS], list[Trial]()
         while confirmed:
-            steps = [evaluation.try_change(step) for step in chain(_list_changes(confirmed))]
+            steps = [evaluation.try_change(step) for step in chain(confirmed)]
             rest = drop_idle_loss(confirmed, steps)
             if len(rest) == len(confirmed):
                 break
             confirmed = rest
         layers = _return_layers(evaluation, tried, situation)
-    return replace(explain_losses(tried, confirmed, steps), layers=layers)
+    return explain_error(tried, confirmed, steps, layers)
 
 
-def _return_layers(evaluation: Evaluation, tried: AccuracyTried, situation: Situation) -> tuple[LayerLoss, ...]:
+def _return_layers(evaluation: Evaluation, tried: Evaluated, situation: Situation) -> tuple[LayerLoss, ...]:
     """The layers that were returned to float alone and, where one is shown to cost accuracy, what the first ones take
     away together: two may have to be in float for either to help."""
-    layers, steps = list_layers(tried), list[AccuracyTrial]()
+    layers, steps = list_layers(tried), list[Trial]()
     names = [trial.counterfactual.part for trial in layers[:MOST_STEPS]]
-    shown = {trial.counterfactual.part for trial in confirm_losses(tried)}
-    while shown & set(names) and len(steps) < len(names) and not is_all_gone(steps):
+    costly = {trial.counterfactual.part for trial in confirm(tried)}
+    while costly & set(names) and len(steps) < len(names) and not is_all_gone(steps):
         steps.append(evaluation.try_change(put_in_float("", situation, names[: len(steps) + 1])))
     return pair_layers(layers, steps)
-
-
-def _list_changes(trials: Iterable[AccuracyTrial]) -> list[Counterfactual]:
-    return [trial.counterfactual for trial in trials]
 
 
 def _measure_peak(opened: OpenCase) -> Peak | None:
@@ -265,13 +267,15 @@ def _count_faults(opened: OpenCase) -> float | None:
     return float(sum(faults)) / len(calls) if len(faults) and len(calls) else None
 
 
-def _find_bests(tried: Tried, opened: OpenCase, peak: Peak | None) -> list[tuple[float, str]]:
-    """The seconds for one example that the case could take, and by what that is known: the fastest of the run, measured
-    beside it; and fp32 in as many times less as int8 arithmetic is faster on this core."""
-    bests = []
-    if tried.rival is not None and tried.rival_seconds is not None and tried.rival_seconds < tried.original_seconds:
-        bests.append((tried.rival_seconds, f"as {tried.rival} does, the fastest of the run"))
-    if peak is not None and tried.fp32_seconds is not None:
+def _find_goals(raced: Raced, peak: Peak | None) -> list[Goal]:
+    """What the case could be: the fastest of the run, measured beside it; and fp32 in as many times less as int8
+    arithmetic is faster on this core."""
+    goals = []
+    if raced.rival_seconds is not None and raced.rival_seconds < raced.original_seconds:
+        left = raced.rival_seconds / raced.original_seconds
+        goals.append(Goal(left=left, name=f"as {raced.rival} does, the fastest of the run"))
+    if peak is not None and raced.fp32_seconds is not None:
+        left = raced.fp32_seconds / peak.ratio / raced.original_seconds
         name = f"fp32 in {peak.ratio:.1f} times less, which is what int8 arithmetic gains on this core"
-        bests.append((tried.fp32_seconds / peak.ratio, name))
-    return bests
+        goals.append(Goal(left=left, name=name))
+    return goals

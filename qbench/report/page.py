@@ -15,15 +15,15 @@ from qbench.portability.compare_hosts import compare_hosts
 from qbench.progress.table import TextTable
 from qbench.record.stored_run import StoredRun
 from qbench.report import calibration_seeds as draws
-from qbench.report import explained, figures, flips, layers, method
+from qbench.report import figures, flips, layers, method
 from qbench.report import measurement_table as details
 from qbench.report.cards import Card, cards
 from qbench.report.case_table import CaseTable, case_table
+from qbench.report.explained import ExplainedSection, list_lost, list_slow
 from qbench.report.failures import Failure, group_failures
 from qbench.report.figures import Figure
 from qbench.report.flip_gallery import Gallery, gallery
 from qbench.report.flips import CaseFlips
-from qbench.report.lost_accuracy import LostAccuracy, list_lost
 from qbench.report.matrix import Matrix, matrix
 from qbench.report.names import in_words
 from qbench.report.overview import overview
@@ -70,10 +70,8 @@ class Page:
     draws: TextTable
     hosts: TextTable
     host_sentences: tuple[str, ...]
-    slow: TextTable
-    slow_sentences: tuple[str, ...]
-    slow_advice: tuple[tuple[str, str], ...]
-    lost: LostAccuracy
+    slow: ExplainedSection
+    lost: ExplainedSection
     failures: tuple[Failure, ...]
     layers: TextTable
     worst: TextTable
@@ -100,7 +98,6 @@ def page(
     answers = cards(decisions, judged, rulings, info)
     pictures = figures.figures(run, judged, decisions)
     answers_by_host = compare_hosts(run, judged)
-    slow_cases = explained.list_explained(run)
     return Page(
         suite=info.suite.name,
         file=info.suite.file,
@@ -125,9 +122,7 @@ def page(
             *portability_text.list_sentences(answers_by_host, info.metric),
             *portability_text.list_speed_orders(answers_by_host),
         ),
-        slow=explained.make_table(slow_cases),
-        slow_sentences=tuple(explained.list_sentences(slow_cases)),
-        slow_advice=explained.list_advice(slow_cases),
+        slow=list_slow(run),
         lost=list_lost(run, judged),
         failures=group_failures(run),
         layers=layers.layers(run.records),

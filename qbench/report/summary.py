@@ -17,11 +17,11 @@ from qbench.decide.tested_change import describe_levels
 from qbench.portability import text as portability_text
 from qbench.portability.compare_hosts import compare_hosts
 from qbench.record.stored_run import StoredRun
-from qbench.report import calibration_seeds, explained, flips, text
+from qbench.report import calibration_seeds, flips, text
 from qbench.report.candidates import Candidates, candidates
+from qbench.report.explained import list_lost, list_slow
 from qbench.report.flips import CaseFlips
 from qbench.report.headline import describe_run
-from qbench.report.lost_accuracy import list_lost
 from qbench.report.markdown import LETTERS, Part, fit, list_part, table_part
 from qbench.report.names import in_words
 from qbench.report.overview import overview
@@ -127,11 +127,11 @@ def _folded(
     answers = compare_hosts(run, judged)
     if sentences := portability_text.list_sentences(answers, run.info.metric):
         yield list_part([_escape(sentence) for sentence in sentences], folded="On other hosts")
-    slow = explained.list_explained(run)
-    if reasons := explained.list_sentences(slow):
-        yield list_part([_escape(reason) for reason in reasons], folded="Why not faster")
-        if (causes := explained.make_table(slow)).rows:
-            yield table_part(causes, folded="Causes, and what avoids them")
+    slow = list_slow(run)
+    if slow.sentences:
+        yield list_part([_escape(reason) for reason in slow.sentences], folded="Why not faster")
+        if slow.causes.rows:
+            yield table_part(slow.causes, folded="Causes, and what avoids them")
     lost = list_lost(run, judged)
     if lost.sentences:
         yield list_part([_escape(reason) for reason in lost.sentences], folded="Why not right")

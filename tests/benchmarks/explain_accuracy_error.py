@@ -28,9 +28,9 @@ from qbench import registry
 from qbench import suite as suites
 from qbench.cache import store
 from qbench.explain import json_text, story
-from qbench.explain.accuracy_trials import Evaluation
 from qbench.explain.causes.base import Cause, Counterfactual, Situation
 from qbench.explain.change import Change
+from qbench.explain.error_trials import Evaluation
 from qbench.explain.open_case import open_case
 from qbench.progress.live import Silent
 from qbench.record.locate import find_run
@@ -176,7 +176,7 @@ def try_again(run: StoredRun, case: str, changes: Sequence[Counterfactual]) -> l
                 other = {"test": "test2", "train2": "train"}[change.calibrate[0]]
                 change = replace(change, calibrate=(other, change.calibrate[1]))
             trial = evaluation.try_change(replace(counterfactual, change=change))
-            share = None if trial.share is None else trial.share.value
+            share = None if trial.saving is None else trial.share
             again.append({"cause": counterfactual.cause, "change": counterfactual.text, "removed": share})
     return again
 

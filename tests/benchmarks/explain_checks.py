@@ -29,7 +29,7 @@ from typing import Any
 
 import yaml
 
-from qbench.explain.output_error import compare_errors, square_errors
+from qbench.explain.trial import compare_errors, square_errors
 from qbench.record.locate import find_run
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun, read_run

@@ -24,7 +24,7 @@ from qbench.data_preparation import prepare_data
 from qbench.explain.change import Change
 from qbench.explain.explanation import Explanation, chain
 from qbench.explain.open_case import OpenCase, find_record, load_all_backends, open_case
-from qbench.explain.trials import FP32, ORIGINAL, race_artifacts
+from qbench.explain.time_trials import FP32, ORIGINAL, Raced, race_artifacts
 from qbench.measure.paired_difference import compare_times
 from qbench.measure.samples import Samples
 from qbench.network import prepare_model
@@ -40,9 +40,9 @@ Arm = tuple[Case, Artifact, Change]
 CHANGES, TRUTH = "changes.json", "truth.json"
 
 
-def keep_changes(explanation: Explanation, file: Path) -> None:
+def keep_changes(explanation: Explanation[Raced], file: Path) -> None:
     """Writes what was confirmed: the changes one after the other, and those that gain alone only."""
-    steps = [step.change for step in chain(cause.trial.counterfactual for cause in explanation.confirmed)]
+    steps = [step.change for step in chain(cause.trial for cause in explanation.confirmed)]
     alone = [trial.counterfactual.change for trial in explanation.hidden]
     value = {"steps": [asdict(change) for change in steps], "alone": [asdict(change) for change in alone]}
     file.write_text(json.dumps(value), encoding="utf-8")

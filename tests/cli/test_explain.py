@@ -6,15 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_explanations import ACCURACY
+from made_explanations import ACCURACY, explain_time
 from made_records import accuracy, failed, fp32, info, int8, latency, speedup
 from made_runs import run_folder
 
 from qbench.cli import explain
 from qbench.errors import CaseError
 from qbench.explain import story
-from qbench.record.explained import ExplainedCase, keep_explained, read_explained
-from qbench.record.explained_accuracy import keep_accuracy, read_accuracy
+from qbench.record.explained import ErrorFigures, TimeFigures, keep_explained, read_explained
 from qbench.record.stored_run import SuiteInfo
 
 TEXT = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {modes: [fp32, static]}\n"
@@ -44,10 +43,9 @@ class Explainer:
         """Keeps it."""
         case, concerns = explained
         if "time" in concerns:
-            kept = ExplainedCase(case=case, seconds=1e-3, fp32_seconds=None, best_seconds=1e-3, best="the case")
-            keep_explained(shown.folder, kept)
+            keep_explained(shown.folder, explain_time(case, 1e-3, 1e-3))
         if "accuracy" in concerns:
-            keep_accuracy(shown.folder, replace(ACCURACY, case=case))
+            keep_explained(shown.folder, replace(ACCURACY, case=case))
 
 
 @pytest.fixture
@@ -81,11 +79,11 @@ def test_a_command_that_was_interrupted_goes_on_with_the_rest(folder, explainer)
     explainer.fail[SLOW[1]] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         explain_all(folder)
-    assert [kept.case for kept in read_explained(folder)] == SLOW[:1]
+    assert [kept.case for kept in read_explained(folder, TimeFigures)] == SLOW[:1]
     explainer.asked.clear()
     explain_all(folder)
     assert explainer.asked == SLOW[1:]
-    assert {kept.case for kept in read_explained(folder)} == set(SLOW)
+    assert {kept.case for kept in read_explained(folder, TimeFigures)} == set(SLOW)
 
 
 def test_no_case_is_begun_once_the_time_is_up(folder, explainer, capsys):
@@ -101,7 +99,7 @@ def test_a_case_that_cannot_be_explained_stops_no_other(folder, explainer, capsy
     """Its reason is told at the end; the next command tries it again."""
     explainer.fail[SLOW[0]] = CaseError("it cannot be built")
     explain_all(folder)
-    assert {kept.case for kept in read_explained(folder)} == set(SLOW[1:])
+    assert {kept.case for kept in read_explained(folder, TimeFigures)} == set(SLOW[1:])
     assert f"{SLOW[0]}, time: not explained: it cannot be built" in capsys.readouterr().err
     explainer.asked.clear()
     explain_all(folder)
@@ -111,7 +109,7 @@ def test_a_case_that_cannot_be_explained_stops_no_other(folder, explainer, capsy
 def test_where_all_is_explained_nothing_is_done(folder, explainer, capsys):
     """Nor the report built."""
     for case in SLOW:
-        keep_explained(folder, ExplainedCase(case=case, seconds=1.0, fp32_seconds=None, best_seconds=1.0, best="-"))
+        keep_explained(folder, explain_time(case, 1.0, 1.0))
     explain_all(folder)
     assert explainer.asked == []
     assert "no int8 case that is slow or not right is left to explain" in capsys.readouterr().err
@@ -139,7 +137,7 @@ def test_slow_cases_and_those_that_are_not_right_are_taken_in_turns(wrong, expla
     assert list(zip(explainer.asked, explainer.concerns, strict=True)) == [
         (SLOW[1], ("time",)), (SLOW[0], ("accuracy",)), (SLOW[0], ("time",)), (SLOW[2], ("accuracy",))
     ]  # fmt: skip
-    assert {kept.case for kept in read_accuracy(wrong)} == {SLOW[0], SLOW[2]}
+    assert {kept.case for kept in read_explained(wrong, ErrorFigures)} == {SLOW[0], SLOW[2]}
     assert "Why not right" in (wrong / "report.html").read_text(encoding="utf-8")
     explainer.asked.clear()
     explain_all(wrong)

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from qbench import registry
 from qbench.explain.causes.base import Cause
 from qbench.explain.change import Change
-from qbench.explain.text import list_environment
+from qbench.explain.suite_text import list_environment
 from qbench.explain.where_time_goes import TimeShares
 from qbench.process import imports
 from qbench.quant.artifacts.coverage import Layer

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from made_trials import trial, tried
+from made_trials import race as tried
+from made_trials import trial
 
 from qbench.explain.change import Change
-from qbench.explain.explanation import LEVEL, Round, chain, choose, confirm, explain, goes_on
+from qbench.explain.explanation import LEVEL, Goal, Round, chain, choose, confirm, explain_time, goes_on
 
-BEST = (0.5, "the fastest of the run")
+BEST = Goal(left=0.5, name="the fastest of the run")
 
 
 def test_a_cause_is_confirmed_where_the_case_is_shown_to_be_slower_with_it():
@@ -25,7 +26,7 @@ def test_a_cause_is_confirmed_where_the_case_is_shown_to_be_slower_with_it():
 def test_of_several_changes_for_one_cause_the_best_counts():
     """Two engines are one cause."""
     confirmed = confirm(tried(trial("engine", 0.9), trial("engine", 0.7)))
-    assert [cause.seconds for cause in confirmed] == [0.7]
+    assert [cause.share for cause in confirmed] == [pytest.approx(0.3)]
 
 
 def race(*trials, case=1.0):
@@ -43,7 +44,7 @@ def race_after(rounds, *trials):
 def test_what_cannot_be_tried_confirms_nothing_and_is_told():
     """It has a reason in place of a time; once, however many rounds could not try it."""
     first = race(trial("broken", None), trial("large", 0.5))
-    result = explain([first, race_after([first], trial("broken", None))], [BEST])
+    result = explain_time([first, race_after([first], trial("broken", None))], [BEST])
     assert [cause.trial.counterfactual.cause for cause in result.confirmed] == ["large"]
     assert [cause.reason for cause in result.untried] == ["it cannot be built"]
 
@@ -51,7 +52,7 @@ def test_what_cannot_be_tried_confirms_nothing_and_is_told():
 def test_what_a_later_round_could_measure_is_not_told_as_untried():
     """A change that could not be built beside one and could beside the next has a time."""
     first = race(trial("late", None), trial("large", 0.5))
-    result = explain([first, race_after([first], trial("late", 0.99), trial("broken", None))], [BEST])
+    result = explain_time([first, race_after([first], trial("late", 0.99), trial("broken", None))], [BEST])
     assert [cause.counterfactual.cause for cause in result.untried] == ["broken"]
 
 
@@ -63,35 +64,35 @@ def test_the_shares_and_what_is_not_explained_are_the_whole_gap(times, best):
     rounds = []
     for number, seconds in enumerate(times):
         rounds.append(Round(tried=tried(trial("c", seconds)), chosen=trial(f"cause{number}", seconds)))
-    result = explain(rounds, [(best, "arithmetic")])
+    result = explain_time(rounds, [Goal(left=best, name="arithmetic")])
     total = sum(cause.share for cause in result.confirmed) + (result.unexplained or 0.0)
     assert total == pytest.approx(1.0)
-    assert result.best_seconds == pytest.approx(min(best, reached))
+    assert result.goal.left == pytest.approx(min(best, reached))
     assert (result.unexplained is None) == (best > reached)
 
 
 def test_the_gap_is_the_one_to_the_first_that_is_not_undercut():
     """Else every explanation would close its own gap; where nothing faster is known, nothing is said of the rest."""
-    result = explain([race(trial("large", 0.4))], [BEST, (0.1, "arithmetic")])
-    assert (result.best, result.unexplained) == ("arithmetic", pytest.approx(1 / 3))
-    result = explain([race(trial("large", 0.4))], [BEST])
-    assert (result.best_seconds, result.unexplained) == (pytest.approx(0.4), None)
+    result = explain_time([race(trial("large", 0.4))], [BEST, Goal(left=0.1, name="arithmetic")])
+    assert (result.goal.name, result.unexplained) == ("arithmetic", pytest.approx(1 / 3))
+    result = explain_time([race(trial("large", 0.4))], [BEST])
+    assert (result.goal.left, result.unexplained) == (pytest.approx(0.4), None)
 
 
 def test_the_second_cause_has_the_share_beyond_the_first():
     """0.8 alone, but 0.9 without the first one: 0.06 of the case, 0.12 of the gap; together they are both factors."""
     first = race(trial("first", 0.6), trial("second", 0.8))
-    result = explain([first, race_after([first], trial("second", 0.9))], [BEST])
+    result = explain_time([first, race_after([first], trial("second", 0.9))], [BEST])
     assert [round(cause.share, 6) for cause in result.confirmed] == [0.8, 0.12]
     assert result.unexplained == pytest.approx(0.08)
-    assert result.together.value == pytest.approx(1 / 0.54)
-    assert result.together.low < result.together.value < result.together.high
+    assert result.together.interval.value == pytest.approx(1 / 0.54)
+    assert result.together.interval.low < result.together.interval.value < result.together.interval.high
 
 
 def test_what_gains_nothing_without_the_first_is_hidden():
     """It is no part of the change that is advised."""
     first = race(trial("first", 0.6), trial("second", 0.8))
-    result = explain([first, race_after([first], trial("second", 0.999))], [BEST])
+    result = explain_time([first, race_after([first], trial("second", 0.999))], [BEST])
     assert [cause.trial.counterfactual.cause for cause in result.confirmed] == ["first"]
     assert [cause.counterfactual.cause for cause in result.hidden] == ["second"]
     assert result.unconfirmed == ()
@@ -100,7 +101,7 @@ def test_what_gains_nothing_without_the_first_is_hidden():
 def test_a_cause_that_a_larger_one_hides_has_its_share():
     """Tried in vain beside the large one, confirmed without it, and not listed as tried in vain."""
     first = race(trial("large", 0.5), trial("small", 0.999))
-    result = explain([first, race_after([first], trial("small", 0.8))], [(0.3, "arithmetic")])
+    result = explain_time([first, race_after([first], trial("small", 0.8))], [Goal(left=0.3, name="arithmetic")])
     assert [cause.trial.counterfactual.cause for cause in result.confirmed] == ["large", "small"]
     assert result.confirmed[1].share == pytest.approx(1 / 7)
     assert result.unconfirmed == ()
@@ -141,7 +142,7 @@ def test_more_examples_a_call_come_after_all_that_single_requests_can_have():
 def test_what_is_hidden_has_the_share_that_it_closes_alone():
     """Two ways to close the same gap: the shares of the confirmed stay the whole gap, the other one's is told apart."""
     first = race(trial("layers", 0.1), trial("denormals", 0.15))
-    result = explain([first, race_after([first], trial("denormals", 0.999))], [(0.05, "arithmetic")])
+    result = explain_time([first, race_after([first], trial("denormals", 0.999))], [Goal(left=0.05, name="arithmetic")])
     assert sum(cause.share for cause in result.confirmed) + result.unexplained == pytest.approx(1.0)
     assert result.share_alone(result.hidden[0]) == pytest.approx(0.85 / 0.95)
     assert result.share_alone(replace(result.hidden[0], beyond=True)) is None
@@ -158,7 +159,7 @@ def test_the_chain_takes_one_more_cause_away_at_each_step():
     """The last step has them all."""
     first = trial("mode", 0.5, change=Change(mode="static"))
     second = trial("batch", 0.8, change=Change(batch_size=8))
-    steps = chain((first.counterfactual, second.counterfactual))
+    steps = chain((first, second))
     assert [step.change for step in steps] == [Change(mode="static"), Change(mode="static", batch_size=8)]
 
 
@@ -171,8 +172,6 @@ def test_causes_that_are_not_there_are_seldom_confirmed():
         for number in range(5):
             generations = random.normal(0.0, 0.02, 3)
             mean, error = generations.mean(), generations.std(ddof=1) / np.sqrt(3)
-            drawn = trial(f"cause{number}", float(np.exp(mean)), error=float(error))
-            object.__setattr__(drawn.difference, "freedom", 2.0)
-            trials.append(drawn)
+            trials.append(trial(f"cause{number}", float(np.exp(mean)), error=float(error), freedom=2.0))
         wrong += bool(confirm(tried(*trials)))
     assert wrong / count <= LEVEL + 3 * np.sqrt(LEVEL * (1 - LEVEL) / count)

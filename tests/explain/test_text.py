@@ -7,20 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from made_trials import trial, tried
+from made_trials import race as tried
+from made_trials import trial
 
+from qbench.explain.advice import MendedAccuracy
 from qbench.explain.change import Change
-from qbench.explain.explanation import Round, choose, explain
-from qbench.explain.mended import MendedAccuracy
-from qbench.explain.text import (
-    NOTHING,
-    OPTION,
-    describe_accuracy,
-    list_causes,
-    list_head,
-    write_option,
-    write_suite_keys,
-)
+from qbench.explain.explanation import Goal, Round, choose, explain_time
+from qbench.explain.suite_text import OPTION, write_option, write_suite_keys
+from qbench.explain.text import TIME, describe_accuracy, list_causes, list_other_times, list_time_head
 from qbench.process import imports
 from qbench.quant.recipe import DEFAULT
 from qbench.record.explained import IMPORT_ON_ONE
@@ -43,23 +37,28 @@ def explain_races(*races, off_core=None, over_fp32=None):
     for trials in races:
         outcome = tried(*trials, off_core=off_core, over_fp32=over_fp32)
         rounds.append(Round(tried=outcome, chosen=choose(outcome, rounds)))
-    return explain(rounds, [(0.25, "as the fastest of the run")])
+    return explain_time(rounds, [Goal(left=0.25, name="as the fastest of the run")])
+
+
+def list_lines(explanation, titles=TITLES):
+    """All that a terminal says of causes."""
+    return [*list_causes(explanation, titles, TIME, MetricInfo(name="top1")), *list_other_times(explanation)]
 
 
 def test_the_head_says_how_far_the_case_is_from_fp32_and_from_the_best():
     """With the limits of the ratio; without a ratio, fp32's time."""
     ratio = Interval(value=0.8, low=0.75, high=0.85)
-    assert list_head(SLOW, explain_races([trial("engine", 0.5)], over_fp32=ratio)) == [
+    assert list_time_head(SLOW, explain_races([trial("engine", 0.5)], over_fp32=ratio)) == [
         "net/static/onednn/t1/b1: 1.00 s for one example, 0.80 [0.75, 0.85] times what fp32 on torch takes (1.20 s).",
         "It could take 250 ms (as the fastest of the run): a gap of 750 ms.",
     ]
-    assert "; fp32 on torch takes 1.20 s." in list_head(SLOW, explain_races([trial("engine", 0.5)]))[0]
+    assert "; fp32 on torch takes 1.20 s." in list_time_head(SLOW, explain_races([trial("engine", 0.5)]))[0]
 
 
 def test_times_that_other_processes_cut_are_said_to_be_so():
     """Where they had the core for 5 % of the time: calls of milliseconds are cut then, short ones are not."""
-    assert len(list_head(SLOW, explain_races([trial("engine", 0.5)], off_core=0.04))) == 2
-    assert list_head(SLOW, explain_races([trial("engine", 0.5)], off_core=0.3))[-1].startswith(
+    assert len(list_time_head(SLOW, explain_races([trial("engine", 0.5)], off_core=0.04))) == 2
+    assert list_time_head(SLOW, explain_races([trial("engine", 0.5)], off_core=0.3))[-1].startswith(
         "Note: other processes of this machine had the core 30 % of the time meanwhile: calls of milliseconds are cut"
     )
 
@@ -67,7 +66,7 @@ def test_times_that_other_processes_cut_are_said_to_be_so():
 def test_causes_are_numbered_with_their_gain_and_share():
     """What shows once the first is gone says so; what gains nothing and what could not be tried stands below."""
     first = [trial("engine", 0.5), trial("batch", 1.01), trial("threads", None)]
-    assert list_causes(explain_races(first, [replace(trial("batch", 0.8), beyond=True)]), TITLES) == [
+    assert list_lines(explain_races(first, [replace(trial("batch", 0.8), beyond=True)])) == [
         "1. Engine is slow (engine). Without it (without engine): 2.00 [1.92, 2.08] times as fast; 66.7 % of the gap.",
         "2. Batch is slow (batch). Without it (without batch): 1.25 [1.20, 1.30] times as fast once the first ones "
         "are gone; 13.3 % of the gap.",
@@ -79,8 +78,8 @@ def test_causes_are_numbered_with_their_gain_and_share():
 
 def test_nothing_confirmed_is_said():
     """With what was tried in vain, and its limits."""
-    assert list_causes(explain_races([trial("batch", 1.0)]), TITLES) == [
-        NOTHING,
+    assert list_lines(explain_races([trial("batch", 1.0)])) == [
+        TIME.nothing,
         "Not explained: 100 % of the gap.",
         "No gain shown, all that was tried taken together:",
         "  without batch (batch): 1.00 [0.96, 1.04] times as fast",
@@ -124,7 +123,9 @@ def test_single_requests_gain_by_what_comes_before_more_examples_a_call(changes,
     rounds = [
         Round(tried=tried(each), chosen=each) for each in (trial(str(n), 0.5, change=c) for n, c in enumerate(changes))
     ]
-    result = explain(rounds or [Round(tried=tried(trial("none", 1.0)), chosen=None)], [(0.05, "arithmetic")])
+    result = explain_time(
+        rounds or [Round(tried=tried(trial("none", 1.0)), chosen=None)], [Goal(left=0.05, name="arithmetic")]
+    )
     assert result.single == single
 
 
@@ -132,13 +133,13 @@ def test_what_closes_the_same_part_of_the_gap_is_said_with_its_share_alone():
     """It is in the shares of those above, which stay the whole gap."""
     first = tried(trial("layers", 0.1), trial("denormals", 0.2))
     rounds = [Round(tried=first, chosen=choose(first, ()))]
-    result = explain(rounds, [(0.05, "arithmetic")])
+    result = explain_time(rounds, [Goal(left=0.05, name="arithmetic")])
     titles = {"layers": SimpleNamespace(title="layers stay float")}
-    lines = list_causes(result, titles)
+    lines = list_lines(result, titles)
     assert "94.7 % of the gap" in lines[0]
     assert "alone it closes 84.2 % of the gap" in lines[-1]
     beyond = replace(result, hidden=(replace(result.hidden[0], beyond=True),))
-    assert "alone" not in list_causes(beyond, titles)[-1]
+    assert "alone" not in list_lines(beyond, titles)[-1]
 
 
 GAIN, LOSS = Interval(value=0.004, low=0.001, high=0.007), Interval(value=-0.01, low=-0.02, high=0.0)

@@ -22,7 +22,7 @@ from made_runs import Raw, flipped_run, hostile_run, quiet, run_folder
 
 from qbench.datasets.base import Preprocessing
 from qbench.evaluate import thumbnails
-from qbench.record.explained_accuracy import keep_accuracy
+from qbench.record.explained import keep_explained
 from qbench.record.schema import Record
 from qbench.report.build import build_report
 from qbench.report.history_page import build_history
@@ -77,8 +77,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pages = {name: build_report(folder / name, other=RUN_V1) for name in ("hostile", "flips")}
     pages["history"] = build_history(write_history(folder / "runs", runs=9, changed=5))
     run_folder(folder / "wrong", [fp32(), int8(accuracy=accuracy(harmful=200))], MANY_INFO)
-    layers = tuple(replace(ACCURACY.layers[0], name=f"stage{number}.conv.{'x' * number}") for number in range(12))
-    keep_accuracy(folder / "wrong", replace(ACCURACY, layers=layers))
+    layer = ACCURACY.figures.layers[0]
+    layers = tuple(replace(layer, name=f"stage{number}.conv.{'x' * number}") for number in range(12))
+    keep_explained(folder / "wrong", replace(ACCURACY, figures=replace(ACCURACY.figures, layers=layers)))
     names = ("plain", "many", "few", "day", "long", "wrong")
     return pages | {name: build_report(folder / name) for name in names}
 

@@ -8,9 +8,10 @@ import pytest
 from made_records import fp32, int8
 from made_runs import Page, run_folder
 
-from qbench.record.explained import FILE, ExplainedCase, ExplainedCause, keep_explained
+from qbench.record.explained import ExplainedCase, ExplainedCause, TimeFigures, keep_explained
 from qbench.record.stored_run import read_run
-from qbench.report import build, explained
+from qbench.report import build
+from qbench.report.explained import list_slow
 from qbench.stats.interval_type import Interval
 
 STATIC, FP32 = "net/static/onednn/t1/b1", "net/fp32/torch/t1/b1"
@@ -19,15 +20,18 @@ STATIC, FP32 = "net/static/onednn/t1/b1", "net/fp32/torch/t1/b1"
 def cause(title, seconds, share):
     """A cause that saves so much."""
     return ExplainedCause(
-        title=title, change=f"no {title}", gain=Interval(value=2.0, low=1.9, high=2.1), seconds=seconds, share=share
+        title=title, change=f"no {title}", saving=Interval(value=2.0, low=1.9, high=2.1), seconds=seconds, share=share
     )
 
 
 CASE = ExplainedCase(
-    case=STATIC, seconds=1e-4, fp32_seconds=2e-4, best_seconds=4e-5, best="the fastest of the run",
+    case=STATIC,
+    figures=TimeFigures(
+        seconds=1e-4, fp32_seconds=2e-4, best_seconds=4e-5, best="the fastest of the run",
+        environment=("unset ONEDNN_MAX_CPU_ISA",),
+    ),
     causes=(cause("threads", 1e-5, 0.2), cause("<b>bold</b>", 4e-5, 0.7)), unexplained=0.1,
-    suite="matrix: {threads: [1]}", environment=("unset ONEDNN_MAX_CPU_ISA",),
-    accuracy="Its top1: 0.0 points against fp32.",
+    suite="matrix: {threads: [1]}", note="Its top1: 0.0 points against fp32.",
 )  # fmt: skip
 
 
@@ -42,7 +46,7 @@ def folder(tmp_path):
 def test_causes_are_ordered_by_what_they_save(folder):
     """The largest first, over all cases; those of cases that the run does not have are left out."""
     keep_explained(folder, replace(CASE, case="net/static/gone/t1/b1"))
-    rows = explained.make_table(explained.list_explained(read_run(folder))).rows
+    rows = list_slow(read_run(folder)).causes.rows
     assert [(row[0], row[1], row[3]) for row in rows] == [(STATIC, "40.0 µs", "70.0 %"), (STATIC, "10.0 µs", "20.0 %")]
 
 
@@ -60,7 +64,7 @@ def test_the_page_and_the_summary_say_why(folder):
 
 def test_a_damaged_file_is_said_where_the_causes_would_stand(folder):
     """And nothing else is lost."""
-    (folder / FILE).write_text("{", encoding="utf-8")
+    (folder / TimeFigures.file).write_text("{", encoding="utf-8")
     build.build_report(folder)
     for name in ("report.html", "summary.md"):
         assert "cannot be read as explanations" in (folder / name).read_text(encoding="utf-8")
@@ -68,20 +72,20 @@ def test_a_damaged_file_is_said_where_the_causes_would_stand(folder):
 
 def test_a_run_without_explanations_has_no_such_section(folder):
     """Nothing is promised."""
-    (folder / FILE).unlink()
+    (folder / TimeFigures.file).unlink()
     build.build_report(folder)
     assert "Why not faster" not in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_causes_that_overlap_with_the_confirmed_ones_are_named(folder):
     """With what each gains alone: two may cost the same time, and either of them can be taken away."""
-    keep_explained(folder, replace(CASE, overlapping=(cause("denormals", 3e-5, 0.5),)))
-    (sentence,) = explained.list_sentences(explained.list_explained(read_run(folder)))
+    keep_explained(folder, replace(CASE, figures=replace(CASE.figures, overlapping=(cause("denormals", 3e-5, 0.5),))))
+    (sentence,) = list_slow(read_run(folder)).sentences
     assert "alone, but not beyond these, gain no denormals: 2.00 [1.90, 2.10] times as fast" in sentence
 
 
 def test_an_explanation_of_a_busy_machine_says_so(folder):
     """On the page as in the terminal: its gains may be too large."""
-    keep_explained(folder, replace(CASE, off_core=0.3))
-    (sentence,) = explained.list_sentences(explained.list_explained(read_run(folder)))
+    keep_explained(folder, replace(CASE, figures=replace(CASE.figures, off_core=0.3)))
+    (sentence,) = list_slow(read_run(folder)).sentences
     assert "other processes of this machine had the core 30 % of the time meanwhile" in sentence

@@ -23,35 +23,34 @@ from qbench.evaluate.score import score
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
 from qbench.explain.open_case import OpenCase, why_not_built
-from qbench.explain.output_error import LEAST_EXAMPLES, RemovedShare, compare_errors, signal_to_noise_db, square_errors
+from qbench.explain.trial import (
+    LEAST_EXAMPLES,
+    SAME_ARTIFACT,
+    Trial,
+    Tried,
+    compare_errors,
+    signal_to_noise_db,
+    square_errors,
+)
 from qbench.record.schema import Accuracy
 from qbench.stats.interval_type import Interval
 
 DRAWS = 3  # of the calibration examples, beside the case's own
+LEAST_SHARE = 0.02  # of the error: what a cause must take away beyond those before it
+# As many times what other draws of the calibration examples change, typically, must a cause take away. The limits of a
+# share are those over evaluated examples, for this one draw.
+OVER_DRAWS = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccuracyTrial:
-    """A counterfactual that was evaluated: the ``share`` of the case's output error that is gone and the change of the
-    metric against the case, in its own scale, both over the examples that it was not calibrated on; None with the
-    ``reason`` where it could not be built or evaluated."""
-
-    counterfactual: Counterfactual
-    share: RemovedShare | None = None
-    metric_change: Interval | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccuracyTried:
-    """On ``n`` examples: signal to noise of the case's outputs against fp32's in dB (None: they are the same), its
-    metric's change against fp32, and what each counterfactual gave. ``draws``: the share of the error that is gone
-    where the case calibrates on examples that other seeds draw."""
+class Evaluated(Tried):
+    """On ``n`` examples, without those that a trial was calibrated on: signal to noise of the case's outputs against
+    fp32's in dB (None: they are the same), and its metric's change against fp32. ``draws``: the share of the error that
+    is gone where the case calibrates on examples that other seeds draw."""
 
     n: int
     sqnr_db: float | None
     against_fp32: Interval | None
-    trials: tuple[AccuracyTrial, ...]
     draws: tuple[float, ...] = ()
 
     @property
@@ -59,6 +58,11 @@ class AccuracyTried:
         """The share of the error by which another draw of the calibration examples changes it, typically; 0 where
         there is no other one."""
         return math.sqrt(sum(share**2 for share in self.draws) / len(self.draws)) if self.draws else 0.0
+
+    @property
+    def least(self) -> float:
+        """More than a trifle, and than another draw of the calibration examples would."""
+        return max(LEAST_SHARE, OVER_DRAWS * self.draw_share)
 
 
 class Evaluation:
@@ -92,26 +96,26 @@ class Evaluation:
         file = self._predict(artifact)
         return self._score(file, self._case, self._fp32), self._score(file, self._fp32)
 
-    def try_change(self, counterfactual: Counterfactual) -> AccuracyTrial:
+    def try_change(self, counterfactual: Counterfactual) -> Trial:
         """What a counterfactual gives."""
         case = self._opened.apply(counterfactual.change)
         if (reason := why_not_built(counterfactual.change, case)) is not None:
-            return AccuracyTrial(counterfactual=counterfactual, reason=reason)
+            return Trial(counterfactual=counterfactual, reason=reason)
         try:
             data, used = self._calibrate(counterfactual.change)
             artifact = self._opened.build(case.variant, data)
             if artifact.sha256 == self._opened.artifact.sha256:
-                return AccuracyTrial(counterfactual=counterfactual, reason="it gives the same artifact, byte by byte")
+                return Trial(counterfactual=counterfactual, reason=SAME_ARTIFACT)
             file = self._predict(artifact)
             if used.any() and len(used) - int(used.sum()) < LEAST_EXAMPLES:
                 raise CaseSkipped("it calibrates on nearly all that is evaluated")
             change = self._score(*(self._leave_out(each, used) for each in (file, self._case, self._fp32))).delta
         except (CaseError, CaseSkipped) as error:
-            return AccuracyTrial(counterfactual=counterfactual, reason=str(error))
+            return Trial(counterfactual=counterfactual, reason=str(error))
         errors = square_errors(load_predictions(file)["outputs"], self._outputs)
-        share = compare_errors(self._errors[~used], errors[~used])
-        reason = None if share is not None else "the case has no error to take away"
-        return AccuracyTrial(counterfactual=counterfactual, share=share, metric_change=change, reason=reason)
+        removed = compare_errors(self._errors[~used], errors[~used])
+        reason = None if removed is not None else "the case has no error to take away"
+        return Trial(counterfactual=counterfactual, saving=removed, metric_change=change, reason=reason)
 
     def _calibrate(self, change: Change) -> tuple[Data, NDArray[np.bool_]]:
         """The data with the calibration examples of a change, and which evaluation examples are among these."""
@@ -119,11 +123,11 @@ class Evaluation:
         if change.calibrate is None:
             return data, np.zeros(len(self._errors), dtype=np.bool_)
         split, samples = change.calibrate
-        other = self._prepare(calibrate_split=split, calibrate_samples=samples, allow_overlap=True)
-        calibrated = Examples(inputs=other.calibration_examples(), labels=None)
+        recalibrated = self._prepare(calibrate_split=split, calibrate_samples=samples, allow_overlap=True)
+        calibrated = Examples(inputs=recalibrated.calibration_examples(), labels=None)
         used = np.zeros(len(self._errors), dtype=np.bool_)
         used[list(overlap.find_shared([calibrated], data.evaluation_examples()))] = True
-        return other, used
+        return recalibrated, used
 
     def _prepare(self, **fields: Any) -> Data:
         """The data with another calibration set."""
@@ -146,27 +150,27 @@ class Evaluation:
                 if artifact.sha256 == opened.artifact.sha256:
                     continue
                 errors = square_errors(load_predictions(self._predict(artifact))["outputs"], self._outputs)
-                share = compare_errors(self._errors, errors)
-                shares += [] if share is None else [share.value]
+                removed = compare_errors(self._errors, errors)
+                shares += [] if removed is None else [removed.share]
         return tuple(shares)
 
     def _leave_out(self, file: Path, used: NDArray[np.bool_]) -> Path:
         """The predictions without those of the examples that were calibrated on."""
         if not used.any():
             return file
-        left = file.with_name(f"{file.stem}-left.npz")
+        others = file.with_name(f"{file.stem}-left.npz")
         arrays: dict[str, Any] = {name: array[~used] for name, array in load_predictions(file).items() if array.ndim}
-        np.savez(left, **arrays)
-        return left
+        np.savez(others, **arrays)
+        return others
 
-    def conclude(self, trials: Sequence[AccuracyTrial]) -> AccuracyTried:
+    def conclude(self, trials: Sequence[Trial]) -> Evaluated:
         """The trials beside what the case itself loses."""
-        return AccuracyTried(
+        return Evaluated(
             n=len(self._errors),
             sqnr_db=signal_to_noise_db(self._errors, self._outputs),
             against_fp32=self._score(self._case, self._fp32).delta,
             trials=tuple(trials),
-            draws=self.try_draws() if any(trial.share is not None for trial in trials) else (),
+            draws=self.try_draws() if any(trial.saving is not None for trial in trials) else (),
         )
 
     def _score(self, file: Path, against: Path, fp32: Path | None = None) -> Accuracy:

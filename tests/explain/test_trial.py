@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from qbench.explain.output_error import compare_errors, signal_to_noise_db, square_errors
+from qbench.explain.trial import compare_errors, signal_to_noise_db, square_errors
 
 ERRORS = arrays(np.float64, 20, elements=st.floats(1e-3, 1e3))
 
@@ -16,9 +16,9 @@ ERRORS = arrays(np.float64, 20, elements=st.floats(1e-3, 1e3))
 @given(ERRORS)
 def test_nothing_and_everything_taken_away(errors):
     """The same errors are a share of 0, none left is 1, and both without doubt."""
-    assert compare_errors(errors, errors).value == pytest.approx(0.0)
+    assert compare_errors(errors, errors).share == pytest.approx(0.0)
     gone = compare_errors(errors, np.zeros_like(errors))
-    assert (gone.value, gone.error) == (pytest.approx(1.0), pytest.approx(0.0, abs=1e-9))
+    assert (gone.share, gone.error) == (pytest.approx(1.0), pytest.approx(0.0, abs=1e-9))
 
 
 @given(ERRORS, st.floats(1e-3, 1e3))
@@ -26,7 +26,7 @@ def test_a_share_does_not_depend_on_the_unit(errors, unit):
     """Outputs that are ten times as large have the same shares, and the same limits."""
     other = errors[::-1].copy()
     plain, scaled = compare_errors(errors, other), compare_errors(unit * errors, unit * other)
-    assert scaled.value == pytest.approx(plain.value)
+    assert scaled.share == pytest.approx(plain.share)
     assert scaled.error == pytest.approx(plain.error, rel=1e-6)
 
 
@@ -49,7 +49,7 @@ def test_few_examples_have_no_limits():
     """A share all the same, but nothing is shown."""
     share = compare_errors(np.ones(3), np.zeros(3))
     assert share.interval().low is None
-    assert share.p_not_positive() == 1.0
+    assert share.p_nothing() == 1.0
 
 
 def test_limits_cover_the_true_share():

@@ -12,12 +12,12 @@ from made_runs import run_folder
 
 from qbench.cache import store
 from qbench.evaluate.predictions import load_predictions, predict_cached
-from qbench.explain.accuracy_explanation import confirm_losses
-from qbench.explain.accuracy_trials import DRAWS, Evaluation, offer_calibration
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
+from qbench.explain.error_trials import DRAWS, Evaluation, offer_calibration
+from qbench.explain.explanation import confirm
 from qbench.explain.open_case import open_case
-from qbench.explain.output_error import compare_errors, square_errors
+from qbench.explain.trial import compare_errors, square_errors
 from qbench.progress.live import Silent
 from qbench.record.stored_run import read_run
 from qbench.suite import suite as suites
@@ -84,18 +84,18 @@ def test_a_cause_that_is_there_is_confirmed(opened, evaluation, tmp_path):
     changed = opened.build(opened.apply(CALIBRATOR.change).variant)
     outputs = [predict(opened, each, tmp_path / "o.npz") for each in (opened.artifact, changed, opened.fp32)]
     expected = compare_errors(*(square_errors(each, outputs[2]) for each in outputs[:2]))
-    assert trial.share == expected
-    assert trial.share.value > 0.9
-    assert trial.share.interval().low < trial.share.value < trial.share.interval().high
+    assert trial.saving == expected
+    assert trial.share > 0.9
+    assert trial.interval.low < trial.share < trial.interval.high
     assert trial.metric_change.low > 0
-    assert trial.metric_change.value == pytest.approx(-10 * np.log10(1 - expected.value), rel=0.5)
-    assert confirm_losses(evaluation.conclude([trial])) == (trial,)
+    assert trial.metric_change.value == pytest.approx(-10 * np.log10(1 - expected.share), rel=0.5)
+    assert confirm(evaluation.conclude([trial])) == (trial,)
 
 
 def test_a_change_without_effect_is_not_tried(evaluation):
     """The same bytes give the same outputs: there is no share of 0 that could be confirmed by chance."""
     trial = evaluation.try_change(SEED)
-    assert (trial.share, trial.reason) == (None, "it gives the same artifact, byte by byte")
+    assert (trial.saving, trial.reason) == (None, "it gives the same artifact, byte by byte")
 
 
 def test_what_was_calibrated_on_is_not_scored(opened, evaluation):
@@ -104,7 +104,7 @@ def test_what_was_calibrated_on_is_not_scored(opened, evaluation):
     trial = evaluation.try_change(OWN_DATA)
     assert int(used.sum()) == 40
     assert len(data.calibration_examples()[0]) == 40
-    assert trial.share.n == 160
+    assert trial.saving.n == 160
     kept = list(opened.data.evaluation(0, 200)[0][used])
     calibrated = list(data.calibration_examples()[0])
     assert all(any(np.array_equal(row, other) for other in calibrated) for row in kept)
@@ -117,8 +117,8 @@ def test_what_another_draw_of_calibration_examples_does_is_no_cause(evaluation):
     tried = evaluation.conclude([trial])
     assert len(tried.draws) == DRAWS
     assert 0 < tried.draw_share < 0.3
-    assert trial.share.p_not_positive() < 0.025
-    assert confirm_losses(tried) == ()
+    assert trial.saving.p_nothing() < 0.025
+    assert confirm(tried) == ()
 
 
 def test_no_more_than_half_of_the_examples_calibrate(opened):
@@ -147,4 +147,4 @@ def test_a_change_that_takes_nothing_away_is_confirmed_in_few_of_a_hundred():
     for _ in range(1000):
         case = random.gamma(0.7, size=100)
         shares.append(compare_errors(case, case * random.permuted(np.repeat([0.5, 1.5], 50))))
-    assert sum(share.p_not_positive() < 0.025 for share in shares) <= 50
+    assert sum(share.p_nothing() < 0.025 for share in shares) <= 50

@@ -10,10 +10,10 @@ from made_records import accuracy, fp32, info, int8
 from made_runs import Page, run_folder
 
 from qbench import formatting
-from qbench.record.explained_accuracy import FILE, keep_accuracy
+from qbench.record.explained import ErrorFigures, keep_explained
 from qbench.record.stored_run import SuiteInfo, read_run
 from qbench.report import build
-from qbench.report.lost_accuracy import list_lost
+from qbench.report.explained import list_lost
 
 FP32, WRONG, FINE = "net/fp32/torch/t1/b1", "net/static/onednn/t1/b1", "net/static/fbgemm/t1/b1"
 SUITE = SuiteInfo(
@@ -27,7 +27,7 @@ def folder(tmp_path):
     records = [fp32(FP32), int8(WRONG, accuracy=accuracy(harmful=200)), int8(FINE, accuracy=accuracy())]
     folder = run_folder(tmp_path / "reports/demo/1", records, info(suite=SUITE))
     for case in (WRONG, FINE, "net/static/gone/t1/b1"):
-        keep_accuracy(folder, replace(ACCURACY, case=case))
+        keep_explained(folder, replace(ACCURACY, case=case))
     return folder
 
 
@@ -66,7 +66,7 @@ def test_the_page_and_the_summary_say_why(folder):
 
 def test_a_damaged_file_is_said_where_the_causes_would_stand(folder):
     """And nothing else is lost."""
-    (folder / FILE).write_text("{", encoding="utf-8")
+    (folder / ErrorFigures.file).write_text("{", encoding="utf-8")
     build.build_report(folder)
     for name in ("report.html", "summary.md"):
         assert "cannot be read as explanations" in (folder / name).read_text(encoding="utf-8")
@@ -76,6 +76,6 @@ def test_where_accuracy_is_fine_there_is_no_such_section(tmp_path):
     """Nothing is wrong there."""
     records = [fp32(FP32), int8(WRONG, accuracy=accuracy())]
     folder = run_folder(tmp_path / "reports/demo/1", records, info(suite=SUITE))
-    keep_accuracy(folder, ACCURACY)
+    keep_explained(folder, ACCURACY)
     build.build_report(folder)
     assert "Why not right" not in (folder / "report.html").read_text(encoding="utf-8")

@@ -7,11 +7,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from made_trials import trial
 
+from qbench.errors import CaseSkipped
 from qbench.explain.change import Change
 from qbench.explain.explanation import confirm
-from qbench.explain.trials import GENERATIONS, RACE_SPREAD, Tried, _build
+from qbench.explain.time_trials import GENERATIONS, _build_arm
+from qbench.explain.trial import RACE_SPREAD, Tried, save_time
 from qbench.measure.paired_difference import difference_over_generations
 
 
@@ -20,14 +23,16 @@ def draw_races(random, gain, races):
     for _ in range(races):
         here = -math.log(gain) + random.normal(0, RACE_SPREAD)
         blocks = {number: here + random.normal(0, 0.01) + random.normal(0, 0.01, 8) for number in range(GENERATIONS)}
-        yield replace(trial("layers", 0.5), difference=difference_over_generations(blocks))
+        yield replace(trial("layers", 0.5), saving=save_time(difference_over_generations(blocks)))
 
 
 def test_the_limits_of_a_gain_hold_for_other_races():
     """About 95 of 100 hold the true one; those of one race alone hold it half of the time."""
     trials = list(draw_races(np.random.default_rng(0), 1.3, 1000))
-    held = sum(each.gain.low <= 1.3 <= each.gain.high for each in trials)
-    alone = sum(each.difference.limits()[0] <= -math.log(1.3) <= each.difference.limits()[1] for each in trials)
+    held = sum(each.interval.low <= 1.3 <= each.interval.high for each in trials)
+    alone = sum(
+        each.saving.difference.limits()[0] <= -math.log(1.3) <= each.saving.difference.limits()[1] for each in trials
+    )
     assert 930 <= held <= 985
     assert alone < 600
 
@@ -35,14 +40,14 @@ def test_the_limits_of_a_gain_hold_for_other_races():
 def test_what_is_not_there_is_not_confirmed_by_what_differs_between_races():
     """The larger part of the error is that of the race, which no number of its processes shows."""
     races = draw_races(np.random.default_rng(1), 1.0, 1000)
-    hits = sum(bool(confirm(Tried(original_seconds=1.0, fp32_seconds=None, trials=(each,)))) for each in races)
+    hits = sum(bool(confirm(Tried(trials=(each,)))) for each in races)
     assert hits <= 40
 
 
 def test_a_file_of_another_batch_size_is_not_raced():
     """Its calls would fail one by one; the reason says which batches it takes."""
     file = SimpleNamespace(fixed_batch=4, sha256="of the file")
-    opened = SimpleNamespace(cores=(0,), artifact=file)
-    case = SimpleNamespace(threads=1, batch_size=8, variant=SimpleNamespace(backend="fake"))
-    reason = _build(opened, "batch-0", case, Change(), {})
-    assert reason == "the file takes batches of 4 only"
+    case = SimpleNamespace(threads=1, batch_size=8, variant=SimpleNamespace(backend="fake", mode="static"))
+    opened = SimpleNamespace(cores=(0,), artifact=file, apply=lambda change: case)
+    with pytest.raises(CaseSkipped, match="the file takes batches of 4 only"):
+        _build_arm(opened, Change(batch_size=8), (case, file, Change()))
