@@ -14,7 +14,7 @@ def print_answer(folder: Path, *, wide: bool) -> None:
     from qbench.decide import decision, hosts_differ
     from qbench.decide import text as decide_text
     from qbench.record.stored_run import read_run
-    from qbench.report import build, flips, names, ruling, terminal, text
+    from qbench.report import build, flips, names, ruling, terminal
     from qbench.report.run_warnings import warnings
     from qbench.run import text as run_text
 
@@ -24,7 +24,7 @@ def print_answer(folder: Path, *, wide: bool) -> None:
     answers = [
         names.in_words(line, run.records)
         for answer in decisions
-        for line in decide_text.lines(answer, judged, text.answer_name(answer.setting, run.info))
+        for line in decide_text.lines(answer, judged, names.answer_name(answer.setting, run.info))
     ]
     answers += [names.in_words(each.text, run.records) for each in hosts_differ.list_differences(decisions)]
     quick = () if run.info.quick is None else (run.info.quick.text,)

@@ -41,7 +41,7 @@ def compare(
     from qbench.machine import fingerprint
     from qbench.progress.table import format_table
     from qbench.record.stored_run import StoredRun
-    from qbench.report import text
+    from qbench.report.comparison import change_table
 
     old, new = _read_stored(base), _read_stored(contender)
     if old.info.suite.name != new.info.suite.name:
@@ -62,7 +62,7 @@ def compare(
     else:
         if same_run:
             print(f"note: {environment.SAME_RUN}\n")
-        print(format_table(text.comparison(find_changes(deltas, new.info.metric), new.info.metric), terminal_width()))
+        print(format_table(change_table(find_changes(deltas, new.info.metric), new.info.metric), terminal_width()))
         kept = bool(old.examples) if isinstance(old, baselines.Baseline) else None
         if (note := compare_text.unpaired(deltas, kept)) is not None:
             print(f"\n{note}")

@@ -1,5 +1,5 @@
-"""Comparisons in words: of two runs for a program (their table for a reader is in ``report.text``), and what a paired
-test found. Pure."""
+"""Comparisons in words: of two runs for a program (their table for a reader is in ``report.comparison``), and what a
+paired test found. Pure."""
 
 from __future__ import annotations
 

@@ -3,16 +3,15 @@
 build               a run's folder -> report.html, summary.md, results.csv, flips.csv, classes.csv
 frame               a run -> tidy DataFrames of its cases, calls and layers
 columns             what each stored column of a case means, and how it is written
-case_columns        the columns of the table of cases: title, meaning, and the cell of a case
-cells               how a figure is written in a cell
+case_columns        the columns of the table of cases: of each its title, its meaning and its cell
+cells               a row of that table, and how a figure is written in a cell
 ruling              what the decisions say of each case, in a few words
 names               variants and backends as a reader calls them
 recipes             how a variant was made, by what differs from the default
 palette             one look for each backend, mode and verdict
 measurement_table   what else was measured of each case
-text                the terminal's table, a comparison as rows
+terminal            the table that `qbench run` prints
 summary             summary.md, for a pull request
-headline            what came of a whole run, in one sentence
 candidates          the cases of a setting in six columns
 markdown            parts of a document that stays under a number of characters
 comparison          two runs side by side
@@ -27,7 +26,7 @@ layers              layer by layer: what runs in int8, and what is farthest from
 figures             which pictures a report shows
 captions            what each picture shows, in words and as a table
 plots               pictures, each a function of a frame
-overview            the whole run in one line
+overview            the whole run in a sentence
 cards               the first screen: one card a setting
 matrix              many settings at a glance
 case_table          the one table of all cases

@@ -43,15 +43,15 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     changes = flips.of_run(run)
     comparison = _compare_with(other, run, decisions)
     rulings = rule(judged, decisions)
-    shown = page(run, judged, decisions, changes, rulings)
+    content_of_page = page(run, judged, decisions, changes, rulings)
     results = frame.cases_frame(run, judged, decisions)
     files = {
         RESULTS: csv_text(results),
         FLIPS: csv_text(flips.flips_frame(changes)),
         CLASSES: csv_text(flips.classes_frame(changes)),
         SUMMARY: summary(run, judged, decisions, changes, rulings, comparing.as_parts(comparison)),
-        DECISION: json_text.as_json(run.info.suite.name, decisions, shown.warnings),
-        REPORT: html.render(shown, comparison),
+        DECISION: json_text.as_json(run.info.suite.name, decisions, content_of_page.warnings),
+        REPORT: html.render(content_of_page, comparison),
     }
     for name, content in files.items():
         _write(folder / name, content)
@@ -62,7 +62,7 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
 
 def _compare_with(
     folder: Path | None, run: StoredRun, decisions: Sequence[decision.Decision]
-) -> comparing.Comparison | None:
+) -> comparing.RunComparison | None:
     if folder is None:
         return None
     other = read_run(folder, lenient=True)

@@ -25,10 +25,10 @@ _ACCURACY = {"PASS": "accuracy OK", "INCONCLUSIVE": "accuracy open", "FAIL": "lo
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """``shown``: the fp32 and the cases that may be shipped, ``rest`` all other measured ones, each with why it is not
-    it; ``bold`` is the place of the pick in ``shown``."""
+    """``open``: the fp32 and the cases that may be shipped, ``rest`` all other measured ones, each with why it is not
+    it; ``bold`` is the place of the pick in ``open``."""
 
-    shown: TextTable
+    open: TextTable
     rest: TextTable
     bold: int | None
 
@@ -46,7 +46,7 @@ def candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Candidat
     setting = _Setting(judged=judged, records=records, rulings=rulings, unit=latency_unit(records))
     pick = decision.pick if decision.verdict in ("ship", "either") else None
     return Candidates(
-        shown=setting.table(open_cases, "verdict"),
+        open=setting.table(open_cases, "verdict"),
         rest=setting.table(rest, "why not"),
         bold=next((index for index, record in enumerate(open_cases) if record is pick), None),
     )

@@ -213,7 +213,7 @@ def tabulate_calls(cases: Sequence[Case], timed: Timed) -> TextTable:
     return _table((*_titles(cases), *titles), rows)
 
 
-def conclude_growth(lines: Sequence[growth.Line], by: growth.By) -> str:
+def conclude_growth(lines: Sequence[growth.GrowthLine], by: growth.By) -> str:
     """How much of the ideal is reached at the most threads."""
     reached = [(line.gain[-1] / (line.at[-1] / line.at[0]), line) for line in lines]
     share, best = max(reached, key=lambda pair: pair[0])
@@ -230,7 +230,7 @@ def conclude_growth(lines: Sequence[growth.Line], by: growth.By) -> str:
     return f"{first}{rest}. Shown are n = {_plural(len(lines), 'variant')}; medians, without intervals."
 
 
-def tabulate_growth(lines: Sequence[growth.Line], by: growth.By) -> TextTable:
+def tabulate_growth(lines: Sequence[growth.GrowthLine], by: growth.By) -> TextTable:
     """The gain of each variant."""
     rows = [
         (
@@ -273,7 +273,7 @@ def tabulate_peaks(cases: Sequence[Case]) -> TextTable:
 # --- layers, size, memory, cold start -------------------------------------------------------------------------------
 
 
-def conclude_layers(layers: Sequence[layer_errors.Layer], shown: int) -> str:
+def conclude_layers(layers: Sequence[layer_errors.LayerError], shown: int) -> str:
     """The layer that is farthest from fp32, what clips most, and how many are in float."""
     floats = sum(layer.is_float for layer in layers)
     known = [(layer.sqnr_db, layer) for layer in layers if layer.sqnr_db is not None]
@@ -295,7 +295,7 @@ def conclude_layers(layers: Sequence[layer_errors.Layer], shown: int) -> str:
     return f"{_upper('; '.join(parts))}. {bars}.{cut}"
 
 
-def tabulate_layers(layers: Sequence[layer_errors.Layer]) -> TextTable:
+def tabulate_layers(layers: Sequence[layer_errors.LayerError]) -> TextTable:
     """The numbers of each layer."""
     rows = [
         (

@@ -18,9 +18,10 @@ from qbench.decide.tested_change import holds_against_fp32
 from qbench.record.schema import Record
 from qbench.record.stored_run import QUICK, RunInfo
 from qbench.report import palette
-from qbench.report.case_columns import CaseRow
+from qbench.report.case_columns import draw_cells
 from qbench.report.cells import (
     RATIO_DIGITS,
+    CaseRow,
     Cell,
     Tone,
     accuracy_limit,
@@ -123,8 +124,8 @@ def _candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Iterato
         if record is None:
             continue
         coverage = record.artifact.coverage if record.artifact else None
-        known = coverage is not None and coverage.macs_int8 is not None
-        work = f"{formatting.share(coverage.macs_int8)} of its work done in int8" if known and coverage else ""
+        counted = coverage is not None and coverage.macs_int8 is not None
+        work = f"{formatting.share(coverage.macs_int8)} of its work done in int8" if counted and coverage else ""
         yield Candidate(
             name=variant(record),
             color=palette.variable_of(record.case.backend),
@@ -136,7 +137,7 @@ def _candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Iterato
 def _tiles(record: Record, decision: Decision, judged: Judged, rulings: Rulings) -> Iterator[Tile]:
     unit = latency_unit([record])
     digits = count_digits(judged, [record], unit[0])
-    cells = CaseRow(judged=judged, record=record, best=None, unit=unit[0], digits=digits).cells
+    cells = draw_cells(CaseRow(judged=judged, record=record, best=None, unit=unit[0], digits=digits))
     if decision.objective in ("cold_start", "memory"):
         scale = Scale(objective=decision.objective, times=PairedTimes(records={}, read=lambda record: {}))
         value = scale.show(record).removesuffix(" to load and call once").removesuffix(" resident")

@@ -5,7 +5,7 @@ The page, the terminal, the cards and the summary take titles and cells from her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from qbench import formatting
@@ -15,16 +15,14 @@ from qbench.decide import cases
 from qbench.decide.judged import Judged
 from qbench.decide.objective import VALUES
 from qbench.decide.tested_change import change_of, describe_levels, score_of
-from qbench.record.schema import Record
 from qbench.report import palette
 from qbench.report.cells import (
     RATIO_DIGITS,
     REFERENCE,
+    CaseRow,
     Cell,
-    Digits,
     Tone,
     accuracy_limit,
-    count_digits,
     count_flips,
     interval_cell,
     ratio_cell,
@@ -39,31 +37,7 @@ _MINIMIZED_MEANS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaseRow:
-    """A measured case and what its cells depend on: the fastest fp32 of its setting, the unit of times in seconds, the
-    decimals of each column."""
-
-    judged: Judged
-    record: Record
-    best: Record | None
-    unit: float
-    digits: Digits
-
-    @property
-    def fp32(self) -> Record | None:
-        """The fp32 on the same runtime."""
-        return compare.like_for_like(self.record, self.judged.records)
-
-    @property
-    def scale(self) -> float:
-        """What a stored score is multiplied by."""
-        return self.judged.metric.scale if self.judged.metric else 1.0
-
-    @property
-    def cells(self) -> dict[str, Cell]:
-        """The cell of each column by its key."""
-        return {column.key: column.draw(self) for column in COLUMNS}
+Draw = Callable[[CaseRow], Cell]
 
 
 @dataclass(frozen=True)
@@ -74,20 +48,20 @@ class CaseColumn:
     key: str
     title: str
     hint: str
-    draw: Callable[[CaseRow], Cell]
+    draw: Draw
     applies: Callable[[Judged], bool]
 
 
-COLUMNS: list[CaseColumn] = []
+CASE_COLUMNS: list[CaseColumn] = []
 
 
 def _column(
     key: str, title: str, hint: str, applies: Callable[[Judged], bool] = lambda judged: True
-) -> Callable[[Callable[[CaseRow], Cell]], Callable[[CaseRow], Cell]]:
+) -> Callable[[Draw], Draw]:
     """Adds a column, of which the function gives the cell."""
 
-    def add(draw: Callable[[CaseRow], Cell]) -> Callable[[CaseRow], Cell]:
-        COLUMNS.append(CaseColumn(key, title, hint, draw, applies))
+    def add(draw: Draw) -> Draw:
+        CASE_COLUMNS.append(CaseColumn(key, title, hint, draw, applies))
         return draw
 
     return add
@@ -108,18 +82,14 @@ def list_columns(judged: Judged, unit: str) -> tuple[CaseColumn, ...]:
     }
     return tuple(
         replace(column, title=column.title.format(**words), hint=column.hint.format(**words))
-        for column in COLUMNS
+        for column in CASE_COLUMNS
         if column.applies(judged)
     )
 
 
-def list_rows(judged: Judged, records: Sequence[Record], unit: float, digits: Digits | None = None) -> list[CaseRow]:
-    """The measured cases of one setting, fp32 first, then the fastest first; ``digits``: None counts them here."""
-    measured = [record for record in records if record.status == "ok"]
-    best = cases.fastest_fp32(measured)
-    measured.sort(key=lambda r: (r.case.mode != "fp32", cases.p50(r) or float("inf"), r.case.id))
-    digits = digits or count_digits(judged, measured, unit)
-    return [CaseRow(judged=judged, record=record, best=best, unit=unit, digits=digits) for record in measured]
+def draw_cells(row: CaseRow) -> dict[str, Cell]:
+    """The cell of each column by its key."""
+    return {column.key: column.draw(row) for column in CASE_COLUMNS}
 
 
 @_column(

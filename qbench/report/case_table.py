@@ -11,8 +11,8 @@ from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
 from qbench.record.schema import Record
 from qbench.report import case_columns, palette
-from qbench.report.case_columns import CaseColumn, CaseRow
-from qbench.report.cells import Cell, accuracy_limit, count_digits, latency_unit
+from qbench.report.case_columns import CaseColumn
+from qbench.report.cells import CaseRow, Cell, accuracy_limit, count_digits, latency_unit, list_rows
 from qbench.report.recipes import describe_recipe
 from qbench.report.ruling import FP32, Ruling, Rulings, rank
 from qbench.stats.thresholds import Outcome
@@ -48,7 +48,7 @@ MANY = 30  # rows; from there on the table scrolls within itself
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class CaseLine:
     """One case: its place in the matrix, a backend's colour, a mode's marker, its verdict, cells by column key, and
     what else is known of it as pairs."""
 
@@ -80,7 +80,7 @@ class CaseTable:
 
     keys: tuple[str, ...]
     columns: tuple[CaseColumn, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[CaseLine, ...]
     choices: Mapping[str, tuple[str, ...]]
     many: bool
 
@@ -95,10 +95,10 @@ def case_table(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) 
     measured = [record for record in judged.records if record.status == "ok"]
     unit = latency_unit(measured)
     digits = count_digits(judged, measured, unit[0])
-    lines: list[Line] = []
+    lines: list[CaseLine] = []
     for decision in decisions:
         records = cases.of_setting(decision.setting, measured)
-        rows = {row.record.case.id: row for row in case_columns.list_rows(judged, records, unit[0], digits)}
+        rows = {row.record.case.id: row for row in list_rows(judged, records, unit[0], digits)}
         lines += [_line(rows[record.case.id], rulings[record.case.id]) for record in rank(judged, records, rulings)]
     by_key = {column.key: column for column in case_columns.list_columns(judged, unit[1])}
     by_key["delta"] = replace(by_key["delta"], title=f"{by_key['delta'].title}{accuracy_limit(judged, measured)}")
@@ -116,21 +116,21 @@ def _differs(key: str, records: Sequence[Record]) -> bool:
     return len({getattr(record.case, key) for record in records}) > 1
 
 
-def _is_filled(key: str, lines: Sequence[Line]) -> bool:
+def _is_filled(key: str, lines: Sequence[CaseLine]) -> bool:
     return any(line.cells[key].sort is not None for line in lines)
 
 
-def _choices(lines: Sequence[Line]) -> dict[str, tuple[str, ...]]:
+def _choices(lines: Sequence[CaseLine]) -> dict[str, tuple[str, ...]]:
     named = {key: [getattr(line.record.case, key) for line in lines] for key in ("model", "mode", "backend")}
     named["verdict"] = [line.ruling.word for line in lines]
     distinct = {name: tuple(dict.fromkeys(values)) for name, values in named.items()}
     return {name: values for name, values in distinct.items() if len(values) > 1}
 
 
-def _line(row: CaseRow, ruling: Ruling) -> Line:
-    record, cells = row.record, row.cells
+def _line(row: CaseRow, ruling: Ruling) -> CaseLine:
+    record, cells = row.record, case_columns.draw_cells(row)
     shipped = ruling.picked or ruling.word == "keep"
-    return Line(
+    return CaseLine(
         record=record,
         color=palette.variable_of(record.case.backend),
         marker=palette.SYMBOLS[palette.marker_of(record.case.mode)],

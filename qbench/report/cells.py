@@ -1,12 +1,14 @@
-"""How a figure of a case is written in a cell: text, limits, a number to sort by, and what else is known; pure."""
+"""The rows and cells of the table of cases: what a cell holds, and how a figure is written in it; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from qbench import formatting
+from qbench.compare import compare
 from qbench.compare.speedup_doubt import is_coarse
 from qbench.decide import cases
 from qbench.decide.judged import Judged
@@ -41,7 +43,7 @@ COARSE_MEANS = "~: coarse, from the screening alone, one process each"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Digits:
+class ColumnDigits:
     """How many decimals a column has, the same in every row: times, scores, changes of a score. Ratios have two."""
 
     time: int = 2
@@ -49,16 +51,16 @@ class Digits:
     change: int = 2
 
 
-def count_digits(judged: Judged, records: Sequence[Record], unit: float) -> Digits:
+def count_digits(judged: Judged, records: Sequence[Record], unit: float) -> ColumnDigits:
     """Times: three significant digits of the shortest, at most two decimals. Scores: two decimals; in the metric's own
     unit as many as the narrowest limits support."""
     times = [seconds / unit for record in records if (seconds := cases.p50(record))]
     time = min(2, formatting.decimals(Interval(value=min(times)))) if times else 2
     if judged.metric is None:
-        return Digits(time=time)
+        return ColumnDigits(time=time)
     scored = [[read(judged, record) for record in records] for read in (score_of, change_of)]
     score, change = (_count_decimals(judged.metric, changes) for changes in scored)
-    return Digits(time=time, score=score, change=change)
+    return ColumnDigits(time=time, score=score, change=change)
 
 
 def _count_decimals(metric: MetricInfo, changes: Sequence[ShownChange | None]) -> int:
@@ -66,6 +68,39 @@ def _count_decimals(metric: MetricInfo, changes: Sequence[ShownChange | None]) -
     limits = [each.interval for each in changes if each is not None and each.interval.low != each.interval.high]
     narrow = [formatting.decimals(interval, metric.scale) for interval in limits]
     return count_decimals(changes, metric.scale, 2 if metric.percent else max(narrow, default=2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseRow:
+    """A measured case and what its cells depend on: the fastest fp32 of its setting, the unit of times in seconds, the
+    decimals of each column."""
+
+    judged: Judged
+    record: Record
+    best: Record | None
+    unit: float
+    digits: ColumnDigits
+
+    @cached_property
+    def fp32(self) -> Record | None:
+        """The fp32 on the same runtime."""
+        return compare.like_for_like(self.record, self.judged.records)
+
+    @property
+    def scale(self) -> float:
+        """What a stored score is multiplied by."""
+        return self.judged.metric.scale if self.judged.metric else 1.0
+
+
+def list_rows(
+    judged: Judged, records: Sequence[Record], unit: float, digits: ColumnDigits | None = None
+) -> list[CaseRow]:
+    """The measured cases of one setting, fp32 first, then the fastest first; ``digits``: None counts them here."""
+    measured = [record for record in records if record.status == "ok"]
+    best = cases.fastest_fp32(measured)
+    measured.sort(key=lambda r: (r.case.mode != "fp32", cases.p50(r) or float("inf"), r.case.id))
+    digits = digits or count_digits(judged, measured, unit)
+    return [CaseRow(judged=judged, record=record, best=best, unit=unit, digits=digits) for record in measured]
 
 
 def latency_unit(records: Sequence[Record]) -> tuple[float, str]:

@@ -12,14 +12,15 @@ from qbench.compare import compare, environment
 from qbench.compare import text as compare_text
 from qbench.compare.changes import WORSE, CaseChange, find_changes
 from qbench.compare.paired_accuracy import Examples, pair_accuracy
+from qbench.decide.cases import setting_name
 from qbench.decide.decision import Decision
 from qbench.machine import fingerprint
 from qbench.progress.table import TextTable
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import Record
-from qbench.record.stored_run import StoredRun
-from qbench.report import text
+from qbench.record.stored_run import MetricInfo, StoredRun
 from qbench.report.markdown import Part, table_part
+from qbench.stats.interval_type import Interval
 
 ERROR = (
     "All verdicts share an error of 5 %: where nothing changed, at most one comparison in twenty names a case. Time is "
@@ -28,7 +29,7 @@ ERROR = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ComparedCase:
     """One case: its cells, and whether what changed is for the worse, for the better or both (``mixed``)."""
 
     cells: tuple[str, ...]
@@ -36,7 +37,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class RunComparison:
     """What changed since ``other``. ``sentence`` sums it up; ``answers`` and ``environment`` are name, before, after;
     ``suite`` is the changed lines of its text; ``notes`` limit what may be concluded."""
 
@@ -45,11 +46,39 @@ class Comparison:
     answers: TextTable
     same_answers: int
     columns: tuple[str, ...]
-    changed: tuple[Row, ...]
-    unchanged: tuple[Row, ...]
+    changed: tuple[ComparedCase, ...]
+    unchanged: tuple[ComparedCase, ...]
     environment: TextTable
     suite: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+def change_table(changes: Sequence[CaseChange], metric: MetricInfo | None) -> TextTable:
+    """One row per case of two runs: what is shown to have changed, slowdown, accuracy, size, and what limits them."""
+    columns = ("case", "verdict", "time", "accuracy", "size", "notes")
+    return TextTable(columns=columns, rows=tuple(_change_row(change, metric) for change in changes), words=(0, 1, 5))
+
+
+def _change_row(change: CaseChange, metric: MetricInfo | None) -> tuple[str, ...]:
+    delta = change.delta
+    why = delta.contender.reason if delta.contender is not None and delta.change.startswith("now") else None
+    notes = (*delta.notes, why) if why else delta.notes
+    scale, unit, least = (metric.scale, metric.unit, metric.least) if metric else (1.0, "", 0)
+    time = formatting.DASH
+    if (slow := delta.slowdown) is not None:
+        low, high = (None if limit is None else limit - 1 for limit in (slow.low, slow.high))
+        slowdown = Interval(value=slow.value - 1, low=low, high=high)
+        number, limits = (make(slowdown, scale=100, signed=True) for make in (formatting.number, formatting.limits))
+        time = f"{number} % {limits}".rstrip()
+    size = (
+        formatting.DASH
+        if delta.size_ratio is None
+        else f"{formatting.fixed((delta.size_ratio - 1) * 100, 1, signed=True)} %"
+    )
+    accuracy = formatting.DASH
+    if delta.accuracy is not None:
+        accuracy = f"{formatting.with_limits(delta.accuracy, scale=scale, signed=True, least=least)} {unit}".rstrip()
+    return formatting.clean(delta.case), change.verdict, time, accuracy, size, formatting.clean("; ".join(notes))
 
 
 def case_changes(base: StoredRun, contender: StoredRun) -> tuple[CaseChange, ...]:
@@ -72,23 +101,23 @@ def examples_of(run: StoredRun) -> Examples:
 
 def compare_runs(
     base: StoredRun, contender: StoredRun, before: Sequence[Decision], after: Sequence[Decision]
-) -> Comparison:
+) -> RunComparison:
     """The comparison of two runs with what each of them decides."""
     changes = case_changes(base, contender)
     metric = contender.info.metric
     rows = [
-        Row(cells=cells, tone=_tone(change))
-        for change, cells in zip(changes, text.comparison(changes, metric).rows, strict=True)
+        ComparedCase(cells=cells, tone=_tone(change))
+        for change, cells in zip(changes, change_table(changes, metric).rows, strict=True)
     ]
     answers, same = _answers(before, after)
     differing = environment.differences(base.info, contender.info)
     same_run = environment.is_same_run(base.info, contender.info, base.records, contender.records)
-    return Comparison(
+    return RunComparison(
         other=base.folder.name,
         sentence=f"{environment.SAME_RUN}." if same_run else _sum_up(changes, len(answers), same),
         answers=TextTable(columns=("setting", "before", "now"), rows=answers, words=(0, 1, 2)),
         same_answers=same,
-        columns=text.comparison((), metric).columns,
+        columns=change_table((), metric).columns,
         changed=tuple(row for row, change in zip(rows, changes, strict=True) if change.changed),
         unchanged=tuple(row for row, change in zip(rows, changes, strict=True) if not change.changed),
         environment=TextTable(columns=("what", "before", "now"), rows=differing, words=(0, 1, 2)),
@@ -103,11 +132,13 @@ def _answers(before: Sequence[Decision], after: Sequence[Decision]) -> tuple[tup
     new = {decision.setting: decision for decision in after}
     rows, same = [], 0
     for setting in {**new, **old}:
-        said = [known[setting].headline if setting in known else "not in this run" for known in (old, new)]
+        headlines = [
+            decisions[setting].headline if setting in decisions else "not in this run" for decisions in (old, new)
+        ]
         if setting in old and setting in new and _meant(old[setting]) == _meant(new[setting]):
             same += 1
         else:
-            rows.append((text.setting_name(setting), said[0], said[1]))
+            rows.append((setting_name(setting), headlines[0], headlines[1]))
     return tuple(rows), same
 
 
@@ -152,27 +183,27 @@ def _notes(base: StoredRun, contender: StoredRun, changes: Sequence[CaseChange])
 # --- in Markdown -------------------------------------------------------------------------------------------------
 
 
-def as_parts(shown: Comparison | None) -> list[Part]:
+def as_parts(comparison: RunComparison | None) -> list[Part]:
     """The comparison for summary.md, where there is one: the sentence and what changed, then folded the rest."""
-    if shown is None:
+    if comparison is None:
         return []
-    sentence = f"**Compared with {formatting.markdown(shown.other)}**: {formatting.markdown(shown.sentence)}"
-    parts = [Part(lines=(sentence,))]
-    parts += [table_part(shown.answers)] if shown.answers.rows else []
-    parts += [_rows_part(shown.changed, shown.columns, None)] if shown.changed else []
-    if shown.environment.rows:
-        parts.append(table_part(shown.environment, folded="Machine, versions and commit: what differs"))
-    if shown.suite:
+    sentence = f"**Compared with {formatting.markdown(comparison.other)}**: {formatting.markdown(comparison.sentence)}"
+    sections = [Part(lines=(sentence,))]
+    sections += [table_part(comparison.answers)] if comparison.answers.rows else []
+    sections += [_rows_part(comparison.changed, comparison.columns, None)] if comparison.changed else []
+    if comparison.environment.rows:
+        sections.append(table_part(comparison.environment, folded="Machine, versions and commit: what differs"))
+    if comparison.suite:
         # Indented, not fenced: no line of a suite can end it.
-        lines = tuple(f"    {formatting.clean(line)}" for line in shown.suite)
-        parts.append(Part(before="", lines=lines, folded="The suite: what differs"))
-    if shown.unchanged:
-        folded = f"{len(shown.unchanged):,} cases without a change that is shown"
-        parts.append(_rows_part(shown.unchanged, shown.columns, folded))
-    notes = tuple(f"- {formatting.markdown(note)}" for note in shown.notes)
-    return [*parts, Part(lines=notes, folded="How the runs were compared")]
+        lines = tuple(f"    {formatting.clean(line)}" for line in comparison.suite)
+        sections.append(Part(before="", lines=lines, folded="The suite: what differs"))
+    if comparison.unchanged:
+        folded = f"{len(comparison.unchanged):,} cases without a change that is shown"
+        sections.append(_rows_part(comparison.unchanged, comparison.columns, folded))
+    notes = tuple(f"- {formatting.markdown(note)}" for note in comparison.notes)
+    return [*sections, Part(lines=notes, folded="How the runs were compared")]
 
 
-def _rows_part(rows: Sequence[Row], columns: tuple[str, ...], folded: str | None) -> Part:
+def _rows_part(rows: Sequence[ComparedCase], columns: tuple[str, ...], folded: str | None) -> Part:
     content = TextTable(columns=columns, rows=tuple(row.cells for row in rows), words=(0, 1, 5))
     return table_part(content, folded=folded)

@@ -103,11 +103,11 @@ def _draw_trade_offs(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Dra
     for number, name in enumerate(settings[:MOST_SETTINGS], start=1):
         points = trade_off_points.list_points(cases, name)
         chosen, rest = trade_off_points.choose_points(points)
-        own = frame[frame["case.setting"] == name]
+        of_setting = frame[frame["case.setting"] == name]
         yield Drawing(
             key="pareto" if number == 1 else f"pareto-{number}",
             heading=f"Time against accuracy: {name}" if len(settings) > 1 else "Time against accuracy",
-            draw=partial(plots.pareto, own),
+            draw=partial(plots.pareto, of_setting),
             caption=captions.conclude_trade_off(points),
             data=captions.tabulate_points(chosen),
             more=len(rest),

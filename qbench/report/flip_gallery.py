@@ -51,10 +51,10 @@ def gallery(run: StoredRun, cases: Sequence[CaseFlips]) -> Gallery:
     shown: list[Picture] = []
     more = size = 0
     for place, moves in order:
-        kept = thumbnails.stored(run.folder, place)
-        if kept is None:
+        images = thumbnails.stored(run.folder, place)
+        if images is None:
             continue
-        media, content = kept
+        media, content = images
         if len(shown) == MOST_EXAMPLES or size + len(content) > MOST_BYTES:
             more += 1
             continue

@@ -126,9 +126,9 @@ def distinct(cases: Iterable[CaseFlips]) -> list[CaseFlips]:
 
 def table(cases: Sequence[CaseFlips]) -> TextTable:
     """One row per variant with a flip: how many of each kind, the mid-p value, and the first ids."""
-    shown = [case for case in distinct(cases) if case.flips]
-    if any(case.count("changed") for case in shown):
-        rows = [(case.record.case.id, f"{case.count('changed'):,}", _name_flips(case, "changed")) for case in shown]
+    flipped = [case for case in distinct(cases) if case.flips]
+    if any(case.count("changed") for case in flipped):
+        rows = [(case.record.case.id, f"{case.count('changed'):,}", _name_flips(case, "changed")) for case in flipped]
         return TextTable(columns=("case", "changed", "the first, surest first"), rows=tuple(rows), words=(0, 2))
     lines = [
         (
@@ -138,7 +138,7 @@ def table(cases: Sequence[CaseFlips]) -> TextTable:
             _name_flips(case, "harmful"),
             _name_flips(case, "beneficial"),
         )
-        for case in shown
+        for case in flipped
     ]
     columns = ("case", "examples", "McNemar, mid-p", "lost: right to wrong", "gained: wrong to right")
     return TextTable(columns=columns, rows=tuple(lines), words=(0, 1, 3, 4))

@@ -48,23 +48,23 @@ def cases_frame(run: StoredRun, judged: Judged, decisions: Sequence[Decision]) -
     return content.astype({name: DTYPES[column.kind] for name, column in COLUMNS.items()})
 
 
-def calls_frame(run: StoredRun, wanted: Iterable[Record]) -> pd.DataFrame:
+def calls_frame(run: StoredRun, records: Iterable[Record]) -> pd.DataFrame:
     """One row per timed call: ``case.id``, ``process`` (0, 1, … in which process it ran), ``seconds``."""
     import numpy as np
     import pandas as pd
 
-    parts = []
-    for record in wanted:
+    frames = []
+    for record in records:
         stored = run.samples(record)
         nanoseconds = stored.get("calls_ns")
         if nanoseconds is not None and nanoseconds.size:
             process = process_of_calls(stored)
             codes = np.zeros(nanoseconds.size, dtype=np.int8)
             names = pd.Categorical.from_codes(codes, pd.Index([record.case.id]))
-            parts.append(pd.DataFrame({"case.id": names, "process": process, "seconds": nanoseconds * 1e-9}))
-    if not parts:
+            frames.append(pd.DataFrame({"case.id": names, "process": process, "seconds": nanoseconds * 1e-9}))
+    if not frames:
         return pd.DataFrame({"case.id": [], "process": [], "seconds": []})
-    joined = pd.concat(parts, ignore_index=True)
+    joined = pd.concat(frames, ignore_index=True)
     joined["case.id"] = joined["case.id"].astype("category")
     return joined
 
@@ -194,8 +194,8 @@ def _over_best(record: Record, best: Record | None) -> tuple[float | None, float
         high = None if fastest.low is None else 1 / fastest.low
         return 1 / fastest.value, low, high
     typical = settings_of.mean if settings_of.is_sequential(record) else settings_of.p50
-    own, full = typical(record), None if best is None else typical(best)
-    return nothing if own is None or full is None else (own / full, None, None)
+    seconds, least = typical(record), None if best is None else typical(best)
+    return nothing if seconds is None or least is None else (seconds / least, None, None)
 
 
 def _name_role(record: Record, decision: Decision | None, best: Record | None) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def _name_role(record: Record, decision: Decision | None, best: Record | None) -
         "undecided": (decision.pick,),
         "keep fp32": (decision.fp32,),
     }
-    named = {other.case.id for other in chosen.get(decision.verdict, ()) if other is not None}
+    named = {record.case.id for record in chosen.get(decision.verdict, ()) if record is not None}
     role = decision.verdict if case in named else "tied" if case in decision.tied else None
     return row | {
         "decision.verdict": decision.status,

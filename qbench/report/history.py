@@ -60,7 +60,7 @@ class PastRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class EnvironmentMark:
     """Between run ``place`` - 1 and ``place`` the environment or the suite changed: ``texts`` say what."""
 
     place: int
@@ -69,7 +69,7 @@ class Mark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class HistoryLine:
     """One quantity of one case over the runs of a panel, as a ratio to its first level; None where it has no value.
     ``changes``: the runs at which a new level begins."""
 
@@ -80,10 +80,10 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class LevelChange:
     """A new level from run ``place`` on: ``ratio`` is that level over the one before."""
 
-    series: Series
+    series: HistoryLine
     place: int
     ratio: float
 
@@ -100,10 +100,10 @@ class Panel:
     machine: str
     runs: tuple[PastRun, ...]
     aside: tuple[PastRun, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[EnvironmentMark, ...]
     quantities: tuple[Quantity, ...]
-    series: tuple[Series, ...]
-    changes: tuple[Change, ...]
+    series: tuple[HistoryLine, ...]
+    changes: tuple[LevelChange, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +243,7 @@ def quantities(metric: MetricInfo | None) -> tuple[Quantity, ...]:
     )  # fmt: skip
 
 
-def _find_marks(runs: Sequence[PastRun]) -> Iterator[Mark]:
+def _find_marks(runs: Sequence[PastRun]) -> Iterator[EnvironmentMark]:
     number = 0
     for place in range(1, len(runs)):
         old, new = runs[place - 1].info, runs[place].info
@@ -255,10 +255,10 @@ def _find_marks(runs: Sequence[PastRun]) -> Iterator[Mark]:
         texts += [f"the suite's text: {changed} lines"] if changed else []
         if texts:
             number += 1
-            yield Mark(place=place, number=number, texts=tuple(texts))
+            yield EnvironmentMark(place=place, number=number, texts=tuple(texts))
 
 
-def _make_series(runs: Sequence[PastRun], followed: Sequence[Quantity]) -> Iterator[Series]:
+def _make_series(runs: Sequence[PastRun], followed: Sequence[Quantity]) -> Iterator[HistoryLine]:
     """Every series with more than one value; those of a quantity share their noise, all of the panel one error."""
     ids = dict.fromkeys(case for run in reversed(runs) for case in run.records)
     latest = {case: next(run.records[case] for run in reversed(runs) if case in run.records) for case in ids}
@@ -274,7 +274,7 @@ def _make_series(runs: Sequence[PastRun], followed: Sequence[Quantity]) -> Itera
             changes = tuple(present[place] for place in places)
             first = statistics.median(value for value in values[: changes[0] if changes else None] if value is not None)
             ratios = tuple(None if value is None else math.exp(value - first) for value in values)
-            yield Series(record=latest[case], quantity=quantity, ratios=ratios, changes=changes)
+            yield HistoryLine(record=latest[case], quantity=quantity, ratios=ratios, changes=changes)
 
 
 def _log(quantity: Quantity, record: Record | None) -> float | None:
@@ -282,7 +282,7 @@ def _log(quantity: Quantity, record: Record | None) -> float | None:
     return math.log(value) if value is not None and value > 0 else None
 
 
-def _list_changes(series: Sequence[Series]) -> Iterator[Change]:
+def _list_changes(series: Sequence[HistoryLine]) -> Iterator[LevelChange]:
     for line in series:
         ends = (0, *line.changes, len(line.ratios))
         levels = [
@@ -290,4 +290,4 @@ def _list_changes(series: Sequence[Series]) -> Iterator[Change]:
             for start, end in itertools.pairwise(ends)
         ]
         for place, before, after in zip(line.changes, levels, levels[1:], strict=False):
-            yield Change(series=line, place=place, ratio=after / before)
+            yield LevelChange(series=line, place=place, ratio=after / before)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from qbench import formatting
 from qbench.decide import cases
 from qbench.report import palette
-from qbench.report.history import Panel, Quantity, Series
+from qbench.report.history import HistoryLine, Panel, Quantity
 
 WIDTH, HEIGHT = 340, 220
 MOST_LINES = 15
@@ -25,31 +25,31 @@ _TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 def draw(panel: Panel, quantity: Quantity) -> str:
     """The chart of one quantity; empty where fewer than two runs have it."""
-    own = [line for line in panel.series if line.quantity is quantity]
-    shown = choose_lines(own)
-    if not shown or len(panel.runs) < 2:
+    lines = [line for line in panel.series if line.quantity is quantity]
+    drawn = choose_lines(lines)
+    if not drawn or len(panel.runs) < 2:
         return ""
-    top = max(abs(math.log(ratio)) for line in shown for ratio in line.ratios if ratio is not None)
+    top = max(abs(math.log(ratio)) for line in drawn for ratio in line.ratios if ratio is not None)
     scale = _Scale(runs=len(panel.runs), top=max(top * 1.15, math.log(1.012)))
-    parts = [*_frame(panel, scale), *_marks(panel, scale)]
-    for line in reversed(shown):
-        parts += _line(line, scale)
-    parts += _names([line for line in shown if line.changes][:_NAMED], scale)
+    elements = [*_frame(panel, scale), *_marks(panel, scale)]
+    for line in reversed(drawn):
+        elements += _line(line, scale)
+    elements += _names([line for line in drawn if line.changes][:_NAMED], scale)
     title = f"{quantity.title}, ratio over {len(panel.runs)} runs"
     return (
         f'<svg class="history" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}">'
-        f"{''.join(parts)}</svg>"
+        f"{''.join(elements)}</svg>"
     )
 
 
-def choose_lines(own: Sequence[Series]) -> list[Series]:
+def choose_lines(lines: Sequence[HistoryLine]) -> list[HistoryLine]:
     """At most ``MOST_LINES``: those that changed first, then those that moved most."""
 
-    def weight(line: Series) -> tuple[bool, float, str]:
+    def weight(line: HistoryLine) -> tuple[bool, float, str]:
         last = next((ratio for ratio in reversed(line.ratios) if ratio is not None), 1.0)
         return not line.changes, -abs(math.log(last)), line.record.case.id
 
-    return sorted(own, key=weight)[:MOST_LINES]
+    return sorted(lines, key=weight)[:MOST_LINES]
 
 
 class _Scale:
@@ -107,7 +107,7 @@ def _marks(panel: Panel, scale: _Scale) -> Iterator[str]:
             last = x
 
 
-def _line(line: Series, scale: _Scale) -> Iterator[str]:
+def _line(line: HistoryLine, scale: _Scale) -> Iterator[str]:
     color = palette.variable_of(line.record.case.backend) if line.changes else "var(--muted)"
     strength = "2" if line.changes else "1"
     faint = "" if line.changes else ' stroke-opacity="0.55"'
@@ -127,7 +127,7 @@ def _line(line: Series, scale: _Scale) -> Iterator[str]:
             )
 
 
-def _pieces(line: Series, scale: _Scale) -> Iterator[list[tuple[float, float]]]:
+def _pieces(line: HistoryLine, scale: _Scale) -> Iterator[list[tuple[float, float]]]:
     """The line between its gaps: a run without the case is no point."""
     piece: list[tuple[float, float]] = []
     for place, ratio in enumerate(line.ratios):
@@ -140,7 +140,7 @@ def _pieces(line: Series, scale: _Scale) -> Iterator[list[tuple[float, float]]]:
         yield piece
 
 
-def _names(lines: Sequence[Series], scale: _Scale) -> Iterator[str]:
+def _names(lines: Sequence[HistoryLine], scale: _Scale) -> Iterator[str]:
     """The names of lines that changed, at their ends, one above the other where they are near."""
     ends = []
     for line in lines:

@@ -13,7 +13,7 @@ from qbench.files import atomic
 from qbench.progress.table import TextTable
 from qbench.report import history_charts, html
 from qbench.report.build import csv_text
-from qbench.report.history import Change, History, Mark, Panel, PastRun, Series, read_history
+from qbench.report.history import EnvironmentMark, History, HistoryLine, LevelChange, Panel, PastRun, read_history
 from qbench.stats.change_points import ERROR, LEAST_RUNS, LEAST_SEGMENT
 
 PAGE, VALUES = "history.html", "history.csv"
@@ -45,7 +45,7 @@ class MachinePage:
     counted: str
     changes: TextTable
     charts: tuple[Chart, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[EnvironmentMark, ...]
     runs: TextTable
     aside: TextTable
 
@@ -108,22 +108,22 @@ def _machine_page(panel: Panel) -> MachinePage:
 
 def _charts(panel: Panel) -> Iterator[Chart]:
     for quantity in panel.quantities:
-        own = [line for line in panel.series if line.quantity is quantity]
+        lines = [line for line in panel.series if line.quantity is quantity]
         svg = history_charts.draw(panel, quantity)
         if not svg:
             continue
-        shown = history_charts.choose_lines(own)
+        drawn = history_charts.choose_lines(lines)
         changed = [change for change in panel.changes if change.series.quantity is quantity]
-        more = f" {len(own) - len(shown):,} more lines are in {VALUES}." if len(own) > len(shown) else ""
+        more = f" {len(lines) - len(drawn):,} more lines are in {VALUES}." if len(lines) > len(drawn) else ""
         yield Chart(
             heading=f"{quantity.title[0].upper()}{quantity.title[1:]}",
             svg=svg,
-            caption=_caption(changed, len(own), len(panel.runs)) + more,
-            data=_data(shown),
+            caption=_caption(changed, len(lines), len(panel.runs)) + more,
+            data=_data(drawn),
         )
 
 
-def _caption(changed: list[Change], lines: int, runs: int) -> str:
+def _caption(changed: list[LevelChange], lines: int, runs: int) -> str:
     cases_text = f"{lines:,} case{'' if lines == 1 else 's'}"
     if runs < LEAST_RUNS:
         return f"{cases_text}, {runs} runs: fewer than the {LEAST_RUNS} that a change point takes."
@@ -135,7 +135,7 @@ def _caption(changed: list[Change], lines: int, runs: int) -> str:
     return f"{name}: {_say_change(first)} from run {first.place + 1}{several}; {cases_text}, {runs:,} runs."
 
 
-def _say_change(change: Change) -> str:
+def _say_change(change: LevelChange) -> str:
     return f"{(change.ratio - 1) * 100:+.1f} %".replace("-", "\N{MINUS SIGN}")
 
 
@@ -165,14 +165,14 @@ def _runs_table(runs: tuple[PastRun, ...]) -> TextTable:
     return TextTable(columns=("run", "day", "commit", "state", "note"), rows=rows, words=tuple(range(5)))
 
 
-def _data(lines: list[Series]) -> TextTable:
+def _data(lines: list[HistoryLine]) -> TextTable:
     """First level, last value and change points of each line of a chart."""
     rows = []
     for line in lines:
-        known = [ratio for ratio in line.ratios if ratio is not None]
-        low, high = (f"{value:.3f}" for value in (min(known), max(known)))
+        ratios = [ratio for ratio in line.ratios if ratio is not None]
+        low, high = (f"{value:.3f}" for value in (min(ratios), max(ratios)))
         since = ", ".join(str(place + 1) for place in line.changes) or "none"
-        rows.append((line.record.case.id, str(len(known)), f"{known[-1]:.3f}", f"{low} to {high}", since))
+        rows.append((line.record.case.id, str(len(ratios)), f"{ratios[-1]:.3f}", f"{low} to {high}", since))
     titles = ("case", "runs", "last, over the first level", "range", "change points, by run")
     return TextTable(columns=titles, rows=tuple(rows), words=(0, 3, 4))
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from qbench.formatting import clean
 from qbench.report import palette
-from qbench.report.comparison import Comparison
+from qbench.report.comparison import RunComparison
 from qbench.report.page import Page
 
 _HERE = Path(__file__).parent
 
 
-def render(page: Page, comparison: Comparison | None = None) -> str:
+def render(page: Page, comparison: RunComparison | None = None) -> str:
     """The HTML text of a page, with what changed from another run where one is given.
 
     The policy allows no source at all but inline styles, ``data:`` images and the one script by its hash.

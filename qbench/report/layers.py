@@ -69,8 +69,8 @@ def worst(run: StoredRun) -> TextTable:
 
 def _choose_layers(numbers: Sequence[LayerNumbers]) -> list[LayerNumbers]:
     """The farthest from fp32 first, then those that clip most."""
-    known = [(layer.sqnr_db, layer) for layer in numbers if layer.sqnr_db is not None]
-    farthest = [layer for _, layer in sorted(known, key=lambda pair: pair[0])[:WORST]]
+    compared = [(layer.sqnr_db, layer) for layer in numbers if layer.sqnr_db is not None]
+    farthest = [layer for _, layer in sorted(compared, key=lambda pair: pair[0])[:WORST]]
     clipping = [layer for layer in numbers if (layer.clipped or 0) > CLIPPED]
     clipping.sort(key=lambda layer: -(layer.clipped or 0))
     return farthest + [layer for layer in clipping[:WORST] if layer not in farthest]

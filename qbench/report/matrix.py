@@ -27,14 +27,14 @@ class Square:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matrix:
+class SettingMatrix:
     """``columns``: threads and batch sizes in words; ``rows``: a model and its squares, None where none was run."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Square | None, ...]], ...]
 
 
-def matrix(decisions: Sequence[Decision], cards: Sequence[Card], rulings: Rulings) -> Matrix | None:
+def matrix(decisions: Sequence[Decision], cards: Sequence[Card], rulings: Rulings) -> SettingMatrix | None:
     """The matrix of a run of many settings; None where the cards alone are read at a glance."""
     if len(decisions) <= MOST_CARDS:
         return None
@@ -44,7 +44,7 @@ def matrix(decisions: Sequence[Decision], cards: Sequence[Card], rulings: Ruling
         for decision, card in zip(decisions, cards, strict=True)
     }
     models = dict.fromkeys(decision.setting.model for decision in decisions)
-    return Matrix(
+    return SettingMatrix(
         columns=tuple(
             f"{threads} thread{'' if threads == 1 else 's'}, batch {batch}{f', on {host}' if host else ''}"
             for host, threads, batch in shapes

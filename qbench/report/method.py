@@ -113,10 +113,10 @@ def _list_cases(records: Sequence[Record], doubt: str) -> str:
 
 def _describe_overrides(records: Sequence[Record], judged: Judged) -> str:
     """``, 2.5 for 2 cases (gate.overrides)``; empty where all cases have the suite's limit."""
-    own = Counter(judged.margin_of(record) for record in records if record.case.mode != "fp32")
+    margins = Counter(judged.margin_of(record) for record in records if record.case.mode != "fp32")
     limits = [
         f"{margin:g} for {_count(count, 'case')}"
-        for margin, count in own.items()
+        for margin, count in margins.items()
         if margin not in (None, judged.margin)
     ]
     return f", {', '.join(limits)} (gate.overrides)" if limits else ""

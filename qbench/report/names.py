@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from qbench.decide.cases import Setting, describe_host
+from qbench.decide.cases import Setting, describe_host, setting_name
 from qbench.record.schema import NATIVE, Record
+from qbench.record.stored_run import QUICK, RunInfo
 
 BACKENDS = {
     "torch": "PyTorch",
@@ -54,3 +55,8 @@ def setting_words(setting: Setting) -> str:
     plural = "" if setting.threads == 1 else "s"
     host = "" if setting.host == NATIVE else f" · on {describe_host(setting.host)}"
     return f"{setting.model} · {setting.threads} thread{plural} · batch {setting.batch_size}{host}"
+
+
+def answer_name(setting: Setting, info: RunInfo) -> str:
+    """The setting that an answer is for; said to be no more than a quick look where it is none."""
+    return setting_name(setting) if info.quick is None else f"{QUICK} at {setting_name(setting)}"

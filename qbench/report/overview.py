@@ -1,4 +1,4 @@
-"""What a whole run says in one line: how many int8 variants beat plain fp32 at all; pure."""
+"""What came of a whole run, in one sentence each: the answer, and how many int8 variants beat plain fp32; pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,33 @@ from collections import Counter
 from collections.abc import Sequence
 
 from qbench.decide import cases
+from qbench.decide import text as decide_text
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
 from qbench.report.names import backend_name
 from qbench.report.ruling import Rulings
+
+_DONE = {
+    "ship": "ship int8",
+    "either": "ship either of two",
+    "incomplete": "incomplete",
+    "undecided": "undecided",
+    "keep fp32": "keep fp32",
+    "none qualifies": "no int8 qualifies",
+    "no answer": "no answer",
+}
+
+
+def describe_run(decisions: Sequence[Decision], judged: Judged) -> str:
+    """The answer with its figures where there is one setting, else how many settings have which answer."""
+    if not decisions:
+        return "No answer: the run has no record yet."
+    if len(decisions) == 1:
+        (only,) = decisions
+        return f"{only.headline} {decide_text.facts(only, judged)}".rstrip()
+    counts = Counter(decision.status for decision in decisions)
+    answers = ", ".join(f"{_DONE[verdict]} in {count}" for verdict, count in counts.items())
+    return f"Of {len(decisions):,} settings: {answers}."
 
 
 def overview(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) -> str:

@@ -13,7 +13,7 @@ from qbench.decide.judged import Judged
 from qbench.portability import text as portability_text
 from qbench.portability.compare_hosts import compare_hosts
 from qbench.progress.table import TextTable
-from qbench.record.stored_run import StoredRun
+from qbench.record.stored_run import RunInfo, StoredRun
 from qbench.report import calibration_seeds as draws
 from qbench.report import figures, flips, layers, method
 from qbench.report import measurement_table as details
@@ -24,7 +24,7 @@ from qbench.report.failures import Failure, group_failures
 from qbench.report.figures import Figure
 from qbench.report.flip_gallery import Gallery, gallery
 from qbench.report.flips import CaseFlips
-from qbench.report.matrix import Matrix, matrix
+from qbench.report.matrix import SettingMatrix, matrix
 from qbench.report.names import in_words
 from qbench.report.overview import overview
 from qbench.report.ruling import Rulings, rule
@@ -50,10 +50,7 @@ class Flipped:
 class Page:
     """All that the template needs."""
 
-    suite: str
-    file: str
-    suite_text: str
-    overrides: tuple[str, ...]
+    info: RunInfo
     started: str
     cpu: str
     state: str
@@ -61,7 +58,7 @@ class Page:
     warnings: tuple[str, ...]
     overview: str
     by_host: tuple[str, ...]
-    matrix: Matrix | None
+    matrix: SettingMatrix | None
     cards: tuple[Card, ...]
     cases: CaseTable
     tradeoffs: tuple[Figure, ...]
@@ -81,7 +78,6 @@ class Page:
     method: tuple[tuple[str, str], ...]
     machine: tuple[tuple[str, str], ...]
     versions: tuple[tuple[str, str], ...]
-    plan_notes: tuple[str, ...]
     elapsed: tuple[tuple[str, str], ...]
 
 
@@ -99,10 +95,7 @@ def page(
     pictures = figures.figures(run, judged, decisions)
     answers_by_host = compare_hosts(run, judged)
     return Page(
-        suite=info.suite.name,
-        file=info.suite.file,
-        suite_text=info.suite.text,
-        overrides=info.suite.overrides,
+        info=info,
         started=_say_time(info.started),
         cpu=str(info.environment.get("cpu") or ""),
         state=_state(run),
@@ -133,7 +126,6 @@ def page(
         method=tuple(method.list_facts(run.records, judged)),
         machine=tuple(method.list_machine(info.environment)),
         versions=tuple((name, method.show(value)) for name, value in info.versions.items()),
-        plan_notes=info.plan.notes,
         elapsed=tuple((name, formatting.duration(seconds)) for name, seconds in info.elapsed_seconds.items()),
     )
 

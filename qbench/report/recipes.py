@@ -22,14 +22,14 @@ def describe_recipe(record: Record) -> str:
     named = ", ".join(str(recipe[key]) for key in ALWAYS if recipe.get(key))
     if record.case.mode == "fp32" and not record.case.is_twin:
         return ""
-    other = ", ".join(
+    differences = ", ".join(
         f"{key.replace('_', ' ')}: {_say(recipe.get(key))}"
         for key in sorted(set(recipe) - set(ALWAYS))  # an older record lacks keys: nobody chose them
         if _plain(recipe.get(key)) != _plain(default.get(key))
     )
     default_flow = all(_plain(recipe.get(key)) == _plain(default.get(key)) for key in ALWAYS)
-    flow = f"{named} (default)" if named and default_flow and not other else named
-    return "; ".join(part for part in (flow, other) if part)
+    flow = f"{named} (default)" if named and default_flow and not differences else named
+    return "; ".join(part for part in (flow, differences) if part)
 
 
 @cache

@@ -17,14 +17,13 @@ from qbench.decide.tested_change import describe_levels
 from qbench.portability import text as portability_text
 from qbench.portability.compare_hosts import compare_hosts
 from qbench.record.stored_run import StoredRun
-from qbench.report import calibration_seeds, flips, text
+from qbench.report import calibration_seeds, flips
 from qbench.report.candidates import Candidates, candidates
 from qbench.report.explained import list_lost, list_slow
 from qbench.report.flips import CaseFlips
-from qbench.report.headline import describe_run
 from qbench.report.markdown import LETTERS, Part, fit, list_part, table_part
-from qbench.report.names import in_words
-from qbench.report.overview import overview
+from qbench.report.names import answer_name, in_words
+from qbench.report.overview import describe_run, overview
 from qbench.report.ruling import Rulings, rule
 from qbench.report.run_warnings import warnings
 
@@ -46,7 +45,7 @@ def summary(
     rulings = rule(judged, decisions) if rulings is None else rulings
     tables = [candidates(decision, judged, rulings) for decision in decisions]
     title = f"# qbench: {formatting.markdown(formatting.shorten(run.info.suite.name, LETTERS))}"
-    parts = [
+    sections = [
         Part(lines=(f"{title}\n\n**{_escape(_say(describe_run(decisions, judged), judged))}**",)),
         *_by_host(judged, decisions),
         Part(lines=tuple(filter(None, [_escape(overview(judged, decisions, rulings))]))),
@@ -57,7 +56,7 @@ def summary(
         *(part for part in compared if part.folded is not None),
         *_folded(run, judged, decisions, tables, changes),
     ]
-    return fit(parts, LIMIT)
+    return fit(sections, LIMIT)
 
 
 def _by_host(judged: Judged, decisions: Sequence[Decision]) -> Iterator[Part]:
@@ -98,16 +97,16 @@ def _answers(
         yield list_part(lines[:OPEN_SETTINGS])
         if len(decisions) > OPEN_SETTINGS:
             yield list_part(lines[OPEN_SETTINGS:], folded=f"The other {len(decisions) - OPEN_SETTINGS:,} settings")
-    for place, (decision, table) in enumerate(zip(decisions, tables, strict=True)):
-        if table.shown.rows:
-            folded = f"Setting {place + 1:,}: its candidates and fp32" if place >= OPEN_SETTINGS else None
+    for number, (decision, table) in enumerate(zip(decisions, tables, strict=True), start=1):
+        if table.open.rows:
+            folded = f"Setting {number:,}: its candidates and fp32" if number > OPEN_SETTINGS else None
             name = f"**{_name(decision, run)}**\n\n"
-            part = table_part(table.shown, bold=table.bold, folded=folded)
+            part = table_part(table.open, bold=table.bold, folded=folded)
             yield Part(lines=part.lines, before=name + part.before, rest=part.rest, folded=folded)
 
 
 def _name(decision: Decision, run: StoredRun) -> str:
-    return formatting.markdown(formatting.shorten(text.answer_name(decision.setting, run.info), LETTERS))
+    return formatting.markdown(formatting.shorten(answer_name(decision.setting, run.info), LETTERS))
 
 
 def _answer(decision: Decision, judged: Judged) -> str:

@@ -36,6 +36,7 @@ from qbench.report.cells import (
     accuracy_limit,
     interval_cell,
     latency_unit,
+    list_rows,
     time_of,
     unit_of,
 )
@@ -129,7 +130,7 @@ def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
     tables = []
     for setting, records in _measured(judged):
         size, unit = latency_unit(records)
-        cells = {row.record.case.id: row.cells for row in case_columns.list_rows(judged, records, size)}
+        cells = {row.record.case.id: case_columns.draw_cells(row) for row in list_rows(judged, records, size)}
         filled = {key for of_case in cells.values() for key, cell in of_case.items() if cell.text != formatting.DASH}
         columns = [column for column in case_columns.list_columns(judged, unit) if column.key in filled]
         lines = [

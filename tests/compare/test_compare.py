@@ -18,7 +18,7 @@ from qbench.machine.process_spread import RATIO_SPREAD
 from qbench.progress.table import align
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
-from qbench.report import text
+from qbench.report.comparison import change_table
 from qbench.stats import intervals, noninferiority
 from qbench.stats.interval_type import Interval
 
@@ -141,7 +141,7 @@ def test_the_words_of_a_comparison_are_golden() -> None:
         int8("net/static/other/t1/b1", speedup=speedup(protocol="sequential")),
         int8("net/static/one/t1/b1", speedup=speedup(processes=1)),
     ]
-    shown = align(text.comparison(find_changes(compare.compare(base, contender), TOP1), TOP1))
+    shown = align(change_table(find_changes(compare.compare(base, contender), TOP1), TOP1))
     assert same_as_golden("compare_rows.txt", shown + "\n")
 
 

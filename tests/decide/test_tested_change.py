@@ -17,8 +17,8 @@ from qbench.decide.judged import Judged, Rules, judge
 from qbench.decide.tested_change import change_of, describe_levels, shown_of, write_shown
 from qbench.record.schema import Accuracy, Record
 from qbench.record.stored_run import MetricInfo
-from qbench.report.case_columns import CaseRow
-from qbench.report.cells import count_digits
+from qbench.report.case_columns import draw_cells
+from qbench.report.cells import CaseRow, count_digits
 from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
 
@@ -63,7 +63,7 @@ def assert_agrees(run: Judged, record: Record) -> None:
 def _cell(run: Judged, record: Record) -> str:
     digits = count_digits(run, [record], 1e-3)
     row = CaseRow(judged=run, record=record, best=None, unit=1e-3, digits=digits)
-    return str(row.cells["accuracy" if run.metric and run.metric.against == "fp32" else "delta"])
+    return str(draw_cells(row)["accuracy" if run.metric and run.metric.against == "fp32" else "delta"])
 
 
 @given(harmful=st.integers(0, 30), beneficial=st.integers(0, 30), margin=st.sampled_from([0.0, 0.5, 1.0, 2.5]))

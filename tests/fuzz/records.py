@@ -31,7 +31,7 @@ from qbench.gate.baseline import locate_artifacts, read_baseline, to_text, write
 from qbench.progress.table import align
 from qbench.record.locate import find_run
 from qbench.record.stored_run import StoredRun, read_run
-from qbench.report import build, flips, frame, measurement_table, ruling, run_warnings, summary, terminal, text
+from qbench.report import build, comparison, flips, frame, measurement_table, ruling, run_warnings, summary, terminal
 from qbench.run import text as run_text
 
 DATA = Path(__file__).parents[1] / "data" / "records"
@@ -168,7 +168,7 @@ def _compared(run: StoredRun, folder: Path) -> None:
     base = read_baseline(folder / "base.jsonl")
     for old, new in ((base, run), (run, base)):
         deltas = compare.compare(old.records, new.records)
-        align(text.comparison(find_changes(deltas, new.info.metric), new.info.metric))
+        align(comparison.change_table(find_changes(deltas, new.info.metric), new.info.metric))
         compare_text.as_json("a", "b", deltas, incomparable=None)
 
 

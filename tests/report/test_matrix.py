@@ -9,7 +9,7 @@ from qbench.decide.judged import Judged, Rules, judge
 from qbench.record.schema import Fastest, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.report.cards import cards
-from qbench.report.matrix import MOST_CARDS, Matrix, matrix
+from qbench.report.matrix import MOST_CARDS, SettingMatrix, matrix
 from qbench.report.overview import overview
 from qbench.report.ruling import rule
 
@@ -28,7 +28,7 @@ def judged(*records: Record) -> Judged:
     return judge(records, MetricInfo(name="top1"), Rules())
 
 
-def drawn(run: Judged) -> Matrix | None:
+def drawn(run: Judged) -> SettingMatrix | None:
     """The matrix of a run."""
     decisions = decide(run)
     rulings = rule(run, decisions)

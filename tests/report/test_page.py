@@ -37,8 +37,9 @@ from qbench.foreign_text import CONTROL
 from qbench.record import jsonl
 from qbench.record.schema import InputFit, Interference, Record, Spread, read_case_id
 from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo
-from qbench.report import case_columns
 from qbench.report.build import build_report
+from qbench.report.case_columns import draw_cells
+from qbench.report.cells import list_rows
 from qbench.stats.interval_type import Interval
 
 TOP1 = MetricInfo(name="top1")
@@ -97,15 +98,15 @@ def test_null_is_a_dash_and_never_zero() -> None:
     """A case of which nothing is known shows dashes alone."""
     empty = replace(int8(), latency=None, speedup=None, artifact=None, accuracy=None)
     judged = judge_records([empty], TOP1, Rules())
-    (row,) = case_columns.list_rows(judged, judged.records, 1e-3)
-    assert {str(cell) for cell in row.cells.values()} == {"—", "not judged"}
+    (row,) = list_rows(judged, judged.records, 1e-3)
+    assert {str(cell) for cell in draw_cells(row).values()} == {"—", "not judged"}
 
 
 def test_the_table_shows_fp32_in_effect() -> None:
     """A dynamic variant with next to nothing in int8 is no candidate, and the table says why."""
     nearly = int8("net/dynamic/x86/t1/b1", coverage=0.001, latency=latency(0.0005), speedup=speedup(5.0))
     judged = judge_records([fp32(), int8(), nearly], TOP1, Rules())
-    cells = next(row.cells for row in case_columns.list_rows(judged, judged.records, 1e-3) if row.record is nearly)
+    cells = next(draw_cells(row) for row in list_rows(judged, judged.records, 1e-3) if row.record is nearly)
     assert (str(cells["coverage"]), cells["judged"].text) == ("0.1 % practically fp32", "no candidate")
     assert "below the 1 % of quantize.dynamic.min_coverage" in cells["judged"].hint
 

@@ -109,7 +109,7 @@ def _quantiles(seconds: NDArray[Any], shares: Sequence[float]) -> list[float]:
     return [float(value) for value in np.quantile(seconds, shares)]
 
 
-def _draw_hill(axes: Any, y: float, row: Row, seconds: NDArray[Any], across: scale.Scale) -> None:
+def _draw_hill(axes: Any, y: float, row: Row, seconds: NDArray[Any], across: scale.Axis) -> None:
     import numpy as np
 
     edges = np.geomspace(across.low, across.high, _BINS + 1)

@@ -21,7 +21,7 @@ WORDS: dict[By, str] = {"threads": "threads", "batch_size": "batch size"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class GrowthLine:
     """One variant at several numbers of threads or batch sizes: throughput over that at the smallest."""
 
     case: Case
@@ -50,7 +50,7 @@ def scaling(frame: pd.DataFrame, by: By = "threads") -> Any:
     return figure
 
 
-def list_lines(cases: Sequence[Case], by: By) -> tuple[list[Line], int]:
+def list_lines(cases: Sequence[Case], by: By) -> tuple[list[GrowthLine], int]:
     """The variants that were measured at several, at most ``MOST`` in at most four panels, those that a decision names
     first; and how many are left out."""
     other: By = "batch_size" if by == "threads" else "threads"
@@ -68,7 +68,7 @@ def list_lines(cases: Sequence[Case], by: By) -> tuple[list[Line], int]:
             named = next((case for case in by_count.values() if case.role), by_count[counts[0]])
             words = f"batch {fixed}" if other == "batch_size" else f"{fixed} thread{'s' if fixed > 1 else ''}"
             gain = tuple(rate / rates[0] for rate in rates)
-            lines.append(Line(case=named, panel=f"{model}, {words}", at=counts, gain=gain))
+            lines.append(GrowthLine(case=named, panel=f"{model}, {words}", at=counts, gain=gain))
     panels = list(dict.fromkeys(line.panel for line in lines))[:_MOST_PANELS]
     shown = [line for line in lines if line.panel in panels]
     shown.sort(key=lambda line: (not line.case.role, line.case.is_int8 and not line.case.role, line.case.seconds))
@@ -76,11 +76,11 @@ def list_lines(cases: Sequence[Case], by: By) -> tuple[list[Line], int]:
     return [line for panel in panels for line in kept if line.panel == panel], len(lines) - len(kept)
 
 
-def _draw_panel(axes: Any, panel: str, lines: Sequence[Line], by: By) -> None:
+def _draw_panel(axes: Any, panel: str, lines: Sequence[GrowthLine], by: By) -> None:
     counts = sorted({count for line in lines for count in line.at})
     gains = [gain for line in lines for gain in line.gain]
     ideal = [count / counts[0] for count in counts]
-    across = scale.Scale(
+    across = scale.Axis(
         low=counts[0] / 1.12, high=counts[-1] * 1.12, log=True, ticks=tuple(counts), words=lambda count: f"{count:g}"
     )
     up = scale.logarithmic(

@@ -27,7 +27,7 @@ _TEN, _GOOD = 10.0, 20.0  # dB: the error is a tenth, a hundredth of the signal'
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
+class LayerError:
     """One layer of one case."""
 
     case: str
@@ -83,31 +83,31 @@ def pick_case(cases: Sequence[Case], numbers: pd.DataFrame) -> str | None:
     return known[0][2] if known else None
 
 
-def list_layers(numbers: pd.DataFrame, key: str) -> list[Layer]:
+def list_layers(numbers: pd.DataFrame, key: str) -> list[LayerError]:
     """The layers of a case, in the order of the network."""
     own = numbers[numbers["case.id"] == key]
     columns = (own["layer"], own["sqnr_db"], own["clipped"], own["is_float"], own["n"])
     return [
-        Layer(
+        LayerError(
             case=key, name=str(name), sqnr_db=_number(sqnr), clipped=_number(clipped), is_float=bool(is_float), n=int(n)
         )
         for name, sqnr, clipped, is_float, n in zip(*columns, strict=True)
     ]
 
 
-def choose_layers(layers: Sequence[Layer], most: int = MOST) -> tuple[list[Layer], int]:
+def choose_layers(layers: Sequence[LayerError], most: int = MOST) -> tuple[list[LayerError], int]:
     """The layers that are shown, in order: those farthest from fp32 where there are more; and how many are not."""
     ranked = sorted(range(len(layers)), key=lambda i: _badness(layers[i]))[:most]
     return [layers[i] for i in sorted(ranked)], len(layers) - len(ranked)
 
 
-def _badness(layer: Layer) -> tuple[bool, float]:
+def _badness(layer: LayerError) -> tuple[bool, float]:
     if layer.sqnr_db is None:
         return True, 0.0
     return False, layer.sqnr_db - 100 * (layer.clipped or 0.0)
 
 
-def show_layer(layer: Layer) -> str:
+def show_layer(layer: LayerError) -> str:
     """``31.2 dB, 0.1 % clipped``."""
     parts = ["float"] if layer.is_float else []
     parts += [] if layer.sqnr_db is None else [f"{layer.sqnr_db:.1f} dB".replace("-", "\N{MINUS SIGN}")]
@@ -119,4 +119,4 @@ def _number(value: Any) -> float | None:
     return None if value is None or value != value else float(value)
 
 
-__all__ = ["Layer", "canvas", "choose_layers", "layers", "list_layers", "pick_case", "show_layer"]
+__all__ = ["LayerError", "canvas", "choose_layers", "layers", "list_layers", "pick_case", "show_layer"]

@@ -13,7 +13,7 @@ from typing import Any
 from qbench.formatting import one_line
 from qbench.report.plots import canvas
 from qbench.report.plots.canvas import LINE, ROLES, SIZE, WIDTH, Role
-from qbench.report.plots.scale import Scale
+from qbench.report.plots.scale import Axis
 
 _DRAWN, _GAP, _HEADING = 14.0, 5.0, 20.0  # what is drawn below the words of a row; between rows; a group's heading
 _SIDE, _TOP, _BOTTOM = 4.0, 3.0, 40.0
@@ -52,7 +52,7 @@ class Flag:
 Draw = Callable[[Any, float, Row], None]
 
 
-def draw_rows(groups: Sequence[Group], scale: Scale, title: str, draw: Draw, flags: Sequence[Flag] = ()) -> Any:
+def draw_rows(groups: Sequence[Group], scale: Axis, title: str, draw: Draw, flags: Sequence[Flag] = ()) -> Any:
     """A figure with the rows from the top down; ``draw(axes, y, row)`` draws a row around the height ``y``, within 7
     points to either side."""
     with canvas.settings():
@@ -73,7 +73,7 @@ def draw_rows(groups: Sequence[Group], scale: Scale, title: str, draw: Draw, fla
     return figure
 
 
-def draw_mark(axes: Any, x: float, y: float, row: Row, scale: Scale, size: float = 8.0) -> None:
+def draw_mark(axes: Any, x: float, y: float, row: Row, scale: Axis, size: float = 8.0) -> None:
     """The mark of a case at ``x``, with a ring where it is to be shipped; at the edge, as an arrow, where it is off the
     scale."""
     side = scale.side_of(x)
@@ -93,7 +93,7 @@ def draw_ring(axes: Any, x: float, y: float, size: float = 8.0) -> None:
 
 
 def draw_interval(
-    axes: Any, low: float | None, high: float | None, y: float, row: Row, scale: Scale, *, width: float = 2.2
+    axes: Any, low: float | None, high: float | None, y: float, row: Row, scale: Axis, *, width: float = 2.2
 ) -> None:
     """A line between two limits, with an arrow where it goes on beyond the scale."""
     if low is None or high is None:
@@ -116,7 +116,7 @@ def _style(axes: Any) -> None:
     axes.xaxis.label.set_size(SIZE)
 
 
-def _arrange_flags(flags: Sequence[Flag], scale: Scale) -> list[tuple[Flag, float, float, int]]:
+def _arrange_flags(flags: Sequence[Flag], scale: Axis) -> list[tuple[Flag, float, float, int]]:
     """Each flag with the left end of its words, its own place, and the line that it stands on: as few lines as hold
     them without meeting."""
     lines: list[list[tuple[float, float]]] = []
@@ -169,7 +169,7 @@ def _write(axes: Any, x: float, y: float, text: str, **style: Any) -> None:
     axes.text(x, y, text, **(plain | style))
 
 
-def _draw_ground(axes: Any, rows: Sequence[float], scale: Scale, flags: Sequence[Flag]) -> None:
+def _draw_ground(axes: Any, rows: Sequence[float], scale: Axis, flags: Sequence[Flag]) -> None:
     """The grid and the flags' lines behind what is drawn in the rows, not behind their words."""
     from matplotlib.collections import LineCollection
 

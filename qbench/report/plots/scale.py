@@ -19,7 +19,7 @@ _SAME, _LEAST = 1e-12, 1e-300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class Axis:
     """A linear or logarithmic axis from ``low`` to ``high``; values beyond it are drawn at its edges."""
 
     low: float
@@ -62,7 +62,7 @@ class Scale:
         getattr(axes, f"set_{axis}label")(title, labelpad=3)
 
 
-def linear(values: Sequence[float], ends: Sequence[float], must: Sequence[float], *, words: Any = None) -> Scale:
+def linear(values: Sequence[float], ends: Sequence[float], must: Sequence[float], *, words: Any = None) -> Axis:
     """An axis for estimates ``values`` with limits ``ends``, on which ``must`` lie in any case."""
     low, high = _window(values, ends, must)
     largest = max(abs(low), abs(high))
@@ -70,26 +70,26 @@ def linear(values: Sequence[float], ends: Sequence[float], must: Sequence[float]
     room = (high - low if apart else largest if largest > _LEAST else 1.0) * 0.06
     low, high = low - room, high + room
     ticks = _round_ticks(low, high)
-    return Scale(low=low, high=high, ticks=ticks, words=words or _decimals(ticks))
+    return Axis(low=low, high=high, ticks=ticks, words=words or _decimals(ticks))
 
 
-def from_zero(values: Sequence[float], *, words: Any = None) -> Scale:
+def from_zero(values: Sequence[float], *, words: Any = None) -> Axis:
     """An axis from zero to just beyond the largest value."""
     largest = max(values, default=1.0)
     high = (largest if largest > _LEAST else 1.0) * 1.04
     ticks = _round_ticks(0.0, high)
-    return Scale(low=-0.03 * high, high=high, ticks=ticks, words=words or _decimals(ticks))
+    return Axis(low=-0.03 * high, high=high, ticks=ticks, words=words or _decimals(ticks))
 
 
 def logarithmic(
     values: Sequence[float], ends: Sequence[float], must: Sequence[float], *, words: Any = None, ticks: int = _TICKS
-) -> Scale:
+) -> Axis:
     """A logarithmic axis for values above 0."""
     logs = [[math.log(value) for value in group if value > 0] for group in (values, ends, must)]
     low, high = _window(*logs)
     room = max((high - low) * 0.07, 0.03)
     low, high = math.exp(low - room), math.exp(high + room)
-    return Scale(low=low, high=high, log=True, ticks=_log_ticks(low, high, ticks), words=words or "{:g}".format)
+    return Axis(low=low, high=high, log=True, ticks=_log_ticks(low, high, ticks), words=words or "{:g}".format)
 
 
 def _window(values: Sequence[float], ends: Sequence[float], must: Sequence[float]) -> tuple[float, float]:

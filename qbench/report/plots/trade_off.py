@@ -11,7 +11,7 @@ from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
 from qbench.report.plots.cases import list_settings
 from qbench.report.plots.frames import measured_cases, nothing_to_draw
 from qbench.report.plots.labels import Box, Placed, Wanted, meet, place_labels
-from qbench.report.plots.scale import Scale
+from qbench.report.plots.scale import Axis
 from qbench.report.plots.trade_off_points import Point, choose_points, find_front, list_points, shown_margin
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class _Layout:
     """Where everything of a panel lies, in points from its lower left corner: ``chosen`` have bars, a place and, where
     there is room, a label; ``rest`` are drawn faint; ``limit`` is what stands beside the limit, where there is room."""
 
-    across: Scale
-    up: Scale
+    across: Axis
+    up: Axis
     upside_down: bool
     chosen: Sequence[Point]
     rest: Sequence[Point]
@@ -92,7 +92,7 @@ def count_unnamed(points: Sequence[Point]) -> int:
     return sum(label is None for label in layout.labels) + len(layout.rest)
 
 
-def _want(point: Point, at: tuple[float, float], across: Scale, up: Scale) -> Wanted:
+def _want(point: Point, at: tuple[float, float], across: Axis, up: Axis) -> Wanted:
     wide = canvas.text_width(_label(point, across, up), SIZE, bold=_is_named(point))
     return Wanted(x=at[0], y=at[1], width=wide, height=SIZE + 1, reach=9.0 if point.case.role else 6.0)
 
@@ -133,7 +133,7 @@ def _draw_panel(axes: Any, heading: str, points: Sequence[Point]) -> None:
     _write_labels(axes, layout)
 
 
-def _find_scales(points: Sequence[Point]) -> tuple[Scale, Scale]:
+def _find_scales(points: Sequence[Point]) -> tuple[Axis, Axis]:
     times = [point.time.value for point in points]
     ends = [limit for point in points for limit in point.time.known]
     tie = points[0].case.number("decision.tie") or 0.0
@@ -170,7 +170,7 @@ def _style(axes: Any, points: Sequence[Point], heading: str) -> None:
     axes.text(*at, text, transform=axes.transAxes, color=ROLES["muted"], fontsize=SIZE)
 
 
-def _shade(axes: Any, points: Sequence[Point], across: Scale, up: Scale) -> None:
+def _shade(axes: Any, points: Sequence[Point], across: Axis, up: Axis) -> None:
     """The ties with the best, and what the limit on accuracy forbids."""
     axes.axhline(0, color=ROLES["grid"], linewidth=1.0, zorder=0)
     axes.axvline(1, color=ROLES["grid"], linewidth=1.0, zorder=0)
@@ -187,7 +187,7 @@ def _shade(axes: Any, points: Sequence[Point], across: Scale, up: Scale) -> None
     axes.axhline(at, color=ROLES["bad"], linewidth=1.2, linestyle=(0, (3, 1.5)), zorder=1)
 
 
-def _draw_point(axes: Any, point: Point, across: Scale, up: Scale) -> None:
+def _draw_point(axes: Any, point: Point, across: Axis, up: Axis) -> None:
     x, y = across.clip(point.time.value), up.clip(point.change.value)
     color = canvas.color_of(point.case.backend)
     line = {"color": color, "linewidth": 1.0, "alpha": 0.55, "zorder": 3}
@@ -204,7 +204,7 @@ def _draw_point(axes: Any, point: Point, across: Scale, up: Scale) -> None:
         rows.draw_ring(axes, x, y)
 
 
-def _point_beyond(point: Point, across: Scale, up: Scale) -> str | None:
+def _point_beyond(point: Point, across: Axis, up: Axis) -> str | None:
     """The arrow that stands for a point off the scale."""
     aside, above = across.side_of(point.time.value), up.side_of(point.change.value)
     if aside:
@@ -214,7 +214,7 @@ def _point_beyond(point: Point, across: Scale, up: Scale) -> str | None:
     return "^" if (above > 0) != (point.case["metric.higher_is_better"] is False) else "v"
 
 
-def _draw_faint(axes: Any, point: Point, across: Scale, up: Scale) -> None:
+def _draw_faint(axes: Any, point: Point, across: Axis, up: Axis) -> None:
     """One of many that have neither a name nor bars."""
     style = canvas.mark_style(point.case.mode, point.case.backend) | {"alpha": 0.35, "markeredgewidth": 0.4}
     style |= {"marker": _point_beyond(point, across, up) or style["marker"]}
@@ -243,7 +243,7 @@ def _write(axes: Any, box: Box, text: str, **style: Any) -> None:
     axes.text(*at, text, transform=axes.transAxes, fontsize=SIZE, zorder=7, **style)
 
 
-def _label(point: Point, across: Scale, up: Scale) -> str:
+def _label(point: Point, across: Axis, up: Axis) -> str:
     text = canvas.fit_text(point.case.variant, 170, SIZE)
     beyond = []
     if across.side_of(point.time.value):
