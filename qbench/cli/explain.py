@@ -110,7 +110,7 @@ def explain(
     stored = read_run(folder)
     concerns = _CONCERNS[of or (Concerns.both if every else Concerns.time)]
     asked = _list_questions(stored, suite, below, concerns) if every else [(case, concerns)]
-    shown, started = _Shown(folder=folder, as_json=as_json), time.monotonic()
+    answers, started = _Answers(folder=folder, as_json=as_json), time.monotonic()
     for number, (name, about) in enumerate(asked, start=1):
         if max_minutes is not None and every and time.monotonic() - started >= 60 * max_minutes:
             break
@@ -124,12 +124,12 @@ def explain(
             except (CaseError, CaseSkipped) as error:
                 if not every:
                     raise
-                shown.failures[name, about] = str(error)
+                answers.failures[name, about] = str(error)
                 continue
-        shown.show(explained)
-        shown.done.append((name, about))
+        answers.show(explained)
+        answers.done.append((name, about))
     if every:
-        shown.finish(asked)
+        answers.finish(asked)
 
 
 def _list_questions(
@@ -164,7 +164,7 @@ def _list_slow(stored: StoredRun, suite: Path | None, below: float | None) -> li
 
 
 @dataclass(kw_only=True)
-class _Shown:
+class _Answers:
     """Prints explanations as they come and keeps them in the run; ``failures``: cases that could not be explained."""
 
     folder: Path

@@ -25,18 +25,18 @@ def find_not_covered(artifact: Artifact, fp32: Artifact, times: TimeShares | Non
     written = {layer.name: layer for layer in fp32.layers}
     reasons, layers = artifact.float_reasons, dict[str, str]()
     for layer in artifact.layers:
-        known = written.get(layer.name, layer)
-        if not layer.int8 and has_no_int8_form(known, reasons):
-            layers[layer.name] = reasons.get(layer.name, known.operator)
+        as_written = written.get(layer.name, layer)
+        if not layer.int8 and has_no_int8_form(as_written, reasons):
+            layers[layer.name] = reasons.get(layer.name, as_written.operator)
     if not layers:
         return None
     counts = [layer.macs for layer in artifact.layers]
     total = sum(macs or 0 for macs in counts)
-    own = sum(layer.macs or 0 for layer in artifact.layers if layer.name in layers and not layer.int8)
+    uncovered = sum(layer.macs or 0 for layer in artifact.layers if layer.name in layers and not layer.int8)
     rows = [] if times is None else [row for row in times.layers if row.name in layers]
     complete = {row.name for row in rows} == set(layers)
     return NotCovered(
         layers=tuple(layers.items()),
-        macs_share=own / total if total and None not in counts else None,
+        macs_share=uncovered / total if total and None not in counts else None,
         time_share=sum(row.int8_seconds for row in rows) / times.case.call_seconds if times and complete else None,
     )

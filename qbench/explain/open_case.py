@@ -150,9 +150,9 @@ class OpenCase:
 
 def load_all_backends(suite: Suite) -> dict[str, Backend]:
     """The backends of the suite, and those of registered ones that can be used here."""
-    known = load_backends(suite)
-    others = {name: registry.load("backend", name) for name in registry.names("backend") if name not in known}
-    return {**known, **{name: backend for name, backend in others.items() if backend.missing() is None}}
+    asked = load_backends(suite)
+    registered = {name: registry.load("backend", name) for name in registry.names("backend") if name not in asked}
+    return {**asked, **{name: backend for name, backend in registered.items() if backend.missing() is None}}
 
 
 def find_record(run: StoredRun, case: str, concerns: Collection[str] = ("time",)) -> Record:
@@ -194,7 +194,7 @@ def open_case(run: StoredRun, record: Record, suite: Suite, cache: Path, progres
     reference = variants.find_fp32(record.case)
     assert reference is not None  # only an fp32 has none
     fp32_case = variants.case(reference)
-    train = any(other.case.mode == "qat" for other in run.records)
+    train = any(each.case.mode == "qat" for each in run.records)
     data: Data = call(
         prepare_data, request_of(suite.data, suite.base, train=train), cache, limits=limits, progress=progress.advance
     )

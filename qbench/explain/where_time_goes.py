@@ -53,8 +53,8 @@ class TimeShares:
 
     def kinds(self) -> list[tuple[Kind, float, float]]:
         """Of each kind the seconds in the case and in fp32, where either has some."""
-        own, fp32 = self.case.seconds_by_kind(), self.fp32.seconds_by_kind()
-        return [(kind, own.get(kind, 0.0), fp32.get(kind, 0.0)) for kind in KINDS if kind in own or kind in fp32]
+        int8, fp32 = self.case.seconds_by_kind(), self.fp32.seconds_by_kind()
+        return [(kind, int8.get(kind, 0.0), fp32.get(kind, 0.0)) for kind in KINDS if kind in int8 or kind in fp32]
 
 
 def profile_case(opened: OpenCase, peak: Peak | None) -> TimeShares:
@@ -62,10 +62,10 @@ def profile_case(opened: OpenCase, peak: Peak | None) -> TimeShares:
 
     Raises ``CaseSkipped`` where the runtime does not tell, ``CaseError`` where a process ends early.
     """
-    own = _profile(opened, opened.case, opened.artifact)
+    profile = _profile(opened, opened.case, opened.artifact)
     fp32 = _profile(opened, opened.fp32_case, opened.fp32)
     macs = count_macs(opened.artifact.layers, opened.case.batch_size)
-    return TimeShares(case=own, fp32=fp32, layers=_list_layers(own, fp32, macs, peak, opened.case.threads))
+    return TimeShares(case=profile, fp32=fp32, layers=_list_layers(profile, fp32, macs, peak, opened.case.threads))
 
 
 def count_macs(layers: Sequence[Layer], batch_size: int) -> dict[str, int | None]:
@@ -73,8 +73,8 @@ def count_macs(layers: Sequence[Layer], batch_size: int) -> dict[str, int | None
     counted."""
     macs: dict[str, int | None] = {}
     for layer in layers:
-        known = macs.get(layer.name, 0)
-        macs[layer.name] = None if known is None or layer.macs is None else known + layer.macs * batch_size
+        counted = macs.get(layer.name, 0)
+        macs[layer.name] = None if counted is None or layer.macs is None else counted + layer.macs * batch_size
     return macs
 
 
@@ -120,13 +120,13 @@ def name_layers(profile: CallProfile, layers: Sequence[Layer]) -> CallProfile:
 
 
 def _list_layers(
-    own: CallProfile, fp32: CallProfile, macs: Mapping[str, int | None], peak: Peak | None, threads: int
+    profile: CallProfile, fp32: CallProfile, macs: Mapping[str, int | None], peak: Peak | None, threads: int
 ) -> tuple[LayerTime, ...]:
     """The layers of the case that multiply, the longest first; several nodes of one layer are one."""
     before = _sum_by_layer(fp32)
     rows = []
-    for name, seconds in _sum_by_layer(own).items():
-        nodes = [node for node in own.nodes if node.layer == name and "product" in node.kind]
+    for name, seconds in _sum_by_layer(profile).items():
+        nodes = [node for node in profile.nodes if node.layer == name and "product" in node.kind]
         kind: Kind = "int8 product" if all(node.kind == "int8 product" for node in nodes) else "float product"
         rows.append(
             LayerTime(

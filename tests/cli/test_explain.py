@@ -53,7 +53,7 @@ def explainer(monkeypatch):
     """In place of trials."""
     replaced = Explainer()
     monkeypatch.setattr(story, "explain_case", replaced.explain_case)
-    monkeypatch.setattr(explain._Shown, "show", lambda shown, explained: replaced.show(shown, explained))
+    monkeypatch.setattr(explain._Answers, "show", lambda shown, explained: replaced.show(shown, explained))
     return replaced
 
 

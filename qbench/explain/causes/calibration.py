@@ -40,7 +40,7 @@ def differ(fit: InputFit) -> bool:
 _CALIBRATORS = ("minmax", "histogram", "mse", "percentile")
 
 
-class Calibrator(Cause):
+class UnfitCalibrator(Cause):
     """A range that is too narrow clips, one that is too wide has few levels for most values; calibrators differ in what
     they give up."""
 
@@ -50,13 +50,13 @@ class Calibrator(Cause):
 
     def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
         """The other common calibrators."""
-        own = situation.case.variant.recipe.calibrator
-        if own is None or situation.case.variant.mode != "static":
+        calibrator = situation.case.variant.recipe.calibrator
+        if calibrator is None or situation.case.variant.mode != "static":
             return ()
         return tuple(
             self.counterfactual(f"calibrated by {name}", Change(recipe={"calibrator": name}))
             for name in _CALIBRATORS
-            if name != own
+            if name != calibrator
         )
 
 
@@ -81,5 +81,5 @@ class FewLevels(Cause):
 
 
 CALIBRATION_DATA = CalibrationData()
-CALIBRATOR = Calibrator()
+CALIBRATOR = UnfitCalibrator()
 FEW_LEVELS = FewLevels()

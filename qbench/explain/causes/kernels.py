@@ -17,13 +17,13 @@ class EngineKernels(Cause):
     def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
         """The same variant on the other engines."""
         variant = situation.case.variant
-        own, brought = variant.backend, variant.model.own_int8(variant.recipe.name)
-        if own not in (*_ENGINES, "qnnpack") or variant.mode == "dynamic":
+        backend, brought = variant.backend, variant.model.own_int8(variant.recipe.name)
+        if backend not in (*_ENGINES, "qnnpack") or variant.mode == "dynamic":
             return ()
         if brought is not None and brought.engine is not None:  # whoever named it has chosen
             return ()
-        others = [name for name in _ENGINES if name != own and name in situation.backends]
-        return tuple(self.counterfactual(f"on {name}", Change(backend=name)) for name in others)
+        engines = [name for name in _ENGINES if name != backend and name in situation.backends]
+        return tuple(self.counterfactual(f"on {name}", Change(backend=name)) for name in engines)
 
 
 LEAST_LOSS = 0.01  # of a call's time: what a layer must lose to be tried
@@ -42,11 +42,11 @@ class SlowerInInt8(Cause):
         times, variant = situation.times, situation.case.variant
         if times is None or variant.recipe.framework_default or variant.recipe.file is not None:
             return ()
-        known = {layer.name for layer in situation.layers}
+        names = {layer.name for layer in situation.layers}
         losses = {
             layer.name: layer.int8_seconds - layer.fp32_seconds
             for layer in times.layers
-            if layer.kind == "int8 product" and layer.fp32_seconds is not None and layer.name in known
+            if layer.kind == "int8 product" and layer.fp32_seconds is not None and layer.name in names
         }
         least = LEAST_LOSS * times.case.call_seconds
         slow = sorted((name for name, loss in losses.items() if loss > least), key=lambda name: -losses[name])[:_MOST]

@@ -44,9 +44,9 @@ class Conversions(Cause):
         times, variant = situation.times, situation.case.variant
         if times is None or variant.recipe.framework_default or variant.recipe.file is not None:
             return ()
-        known = {layer.name for layer in situation.layers if layer.int8}
-        unpaid = [stretch for stretch in list_unpaid(times) if known.issuperset(stretch.layers)]
-        if unpaid and known == {name for stretch in unpaid for name in stretch.layers}:
+        int8 = {layer.name for layer in situation.layers if layer.int8}
+        unpaid = [stretch for stretch in list_unpaid(times) if int8.issuperset(stretch.layers)]
+        if unpaid and int8 == {name for stretch in unpaid for name in stretch.layers}:
             unpaid.remove(min(unpaid, key=lambda stretch: stretch.loss))
         names = list(dict.fromkeys(name for stretch in unpaid for name in stretch.layers))
         if not names:
@@ -63,8 +63,8 @@ def list_unpaid(times: TimeShares) -> list[Stretch]:
     fp32 = {layer.name: layer.fp32_seconds for layer in times.layers}
     stretches = _split(times.case.nodes)
     for stretch in stretches:
-        known = [seconds for name in stretch.layers if (seconds := fp32.get(name)) is not None]
-        stretch.fp32_seconds = sum(known) if len(known) == len(stretch.layers) else None
+        seconds_of_layers = [seconds for name in stretch.layers if (seconds := fp32.get(name)) is not None]
+        stretch.fp32_seconds = sum(seconds_of_layers) if len(seconds_of_layers) == len(stretch.layers) else None
     return [stretch for stretch in stretches if stretch.conversions and stretch.loss > 0]
 
 
@@ -73,7 +73,9 @@ def _split(nodes: Sequence[NodeTime]) -> list[Stretch]:
     belongs to the stretch before it, where that has layers."""
     stretches = [Stretch()]
     for number, node in enumerate(nodes):
-        beside = {other.kind for other in (*nodes[max(0, number - 1) : number], *nodes[number + 1 : number + 2])}
+        beside = {
+            neighbour.kind for neighbour in (*nodes[max(0, number - 1) : number], *nodes[number + 1 : number + 2])
+        }
         if node.kind == "int8 product":
             stretches[-1].layers.append(node.layer)
             stretches[-1].seconds += node.seconds
@@ -159,8 +161,8 @@ def _choose(names: list[str], situation: Situation) -> list[str]:
     if len(names) <= MOST_LAYERS:
         return names
     signal = {str(numbers["name"]): numbers.get("sqnr_db") for numbers in situation.layer_numbers}
-    known = [(name, value) for name in names if (value := signal.get(name)) is not None]
-    falls = {name: before - value for (_, before), (name, value) in itertools.pairwise(known)}
+    ratios = [(name, value) for name in names if (value := signal.get(name)) is not None]
+    falls = {name: before - value for (_, before), (name, value) in itertools.pairwise(ratios)}
     if len(falls) < MOST_LAYERS:
         return [*names[: MOST_LAYERS // 2], *names[-(MOST_LAYERS // 2) :]]
     worst = sorted(falls, key=lambda name: -falls[name])[: MOST_LAYERS - 2]
