@@ -1,4 +1,4 @@
-"""An explanation of time in words and keys."""
+"""An explanation in words, of time and of lost accuracy, and the keys of what it advises."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from made_trials import evaluate, loss_trial, trial
 from made_trials import race as tried
-from made_trials import trial
 
 from qbench.explain.advice import MendedAccuracy
 from qbench.explain.change import Change
-from qbench.explain.explanation import Goal, Round, choose, explain_time
+from qbench.explain.explanation import Goal, Round, choose, confirm, explain_error, explain_time
 from qbench.explain.suite_text import OPTION, write_option, write_suite_keys
-from qbench.explain.text import TIME, describe_accuracy, list_causes, list_other_times, list_time_head
+from qbench.explain.text import (
+    ERROR,
+    TIME,
+    describe_accuracy,
+    describe_error_head,
+    list_causes,
+    list_other_errors,
+    list_other_times,
+    list_time_head,
+)
 from qbench.process import imports
 from qbench.quant.recipe import DEFAULT
 from qbench.record.explained import IMPORT_ON_ONE
@@ -29,6 +38,8 @@ SLOW = SimpleNamespace(
     fp32_case=SimpleNamespace(variant=SimpleNamespace(backend="torch")),
 )
 TITLES = {name: SimpleNamespace(title=f"{name} is slow") for name in ("engine", "batch")}
+LOSSES = {name: SimpleNamespace(title=f"{name} is wrong") for name in ("scale", "layers", "data")}
+METRIC = MetricInfo(name="top1")
 
 
 def explain_races(*races, off_core=None, over_fp32=None):
@@ -42,7 +53,7 @@ def explain_races(*races, off_core=None, over_fp32=None):
 
 def list_lines(explanation, titles=TITLES):
     """All that a terminal says of causes."""
-    return [*list_causes(explanation, titles, TIME, MetricInfo(name="top1")), *list_other_times(explanation)]
+    return [*list_causes(explanation, titles, TIME, METRIC), *list_other_times(explanation)]
 
 
 def test_the_head_says_how_far_the_case_is_from_fp32_and_from_the_best():
@@ -140,6 +151,66 @@ def test_what_closes_the_same_part_of_the_gap_is_said_with_its_share_alone():
     assert "alone it closes 84.2 % of the gap" in lines[-1]
     beyond = replace(result, hidden=(replace(result.hidden[0], beyond=True),))
     assert "alone" not in list_lines(beyond, titles)[-1]
+
+
+def explain_losses(*trials, steps):
+    """These trials with the confirmed ones in a row, which take those shares away."""
+    known = evaluate(*trials)
+    confirmed = confirm(known)[: len(steps)]
+    taken = tuple(
+        loss_trial(each.counterfactual.cause, share, part=each.counterfactual.part)
+        for each, share in zip(confirmed, steps, strict=True)
+    )
+    return list_loss_lines(explain_error(known, confirmed, taken))
+
+
+def list_loss_lines(explanation):
+    """All that a terminal says of one."""
+    causes = list_causes(explanation, LOSSES, ERROR, METRIC)
+    return [describe_error_head(explanation.tried, METRIC), *causes, *list_other_errors(explanation)]
+
+
+def test_causes_are_numbered_and_only_later_ones_say_what_they_add():
+    """The first is beyond nothing."""
+    lines = explain_losses(loss_trial("scale", 0.6), loss_trial("layers", 0.5, part="a"), steps=(0.6, 0.8))
+    assert lines == [
+        "Against fp32, on 200 examples: 15.0 dB signal to noise.",
+        "1. Scale is wrong (scale). Without it (without scale ): 60.0 [58.0, 62.0] % of the error gone.",
+        "2. Layers is wrong (layers). Without it (without layers a): 50.0 [48.0, 52.0] % of the error gone; "
+        "20.0 % beyond those before it.",
+        "Without all of these: 80.0 [78.0, 82.0] % of the error gone.",
+        "Not explained: 20.0 % of the error.",
+    ]
+
+
+def test_what_showed_nothing_is_one_sentence_and_what_failed_one_for_each_reason():
+    """However many layers were tried."""
+    nothing = [loss_trial("layers", 0.001, part=name) for name in "ab"]
+    failed = [loss_trial("layers", None, part=name) for name in "cd"]
+    lines = explain_losses(*nothing, *failed, steps=())
+    assert lines[1:] == [
+        "No change that was tried takes error away.",
+        "Not shown to take 2 % of the error away: without layers a (0.1 [-1.9, 2.1] %), "
+        "without layers b (0.1 [-1.9, 2.1] %).",
+        "Not tried: without layers c, without layers d: it cannot be built.",
+    ]
+    assert explain_losses(*failed, steps=())[1] == "No change could be tried."
+
+
+def test_examples_that_are_evaluated_are_no_calibration_set():
+    """The mend proves the cause; another one is asked for."""
+    data = loss_trial("data", 0.9)
+    change = Change(calibrate=("test", 8))
+    object.__setattr__(data.counterfactual, "change", change)
+    assert any("bring calibration examples like those" in line for line in explain_losses(data, steps=(0.9,)))
+
+
+def test_what_another_draw_does_is_told():
+    """And the least that a cause removes follows from it."""
+    drawn = replace(evaluate(loss_trial("layers", 0.01, part="a")), draws=(0.03, -0.03, 0.03))
+    lines = list_loss_lines(explain_error(drawn, (), ()))
+    assert any("changes the error by 3.0 % (3 draws); a cause removes 3 times as much" in line for line in lines)
+    assert any(line.startswith("Not shown to take 9 % of the error away: without layers a") for line in lines)
 
 
 GAIN, LOSS = Interval(value=0.004, low=0.001, high=0.007), Interval(value=-0.01, low=-0.02, high=0.0)
