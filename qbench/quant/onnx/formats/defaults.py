@@ -46,7 +46,9 @@ def default(graph: Graph, rules: Rules | None = None) -> Config:
         do_fusion=rules.do_fusion,
         skip_fusion_layers=rules.skip_fusion_layers,
         layers=configured,
-        tensor_quantize=tuple(_tensors(graph, rules, enabled, {layer.name: layer.kind for layer in found_layers})),
+        tensor_quantize=tuple(
+            _tensors(graph, rules, enabled, skipped, {layer.name: layer.kind for layer in found_layers})
+        ),
         balance=rules.balance,
         fp16_scales=rules.fp16_scales,
         bias_correction=rules.bias_correction,
@@ -140,7 +142,9 @@ def _nothing(found_layers: Iterable[FoundLayer], skipped: set[str]) -> str:
     return f"nothing in this model can be quantized{because}{way_out}"
 
 
-def _tensors(graph: Graph, rules: Rules, enabled: set[str], kinds: dict[str, str]) -> Iterator[TensorConfig]:
+def _tensors(
+    graph: Graph, rules: Rules, enabled: set[str], skipped: set[str], kinds: dict[str, str]
+) -> Iterator[TensorConfig]:
     """The inputs to quantize beside those of the layers: where a layer that can only give int8 is read by a node
     that is not itself quantized there, and what the rules name."""
     requested = {(tensor.layer_name, tensor.input_index): tensor for tensor in rules.tensor_quantize}
@@ -151,9 +155,12 @@ def _tensors(graph: Graph, rules: Rules, enabled: set[str], kinds: dict[str, str
             if (node.name, index) in requested:
                 places.add((node.name, index))
         gives = node.name in enabled and node.op_type in GIVE_INT8 and node.name not in small
-        if gives or _joins(node, kinds, places):
-            for tensor in node.output[:1]:
-                places.update(_readers(graph, tensor, enabled))
+        joins = not gives and _joins(node, kinds, places)
+        for tensor in node.output[:1] if gives or joins else ():
+            readers = list(_readers(graph, tensor, enabled))
+            if joins and readers and all(name in skipped and position == 0 for name, position in readers):
+                continue  # a MaxPool or an Add can give floats, so what a skipped layer reads is not rounded
+            places.update(readers)
     for node in graph.nodes:
         for index, _ in enumerate(node.input):
             if (node.name, index) in places:

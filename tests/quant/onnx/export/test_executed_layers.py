@@ -147,6 +147,19 @@ def test_a_layer_that_is_skipped_stays_float() -> None:
     assert (kinds.count("QLinearConv"), kinds.count("Conv")) == (2, 1)
 
 
+@pytest.mark.parametrize("join", ["MaxPool", "Add"])
+def test_what_a_skipped_layer_reads_of_a_pool_or_a_sum_is_not_rounded(join: str) -> None:
+    """Both can give floats, unlike a convolution, so that the skipped layer costs no accuracy."""
+    draft = Draft()
+    x = draft.conv("x", "one", 4, 4)
+    more = [draft.conv("x", "other", 4, 4)] if join == "Add" else []
+    x = draft.add(join, [x, *more], "join", **({} if more else {"kernel_shape": [1, 1]}))
+    draft.conv(x, "two", 4, 4)
+    draft.nodes[-1].output[0] = "y"
+    network = of(draft.model({"x": ["batch", 4, 6, 6]}, {"y": ["batch", 4, 6, 6]}), skip_layers=("two",))
+    assert ("two", 0) not in {place for site in network.sites.activations for place in site.keys.values()}
+
+
 @pytest.mark.parametrize("behind", ["", "Relu", "Clip"])
 @pytest.mark.parametrize(("kind", "before"), [("Conv", ""), ("Conv", "MaxPool"), ("ConvTranspose", ""), ("Gemm", "")])
 def test_float_weights_between_bytes_stay_as_they_are(kind: str, behind: str, before: str) -> None:
