@@ -439,6 +439,21 @@ def test_the_batch_that_a_model_demands_reaches_the_advice(images):
             ask()
 
 
+def test_a_skipped_layer_is_told_where_models_are_written(model, tmp_path):
+    """``qbench onnx all`` prints no other list of what stays float."""
+    (tmp_path / "config.json").write_text(
+        """{"version":1, "batch_num":1, "activation_offset":true, "do_fusion":true, "skip_fusion_layers":[],
+        "conv1":{"quant_enable":false},
+        "conv2":{"quant_enable":true, "weight_quant_params":{"channel_wise":false}}}"""
+    )
+    (tmp_path / "record.txt").write_text(
+        'record { key: "conv2" value { scale_d: 0.02 offset_d: 0 scale_w: 0.01 offset_w: 0 } }\n'
+    )
+    steps.quantize(model, tmp_path / "config.json", tmp_path / "calibration.onnx", tmp_path / "empty.txt")
+    saved = steps.save(tmp_path / "calibration.onnx", tmp_path / "record.txt", tmp_path / "m", targets=["ascend"])
+    assert "float: conv1: skipped by the configuration" in list(text.saved(saved))
+
+
 def test_the_words_name_what_is_int8_and_what_is_not(tmp_path):
     """Layers by operator; each reason once, with its layers; operators that become part of others are not listed."""
     file = onnx_networks.save(onnx_networks.tokens(), tmp_path)

@@ -18,6 +18,7 @@ from qbench.quant.onnx.export.parity import EXAMPLES, Parity, compared
 from qbench.quant.onnx.formats import quant_json
 from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import SKIPPED
 
 if TYPE_CHECKING:
     from qbench.quant.onnx.formats.scale_record import Record
@@ -41,7 +42,7 @@ class Saved:
     with the fake-quant model (None: it takes no random inputs); ``real``: on the examples that were given. ``form``:
     the bytes of the model for ONNX Runtime, ``narrowed``: the share of the channels of weights (of every model that
     was written) that got a wider step for it; both None where there is nothing to tell. ``floats``: layer that was to
-    be int8 -> why it runs in float, or in which of the models."""
+    be int8, or that was skipped -> why it runs in float, or in which of the models."""
 
     files: Mapping[str, Path]
     parity: Mapping[str, Parity | None] = field(default_factory=dict)
@@ -91,7 +92,7 @@ def save(
     quant_json.write(
         files["quant_json"], graph=graph, sites=sites, record=content, files=models, parity=report, form=choice
     )
-    floats = dict(settled.floats)
+    floats = {name: why for name, why in model.sites.floats.items() if why == SKIPPED} | dict(settled.floats)
     if "ascend" in runtimes:
         floats = dict.fromkeys(sorted(_signals(graph, model.sites)), _NO_SIGNALS) | floats
     return Saved(files=files, parity=parity, real=feeds is not None, form=choice, narrowed=narrowed, floats=floats)
