@@ -31,7 +31,7 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 GUIDE = ROOT / "qbench/guide"
 USER = ROOT / "tests/data/user"
-PAGES = [README, *sorted(GUIDE.glob("*.md"))]
+PAGES = [README, *sorted(GUIDE.rglob("*.md"))]
 # What a part of a suite in the guide names, beside the files that the pages show: only that it is there counts.
 NAMED_FILES = ("model.pt", "data.npz", "reviews.csv", "tokenizer.json", "photos/train/a/1.jpg")
 
@@ -282,11 +282,13 @@ def test_the_guide_is_complete_in_itself():
     """It is installed with qbench: every page is package data, stands in the index, and links to no page outside."""
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["qbench"]
     shipped = {file for pattern in patterns for file in (ROOT / "qbench").glob(pattern)}
-    listed = {"README.md", *re.findall(r"\]\((\w+\.md)\)", (GUIDE / "README.md").read_text(encoding="utf-8"))}
+    index = (GUIDE / "README.md").read_text(encoding="utf-8")
+    listed = {"README.md", *re.findall(r"\]\(((?:evidence/)?\w+\.md)\)", index)}
     for page in PAGES[1:]:
         assert page in shipped
-        assert page.name in listed
-        assert not re.search(r"\]\((\.\.|/|http)", page.read_text(encoding="utf-8")), page
+        assert str(page.relative_to(GUIDE)) in listed
+        for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).resolve().is_relative_to(GUIDE), target
 
 
 def test_the_changelog_says_each_thing_in_one_line():
