@@ -1,7 +1,7 @@
 """Which tests could notice a change of a module, and do they.
 
 A mutant is tried on its module's own test file, then on every file that is known to execute its lines, then on the
-files that import the module, those of the modules that import it, and those of its room's folder. Of all but the first
+files that import the module, those of its room's folder, and those of the modules that import it. Of all but the first
 it takes the tests that execute its lines: such a file is first run on the unchanged copy, which tells which of its
 tests pass, how long they take, and which lines of qbench each of them executes; lines that a child process executes
 count for the whole file. That is stored until the file or the module changes. A test that kills a mutant passes without
@@ -159,12 +159,12 @@ class Copy:
     def _groups(self, module: str) -> Iterator[set[str]]:
         importing = {path for path, imported in self._imports.items() if module in imported}
         yield {path for path in importing if _is_test(path)}
-        yield {path for user in importing if not _is_test(user) for path in self._own(user)}
         folder = Path("tests", *Path(module).parts[1:-1])
         while not (self.tree / folder).exists():  # the tests of explain/causes lie in explain
             folder = folder.parent
         if folder != Path("tests"):
             yield {str(path.relative_to(self.tree)) for path in (self.tree / folder).glob("test_*.py")}
+        yield {path for user in importing if not _is_test(user) for path in self._own(user)}
 
     def _own(self, module: str) -> set[str]:
         inner = Path(module).relative_to("qbench") if module.startswith("qbench/") else Path(module)

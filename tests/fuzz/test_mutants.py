@@ -97,6 +97,16 @@ def test_every_room_has_some(tmp_path: Path) -> None:
     assert {mutant.line for mutant in only} == {7}
 
 
+def write_tree(folder: Path, files: dict[str, str]) -> None:
+    """A repository with one module, ``qbench/pair.py``, and these files."""
+    tree = folder / "tree"
+    pytest_settings = "[tool.pytest.ini_options]\naddopts = ['--import-mode=importlib']\n"
+    fixed = {"pyproject.toml": pytest_settings, "qbench/__init__.py": "", "qbench/pair.py": LARGER}
+    for name, content in (fixed | files).items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(content)
+
+
 def test_the_copy_holds_what_git_does_not_ignore(tmp_path: Path) -> None:
     """New files as well, none that is gone; the copy's files are its own."""
     root, tree = tmp_path / "root", tmp_path / "tree"
@@ -109,21 +119,16 @@ def test_the_copy_holds_what_git_does_not_ignore(tmp_path: Path) -> None:
     (root / "old.txt").unlink()
     (root / "qbench/a.py").write_text("x = 2\n")
     mutants.copy_repository(root, tree)
-    assert sorted(f.name for f in tree.rglob("*") if f.is_file() and f.suffix != ".pyc") == [".gitignore", "a.py"]
+    files = [f for f in tree.rglob("*") if f.is_file() and f.suffix != ".pyc" and ".git" not in f.parts]
+    assert sorted(f.name for f in files) == [".gitignore", "a.py"]
     assert (tree / "qbench/a.py").read_text() == "x = 2\n"
+    listed = subprocess.run(["git", "ls-files"], cwd=tree, check=True, capture_output=True, text=True).stdout
+    assert {".gitignore", "qbench/a.py"} <= set(listed.split())  # tests ask which files are the repository's
 
 
 def test_tests_that_execute_the_change_are_asked(tmp_path: Path) -> None:
     """A test that was red before, or runs elsewhere, kills nothing; the module is then as it was."""
-    (tmp_path / "tree/qbench").mkdir(parents=True)
-    (tmp_path / "tree/tests").mkdir()
-    for name, content in (
-        ("pyproject.toml", "[tool.pytest.ini_options]\naddopts = ['--import-mode=importlib']\n"),
-        ("qbench/__init__.py", ""),
-        ("qbench/pair.py", LARGER),
-        ("tests/test_pair.py", TESTS),
-    ):
-        (tmp_path / "tree" / name).write_text(content)
+    write_tree(tmp_path, {"tests/test_pair.py": TESTS})
     assert json.loads(in_a_process(TRIES, str(tmp_path))) == {
         "def larger(a: int | None, b: int = 3) -> int:": ["killed", "tests/test_pair.py::test_the_larger"],
         "return a if a >= b else b": ["survived", None],
@@ -133,17 +138,29 @@ def test_tests_that_execute_the_change_are_asked(tmp_path: Path) -> None:
     assert (tmp_path / "tree/qbench/pair.py").read_text() == LARGER
 
 
+def test_a_traced_file_is_asked_wherever_it_lies(tmp_path: Path) -> None:
+    """A file that executes the change through other modules is found by no import; first the own file alone is asked,
+    in seconds, and never twice."""
+    far = "from qbench.far import most\n\ndef test_most():\n    assert most(1, 5, 3) == 5\n"
+    most = "from qbench import near\n\ndef most(*of):\n    return near.larger(near.larger(*of[:2]), of[2])\n"
+    write_tree(
+        tmp_path,
+        {
+            "qbench/near.py": "from qbench.pair import larger\n",
+            "qbench/far.py": most,
+            "tests/test_pair.py": "def test_none_of_it():\n    pass\n",
+            "tests/rooms/test_far.py": far,
+        },
+    )
+    own, blind, traced = json.loads(in_a_process(ASKS, str(tmp_path)))
+    assert own == {"outcome": "survived", "tests": 0, "unasked": []}
+    assert blind == {"outcome": "survived", "tests": 0, "unasked": []}
+    assert traced == {"outcome": "killed", "by": "tests/rooms/test_far.py::test_most"}
+
+
 def test_lines_that_a_child_executes_are_the_whole_files(tmp_path: Path) -> None:
     """A child process is no test's own: any test of the file may have made it run."""
-    (tmp_path / "tree/qbench").mkdir(parents=True)
-    (tmp_path / "tree/tests").mkdir()
-    for name, content in (
-        ("pyproject.toml", "[tool.pytest.ini_options]\naddopts = ['--import-mode=importlib']\n"),
-        ("qbench/__init__.py", ""),
-        ("qbench/pair.py", LARGER),
-        ("tests/test_child.py", CHILD),
-    ):
-        (tmp_path / "tree" / name).write_text(content)
+    write_tree(tmp_path, {"tests/test_child.py": CHILD})
     lines = json.loads(in_a_process(MAPS, str(tmp_path)))
     path = "tests/test_child.py"
     assert lines == {"1": [path], "2": [path, f"{path}::test_itself"]}
@@ -164,6 +181,20 @@ folder = Path(sys.argv[1])
 copy = Copy(folder / "tree", folder, folder)
 tried = ((after, copy.try_mutant(mutant)) for after, mutant in changes(LARGER).items())
 print(json.dumps({after: [result.get(key) for key in ("outcome", "by")] for after, result in tried}))
+"""
+ASKS = """
+import json, sys
+from pathlib import Path
+from noticing_tests import Copy
+from test_mutants import LARGER, TESTS, changes
+
+folder = Path(sys.argv[1])
+copy, mutant = Copy(folder / "tree", folder, folder), changes(LARGER)["return a if True else b"]
+answers = [copy.try_mutant(mutant, 0.0), copy.try_mutant(mutant)]
+for path in copy.test_files():
+    copy.trace(path)
+(folder / "tree/tests/test_pair.py").write_text(TESTS)  # asked once more, it would notice
+print(json.dumps([*answers, copy.try_mutant(mutant)]))
 """
 CHILD = """\
 import subprocess, sys
