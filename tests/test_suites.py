@@ -172,6 +172,13 @@ def test_without_the_package_the_error_names_both_ways_out(monkeypatch):
         opened()
 
 
+def test_a_package_with_other_photos_is_no_source_of_them(foolbox):
+    """Another release may carry fewer: that is said with their number, and not as a package that is missing."""
+    next(foolbox.glob("*.jpg")).unlink()
+    with pytest.raises(DataError, match="imagenet: foolbox carries 19 of 20 photos; pip install"):
+        opened()
+
+
 def test_a_folder_of_ones_own_takes_the_place_of_the_photos(foolbox, tmp_path):
     """With the same preprocessing, and every option of an image folder."""
     for label, name in enumerate(("n01", "n02")):

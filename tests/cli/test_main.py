@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -719,3 +720,25 @@ def test_the_length_of_the_noise_test_is_a_number_of_seconds(seconds: str) -> No
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Invalid value for '--seconds'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENAMETOOLONG, "File name too long", "a" * 5), "error: aaaaa: File name too long\n"),
+        (OSError(errno.EACCES, "Permission denied", "a\nb"), "error: a b: Permission denied\n"),
+        (OSError(errno.EACCES, "Permission denied"), None),
+        (OSError(errno.EIO, "Input/output error", "a"), None),
+    ],
+)
+def test_what_the_system_says_of_a_name_is_no_bug(
+    qbench: Qbench, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str | None
+) -> None:
+    """A name that somebody gave, which the system refuses, is one line and code 2; an error without a name, or of a
+    device, is shown whole."""
+    monkeypatch.setattr(cleaning, "clean", raising(error))
+    if said is None:
+        with pytest.raises(OSError, match=str(error.strerror)):
+            qbench("clean")
+    else:
+        assert qbench("clean") == Done(code=2, out="", err=said)

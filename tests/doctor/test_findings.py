@@ -244,6 +244,22 @@ def test_examine_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         assert (data["noise"]["core"], data["peak"]["core"], data["inside"]["cores"]) == (core, core, [core])
 
 
+def test_the_last_core_of_many_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is the one that cases are measured on; the first ones serve the system's interrupts."""
+    asked: list[object] = []
+
+    def ended(*_: object, **options: Any) -> Any:
+        asked.append(options.get("cores", options.get("core")))
+        raise WorkerError("the process was ended by SIGILL")
+
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(findings.machine, "allowed_cores", lambda *_: (2, 3, 5, 7))
+    for module, name in ((findings.inside, "look_inside"), (findings.peak, "measure_peak"), (findings.noise, "noise")):
+        monkeypatch.setattr(module, name, ended)
+    findings.examine(noise_seconds=0.0, effort=TINY)
+    assert asked == [(7,), (7,), 7]
+
+
 def test_what_cannot_be_measured_is_null_with_a_note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A child that dies takes one finding with it; the doctor says which and why, and tells the rest."""
 

@@ -172,6 +172,25 @@ def test_what_is_nested_beyond_the_parsers_own_limit_says_the_same(text: str) ->
     assert problem.endswith(": nested deeper than 32 levels")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gate: *gone",
+        "gate: !mine {}",
+        "gate: &a {size: *a}",
+        "gate: {<<: 3}",
+        "data: *gone",
+        "matrix: {threads: *gone}",
+    ],
+)
+def test_a_value_that_is_refused_is_refused_once(line: str) -> None:
+    """What it should have been is not asked beside it."""
+    kept = [each for each in SMALL.splitlines() if each.partition(":")[0] != line.partition(":")[0]]
+    said = problems("\n".join([*kept, line, ""]))
+    assert len(said) == 1
+    assert said[0].startswith(f"s.yaml:{len(kept) + 1}:")
+
+
 def test_broken_yaml_keeps_the_parsers_place() -> None:
     """A syntax error stands where the parser met it."""
     (said,) = problems("suite: s\nmodels: [a, b\n")
