@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from large_run import Shape, write_large_run
-from made_records import fp32, info, int8
+from made_records import fp32, info, int8, same_as_golden
 from made_runs import run_folder
 
 from qbench.errors import QbenchError
@@ -189,3 +189,18 @@ def test_no_text_of_a_picture_turns_or_controls(tmp_path: Path) -> None:
     assert not any(
         CONTROL.search(text) for text in (*saved, *(figure.svg for figure in drawn(read_run(folder)).values()))
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("large", None),
+        ("one", Shape(modes=("static",), backends=("onnxruntime",), calls=500)),
+        ("alike", Shape(modes=("static",), spread=0.0, calls=500)),
+    ],
+)
+def test_the_words_below_every_picture_are_golden(tmp_path: Path, folder: Path, name: str, shape: Shape | None) -> None:
+    """Each caption in full: numbers, singular and plural, the limits of the suite, and what the colours mean."""
+    made = folder if shape is None else write_large_run(tmp_path / "run", shape)
+    captions = [f"{key}: {figure.heading}\n  {figure.caption}" for key, figure in drawn(read_run(made)).items()]
+    assert same_as_golden(f"captions_{name}.txt", "\n".join(captions) + "\n")
