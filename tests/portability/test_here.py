@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from qbench.gate.baseline import artifact_file, write_baseline
 from qbench.gate.baseline import locate_artifacts as keep_artifacts
 from qbench.machine.peak import Peak
 from qbench.portability.compare_hosts import compare_hosts
-from qbench.portability.here import GONE, answer_here
+from qbench.portability.here import GONE, _require_same_examples, answer_here
 from qbench.process.parent import Limits
 from qbench.progress.live import Silent
 from qbench.record.stored_run import read_run
@@ -123,3 +124,26 @@ def test_other_examples_are_refused(carried, tmp_path):
     np.save(other / "evaluate_contents.npy", np.load(other / "evaluate_contents.npy")[::-1])
     with pytest.raises(UsageError, match="other evaluation examples"):
         answer(carried, lambda record: artifact_file(record, beside=carried[2]), replace(data, folder=other))
+
+
+@pytest.mark.parametrize(
+    ("stored", "here", "same"),
+    [
+        ({"contents": np.array([1, 2]), "ids": np.array(["a", "b"])}, np.array([1, 2]), True),
+        ({"contents": np.array([1, 2]), "ids": np.array(["a", "b"])}, np.array([2, 1]), False),
+        ({"contents": np.array([1, 2]), "ids": np.array(["a", "b"])}, None, True),
+        ({"ids": np.array(["a", "b"])}, np.array([1, 2]), True),
+        ({"ids": np.array(["b", "a"])}, np.array([1, 2]), False),
+        ({"ids": np.array(["a", "b"])}, None, True),
+        ({}, None, False),
+    ],
+)
+def test_examples_are_the_same_by_what_they_hold_or_else_by_name(stored, here, same):
+    """Where either side does not tell what its examples hold, as runs of before do not, their names in order count."""
+    run = SimpleNamespace(predictions=lambda record: stored, folder="run")
+    data = SimpleNamespace(evaluation_contents=lambda: here, evaluation_ids=lambda: ("a", "b"))
+    if same:
+        _require_same_examples(run, None, data)
+    else:
+        with pytest.raises(UsageError, match="of other evaluation examples"):
+            _require_same_examples(run, None, data)

@@ -164,6 +164,9 @@ def test_examples_with_another_class_are_named():
     assert line == (
         "net · static · onednn on avx2: another class for photo-0, photo-1, photo-2, photo-3, photo-4 and 2 more"
     )
+    five, six = (on_avx2(outputs=replace(OTHER, other_class=ids[:count])) for count in (5, 6))
+    lines = list_other_classes([artifact(five), artifact(six)])
+    assert [line.rpartition("photo-4")[2] for line in lines] == ["", " and 1 more"]
 
 
 def test_the_same_bits_lose_nothing_however_few_examples_there_are():

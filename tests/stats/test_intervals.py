@@ -91,6 +91,15 @@ def test_tango_without_flips_has_its_closed_form() -> None:
     assert none.low == pytest.approx(-z2 / (100 + z2), abs=1e-9)
 
 
+@pytest.mark.parametrize(("gained", "lost", "n"), [(-1, 2, 5), (2, -1, 5), (3, 3, 5), (0, 0, 0), (0, 0, -1)])
+def test_counts_that_no_examples_can_give_are_refused(gained: int, lost: int, n: int) -> None:
+    """Neither fewer than none, nor more flips than examples, nor a table of nothing."""
+    with pytest.raises(ValueError, match=f"{gained} gained and {lost} lost of {n} is no paired table"):
+        intervals.paired_proportions(gained, lost, n)
+    assert intervals.paired_proportions(2, 3, 5).value == pytest.approx(-0.2)
+    assert intervals.paired_proportions(0, 1, 1).low == -1.0
+
+
 @given(st.integers(1, 500), st.data())
 def test_paired_proportions_are_antisymmetric_and_never_certain(n: int, data: st.DataObject) -> None:
     """Swapping gains and losses mirrors the interval; it always has width and stays within -1 and 1."""

@@ -187,6 +187,13 @@ def test_a_subclass_that_does_something_else_is_not_replaced(kind):
     assert canonical.kept[0] == f"a: {kind.__name__} kept, its forward also calls {calls}"
 
 
+def test_a_subclass_that_is_kept_keeps_no_other():
+    """What comes behind it in the network is looked at like any."""
+    canonical = checked(net(lambda m, x: m.b(m.a(x)), a=Scaled(3, 4, 3), b=SamePadded(4, 4, 3)))
+    assert canonical.kept == ("a: Scaled kept, its forward also calls mul",)
+    assert [line for line in canonical.rewrites if "replaced" in line] == ["SamePadded replaced by Conv2d (1): b"]
+
+
 def test_a_subclass_that_hooks_change_is_not_replaced():
     """A hook may do anything."""
     layer = SamePadded(3, 4, 3)
