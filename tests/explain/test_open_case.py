@@ -49,6 +49,19 @@ def test_a_case_that_cannot_be_explained_is_refused_with_those_that_can(stored, 
     assert STATIC in str(error.value)
 
 
+@pytest.mark.parametrize("count", [0, 1, 5, 6, 9])
+def test_of_many_cases_that_can_be_explained_five_are_named(tmp_path, count):
+    """And how many more there are; `none` where there are none."""
+    ids = [f"net/static/onednn/t1/b{number}" for number in range(1, count + 1)]
+    run = read_run(run_folder(tmp_path / "run", [fp32(FP32), *map(int8, ids)]))
+    more = f" and {count - 5} more" if count > 5 else ""
+    for case, why in ((FP32, f"{FP32}: it is fp32"), ("nobody", f"no case 'nobody' in {tmp_path}/run")):
+        with pytest.raises(UsageError) as error:
+            find_record(run, case)
+        assert str(error.value).startswith(why)
+        assert str(error.value).endswith(f"; cases to explain: {', '.join(ids[:5]) or 'none'}{more}")
+
+
 def test_accuracy_is_explained_on_a_host_that_this_cpu_acts_as(stored):
     """An emulated one has too few answers."""
     assert find_record(stored, f"{STATIC}/avx2", ["accuracy"]).case.host == "avx2"
