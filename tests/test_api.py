@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,10 +11,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from made_records import CASE, FP32, RUN_V1, fp32, int8
+from made_records import CASE, FP32, RUN_V1, fp32, int8, same_as_golden
 from made_runs import run_folder
 
 import qbench
+import qbench.onnx
+from qbench import api
 from qbench.errors import UsageError
 
 
@@ -86,3 +90,25 @@ def test_a_gate_gives_verdicts_and_a_code() -> None:
     gated = qbench.gate(RUN_V1, stored=True)
     assert gated.exit_code in (1, 3)
     assert {verdict.outcome for verdict in gated.verdicts} & {"MISSING", "FAIL"}
+
+
+def sign(name: str, function: Callable[..., object]) -> str:
+    """A callable as it is called: its parameters, with the defaults that are no functions or factories."""
+    shown = []
+    for parameter in inspect.signature(function).parameters.values():
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        shown.append(f"  {parameter.name}{re.sub(r'<function .*>', '(function)', default)}")
+    return "\n".join([name, *shown])
+
+
+def test_what_is_public_has_the_defaults_that_are_written_down() -> None:
+    """Who calls it from Python names little; tests name much, so that none would notice another default.
+    ``QBENCH_WRITE_GOLDEN=1`` writes the list anew."""
+    from qbench.quant.recipe import Recipe
+
+    public = {f"qbench.{name}": getattr(api, name) for name in ("run", "gate", "load")}
+    public |= {f"qbench.onnx.{name}": getattr(qbench.onnx, name) for name in sorted(qbench.onnx.__all__)}
+    public |= {"qbench.quant.recipe.Recipe": Recipe}
+    lines = [sign(name, function) for name, function in public.items() if callable(function)]
+    lines += [f"{name} = {value!r}" for name, value in public.items() if not callable(value)]
+    assert same_as_golden("api.txt", "\n".join(lines) + "\n")

@@ -71,3 +71,23 @@ def test_what_is_cached_takes_no_longer_than_in_the_fastest(tmp_path: Path) -> N
     keep(tmp_path, "1", elapsed={**ELAPSED, "build": 2.0})
     keep(tmp_path, "2", elapsed={**ELAPSED, "build": 300.0})
     assert expect_seconds(tmp_path, parse(TEXT), cases=4)["build"] == 2.0
+
+
+def test_the_newest_five_runs_are_looked_at(tmp_path: Path) -> None:
+    """The newest tells what is not cached; what a sixth took, which may be of another year, counts no more."""
+    for number, measured in enumerate((10.0, 20.0, 30.0, 40.0, 50.0, 60.0)):
+        keep(tmp_path, f"{number}", elapsed={"prepare": 5.0 + number, "build": 1.0 + number, "measure": measured})
+    assert expect_seconds(tmp_path, parse(TEXT), cases=4) == {
+        "prepare": 10.0,
+        "build": 2.0,
+        "evaluate": 0.0,
+        "measure": 60.0,
+    }
+
+
+def test_what_lies_between_the_runs_is_passed_over(tmp_path: Path) -> None:
+    """The link to the newest, which would count it twice, and one without cases, which nothing can be scaled by."""
+    keep(tmp_path, "1", elapsed={"build": 7.0, "measure": 10.0})
+    (tmp_path / "latest").symlink_to("1")
+    keep(tmp_path, "2", finished=None, elapsed={"build": 1.0, "measure": 99.0})
+    assert expect_seconds(tmp_path, parse(TEXT), cases=4) == {"build": 7.0, "evaluate": 0.0, "measure": 10.0}
