@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
+from made_records import same_as_golden
 
 from qbench import registry
 from qbench.backends.open_choices import choose_target
@@ -72,3 +73,32 @@ def test_another_kind_of_machine_builds_for_itself(monkeypatch, machine):
     """Sums are exact there."""
     monkeypatch.setattr(platform, "machine", lambda: machine)
     assert choose_target(OPEN, "static").target == ()
+
+
+NAMED = {
+    "open": Recipe(target=None),
+    "framework's": Recipe(name="framework-default", framework_default=True, canonicalize=False, clip_ranges=False),
+    "named": Recipe(
+        calibrator="mse", per_channel=False, symmetric=True, reduce_range=True, narrow_weights=False, target=("native",),
+        skip_layers=("fc",), first_layer_float=True, last_layer_float=True, clip_ranges=False, canonicalize=False,
+        embeddings=True,
+    ),
+    "a file": Recipe(name="mine", file="mine.onnx", canonicalize=False, clip_ranges=False),
+}  # fmt: skip
+
+
+def test_what_each_backend_chooses_where_a_suite_leaves_it_open(on_x86) -> None:
+    """By mode, what differs from the recipe that it is given; the artifact's key and the report's words come of it.
+    ``QBENCH_WRITE_GOLDEN=1`` writes the list anew."""
+    lines = []
+    for backend in sorted(set(registry.BUILT_IN["backend"]) - {"fake", "torch"}):
+        plugin = registry.load("backend", backend)
+        for mode in ("dynamic", "static", "qat"):
+            for name, given in NAMED.items():
+                if given.file is not None and not plugin.int8_files:
+                    continue
+                chosen = plugin.resolve(mode, given)
+                differing = [key for key, value in asdict(chosen).items() if value != getattr(given, key)]
+                told = ", ".join(f"{key} {getattr(chosen, key)}" for key in differing)
+                lines.append(f"{backend} {mode}, {name}: {told or 'as it is'}")
+    assert same_as_golden("open_choices.txt", "\n".join(lines) + "\n")
