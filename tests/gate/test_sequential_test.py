@@ -21,6 +21,7 @@ from qbench.gate.sequential_test import (
     ProcessPair,
     analyze,
     analyze_promise,
+    count_freedom,
     estimate_pairs,
     process_pair,
 )
@@ -297,3 +298,9 @@ def test_the_published_table() -> None:
                 f"  INCONCLUSIVE {shares[2]:6.2f}  pairs {analysis.pairs:4.1f}"
             )
             assert math.isclose(sum(shares), 100)
+
+
+@pytest.mark.parametrize(("pairs", "freedom"), [(2, 2), (3, 4), (6, 10), (12, 22)])
+def test_the_control_tells_of_the_spread_as_the_change_does(pairs: int, freedom: int) -> None:
+    """Two spreads of as many pairs, each with one degree less than it has pairs, are pooled."""
+    assert count_freedom(pairs) == freedom
