@@ -80,8 +80,8 @@ NAMED = {
     "framework's": Recipe(name="framework-default", framework_default=True, canonicalize=False, clip_ranges=False),
     "named": Recipe(
         calibrator="mse", per_channel=False, symmetric=True, reduce_range=True, narrow_weights=False,
-        target=("native",), skip_layers=("fc",), first_layer_float=True, last_layer_float=True, clip_ranges=False, canonicalize=False,
-        embeddings=True,
+        target=("native",), skip_layers=("fc",), first_layer_float=True, last_layer_float=True,
+        clip_ranges=False, canonicalize=False, embeddings=True,
     ),
     "a file": Recipe(name="mine", file="mine.onnx", canonicalize=False, clip_ranges=False),
 }  # fmt: skip
