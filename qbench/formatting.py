@@ -38,6 +38,11 @@ def _of_size(value: float, *, significant: int) -> int:
     return min(6, max(0, significant - 1 - math.floor(math.log10(abs(value)))))
 
 
+def _rounded(value: float, significant: int) -> str:
+    """The value with so many digits: 99.97 with three is 100, not 100.0."""
+    return fixed(value, _of_size(float(f"{value:.{significant - 1}e}"), significant=significant))
+
+
 def fixed(value: float, places: int, *, signed: bool = False) -> str:
     """The value with that many decimals, without a negative zero; ``signed`` puts a plus before a gain."""
     text = f"{value:+.{places}f}" if signed else f"{value:.{places}f}"
@@ -101,7 +106,7 @@ def duration(seconds: float | None, significant: int = 3) -> str:
     if seconds == 0:
         return "0 s"
     size, unit = time_unit(seconds)
-    return f"{fixed(seconds / size, _of_size(seconds / size, significant=significant))} {unit}"
+    return f"{_rounded(seconds / size, significant)} {unit}"
 
 
 def size(count: float | None, significant: int = 3) -> str:
@@ -110,7 +115,7 @@ def size(count: float | None, significant: int = 3) -> str:
         return DASH
     for unit, name in _BYTE_UNITS:
         if count >= unit:
-            return f"{fixed(count / unit, _of_size(count / unit, significant=significant))} {name}"
+            return f"{_rounded(count / unit, significant)} {name}"
     return f"{count:.0f} B"
 
 

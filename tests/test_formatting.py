@@ -120,3 +120,31 @@ def test_the_digits_of_a_lopsided_interval_follow_its_nearer_limit(low: float, h
 def test_a_share_is_all_or_nothing_only_where_it_is(value: float | None, shown: str) -> None:
     """One digit behind the point in between; what is nearly all is not 100 %, and hardly anything is not 0 %."""
     assert formatting.share(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, formatting.DASH),
+        (0.0, "0 s"),
+        (9.994e-6, "9.99 µs"),
+        (9.996e-6, "10.0 µs"),
+        (99.97e-6, "100 µs"),
+        (1e-3, "1.00 ms"),
+        (119.9, "120 s"),
+        (120.0, "2 min 0 s"),
+        (185.7, "3 min 5 s"),
+    ],
+)
+def test_a_duration_has_three_digits(seconds: float | None, shown: str) -> None:
+    """Also where rounding takes it to the next power of ten; minutes from two on."""
+    assert formatting.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(None, formatting.DASH), (0, "0 B"), (999, "999 B"), (1000, "1.00 kB"), (9_996, "10.0 kB"), (99_970, "100 kB")],
+)
+def test_a_size_has_three_digits(count: float | None, shown: str) -> None:
+    """Bytes below 1,000 are exact."""
+    assert formatting.size(count) == shown

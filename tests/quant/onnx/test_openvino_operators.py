@@ -50,3 +50,18 @@ def test_a_transform_that_openvino_reads_as_onnx_does_is_taken(tmp_path, opset, 
     (expected,) = onnxruntime_session.call(onnxruntime_session.open_session(file), None, {"x": signal})
     spectrum = openvino_model.run(openvino_model.compile_file(file), (signal,))
     np.testing.assert_allclose(spectrum, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("axis", "misread"), [(1, False), (2, True), (-2, True)])
+def test_an_axis_of_values_whose_shape_is_not_known_is_read_from_the_front(tmp_path, axis, misread):
+    """One from the back could be any, and is refused."""
+    file = tmp_path / "model.onnx"
+    transform(file, (2, 8, 16, 2), opset=20, axis=axis, onesided=0)
+    model = onnx.load(file)
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, file)
+    if misread:
+        with pytest.raises(ModeImpossible, match="fourier wrongly"):
+            openvino_operators.require_transforms(file)
+    else:
+        openvino_operators.require_transforms(file)
