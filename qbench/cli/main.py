@@ -173,8 +173,9 @@ def _run_command() -> int | str | None:
 
 
 def _require_names(words: Sequence[str]) -> None:
-    """Raises ``UsageError`` where the working folder is gone, or a name is empty or no text: the empty path is the
-    working folder, where somebody else's run may lie; reports and records are UTF-8."""
+    """Raises ``UsageError`` where the working folder is gone, or a name is empty, no text, or more than one line: the
+    empty path is the working folder, where somebody else's run may lie; reports and records are UTF-8; a name that ends
+    the line of a message could say anything in the next."""
     for before, word in pairwise(("qbench", *words)):
         if not word or (word.startswith("--") and word.endswith("=") and word.count("=") == 1):
             where = f"of {word[:-1]} " if word else f"behind {join_lines(before)} "
@@ -188,6 +189,15 @@ def _require_names(words: Sequence[str]) -> None:
         raise UsageError(
             f"the folder that this runs in cannot be used ({error.strerror}); go to another one"
         ) from error
-    for what, text in (("the folder that this runs in", here), *(("an argument", word) for word in words)):
+    folder, argument = "the folder that this runs in", "an argument"
+    for what, text in ((folder, here), *((argument, word) for word in words)):
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
             raise UsageError(f"{what}, {os.fsencode(text)!r}, is not UTF-8; give the file or the folder another name")
+    for what, text in ((folder, here), *((argument, word) for word in _list_names(words))):
+        if "\n" in text:
+            raise UsageError(f"{what}, {text!r}, has a line break; give the file or the folder another name")
+
+
+def _list_names(words: Sequence[str]) -> list[str]:
+    """The words that are no text for a suite, which may have lines."""
+    return [word for before, word in pairwise(("", *words)) if "--set" not in (before, word.partition("=")[0])]

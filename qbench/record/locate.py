@@ -10,6 +10,7 @@ from pathlib import Path
 from qbench.errors import UsageError
 from qbench.files import regular_file, strict_json
 from qbench.files.stored_name import require_name
+from qbench.foreign_text import join_lines
 
 REPORTS = Path("reports")
 LATEST, RUN = "latest", "run.json"
@@ -32,7 +33,7 @@ def find_run(
     """
     given = Path(name)
     if (given / RUN).is_file():
-        return given.resolve()
+        return _require_one_line(given.resolve())
     for folder in (given, reports / name):
         if runs := _runs(folder):
             newest = runs[0]
@@ -45,14 +46,14 @@ def find_run(
                     f"{name}: its latest run, {newest.name}, {why}, so this is about {chosen.name}; name {newest} to "
                     f"{'take' if looked else 'see'} that one"
                 )
-            return chosen.resolve()
+            return _require_one_line(chosen.resolve())
     if (given / "records.jsonl").is_file():
         raise UsageError(
             f"{given / RUN}: missing, though records are there: it says which suite and machine they are of; take it "
             "from a copy of the run, or make a new run with `qbench run SUITE`"
         )
     there = sorted({path.parent.parent.name for path in reports.glob(f"*/*/{RUN}") if path.is_file()})
-    hint = f"suites with runs: {', '.join(there)}" if there else "make one with `qbench run SUITE`"
+    hint = f"suites with runs: {join_lines(', '.join(there))}" if there else "make one with `qbench run SUITE`"
     raise UsageError(f"{name}: no run is there; {hint}")
 
 
@@ -81,6 +82,13 @@ def without_ok(run: Path) -> str:
     return ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())) or "no record"
 
 
+def _require_one_line(run: Path) -> Path:
+    """Raises ``UsageError`` where the path of a run, to which anybody's link may lead, ends a line of a message."""
+    if "\n" in str(run):
+        raise UsageError(f"{join_lines(str(run))}: the path of this run has a line break; give its folder another name")
+    return run
+
+
 def committed_baseline(suite: str, baselines: Path = BASELINES) -> Path | None:
     """The file of a suite's stored baseline; None where none was written yet."""
     file = baselines / f"{require_name(suite)}.jsonl"
@@ -88,9 +96,10 @@ def committed_baseline(suite: str, baselines: Path = BASELINES) -> Path | None:
 
 
 def _runs(folder: Path) -> list[Path]:
-    """A suite's runs, the latest first: what ``latest`` points at, then by name, which begins with the time."""
+    """A suite's runs, the latest first: what ``latest`` points at, then by name, which begins with the time. One whose
+    name would end a line of a message is none: qbench gives no such name."""
     files = (file for file in folder.glob(f"*/{RUN}") if file.is_file())
-    runs = {file.parent.name: file.parent for file in files if file.parent.name != LATEST}
+    runs = {file.parent.name: file.parent for file in files if file.parent.name != LATEST and "\n" not in str(file)}
     pointed = _latest(folder)
     first = [pointed] if (pointed / RUN).is_file() and not runs.get(pointed.name) else []
     return [*first, *(runs[name] for name in sorted(runs, reverse=True))]

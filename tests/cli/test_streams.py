@@ -69,6 +69,36 @@ def test_a_name_that_is_no_text_is_one_message(command: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "words", [["report", "a\nPASS"], ["gate", "a", "--junit=b\nPASS"], ["plan", "a", "--filter", "b\nPASS"]]
+)
+def test_a_name_of_two_lines_is_one_message(words: list[str], tmp_path: Path) -> None:
+    """Whoever gives a folder its name writes no line of a log; a value for a suite may have lines, as YAML has."""
+    code, said = run_in_shell("", *words, folder=tmp_path)
+    name = words[-1].encode("unicode_escape").decode()
+    assert (code, said) == (
+        2,
+        f"error: an argument, '{name}', has a line break; give the file or the folder another name\n",
+    )
+    code, said = run_in_shell("", "plan", "no.yaml", "--set", "a=\n1", "--set=a=\n1", folder=tmp_path)
+    assert (code, "no.yaml: cannot read the suite" in said) == (2, True)
+
+
+@pytest.mark.parametrize("link", ["latest", "run"])
+def test_a_run_whose_name_has_two_lines_is_one_message(link: str, tmp_path: Path) -> None:
+    """A link, as somebody's folder may hold one, leads to any name; in a folder of runs no such name counts."""
+    run = tmp_path / "reports" / "mine" / "20260101T000000Z-a\nPASS"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    (run.parent / link).symlink_to(run.name)
+    code, said = run_in_shell("", "report", "mine" if link == "latest" else "reports/mine/run", folder=tmp_path)
+    assert (code, said.count("\n"), "\nPASS" in said) == (2, 1, False)
+    assert "the path of this run has a line break" in said
+    (run.parent / link).unlink()
+    code, said = run_in_shell("", "report", "mine", folder=tmp_path)
+    assert (code, said.startswith("error: mine: no run is there"), said.count("\n")) == (2, True, 1)
+
+
+@pytest.mark.parametrize(
     ("words", "where"),
     [
         (["portability", "", "--here", "-q"], "behind portability"),

@@ -5,10 +5,10 @@
 
 A command line is a command of `qbench` with each of its arguments and some of its options. Most values fit; one or two
 are odd: a named pipe, an endless or a full device, a folder, nothing, a file that may not be read, a link to itself, a
-name of 300 letters or of bytes that are no UTF-8, an empty one, a NUL byte, deep nesting, a number beyond every limit.
-Some run with standard output closed, full or unread, in a folder that was removed or whose name is no UTF-8, or with
-such a folder for the cache. Each runs in a folder of its own, in a child that is forked from a process which has
-imported qbench.
+name of 300 letters, of two lines or of bytes that are no UTF-8, an empty one, a NUL byte, deep nesting, a number beyond
+every limit. Some run with standard output closed, full or unread, in a folder that was removed or whose name is no
+UTF-8, or with such a folder for the cache. Each runs in a folder of its own, in a child that is forked from a process
+which has imported qbench.
 
 A find is: a traceback, an exception that Python ignored, an exit code that is not the command's, an end by a signal,
 no message beside an exit code of 2, a message of more than ``MOST_LETTERS``, or no end within ``--deadline`` seconds.
@@ -63,6 +63,7 @@ ODD_FILES = (
         "suite.yaml",
     ),
     *("socket", "link-to-folder", "model.onnx/x", "*", "[", "\x1b[31m", "\u202eabc", "ü.yaml", "unlinked"),
+    "x\nerror: forged",
 )
 ENDINGS = ("", "", "", ".yaml", ".jsonl", ".npz", ".onnx", ".json", ".safetensors", ".py:f", "/run.json")
 ODD_NUMBERS = (
@@ -100,7 +101,18 @@ ODD_TEXTS = (
         "[",
         "**/[",
     ),
-    *("=", "==", "a=", "=a", "a.b.c=1", "models=[]", "matrix.threads=[0]", "matrix.threads=[" + "1," * 5000 + "1]"),
+    *(
+        "x\nerror: forged",
+        "a=x\nerror: forged",
+        "=",
+        "==",
+        "a=",
+        "=a",
+        "a.b.c=1",
+        "models=[]",
+        "matrix.threads=[0]",
+        "matrix.threads=[" + "1," * 5000 + "1]",
+    ),
     *(
         "measure.precision=nan",
         f"measure.max_seconds={'9' * 400}",
