@@ -7,10 +7,11 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qbench.errors import UsageError
+from qbench.foreign_text import join_lines
 from qbench.record import jsonl, schema
 from qbench.record.schema import Accuracy, ArtifactFacts, CalibrationSeeds, CaseKey, Latency, Record, Speedup
 from qbench.stats.interval_type import LARGEST, Interval
@@ -25,6 +26,7 @@ def key(name="m/static/x86/t1/b1"):
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 score = st.floats(-LARGEST, LARGEST)
+line = st.text().map(join_lines)  # what is a name, or a setting, is one line once it is read
 positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 latencies = st.builds(
     Latency,
@@ -36,7 +38,7 @@ latencies = st.builds(
 )
 speedups = st.builds(
     Speedup,
-    baseline=st.text(),
+    baseline=line,
     value=positive,
     low=st.none() | positive,
     high=st.none() | positive,
@@ -53,7 +55,7 @@ seed_scores = st.integers(1, 4).flatmap(
 )
 accuracies = st.builds(
     Accuracy,
-    metric=st.text(),
+    metric=line,
     value=score,
     low=st.none() | score,
     high=st.none() | score,
@@ -69,17 +71,32 @@ records = st.builds(
     latency=st.none() | latencies,
     speedup=st.none() | speedups,
     accuracy=st.none() | accuracies,
-    observed=st.none() | st.dictionaries(st.text(), st.integers() | st.text() | st.none()),
+    observed=st.none() | st.dictionaries(line, st.integers() | line | st.none()),
     elapsed_seconds=st.dictionaries(st.sampled_from(["build", "measure"]), finite),
 )
 
 
 @given(records)
+@example(Record(case=key(), status="failed", reason="two\nlines\tof it"))
 def test_a_record_survives_its_line(record):
     """Written and read again it is equal, whatever the text in it; the line has no line break."""
     line = jsonl.to_line(record)
     assert "\n" not in line
     assert jsonl.from_line(line) == record
+
+
+@given(st.text())
+@example("a\nb\tc")
+def test_a_name_is_one_line_once_it_is_read(text):
+    """Somebody else may have made it: told in a table or a log, it begins no line of its own."""
+    stored = Record(
+        case=key(),
+        status="ok",
+        speedup=Speedup(baseline=text, value=1.0, low=None, high=None),
+        observed={text: text},
+    )
+    read = jsonl.from_line(jsonl.to_line(stored))
+    assert (read.speedup.baseline, read.observed) == (join_lines(text), {join_lines(text): join_lines(text)})
 
 
 @pytest.mark.parametrize("file", OLD, ids=lambda path: path.parent.name)
