@@ -69,7 +69,7 @@ def quantize(
     from qbench.onnx import api, calibration_data
     from qbench.onnx import text as onnx_text
 
-    example = None if data is None else next(iter(data.first(calibration_data.wanted_by_model(model), 1)()))
+    example = None if data is None else data.example(calibration_data.wanted_by_model(model))
     _print(onnx_text.quantized(api.quantize(model, settings, out, record, example=example)))
     print(f"wrote {out} and {record}; next: qbench onnx calibrate {out} -r {record} --data DATA")
 

@@ -191,6 +191,13 @@ class Chosen:
         number = max(1, min(-(-examples // size), (source.examples or size) // size))
         return source.batches(number, size, fixed=wanted.batch_size)
 
+    def example(self, wanted: Wanted) -> Batch:
+        """The batch with the first example; raises ``DataError`` where there is none."""
+        batch = next(iter(self.first(wanted, 1)()), None)
+        if batch is None:
+            raise DataError(f"--data {self.where}: it gives no batch; give data that has examples")
+        return batch
+
     def _source(self, wanted: Wanted) -> Source:
         from qbench.onnx import calibration_data
 

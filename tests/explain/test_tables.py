@@ -2,7 +2,7 @@
 
 from made_situations import layer_time, node
 
-from qbench.explain.tables import LONGEST_LAYERS, make_kind_table, make_layer_table
+from qbench.explain.tables import LONGEST_LAYERS, make_kind_table, make_time_table
 from qbench.explain.text import describe_watching
 from qbench.explain.where_time_goes import TimeShares
 from qbench.quant.artifacts.node_profile import CallProfile
@@ -39,7 +39,7 @@ def test_what_watching_costs_is_said_with_what_was_made_of_it():
 
 def test_the_longest_layers_are_shown():
     """Their first so many, with the share of the peak where it is known."""
-    table = make_layer_table(make_times(layers=LONGEST_LAYERS + 1))
+    table = make_time_table(make_times(layers=LONGEST_LAYERS + 1))
     assert len(table.rows) == LONGEST_LAYERS
     assert table.rows[0] == ("l0", "conv", "int8 product", "500 µs", "800 µs", "")
-    assert len(make_layer_table(make_times(layers=2)).rows) == 2
+    assert len(make_time_table(make_times(layers=2)).rows) == 2

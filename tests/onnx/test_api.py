@@ -454,6 +454,15 @@ def test_a_skipped_layer_is_told_where_models_are_written(model, tmp_path):
     assert "float: conv1: skipped by the configuration" in list(text.saved(saved))
 
 
+def test_data_without_an_example_is_refused(tmp_path):
+    """A function of the user's may give nothing."""
+    (tmp_path / "none.py").write_text("def batches():\n    return iter(())\n")
+    chosen = onnx_options.Chosen(where=f"{tmp_path}/none.py:batches", options=None, split=None, batch_size=None)
+    taken = calibration_data.Wanted(inputs=wanted(onnx_networks.residual_cnn()), batch_size=None)
+    with pytest.raises(DataError, match="none.py:batches: it gives no batch; give data that has examples"):
+        chosen.example(taken)
+
+
 def test_the_words_name_what_is_int8_and_what_is_not(tmp_path):
     """Layers by operator; each reason once, with its layers; operators that become part of others are not listed."""
     file = onnx_networks.save(onnx_networks.tokens(), tmp_path)
