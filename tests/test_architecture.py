@@ -337,3 +337,29 @@ def test_starting_up_loads_no_heavy_library(arguments: list[str]) -> None:
 def test_what_answers_at_once_needs_no_numpy(arguments: list[str]) -> None:
     """Importing numpy costs 0.1 s, a third of what `qbench list` may take."""
     assert "numpy" not in loaded(arguments)
+
+
+SIGNALLING = {"raise_signal", "pthread_kill", "alarm", "setitimer"}
+
+
+def signals_itself(test: ast.FunctionDef) -> bool:
+    """Whether a test has this process sent a signal."""
+    calls = [node for node in ast.walk(test) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute)}
+    kills = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in ("kill", "killpg")]
+    return bool(names & SIGNALLING) or any("getpid()" in ast.unparse(call) for call in kills)
+
+
+def test_no_test_raises_a_signal_in_the_process_of_the_tests() -> None:
+    """A worker of pytest has threads and handlers of other libraries, and has died of it: what is sent a signal is a
+    process of its own."""
+    tests = {
+        f"{file.relative_to(ROOT)}: {node.name}": node
+        for file in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+    assert [name for name, node in tests.items() if signals_itself(node)] == []
+    (raising,) = ast.parse("def test_x():\n    os.kill(os.getpid(), signal.SIGTERM)").body
+    assert isinstance(raising, ast.FunctionDef)
+    assert signals_itself(raising)

@@ -8,7 +8,8 @@ ends by itself; then the next one begins, every second one with an empty cache. 
 - every record that was whole in the file before is there, byte by byte, and all but the last line can be read;
 - within five seconds no process is left that qbench or its children started (all carry a mark in their environment);
 - the temporary folder, TMPDIR, is empty by then;
-- `latest`, if it is there, leads to a run with a record.
+- `latest`, if it is there, leads to a run with a record;
+- no child has written a traceback.
 
 After each run that ends by itself: exit code 0, one ok record for every case, nothing half written in its folder, and
 no entry in the making, nor anything to go on from, in the cache. The exit code is 1 where anything was found. The
@@ -196,6 +197,7 @@ def _look_after_kill(case: Case, before: dict[str, list[bytes]]) -> None:
     shown = not latest.is_symlink() or (latest / "records.jsonl").is_file()
     case.require(shown, "latest leads to a run without a record")
     _look_around(case)
+    case.require("Traceback" not in _output(case), f"a traceback of a child: {_output(case)}")
 
 
 def _look_after_end(case: Case, code: int) -> None:
