@@ -37,7 +37,7 @@ PROBES = 4  # examples on which a network is tried before anything is built
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """A checked network: how to load it again, and the digests that name it. ``unjudged_outputs``: what it returns
-    behind the first output, which alone is judged."""
+    behind the first output, which alone is judged. ``misfit``: why the metric cannot judge it, where another can."""
 
     reference: ModelReference
     weights: Path | None
@@ -46,12 +46,20 @@ class Model:
     notes: tuple[str, ...] = field(default=())
     int8_digests: Mapping[str, str] = field(default_factory=dict)  # of the user's int8 files, by recipe
     unjudged_outputs: tuple[str, ...] = ()
+    misfit: str | None = None
 
 
 def prepare_model(
-    reference: ModelReference, data: Data, metric: MetricSpec, root: Path, *, progress: Progress
+    reference: ModelReference,
+    data: Data,
+    metric: MetricSpec,
+    root: Path,
+    otherwise: MetricSpec | None = None,
+    *,
+    progress: Progress,
 ) -> Model:
-    """Loads (and for a built-in trains, once) a network, tries it on real examples, caches its weights.
+    """Loads (and for a built-in trains, once) a network, tries it on real examples, caches its weights. ``otherwise``:
+    the metric that judges what ``metric`` cannot.
 
     Raises ``ModelError`` where the network does not take the data, or gives what the metric cannot judge.
     """
@@ -74,7 +82,7 @@ def prepare_model(
     reference, network, adapted = _adapt_network(reference, network, data, root)
     notes += tuple(filter(None, (note, adapted)))
     progress("try the network on real examples", 0.9)
-    _require_fit(network, data, metric, reference.name)
+    misfit = _require_fit(network, data, metric, otherwise, reference.name)
     if network.kind == "torch":
         _require_float(network, reference, data.evaluation(0, 1))
     judged, *unjudged = dry_run.list_outputs(as_returned or network, data.evaluation(0, 1))
@@ -103,6 +111,7 @@ def prepare_model(
         notes=notes,
         int8_digests={own.recipe: weights_file.int8_digest(own) for own in reference.int8},
         unjudged_outputs=tuple(unjudged),
+        misfit=misfit,
     )
 
 
@@ -230,7 +239,10 @@ def _save_weights(module: Any, folder: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _require_fit(network: Network, data: Data, metric: MetricSpec, name: str) -> None:
+def _require_fit(
+    network: Network, data: Data, metric: MetricSpec, otherwise: MetricSpec | None, name: str
+) -> str | None:
+    """Why ``metric`` cannot judge the network, where ``otherwise`` can; None where it can."""
     probes = min(PROBES, data.evaluation_count)
     inputs = data.evaluation(0, probes)
     try:
@@ -249,8 +261,9 @@ def _require_fit(network: Network, data: Data, metric: MetricSpec, name: str) ->
         ends = [labels.min(axis=0), labels.max(axis=0), *labels[: max(0, probes - 2)]]
         labels = np.stack(ends[:probes]).astype(labels.dtype)
     problem = metric.load().problem(outputs, labels, data.classes)
-    if problem:
+    if problem and (otherwise is None or otherwise.load().problem(outputs, labels, data.classes)):
         raise ModelError(f"{name}: {problem}")
+    return problem or None
 
 
 def _try(network: Network, inputs: Inputs) -> Array:

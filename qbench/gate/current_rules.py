@@ -35,12 +35,19 @@ def read_rules(run: StoredRun, explicit: Path | None = None, *, as_run: bool = F
         require_rules(stored.gate, stored.place("gate"), written="gate" in stored.model_fields_set)
         why = f"{file} is not there; --suite FILE takes those of a file"
         silent = as_run or info.file.startswith("<")  # there never was a file
-        return stored, () if silent else (f"judged by the rules that the run was made with: {why}",)
+        notes = () if silent else (f"judged by the rules that the run was made with: {why}",)
+        return _settle(stored, run), notes
     current = suites.read(file, info.overrides, stored=True)
     if current.suite != stored.suite:
         raise UsageError(f"{current.file}: this is suite '{current.suite}', the run is of '{stored.suite}'")
     require_rules(current.gate, current.place("gate"), written="gate" in current.model_fields_set)
-    return stored.take_rules(current), tuple(_describe_changes(stored, current))
+    return _settle(stored.take_rules(current), run), tuple(_describe_changes(stored, current))
+
+
+def _settle(suite: Suite, run: StoredRun) -> Suite:
+    """The suite with the rules that hold for the metric that the run's data and networks decided on."""
+    gate = suite.gate.settle_metric(None if run.info.metric is None else run.info.metric.name)
+    return suite if gate is suite.gate else suite.model_copy(update={"gate": gate})
 
 
 def _describe_changes(stored: Suite, current: Suite) -> list[str]:

@@ -54,7 +54,7 @@ class Top1Agreement(MeanMetric):
         if problem and outputs.ndim > 2:
             return (
                 f"{problem}; for outputs that are no classes choose cosine or sqnr, say "
-                "`gate: {accuracy: {metric: sqnr, at_least: 20}}` (dB)"
+                "`gate: {accuracy: {metric: sqnr, at_least: 20}}` (dB), which is taken where the suite says nothing"
             )
         return problem
 

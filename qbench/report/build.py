@@ -128,7 +128,8 @@ def rules_of(run: StoredRun) -> Rules | None:
         suite = suites.parse(stored.text, file=stored.file, overrides=stored.overrides, stored=True)
     except SuiteError:
         return None
-    return Rules(gate=suite.gate, decide=suite.decide, precision=suite.measure.precision, place=suite.place)
+    gate = suite.gate.settle_metric(None if run.info.metric is None else run.info.metric.name)
+    return Rules(gate=gate, decide=suite.decide, precision=suite.measure.precision, place=suite.place)
 
 
 def csv_text(frame: pd.DataFrame) -> str:

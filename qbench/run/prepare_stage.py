@@ -13,7 +13,7 @@ from qbench.models.base import ModelReference
 from qbench.network import Model, prepare_model
 from qbench.process.parent import call
 from qbench.run.context import RunContext
-from qbench.run.metric_choice import choose_metric
+from qbench.run.metric_choice import choose_metric, settle_metric
 from qbench.train.train import TRAINING_SECONDS, is_trained
 
 
@@ -39,14 +39,16 @@ def prepare(context: RunContext) -> Prepared | None:
     data = _prepare_data(context)
     if data is None:
         return None
-    metric = choose_metric(context, data)
+    metric, otherwise = choose_metric(context, data)
     models = context.run_parallel(
         "prepare",
         references,
-        lambda reference: _prepare_model(context, data, metric, reference),
+        lambda reference: _prepare_model(context, data, (metric, otherwise), reference),
         jobs=context.jobs_here,
     )
     named = {reference.name: model for reference, model in zip(references, models, strict=True) if model is not None}
+    misfits = [model.misfit for model in named.values() if model.misfit is not None]
+    metric = settle_metric(context, data, metric, otherwise, misfits)
     prepared = Prepared(data=data, models=named, metric=metric)
     context.directory.require_same_inputs(_list_digests(prepared))
     return prepared
@@ -78,8 +80,11 @@ def _prepare_data(context: RunContext) -> Data | None:
     return data
 
 
-def _prepare_model(context: RunContext, data: Data, metric: MetricSpec, reference: ModelReference) -> Model | None:
+def _prepare_model(
+    context: RunContext, data: Data, metrics: tuple[MetricSpec, MetricSpec | None], reference: ModelReference
+) -> Model | None:
     """A network that was tried on the data; None where it fails, which breaks its cases."""
+    metric, otherwise = metrics
     name, limits = reference.name, context.limits
     if is_trained(reference):
         limits = replace(limits, seconds=TRAINING_SECONDS)
@@ -88,7 +93,9 @@ def _prepare_model(context: RunContext, data: Data, metric: MetricSpec, referenc
         report = context.report_under(name)
         model = context.work_in_memory(
             prepare_model,
-            lambda: call(prepare_model, reference, data, metric, context.cache, limits=limits, progress=report),
+            lambda: call(
+                prepare_model, reference, data, metric, context.cache, otherwise, limits=limits, progress=report
+            ),
         )
     except CaseError as error:
         cases = [planned.case for planned in context.plan.cases if planned.case.variant.model.name == name]

@@ -42,7 +42,8 @@ def _list_failed(records: Sequence[Record], suite: Suite, folder: Path) -> set[s
     the report will say."""
     try:
         run = replace(read_run(folder), records=tuple(records))
-        checks = qualify.qualify(records, metric=run.info.metric, gate=suite.gate, decide=suite.decide, pairs=run.pairs)
+        gate = suite.gate.settle_metric(None if run.info.metric is None else run.info.metric.name)
+        checks = qualify.qualify(records, metric=run.info.metric, gate=gate, decide=suite.decide, pairs=run.pairs)
     except QbenchError:
         return set()
     return {case for case, of_case in checks.items() if not qualify.may_be_shipped(of_case)}

@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
 
 # What judges without `metric:`, with labels in the data and without.
 DEFAULTS = ("top1", "top1_agreement")
+# What judges then where a network's outputs are no scores of classes, and the least of it: a share of 1 % of noise.
+OF_ANY_OUTPUTS, LEAST_OF_ANY = "sqnr", 20.0
 _FAMILIES = {name: pattern for name, (pattern, _) in registry.FAMILIES["metric"].items()}
 
 
@@ -121,7 +123,8 @@ class AccuracyGate(Section):
     metric: MetricKey = Field(
         DEFAULTS[0],
         description="The suite's metric: a name, `top<k>` for any k, `recall:<class>` (f1, precision) of one class, or "
-        "`{python: file.py:function}`. Left out, data without labels is judged by top1_agreement.",
+        "`{python: file.py:function}`. Left out, data without labels is judged by top1_agreement, "
+        "outputs that are no classes by sqnr.",
     )
     margin: Annotated[Number, Field(ge=0)] = Field(
         1.0,
@@ -184,6 +187,14 @@ class AccuracyGate(Section):
     def is_named(self) -> bool:
         """Whether the suite names a metric; else the data decides between those of ``DEFAULTS``."""
         return "metric" in self.model_fields_set
+
+    def judge_any_outputs(self, metric: str) -> AccuracyGate:
+        """What holds for a run that ``metric`` judges: these rules, or, where the suite says nothing of accuracy and
+        the networks' outputs left no other choice, the least of ``OF_ANY_OUTPUTS``."""
+        if metric != OF_ANY_OUTPUTS or self.model_fields_set:
+            return self
+        chosen = AccuracyGate(metric=OF_ANY_OUTPUTS, at_least=LEAST_OF_ANY)
+        return AccuracyGate.model_construct(_fields_set=set(), **dict(chosen))  # nobody has written them
 
     def choose_metric(self, *, base: Path, labelled: bool) -> MetricSpec:
         """The metric that scores a run on data with labels or without; ``base`` is the suite's folder.

@@ -185,6 +185,13 @@ class GateSpec(Section):
         """Section, key and value of each rule that is written for every case."""
         yield from _list_given(self)
 
+    def settle_metric(self, metric: str | None) -> GateSpec:
+        """The rules as they hold for a run that this metric judges (None: not known yet)."""
+        accuracy = self.accuracy if metric is None else self.accuracy.judge_any_outputs(metric)
+        if accuracy is self.accuracy:
+            return self
+        return GateSpec.model_construct(_fields_set=self.model_fields_set, **{**dict(self), "accuracy": accuracy})
+
     @property
     def has_rules(self) -> bool:
         """Whether a rule is written at all; a gate without one would demand only what qbench thinks of."""

@@ -12,6 +12,7 @@ from qbench.errors import UsageError
 from qbench.gate.gate import gate_run
 from qbench.progress.live import Silent
 from qbench.record import stored_run
+from qbench.report.build import judge
 from qbench.run import run
 
 TEXT = """
@@ -31,12 +32,12 @@ def _no_peak(monkeypatch):
     monkeypatch.setattr("qbench.machine.peak.measure_peak", lambda *args, **options: None)
 
 
-def go(folder, gate="", **options):
+def go(folder, gate="", net=NET, **options):
     """A run of the fake backend on 40 examples without labels."""
     random = np.random.default_rng(0)
     arrays = {f"{split}_inputs": random.random((40, 10), dtype=np.float32) for split in ("train", "test")}
     np.savez(folder / "data.npz", **arrays)
-    (folder / "net.py").write_text(NET, encoding="utf-8")
+    (folder / "net.py").write_text(net, encoding="utf-8")
     (folder / "s.yaml").write_text(TEXT.format(gate=gate), encoding="utf-8")
     notes = []
     progress = Silent()
@@ -68,6 +69,34 @@ def test_a_model_without_labels_is_judged_by_its_agreement_with_fp32(tmp_path):
     again, notes = go(tmp_path, gate=gate, resume=result.folder)
     assert [note for note in notes if "done already" in note]
     assert stored_run.read_run(again.folder).info.metric.name == "top1_agreement"
+
+
+def test_outputs_that_are_no_classes_are_judged_by_their_noise(tmp_path):
+    """Without labels and without a word of accuracy in the suite: the run says so, records it, the answer and the gate
+    hold the least of it; a run that goes on keeps it."""
+    maps = "from torch import nn\n\ndef build():\n    return nn.Unflatten(1, (2, 5))\n"
+    gate = "gate: {size: {max_ratio: 0.9}}"
+    result, notes = go(tmp_path, gate=gate, net=maps)
+    assert result.exit_code == 0
+    assert [note for note in notes if "no labels" in note and "judged by sqnr" in note and "at least 20 dB" in note]
+    static = next(record for record in result.records if record.case.mode == "static")
+    assert static.accuracy.metric == "sqnr"
+    judged = judge(stored_run.read_run(result.folder))
+    (check,) = [check for check in judged.checks[static.case.id] if check.limit == "accuracy"]
+    assert check.outcome == ("PASS" if static.accuracy.value >= 20 else "FAIL")
+    (verdict,) = [each for each in gate_run(result.folder).verdicts if each.rule == "sqnr"]
+    assert verdict.outcome == check.outcome
+    again, notes = go(tmp_path, gate=gate, net=maps, resume=result.folder)
+    assert [note for note in notes if "done already" in note]
+    assert stored_run.read_run(again.folder).info.metric.name == "sqnr"
+
+
+def test_a_margin_in_points_is_not_turned_into_another_metrics(tmp_path):
+    """Who writes a loss has a metric in mind: the message says which fits."""
+    maps = "from torch import nn\n\ndef build():\n    return nn.Unflatten(1, (2, 5))\n"
+    result, _ = go(tmp_path, gate="gate: {accuracy: {margin: 1.0}}", net=maps)
+    assert result.exit_code == 1
+    assert all("choose cosine or sqnr" in record.reason for record in result.records)
 
 
 def test_a_score_of_the_users_own_judges_a_run_and_must_stay_what_it_was(tmp_path):
