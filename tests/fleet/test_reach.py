@@ -70,13 +70,15 @@ def test_tls_on_one_side_alone(monkeypatch, tmp_path):
 
 @needs_openssl
 def test_certificates_that_do_not_fit(monkeypatch, tmp_path):
-    """A stranger's, one that is not there, and one with the key of another."""
+    """A stranger's, one that is not there, a file that holds none, and one with the key of another."""
     own, other = make_certificate(tmp_path, "own"), make_certificate(tmp_path, "other")
     with serve(lambda token: None, own) as address:
         use(monkeypatch, other)
         assert "TLS fails (CERTIFICATE_VERIFY_FAILED" in str(explain_unreachable(address))
         use(monkeypatch, (*own[:2], str(tmp_path / "none")))
         assert "RAY_TLS_CA_CERT names" in str(explain_unreachable(address))
+        use(monkeypatch, (*own[:2], own[1]))
+        assert f"RAY_TLS_CA_CERT names {own[1]}, which holds no certificate" in str(explain_unreachable(address))
         use(monkeypatch, (own[0], other[1], own[2]))
         assert "no certificate with its key" in str(explain_unreachable(address))
         monkeypatch.delenv("RAY_TLS_SERVER_KEY")
