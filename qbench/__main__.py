@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import signal
-from typing import NoReturn
+
+from qbench import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:

@@ -233,6 +233,22 @@ def test_ctrl_c_before_and_after_a_command_shows_nothing_of_python(moment: str, 
     assert (done.returncode, done.stderr) == (code, "")
 
 
+BEGINNING = """
+import sys
+before = set(sys.modules)
+import qbench.__main__
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_little_is_imported_before_ctrl_c_is_taken_from_python() -> None:
+    """Until then Python shows where it was; ``typing`` alone takes some milliseconds."""
+    command = [sys.executable, "-c", BEGINNING]
+    imported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in imported if name.startswith("qbench")] == ["qbench", "qbench.__main__"]
+    assert "typing" not in imported
+
+
 # --- plan, list, schema, doctor, clean -------------------------------------------------------------------------
 
 
