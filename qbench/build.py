@@ -6,11 +6,11 @@ import functools
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from qbench import backends, quant, registry
 from qbench.backends import fp32_twin
@@ -26,10 +26,8 @@ from qbench.plan.planner import Variant
 from qbench.process.parent import Limits, call
 from qbench.progress.callback import Progress
 from qbench.quant import training_code
-from qbench.quant.analysis.quantized_range import Ranges
-from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.recipe import Recipe, key_parts
-from qbench.record.schema import ArtifactFacts, Record, TargetFacts
+from qbench.record.schema import ArtifactFacts, Record
 
 SHARED_FILE = "ranges.pt"
 ONE_THREAD = 1  # builds run beside each other, and one thread gives the same bytes every time
@@ -37,51 +35,30 @@ ONE_THREAD = 1  # builds run beside each other, and one thread gives the same by
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """A built variant in the cache. ``layers`` tell what ran in int8; ``expected`` is the sha256 of its outputs on
-    one example, so that another process can prove that it runs the same thing. ``recipe`` has no open choices."""
+    """The file of a variant in the cache and, in ``built``, all that is known of how it came about. ``recipe`` has no
+    open choices; ``repair`` says that a damaged copy had to be made again."""
 
     mode: str
     backend: str
+    recipe: Recipe
     file: Path
-    format: str
     key: str
     sha256: str
     size_bytes: int
-    layers: tuple[Layer, ...]
-    recipe: Recipe
-    fixed_batch: int | None
-    expected: str
     fresh: bool
-    notes: tuple[str, ...] = ()
-    float_reasons: Mapping[str, str] = field(default_factory=dict)
-    rewrites: tuple[str, ...] = ()
-    rewrite_difference: float | None = None
-    layer_numbers: tuple[Mapping[str, Any], ...] = ()
-    input_ranges: Ranges = ()
-    uncounted: str | None = None
-    target: TargetFacts | None = None
-
-    @property
-    def macs(self) -> int | None:
-        """Multiply-accumulates of one example; None where not all of them can be counted."""
-        counted = [layer.macs for layer in self.layers if layer.macs is not None]
-        return None if self.uncounted or len(counted) < len(self.layers) else sum(counted)
+    built: Built
+    repair: str | None = None
 
     def facts(self) -> ArtifactFacts:
         """What a record says of it."""
-        int8 = None if self.mode == "fp32" else summarize_coverage(self.layers, self.float_reasons, self.uncounted)
-        return ArtifactFacts(
-            format=self.format,
-            sha256=self.sha256,
-            size_bytes=self.size_bytes,
-            coverage=int8,
-            key=self.key,
-            cached=not self.fresh,
-            note="; ".join(self.notes) or None,
-            rewrites=self.rewrites,
-            rewrite_difference=self.rewrite_difference,
-            target=self.target,
-        )
+        values: dict[str, Any] = {
+            **vars(self),
+            **vars(self.built),
+            "coverage": None if self.mode == "fp32" else summarize_coverage(self.built),
+            "cached": not self.fresh,
+            "note": "; ".join(note for note in (self.built.note, self.repair) if note) or None,
+        }
+        return ArtifactFacts(**{field.name: values[field.name] for field in fields(ArtifactFacts)})
 
 
 def build(
@@ -115,9 +92,9 @@ def build(
         )
         return facts
 
-    entry = store.fetch(root, "artifacts", key, fill, lambda entry: _read_artifact(variant, key, entry))
+    entry = store.fetch(root, "artifacts", key, fill, _read_built)
     shutil.rmtree(root / UNFINISHED / key, ignore_errors=True)
-    return _read_artifact(variant, key, entry)
+    return _make_artifact(variant.mode, variant.backend, variant.recipe, entry)
 
 
 def read_kept(file: Path, record: Record) -> Artifact:
@@ -126,10 +103,9 @@ def read_kept(file: Path, record: Record) -> Artifact:
     try:
         listed = manifest.read(file.parent)
         entry = store.Entry(folder=file.parent, files=frozenset(listed.files), facts=listed.facts, fresh=False)
-        facts = _FACTS.validate_python(entry.facts)
-    except (manifest.Damaged, ValidationError) as error:
+        return _make_artifact(record.case.mode, record.case.backend, Recipe(), entry)
+    except (manifest.Damaged, ValueError) as error:
         raise BuildError(f"{file.parent}: not an artifact that qbench kept: {error}") from error
-    return _make_artifact(record.case.mode, record.case.backend, Recipe(), file.parent.name, entry, facts)
 
 
 _NOT_TRAINED = (
@@ -254,7 +230,7 @@ def build_here(
         require_int8(built, _failing_coverage(variant))
     note = "; ".join(note for note in (training_note, built.note) if note) or None
     expected = outputs_digest(backend, folder / built.file, data, built.fixed_batch or 1)
-    return {**asdict(built), "note": note, "expected": expected}
+    return asdict(replace(built, note=note, expected=expected))
 
 
 def outputs_digest(backend: Backend, file: Path, data: Data, batch: int) -> str:
@@ -264,45 +240,31 @@ def outputs_digest(backend: Backend, file: Path, data: Data, batch: int) -> str:
         return runner.digest(data.probe(batch))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Facts(Built):
-    """What ``build_here`` said of an entry, read back."""
-
-    expected: str
+_BUILT: TypeAdapter[Built] = TypeAdapter(Built)
 
 
-_FACTS: TypeAdapter[_Facts] = TypeAdapter(_Facts)
+def _read_built(entry: store.Entry) -> Built:
+    """What ``build_here`` said of an entry; raises ``ValueError`` where it is nothing of an artifact in this folder."""
+    built = _BUILT.validate_python(entry.facts)
+    if built.file not in entry.files:
+        raise ValueError(f"it names {built.file[:80]!r}, which is no file of it")
+    if not built.expected:
+        raise ValueError("it does not tell what its outputs are")
+    return built
 
 
-def _read_artifact(variant: Variant, key: str, entry: store.Entry) -> Artifact:
-    """The artifact in an entry; raises ``ValueError`` for facts that are none of an artifact in this folder."""
-    facts = _FACTS.validate_python(entry.facts)
-    if facts.file not in entry.files:
-        raise ValueError(f"it names {facts.file[:80]!r}, which is no file of it")
-    return _make_artifact(variant.mode, variant.backend, variant.recipe, key, entry, facts)
-
-
-def _make_artifact(mode: str, backend: str, recipe: Recipe, key: str, entry: store.Entry, facts: _Facts) -> Artifact:
-    file = entry.folder / facts.file
+def _make_artifact(mode: str, backend: str, recipe: Recipe, entry: store.Entry) -> Artifact:
+    built = _read_built(entry)
+    file = entry.folder / built.file
     return Artifact(
         mode=mode,
         backend=backend,
+        recipe=recipe,
         file=file,
-        format=facts.format,
-        key=key,
+        key=entry.folder.name,
         sha256=store.file_digest(file),
         size_bytes=file.stat().st_size,
-        layers=facts.layers,
-        recipe=recipe,
-        fixed_batch=facts.fixed_batch,
-        expected=facts.expected,
         fresh=entry.fresh,
-        notes=tuple(note for note in (facts.note, entry.note) if note),
-        float_reasons=facts.float_reasons,
-        rewrites=facts.rewrites,
-        rewrite_difference=facts.rewrite_difference,
-        layer_numbers=facts.layer_numbers,
-        input_ranges=facts.input_ranges,
-        uncounted=facts.uncounted,
-        target=facts.target,
+        built=built,
+        repair=entry.note,
     )

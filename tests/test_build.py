@@ -74,7 +74,7 @@ def test_two_builds_give_the_same_bytes(root, data, tmp_path, mode, backend):
     first, second = make(root, data, mode, backend), make(other, data, mode, backend)
     assert first.fresh
     assert second.fresh
-    assert (first.sha256, first.expected) == (second.sha256, second.expected)
+    assert (first.sha256, first.built.expected) == (second.sha256, second.built.expected)
 
 
 def test_the_second_build_is_a_hit(root, data):
@@ -91,6 +91,7 @@ def test_the_second_build_is_a_hit(root, data):
         {"file": "manifest.json"},
         {"layers": [{"name": "conv", "operator": "Conv", "macs": "many", "int8": True}]},
         {"input_ranges": [1]},
+        {"expected": ""},
         None,
     ],
 )
@@ -104,8 +105,9 @@ def test_an_artifact_whose_manifest_says_what_cannot_be_is_built_again(root, dat
     file.write_text(json.dumps(content))
     again = make(root, data, "static", "fbgemm")
     assert again.fresh
-    assert "damaged (manifest.json says what cannot be" in again.notes[-1]
-    assert (again.sha256, again.layers) == (first.sha256, first.layers)
+    assert "damaged (manifest.json says what cannot be" in again.repair
+    assert again.facts().note == again.repair
+    assert (again.sha256, again.built) == (first.sha256, first.built)
 
 
 def test_size_and_coverage_are_exact(root, data):
@@ -124,7 +126,7 @@ def test_the_network_is_exported_once_for_all_builds(root, data):
     static = make(root, data, "static", "onnxruntime", recipe=replace(RECIPE, first_layer_float=False))
     assert static.facts().coverage.macs_int8 == 1.0
     assert len([entry for entry in (root / "shared").iterdir() if entry.is_dir() and entry not in exported]) == 1
-    assert static.macs == fp32.macs == make(root, data, "fp32", "torch", recipe=Recipe()).macs
+    assert static.built.macs == fp32.built.macs == make(root, data, "fp32", "torch", recipe=Recipe()).built.macs
 
 
 def test_an_int8_variant_that_runs_in_float_is_a_failure(root, data):
@@ -213,11 +215,12 @@ def test_the_code_of_a_training_is_in_its_key(root, data, tmp_path):
 def test_rewrites_and_layer_numbers_are_kept(root, data):
     """What the network was rewritten into before, and how far each layer is from fp32, are facts of the artifact."""
     artifact = make(root, data, "static", "onednn")
-    assert any("bn" in one or "norm" in one.lower() for one in artifact.rewrites)
-    assert artifact.rewrite_difference < 1e-4
-    assert {"stem", "body", "head"} <= {one["name"] for one in artifact.layer_numbers}
-    assert all(one["sqnr_db"] > 10 for one in artifact.layer_numbers)
-    plain = make(root, data, "static", "onednn", recipe=replace(RECIPE, canonicalize=False))
+    facts, layers = artifact.facts(), artifact.built.layer_numbers
+    assert any("bn" in rewrite or "norm" in rewrite.lower() for rewrite in facts.rewrites)
+    assert facts.rewrite_difference < 1e-4
+    assert {"stem", "body", "head"} <= {layer["name"] for layer in layers}
+    assert all(layer["sqnr_db"] > 10 for layer in layers)
+    plain = make(root, data, "static", "onednn", recipe=replace(RECIPE, canonicalize=False)).facts()
     assert (plain.rewrites, plain.rewrite_difference) == ((), None)
 
 

@@ -75,7 +75,8 @@ class Built:
     the largest difference of its outputs. ``layer_numbers``: of each layer its name, SQNR and cosine against fp32
     (``quant.analysis.layer_error``). ``input_ranges``: of each model input the values that the file can represent
     (``quant.analysis.quantized_range``), None where that is not known; empty where it is known of none. ``target``:
-    what was done for other kinds of CPU, None where it is for this machine alone."""
+    what was done for other kinds of CPU, None where it is for this machine alone. ``expected``: the sha256 of its
+    outputs on made-up inputs, taken once it is built: another process proves by it that it runs the same thing."""
 
     format: str
     file: str
@@ -89,6 +90,13 @@ class Built:
     input_ranges: Ranges = ()
     uncounted: str | None = None
     target: TargetFacts | None = None
+    expected: str = ""
+
+    @property
+    def macs(self) -> int | None:
+        """Multiply-accumulates of one example; None where not all of them can be counted."""
+        counted = [layer.macs for layer in self.layers if layer.macs is not None]
+        return None if self.uncounted or len(counted) < len(self.layers) else sum(counted)
 
 
 class Runner(ABC):

@@ -22,18 +22,18 @@ _NEVER_INT8: Mapping[str, str | None] = {
 }
 
 
-def summarize_coverage(layers: tuple[Layer, ...], reasons: Mapping[str, str], uncounted: str | None = None) -> Coverage:
+def summarize_coverage(built: Built) -> Coverage:
     """The share of multiply-accumulates in int8, the layers that are, the names of those that are not, and why; no
-    share where ``uncounted`` says why the layers could not be read, or where the work of one is not known."""
-    floats = tuple(layer.name for layer in layers if not layer.int8)
-    unknown = uncounted or explain_unknown(layers)
+    share where the layers could not be read, or where the work of one is not known."""
+    floats = tuple(layer.name for layer in built.layers if not layer.int8)
+    unknown = built.uncounted or explain_unknown(built.layers)
     return Coverage(
-        macs_int8=None if unknown else compute_int8_share(layers),
+        macs_int8=None if unknown else compute_int8_share(built.layers),
         unknown=unknown,
-        layers_int8=sum(layer.int8 for layer in layers),
-        layers_total=len(layers),
+        layers_int8=sum(layer.int8 for layer in built.layers),
+        layers_total=len(built.layers),
         float_layers=floats,
-        float_reasons={name: reasons[name] for name in floats if name in reasons},
+        float_reasons={name: built.float_reasons[name] for name in floats if name in built.float_reasons},
     )
 
 

@@ -65,7 +65,7 @@ class EmulatedProcess:
 
     def compute(self, start: int, stop: int) -> Array:
         """The first outputs (float32) of the evaluation examples from ``start`` up to ``stop``, as one batch."""
-        inputs = fill_batch(self._data.evaluation(start, stop), self._artifact.fixed_batch or 0)
+        inputs = fill_batch(self._data.evaluation(start, stop), self._artifact.built.fixed_batch or 0)
         return np.asarray(self._ask("compute", inputs))[: stop - start]
 
     def close(self) -> None:

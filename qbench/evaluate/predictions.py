@@ -110,7 +110,7 @@ def _key(artifact: Artifact, data: Data, batch_size: int, host: str, cpu: Sequen
     return store.key_of(
         {
             "artifact": [artifact.key, artifact.sha256, artifact.mode, artifact.backend],
-            "batch": artifact.fixed_batch or (batch_size if artifact.mode == "dynamic" else None),
+            "batch": artifact.built.fixed_batch or (batch_size if artifact.mode == "dynamic" else None),
             "data": data.evaluation_digest,
             "ids": store.file_digest(data.folder / "ids.json"),
             "calibration": data.calibration_digest if artifact.mode in RANGED else None,
@@ -164,7 +164,7 @@ def predict(
     batches as wide as is fastest (``batch_size``), since their outputs do not depend on it.
     """
     predicted = _is_predicted(artifact, host)
-    size = artifact.fixed_batch or (
+    size = artifact.built.fixed_batch or (
         batch_size if artifact.mode == "dynamic" else older_cpu.BATCH if predicted else None
     )
     result = compute_outputs(
@@ -191,7 +191,7 @@ def predict(
         spreads = _spreads(data, root, limits=limits, progress=progress)
         values = [math.prod(array.shape[1:]) * data.evaluation_count for array in data.evaluation(0, 1)]
         clipped = [count / max(1, n) for count, n in zip(result.outside, values, strict=True)]
-        fits = input_drift.compare_inputs(spreads.evaluated, spreads.calibrated, artifact.input_ranges, clipped)
+        fits = input_drift.compare_inputs(spreads.evaluated, spreads.calibrated, artifact.built.input_ranges, clipped)
         arrays[_FIT] = np.asarray(json.dumps([None if fit is None else asdict(fit) for fit in fits]))
     _write(file, arrays)
 

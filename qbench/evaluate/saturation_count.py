@@ -66,7 +66,7 @@ def explain_uncounted(artifact: Artifact) -> str | None:
         return "a package of machine code has no layers that can be watched"
     if artifact.backend not in BACKENDS:
         return f"no model of the kernels of {artifact.backend} is there"
-    if artifact.backend == "openvino" and artifact.format != "onnx":
+    if artifact.backend == "openvino" and artifact.built.format != "onnx":
         return "OpenVINO's own form is not read, only ONNX files are"
     return None
 
@@ -101,7 +101,7 @@ def count_cached(
 def _count_here(artifact: Artifact, data: Data, *, progress: Progress) -> SaturationCount:
     """Counts in this process, as it is limited."""
     started, examples = time.monotonic(), 0
-    batches = list_batches(data.evaluation_count, artifact.fixed_batch)
+    batches = list_batches(data.evaluation_count, artifact.built.fixed_batch)
     refused = reraise(
         EvaluateError, lambda error: f"they could not be counted: {type(error).__name__}: {str(error)[:_LONGEST]}"
     )
@@ -138,7 +138,7 @@ def _open(artifact: Artifact, example: Inputs) -> _Predictor:
 
     torch.set_num_threads(1)
     torch_ao.set_engine(artifact.backend)
-    names = [layer.name for layer in artifact.layers if layer.operator.startswith("quantized::")]
+    names = [layer.name for layer in artifact.built.layers if layer.operator.startswith("quantized::")]
     return torch_prediction.Predictor(artifact.file, artifact.backend, names)
 
 

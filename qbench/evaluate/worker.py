@@ -58,7 +58,7 @@ class Predictor:
         self._runner: Runner = self._predicted or backend.load(artifact.file, threads=1)
         self._context = self._runner.context()  # held, and left with this process: one that is collected ends
         self._context.__enter__()
-        if same_answers and self._runner.digest(data.probe(artifact.fixed_batch or 1)) != artifact.expected:
+        if same_answers and self._runner.digest(data.probe(artifact.built.fixed_batch or 1)) != artifact.built.expected:
             raise EvaluateError(
                 "reloaded in a fresh process, the artifact gives other outputs than where it was built; "
                 "`qbench clean` and run again, and report it if it stays"
@@ -82,7 +82,7 @@ class Predictor:
         sums are counted.
         """
         as_they_are = self._predicted is not None or self._artifact.mode == "dynamic"
-        as_they_are = as_they_are and not self._artifact.fixed_batch
+        as_they_are = as_they_are and not self._artifact.built.fixed_batch
         rows, outside = [], np.zeros(self._data.inputs, dtype=np.int64)
         for begin in range(start, stop, width):
             end = min(begin + width, stop)
@@ -97,12 +97,12 @@ class Predictor:
         return self._data.preprocessing(tuple(array[start:stop] for array in self._examples))
 
     def _outputs(self, inputs: Inputs) -> Array:
-        batch = fill_batch(inputs, self._artifact.fixed_batch or 0)
+        batch = fill_batch(inputs, self._artifact.built.fixed_batch or 0)
         outputs = self._runner.outputs(self._runner(self._runner.prepare(batch)))
         return np.array(outputs[: len(inputs[0])], dtype=np.float32)
 
     def _outside(self, inputs: Inputs) -> tuple[int, ...]:
-        ranges = [*self._artifact.input_ranges, *[None] * len(inputs)]
+        ranges = [*self._artifact.built.input_ranges, *[None] * len(inputs)]
         return tuple(
             0 if input_range is None or array.dtype.kind != "f" else input_drift.count_outside(array, input_range)
             for array, input_range in zip(inputs, ranges, strict=False)

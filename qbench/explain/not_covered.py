@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from qbench.backends.base import Built
 from qbench.backends.int8_coverage import has_no_int8_form
-from qbench.build import Artifact
 from qbench.explain.where_time_goes import TimeShares
 
 
@@ -19,20 +19,20 @@ class NotCovered:
     time_share: float | None
 
 
-def find_not_covered(artifact: Artifact, fp32: Artifact, times: TimeShares | None) -> NotCovered | None:
+def find_not_covered(built: Built, fp32: Built, times: TimeShares | None) -> NotCovered | None:
     """The layers of an artifact that no recipe makes int8; None where there are none. ``fp32`` has the operators of the
     network, where a runtime calls them otherwise."""
     written = {layer.name: layer for layer in fp32.layers}
-    reasons, layers = artifact.float_reasons, dict[str, str]()
-    for layer in artifact.layers:
+    reasons, layers = built.float_reasons, dict[str, str]()
+    for layer in built.layers:
         as_written = written.get(layer.name, layer)
         if not layer.int8 and has_no_int8_form(as_written, reasons):
             layers[layer.name] = reasons.get(layer.name, as_written.operator)
     if not layers:
         return None
-    counts = [layer.macs for layer in artifact.layers]
+    counts = [layer.macs for layer in built.layers]
     total = sum(macs or 0 for macs in counts)
-    uncovered = sum(layer.macs or 0 for layer in artifact.layers if layer.name in layers and not layer.int8)
+    uncovered = sum(layer.macs or 0 for layer in built.layers if layer.name in layers and not layer.int8)
     rows = [] if times is None else [row for row in times.layers if row.name in layers]
     complete = {row.name for row in rows} == set(layers)
     return NotCovered(

@@ -82,12 +82,12 @@ def describe(opened: OpenCase, times: TimeShares | None = None) -> Situation:
     backend = opened.backends[opened.case.variant.backend]
     return Situation(
         case=opened.case,
-        layers=opened.artifact.layers,
+        layers=opened.artifact.built.layers,
         times=times,
         hiding_variables=fingerprint.switches(),
         faults_per_call=_count_faults(opened),
         backends=tuple(name for name, backend in opened.backends.items() if backend.missing() is None),
-        layer_numbers=opened.artifact.layer_numbers,
+        layer_numbers=opened.artifact.built.layer_numbers,
         machine_code=backend.machine_code,
         call_seconds=opened.record_seconds,
         amx_tiles=(opened.record.observed or {}).get("amx_tiles"),
@@ -147,7 +147,7 @@ def _explain_time(opened: OpenCase, max_seconds: float) -> TimeExplained:
         no_times=no_times,
         explanation=explanation,
         accuracy=accuracy,
-        not_covered=find_not_covered(opened.artifact, opened.fp32, times),
+        not_covered=find_not_covered(opened.artifact.built, opened.fp32.built, times),
         alternative=find_alternative(opened, explanation, accuracy),
     )
 

@@ -129,8 +129,8 @@ def _build_arm(opened: OpenCase, change: Change, original: TimedArm) -> TimedArm
     if (reason := why_not_built(change, case)) is not None:
         raise CaseSkipped(reason)
     artifact = opened.build(case.variant) if change.rebuilds else opened.artifact
-    if artifact.fixed_batch not in (None, case.batch_size):
-        raise CaseSkipped(f"the file takes batches of {artifact.fixed_batch} only")
+    if artifact.built.fixed_batch not in (None, case.batch_size):
+        raise CaseSkipped(f"the file takes batches of {artifact.built.fixed_batch} only")
     arm = (case, artifact, change)
     if _list_differing(arm) == _list_differing(original):
         raise CaseSkipped(SAME_ARTIFACT)

@@ -64,7 +64,7 @@ def profile_case(opened: OpenCase, peak: Peak | None) -> TimeShares:
     """
     profile = _profile(opened, opened.case, opened.artifact)
     fp32 = _profile(opened, opened.fp32_case, opened.fp32)
-    macs = count_macs(opened.artifact.layers, opened.case.batch_size)
+    macs = count_macs(opened.artifact.built.layers, opened.case.batch_size)
     return TimeShares(case=profile, fp32=fp32, layers=_list_layers(profile, fp32, macs, peak, opened.case.threads))
 
 
@@ -93,7 +93,7 @@ def _profile(opened: OpenCase, case: Case, artifact: Artifact) -> CallProfile:
         max(_LEAST_CALLS, min(CALLS, most)),
         cores=case.threads,
     )
-    return name_layers(profile.fit_into_call(), artifact.layers)
+    return name_layers(profile.fit_into_call(), artifact.built.layers)
 
 
 def time_nodes_here(

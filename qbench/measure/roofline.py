@@ -15,7 +15,7 @@ def roofline(
     """Multiply-accumulates of one call, and its share of the peak of the cores and the precision that it has; the share
     is null without a latency or a peak, both where not all of them can be counted. ``calm_seconds``: what the canary
     takes on this core alone; where it took more while the peak was measured, the peak is too low."""
-    macs = None if artifact.macs is None else artifact.macs * case.batch_size
+    macs = None if artifact.built.macs is None else artifact.built.macs * case.batch_size
     typical = latency.p50_seconds if latency else None
     if most is None or not typical or not macs:
         return Roofline(macs=macs)

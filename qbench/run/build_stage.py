@@ -102,9 +102,8 @@ def _build_variant(context: RunContext, prepared: Prepared, variant: Variant, fp
     except (CaseError, CaseSkipped) as error:
         context.tracker.break_cases(cases, "build", error)
     if artifact is not None:
-        for note in artifact.notes:
-            if "damaged" in note:
-                context.progress.note(f"{variant.id}: {note}")
+        if artifact.repair is not None:
+            context.progress.note(f"{variant.id}: {artifact.repair}")
         _skip_other_batches(context, variant, artifact, cases)
     context.progress.advance(variant.id)
     return None if artifact is None else BuiltVariant(artifact=artifact, seconds=time.monotonic() - started)
@@ -161,8 +160,8 @@ def _build(context: RunContext, prepared: Prepared, variant: Variant, data: Data
 
 def _skip_other_batches(context: RunContext, variant: Variant, artifact: Artifact, cases: Sequence[Case]) -> None:
     """Skips the cases of a model that takes batches of one size only, and not of theirs."""
-    if artifact.fixed_batch is None:
+    if artifact.built.fixed_batch is None:
         return
-    others = [case for case in cases if case.batch_size != artifact.fixed_batch]
-    reason = f"the model takes batches of {artifact.fixed_batch} only; export it with a dynamic batch axis"
+    others = [case for case in cases if case.batch_size != artifact.built.fixed_batch]
+    reason = f"the model takes batches of {artifact.built.fixed_batch} only; export it with a dynamic batch axis"
     context.tracker.break_cases(others, "build", CaseSkipped(reason), {variant.id: artifact})

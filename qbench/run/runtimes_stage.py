@@ -82,7 +82,7 @@ def _describe_variant(built: Mapping[str, BuiltVariant], evaluated: Evaluated, p
     return RuntimeVariant(
         backend=artifact.backend,
         file=artifact.file,
-        format=artifact.format,
+        format=artifact.built.format,
         predictions=evaluated[planned.case.id].predictions,
         fp32=None if fp32 is None else fp32.predictions,
     )

@@ -11,12 +11,16 @@ from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.torch_export import NO_INT8_FORM
 
 
+def built(*layers, **facts):
+    return Built(format="x", file="x", layers=layers, **facts)
+
+
 def test_coverage_counts_work_not_layers():
     """The share is of multiply-accumulates; float layers are named in order."""
     layers = tuple(
         Layer(name=name, operator="x", macs=macs, int8=int8) for name, macs, int8 in [("a", 90, True), ("b", 10, False)]
     )
-    coverage = summarize_coverage(layers, {"b": "no kernel", "a": "said of an int8 layer"})
+    coverage = summarize_coverage(built(*layers, float_reasons={"b": "no kernel", "a": "said of an int8 layer"}))
     assert coverage.float_reasons == {"b": "no kernel"}
     assert (coverage.macs_int8, coverage.float_layers) == (0.9, ("b",))
     assert (coverage.layers_int8, coverage.layers_total) == (1, 2)
@@ -28,19 +32,15 @@ def test_coverage_that_cannot_be_counted_is_null_with_its_reason():
         Layer(name="a", operator="QGemm", macs=90, int8=True),
         Layer(name="b", operator="MoE", macs=None, int8=False),
     )
-    coverage = summarize_coverage(layers, {})
+    coverage = summarize_coverage(built(*layers))
     assert (coverage.macs_int8, coverage.unknown) == (None, "how much b (MoE) multiplies cannot be counted")
     assert (coverage.layers_int8, coverage.layers_total, coverage.float_layers) == (1, 2, ("b",))
-    unread = summarize_coverage((), {}, "the interpreter cannot be watched")
+    unread = summarize_coverage(built(uncounted="the interpreter cannot be watched"))
     assert (unread.macs_int8, unread.unknown) == (None, "the interpreter cannot be watched")
 
 
 def test_unknown_coverage_fails_no_min_coverage():
     """Nothing shows that it is less; but where every layer is seen to be float, nothing runs in int8 all the same."""
-
-    def built(*layers, **rest):
-        return Built(format="x", file="x", layers=layers, **rest)
-
     int8, unknown = (Layer(name="a", operator="x", macs=m, int8=m is not None) for m in (90, None))
     require_int8(built(int8, unknown), 0.9)
     require_int8(built(uncounted="the interpreter cannot be watched"), 0.9)
@@ -60,25 +60,25 @@ def test_a_network_that_a_mode_cannot_make_int8_is_told_where_it_can_be(operator
     """Skipped, with the mode and backend that have a kernel for its layers, and no other's."""
     layers = (Layer(name="a", operator=operator, macs=90, int8=False),)
     with pytest.raises(ModeImpossible, match=way_out):
-        require_int8(Built(format="x", file="x", layers=layers), None)
+        require_int8(built(*layers), None)
 
 
 def test_a_mode_that_makes_next_to_nothing_int8_cannot_be_had_where_no_recipe_makes_more():
     """3-D convolutions on inductor, and a Linear of 0.03 %: nothing that a user could change here. With a layer that a
     recipe keeps float, or a larger share, it is the suite's own limit that fails."""
 
-    def built(int8_macs: int, reason: str) -> Built:
+    def made(int8_macs: int, reason: str) -> Built:
         layers = (
             Layer(name="conv", operator="aten::convolution", macs=10_000, int8=False),
             Layer(name="fc", operator="onednn::qlinear_pointwise", macs=int8_macs, int8=True),
         )
-        return Built(format="x", file="x", layers=layers, float_reasons={"conv": reason})
+        return built(*layers, float_reasons={"conv": reason})
 
     impossible = f"{NO_INT8_FORM} conv3d"
     with pytest.raises(ModeImpossible, match=r"^next to no layer .*: conv \(X86.* of conv3d\); leave this mode"):
-        require_int8(built(3, impossible), 0.5)
-    require_int8(built(3, impossible), None)
+        require_int8(made(3, impossible), 0.5)
+    require_int8(made(3, impossible), None)
     with pytest.raises(BuildError, match=r"^only 0\.03 % of .* and min_coverage is 0\.1 %: conv \(skip_layers\) stay"):
-        require_int8(built(3, "skip_layers"), 0.001)
+        require_int8(made(3, "skip_layers"), 0.001)
     with pytest.raises(BuildError, match=r"^only 9\.1 % of .* and min_coverage is 50 %: conv"):
-        require_int8(built(1_000, impossible), 0.5)
+        require_int8(made(1_000, impossible), 0.5)

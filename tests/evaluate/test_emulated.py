@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pretended_qemu
 import pytest
+from made_artifacts import make_artifact
 
 from qbench import registry, suite
-from qbench.build import Artifact
 from qbench.cache import manifest, store
 from qbench.data import DataRequest
 from qbench.data_preparation import prepare_data
@@ -22,7 +22,6 @@ from qbench.machine import fingerprint
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits
 from qbench.progress.live import Silent
-from qbench.quant.recipe import Recipe
 from qbench.record.schema import read_case_id
 from qbench.run import build_stage, evaluate_stage, run
 from qbench.run.hosts_stage import read_hosts
@@ -49,13 +48,9 @@ class CountOnly:
 
 def emulation(mode="static", batch_size=1, samples=3):
     """A request for a few examples."""
-    artifact = Artifact(
-        mode=mode, backend="onnxruntime", file=Path("m.onnx"), format="onnx", key="k", sha256="s", size_bytes=1,
-        layers=(), recipe=Recipe(), fixed_batch=None, expected="", fresh=True,
-    )  # fmt: skip
     return Emulation(
-        artifact=artifact, data=CountOnly(), host="qemu:Haswell", batch_size=batch_size, native=Path("n.npz"),
-        samples=samples, of_classes=True,
+        artifact=make_artifact(mode=mode, backend="onnxruntime"), data=CountOnly(), host="qemu:Haswell",
+        batch_size=batch_size, native=Path("n.npz"), samples=samples, of_classes=True,
     )  # fmt: skip
 
 

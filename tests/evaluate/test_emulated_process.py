@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pretended_qemu
 import pytest
+from made_artifacts import make_artifact
 
-from qbench.build import Artifact
 from qbench.cache.root import cache_folder
 from qbench.errors import CaseError, EvaluateError
 from qbench.evaluate import emulated_process
 from qbench.evaluate.emulated_process import EmulatedProcess
 from qbench.hosts.emulated import Emulated
 from qbench.hosts.emulated_arm import EmulatedArm
-from qbench.quant.recipe import Recipe
 
 HASWELL, ARM = Emulated("Haswell"), EmulatedArm("cortex-a53")
 # Read before a test has a cache of its own: what was fetched for ARM lies in the user's.
@@ -42,20 +40,14 @@ def start(tmp_path):
 
     def start(file, host=HASWELL):
         (tmp_path / "folder").mkdir()
-        processes.append(EmulatedProcess(host.name, describe(file), Two(), tmp_path / "folder"))
+        processes.append(
+            EmulatedProcess(host.name, make_artifact(file, backend="onnxruntime"), Two(), tmp_path / "folder")
+        )
         return processes[-1]
 
     yield start
     for process in processes:
         process.close()
-
-
-def describe(file):
-    """The artifact of a file."""
-    return Artifact(
-        mode="static", backend="onnxruntime", file=file, format="onnx", key="k", sha256="s", size_bytes=1, layers=(),
-        recipe=Recipe(), fixed_batch=None, expected="", fresh=True,
-    )  # fmt: skip
 
 
 @pytest.fixture
@@ -114,7 +106,7 @@ def pretended(tmp_path, monkeypatch):
         pretended_qemu.install(tmp_path / "bin", monkeypatch, instead=instead)
         (tmp_path / "model.json").write_text('{"seconds": 0.0, "mode": "static"}')
         (tmp_path / "folder").mkdir()
-        artifact = replace(describe(tmp_path / "model.json"), backend="fake", **facts)
+        artifact = make_artifact(tmp_path / "model.json", **facts)
         processes.append(EmulatedProcess("qemu:Haswell", artifact, Two(), tmp_path / "folder"))
         return processes[-1]
 

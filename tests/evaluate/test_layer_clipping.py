@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from made_artifacts import make_artifact
 
-from qbench.build import Artifact
 from qbench.cache import store
 from qbench.data import DataRequest
 from qbench.data_preparation import prepare_data
@@ -19,7 +19,6 @@ from qbench.evaluate.layer_clipping import Variant, rows
 from qbench.models.base import ModelReference
 from qbench.network import Model
 from qbench.process.parent import Limits
-from qbench.quant.recipe import Recipe
 from qbench.run.diagnostics import keep_layer_numbers
 
 NETWORK = """
@@ -52,17 +51,9 @@ def model(tmp_path):
     return Model(reference=reference, weights=None, weights_digest="w", code_digest="c")
 
 
-def artifact(mode="static", **changes):
-    int8 = Artifact(
-        mode=mode, backend="fake", file=Path("f"), format="fake", key="k", sha256="s", size_bytes=1, layers=(),
-        recipe=Recipe(), fixed_batch=None, expected="", fresh=True,
-    )  # fmt: skip
-    return replace(int8, **changes)
-
-
 def variants(**numbers):
     return {
-        name: Variant(artifact=artifact(sha256=name, layer_numbers=tuple(entry)), fp32=artifact("fp32"))
+        name: Variant(artifact=make_artifact(sha256=name, layer_numbers=tuple(entry)), fp32=make_artifact(mode="fp32"))
         for name, entry in numbers.items()
     }
 
@@ -136,7 +127,7 @@ def keep(tmp_path, int8, *, wanted=True):
         progress=SimpleNamespace(stage=lambda *_: None, advance=lambda *_: None, note=notes.append),
         tracker=SimpleNamespace(open_cases=lambda: [SimpleNamespace(case=SimpleNamespace(variant=variant))]),
     )  # fmt: skip
-    artifacts = {variant.id: int8, "net/fp32/fake": artifact("fp32")}
+    artifacts = {variant.id: int8, "net/fp32/fake": make_artifact(mode="fp32")}
     built = {name: SimpleNamespace(artifact=known) for name, known in artifacts.items()}
     keep_layer_numbers(context, SimpleNamespace(data="data", models={"net": "model"}), built)
     return files, notes
@@ -144,7 +135,7 @@ def keep(tmp_path, int8, *, wanted=True):
 
 def test_a_run_keeps_the_rows_of_each_variant_where_the_suite_asks_for_them(tmp_path, monkeypatch):
     """And where fp32 cannot be looked at, what the build knew, with a note: no case fails by it."""
-    int8 = artifact(layer_numbers=(KNOWN,))
+    int8 = make_artifact(layer_numbers=(KNOWN,))
     monkeypatch.setattr("qbench.run.diagnostics.rows", lambda variants, *_, **__: dict.fromkeys(variants, ("row",)))
     assert keep(tmp_path, int8) == ({"net/static/fake": ("row",)}, [])
     assert keep(tmp_path, int8, wanted=False) == ({}, [])

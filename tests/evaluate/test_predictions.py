@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_artifacts import make_artifact
 
 from qbench import registry
 from qbench.backends.base import Runner
-from qbench.build import Artifact, outputs_digest
+from qbench.build import outputs_digest
 from qbench.cache import store
 from qbench.data import DataRequest
 from qbench.data_preparation import prepare_data
@@ -24,7 +25,6 @@ from qbench.metrics.spec import MetricSpec
 from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits
 from qbench.quant.analysis.quantized_range import InputRange
-from qbench.quant.recipe import Recipe
 
 LIMITS = Limits(seconds=60)
 
@@ -47,24 +47,12 @@ def data(tmp_path):
     return prepare_data(request, store.open_cache(tmp_path / "cache"), progress=lambda *_: None)
 
 
-def artifact(tmp_path, data, *, fixed_batch=None, mode="static"):
+def artifact(tmp_path, data, *, fixed_batch=None, **facts):
     file = tmp_path / "model.json"
     file.write_text('{"seconds": 0.0, "mode": "static"}')
     backend = registry.load("backend", "fake")
-    return Artifact(
-        mode=mode,
-        backend="fake",
-        file=file,
-        format="fake",
-        key="k",
-        sha256="s",
-        size_bytes=1,
-        layers=(),
-        recipe=Recipe(),
-        fixed_batch=fixed_batch,
-        expected=outputs_digest(backend, file, data, fixed_batch or 1),
-        fresh=True,
-    )
+    expected = outputs_digest(backend, file, data, fixed_batch or 1)
+    return make_artifact(file, **{"fixed_batch": fixed_batch, "expected": expected, **facts})
 
 
 class Batches(Runner):
@@ -101,7 +89,7 @@ def runner(monkeypatch):
 
 
 def predictor(tmp_path, data, size, **facts):
-    return evaluate_worker.Predictor(replace(artifact(tmp_path, data, **facts), expected="as built"), data, size)
+    return evaluate_worker.Predictor(artifact(tmp_path, data, expected="as built", **facts), data, size)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +117,7 @@ def test_every_example_is_predicted_once_and_in_order(tmp_path, data, runner, fa
 
 def test_no_batch_reaches_beyond_what_was_asked_for(tmp_path, data, runner):
     """The values that are clipped are counted once for each example of the part, though batches overlap."""
-    ranged = replace(artifact(tmp_path, data), expected="as built", input_ranges=(InputRange(low=-9, high=0, step=0),))
+    ranged = artifact(tmp_path, data, expected="as built", input_ranges=(InputRange(low=-9, high=0, step=0),))
     part = evaluate_worker.Predictor(ranged, data, None).predict(30, 41, 8)
     assert part.outside == (np.count_nonzero(data.evaluation(30, 41)[0] > 0),)
     assert (part.start, part.stop) == (30, 41)
@@ -150,7 +138,7 @@ def test_a_batch_may_take_a_quarter_of_the_memory_that_is_there(monkeypatch, fre
 
 def test_an_artifact_that_gives_other_outputs_than_where_it_was_built_is_refused(tmp_path, data):
     """The proof of bit-equality is repeated in the evaluating process."""
-    wrong = replace(artifact(tmp_path, data), expected=hashlib.sha256(b"other").hexdigest())
+    wrong = artifact(tmp_path, data, expected=hashlib.sha256(b"other").hexdigest())
     with pytest.raises(EvaluateError, match="reloaded in a fresh process"):
         predictions.predict(wrong, data, 1, tmp_path / "p.npz", limits=LIMITS, progress=lambda *_: None)
 
@@ -350,7 +338,7 @@ def fits_of(tmp_path, made, data):
 def test_a_static_artifact_tells_how_the_inputs_fit_it(tmp_path, data):
     """The share of clipped values over every example once, beside what was seen in calibration and evaluation; null
     where no range is known."""
-    ranged = replace(artifact(tmp_path, data), input_ranges=(InputRange(low=-0.9, high=1.0, step=0.01),))
+    ranged = artifact(tmp_path, data, input_ranges=(InputRange(low=-0.9, high=1.0, step=0.01),))
     (fit,) = fits_of(tmp_path, ranged, data)
     (calls,), (calibrated,) = data.evaluation(0, 70), data.calibration()
     assert fit.clipped == pytest.approx(np.mean((calls < -0.905) | (calls > 1.005)))

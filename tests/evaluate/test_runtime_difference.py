@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pytest
+from made_artifacts import make_artifact
 from made_records import accuracy, int8
 from onnx_networks import Draft
 
-from qbench.build import Artifact
 from qbench.errors import CaseError
 from qbench.evaluate.runtime_difference import Difference, RuntimeVariant, difference_here, pairs, warnings
 from qbench.quant.onnx import onnxruntime_session
@@ -26,10 +26,8 @@ ONNX = Recipe(flow="onnx", calibrator="minmax")
 
 
 def artifact(folder, backend, *, sha256="a", mode="static", recipe=ONNX):
-    return Artifact(
-        mode=mode, backend=backend, file=folder / "model.onnx", format="onnx", key="k", sha256=sha256, size_bytes=1,
-        layers=(), recipe=recipe, fixed_batch=None, expected="", fresh=True,
-    )  # fmt: skip
+    file = folder / "model.onnx"
+    return make_artifact(file, mode=mode, backend=backend, recipe=recipe, sha256=sha256, format="onnx")
 
 
 def test_variants_of_one_file_or_one_recipe_are_one_network(tmp_path):

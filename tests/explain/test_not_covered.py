@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
+from qbench.backends.base import Built
 from qbench.explain.not_covered import find_not_covered
 from qbench.explain.text import describe_not_covered
 from qbench.explain.where_time_goes import LayerTime, TimeShares
@@ -22,8 +22,9 @@ LAYERS = (
 
 
 def artifact(*layers):
-    """What is read of an artifact."""
-    return SimpleNamespace(layers=layers, float_reasons={"head": "skipped by the recipe (skip_layers)"})
+    """An artifact of these layers."""
+    reasons = {"head": "skipped by the recipe (skip_layers)"}
+    return Built(format="onnx", file="model.onnx", layers=layers, float_reasons=reasons)
 
 
 def times(*names):

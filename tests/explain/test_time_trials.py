@@ -46,7 +46,7 @@ def test_what_is_not_there_is_not_confirmed_by_what_differs_between_races():
 
 def test_a_file_of_another_batch_size_is_not_raced():
     """Its calls would fail one by one; the reason says which batches it takes."""
-    file = SimpleNamespace(fixed_batch=4, sha256="of the file")
+    file = SimpleNamespace(built=SimpleNamespace(fixed_batch=4), sha256="of the file")
     case = SimpleNamespace(threads=1, batch_size=8, variant=SimpleNamespace(backend="fake", mode="static"))
     opened = SimpleNamespace(cores=(0,), artifact=file, apply=lambda change: case)
     with pytest.raises(CaseSkipped, match="the file takes batches of 4 only"):

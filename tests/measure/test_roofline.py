@@ -4,11 +4,10 @@ multiply-accumulates of a call, and the share of the peak of its precision and i
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from made_artifacts import make_artifact
 
-from qbench.build import Artifact
 from qbench.machine.peak import Peak
 from qbench.measure.roofline import roofline
 from qbench.models.base import ModelReference
@@ -32,20 +31,7 @@ PEAK = Peak(
 
 def artifact(macs):
     layer = Layer(name="conv", operator="conv2d", macs=macs, int8=True)
-    return Artifact(
-        mode="static",
-        backend="onednn",
-        file=Path("model.pt"),
-        format="torchscript",
-        key="k",
-        sha256="s",
-        size_bytes=1,
-        layers=(layer,) if macs else (),
-        recipe=Recipe(),
-        fixed_batch=None,
-        expected="e",
-        fresh=True,
-    )
+    return make_artifact(backend="onednn", layers=(layer,) if macs else ())
 
 
 def case(mode="static", threads=1, batch_size=1):

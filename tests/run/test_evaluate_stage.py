@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_artifacts import make_artifact
 
 from qbench import suite
-from qbench.build import Artifact
 from qbench.errors import BuildError, EvaluateError
 from qbench.evaluate import predictions
 from qbench.progress.live import Silent
-from qbench.quant.recipe import Recipe
 from qbench.record.schema import Accuracy, CalibrationSeeds, TwinChange
 from qbench.run import build_stage, evaluate_stage, run
 from qbench.run.build_stage import BuiltVariant
@@ -95,10 +94,7 @@ class FakeStages:
         self.built.append((variant.mode, data.calibration_seed))
         if self.built[-1] in self.no_build:
             raise BuildError("no int8 today")
-        return Artifact(
-            mode=variant.mode, backend="fake", file=Path("x"), format="fake", key=data.calibration_digest, sha256="s",
-            size_bytes=1, layers=(), recipe=Recipe(), fixed_batch=None, expected="e", fresh=True,
-        )  # fmt: skip
+        return make_artifact(mode=variant.mode, key=data.calibration_digest)
 
     def predict(self, artifact, data, batch_size, file, **others):
         assert artifact.key == data.calibration_digest
