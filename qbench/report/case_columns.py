@@ -26,6 +26,7 @@ from qbench.report.cells import (
     count_flips,
     interval_cell,
     ratio_cell,
+    typical_times,
 )
 from qbench.stats import mcnemar
 from qbench.stats.interval_type import Interval
@@ -139,10 +140,9 @@ def _over_best(row: CaseRow) -> Cell:
         return ratio_cell(record, fastest, hint=f"against {fastest.baseline}", toned=cases.is_int8(record))
     if record is best:
         return REFERENCE
-    typical = cases.mean if cases.is_sequential(record) else cases.p50
-    seconds, least = typical(record), None if best is None else typical(best)
-    if seconds is None or least is None:
+    if (times := typical_times(record, best)) is None:
         return Cell()
+    seconds, least = times
     tone: Tone = "bad" if seconds > least and cases.is_int8(record) else ""
     return Cell(text=formatting.fixed(least / seconds, RATIO_DIGITS), sort=least / seconds, tone=tone)
 

@@ -123,6 +123,14 @@ def time_of(record: Record) -> Interval | None:
     return Interval(value=seconds, low=latency.p50_low, high=latency.p50_high)
 
 
+def typical_times(record: Record, best: Record | None) -> tuple[float, float] | None:
+    """Seconds a call of a case and of the fastest fp32, for want of a paired ratio: p50, or the means that protocol
+    sequential compares; None where one has none."""
+    typical = cases.mean if cases.is_sequential(record) else cases.p50
+    seconds, least = typical(record), None if best is None else typical(best)
+    return None if seconds is None or least is None else (seconds, least)
+
+
 def interval_cell(
     interval: Interval | None, places: int = RATIO_DIGITS, *, scale: float = 1.0, signed: bool = False
 ) -> Cell:

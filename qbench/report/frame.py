@@ -15,6 +15,7 @@ from qbench.decide.judged import Judged
 from qbench.record import schema
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun
+from qbench.report.cells import typical_times
 from qbench.report.columns import AS_JSON, COLUMNS, DTYPES, OPEN
 
 if TYPE_CHECKING:
@@ -140,28 +141,26 @@ def _derive(record: Record, judged: Judged, best: Record | None) -> dict[str, An
     """What follows from a record and the suite's rules."""
     from qbench.compare import compare
 
+    value, low, high = _over_best(record, best)
     row: dict[str, Any] = {
         "case.variant": record.case.variant,
         "case.setting": settings_of.setting_name(setting_of(record)),
-        **dict(zip(_limits("over_best_fp32"), _over_best(record, best), strict=True)),
+        "over_best_fp32.value": value,
+        "over_best_fp32.low": low,
+        "over_best_fp32.high": high,
+        "size_over_fp32": compare.size_ratio(compare.like_for_like(record, judged.records), record),
     }
-    row["size_over_fp32"] = compare.size_ratio(compare.like_for_like(record, judged.records), record)
     metric, test = judged.metric, judged.tests.get(record.case.id)
     if metric is not None and record.accuracy is not None:
+        margin = judged.margin_of(record)
         row |= {"metric.scale": metric.scale, "metric.unit": metric.unit}
         row |= {"metric.higher_is_better": metric.higher_is_better}
-        margin = judged.margin_of(record)
         row |= {"accuracy.margin": None if margin is None else margin / metric.scale}
     if test is not None and metric is not None:
-        low, high = test.delta.low, test.delta.high
-        ends = (low, high) if metric.higher_is_better else (_negative(high), _negative(low))
+        tested = compare.oriented(test.delta, metric.sign)
         row |= {"accuracy.verdict": test.outcome, "accuracy.tested.level": test.level}
-        row |= {"accuracy.tested.low": ends[0], "accuracy.tested.high": ends[1]}
+        row |= {"accuracy.tested.low": tested.low, "accuracy.tested.high": tested.high}
     return row | _derive_rates(record)
-
-
-def _negative(value: float | None) -> float | None:
-    return None if value is None else -value
 
 
 def _derive_rates(record: Record) -> dict[str, Any]:
@@ -170,16 +169,8 @@ def _derive_rates(record: Record) -> dict[str, Any]:
     if roofline is None or not roofline.macs or not typical:
         return {}
     rate = 2 * roofline.macs / typical
-    if not roofline.peak_fraction:
-        return {"roofline.operations_per_second": rate}
-    return {
-        "roofline.operations_per_second": rate,
-        "roofline.peak_per_second": rate / roofline.peak_fraction,
-    }
-
-
-def _limits(name: str) -> tuple[str, str, str]:
-    return f"{name}.value", f"{name}.low", f"{name}.high"
+    peak = rate / roofline.peak_fraction if roofline.peak_fraction else None
+    return {"roofline.operations_per_second": rate, "roofline.peak_per_second": peak}
 
 
 def _over_best(record: Record, best: Record | None) -> tuple[float | None, float | None, float | None]:
@@ -193,9 +184,8 @@ def _over_best(record: Record, best: Record | None) -> tuple[float | None, float
         low = None if fastest.high is None else 1 / fastest.high
         high = None if fastest.low is None else 1 / fastest.low
         return 1 / fastest.value, low, high
-    typical = settings_of.mean if settings_of.is_sequential(record) else settings_of.p50
-    seconds, least = typical(record), None if best is None else typical(best)
-    return nothing if seconds is None or least is None else (seconds / least, None, None)
+    times = typical_times(record, best)
+    return nothing if times is None else (times[0] / times[1], None, None)
 
 
 def _name_role(record: Record, decision: Decision | None, best: Record | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from qbench.decide import cases
 from qbench.decide import text as decide_text
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
+from qbench.record.stored_run import StoredRun
 from qbench.report.names import backend_name
 from qbench.report.ruling import Rulings
 
@@ -33,6 +34,15 @@ def describe_run(decisions: Sequence[Decision], judged: Judged) -> str:
     counts = Counter(decision.status for decision in decisions)
     answers = ", ".join(f"{_DONE[verdict]} in {count}" for verdict, count in counts.items())
     return f"Of {len(decisions):,} settings: {answers}."
+
+
+def describe_state(run: StoredRun) -> str:
+    """How much of a run is still missing; empty of a whole one."""
+    planned = run.info.plan.cases
+    missing = sum(case not in run.by_id for case in planned)
+    if run.info.finished and not missing:
+        return ""
+    return f"This run is not complete: {missing:,} of {len(planned):,} planned cases have no record yet."
 
 
 def overview(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) -> str:

@@ -26,7 +26,7 @@ from qbench.report.flip_gallery import Gallery, gallery
 from qbench.report.flips import CaseFlips
 from qbench.report.matrix import SettingMatrix, matrix
 from qbench.report.names import in_words
-from qbench.report.overview import overview
+from qbench.report.overview import describe_state, overview
 from qbench.report.ruling import Rulings, rule
 from qbench.report.run_warnings import warnings
 
@@ -98,7 +98,7 @@ def page(
         info=info,
         started=_say_time(info.started),
         cpu=str(info.environment.get("cpu") or ""),
-        state=_state(run),
+        state=describe_state(run),
         counts=_counts(run),
         warnings=warnings(run, judged, changes),
         overview=overview(judged, decisions, rulings),
@@ -139,13 +139,6 @@ def _flipped(run: StoredRun, changes: Sequence[CaseFlips]) -> Flipped:
         classes=flips.classes_table(changes),
         classes_told=flips.classes_told(changes),
     )
-
-
-def _state(run: StoredRun) -> str:
-    missing = [case for case in run.info.plan.cases if case not in run.by_id]
-    if run.info.finished and not missing:
-        return ""
-    return f"This run is not complete: {len(missing)} of {len(run.info.plan.cases)} planned cases have no record yet."
 
 
 def _say_time(started: str | None) -> str:

@@ -23,7 +23,7 @@ from qbench.report.explained import list_lost, list_slow
 from qbench.report.flips import CaseFlips
 from qbench.report.markdown import LETTERS, Part, fit, list_part, table_part
 from qbench.report.names import answer_name, in_words
-from qbench.report.overview import describe_run, overview
+from qbench.report.overview import describe_run, describe_state, overview
 from qbench.report.ruling import Rulings, rule
 from qbench.report.run_warnings import warnings
 
@@ -49,7 +49,7 @@ def summary(
         Part(lines=(f"{title}\n\n**{_escape(_say(describe_run(decisions, judged), judged))}**",)),
         *_by_host(judged, decisions),
         Part(lines=tuple(filter(None, [_escape(overview(judged, decisions, rulings))]))),
-        *_state(run),
+        *(Part(lines=(state,)) for state in filter(None, [describe_state(run)])),
         *_warnings(run, judged, changes),
         *(part for part in compared if part.folded is None),
         *_answers(decisions, tables, judged, run),
@@ -71,15 +71,6 @@ def _escape(sentence: str) -> str:
 
 def _say(sentence: str, judged: Judged) -> str:
     return in_words(sentence, judged.records)
-
-
-def _state(run: StoredRun) -> Iterator[Part]:
-    missing = sum(case not in run.by_id for case in run.info.plan.cases)
-    if run.info.finished is None or missing:
-        said = (
-            f"This run is not complete: {missing:,} of {len(run.info.plan.cases):,} planned cases have no record yet."
-        )
-        yield Part(lines=(said,))
 
 
 def _warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> Iterator[Part]:
