@@ -136,7 +136,7 @@ def read_history(folder: Path) -> History:
     suites = [run.info.suite.name for run in runs if run.info is not None]
     return History(
         suite=suites[-1] if suites else folder.name,
-        panels=tuple(_make_panel(own, list(machines.values())) for own in machines.values()),
+        panels=tuple(_make_panel(runs_of_machine, list(machines.values())) for runs_of_machine in machines.values()),
         lost=tuple(run for run in runs if run.info is None),
     )
 
@@ -190,13 +190,16 @@ def _machine_key(info: RunInfo) -> str:
 
 def _machine_name(info: RunInfo, others: Sequence[RunInfo]) -> str:
     """The CPU, and what else tells this machine from the other ones."""
-    own = info.environment
+    environment = info.environment
     differing = {
-        field for field in fingerprint.COMPARED for other in others if own.get(field) != other.environment.get(field)
+        field
+        for field in fingerprint.COMPARED
+        for other in others
+        if environment.get(field) != other.environment.get(field)
     }
     fields = [field for field in fingerprint.COMPARED if field == "cpu" or field in differing]
-    parts = [_say_field(field, own.get(field)) for field in fields]
-    return ", ".join(part for part in parts if part) or "a machine that is not named"
+    said = [_say_field(field, environment.get(field)) for field in fields]
+    return ", ".join(part for part in said if part) or "a machine that is not named"
 
 
 def _say_field(field: str, value: object) -> str:
@@ -211,7 +214,7 @@ def _say_field(field: str, value: object) -> str:
 
 def _make_panel(runs: Sequence[PastRun], machines: Sequence[Sequence[PastRun]]) -> Panel:
     whole = tuple(run for run in runs if run.state in FOLLOWED)
-    infos = [own[-1].info for own in machines if own[-1].info is not None]
+    infos = [of_machine[-1].info for of_machine in machines if of_machine[-1].info is not None]
     last = runs[-1].info
     assert last is not None
     followed = quantities(last.metric)
@@ -265,9 +268,9 @@ def _make_series(runs: Sequence[PastRun], followed: Sequence[Quantity]) -> Itera
     for quantity in followed:
         logs = {case: [_log(quantity, run.records.get(case)) for run in runs] for case in ids}
         logs = {case: values for case, values in logs.items() if sum(value is not None for value in values) > 1}
-        known = [[value for value in values if value is not None] for values in logs.values()]
+        followed_values = [[value for value in values if value is not None] for values in logs.values()]
         places_by_case = change_points.find_change_points(
-            known, least_noise=quantity.least_noise, families=len(followed)
+            followed_values, least_noise=quantity.least_noise, families=len(followed)
         )
         for (case, values), places in zip(logs.items(), places_by_case, strict=True):
             present = [place for place, value in enumerate(values) if value is not None]

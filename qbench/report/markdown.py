@@ -28,11 +28,11 @@ class Part:
         in it."""
         if not (self.lines or self.before or self.after):
             return ""
-        kept = self.lines if room is None else self._keep(room)
-        if self.lines and not kept:
+        fitting = self.lines if room is None else self._keep(room)
+        if self.lines and not fitting:
             return ""
-        more = len(self.lines) - len(kept)
-        listed = [self.before, *kept] if self.before else list(kept)
+        more = len(self.lines) - len(fitting)
+        listed = [self.before, *fitting] if self.before else list(fitting)
         inner = ["\n".join(listed), *([f"… and {more:,} {self.rest}"] if more else [])]
         inner += [self.after] if self.after else []
         text = "\n\n".join(block for block in inner if block)
@@ -56,8 +56,8 @@ def fit(parts: Sequence[Part], limit: int) -> str:
         return whole
     drawn: list[str] = []
     left = limit - _NOTE - 2
-    for place, part in enumerate(parts):
-        text = part.draw(left // (len(parts) - place) - 2)
+    for number, part in enumerate(parts):
+        text = part.draw(left // (len(parts) - number) - 2)
         drawn.append(text)
         left -= len(text) + 2
     gone = sum(not text for text in drawn)

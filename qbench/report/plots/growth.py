@@ -70,10 +70,10 @@ def list_lines(cases: Sequence[Case], by: By) -> tuple[list[GrowthLine], int]:
             gain = tuple(rate / rates[0] for rate in rates)
             lines.append(GrowthLine(case=named, panel=f"{model}, {words}", at=counts, gain=gain))
     panels = list(dict.fromkeys(line.panel for line in lines))[:_MOST_PANELS]
-    shown = [line for line in lines if line.panel in panels]
-    shown.sort(key=lambda line: (not line.case.role, line.case.is_int8 and not line.case.role, line.case.seconds))
-    kept = shown[:MOST]
-    return [line for panel in panels for line in kept if line.panel == panel], len(lines) - len(kept)
+    drawable = [line for line in lines if line.panel in panels]
+    drawable.sort(key=lambda line: (not line.case.role, line.case.is_int8 and not line.case.role, line.case.seconds))
+    drawn = drawable[:MOST]
+    return [line for panel in panels for line in drawn if line.panel == panel], len(lines) - len(drawn)
 
 
 def _draw_panel(axes: Any, panel: str, lines: Sequence[GrowthLine], by: By) -> None:

@@ -48,10 +48,10 @@ def layers(frame: pd.DataFrame, numbers: pd.DataFrame, case: str | None = None, 
     if key is None:
         raise nothing_to_draw("layers", "no measured case of the frame has numbers of layers")
     require_name("layers: case", key, list(dict.fromkeys(numbers["case.id"])))
-    shown, _ = choose_layers(list_layers(numbers, key), most)
+    chosen, _ = choose_layers(list_layers(numbers, key), most)
     named = {item.key: item for item in cases}
     backend, mode = (named[key].backend, named[key].mode) if key in named else ("", "static")
-    values = [layer.sqnr_db for layer in shown if layer.sqnr_db is not None]
+    values = [layer.sqnr_db for layer in chosen if layer.sqnr_db is not None]
     across = scale.from_zero([*values, _GOOD])
 
     def draw(axes: Any, y: float, row: Row) -> None:
@@ -65,7 +65,7 @@ def layers(frame: pd.DataFrame, numbers: pd.DataFrame, case: str | None = None, 
         if layer.clipped:
             axes.barh([y - 5.5], [across.high * layer.clipped], height=3, color=ROLES["bad"])
 
-    by_row = {f"{number}": layer for number, layer in enumerate(shown)}
+    by_row = {f"{number}": layer for number, layer in enumerate(chosen)}
     listed = [
         Row(key=row, label=layer.name, text=show_layer(layer), mode=mode, backend=backend)
         for row, layer in by_row.items()
@@ -79,14 +79,14 @@ def pick_case(cases: Sequence[Case], numbers: pd.DataFrame) -> str | None:
     """The case whose layers are shown: one to ship, else one that ties, else the fastest; None where none has any."""
     with_layers = set(numbers["case.id"])
     order = {"ship": 0, "either": 0, "undecided": 1, "tied": 2}
-    known = sorted((order.get(case.role, 3), case.seconds, case.key) for case in cases if case.key in with_layers)
-    return known[0][2] if known else None
+    by_role = sorted((order.get(case.role, 3), case.seconds, case.key) for case in cases if case.key in with_layers)
+    return by_role[0][2] if by_role else None
 
 
 def list_layers(numbers: pd.DataFrame, key: str) -> list[LayerError]:
     """The layers of a case, in the order of the network."""
-    own = numbers[numbers["case.id"] == key]
-    columns = (own["layer"], own["sqnr_db"], own["clipped"], own["is_float"], own["n"])
+    of_case = numbers[numbers["case.id"] == key]
+    columns = (of_case["layer"], of_case["sqnr_db"], of_case["clipped"], of_case["is_float"], of_case["n"])
     return [
         LayerError(
             case=key, name=str(name), sqnr_db=_number(sqnr), clipped=_number(clipped), is_float=bool(is_float), n=int(n)
@@ -109,10 +109,10 @@ def _badness(layer: LayerError) -> tuple[bool, float]:
 
 def show_layer(layer: LayerError) -> str:
     """``31.2 dB, 0.1 % clipped``."""
-    parts = ["float"] if layer.is_float else []
-    parts += [] if layer.sqnr_db is None else [f"{layer.sqnr_db:.1f} dB".replace("-", "\N{MINUS SIGN}")]
-    parts += [f"{formatting.share(layer.clipped)} clipped"] if layer.clipped else []
-    return ", ".join(parts) or formatting.DASH
+    words = ["float"] if layer.is_float else []
+    words += [] if layer.sqnr_db is None else [f"{layer.sqnr_db:.1f} dB".replace("-", "\N{MINUS SIGN}")]
+    words += [f"{formatting.share(layer.clipped)} clipped"] if layer.clipped else []
+    return ", ".join(words) or formatting.DASH
 
 
 def _number(value: Any) -> float | None:
