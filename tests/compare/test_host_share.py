@@ -54,6 +54,14 @@ def test_many_cases_are_counted_instead_of_named() -> None:
     assert second.startswith("too few undisturbed blocks of 5 cases")
 
 
+@pytest.mark.parametrize(("count", "named"), [(1, True), (3, True), (4, False)])
+def test_three_cases_are_named_and_four_counted(count: int, named: bool) -> None:
+    """So many names are read."""
+    cases = [f"net{i}/static/onednn/t1/b1" for i in range(count)]
+    _, second = host_share.warnings([watched(0.9, "all", case) for case in cases])
+    assert f"blocks of {', '.join(cases) if named else f'{count} cases'}: p50" in second
+
+
 def test_a_low_share_is_no_warning() -> None:
     """A tenth of the time leaves p50 as it is."""
     assert list(host_share.warnings([watched(0.1), watched(0.0), int8()])) == []

@@ -128,3 +128,18 @@ def test_any_text_is_a_path_that_can_be_explained(name: str, why: str | None, tm
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")
     assert regular_file.explain_unusable(regular_file.resolve_path(name, tmp_path)) == why
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted by Linux's /proc")
+def test_what_is_refused_is_closed(tmp_path: Path) -> None:
+    """A command that looks at many files that are none would have no descriptors left."""
+    (tmp_path / "large").write_bytes(bytes(100))
+    make_pipe(tmp_path / "pipe")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for path, most in ((tmp_path, 10), (tmp_path / "pipe", 10), (tmp_path / "large", 99)):
+        for _ in range(5):
+            with pytest.raises(OSError, match=str(path)):
+                regular_file.open_file(path, most)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    with regular_file.open_file(tmp_path / "large", 100) as stream:
+        assert len(stream.read()) == 100

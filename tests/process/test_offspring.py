@@ -26,6 +26,15 @@ def test_the_end_is_over_when_it_returns(tmp_path: Path) -> None:
     assert reaper.returncode == 0
 
 
+def test_a_childs_folder_is_its_own_and_nobody_elses_to_read(tmp_path: Path) -> None:
+    """Also where a child has removed the one that holds them all."""
+    here = offspring.Offspring(folder=tmp_path / "a/b", shares=True, mark="", reaper=None, owner=os.getpid())
+    folders = [here.make_folder(), here.make_folder()]
+    assert len({*folders}) == 2
+    assert {folder.parent for folder in folders} == {here.folder}
+    assert {folder.stat().st_mode & 0o777 for folder in (*folders, here.folder)} == {0o700}
+
+
 def test_a_process_has_one() -> None:
     """Every child of it is told to the same."""
     assert offspring.offspring() is offspring.offspring()
