@@ -785,6 +785,16 @@ def test_json_holds_the_raw_numbers() -> None:
     assert verdict["low"] > 1.05
 
 
+@pytest.mark.parametrize("baseline", [Path("baselines/demo.jsonl"), None])
+def test_json_names_what_was_judged_and_against_what(baseline: Path | None) -> None:
+    """The suite, the run's folder, and the baseline; null where none was needed."""
+    gated = replace(SITUATIONS["fail_latency"].gated(), baseline=baseline)
+    data = json.loads(gate_text.as_json(gated))
+    assert data["baseline"] == (None if baseline is None else str(baseline))
+    assert (data["suite"], data["run"]) == (gated.suite, str(gated.folder))
+    assert data["exit_code"] == gated.exit_code
+
+
 def test_rules_edited_after_the_run_hold_unless_it_is_asked_to_judge_it_as_it_was_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
