@@ -67,11 +67,9 @@ def _make_workplace(beside: Path) -> Iterator[Path]:
     import filelock
 
     folder = _make_hidden_folder(beside)
-    lock = filelock.FileLock(folder / _LOCK)
     try:
-        _mark(folder)
-        with lock:
-            folder = folder.rename(folder.with_name(folder.name + _ENDING))  # from now on others may look at the lock
+        with filelock.FileLock(folder / _LOCK):
+            _mark(folder)  # from now on others may look at the lock, and what a killed process leaves can be told
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -80,7 +78,7 @@ def _make_workplace(beside: Path) -> Iterator[Path]:
 def _make_hidden_folder(beside: Path) -> Path:
     """Raises ``OSError`` of the file that is to be written, not of a name that nobody gave."""
     try:
-        return Path(tempfile.mkdtemp(prefix=f".{beside.name[:100]}-", dir=beside.parent))
+        return Path(tempfile.mkdtemp(prefix=f".{beside.name[:100]}-", suffix=_ENDING, dir=beside.parent))
     except OSError as error:
         nothing_new = error.errno == errno.ENOENT and beside.parent.is_dir()  # so /proc and /dev/fd say it
         number = errno.EROFS if nothing_new else error.errno or errno.EIO

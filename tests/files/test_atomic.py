@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +89,27 @@ def test_only_the_very_folder_that_was_marked_is_removed(tmp_path: Path) -> None
     assert all((tmp_path / name).exists() for name in names[:-1])
     atomic.remove_marked(marked)
     assert not marked.exists()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from qbench.files import atomic
+
+mark = atomic._mark
+atomic._mark = lambda folder: (mark(folder), os.kill(os.getpid(), signal.SIGKILL))
+atomic.write_text(Path(sys.argv[1]), "text")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing ends a process at once here")
+def test_what_is_marked_can_be_removed_from_that_moment_on(tmp_path: Path) -> None:
+    """A process that is killed right after it has set its mark leaves nothing that stays."""
+    killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "a.txt"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    atomic.sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="a folder that takes no file, whoever asks")
