@@ -93,7 +93,21 @@ def prepare_model(
         entry = store.fetch(root, "weights", digest, lambda folder: _save_weights(network.module, folder))
         file = entry.folder / "model.safetensors"
         notes += (f"{reference.name}: {entry.note}",) if entry.note else ()
-    code = store.key_of(
+    return Model(
+        reference=reference,
+        weights=file,
+        weights_digest=digest,
+        code_digest=_digest_code(reference, network, data),
+        notes=notes,
+        int8_digests={own.recipe: weights_file.int8_digest(own) for own in reference.int8},
+        unjudged_outputs=tuple(unjudged),
+        misfit=misfit,
+    )
+
+
+def _digest_code(reference: ModelReference, network: Network, data: Data) -> str:
+    """What names a network beside its weights: its code, how it is called, and what it answers."""
+    return store.key_of(
         {
             "code": weights_file.code_digest(reference),
             "behaviour": _digest_outputs(network, data),
@@ -102,16 +116,6 @@ def prepare_model(
             "called": [{name: asdict(form) for name, form in reference.inputs.items()}, reference.output],
             "axis": reference.output_axis,
         }
-    )
-    return Model(
-        reference=reference,
-        weights=file,
-        weights_digest=digest,
-        code_digest=code,
-        notes=notes,
-        int8_digests={own.recipe: weights_file.int8_digest(own) for own in reference.int8},
-        unjudged_outputs=tuple(unjudged),
-        misfit=misfit,
     )
 
 
