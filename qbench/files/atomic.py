@@ -56,7 +56,10 @@ def make_workplace(beside: Path) -> Iterator[Path]:
     """A new folder beside a file (or a prefix of files), on the same disk, gone afterwards; those that killed processes
     left there are removed."""
     regular_file.require_replaceable(beside)
-    beside.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        beside.parent.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:  # with all its parents: some folder takes none, as ``_make_hidden_folder`` says
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(beside)) from error
     sweep(beside.parent)
     with _make_workplace(beside) as folder:
         yield folder

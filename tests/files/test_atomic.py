@@ -119,3 +119,14 @@ def test_a_folder_that_takes_no_file_is_said_of_the_file_that_was_named(make: An
     file = Path("/proc/self/fd/new.json")
     with pytest.raises(OSError, match=r"Read-only file system: '/proc/self/fd/new.json'"), make(file):
         raise AssertionError
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="a folder that takes no other, whoever asks")
+def test_so_is_a_folder_that_takes_no_other() -> None:
+    """What is to be made on the way to a file is not there yet either way."""
+    file = Path("/proc/self/fd/new/a.json")
+    with (
+        pytest.raises(OSError, match=r"Read-only file system: '/proc/self/fd/new/a.json'"),
+        atomic.make_workplace(file),
+    ):
+        raise AssertionError
