@@ -54,6 +54,7 @@ class Artifact:
         values: dict[str, Any] = {
             **vars(self),
             **vars(self.built),
+            **vars(self.built.conversion),
             "coverage": None if self.mode == "fp32" else summarize_coverage(self.built),
             "cached": not self.fresh,
             "note": "; ".join(note for note in (self.built.note, self.repair) if note) or None,
@@ -228,9 +229,10 @@ def build_here(
     built = backend.build(job)
     if variant.mode != "fp32":
         require_int8(built, _failing_coverage(variant))
-    note = "; ".join(note for note in (training_note, built.note) if note) or None
+    conversion = built.conversion.with_notes(training_note, *built.conversion.notes)
     expected = outputs_digest(backend, folder / built.file, data, built.fixed_batch or 1)
-    return asdict(replace(built, note=note, expected=expected))
+    facts = asdict(replace(built, conversion=conversion, expected=expected))
+    return {**facts.pop("conversion"), **facts}
 
 
 def outputs_digest(backend: Backend, file: Path, data: Data, batch: int) -> str:
@@ -245,7 +247,7 @@ _BUILT: TypeAdapter[Built] = TypeAdapter(Built)
 
 def _read_built(entry: store.Entry) -> Built:
     """What ``build_here`` said of an entry; raises ``ValueError`` where it is nothing of an artifact in this folder."""
-    built = _BUILT.validate_python(entry.facts)
+    built = _BUILT.validate_python({**entry.facts, "conversion": entry.facts})
     if built.file not in entry.files:
         raise ValueError(f"it names {built.file[:80]!r}, which is no file of it")
     if not built.expected:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_records import int8
 
 from qbench import build as stage
 from qbench import network
-from qbench.build import build
-from qbench.cache import store
+from qbench.build import build, read_kept
+from qbench.cache import manifest, store
 from qbench.data import DataRequest
 from qbench.data_preparation import prepare_data
 from qbench.errors import BuildError, CaseSkipped
@@ -215,13 +216,25 @@ def test_the_code_of_a_training_is_in_its_key(root, data, tmp_path):
 def test_rewrites_and_layer_numbers_are_kept(root, data):
     """What the network was rewritten into before, and how far each layer is from fp32, are facts of the artifact."""
     artifact = make(root, data, "static", "onednn")
-    facts, layers = artifact.facts(), artifact.built.layer_numbers
+    facts, layers = artifact.facts(), artifact.built.conversion.layer_numbers
     assert any("bn" in rewrite or "norm" in rewrite.lower() for rewrite in facts.rewrites)
     assert facts.rewrite_difference < 1e-4
     assert {"stem", "body", "head"} <= {layer["name"] for layer in layers}
     assert all(layer["sqnr_db"] > 10 for layer in layers)
     plain = make(root, data, "static", "onednn", recipe=replace(RECIPE, canonicalize=False)).facts()
     assert (plain.rewrites, plain.rewrite_difference) == ((), None)
+
+
+def test_a_kept_artifact_is_read_with_all_that_is_known_of_its_build(root, data):
+    """Its manifest says each fact at one level, as those that were kept earlier do; their note was one text."""
+    artifact = make(root, data, "static", "onednn")
+    facts = dict(manifest.read(artifact.file.parent).facts)
+    assert {"file", "layers", "expected", "rewrites", "layer_numbers", "input_ranges", "target"} <= set(facts)
+    assert read_kept(artifact.file, int8()).built == artifact.built
+    del facts["notes"]
+    manifest.write(artifact.file.parent, {**facts, "note": "as one text"})
+    earlier = read_kept(artifact.file, int8()).built
+    assert earlier == replace(artifact.built, conversion=artifact.built.conversion.with_notes())
 
 
 def test_a_shared_file_is_made_once_for_the_same_parts(tmp_path):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from qbench.errors import CaseSkipped
 from qbench.models.base import Network, NetworkKind
 from qbench.progress.callback import Progress, tell_nobody
-from qbench.quant.analysis.quantized_range import Ranges
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import CallProfile
-from qbench.quant.flow import Shared
+from qbench.quant.flow import Conversion, Shared
 from qbench.quant.recipe import Recipe
-from qbench.record.schema import TargetFacts
 
 if TYPE_CHECKING:  # importing numpy costs 0.1 s, a third of what `qbench list` may take
     from numpy.typing import NDArray
@@ -68,29 +65,23 @@ class BuildJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """What a build left in its folder: ``file`` is the one that is shipped and whose bytes count; ``layers``
-    were read from that file while it ran, and ``uncounted`` says why not, where that failed; ``fixed_batch`` is the
-    only batch size it takes (None: any); ``note`` says what a reader must know of this variant. ``float_reasons``:
-    float layer -> why, where known. ``rewrites``: what the network was rewritten into before, ``rewrite_difference``
-    the largest difference of its outputs. ``layer_numbers``: of each layer its name, SQNR and cosine against fp32
-    (``quant.analysis.layer_error``). ``input_ranges``: of each model input the values that the file can represent
-    (``quant.analysis.quantized_range``), None where that is not known; empty where it is known of none. ``target``:
-    what was done for other kinds of CPU, None where it is for this machine alone. ``expected``: the sha256 of its
-    outputs on made-up inputs, taken once it is built: another process proves by it that it runs the same thing."""
+    """What a build left in its folder: ``file`` is the one that is shipped and whose bytes count; ``layers`` were read
+    from that file while it ran, and ``uncounted`` says why not, where that failed; ``fixed_batch`` is the only batch
+    size it takes (None: any); ``conversion`` is how it came about. ``expected``: the sha256 of its outputs on made-up
+    inputs, taken once it is built: another process proves by it that it runs the same thing."""
 
     format: str
     file: str
     layers: tuple[Layer, ...]
     fixed_batch: int | None = None
-    note: str | None = None
-    float_reasons: Mapping[str, str] = field(default_factory=dict)
-    rewrites: tuple[str, ...] = ()
-    rewrite_difference: float | None = None
-    layer_numbers: tuple[Mapping[str, Any], ...] = ()
-    input_ranges: Ranges = ()
     uncounted: str | None = None
-    target: TargetFacts | None = None
+    conversion: Conversion = field(default_factory=Conversion)
     expected: str = ""
+
+    @property
+    def note(self) -> str | None:
+        """What a reader must know of it."""
+        return "; ".join(self.conversion.notes) or None
 
     @property
     def macs(self) -> int | None:

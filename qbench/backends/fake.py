@@ -16,6 +16,7 @@ from typing import Any
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
 from qbench.models.base import NetworkKind
 from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.flow import Conversion
 
 FILE = "model.json"
 CLASSES = 10
@@ -48,7 +49,8 @@ class Fake(Backend):
         content = {"seconds": SECONDS[job.mode], "mode": job.mode}
         (job.folder / FILE).write_text(json.dumps(content).ljust(SIZE_BYTES[job.mode]))
         layer = Layer(name="projection", operator="fake", macs=1_000_000, int8=job.mode != "fp32")
-        return Built(format="fake", file=FILE, layers=(layer,), note="made up, for tests and demos")
+        conversion = Conversion(notes=("made up, for tests and demos",))
+        return Built(format="fake", file=FILE, layers=(layer,), conversion=conversion)
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The pretended model."""

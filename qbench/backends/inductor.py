@@ -115,28 +115,22 @@ class Inductor(Backend):
         example = one_example(job)
         reference, uncounted = torchscript.count_layers(job.network.module, example)
         file = job.folder / FILE
-        quantized_module = (
-            prepare_fp32(job, example) if job.mode == "fp32" else quantize_network(job, self.name, example)
-        )
-        module = job.network.module if job.mode == "fp32" else quantized_module.converted.module
+        converted = prepare_fp32(job, example) if job.mode == "fp32" else quantize_network(job, self.name, example)
+        conversion = converted.conversion
+        module = job.network.module if job.mode == "fp32" else converted.module
         job.progress("compile", 0.7)
         march = oldest_march(job.recipe.cpus)
-        compiled = aoti.compile_package(
-            quantized_module.converted.module, example, file, march=march, watched=job.watched
-        )
-        overflow = aoti.require_equal(module, file, tensors(job.probes), saturates=quantized_module.converted.overflows)
+        compiled = aoti.compile_package(converted.module, example, file, march=march, watched=job.watched)
+        overflow = aoti.require_equal(module, file, tensors(job.probes), saturates=converted.overflows)
         return Built(
             format="pt2",
             file=FILE,
             layers=aoti.align_layers(reference, compiled),
             uncounted=uncounted,
-            note="; ".join(note for note in (*quantized_module.converted.notes, overflow, _note(march)) if note),
-            float_reasons=quantized_module.converted.float_reasons,
-            rewrites=quantized_module.rewrites,
-            rewrite_difference=quantized_module.rewrite_difference,
-            layer_numbers=quantized_module.layer_numbers,
-            input_ranges=quantized_module.input_ranges,
-            target=_target(job.recipe, quantized_module.converted.target, march),
+            conversion=replace(
+                conversion.with_notes(*conversion.notes, overflow, _note(march)),
+                target=_target(job.recipe, conversion.target, march),
+            ),
         )
 
     def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:

@@ -25,7 +25,7 @@ _NEVER_INT8: Mapping[str, str | None] = {
 def summarize_coverage(built: Built) -> Coverage:
     """The share of multiply-accumulates in int8, the layers that are, the names of those that are not, and why; no
     share where the layers could not be read, or where the work of one is not known."""
-    floats = tuple(layer.name for layer in built.layers if not layer.int8)
+    floats, reasons = tuple(layer.name for layer in built.layers if not layer.int8), built.conversion.float_reasons
     unknown = built.uncounted or explain_unknown(built.layers)
     return Coverage(
         macs_int8=None if unknown else compute_int8_share(built.layers),
@@ -33,7 +33,7 @@ def summarize_coverage(built: Built) -> Coverage:
         layers_int8=sum(layer.int8 for layer in built.layers),
         layers_total=len(built.layers),
         float_layers=floats,
-        float_reasons={name: built.float_reasons[name] for name in floats if name in built.float_reasons},
+        float_reasons={name: reasons[name] for name in floats if name in reasons},
     )
 
 
@@ -68,7 +68,7 @@ def require_int8(built: Built, least: float | None) -> None:
 def _is_impossible(built: Built) -> bool:
     """Whether no recipe makes any of the float layers int8 here, and there are some."""
     floats = [layer for layer in built.layers if not layer.int8]
-    return bool(floats) and all(has_no_int8_form(layer, built.float_reasons) for layer in floats)
+    return bool(floats) and all(has_no_int8_form(layer, built.conversion.float_reasons) for layer in floats)
 
 
 def has_no_int8_form(layer: Layer, float_reasons: Mapping[str, str]) -> bool:
@@ -86,5 +86,6 @@ def _explain_impossible(built: Built, nothing: bool) -> str:
 def _name_float_layers(built: Built, most: int = 8) -> str:
     """The largest float layers first, each with its reason or its operator."""
     floats = sorted((layer for layer in built.layers if not layer.int8), key=lambda layer: -(layer.macs or 0))
-    named = (f"{layer.name} ({built.float_reasons.get(layer.name, layer.operator)})" for layer in floats)
+    reasons = built.conversion.float_reasons
+    named = (f"{layer.name} ({reasons.get(layer.name, layer.operator)})" for layer in floats)
     return first_names(named, most)

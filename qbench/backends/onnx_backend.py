@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from qbench import installation
 from qbench.backends import own_int8_file
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs
-from qbench.backends.onnx_build import EXPORTS, FILE, BuildNotes, fp32_file, quantize_network
+from qbench.backends.onnx_build import EXPORTS, FILE, fp32_file, quantize_network
 from qbench.backends.open_choices import choose_ranges, choose_target, find_without_ranges
 from qbench.models.base import NetworkKind
+from qbench.quant.flow import Conversion
 from qbench.quant.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -78,18 +79,18 @@ class OnnxBackend(Backend):
         from qbench.quant.artifacts import onnx_file
         from qbench.quant.onnx import onnxruntime_layers
 
-        file, notes = job.folder / FILE, BuildNotes()
+        file, conversion = job.folder / FILE, Conversion()
         with fp32_file(job) as source:
             self.require_known(source)
             if job.int8_file is not None:
-                notes = own_int8_file.take_own_file(job, source, file)
+                conversion = own_int8_file.take_own_file(job, source, file)
                 own_int8_file.require_outputs(job, source, file, self.open_file)
                 source = file
             elif job.mode == "fp32":
                 onnx_file.copy(source, file)
             else:
                 job.progress("quantize", 0.2)
-                file, notes = self.quantize(job, source, file)
+                file, conversion = self.quantize(job, source, file)
             inputs = onnx_file.tile_batch(source, job.example)
             onnx_file.require_repeatable(self.open_file, file, inputs, self.name)
             executed = onnxruntime_layers.executed(source, job.example, optimized=False)
@@ -99,15 +100,12 @@ class OnnxBackend(Backend):
             file=file.name,
             layers=onnxruntime_layers.match(reference, reference if job.mode == "fp32" else self.execute(file, inputs)),
             fixed_batch=fixed_batch,
-            note="; ".join(notes.notes) or None,
-            float_reasons=notes.float_reasons,
-            rewrites=notes.rewrites,
-            rewrite_difference=notes.rewrite_difference,
-            input_ranges=quantized_range.range_of_onnx(file) if file.name == FILE else (),
-            target=notes.target,
+            conversion=replace(
+                conversion, input_ranges=quantized_range.range_of_onnx(file) if file.name == FILE else ()
+            ),
         )
 
-    def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, BuildNotes]:
+    def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, Conversion]:
         """The int8 file of a job, ``file`` where it is ONNX, and what there is to tell of it."""
         return file, quantize_network(job, source, file, runtime=self.name)
 

@@ -9,14 +9,14 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.backends.base import BuildJob
 from qbench.machine import fingerprint
+from qbench.quant.flow import Conversion, QuantizeJob
 from qbench.quant.recipe import key_parts
-from qbench.record.schema import TargetFacts
 
 if TYPE_CHECKING:
     from qbench.quant.onnx.static import Scaled
@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 FILE = "model.onnx"
 EXPORTS = ("torch", "onnx", "onnxscript")  # the distributions that decide an exported file
 _TRAINING = "qbench.training"  # where a trained file tells how it was trained
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuildNotes:
-    """What is known of an int8 file beside its bytes; the fields are those of ``Built``."""
-
-    notes: tuple[str, ...] = ()
-    float_reasons: Mapping[str, str] = field(default_factory=dict)
-    rewrites: tuple[str, ...] = ()
-    rewrite_difference: float | None = None
-    target: TargetFacts | None = None
 
 
 @contextlib.contextmanager
@@ -74,14 +63,14 @@ def _export(job: BuildJob, target: Path) -> None:
         shutil.copyfile(file, target)
 
 
-def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -> BuildNotes:
+def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -> Conversion:
     """Writes the int8 file of a job as ``runtime`` executes it: static from ``source`` (fp32), QAT from the job's
     network. Scales are found, or learned by torch's FX flow, once for every runtime that takes the same recipe."""
     from qbench.quant.onnx import static
     from qbench.quant.onnx.export import deploy_model
 
     learned = job.mode == "qat"
-    scaled, notes = _learn(job) if learned else (_calibrate(job, source), BuildNotes())
+    scaled, conversion = _learn(job) if learned else (_calibrate(job, source), Conversion())
     job.progress("write the int8 file", 0.9)
     deployed = deploy_model.write(
         scaled.graph,
@@ -96,8 +85,7 @@ def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -
         calibration=job.calibration,
     )
     return replace(
-        notes,
-        notes=(*scaled.notes, *notes.notes, *deployed.notes),
+        conversion.with_notes(*scaled.notes, *conversion.notes, *deployed.notes),
         float_reasons={**scaled.float_reasons, **static.labelled(scaled.graph, deployed.floats)},
         target=deployed.target,
     )
@@ -114,17 +102,21 @@ def _calibrate(job: BuildJob, source: Path) -> Scaled:
         return static.read(file)
 
 
-def _learn(job: BuildJob) -> tuple[Scaled, BuildNotes]:
+def _learn(job: BuildJob) -> tuple[Scaled, Conversion]:
     from qbench.quant import training_code
     from qbench.quant.onnx import qat as onnx_qat
     from qbench.quant.onnx.graph.graph import Graph
 
-    parts = {"what": "trained ONNX file", "versions": fingerprint.versions(EXPORTS), "training": _digest(*_given(job))}
+    parts = {
+        "what": "trained ONNX file",
+        "versions": fingerprint.versions(EXPORTS),
+        "training": _digest(*_list_training_arrays(job)),
+    }
     parts |= training_code.digests(job.recipe, job.base)
     with _scaled_file(job, parts, functools.partial(_train, job)) as file:
         graph = Graph.load(file)
     facts = json.loads(next(prop.value for prop in graph.model.metadata_props if prop.key == _TRAINING))
-    return onnx_qat.learned(graph), BuildNotes(
+    return onnx_qat.learned(graph), Conversion(
         notes=tuple(facts["notes"]), rewrites=tuple(facts["rewrites"]), rewrite_difference=facts["rewrite_difference"]
     )
 
@@ -132,10 +124,10 @@ def _learn(job: BuildJob) -> tuple[Scaled, BuildNotes]:
 @contextlib.contextmanager
 def _scaled_file(job: BuildJob, parts: Mapping[str, Any], make: Callable[[Path], None]) -> Iterator[Path]:
     """A file that holds the scales of a recipe: made here, or as a build for another runtime or CPU made it."""
-    own = {"name": None, "target": None, "narrow_weights": None}
+    of_one_build = {"name": None, "target": None, "narrow_weights": None}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / FILE
-        fetch_shared(job, {**parts, "recipe": {**key_parts(job.recipe), **own}}, make, file)
+        fetch_shared(job, {**parts, "recipe": {**key_parts(job.recipe), **of_one_build}}, make, file)
         yield file
 
 
@@ -143,7 +135,6 @@ def _train(job: BuildJob, target: Path) -> None:
     """Trains, and writes what was learned with what is told of it."""
     from qbench.backends.torch_runner import tensors, training_tensors
     from qbench.quant import canonical
-    from qbench.quant.flow import QuantizeJob
     from qbench.quant.onnx import qat as onnx_qat
     from qbench.quant.onnx.graph.graph import Graph
     from qbench.quant.pytorch import fx, own_qconfig, qat, torch_ao
@@ -170,7 +161,7 @@ def _train(job: BuildJob, target: Path) -> None:
         graph.save(target)
 
 
-def _given(job: BuildJob) -> list[Any]:
+def _list_training_arrays(job: BuildJob) -> list[Any]:
     """The arrays that a training is given."""
     assert job.training is not None  # a job for QAT has it
     inputs, labels = job.training

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.backends.base import Array, BuildJob, Inputs, Runner
 from qbench.backends.onnx_backend import OnnxBackend
-from qbench.backends.onnx_build import BuildNotes
 from qbench.machine import amx_tiles
+from qbench.quant.flow import Conversion
 
 if TYPE_CHECKING:
     from qbench.quant.artifacts.node_profile import CallProfile
@@ -25,7 +25,7 @@ class OnnxRuntime(OnnxBackend):
     modules = ("onnxruntime", "qbench.quant.onnx.onnxruntime_session")
     packages = ("onnxruntime", "onnx")
 
-    def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, BuildNotes]:
+    def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, Conversion]:
         """As every ONNX backend; ONNX Runtime's own quantizer makes dynamic files and the framework's default."""
         from qbench.quant.onnx import onnxruntime_session, static
 
@@ -37,7 +37,7 @@ class OnnxRuntime(OnnxBackend):
         else:
             return super().quantize(job, source, file)
         target = onnxruntime_session.describe_target(file, job.recipe)
-        return file, BuildNotes(notes=notes, float_reasons=static.within_subgraphs(source), target=target)
+        return file, Conversion(notes=notes, float_reasons=static.within_subgraphs(source), target=target)
 
     def open_file(self, file: Path) -> Callable[[Inputs], Array]:
         """A session on one thread."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.backends.base import Array, BuildJob, Built, Inputs, Runner
 from qbench.backends.onnx_backend import OnnxBackend
-from qbench.backends.onnx_build import BuildNotes, fp32_file
+from qbench.backends.onnx_build import fp32_file
 from qbench.errors import MeasureError
 from qbench.models.base import NetworkKind, format_of
+from qbench.quant.flow import Conversion
 
 if TYPE_CHECKING:
     from qbench.quant.artifacts.node_profile import CallProfile
@@ -59,7 +60,7 @@ class OpenVino(OnnxBackend):
             self.require_known(source)
             return own_openvino.build(job, source, job.folder / NNCF_FILE, self.open_file)
 
-    def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, BuildNotes]:
+    def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, Conversion]:
         """As every ONNX backend; NNCF makes the framework's default, in OpenVINO's own form."""
         from qbench.quant.artifacts import openvino_model
 
@@ -67,7 +68,7 @@ class OpenVino(OnnxBackend):
             return super().quantize(job, source, file)
         pair = file.with_name(NNCF_FILE)
         openvino_model.quantize(source, pair, job.calibration)
-        return pair, BuildNotes(notes=(NNCF_NOTE,))
+        return pair, Conversion(notes=(NNCF_NOTE,))
 
     def open_file(self, file: Path) -> Callable[[Inputs], Array]:
         """A compiled model on one thread."""

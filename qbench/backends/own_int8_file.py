@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qbench.backends.base import Array, BuildJob, Inputs
-from qbench.backends.onnx_build import BuildNotes
 from qbench.errors import BuildError, ModelError, out_of_memory
+from qbench.quant.flow import Conversion
 
 Open = Callable[[Path], Callable[[Inputs], "Array"]]
 
 
-def take_own_file(job: BuildJob, source: Path, file: Path) -> BuildNotes:
+def take_own_file(job: BuildJob, source: Path, file: Path) -> Conversion:
     """Copies the user's int8 file of a job to ``file``, external data taken in.
 
     ``source`` is the float network as an ONNX file. Raises ``BuildError`` for a file that is not whole, not quantized,
@@ -29,7 +29,7 @@ def take_own_file(job: BuildJob, source: Path, file: Path) -> BuildNotes:
     onnx_file.copy(own, file)
     require_int8_file(job, own)
     _require_inputs(source, file, own)
-    return BuildNotes(notes=(note_own(job),))
+    return Conversion(notes=(note_own(job),))
 
 
 def note_own(job: BuildJob) -> str:

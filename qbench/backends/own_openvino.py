@@ -12,6 +12,7 @@ from qbench.backends.base import BuildJob, Built, Inputs
 from qbench.backends.own_int8_file import Open
 from qbench.errors import BuildError, out_of_memory
 from qbench.quant.artifacts import coverage, onnx_file, openvino_ir, openvino_model
+from qbench.quant.flow import Conversion
 from qbench.quant.onnx import onnxruntime_layers, onnxruntime_session, openvino_layers
 
 
@@ -47,7 +48,7 @@ def build(job: BuildJob, source: Path, file: Path, open_file: Open) -> Built:
         file=file.name,
         layers=coverage.name_layers(onnxruntime_layers.match(reference, executed), [each.layer for each in executed]),
         fixed_batch=fixed,
-        note=f"{own_int8_file.note_own(job)}; its .xml and .bin are stored in one zip file",
+        conversion=Conversion(notes=(own_int8_file.note_own(job), "its .xml and .bin are stored in one zip file")),
     )
 
 

@@ -15,6 +15,7 @@ from qbench.backends.base import BuildJob, Built
 from qbench.backends.torch_runner import SAME, tensors
 from qbench.errors import BuildError, ModeImpossible, out_of_memory
 from qbench.quant import model_call
+from qbench.quant.flow import Conversion
 from qbench.quant.pytorch import torch_ao
 
 FILE = "model.pt"
@@ -42,15 +43,14 @@ def build(job: BuildJob, engine: str, example: tuple[Any, ...], note: str | None
     layers, uncounted = torchscript.count_layers(loaded, example)
     named = f"run on {engine}, which the suite names" if job.int8_engine else f"run on {engine}: the file names none"
     scheme = None if job.mode == "dynamic" else made_for.describe_scheme(loaded, _singles(job))
-    notes = (own_int8_file.note_own(job), named, scheme, note)
+    ranges = () if job.mode == "dynamic" else quantized_range.range_of_module(loaded, example)
     return Built(
         format="torchscript",
         file=FILE,
         layers=coverage.name_layers(coverage.align_layers(reference, layers), layers),
         uncounted=unseen or uncounted,
         fixed_batch=_find_fixed_batch(job, loaded),
-        note="; ".join(text for text in notes if text),
-        input_ranges=() if job.mode == "dynamic" else quantized_range.range_of_module(loaded, example),
+        conversion=Conversion(input_ranges=ranges).with_notes(own_int8_file.note_own(job), named, scheme, note),
     )
 
 

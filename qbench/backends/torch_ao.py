@@ -94,24 +94,20 @@ class TorchAO(Backend):
         if (reason := self.why_not(mode=job.mode, kind=job.network.kind)) is not None:  # beside a file of the user's
             raise BuildError(reason)
         reference, unseen = torchscript.count_layers(job.network.module, example)
-        int8 = quantize_network(job, self.name, example)
-        traced = save(int8.converted.module, job, job.folder / FILE)
+        converted = quantize_network(job, self.name, example)
+        traced = save(converted.module, job, job.folder / FILE)
         loaded = torchscript.load(job.folder / FILE)
         layers, uncounted = torchscript.count_layers(loaded, example)
-        layers = padded_depthwise.without_rims(layers, int8.converted.module, example)
-        notes = (self._note(), *int8.converted.notes, traced)
+        layers = padded_depthwise.without_rims(layers, converted.module, example)
+        conversion = converted.conversion.with_notes(self._note(), *converted.conversion.notes, traced)
+        if job.mode != "dynamic":
+            conversion = replace(conversion, input_ranges=quantized_range.range_of_module(loaded, example))
         return Built(
             format="torchscript",
             file=FILE,
             layers=coverage.align_layers(reference, layers),
             uncounted=unseen or uncounted,
-            note="; ".join(note for note in notes if note) or None,
-            float_reasons=int8.converted.float_reasons,
-            rewrites=int8.rewrites,
-            rewrite_difference=int8.rewrite_difference,
-            layer_numbers=int8.layer_numbers,
-            input_ranges=() if job.mode == "dynamic" else quantized_range.range_of_module(loaded, example),
-            target=int8.converted.target,
+            conversion=conversion,
         )
 
     def _note(self) -> str | None:

@@ -45,17 +45,15 @@ class TorchScript(Backend):
 
         example = one_example(job)
         job.progress("trace and freeze", 0.3)
-        fp32 = prepare_fp32(job, example)
-        note = save(fp32.converted.module, job, job.folder / FILE)
+        converted = prepare_fp32(job, example)
+        note = save(converted.module, job, job.folder / FILE)
         layers, uncounted = torchscript.count_layers(job.network.module, example)
         return Built(
             format="torchscript",
             file=FILE,
             layers=layers,
             uncounted=uncounted,
-            note=note,
-            rewrites=fp32.rewrites,
-            rewrite_difference=fp32.rewrite_difference,
+            conversion=converted.conversion.with_notes(note),
         )
 
     def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:

@@ -50,7 +50,7 @@ class Variant:
         """What each layer's output can represent, as the build has seen it."""
         return {
             layer["name"]: tuple(InputRange(**values) for values in layer["ranges"])
-            for layer in self.artifact.built.layer_numbers
+            for layer in self.artifact.built.conversion.layer_numbers
             if layer.get("ranges")
         }
 
@@ -64,7 +64,7 @@ def rows(
     ``WorkerError``.
     """
     if not any(variant.ranges or variant.in_onnx for variant in variants.values()):
-        return {name: variant.artifact.built.layer_numbers for name, variant in variants.items()}
+        return {name: variant.artifact.built.conversion.layer_numbers for name, variant in variants.items()}
 
     def look(folder: Path) -> Mapping[str, Any]:
         numbers: Mapping[str, Any] = call(_rows_here, variants, model, data, limits=limits, progress=progress)
@@ -103,7 +103,9 @@ def _rows_here(variants: Mapping[str, Variant], model: Model, data: Data, *, pro
     progress("look for clipped values", 0.5)
     in_torch = {name: variant for name, variant in variants.items() if variant.ranges}
     in_onnx = {name: variant for name, variant in variants.items() if variant.in_onnx and not variant.ranges}
-    numbers: dict[str, Rows] = {name: variant.artifact.built.layer_numbers for name, variant in variants.items()}
+    numbers: dict[str, Rows] = {
+        name: variant.artifact.built.conversion.layer_numbers for name, variant in variants.items()
+    }
     if in_torch:
         module = load_network(model.reference, model.weights).module
         ranges = [variant.ranges for variant in in_torch.values()]

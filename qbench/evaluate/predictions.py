@@ -191,7 +191,9 @@ def predict(
         spreads = _spreads(data, root, limits=limits, progress=progress)
         values = [math.prod(array.shape[1:]) * data.evaluation_count for array in data.evaluation(0, 1)]
         clipped = [count / max(1, n) for count, n in zip(result.outside, values, strict=True)]
-        fits = input_drift.compare_inputs(spreads.evaluated, spreads.calibrated, artifact.built.input_ranges, clipped)
+        fits = input_drift.compare_inputs(
+            spreads.evaluated, spreads.calibrated, artifact.built.conversion.input_ranges, clipped
+        )
         arrays[_FIT] = np.asarray(json.dumps([None if fit is None else asdict(fit) for fit in fits]))
     _write(file, arrays)
 

@@ -102,7 +102,7 @@ class Predictor:
         return np.array(outputs[: len(inputs[0])], dtype=np.float32)
 
     def _outside(self, inputs: Inputs) -> tuple[int, ...]:
-        ranges = [*self._artifact.built.input_ranges, *[None] * len(inputs)]
+        ranges = [*self._artifact.built.conversion.input_ranges, *[None] * len(inputs)]
         return tuple(
             0 if input_range is None or array.dtype.kind != "f" else input_drift.count_outside(array, input_range)
             for array, input_range in zip(inputs, ranges, strict=False)

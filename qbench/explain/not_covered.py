@@ -23,7 +23,7 @@ def find_not_covered(built: Built, fp32: Built, times: TimeShares | None) -> Not
     """The layers of an artifact that no recipe makes int8; None where there are none. ``fp32`` has the operators of the
     network, where a runtime calls them otherwise."""
     written = {layer.name: layer for layer in fp32.layers}
-    reasons, layers = built.float_reasons, dict[str, str]()
+    reasons, layers = built.conversion.float_reasons, dict[str, str]()
     for layer in built.layers:
         as_written = written.get(layer.name, layer)
         if not layer.int8 and has_no_int8_form(as_written, reasons):

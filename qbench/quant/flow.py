@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from qbench.progress.callback import Progress
+from qbench.quant.analysis.quantized_range import Ranges
 from qbench.quant.recipe import Recipe
 from qbench.record.schema import TargetFacts
 
@@ -40,13 +41,32 @@ class QuantizeJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """What is known of how a network became what runs, held by whatever comes of it. ``notes``: what a reader must know
+    of it; ``float_reasons``: float layer -> why, where known. ``rewrites``: what the network was rewritten into before,
+    ``rewrite_difference`` the largest difference of its outputs. ``layer_numbers``: of each layer its name, SQNR and
+    cosine against fp32 (``quant.analysis.layer_error``). ``input_ranges``: of each model input the values that it can
+    represent (``quant.analysis.quantized_range``), None where that is not known; empty where it is known of none.
+    ``target``: what was done for other kinds of CPU, None where it is for this machine alone."""
+
+    notes: tuple[str, ...] = ()
+    float_reasons: Mapping[str, str] = field(default_factory=dict)
+    rewrites: tuple[str, ...] = ()
+    rewrite_difference: float | None = None
+    layer_numbers: tuple[Mapping[str, Any], ...] = ()
+    input_ranges: Ranges = ()
+    target: TargetFacts | None = None
+
+    def with_notes(self, *notes: str | None) -> Conversion:
+        """The same with these notes in place of its own; None is no note."""
+        return replace(self, notes=tuple(note for note in notes if note))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Converted:
-    """An int8 module; ``float_reasons``: layer name -> why it stays float, where that is known; ``notes``: what a
-    reader must know of it; ``overflows``: whether sums of its kernels may overflow on this CPU; ``target``: what was
-    done for other CPUs, None where it is for this one alone."""
+    """A module, made int8 or rewritten in fp32, and how; ``overflows``: whether sums of its kernels may overflow on
+    this CPU."""
 
     module: Any
-    float_reasons: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    conversion: Conversion = field(default_factory=Conversion)
     overflows: bool = False
-    target: TargetFacts | None = None

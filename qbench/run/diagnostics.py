@@ -85,7 +85,7 @@ def keep_layer_numbers(context: RunContext, prepared: Prepared, built: Mapping[s
     by_model = {name: variants for name, variants in by_model.items() if variants}
     context.progress.stage("layers", len(by_model))
     for name, variants in by_model.items():
-        numbers = {variant: pair.artifact.built.layer_numbers for variant, pair in variants.items()}
+        numbers = {variant: pair.artifact.built.conversion.layer_numbers for variant, pair in variants.items()}
         try:
             numbers = rows(
                 variants,

@@ -146,7 +146,7 @@ def test_every_layer_runs_in_int8_and_is_named(static):
         ("depthwise", "onednn::qconv_pointwise", 16 * 9 * 64, True),
         ("head", "onednn::qlinear_pointwise", 160, True),
     ]
-    assert built.float_reasons == {}
+    assert built.conversion.float_reasons == {}
     assert aoti.count_int8_calls(file) == 5
 
 
@@ -210,10 +210,11 @@ def test_a_package_for_an_older_cpu_holds_no_newer_instructions(older, static):
     within rounding."""
     built, file = older
     assert read_isa(file) == "AVX2"
-    assert (built.target.compiled_for, built.target.cpus, built.target.overflowing) == ("haswell", ("avx2",), ())
-    assert built.target.layers == 8
+    target = built.conversion.target
+    assert (target.compiled_for, target.cpus, target.overflowing) == ("haswell", ("avx2",), ())
+    assert target.layers == 8
     assert "machine code for haswell and newer" in built.note
-    assert static[0].target is None
+    assert static[0].conversion.target is None
     assert read_isa(static[1]).split()[0] == ("AVX512" if "avx512f" in fingerprint.isa() else "AVX2")
     fp32 = expected(repeated())
     assert np.abs(outputs(file) - fp32).max() < 0.05 * np.abs(fp32).max()

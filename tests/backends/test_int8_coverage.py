@@ -9,10 +9,11 @@ from qbench.backends.int8_coverage import require_int8, summarize_coverage
 from qbench.errors import BuildError, ModeImpossible
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.torch_export import NO_INT8_FORM
+from qbench.quant.flow import Conversion
 
 
-def built(*layers, **facts):
-    return Built(format="x", file="x", layers=layers, **facts)
+def built(*layers, uncounted=None, **conversion):
+    return Built(format="x", file="x", layers=layers, uncounted=uncounted, conversion=Conversion(**conversion))
 
 
 def test_coverage_counts_work_not_layers():

@@ -92,7 +92,7 @@ def test_a_file_of_the_tutorial_is_taken_as_it_is(name: str, tmp_path: Path) -> 
     assert built.fixed_batch is None
     assert f"run on {name}: the file names none; {SCHEMES['fbgemm']}" in str(built.note)
     assert str(built.note).startswith("the user's own file, int8.pt: qbench quantized nothing; ")
-    (given,) = built.input_ranges
+    (given,) = built.conversion.input_ranges
     assert given is not None
     runner = registry.load("backend", name).load(tmp_path / "x" / built.file, threads=1)
     with runner.context():

@@ -12,6 +12,7 @@ from qbench.explain.text import describe_not_covered
 from qbench.explain.where_time_goes import LayerTime, TimeShares
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import CallProfile
+from qbench.quant.flow import Conversion
 
 CALL = CallProfile(nodes=(), call_seconds=1e-3, watched_seconds=1e-3)
 LAYERS = (
@@ -24,7 +25,7 @@ LAYERS = (
 def artifact(*layers):
     """An artifact of these layers."""
     reasons = {"head": "skipped by the recipe (skip_layers)"}
-    return Built(format="onnx", file="model.onnx", layers=layers, float_reasons=reasons)
+    return Built(format="onnx", file="model.onnx", layers=layers, conversion=Conversion(float_reasons=reasons))
 
 
 def times(*names):

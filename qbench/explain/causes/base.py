@@ -25,11 +25,11 @@ class Situation:
     """What a cause is judged from: the case with its recipe (no open choices), its layers, where its time goes (None:
     the runtime does not tell, or time is not asked for), the variables that hide instructions from engines, the page
     faults of a call (None: not known), the backends that can be used here, and of each layer how near its output is to
-    fp32's (``Built.layer_numbers``). ``machine_code``: the artifact holds code for one kind of CPU. ``call_seconds``: a
-    call as the run measured it, ``reading_seconds``: what this core takes to read as many bytes as the artifact has,
-    ``flushing_gain``: how many times as fast calls are with denormals taken as zero, ``amx_tiles``: whether the run saw
-    calls use AMX tiles that ONNX Runtime leaves in use, ``timed_core``: the last core that the case has; None each
-    where not known. ``pinned``: this process may use one core.
+    fp32's (``Conversion.layer_numbers``). ``machine_code``: the artifact holds code for one kind of CPU.
+    ``call_seconds``: a call as the run measured it, ``reading_seconds``: what this core takes to read as many bytes as
+    the artifact has, ``flushing_gain``: how many times as fast calls are with denormals taken as zero, ``amx_tiles``:
+    whether the run saw calls use AMX tiles that ONNX Runtime leaves in use, ``timed_core``: the last core that the case
+    has; None each where not known. ``pinned``: this process may use one core.
 
     Of accuracy: ``inputs``: how calibration and evaluation values fit, by model input, as the run has it;
     ``evaluation``: the evaluated split, and how many of its examples can calibrate (None: too few); ``fixed_ranges``:

@@ -10,7 +10,7 @@ from torch import nn
 
 from qbench.errors import BuildError, ModeImpossible
 from qbench.quant import layer_selection
-from qbench.quant.flow import Converted, QuantizeJob
+from qbench.quant.flow import Conversion, Converted, QuantizeJob
 from qbench.quant.pytorch import own_qconfig, torch_ao
 
 _NO_KERNEL = "dynamic quantization covers Linear, LSTM and GRU layers only"
@@ -102,4 +102,4 @@ def by_module(job: QuantizeJob) -> Converted:
     spec = configurations(job)
     with torch_ao.known_warnings():
         int8 = torch_ao.quantize_dynamic(copy.deepcopy(job.module).eval(), spec, dtype=torch.qint8)
-    return Converted(module=int8, float_reasons=float_reasons(job))
+    return Converted(module=int8, conversion=Conversion(float_reasons=float_reasons(job)))

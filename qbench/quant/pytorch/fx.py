@@ -11,7 +11,7 @@ import torch
 from qbench.errors import BuildError, ModeImpossible, reraise
 from qbench.quant import layer_selection
 from qbench.quant import model_call as forward
-from qbench.quant.flow import Batches, Converted, QuantizeJob
+from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
 from qbench.quant.pytorch import (
     calibration,
     calibration_cache,
@@ -79,7 +79,8 @@ def dynamic(job: QuantizeJob) -> Converted:
     prepared = _traced(torch_ao.prepare_fx, copy.deepcopy(job.module).eval(), mapping, job.example)
     int8 = _lowered(prepared)
     reasons = dynamic_layers.float_reasons(job)
-    return Converted(module=int8, float_reasons=_closed_reasons(job.module, int8) | reasons)
+    reasons = _closed_reasons(job.module, int8) | reasons
+    return Converted(module=int8, conversion=Conversion(float_reasons=reasons))
 
 
 def prepare_qat(job: QuantizeJob) -> Any:
@@ -229,13 +230,8 @@ def _converted(
         *exact_integers.notes(proof, int8),
         clamp_fusion.shuffled_note(int8) if engine == "qnnpack" and not shuffled else None,
     )
-    converted = Converted(
-        module=int8,
-        float_reasons=_float_reasons(job.module, int8, float_layers),
-        notes=tuple(note for note in notes if note),
-        target=proof.target,
-    )
-    return converted, proof.wrong()
+    conversion = Conversion(float_reasons=_float_reasons(job.module, int8, float_layers), target=proof.target)
+    return Converted(module=int8, conversion=conversion.with_notes(*notes)), proof.wrong()
 
 
 def _proven(int8: Any, weights: Any, job: QuantizeJob, examples: tuple[Any, ...]) -> exact_integers.Proof:

@@ -16,7 +16,7 @@ from qbench.errors import BuildError, ModeImpossible, reraise
 from qbench.quant import model_call as forward
 from qbench.quant.artifacts import torch_export
 from qbench.quant.artifacts.torch_export import known_warnings
-from qbench.quant.flow import Batches, Converted, QuantizeJob
+from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
 from qbench.quant.layer_selection import float_by_recipe
 from qbench.quant.pytorch import (
     calibration,
@@ -128,9 +128,9 @@ def _proven(converted: Converted, recipe: Recipe, weights: Mapping[str, Any]) ->
     kernels = narrow_weights.Kernels(engine="inductor", target=recipe.cpus, top=127 if recipe.reduce_range else 255)
     sums = narrow_weights_pt2e.hold(converted.module, weights, narrow=narrow, kernels=kernels)
     note = narrow_weights.note(sums, "oneDNN", narrow=narrow, target=recipe.cpus)
-    notes = (*converted.notes, *((note,) if note else ()))
-    target = narrow_weights.facts(sums, recipe.cpus)
-    return dataclasses.replace(converted, notes=notes, overflows=bool(sums.left), target=target)
+    conversion = converted.conversion.with_notes(*converted.conversion.notes, note)
+    conversion = dataclasses.replace(conversion, target=narrow_weights.facts(sums, recipe.cpus))
+    return dataclasses.replace(converted, conversion=conversion, overflows=bool(sums.left))
 
 
 def _fitting(batches: Iterable[tuple[Any, ...]], fixed_batch: int | None) -> Iterator[tuple[Any, ...]]:
@@ -250,7 +250,8 @@ def _converted(prepared: Any, floats: dict[str, str], *, dynamic: bool = False) 
     with exact_integers.refuse_conversion("PT2E"), _own_folding():
         module = convert_pt2e(prepared)
     torch_export.separate_weights(module)
-    return Converted(module=module, float_reasons=torch_export.float_reasons(module, floats, dynamic=dynamic))
+    reasons = torch_export.float_reasons(module, floats, dynamic=dynamic)
+    return Converted(module=module, conversion=Conversion(float_reasons=reasons))
 
 
 @contextmanager
@@ -279,7 +280,7 @@ def _require_observed(prepared: Any) -> None:
 def _require_int8_form(converted: Converted) -> None:
     """Raises ``ModeImpossible`` for a network of none but operators that the quantizer does not know."""
     quantized = any("dequantize_per" in str(node.target) for node in converted.module.graph.nodes)
-    reasons = dict.fromkeys(converted.float_reasons.values())
+    reasons = dict.fromkeys(converted.conversion.float_reasons.values())
     if reasons and not quantized and all(reason.startswith(torch_export.NO_INT8_FORM) for reason in reasons):
         raise ModeImpossible(f"{'; '.join(reasons)}, and this model has no other layer; use another backend")
 

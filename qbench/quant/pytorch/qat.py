@@ -14,7 +14,7 @@ from qbench.progress.callback import Progress
 from qbench.quant import layer_selection, model_call, training_code
 from qbench.quant.flow import Converted, QuantizeJob, Shared
 from qbench.quant.pytorch import checkpoint, distillation, loss, own_loss
-from qbench.quant.pytorch.fake_quant_sites import WEIGHT, LearnedScale, learned_scales, sites
+from qbench.quant.pytorch.fake_quant_sites import WEIGHT, learned_scales, sites
 from qbench.quant.pytorch.own_training import OwnTraining, TrainingBatches
 from qbench.quant.pytorch.trainer import BATCH_SIZE, QatTrainer
 from qbench.quant.pytorch.training_state import one_thread
@@ -34,28 +34,20 @@ class Fitted:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """The int8 network, the name of the loss that it was trained on, and the scales that it has learned."""
-
-    converted: Converted
-    loss: str
-    scales: tuple[LearnedScale, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
 def train(
     flow: Any, job: QuantizeJob, inputs: tuple[Any, ...], labels: Any, *, checkpoints: Path | None = None
-) -> Trained:
+) -> Converted:
     """The int8 network after ``recipe.epochs`` of training a copy of the job's; see ``fit``."""
     import torch
 
     fitted = fit(flow, job, inputs, labels, checkpoints=checkpoints)
-    scales = learned_scales(fitted.prepared)  # before conversion, which may take the network apart
+    # before conversion, which may take the network apart
+    rounded = {scale.name for scale in learned_scales(fitted.prepared) if scale.of == WEIGHT}
     with torch.random.fork_rng(devices=[]):  # conversion makes layers, whose weights begin at random
-        converted = flow.convert_qat(replace(job, module=fitted.prepared))
-    unseen = note_unrounded(job.module, {scale.name for scale in scales if scale.of == WEIGHT}, converted)
-    return Trained(converted=converted, loss=fitted.loss, scales=scales, notes=(*fitted.notes, *unseen))
+        converted: Converted = flow.convert_qat(replace(job, module=fitted.prepared))
+    conversion, unrounded = converted.conversion, note_unrounded(job.module, rounded, converted)
+    notes = (f"trained on {fitted.loss}", *conversion.notes, *fitted.notes, *unrounded)
+    return replace(converted, conversion=conversion.with_notes(*notes))
 
 
 def note_unrounded(module: Any, trained: Set[str], converted: Converted) -> tuple[str, ...]:
@@ -66,7 +58,7 @@ def note_unrounded(module: Any, trained: Set[str], converted: Converted) -> tupl
         for name, part in module.named_modules()
         if isinstance(part, layer_selection.multiplying())
         and not any(rounded == name or rounded.startswith(f"{name}.") for rounded in trained)
-        and layer_selection.below(name, dict(converted.float_reasons)) is None
+        and layer_selection.below(name, dict(converted.conversion.float_reasons)) is None
     ]
     return (f"QAT did not round the weights of {', '.join(names)} in training, only after it",) if names else ()
 

@@ -58,7 +58,7 @@ def test_a_table_is_quint8_with_a_scale_for_each_row(flow):
     steps = (model.embedding.weight.amax(1).clamp(min=0) - model.embedding.weight.amin(1).clamp(max=0)) / 255
     off = (table.dequantize() - model.embedding.weight).abs().amax(1)
     assert bool((off <= 0.51 * steps + 1e-6).all())
-    assert quantized.float_reasons == {}
+    assert quantized.conversion.float_reasons == {}
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     file = io.BytesIO()
     with torch_ao.known_warnings(), torch.no_grad():
@@ -72,7 +72,7 @@ def test_nobody_gets_int8_tables_without_asking(flow):
     """A table that is only read saves memory as int8, not multiplications: it is float unless a recipe says so."""
     quantized = flow(QuantizeJob(tokens(), ENGINE, Recipe(), (ids(1),)))
     assert type(quantized.module.get_submodule("embedding")) is nn.Embedding
-    assert quantized.float_reasons == {}
+    assert quantized.conversion.float_reasons == {}
 
 
 @FLOWS
@@ -101,7 +101,7 @@ def test_a_table_whose_kernel_is_wrong_stays_float_with_the_reason(flow, options
     model = bag(**options)
     quantized = flow(QuantizeJob(model, ENGINE, Recipe(embeddings=True), (ids(1),)))
     assert type(quantized.module.get_submodule("bag")) is nn.EmbeddingBag
-    assert reason in quantized.float_reasons["bag"]
+    assert reason in quantized.conversion.float_reasons["bag"]
 
 
 def test_a_table_can_be_skipped():
@@ -109,4 +109,4 @@ def test_a_table_can_be_skipped():
     by_module = dynamic.by_module(
         QuantizeJob(tokens(), ENGINE, Recipe(embeddings=True, skip_layers=("embedding",)), (ids(1),))
     )
-    assert "skip_layers" in by_module.float_reasons["embedding"]
+    assert "skip_layers" in by_module.conversion.float_reasons["embedding"]

@@ -274,7 +274,9 @@ def test_a_layer_whose_kernel_is_wrong_on_calibration_examples_stays_float(netwo
     module = made(network)
     actual = static(module, inputs)
     assert len(requests) == 2
-    ((wrong, reason),) = [(name, why) for name, why in actual.float_reasons.items() if "exact integers" in why]
+    ((wrong, reason),) = [
+        (name, why) for name, why in actual.conversion.float_reasons.items() if "exact integers" in why
+    ]
     assert reason == "its int8 kernel differs from exact integers in 25.0% of its outputs on this CPU"
     assert requests[0][1].startswith(wrong)
     assert len(requests[1]) == len(requests[0]) - 1
@@ -375,7 +377,7 @@ def test_what_an_engine_cannot_run_becomes_an_island(monkeypatch):
     )
     made_int8 = static(module, noise(8))
     assert sqnr(module, made_int8.module, noise(8)) > 25
-    assert "torch cannot run it in int8" in made_int8.float_reasons["act"]
+    assert "torch cannot run it in int8" in made_int8.conversion.float_reasons["act"]
 
 
 def test_an_operator_with_wrong_values_becomes_an_island(monkeypatch):
@@ -389,7 +391,7 @@ def test_an_operator_with_wrong_values_becomes_an_island(monkeypatch):
     monkeypatch.setattr(operator_support, "transparent", lambda: frozenset({Odd}))
     monkeypatch.setattr(Odd, "__module__", torch.nn.__name__)  # tracing goes into no layer of torch's
     made_int8 = static(module, noise(8))
-    assert "gives wrong values" in made_int8.float_reasons["act"]
+    assert "gives wrong values" in made_int8.conversion.float_reasons["act"]
     assert sqnr(module, made_int8.module, noise(8)) > 25
 
 
@@ -510,7 +512,7 @@ def test_a_subclass_that_calls_a_convolution_is_quantized_by_its_call():
     layers = {"a": Padded(2, 8, 3), "n": nn.BatchNorm2d(8), "act": nn.ReLU6(), "b": Padded(8, 4, 3)}
     module = made(lambda: Of(forward, **layers))
     network = static(module, noise(2, 8, 8))
-    assert network.float_reasons == {}
+    assert network.conversion.float_reasons == {}
     assert count(network.module, nn.BatchNorm2d) == 0
     assert [entry.int8 for entry in covered(module, network.module, noise(2, 8, 8))] == [True, True]
     forking = made(lambda: Of(lambda own, x: own.b(own.a(x) if float(x[0, 0, 0, 0]) > 9 else -own.a(x)), **layers))
@@ -525,7 +527,7 @@ def test_a_layer_used_twice_is_int8_both_times_or_never():
     assert [entry.int8 for entry in covered(both, network, noise(8))] == [True, True]
     norm = made(lambda: Of(lambda own, x: own.n(own.a(own.n(x))), a=nn.Linear(8, 8), n=nn.LayerNorm(8)))
     made_int8 = static(norm, noise(8))
-    assert made_int8.float_reasons == {}
+    assert made_int8.conversion.float_reasons == {}
     assert count(made_int8.module, nn.LayerNorm) == 1
     assert count(made_int8.module, torch_ao.nnq.LayerNorm) == 0
     assert sqnr(norm, made_int8.module, noise(8)) > 25
@@ -537,7 +539,7 @@ def test_batch_norm_of_another_axis_is_not_folded_into_linear():
     module = made(lambda: Of(lambda own, x: own.b(own.n(own.a(x))), **layers))
     module.n.running_var.uniform_(0.1, 9)
     network = static(module, noise(6, 8))
-    assert network.float_reasons == {}
+    assert network.conversion.float_reasons == {}
     assert [entry.int8 for entry in covered(module, network.module, noise(6, 8))] == [True, True]
     assert sqnr(module, network.module, noise(6, 8)) > 25
 
@@ -559,10 +561,10 @@ def test_control_flow_gets_islands_that_calibration_reached():
     module = made(Forking)
     network = static(module, noise(1, 8, 8), size=1)
     assert count(network.module, torch_ao.nnq.Conv2d) == 3
-    assert "FX has no graph of the whole" in network.notes[0]
+    assert "FX has no graph of the whole" in network.conversion.notes[0]
     assert count(network.module.stem, torch_ao.nniq.ConvReLU2d) == 1
     one_way = static(made(Forking, -9.0), noise(1, 8, 8), size=1)
-    assert one_way.float_reasons == {"low": "it did not run on any calibration example"}
+    assert one_way.conversion.float_reasons == {"low": "it did not run on any calibration example"}
     assert type(one_way.module.low) is nn.Conv2d
 
 
@@ -602,7 +604,7 @@ def test_a_layer_skipped_inside_a_region_by_hand_is_an_island():
     module = by_hand(lambda own, x: own.dequant(own.b(own.a(own.quant(x)))), a=nn.Linear(8, 8), b=nn.Linear(8, 8))
     network = static(module, noise(8), replace(RECIPE, skip_layers=("a",)))
     assert [entry.int8 for entry in covered(module, network.module, noise(8))] == [False, True]
-    assert "skip_layers" in network.float_reasons["a"]
+    assert "skip_layers" in network.conversion.float_reasons["a"]
     assert sqnr(module, network.module, noise(8)) > 25
 
 
@@ -610,7 +612,7 @@ def test_a_layer_skipped_where_fx_traced_only_parts_has_its_reason():
     """A part that is one layer becomes a graph of its own; that the recipe skipped it is told all the same."""
     module, inputs = made(Forking), noise(1, 8, 8)
     network = static(module, inputs, replace(RECIPE, skip_layers=("high",)))
-    assert "skip_layers" in network.float_reasons["high"]
+    assert "skip_layers" in network.conversion.float_reasons["high"]
 
 
 def test_stubs_by_hand_that_do_not_fit_are_an_error():
@@ -633,7 +635,7 @@ def test_layers_stay_float_by_name_pattern_and_place():
     ):
         network = static(module, noise(1, 8, 8), recipe)
         assert [entry.name for entry in covered(module, network.module, noise(1, 8, 8)) if not entry.int8] == [expected]
-        assert list(network.float_reasons) == [expected]
+        assert list(network.conversion.float_reasons) == [expected]
     with pytest.raises(BuildError, match="no layer named frist; there are first, second"):
         static(module, noise(1, 8, 8), replace(RECIPE, skip_layers=("frist",)))
     with pytest.raises(BuildError, match="nothing to quantize: first: skipped by the recipe .* \\(and 1 more\\)"):
@@ -643,7 +645,7 @@ def test_layers_stay_float_by_name_pattern_and_place():
 def test_recurrent_layers_stay_float_and_say_so():
     """There is no static int8 kernel for an LSTM."""
     network = static(lstm(), noise(1, 8, 8))
-    assert "mode dynamic covers them" in network.float_reasons["lstm"]
+    assert "mode dynamic covers them" in network.conversion.float_reasons["lstm"]
     assert count(network.module, torch_ao.nnq.Linear) == 1
 
 
@@ -758,7 +760,9 @@ def test_a_branch_that_training_never_took_is_refused():
                 eager.prepare_qat(QuantizeJob(module, ENGINE, QAT, (-inputs[0][:1],))), ENGINE, QAT, (inputs[0][:1],)
             )
         )
-    assert list(eager.convert_qat(QuantizeJob(prepared, ENGINE, QAT, (inputs[0][:1],))).float_reasons) == ["low"]
+    assert list(eager.convert_qat(QuantizeJob(prepared, ENGINE, QAT, (inputs[0][:1],))).conversion.float_reasons) == [
+        "low"
+    ]
 
 
 def test_dynamic_covers_linear_and_lstm():
@@ -780,7 +784,7 @@ def test_torchs_own_encoder_is_int8_in_its_linear_layers(masked):
     """Attention that hides its Linear layers is spelled out before, with a mask and without, so that they are int8."""
     module = made(TorchEncoder, masked)
     network = static(module, noise(1, 8, 8))
-    assert network.float_reasons == {}
+    assert network.conversion.float_reasons == {}
     assert {type(network.module.get_submodule(name)) for name in ("embed", "head")} == {torch_ao.nnq.Linear}
     assert sqnr(module, network.module, noise(1, 8, 8)) > 20
 
@@ -797,8 +801,10 @@ def test_a_layer_that_torch_cannot_convert_becomes_an_island(monkeypatch):
     monkeypatch.setattr(torch_ao.nnq.Linear, "from_float", classmethod(refuse))
     module = sandwich(nn.Linear(8, 7), nn.Identity(), nn.Linear(7, 8))
     network = static(module, noise(8))
-    assert list(network.float_reasons) == ["a"]
-    assert network.float_reasons["a"].startswith("torch cannot run it in int8: AssertionError: no kernel for seven")
+    assert list(network.conversion.float_reasons) == ["a"]
+    assert network.conversion.float_reasons["a"].startswith(
+        "torch cannot run it in int8: AssertionError: no kernel for seven"
+    )
     assert [entry.int8 for entry in covered(module, network.module, noise(8))] == [False, True]
 
 
@@ -806,8 +812,8 @@ def test_a_layer_that_torch_cannot_convert_becomes_an_island(monkeypatch):
 def test_what_an_engine_cannot_save_stays_float():
     """qnnpack runs a 3-D convolution but cannot unpack its weights, so no file could hold it."""
     network = static(made(Volume), noise(1, 6, 6, 6), engine="qnnpack")
-    assert list(network.float_reasons) == ["first", "second"]
-    assert "unpack" in network.float_reasons["first"]
+    assert list(network.conversion.float_reasons) == ["first", "second"]
+    assert "unpack" in network.conversion.float_reasons["first"]
 
 
 def test_an_observer_sees_each_value_once():

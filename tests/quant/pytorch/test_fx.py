@@ -226,7 +226,7 @@ def test_every_layer_of_a_network_is_int8_and_close(engine, name):
     network = static(model, engine, inputs=inputs)
     assert decibels(model, network.module, *inputs) > 25
     assert {entry.operator for entry in covered(model, network.module, *inputs) if not entry.int8} <= {"aten::bmm"}
-    assert network.float_reasons == {}
+    assert network.conversion.float_reasons == {}
     again = static(model, engine, inputs=inputs)
     assert torch.equal(call(network.module, *inputs), call(again.module, *inputs))
 
@@ -329,7 +329,7 @@ def test_qnnpacks_clamp_gets_plain_memory():
     assert clamps(int8) == ["ReLU6"]
     assert decibels(model, int8, inputs) > 25
     default = static(model, "qnnpack", Recipe(framework_default=True), (inputs,))
-    assert [note for note in default.notes if "shuffles the values" in note and "keeps 1 of them" in note]
+    assert [note for note in default.conversion.notes if "shuffles the values" in note and "keeps 1 of them" in note]
     assert decibels(model, default.module, inputs) < 10
 
 
@@ -373,9 +373,9 @@ def test_what_the_recipe_keeps_float_stays_float_with_its_reason():
         network = static(model, ENGINES[0], Recipe(calibrator="minmax", per_channel=True, reduce_range=True, **choices))
         layers = covered(model, network.module, images())
         assert [layer.name for layer in layers if not layer.int8] == [
-            layer.name for layer in layers if layer.name in network.float_reasons
+            layer.name for layer in layers if layer.name in network.conversion.float_reasons
         ]
-        return dict(network.float_reasons)
+        return dict(network.conversion.float_reasons)
 
     assert kept(skip_layers=("body",)) == {"body": "skipped by the recipe (skip_layers)"}
     assert list(kept(skip_layers=("s*", "h?ad"))) == ["stem", "head"]
@@ -402,8 +402,10 @@ def test_the_sums_of_a_transformer_stay_float():
 def test_recurrent_and_opaque_layers_stay_float_with_their_reason():
     """An LSTM has no static kernel, and FX does not look into torch's own encoder layer; both are said by name."""
     lstm, opaque = LSTMClassifier().eval(), Opaque().eval()
-    assert static(lstm, ENGINES[0]).float_reasons == {"lstm": "torch has no static int8 kernel for it; use dynamic"}
-    reasons = static(opaque, ENGINES[0]).float_reasons
+    assert static(lstm, ENGINES[0]).conversion.float_reasons == {
+        "lstm": "torch has no static int8 kernel for it; use dynamic"
+    }
+    reasons = static(opaque, ENGINES[0]).conversion.float_reasons
     assert "FX does not look into TransformerEncoderLayer (block)" in reasons["block.linear1"]
     assert {"into", "head"} & set(reasons) == set()
 
@@ -418,8 +420,8 @@ def test_transposed_convolutions_are_right_or_float(engine, up):
     assert decibels(model, network.module, images()) > 15
     layers = {entry.name: entry.int8 for entry in covered(model, network.module, images())}
     assert layers["encode"]
-    assert layers["up"] == ("up" not in network.float_reasons)
-    assert all("wrongly on this CPU" in reason for reason in network.float_reasons.values())
+    assert layers["up"] == ("up" not in network.conversion.float_reasons)
+    assert all("wrongly on this CPU" in reason for reason in network.conversion.float_reasons.values())
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -444,8 +446,10 @@ def test_what_an_engine_cannot_do_stays_float_with_its_words():
     model, x = Volume().eval(), torch.rand(8, 1, 4, 6, 6)
     network = static(model, "qnnpack", inputs=(x,))
     assert decibels(model, network.module, x) > 25
-    assert set(network.float_reasons) == {"a", "b"}
-    assert all(reason.startswith("qnnpack has no kernel for it: ") for reason in network.float_reasons.values())
+    assert set(network.conversion.float_reasons) == {"a", "b"}
+    assert all(
+        reason.startswith("qnnpack has no kernel for it: ") for reason in network.conversion.float_reasons.values()
+    )
 
 
 @pytest.mark.skipif("qnnpack" not in ENGINES, reason="this torch has no qnnpack")
@@ -576,7 +580,7 @@ def test_depthwise_shapes_without_a_fast_kernel_are_named():
     ).eval()
     for engine in ENGINES:
         network = static(model, engine, inputs=(images(4, 24),))
-        notes = [note for note in network.notes if "slow path" in note]
+        notes = [note for note in network.conversion.notes if "slow path" in note]
         if engine == "fbgemm":
             assert notes == [
                 "1 grouped convolution takes fbgemm's slow path, many times slower than fp32: 3 (16 groups, kernel "
@@ -611,7 +615,7 @@ def test_a_layer_whose_kernel_is_wrong_on_calibration_examples_stays_float(monke
     assert len(requests) == 2
     assert wrong not in requests[1]
     assert (
-        network.float_reasons[wrong]
+        network.conversion.float_reasons[wrong]
         == "its int8 kernel differs from exact integers in 25.0% of its outputs on this CPU"
     )
 
@@ -627,7 +631,7 @@ def test_dynamic_covers_linear_and_recurrent_layers(engine):
     ):
         assert all(entry.int8 for entry in covered(model, result.module, images()))
         assert decibels(model, result.module, images()) > 25
-        assert result.float_reasons == {}
+        assert result.conversion.float_reasons == {}
 
 
 def test_dynamic_per_channel_concerns_linear_only():
@@ -647,9 +651,9 @@ def test_dynamic_says_what_stays_float(flow):
     torch_ao.set_engine(ENGINES[0])
     example = (images(1),)
     quantized = flow(QuantizeJob(residual_cnn(), ENGINES[0], Recipe(), example))
-    assert set(quantized.float_reasons) == {"stem", "body"}
+    assert set(quantized.conversion.float_reasons) == {"stem", "body"}
     skipped = flow(QuantizeJob(perceptron(), ENGINES[0], Recipe(skip_layers=("first",)), example))
-    assert skipped.float_reasons == {"first": "skipped by the recipe (skip_layers)"}
+    assert skipped.conversion.float_reasons == {"first": "skipped by the recipe (skip_layers)"}
     assert [entry.int8 for entry in covered(perceptron(), skipped.module, images())] == [False, True]
     with pytest.raises(BuildError, match="use static instead"):
         flow(QuantizeJob(NothingToQuantize(), ENGINES[0], Recipe(), example))
@@ -734,7 +738,7 @@ def test_qat_keeps_what_the_recipe_keeps_float():
     recipe = Recipe(calibrator="moving_average", per_channel=True, skip_layers=("head",))
     prepared = trained(Opaque().eval(), ENGINES[0], recipe)
     converted = fx.convert_qat(QuantizeJob(prepared, ENGINES[0], recipe, (images(1),)))
-    assert converted.float_reasons["head"] == "skipped by the recipe (skip_layers)"
+    assert converted.conversion.float_reasons["head"] == "skipped by the recipe (skip_layers)"
     assert [entry.name for entry in covered(Opaque().eval(), converted.module, images()) if entry.int8] == ["into"]
 
 
@@ -850,7 +854,7 @@ def test_a_mask_trains():
     torch_ao.set_engine(ENGINES[0])
     recipe = Recipe(flow="fx", per_channel=True, epochs=1, batch_size=8, learning_rate=1e-4)
     trained = qat.train(fx, QuantizeJob(module, ENGINES[0], recipe, (images(1) - 0.3,)), (images() - 0.3,), None)
-    assert decibels(module, trained.converted.module, images() - 0.3) > 10
+    assert decibels(module, trained.module, images() - 0.3) > 10
 
 
 def test_an_infinite_output_is_still_blamed_on_the_data():

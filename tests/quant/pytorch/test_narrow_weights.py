@@ -208,7 +208,7 @@ def test_a_build_keeps_every_sum_and_says_so(engine):
     assert exact_integers.compare(result.module, (x,)).off == {}
     assert narrow_weights.hold(result.module, {}, narrow=False).overflowing == []
     assert level > 25
-    notes = [note for note in result.notes if "16 bits" in note]
+    notes = [note for note in result.conversion.notes if "16 bits" in note]
     if engine == "fbgemm":
         assert "deep, deeper" in notes[0]
         assert "have a wider step, with which no sum overflows" in notes[0]
@@ -243,7 +243,7 @@ def test_what_is_told_of_older_kernels_is_what_they_do(engine, name):
 def test_a_build_for_older_cpus_holds_there_and_says_what_it_did(engine):
     """Layers that need it, and no others, are narrowed for the kernels of AVX2, whatever this machine has."""
     result, x, level = built(engine, target=("avx2",))
-    facts = result.target
+    facts = result.conversion.target
     assert facts.cpus == ("avx2",)
     assert facts.layers == 4
     assert facts.overflowing == ()
@@ -252,16 +252,17 @@ def test_a_build_for_older_cpus_holds_there_and_says_what_it_did(engine):
     kernels = narrow_weights.Kernels(engine=engine, target=("avx2",))
     assert narrow_weights.hold(result.module, {}, narrow=False, kernels=kernels).overflowing == []
     assert level > 25
-    notes = [note for note in result.notes if "16 bits on avx2" in note]
+    notes = [note for note in result.conversion.notes if "16 bits on avx2" in note]
     assert bool(notes) == bool(facts.layers_narrowed)
-    assert built(engine)[0].target is None
+    assert built(engine)[0].conversion.target is None
 
 
 def test_a_recipe_that_leaves_weights_alone_is_not_called_safe():
     """``narrow_weights: false`` says more than a target: the layers that can overflow are named."""
-    facts = built("fbgemm", target=("avx2",), narrow_weights=False)[0].target
+    facts = built("fbgemm", target=("avx2",), narrow_weights=False)[0].conversion.target
     assert facts.overflowing
-    assert built("fbgemm", target=("avx2",), narrow_weights=False, reduce_range=True)[0].target.overflowing == ()
+    reduced = built("fbgemm", target=("avx2",), narrow_weights=False, reduce_range=True)[0]
+    assert reduced.conversion.target.overflowing == ()
 
 
 @pytest.mark.skipif("fbgemm" not in ENGINES, reason="fbgemm exists on x86 only")
@@ -270,7 +271,7 @@ def test_a_recipe_may_leave_weights_alone_and_is_told_what_it_costs():
     examples."""
     result, x, level = built("fbgemm", narrow_weights=False)
     assert set(exact_integers.compare(result.module, (x,)).off) >= {"deep", "deeper"}
-    could, do = (note for note in result.notes if "slow path" not in note)
+    could, do = (note for note in result.conversion.notes if "slow path" not in note)
     assert "may overflow; narrow_weights: true avoids it" in could
     assert "int8 layers differ from exact integers by more than rounding" in do
     assert built("fbgemm")[2] > level + 6
@@ -311,8 +312,8 @@ def test_a_graph_for_inductor_gets_the_weights_that_onednn_needs(mode):
         first, second, expected = plain.module(x), result.module(x), model(x)
     assert torch.equal(first, second) == (not could.overflowing)
     assert (second - expected).abs().max() < 0.05 * expected.abs().max()
-    assert [note for note in result.notes if "have a wider step" in note] == list(result.notes)
-    assert bool(result.notes) == bool(could.overflowing)
+    assert [note for note in result.conversion.notes if "have a wider step" in note] == list(result.conversion.notes)
+    assert bool(result.conversion.notes) == bool(could.overflowing)
 
 
 def test_layers_are_found_with_names_and_shapes():

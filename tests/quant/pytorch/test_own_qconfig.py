@@ -60,7 +60,7 @@ def quantized(module, mode, *, flow=None, qconfig="own", folder=None):
         folder=folder,
     )
     example = tuple(torch.from_numpy(array[:1]) for array in images())
-    return torch_quantize.quantize_network(job, ENGINE, example).converted
+    return torch_quantize.quantize_network(job, ENGINE, example)
 
 
 def outputs(module):
@@ -108,7 +108,7 @@ def test_a_layer_whose_qconfig_is_none_stays_float(flow):
     module = with_qconfig(perceptron(), tq.get_default_qconfig(ENGINE))
     last = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)][-1]
     converted = quantized(with_qconfig(module, None, last), "static", flow=flow)
-    assert converted.float_reasons == {last: own_qconfig.FLOAT}
+    assert converted.conversion.float_reasons == {last: own_qconfig.FLOAT}
     assert "quantized" in str(type(list(converted.module.modules())[1]))
 
 
@@ -122,7 +122,7 @@ def test_a_mapping_is_honoured(flow, attribute):
     mapping = tq.QConfigMapping().set_global(FOUR_BITS["static"]).set_module_name(last, None)
     setattr(module, attribute, mapping)
     converted = quantized(module, "static", flow=flow)
-    assert list(converted.float_reasons) == [last]
+    assert list(converted.conversion.float_reasons) == [last]
     assert error(perceptron(), converted) > eight
 
 
@@ -160,4 +160,4 @@ def test_recurrent_layers_are_dynamic_by_their_own():
     name = next(name for name, part in module.named_modules() if isinstance(part, nn.LSTM))
     converted = quantized(with_qconfig(module, tq.default_dynamic_qconfig, name), "dynamic")
     assert "DynamicQuantizedLSTM" in repr(converted.module)
-    assert set(converted.float_reasons.values()) == {own_qconfig.FLOAT}
+    assert set(converted.conversion.float_reasons.values()) == {own_qconfig.FLOAT}

@@ -111,14 +111,14 @@ def test_the_frameworks_default_is_left_alone():
     """`recipe: framework-default` shows what torch does."""
     converted = int8(model(), recipe=Recipe(framework_default=True, canonicalize=False, clip_ranges=False))
     assert not any(isinstance(part, padded_depthwise._Cut) for part in converted.module.modules())
-    assert any("slow path" in note for note in converted.notes)
+    assert any("slow path" in note for note in converted.conversion.notes)
 
 
 def test_no_slow_path_is_left_to_report():
     """fbgemm computes the wider kernel by its depthwise code, so that there is nothing to warn of."""
     converted = int8(model())
     assert kernel_notes.slow_convolutions(converted.module, "fbgemm") == []
-    assert not any("slow path" in note for note in converted.notes)
+    assert not any("slow path" in note for note in converted.conversion.notes)
 
 
 @pytest.mark.parametrize(("kernel", "slow"), [(3, False), (5, False), (7, False), (9, True)])

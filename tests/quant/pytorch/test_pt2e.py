@@ -94,7 +94,7 @@ def test_static_quantizes_every_layer_and_stays_close():
     before = {name: value.clone() for name, value in model.state_dict().items()}
     network = static(model)
     assert len(nodes(network.module, "dequantize_per_channel")) == 3
-    assert network.float_reasons == {}
+    assert network.conversion.float_reasons == {}
     assert 0 < off(network, model) < 0.02
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert not model.training
@@ -158,9 +158,9 @@ def test_static_without_calibration_is_refused():
 def test_skipped_layers_stay_float_and_say_so():
     """Names and patterns; the reasons name the recipe."""
     network = static(residual_cnn(), Recipe(calibrator="minmax", skip_layers=("bo*",), last_layer_float=True))
-    assert set(network.float_reasons) == {"body", "head"}
-    assert "skip_layers" in network.float_reasons["body"]
-    assert "last_layer_float" in network.float_reasons["head"]
+    assert set(network.conversion.float_reasons) == {"body", "head"}
+    assert "skip_layers" in network.conversion.float_reasons["body"]
+    assert "last_layer_float" in network.conversion.float_reasons["head"]
     assert len(nodes(network.module, "dequantize_per_channel")) == 1
 
 
@@ -193,7 +193,7 @@ def test_dynamic_leaves_convolutions_float_and_says_so():
     """Inductor has no dynamic convolution."""
     network = dynamic(residual_cnn())
     reason = "dynamic quantization by PT2E covers Linear layers only"
-    assert network.float_reasons == {"stem": reason, "body": reason}
+    assert network.conversion.float_reasons == {"stem": reason, "body": reason}
 
 
 def test_dynamic_without_a_layer_for_it_is_refused():
@@ -216,7 +216,7 @@ def test_layers_without_an_int8_form_say_so():
             return self.lstm(self.up(self.down(x)).flatten(2))[0]
 
     network = static(Decoder().eval())
-    assert network.float_reasons == {
+    assert network.conversion.float_reasons == {
         "up": "X86InductorQuantizer has no int8 form of conv_transpose2d",
         "lstm": "X86InductorQuantizer has no int8 form of lstm",
     }
@@ -236,10 +236,10 @@ def test_a_subclass_that_is_not_matched_is_named():
             return nn.functional.conv2d(x, self.weight, self.bias)
 
     network = static(nn.Sequential(Own(1, 4, 3), nn.Flatten(), nn.Linear(144, 10)).eval())
-    assert list(network.float_reasons) == ["0"]
+    assert list(network.conversion.float_reasons) == ["0"]
     assert (
         "is in Own; a subclass is replaced (unless canonicalize: false) where it computes the same"
-        in network.float_reasons["0"]
+        in network.conversion.float_reasons["0"]
     )
 
 
@@ -308,7 +308,7 @@ class OneDimensional(nn.Module):
 def test_convolutions_over_time_have_an_int8_form_with_a_relu_only():
     """A network of none with one, as a WaveNet gated by tanh, cannot have the mode: torchao matches Conv1d and ReLU."""
     without = "X86InductorQuantizer has no int8 form of conv1d without a ReLU behind it"
-    assert static(OneDimensional(nn.ReLU()).eval()).float_reasons == {"last": without}
+    assert static(OneDimensional(nn.ReLU()).eval()).conversion.float_reasons == {"last": without}
     with pytest.raises(ModeImpossible, match=f"^{without}, and this model has no other layer; use another backend"):
         static(OneDimensional(nn.Tanh()).eval())
 
@@ -422,7 +422,7 @@ def test_batch_norm_after_a_layer_that_is_not_quantized_stays_its_own():
     largest = float(expected.abs().max())
     assert float((trained - expected).abs().max()) < 0.05 * largest
     assert float((int8 - trained).abs().max()) < 0.03 * largest
-    assert converted.float_reasons == {"up": "X86InductorQuantizer has no int8 form of conv_transpose2d"}
+    assert converted.conversion.float_reasons == {"up": "X86InductorQuantizer has no int8 form of conv_transpose2d"}
     again = torch_export.export(converted.module, (images(1),), any_batch=False).module()
     with torch.no_grad():
         assert torch.equal(again(images(1)), converted.module(images(1)))

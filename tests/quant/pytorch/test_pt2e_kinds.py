@@ -132,7 +132,7 @@ def quantized(name, mode):
     trained = qat.train(
         pt2e, QuantizeJob(module, "inductor", RECIPE, tuple(tensor[:1] for tensor in inputs)), inputs, labels
     )
-    return network, trained.converted
+    return network, trained
 
 
 # QAT of BatchNorm takes torchao a quarter of a minute: what it does is proved once, in test_pt2e.
@@ -149,7 +149,7 @@ def test_a_kind_is_close_to_fp32_or_says_why_not(name, mode):
             quantized(name, mode)
         return
     arguments, result = quantized(name, mode)
-    assert result.float_reasons == (dynamic_floats if mode == "dynamic" else floats)
+    assert result.conversion.float_reasons == (dynamic_floats if mode == "dynamic" else floats)
     with torch.no_grad():
         expected, actual = arguments(*inputs), result.module(*inputs)
     off = float((actual - expected).abs().max())

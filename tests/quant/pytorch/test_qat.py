@@ -130,7 +130,7 @@ def test_qat_learns_on_every_flow(flow):
     """The int8 network that comes out predicts its training examples better than the fp32 network that went in."""
     x, y = images(128), labels(128)
     recipe = changed(epochs=60, batch_size=32)
-    int8 = train(perceptron(), flow, recipe, n=128).converted.module
+    int8 = train(perceptron(), flow, recipe, n=128).module
     with torch.no_grad():
         before, after = (nn.functional.cross_entropy(part(x), y) for part in (perceptron(), int8))
     assert after < 0.8 * before
@@ -181,7 +181,7 @@ def test_qat_beats_static_where_static_loses_most():
         QuantizeJob(module, ENGINE, dataclasses.replace(recipe, calibrator="minmax"), (x[:1],)), lambda: iter([(x,)])
     )
     trained = qat.train(fx, QuantizeJob(module, ENGINE, recipe, (x[:1],)), (x,), y)
-    fp32, lost, kept = accuracy(module), accuracy(static.module), accuracy(trained.converted.module)
+    fp32, lost, kept = accuracy(module), accuracy(static.module), accuracy(trained.module)
     assert fp32 > 0.9
     assert lost < fp32 - 0.4
     assert kept > lost + (fp32 - lost) / 2
@@ -193,7 +193,7 @@ def test_following_the_teacher_comes_closer_to_it():
     with torch.no_grad():
         teacher = residual_cnn()(x)
         far, near = (
-            float((train(residual_cnn(), recipe=changed(distill=share)).converted.module(x) - teacher).abs().mean())
+            float((train(residual_cnn(), recipe=changed(distill=share)).module(x) - teacher).abs().mean())
             for share in (0.0, 1.0)
         )
     assert near < 0.5 * far
@@ -204,8 +204,8 @@ def test_outputs_of_any_shape_can_follow_the_teacher():
     module = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 2, 3, padding=1)).eval()
     targets = torch.zeros(16, 8, 8).long()
     trained = qat.train(fx, QuantizeJob(module, ENGINE, changed(distill=1.0), (images(1),)), (images(16),), targets)
-    assert trained.loss == "100% distance to the fp32 network's outputs"
-    assert trained.converted.module(images(2)).shape == (2, 2, 8, 8)
+    assert trained.conversion.notes[0] == "trained on 100% distance to the fp32 network's outputs"
+    assert trained.module(images(2)).shape == (2, 2, 8, 8)
 
 
 def test_a_network_of_two_inputs_trains():
@@ -216,7 +216,7 @@ def test_a_network_of_two_inputs_trains():
     y = (mask[:, 0] > 0).long() * (1 + (x[:, 0] > 0).long())
     trained = qat.train(
         fx, QuantizeJob(masked(), ENGINE, changed(epochs=80, learning_rate=0.1), (x[:1], mask[:1])), (x, mask), y
-    ).converted.module
+    ).module
     with torch.no_grad():
         assert float((trained(x, mask).argmax(1) == y).float().mean()) > 0.8
 
@@ -338,7 +338,7 @@ class Middle(nn.Module):
 @FLOWS
 def test_a_layer_that_was_not_rounded_in_training_is_named(flow):
     """Eager has no fake-quantize for 1-D convolutions, which are int8 all the same; the other flows have one."""
-    notes = " ".join(train(Middle().eval(), flow, changed(epochs=1)).notes)
+    notes = " ".join(train(Middle().eval(), flow, changed(epochs=1)).conversion.notes)
     named = "QAT did not round the weights of conv (Conv1d) in training, only after it"
     assert (named in notes) == (flow is eager)
     assert "head (" not in notes
@@ -347,8 +347,8 @@ def test_a_layer_that_was_not_rounded_in_training_is_named(flow):
 def test_a_layer_that_stays_float_is_not_told_as_unrounded():
     """What is float on purpose has its reason elsewhere."""
     trained = train(Middle().eval(), eager, changed(epochs=1, skip_layers=("conv",)))
-    assert "skip_layers" in trained.converted.float_reasons["conv"]
-    assert "did not round" not in " ".join(trained.notes)
+    assert "skip_layers" in trained.conversion.float_reasons["conv"]
+    assert "did not round" not in " ".join(trained.conversion.notes)
 
 
 def test_the_notes_say_how_it_was_trained():
@@ -821,9 +821,9 @@ def test_another_failure_in_train_mode_is_not_blamed_on_the_batch():
 def test_learned_scales_are_those_of_the_int8_network():
     """Weights per channel and outputs per tensor: what was learned is what ships."""
     trained = train(perceptron())
-    found = {(one.name, one.of): one for one in trained.scales}
+    found = {(scale.name, scale.of): scale for scale in fit_scales(perceptron())}
     for name in ("first", "second"):
-        layer = trained.converted.module.get_submodule(name)
+        layer = trained.module.get_submodule(name)
         weight, output = found[name, "weight"], found[name, "activation"]
         assert weight.scale == tuple(layer.weight().q_per_channel_scales().float().tolist())
         assert (weight.axis, weight.low, weight.high, weight.dtype) == (0, -128, 127, "int8")
@@ -846,14 +846,14 @@ def test_a_range_cut_by_a_clamp_is_learned_cut():
     assert output.scale[0] * (output.high - output.zero_point[0]) == pytest.approx(6.0)
 
 
-def fit_scales(module, recipe):
-    return fake_quant_sites.learned_scales(fit(module, recipe=recipe).prepared)
+def fit_scales(module, recipe=RECIPE, flow=fx):
+    return fake_quant_sites.learned_scales(fit(module, flow, recipe).prepared)
 
 
 @FLOWS
 def test_every_flow_names_what_it_learned(flow):
     """Each layer's weights and the network's input have a scale of their own name."""
-    names = {(one.name, one.of) for one in train(perceptron(), flow).scales}
+    names = {(one.name, one.of) for one in fit_scales(perceptron(), flow=flow)}
     assert {("first", "weight"), ("second", "weight")} <= names
     assert any(of == "activation" for _, of in names)
 
@@ -884,7 +884,7 @@ def test_a_parameter_times_an_input_is_an_activation():
 
 def test_a_layer_that_is_skipped_has_no_scale():
     """What stays float learns none."""
-    names = {one.name for one in train(perceptron(), recipe=changed(skip_layers=("first",))).scales}
+    names = {one.name for one in fit_scales(perceptron(), changed(skip_layers=("first",)))}
     assert "first" not in names
     assert "second" in names
 
@@ -913,7 +913,7 @@ def test_a_layer_that_nothing_reached_is_noted():
 
 def test_recurrent_layers_stay_float_and_the_rest_trains():
     """An LSTM has no fake-quantize; the layer behind it has."""
-    names = {one.name for one in train(lstm(), recipe=changed(epochs=1)).scales if one.of == "weight"}
+    names = {one.name for one in fit_scales(lstm(), changed(epochs=1)) if one.of == "weight"}
     assert names == {"head"}
 
 
@@ -921,7 +921,7 @@ def test_training_without_labels_follows_the_fp32_network():
     """QAT of data without labels was refused; distill is 1.0 there by itself, and a smaller share names the way out."""
     x = images(32)
     trained = qat.train(fx, QuantizeJob(residual_cnn(), ENGINE, changed(), (x[:1],)), (x,), None)
-    assert trained.loss == "100% distance to the fp32 network's outputs"
+    assert trained.conversion.notes[0] == "trained on 100% distance to the fp32 network's outputs"
     with pytest.raises(BuildError, match=r"distill: 0\.5 needs labelled training examples.*or set it to 1\.0"):
         qat.train(fx, QuantizeJob(residual_cnn(), ENGINE, changed(distill=0.5), (x[:1],)), (x,), None)
     with pytest.raises(BuildError, match="distill: 0 needs labelled"):

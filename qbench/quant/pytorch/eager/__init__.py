@@ -15,7 +15,7 @@ from typing import Any
 from qbench.errors import BuildError
 from qbench.quant import layer_selection, model_call
 from qbench.quant.canonical import attention
-from qbench.quant.flow import Batches, Converted, QuantizeJob
+from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
 from qbench.quant.pytorch import calibration, exact_integers, own_qconfig, torch_ao
 from qbench.quant.pytorch.dynamic import by_module
 from qbench.quant.pytorch.eager import (
@@ -244,4 +244,5 @@ def _converted(prepared: Any, job: QuantizeJob, examples: tuple[Any, ...]) -> tu
     model_call.of_one_example(int8, tuple(tensor[:1] for tensor in examples))
     proof = exact_integers.prove(int8, weights, job.engine, job.recipe, examples)
     notes = (*notes, *exact_integers.notes(proof, int8))
-    return Converted(module=int8, float_reasons=reasons, notes=notes, target=proof.target), proof.wrong()
+    conversion = Conversion(notes=notes, float_reasons=reasons, target=proof.target)
+    return Converted(module=int8, conversion=conversion), proof.wrong()
