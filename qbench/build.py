@@ -124,8 +124,8 @@ def _make_key(variant: Variant, backend: Backend, model: Model, data: Data, watc
     }.get(variant.mode)
     if variant.recipe.file is not None:  # it was calibrated elsewhere; the examples only try it
         data_digest = model.int8_digests[variant.recipe.name]
-    parts: dict[str, Any] = {
-        "model": _model_parts(model),
+    ingredients: dict[str, Any] = {
+        "model": _list_model_digests(model),
         "shapes": [[str(array.dtype), list(array.shape[1:])] for array in data.evaluation(0, 1)],
         "data": data_digest,
         "recipe": {**key_parts(variant.recipe), "name": None, "min_coverage": _failing_coverage(variant)},
@@ -136,11 +136,15 @@ def _make_key(variant: Variant, backend: Backend, model: Model, data: Data, watc
         "isa": [fingerprint.isa(), fingerprint.switches()],
         "pipeline": _pipeline_digest(),
     }
-    own = variant.model.own_int8(variant.recipe.name)
-    parts |= {"engine": own.engine} if own is not None and own.engine is not None else {}  # its note says who named it
+    int8_file = variant.model.own_int8(variant.recipe.name)
+    if int8_file is not None and int8_file.engine is not None:  # its note says who named it
+        ingredients["engine"] = int8_file.engine
     code = training_code.digests(variant.recipe, _base(data)) if variant.mode in ("qat", "fp32") else {}
-    parts |= {"training code": code} if code else {}
-    return store.key_of({**parts, **_calibrator_parts(variant), **({"watched": True} if watched else {})})
+    if code:
+        ingredients["training code"] = code
+    if watched:
+        ingredients["watched"] = True
+    return store.key_of({**ingredients, **_digest_calibrator(variant)})
 
 
 def _base(data: Data) -> Path | None:
@@ -153,11 +157,11 @@ def _failing_coverage(variant: Variant) -> float | None:
     return None if variant.mode == "dynamic" else variant.recipe.min_coverage
 
 
-def _model_parts(model: Model) -> list[str]:
+def _list_model_digests(model: Model) -> list[str]:
     return [model.weights_digest, model.code_digest]
 
 
-def _calibrator_parts(variant: Variant) -> dict[str, str]:
+def _digest_calibrator(variant: Variant) -> dict[str, str]:
     """The digest of the code of the variant's calibrator where a package other than qbench brings it; empty for
     qbench's own, whose code is part of the pipeline."""
     name = variant.recipe.calibrator
@@ -167,16 +171,16 @@ def _calibrator_parts(variant: Variant) -> dict[str, str]:
 
 
 def _fetch_shared(
-    root: Path, common: Mapping[str, Any], parts: Mapping[str, Any], make: Callable[[Path], None]
+    root: Path, common: Mapping[str, Any], ingredients: Mapping[str, Any], make: Callable[[Path], None]
 ) -> Path:
-    """The file that ``make`` writes for these parts, made once: whoever comes second waits for it and reads it."""
+    """The file that ``make`` writes of these ingredients, made once: whoever comes second waits for it and reads it."""
 
     def fill(folder: Path) -> Mapping[str, Any]:
         make(folder / SHARED_FILE)
         return {}
 
-    key = store.key_of({**common, **parts, "versions": fingerprint.versions(["torch"]), "pipeline": _pipeline_digest()})
-    return store.fetch(root, "shared", key, fill).folder / SHARED_FILE
+    code = {"versions": fingerprint.versions(["torch"]), "pipeline": _pipeline_digest()}
+    return store.fetch(root, "shared", store.key_of({**common, **ingredients, **code}), fill).folder / SHARED_FILE
 
 
 def _pipeline_digest() -> str:
@@ -189,21 +193,21 @@ def build_here(
     model: Model,
     data: Data,
     folder: Path,
-    place: tuple[Path, str],
+    cache_entry: tuple[Path, str],
     watched: bool = False,
     *,
     progress: Progress,
 ) -> Mapping[str, Any]:
     """Builds into a folder in this process and proves the result; the facts of the cache's entry.
 
-    ``place`` is the open cache and the entry's key: there a build that is killed keeps what the next one goes on from,
-    and builds of one network on the same calibration data share what they have in common.
+    ``cache_entry`` is the open cache and the entry's key: there a build that is killed keeps what the next one goes on
+    from, and builds of one network on the same calibration data share what they have in common.
     """
     import torch
 
     torch.set_num_threads(ONE_THREAD)
     backend: Backend = registry.load("backend", variant.backend)
-    own = model.reference.own_int8(variant.recipe.name)
+    (root, key), int8_file = cache_entry, model.reference.own_int8(variant.recipe.name)
     job = BuildJob(
         network=load_network(model.reference, model.weights),
         mode=variant.mode,
@@ -211,14 +215,14 @@ def build_here(
         calibration=data.calibration(),
         training=data.training() if variant.mode == "qat" or variant.recipe.trains else None,
         folder=folder,
-        int8_file=None if own is None else own.path,
-        int8_engine=None if own is None else own.engine,
-        checkpoints=place[0] / UNFINISHED / place[1],
+        int8_file=None if int8_file is None else int8_file.path,
+        int8_engine=None if int8_file is None else int8_file.engine,
+        checkpoints=root / UNFINISHED / key,
         base=_base(data),
         shared=functools.partial(
             _fetch_shared,
-            place[0],
-            {"model": _model_parts(model), "data": data.calibration_digest, **_calibrator_parts(variant)},
+            root,
+            {"model": _list_model_digests(model), "data": data.calibration_digest, **_digest_calibrator(variant)},
         ),
         watched=watched,
         progress=progress,

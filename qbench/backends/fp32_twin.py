@@ -28,7 +28,7 @@ def trained(job: BuildJob) -> tuple[BuildJob, str]:
     quantize_job = QuantizeJob(module, "", recipe, first, job.progress, job.shared, base=job.base)
     fitted = qat.fit(fp32_twin, quantize_job, inputs, labels, checkpoints=job.checkpoints)
     weights = checkpoint.weights_digest(fitted.prepared)
-    built = replace(
+    twin_job = replace(
         job,
         network=replace(job.network, module=fitted.prepared),
         recipe=Recipe(canonicalize=recipe.canonicalize),
@@ -36,9 +36,9 @@ def trained(job: BuildJob) -> tuple[BuildJob, str]:
         checkpoints=None,
         shared=None if job.shared is None else _shared_by_twins(job.shared, weights),
     )
-    return built, "; ".join((f"trained on {fitted.loss}", *fitted.notes))
+    return twin_job, "; ".join((f"trained on {fitted.loss}", *fitted.notes))
 
 
 def _shared_by_twins(shared: Shared, weights: str) -> Shared:
     """What builds share, among those of a network with these weights."""
-    return lambda parts, make: shared({**parts, "trained weights": weights}, make)
+    return lambda ingredients, make: shared({**ingredients, "trained weights": weights}, make)

@@ -37,17 +37,17 @@ def fp32_file(job: BuildJob) -> Iterator[Path]:
         if job.network.path is not None:
             onnx_file.copy(job.network.path, file)
         else:
-            parts = {"what": "fp32 ONNX file", "versions": fingerprint.versions(EXPORTS)}
-            fetch_shared(job, parts, lambda path: _export(job, path), file)
+            ingredients = {"what": "fp32 ONNX file", "versions": fingerprint.versions(EXPORTS)}
+            fetch_shared(job, ingredients, lambda path: _export(job, path), file)
         yield file
 
 
-def fetch_shared(job: BuildJob, parts: Mapping[str, Any], make: Any, file: Path) -> None:
-    """Writes ``file``: a copy of what some build of this network made for the same ``parts``, or made now."""
+def fetch_shared(job: BuildJob, ingredients: Mapping[str, Any], make: Any, file: Path) -> None:
+    """Writes ``file``: a copy of what some build of this network made of the same ``ingredients``, or made now."""
     if job.shared is None:
         make(file)
     else:
-        shutil.copyfile(job.shared(parts, make), file)
+        shutil.copyfile(job.shared(ingredients, make), file)
 
 
 def _export(job: BuildJob, target: Path) -> None:
@@ -97,8 +97,8 @@ def _calibrate(job: BuildJob, source: Path) -> Scaled:
     def write(target: Path) -> None:
         static.scaled(source, target, job.recipe, job.calibration, job.progress)
 
-    parts = {"what": "calibrated ONNX file", "versions": fingerprint.versions((*EXPORTS, "onnxruntime"))}
-    with _scaled_file(job, parts, write) as file:
+    ingredients = {"what": "calibrated ONNX file", "versions": fingerprint.versions((*EXPORTS, "onnxruntime"))}
+    with _scaled_file(job, ingredients, write) as file:
         return static.read(file)
 
 
@@ -107,13 +107,13 @@ def _learn(job: BuildJob) -> tuple[Scaled, Conversion]:
     from qbench.quant.onnx import qat as onnx_qat
     from qbench.quant.onnx.graph.graph import Graph
 
-    parts = {
+    ingredients = {
         "what": "trained ONNX file",
         "versions": fingerprint.versions(EXPORTS),
         "training": _digest(*_list_training_arrays(job)),
     }
-    parts |= training_code.digests(job.recipe, job.base)
-    with _scaled_file(job, parts, functools.partial(_train, job)) as file:
+    ingredients |= training_code.digests(job.recipe, job.base)
+    with _scaled_file(job, ingredients, functools.partial(_train, job)) as file:
         graph = Graph.load(file)
     facts = json.loads(next(prop.value for prop in graph.model.metadata_props if prop.key == _TRAINING))
     return onnx_qat.learned(graph), Conversion(
@@ -122,12 +122,12 @@ def _learn(job: BuildJob) -> tuple[Scaled, Conversion]:
 
 
 @contextlib.contextmanager
-def _scaled_file(job: BuildJob, parts: Mapping[str, Any], make: Callable[[Path], None]) -> Iterator[Path]:
+def _scaled_file(job: BuildJob, ingredients: Mapping[str, Any], make: Callable[[Path], None]) -> Iterator[Path]:
     """A file that holds the scales of a recipe: made here, or as a build for another runtime or CPU made it."""
     of_one_build = {"name": None, "target": None, "narrow_weights": None}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / FILE
-        fetch_shared(job, {**parts, "recipe": {**key_parts(job.recipe), **of_one_build}}, make, file)
+        fetch_shared(job, {**ingredients, "recipe": {**key_parts(job.recipe), **of_one_build}}, make, file)
         yield file
 
 

@@ -43,22 +43,24 @@ def build_variants(context: RunContext, prepared: Prepared) -> dict[str, BuiltVa
     The baselines come first: without them the others have nothing to be compared with.
     """
     variants = {planned.case.variant.id: planned.case.variant for planned in context.tracker.open_cases()}
-    again = [(variant, subset) for variant in variants.values() for subset in _list_subsets(prepared.data, variant)]
-    context.progress.stage("build", len(variants) + len(again))
+    recalibrations = [
+        (variant, subset) for variant in variants.values() for subset in _list_subsets(prepared.data, variant)
+    ]
+    context.progress.stage("build", len(variants) + len(recalibrations))
     baselines = [variant for variant in variants.values() if _is_baseline(variant)]
-    others = [variant for variant in variants.values() if not _is_baseline(variant)]
+    compared = [variant for variant in variants.values() if not _is_baseline(variant)]
     built = _build_each(context, prepared, baselines, set())
-    built |= _build_each(context, prepared, others, set(built))
+    built |= _build_each(context, prepared, compared, set(built))
     rebuilt = context.run_parallel(
         "build",
-        again,
+        recalibrations,
         lambda pair: _recalibrate(context, prepared, built, *pair),
         kind=lambda pair: (*_name_shared(pair[0]), pair[1].seed),
     )
-    for (variant, _), recalibrated in zip(again, rebuilt, strict=True):
+    for (variant, _), recalibrated in zip(recalibrations, rebuilt, strict=True):
         if recalibrated is not None:
-            known = built[variant.id]
-            built[variant.id] = replace(known, recalibrated=(*known.recalibrated, recalibrated))
+            shipped = built[variant.id]
+            built[variant.id] = replace(shipped, recalibrated=(*shipped.recalibrated, recalibrated))
     return built
 
 
@@ -162,6 +164,6 @@ def _skip_other_batches(context: RunContext, variant: Variant, artifact: Artifac
     """Skips the cases of a model that takes batches of one size only, and not of theirs."""
     if artifact.built.fixed_batch is None:
         return
-    others = [case for case in cases if case.batch_size != artifact.built.fixed_batch]
+    of_other_sizes = [case for case in cases if case.batch_size != artifact.built.fixed_batch]
     reason = f"the model takes batches of {artifact.built.fixed_batch} only; export it with a dynamic batch axis"
-    context.tracker.break_cases(others, "build", CaseSkipped(reason), {variant.id: artifact})
+    context.tracker.break_cases(of_other_sizes, "build", CaseSkipped(reason), {variant.id: artifact})

@@ -26,7 +26,7 @@ EXAMPLES = 16  # whose values show what is a mask: enough for some to be padded
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitted:
+class TrainedNetwork:
     """A trained network that is still fake-quantized, its ranges and statistics frozen; of ``loss`` the name."""
 
     prepared: Any
@@ -65,7 +65,7 @@ def note_unrounded(module: Any, trained: Set[str], converted: Converted) -> tupl
 
 def fit(
     flow: Any, job: QuantizeJob, inputs: tuple[Any, ...], labels: Any, *, checkpoints: Path | None = None
-) -> Fitted:
+) -> TrainedNetwork:
     """The fake-quantized network of a flow (``fx``, ``eager``, ``pt2e``) after ``recipe.epochs`` of training; with
     ``fp32_twin`` the network itself after the same training.
 
@@ -112,7 +112,7 @@ def fit(
                 _run_shared(trainer, checkpoints, whose, job.progress, job.shared)
     trainer.finish()
     name = f"the loss of {recipe.train}" if aim is None else aim.name
-    return Fitted(prepared=prepared, loss=name, notes=trainer.notes())
+    return TrainedNetwork(prepared=prepared, loss=name, notes=trainer.notes())
 
 
 def _aim(job: QuantizeJob, inputs: tuple[Any, ...], labels: Any) -> distillation.Aim:
