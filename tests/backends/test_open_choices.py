@@ -95,7 +95,7 @@ def test_what_each_backend_chooses_where_a_suite_leaves_it_open(on_x86) -> None:
         plugin = registry.load("backend", backend)
         for mode in ("dynamic", "static", "qat"):
             for name, given in NAMED.items():
-                if given.file is not None and not plugin.int8_files:
+                if given.file is not None and not plugin.int8_formats:
                     continue
                 chosen = plugin.resolve(mode, given)
                 differing = [key for key, value in asdict(chosen).items() if value != getattr(given, key)]
