@@ -158,7 +158,7 @@ def test_a_run_keeps_what_differs_with_both_cases(tmp_path, monkeypatch, fails):
         variant = SimpleNamespace(id=f"net/static/{backend}", model=SimpleNamespace(name="net"), backend=backend)
         key = SimpleNamespace(model="net", threads=1, batch_size=1, host="native")
         case = SimpleNamespace(id=f"{variant.id}/t1/b1", key=key, variant=variant, **vars(key))
-        cases.append(SimpleNamespace(case=case, baseline="net/fp32"))
+        cases.append(SimpleNamespace(case=case, reference=SimpleNamespace(id="net/fp32")))
         built[variant.id] = BuiltVariant(artifact=artifact(tmp_path, backend), seconds=1.0)
         evaluated[case.id] = EvaluatedCase(predictions=tmp_path / f"{backend}.npz", accuracy=accuracy(), seconds=1.0)
     context = SimpleNamespace(
