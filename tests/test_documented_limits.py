@@ -10,10 +10,9 @@ import qbench
 from qbench.compare import host_share
 from qbench.decide import probability
 from qbench.evaluate import as_called, runtime_difference, score
-from qbench.explain import trials
+from qbench.explain import trial
 from qbench.gate import markdown, sequential_test
 from qbench.machine import canary, noise
-from qbench.measure import canary as calm
 from qbench.measure import paired_difference, percentiles, race_rules
 from qbench.metrics import agreement
 from qbench.models import trainer
@@ -58,16 +57,15 @@ SENTENCES = [
     ("data", f"more than {percent(input_drift.CLIPPED)} of the values are clipped"),
     ("decision", f"(Holm, {percent(paired_difference.SHOWN_ERROR)})"),
     ("decision", f"drawn {probability.DRAWS:,} times"),
-    ("explain", f"they hold {percent(trials.RACE_SPREAD)} (one standard deviation)"),
+    ("evidence/explain", f"from one race to the next by {percent(trial.RACE_SPREAD)} (one standard deviation)"),
     ("gate", f"There are {_FIRST} generations of processes, or {_COUNTS} if that is needed"),
     (
         "gate",
-        f"{percent(sequential_test.LEVEL)}: four looks at the time share {percent(_ERROR)}",
+        f"{percent(sequential_test.LEVEL)}: up to four steps of measuring share {percent(_ERROR)}",
     ),
-    ("latency", f"at {percent(1 - race_rules.LEAVE_SCREENING)} shared over the cases"),
-    ("latency", f"at {percent(1 - race_rules.LEAVE)} shared over the cases"),
-    ("latency", f"{canary.DISTURBED:g} times the calm level or more"),
-    ("latency", f"where there are at least {calm.LEAST_BLOCKS} of them"),
+    ("latency", f"(at {percent(1 - race_rules.LEAVE_SCREENING)}, shared over the cases)"),
+    ("latency", f"more than half of the tie slower (at {percent(1 - race_rules.LEAVE)})"),
+    ("latency", f"{canary.DISTURBED:g} times as long as on a calm core"),
     ("latency", f"with a warning from {percent(race_rules.SHARED)} on"),
     ("latency", f"From {percent(host_share.OFF_CORE)} on a run warns"),
     ("latency", f"where there are several processes, from {percentiles.PARTS} processes on"),
@@ -75,7 +73,7 @@ SENTENCES = [
     ("onnx", f"By default {rules.EXAMPLES} examples are used"),
     ("onnx", f"less than {percent(defaults.LEAST_SHARE)} of the work"),
     ("python", f"At most {cases.MOST} rows are drawn"),
-    ("quantization", f"(default {percent(recipe.DYNAMIC_MIN_COVERAGE)}) is fp32 in effect"),
+    ("quantization", f"(default {percent(recipe.DYNAMIC_MIN_COVERAGE)}) is practically fp32"),
     ("suites", f"A checkpoint is kept every {trainer.CHECKPOINT_SECONDS:g} seconds"),
 ]
 

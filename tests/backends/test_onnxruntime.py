@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from qbench.backends.onnx_backend import OnnxBackend
-from qbench.backends.onnx_build import BuildNotes
 from qbench.backends.onnxruntime import BACKEND
+from qbench.quant.flow import Conversion
 from qbench.quant.onnx import onnxruntime_session, static
 from qbench.quant.recipe import Recipe
 
@@ -33,9 +33,9 @@ def test_the_runtimes_own_quantizer_makes_dynamic_files_and_its_default(monkeypa
     monkeypatch.setattr(onnxruntime_session, "framework_static", lambda *_: called.append("framework_static"))
     monkeypatch.setattr(onnxruntime_session, "describe_target", lambda *_: None)
     monkeypatch.setattr(static, "within_subgraphs", lambda source: {"inner": "lies in a subgraph"})
-    monkeypatch.setattr(OnnxBackend, "quantize", lambda *_: called.append("qbench") or (Path("q"), BuildNotes()))
+    monkeypatch.setattr(OnnxBackend, "quantize", lambda *_: called.append("qbench") or (Path("q"), Conversion()))
     job = SimpleNamespace(mode=mode, recipe=recipe, calibration=None)
-    _, notes = BACKEND.quantize(job, Path("source.onnx"), Path("file.onnx"))
+    _, conversion = BACKEND.quantize(job, Path("source.onnx"), Path("file.onnx"))
     assert called == [maker]
-    assert notes.notes == (("a note",) if maker == "dynamic" else ())
-    assert notes.float_reasons == ({} if maker == "qbench" else {"inner": "lies in a subgraph"})
+    assert conversion.notes == (("a note",) if maker == "dynamic" else ())
+    assert conversion.float_reasons == ({} if maker == "qbench" else {"inner": "lies in a subgraph"})

@@ -55,7 +55,7 @@ def test_no_further_batch_is_begun_after_half_a_minute(
     monkeypatch.setattr(saturation_count, "_open", lambda *_: Slow())
     monkeypatch.setattr(saturation_count.time, "monotonic", lambda: now[0])
     data = SimpleNamespace(evaluation_count=100, evaluation=lambda start, stop: (start, stop))
-    artifact = SimpleNamespace(fixed_batch=None)
+    artifact = SimpleNamespace(built=SimpleNamespace(fixed_batch=None))
     count = _count_here(
         cast(Artifact, artifact), cast(Any, data), progress=lambda _, share: shares.append(round(share, 2))
     )
@@ -67,8 +67,9 @@ def test_what_a_runtime_says_is_why_nothing_was_counted(monkeypatch: pytest.Monk
     """It is the reason of a failed count, not a traceback."""
     monkeypatch.setattr(saturation_count, "_open", lambda *_: exec("raise RuntimeError('no kernel')"))
     data = SimpleNamespace(evaluation_count=8, evaluation=lambda start, stop: ())
+    artifact = SimpleNamespace(built=SimpleNamespace(fixed_batch=None))
     with pytest.raises(EvaluateError, match="they could not be counted: RuntimeError: no kernel"):
-        _count_here(cast(Artifact, SimpleNamespace(fixed_batch=None)), cast(Any, data), progress=lambda *_: None)
+        _count_here(cast(Artifact, artifact), cast(Any, data), progress=lambda *_: None)
 
 
 @given(st.integers(1, 5000), st.one_of(st.none(), st.integers(1, 64)))
@@ -98,5 +99,5 @@ def test_what_cannot_be_counted_says_why() -> None:
         ("x86", "torchscript"): None,
     }
     for (backend, form), reason in reasons.items():
-        told = explain_uncounted(cast(Artifact, SimpleNamespace(backend=backend, format=form)))
+        told = explain_uncounted(cast(Artifact, SimpleNamespace(backend=backend, built=SimpleNamespace(format=form))))
         assert told is None if reason is None else reason in str(told)

@@ -98,7 +98,7 @@ def test_every_room_has_some(tmp_path: Path) -> None:
 
 
 def write_tree(folder: Path, files: dict[str, str]) -> None:
-    """A repository with one module, ``qbench/pair.py``, and these files."""
+    """A repository with one module, named ``pair``, and these files."""
     tree = folder / "tree"
     pytest_settings = "[tool.pytest.ini_options]\naddopts = ['--import-mode=importlib']\n"
     fixed = {"pyproject.toml": pytest_settings, "qbench/__init__.py": "", "qbench/pair.py": LARGER}

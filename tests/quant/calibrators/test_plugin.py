@@ -136,10 +136,10 @@ def test_another_version_of_its_code_is_built_anew(plugin):
     recipe = Recipe(calibrator="half")
     reference = ModelReference(name="m", source="registry", weights=None)
     variant = Variant(model=reference, mode="static", backend="onednn", recipe=recipe)
-    before = build._calibrator_parts(variant)
+    before = build._digest_calibrator(variant)
     plugin.write_text(SOURCE + "# changed")
-    assert build._calibrator_parts(variant) != before
-    assert build._calibrator_parts(replace(variant, recipe=Recipe(calibrator="minmax"))) == {}
+    assert build._digest_calibrator(variant) != before
+    assert build._digest_calibrator(replace(variant, recipe=Recipe(calibrator="minmax"))) == {}
 
 
 def test_it_is_listed_with_its_package():
