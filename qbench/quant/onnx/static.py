@@ -30,6 +30,7 @@ _BATCH = 16  # calibration examples of one inference, where the file takes any n
 _RECORD, _NOTES = "qbench.record", "qbench.notes"
 # A suite has no configuration; a calibrated model tells no more of which key of the recipe it was.
 _BY_RECIPE = "skipped by the recipe (skip_layers, first_layer_float or last_layer_float)"
+_ROUNDED = "; what it reads is rounded to int8 all the same, for layers beside or before it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +78,9 @@ def read(file: Path) -> Scaled:
     """What ``scaled`` wrote."""
     model = CalibrationModel.read(file)
     graph = model.graph()
-    floats = {name: _BY_RECIPE if why == SKIPPED else why for name, why in model.sites.floats.items()}
+    rounded = {layer for site in model.sites.activations for layer, _ in site.keys.values()}
+    by_recipe = {name: _BY_RECIPE + _ROUNDED * (name in rounded) for name in model.sites.floats}
+    floats = {name: by_recipe[name] if why == SKIPPED else why for name, why in model.sites.floats.items()}
     reasons = labelled(graph, floats)
     properties = metadata(graph)
     return Scaled(

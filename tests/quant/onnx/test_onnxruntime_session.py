@@ -178,6 +178,18 @@ def test_skipped_layers_stay_float_by_their_torch_name(exported, tmp_path):
     assert floats(exported["cnn"], file) == ["head"]
 
 
+def test_a_skipped_layer_that_reads_bytes_says_so(exported, tmp_path):
+    """What comes of a convolution in int8 is rounded before the skipped layer reads it; of what it reads of the network
+    itself nothing is said."""
+    names = [layer.name for layer in onnxruntime_layers.layers(exported["grouped"], images(1), optimized=False)]
+    for name, is_rounded in ((names[0], False), (names[1], True)):
+        scaled = static(
+            exported["grouped"], tmp_path / "static.onnx", Recipe(per_channel=True, skip_layers=(name,)), images()
+        )
+        said = "what it reads is rounded to int8 all the same" in scaled.float_reasons[name]
+        assert said == is_rounded, scaled.float_reasons
+
+
 def floats(fp32, int8):
     reference = onnxruntime_layers.layers(fp32, images(1), optimized=False)
     return [
